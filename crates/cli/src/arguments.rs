@@ -1,11 +1,11 @@
-//! What can be typed, and the help texts.
+//! Command-line arguments and help texts.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use ionian_program::{BadUsage, Level};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Where data goes when nobody says otherwise.
+/// The default data directory.
 pub(crate) const DATA: &str = "./ionian-data";
 
 /// State machine replication made of small roles: a linearizable key-value store behind any Redis
@@ -46,18 +46,18 @@ pub(crate) enum Command {
 
 /// Start every node of a deployment on this machine, each as a process, and keep them running
 ///
-/// Prints one line that begins with `ready` and holds the client addresses as soon as clients are
-/// served. A node that ends is started again: at once at first, after up to 5 s when it keeps
-/// ending, and up to 30 s when it says that it cannot run. Ctrl-C stops all of them in order, a
-/// second Ctrl-C at once.
+/// Prints one line that begins with `ready` and lists the client addresses as soon as the cluster
+/// serves clients. A node that ends is restarted: immediately the first time, after at most 5 s if
+/// it keeps ending, after at most 30 s if it reports that it cannot run. Ctrl-C stops all nodes in
+/// order, a second Ctrl-C kills them.
 ///
-/// What was started is written to DIR/deployment.toml, with DIR/run/NODE.pid and DIR/logs/NODE.log
-/// for each node. Started again with the same DIR, the same deployment runs again.
+/// The deployment is written to DIR/deployment.toml, each node's process id to DIR/run/NODE.pid and
+/// its log to DIR/logs/NODE.log. A later `ionian up` with the same DIR runs the same deployment.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     ionian up                                       three nodes, every role on each\n  \
-    ionian up --preset compartmentalized            every role apart, 22 processes\n  \
-    ionian up my.toml --data /var/lib/ionian        a deployment of your own\n  \
+    ionian up --preset compartmentalized            every role in its own process, 22 processes\n  \
+    ionian up my.toml --data /var/lib/ionian        your own deployment\n  \
     ionian up --data b --listen 127.0.0.1:8379 --node-port 18400\n                                                  \
     a second cluster beside the first\n  \
     ionian up --set options.batch_commands=10       see `ionian config init -` for all settings")]
@@ -65,20 +65,20 @@ pub(crate) struct Up {
     /// A deployment file, as `ionian config init` writes it
     #[arg(conflicts_with_all = ["preset", "node_port", "config"])]
     pub(crate) file: Option<PathBuf>,
-    /// The same
+    /// Same as FILE
     #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "node_port"])]
     pub(crate) config: Option<PathBuf>,
     /// A deployment that comes with Ionian; `ionian config presets` lists them [default: colocated]
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<String>,
-    /// Where deployment, logs and the nodes' data go
+    /// Directory for the deployment, the logs and the nodes' data
     #[arg(long, value_name = "DIR", default_value = DATA)]
     pub(crate) data: PathBuf,
-    /// Where the first gateway serves clients; the others follow on the next ports [default:
+    /// Client address of the first gateway; the other gateways use the next ports [default:
     /// 127.0.0.1:7379]
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
-    /// The port where the first node of a preset is found by the others; they follow on the next
+    /// Port on which the first node of a preset accepts other nodes; the other nodes use the next
     /// ports [default: 17400]
     #[arg(long, value_name = "PORT")]
     pub(crate) node_port: Option<u16>,
@@ -86,11 +86,11 @@ pub(crate) struct Up {
     /// disk, or that of the file or directory]
     #[arg(long, value_enum)]
     pub(crate) durability: Option<Durability>,
-    /// Only report nodes that end; do not start them again
+    /// Report nodes that end, but do not restart them
     #[arg(long)]
     pub(crate) no_restart: bool,
-    /// Change a setting of the deployment, such as f=2 or node.n0.roles=leader,acceptor*2; can be
-    /// repeated
+    /// Change a setting of the deployment, such as f=2 or node.n0.roles=leader,acceptor*2;
+    /// repeatable
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) overrides: Vec<String>,
 }
@@ -101,13 +101,13 @@ pub(crate) enum Durability {
     Memory,
 }
 
-/// Run one node in the foreground, as a service manager would
+/// Run one node in the foreground, as a service manager does
 ///
-/// It runs until SIGTERM or SIGINT. Every node of a new cluster is started with the same deployment
-/// file. A node that is added later asks any of the others with --join. What a node has learned of
-/// changes of the membership is in its data directory, and counts when it is started again. Exits
-/// with code 1 and one line that says why when the node cannot run, with code 0 when it is told to
-/// stop or has been removed from the cluster.
+/// The node runs until SIGTERM or SIGINT. Start every node of a new cluster with the same
+/// deployment file. A node that is added later joins through any other node (--join). The data
+/// directory stores changes of the membership, and they override the file at the next start. Exits
+/// with code 1 and a one-line reason if the node cannot run; with code 0 after a signal or when the
+/// node has been removed from the cluster.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  ionian node n0 --config /etc/ionian.toml --data /var/lib/ionian\n  \
@@ -117,30 +117,29 @@ pub(crate) enum Durability {
 pub(crate) struct Node {
     /// The node's name in the deployment file
     pub(crate) name: String,
-    /// The deployment file that the cluster was founded with
+    /// The deployment file with which the cluster was founded
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// A node of the running cluster that this one is to join, or has joined
+    /// Address of any node of the running cluster, to join it or to rejoin it
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) join: Option<String>,
-    /// The data directory; the node's own is DIR/nodes/NAME
+    /// The data directory; the node uses DIR/nodes/NAME
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
-    /// Where it listens for other nodes, in place of its address in the deployment: behind address
-    /// translation, in a container
+    /// Listen here for other nodes instead of at the node's address in the deployment (address
+    /// translation, containers)
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen: Option<String>,
-    /// Where it listens for clients, in place of its gateway in the deployment
+    /// Listen here for clients instead of at the node's gateway address in the deployment
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) gateway_listen: Option<String>,
-    /// Change a setting of the deployment for this node; can be repeated
+    /// Change a setting of the deployment for this node; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) overrides: Vec<String>,
-    /// Stop when standard input ends: whoever started this node holds the other end
+    /// Stop when standard input ends, because the parent process holds the other end
     #[arg(long, hide = true)]
     pub(crate) supervised: bool,
-    /// By how many milliseconds it misreads the wall clock: for tests of what wrong clocks do to a
-    /// cluster
+    /// Offset of the wall clock in milliseconds, to test what wrong clocks do to a cluster
     #[arg(
         long,
         hide = true,
@@ -170,28 +169,28 @@ pub(crate) enum ConfigCommand {
         /// The deployment to begin with; `ionian config presets` lists them
         #[arg(long, value_name = "NAME", default_value = ionian_deployment::DEFAULT_PRESET)]
         preset: String,
-        /// Where the first gateway serves clients; the others follow on the next ports [default:
+        /// Client address of the first gateway; the other gateways use the next ports [default:
         /// 127.0.0.1:7379]
         #[arg(long, value_name = "ADDR")]
         listen: Option<SocketAddr>,
-        /// The port where the first node is found by the others; they follow on the next ports
+        /// Port on which the first node accepts other nodes; the other nodes use the next ports
         #[arg(long, value_name = "PORT", default_value_t = 17400)]
         node_port: u16,
-        /// Change a setting, such as options.batch_commands=10; can be repeated
+        /// Change a setting, such as options.batch_commands=10; repeatable
         #[arg(long = "set", value_name = "KEY=VALUE")]
         overrides: Vec<String>,
-        /// Overwrite the file if there is one
+        /// Overwrite an existing file
         #[arg(long)]
         force: bool,
         /// The file to write; `-` is standard output
         #[arg(default_value = "ionian.toml")]
         file: PathBuf,
     },
-    /// Say what is wrong with a deployment file, or what it amounts to
+    /// Validate a deployment file and print a summary
     Check {
         /// The file
         file: PathBuf,
-        /// Change a setting before checking; can be repeated
+        /// Change a setting before checking; repeatable
         #[arg(long = "set", value_name = "KEY=VALUE")]
         overrides: Vec<String>,
     },
@@ -201,10 +200,10 @@ pub(crate) enum ConfigCommand {
 
 /// Show whether the cluster serves, how many more nodes may fail, and every node and role
 ///
-/// Asks every node and goes by what they say together: whether enough acceptors answer for a
-/// quorum, whether they follow the leader, whether each role is there. Exit codes: 0 healthy, 1 not
-/// serving (or no answer at all), 3 degraded: it serves, but something is lacking or fewer nodes
-/// may fail than the deployment is meant for.
+/// Asks every node and judges from all answers together: whether enough acceptors for a quorum
+/// answer, whether they follow the leader, whether every role is running. Exit codes: 0 healthy, 1
+/// not serving (or no answer), 3 degraded: the cluster serves, but something is missing or fewer
+/// nodes may fail than the deployment is meant to tolerate.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  ionian status\n  ionian status --at 10.0.0.2:17400 --probe\n  \
@@ -214,25 +213,25 @@ pub(crate) struct Status {
     /// Print one JSON document instead of tables
     #[arg(long)]
     pub(crate) json: bool,
-    /// Also put a command that changes nothing through the log, and say how long that took
+    /// Also send a command without effect through the log, and show its latency
     #[arg(long)]
     pub(crate) probe: bool,
     /// Ask again until the cluster is healthy
     #[arg(long)]
     pub(crate) wait: bool,
-    /// For how many seconds to ask at most
+    /// Stop waiting after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "wait")]
     pub(crate) timeout: u64,
     #[command(flatten)]
     pub(crate) whereabouts: Whereabouts,
 }
 
-/// Have a node do without clients and leadership, before it is stopped or its machine is worked on
+/// Take clients and leadership away from a node, before it is stopped or its machine is serviced
 ///
-/// The node takes no new clients, answers those that wait, closes idle connections, and has another
-/// node lead. It stays a member and goes on voting and executing, until it is stopped, or told with
-/// --undo that it may serve and lead again. SIGTERM does the same before the node stops. Exits with
-/// code 0 as soon as nothing is left, with 1 when something is left after --timeout.
+/// The node accepts no new clients, answers pending commands, closes idle connections, and hands
+/// leadership to another node. It remains a member, and continues to vote and to execute, until it
+/// stops or --undo lets it serve and lead again. SIGTERM does the same before the node stops. Exits
+/// with code 0 as soon as nothing is left, with 1 if something is left after --timeout.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ionian drain n1
@@ -240,10 +239,10 @@ pub(crate) struct Status {
 pub(crate) struct Drain {
     /// The node's name
     pub(crate) node: String,
-    /// Let it serve clients and lead again
+    /// Let the node serve clients and lead again
     #[arg(long)]
     pub(crate) undo: bool,
-    /// How long to wait until nothing is left [default: options.drain_ms of the deployment]
+    /// Limit for the wait [default: options.drain_ms of the deployment]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<u64>,
     #[command(flatten)]
@@ -252,16 +251,16 @@ pub(crate) struct Drain {
 
 /// Show and change which nodes and roles a running cluster has
 ///
-/// A change goes through the cluster's log. Acceptors and replicas are changed in two steps,
-/// between which both the old and the new ones are in force; everything else changes at once. The
-/// cluster goes on serving. Each command waits until the change is finished and says what that
-/// waits for. An interrupted wait changes nothing: the cluster finishes by itself, and the same
-/// command waits for it again.
+/// A change goes through the cluster's log. Acceptors and replicas change in two steps, between
+/// which the old and the new configuration are both in force; all other roles change at once. The
+/// cluster continues to serve. Each command waits until the change is finished and shows what it
+/// waits for. If you interrupt the wait, the change continues; run the same command again to wait
+/// for it.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 #[command(after_help = "Examples:\n  \
     ionian member list\n  \
-    ionian member replace n1 n3 --address 10.0.0.4:17400       n1 is dead, n3 takes its roles\n  \
+    ionian member replace n1 n3 --address 10.0.0.4:17400       n1 failed, n3 takes its roles\n  \
     ionian member add n4 --address 10.0.0.5:17400 --roles proxy_leader,replica\n  \
     ionian member remove n4\n  \
     ionian member list --toml > next.toml                      edit it, then\n  \
@@ -273,9 +272,10 @@ pub(crate) struct Member {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemberCommand {
-    /// Show the nodes, their roles with their numbers, and the change under way
+    /// Show the nodes, the numbers of their roles, and the change in progress
     List {
-        /// Print the deployment file of the cluster as it is, or as it will be, for `member apply`
+        /// Print the deployment file of the cluster as it is (or will be after the change), for
+        /// `member apply`
         #[arg(long)]
         toml: bool,
         #[command(flatten)]
@@ -283,11 +283,11 @@ pub(crate) enum MemberCommand {
     },
     /// Add a node
     Add {
-        /// Its name
+        /// The name of the node
         name: String,
         #[command(flatten)]
         place: Place,
-        /// Its roles, such as leader,acceptor,replica
+        /// Roles of the node, such as leader,acceptor,replica
         #[arg(
             long,
             value_name = "ROLE,ROLE",
@@ -300,64 +300,64 @@ pub(crate) enum MemberCommand {
         #[command(flatten)]
         how: How,
     },
-    /// Remove a node with its roles
+    /// Remove a node and its roles
     Remove {
-        /// Its name
+        /// The name of the node
         name: String,
         #[command(flatten)]
         shape: Shape,
         #[command(flatten)]
         how: How,
     },
-    /// Let a new node take the roles of another, dead or alive
+    /// Replace a running or failed node by a new one, which takes over its roles
     Replace {
-        /// The node to be replaced
+        /// The node to replace
         old: String,
-        /// The name of the new one
+        /// The name of the new node
         new: String,
         #[command(flatten)]
         place: Place,
         #[command(flatten)]
         how: How,
     },
-    /// Change to the deployment that a file says; what it does not number and is there already
-    /// stays what it is
+    /// Change to the deployment in a file; instances without a number in the file keep the number
+    /// they have
     Apply {
         /// The file, as `ionian member list --toml` writes it
         file: PathBuf,
         #[command(flatten)]
         how: How,
     },
-    /// Go back to the deployment before the change that is under way
+    /// Go back to the deployment before the change in progress
     Abandon {
         #[command(flatten)]
         how: How,
     },
 }
 
-/// Where a new node is.
+/// The addresses of a new node.
 #[derive(Debug, Args)]
 pub(crate) struct Place {
-    /// Where the other nodes find it
+    /// Where other nodes reach the node
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) address: String,
-    /// Where it serves Redis clients, if it does
+    /// Where the node serves Redis clients; without it the node has no gateway
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) gateway: Option<String>,
 }
 
-/// What else a change can change.
+/// Settings that can change together with the members.
 #[derive(Debug, Args)]
 pub(crate) struct Shape {
-    /// How the acceptors are arranged afterwards, such as majority or "grid 2x2"
+    /// Arrangement of the acceptors after the change, such as majority or "grid 2x2"
     #[arg(long, value_name = "QUORUMS")]
     pub(crate) quorums: Option<String>,
-    /// How many nodes may fail afterwards
+    /// Number of nodes that may fail after the change
     #[arg(long, value_name = "N")]
     pub(crate) f: Option<usize>,
 }
 
-/// Where a change goes to.
+/// Options of all commands that change a running cluster.
 #[derive(Debug, Args)]
 pub(crate) struct How {
     /// Do not wait until the change is finished
@@ -367,25 +367,24 @@ pub(crate) struct How {
     pub(crate) whereabouts: Whereabouts,
 }
 
-/// Which cluster is meant.
+/// Options that name the cluster.
 #[derive(Debug, Args)]
 pub(crate) struct Whereabouts {
     /// The data directory of `ionian up` or `ionian node`
     #[arg(long, value_name = "DIR", default_value = DATA)]
     pub(crate) data: PathBuf,
-    /// A deployment file, in place of the data directory's
+    /// A deployment file, instead of the one in the data directory
     #[arg(long, value_name = "FILE", conflicts_with = "data")]
     pub(crate) config: Option<PathBuf>,
-    /// Any running node of the cluster, by the address where the others find it: it says who the
-    /// others are
+    /// Address of any running node of the cluster, which provides the addresses of the others
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["data", "config"])]
     pub(crate) at: Option<String>,
 }
 
 /// Show and change the options of a running cluster
 ///
-/// A change goes through the cluster's log: every node takes it over while it runs, and finds it
-/// again when it is started once more, whatever its file says.
+/// A change goes through the cluster's log. Every node applies it while running and stores it;
+/// after a restart it overrides the deployment file.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 #[command(
@@ -398,14 +397,14 @@ pub(crate) struct Options {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum OptionsCommand {
-    /// Show every option with its value, its default and where it is changed
+    /// Show every option with its value, its default and where to change it
     List {
         #[command(flatten)]
         whereabouts: Whereabouts,
     },
-    /// Change options for all nodes, all of them or none
+    /// Change options on all nodes; either all of the given changes take effect or none
     Set {
-        /// What to change, such as window_slots=1024
+        /// The changes, such as window_slots=1024
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
         #[command(flatten)]
@@ -422,14 +421,14 @@ pub(crate) enum OptionsCommand {
     ionian exec --at 127.0.0.1:7380 --consistency eventual GET name"
 )]
 pub(crate) struct Exec {
-    /// Whom to ask [default: the first gateway of the data directory's deployment that can be
-    /// reached, or 127.0.0.1:7379]
+    /// The gateway to connect to [default: the first reachable gateway of the deployment in the
+    /// data directory, or 127.0.0.1:7379]
     #[arg(long, value_name = "ADDR")]
     pub(crate) at: Option<String>,
     /// The data directory of `ionian up` [default: ./ionian-data, if it holds a deployment]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// What a read must have seen
+    /// Consistency level of reads
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) consistency: Option<Level>,
     /// The command and its arguments

@@ -56,7 +56,7 @@ fn init(
     }
     let mut options = File::options();
     options.write(true).truncate(true);
-    // In one step: nothing that appears meanwhile is overwritten either.
+    // Atomic: a file that appears meanwhile is not overwritten either.
     let opened = if force {
         options.create(true).open(file)
     } else {
@@ -65,7 +65,7 @@ fn init(
     let mut out = match opened {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             bail!(
-                "{} exists already: name another file, or overwrite it with --force",
+                "{} exists: name another file, or overwrite it with --force",
                 file.display()
             )
         }
@@ -75,9 +75,9 @@ fn init(
         .with_context(|| format!("cannot write {}", file.display()))?;
     let file = file.display();
     match deployment.machine.as_str() {
-        family::MACHINE => say!("{file} is written: `ionian up {file}` starts it"),
+        family::MACHINE => say!("wrote {file}; `ionian up {file}` starts it"),
         other => say!(
-            "{file} is written: the program that was built with the machine {other:?} runs its nodes"
+            "wrote {file}; its nodes need a program that contains the state machine {other:?}"
         ),
     }
     Ok(())
@@ -90,7 +90,7 @@ fn check(file: &Path, overrides: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What a deployment amounts to.
+/// A summary of a deployment.
 fn summary(deployment: &Deployment) -> String {
     let Deployment {
         cluster,
@@ -154,7 +154,7 @@ fn summary(deployment: &Deployment) -> String {
         .map_or_else(String::new, |why| format!("! {why}\n"))
 }
 
-/// Which nodes are where, and what lies between.
+/// The nodes of each site, and the network between sites.
 fn distances(nodes: &[Node], network: &Network) -> String {
     let mut sites: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for node in nodes {

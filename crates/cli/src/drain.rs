@@ -1,4 +1,4 @@
-//! `ionian drain`: a node does without clients and leadership, or may have both again.
+//! `ionian drain`: takes clients and leadership away from a node, or returns them.
 
 use crate::arguments::{self, BadUsage};
 use crate::member;
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How often a node is asked how far it is.
+/// Interval between two status queries.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(arguments: &arguments::Drain) -> Result<ExitCode> {
@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &arguments::Drain) -> Result<ExitCode> {
             .with_context(|| format!("{name} at {address}"))?;
         if status.name != *name {
             return Err(anyhow!(
-                "at {address} is node {:?}: an address is wrong",
+                "the node at {address} is {:?}: an address is wrong",
                 status.name
             ));
         }
@@ -63,11 +63,11 @@ pub(crate) fn run(arguments: &arguments::Drain) -> Result<ExitCode> {
     })
 }
 
-/// Waits until a node that was told to drain has nothing left; says what it has if that takes
-/// longer than `limit`.
+/// Waits until a draining node has nothing left. Returns what is left if that takes longer than
+/// `limit`.
 ///
 /// # Errors
-/// When it does not answer, or does not drain.
+/// If the node does not answer, or does not drain.
 pub(crate) async fn until_drained(
     address: SocketAddr,
     limit: Duration,
@@ -79,7 +79,7 @@ pub(crate) async fn until_drained(
             .with_context(|| address.to_string())?;
         let left = status.drains.ok_or_else(|| {
             anyhow!(
-                "{} no longer drains: it was told so, or started again",
+                "{} no longer drains: an operator has undone it, or the node was restarted",
                 status.name
             )
         })?;

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Whom to ask when nobody says and no directory knows.
+/// The gateway if neither the command line nor the data directory names one.
 const DEFAULT_GATEWAY: &str = "127.0.0.1:7379";
 
 const LIMITS: Limits = Limits {
@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &arguments::Exec) -> Result<ExitCode> {
     if let Some(level) = arguments.consistency {
         let reply = connection.call(&[b"IONIAN", b"CONSISTENCY", level.name().as_bytes()])?;
         if let Reply::Error(error) = reply {
-            bail!("the level is refused: {error}");
+            bail!("the gateway refuses the consistency level: {error}");
         }
     }
     let words: Vec<&[u8]> = arguments.words.iter().map(|word| word.as_bytes()).collect();
@@ -84,7 +84,7 @@ fn connect(arguments: &arguments::Exec) -> Result<Connection> {
     )
 }
 
-/// Bytes as they are, a line for each element.
+/// The bytes unchanged, one line for each element.
 fn write_raw(reply: &Reply, out: &mut Vec<u8>) {
     match reply {
         Reply::SimpleString(bytes) | Reply::BulkString(bytes) => out.extend_from_slice(bytes),
@@ -102,7 +102,7 @@ fn write_raw(reply: &Reply, out: &mut Vec<u8>) {
     }
 }
 
-/// As redis-cli shows it on a terminal; the lines after the first begin with `indent`.
+/// In the format of redis-cli on a terminal; the lines after the first begin with `indent`.
 fn write_for_people(reply: &Reply, indent: &str, out: &mut Vec<u8>) {
     match reply {
         Reply::SimpleString(bytes) => out.extend_from_slice(bytes),

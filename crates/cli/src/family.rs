@@ -1,4 +1,4 @@
-//! What the commands do alike for every protocol.
+//! Protocol-independent access to protocols, and what a protocol declares about its service.
 
 use anyhow::Result;
 use ionian_deployment::Configuration;
@@ -7,14 +7,15 @@ use ionian_kernel::protocol::Protocol;
 use ionian_kernel::service::Service;
 pub(crate) use ionian_program::family::{MACHINE, Work, check, configure, machine, with_protocol};
 
-/// What a cluster needs and cannot lose, in the words of its protocol, and the names of the kinds.
+/// What the service of a cluster needs, as declared by its protocol, and the names of the role
+/// kinds.
 pub(crate) struct Outlook {
     pub(crate) service: Service,
     kinds: &'static [&'static str],
 }
 
 impl Outlook {
-    /// Of a cluster with this configuration, while rounds of `epoch` choose.
+    /// The needs of a cluster with this configuration, while rounds of `epoch` choose values.
     pub(crate) fn of(known: &Configuration, epoch: Epoch) -> Result<Self> {
         struct Look<'a>(&'a Configuration, Epoch);
         impl Work for Look<'_> {
@@ -30,18 +31,18 @@ impl Outlook {
         with_protocol(&known.deployment.protocol, Look(known, epoch))?
     }
 
-    /// The name of a kind.
+    /// The name of a role kind.
     pub(crate) fn name(&self, kind: u8) -> &'static str {
         self.kinds[usize::from(kind)]
     }
 
-    /// The name of the kind that orders commands.
+    /// The name of the role kind that orders commands.
     pub(crate) fn hub(&self) -> &'static str {
         self.name(self.service.hub)
     }
 }
 
-/// The set of one instance; empty for a number that no instance has.
+/// The set with this instance only; empty if the number is too large for an instance.
 pub(crate) fn bit(index: u8) -> u64 {
     1_u64.checked_shl(index.into()).unwrap_or(0)
 }

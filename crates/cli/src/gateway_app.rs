@@ -1,4 +1,4 @@
-//! Puts a node's gateway and its client lane together.
+//! Connects a node's gateway to its client lane.
 //!
 //! ```text
 //! Redis client -> Gateway -> LaneHandle::submit -> client lane -> the protocol
@@ -40,10 +40,10 @@ impl Application for GatewayApplication {
     }
 }
 
-/// Starts the gateway on a listening socket. To be called on the node's event loop.
+/// Starts the gateway on a listening socket. Call it on the node's event loop.
 ///
-/// All connections share the node's first lane: what "this node has seen" means for sequential
-/// reads is then the same for all of them.
+/// All connections share the node's first lane, so sequential reads of all of them see the same
+/// prefix of the log.
 pub(crate) fn start(
     deployment: &Deployment,
     name: &str,
@@ -53,11 +53,11 @@ pub(crate) fn start(
     let first = handle
         .first_lane()
         .expect("a node with a gateway has a client lane");
-    // A change of the membership can give the node another lane. Without any, requests are refused.
+    // A membership change can give the node another lane. Without a lane the node refuses requests.
     let submit = move |request| handle.submit(handle.first_lane().unwrap_or(first), request);
     let gateway = Gateway::new(limits(deployment), info(deployment, name), Box::new(submit));
     gateway.set_gateways(gateways(deployment, name));
-    // The socket listens and does not block: tokio refuses no such socket, unless it is out of
+    // The socket listens and is non-blocking. Tokio accepts such a socket unless it is out of
     // memory.
     let listener = tokio::net::TcpListener::from_std(listener)
         .expect("the event queue takes a listening socket");
@@ -65,7 +65,7 @@ pub(crate) fn start(
     Box::new(GatewayApplication { gateway })
 }
 
-/// The gateways of a deployment, that of this node first.
+/// The gateways of a deployment; this node's gateway comes first.
 fn gateways(deployment: &Deployment, name: &str) -> Vec<Peer> {
     let peers = deployment
         .nodes
@@ -76,7 +76,7 @@ fn gateways(deployment: &Deployment, name: &str) -> Vec<Peer> {
     own
 }
 
-/// What follows for clients from what the deployment says of lanes.
+/// The limits for clients that follow from the limits of lanes.
 fn limits(deployment: &Deployment) -> Limits {
     let Options { lane, clients, .. } = deployment.options.options();
     let defaults = Limits::default();
@@ -94,7 +94,7 @@ fn limits(deployment: &Deployment) -> Limits {
     }
 }
 
-/// The node's own sections of INFO.
+/// The node's sections of INFO.
 fn info(deployment: &Deployment, name: &str) -> Box<dyn Fn(&mut InfoWriter)> {
     let Deployment {
         cluster,
@@ -106,7 +106,7 @@ fn info(deployment: &Deployment, name: &str) -> Box<dyn Fn(&mut InfoWriter)> {
     } = deployment.clone();
     let name = name.to_owned();
     Box::new(move |info| {
-        // What clients look for that ask whether they may write here: every gateway takes writes.
+        // Clients look here to find out whether the server accepts writes. Every gateway does.
         info.section("Replication")
             .field("role", "master")
             .field("connected_slaves", 0)

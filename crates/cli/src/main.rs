@@ -1,19 +1,19 @@
-//! The command `ionian`: a replicated key-value store behind any Redis client, and what operates
-//! it. The tools (`ionian bench`, `ionian sim`) are another program, which this one starts: see the
-//! crates `program` and `tools`.
+//! The command `ionian`: a replicated key-value store for any Redis client, and the commands that
+//! operate it. The tools (`ionian bench`, `ionian sim`) are another program, which this one starts:
+//! see the crates `program` and `tools`.
 //!
 //! | file | job |
 //! |---|---|
-//! | `arguments` | what can be typed, and the help texts |
-//! | `node` | one node in the foreground; `gateway_app` puts its gateway and its client lane together |
-//! | `up` | every node of a deployment as a process of its own, supervised |
+//! | `arguments` | command-line arguments and help texts |
+//! | `node` | one node in the foreground; `gateway_app` connects its gateway to its client lane |
+//! | `up` | every node of a deployment as a supervised process |
 //! | `config`, `status`, `drain`, `member`, `options`, `exec` | one command each |
 //! | `snapshot` | backups: save, inspect, restore, salvage |
 //! | `log` | the logs of stopped nodes: show, skip |
-//! | `family` | what the commands ask a protocol, by its name |
-//! | `source` | where a command finds its deployment |
-//! | `places` | what lies where in a data directory |
-//! | `version` | what this program is |
+//! | `family` | access to a protocol by its name |
+//! | `source` | how a command finds the deployment of its cluster |
+//! | `places` | the paths in a data directory |
+//! | `version` | the text of `--version` |
 
 #![forbid(unsafe_code)]
 
@@ -45,7 +45,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     exit_code(match tools::are_asked_for(std::env::args_os()) {
-        // Unread: their flags are the business of the program that carries them out.
+        // Their flags are not parsed here, but by the program that executes them.
         true => start_tools(),
         false => run(&Arguments::parse().command),
     })

@@ -1,11 +1,11 @@
-//! `ionian member`: which nodes and roles a running cluster has, and changes of that.
+//! `ionian member`: shows and changes the nodes and roles of a running cluster.
 //!
 //! | file | job |
 //! |---|---|
-//! | `find` | asks the nodes what they know |
-//! | `progress` | what a change under way waits for |
-//! | `request` | puts a change into the log, through whichever node can |
-//! | `text` | the list for people |
+//! | `find` | asks the nodes for the membership |
+//! | `progress` | what a change in progress waits for |
+//! | `request` | submits a change to the log, through any node that can |
+//! | `text` | the list as text |
 
 mod find;
 mod progress;
@@ -56,7 +56,7 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
         } => {
             let node = described(name, place, roles)?;
             change(how, |from| {
-                // The same command again, while or after the change: nothing is left to do.
+                // The same command again, during or after the change: nothing is left to do.
                 let is_done = from.nodes.iter().any(|other| is_the_same(other, &node));
                 if is_done {
                     shaped(from.clone(), shape)
@@ -87,7 +87,7 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
                 let to = possible(from.with_replaced(old, node.clone()))?;
                 let serves_clients = from.nodes.iter().any(|node| node.name == *old && node.gateway.is_some());
                 if serves_clients && node.gateway.is_none() {
-                    bail!("node {old} has a gateway: say where {new} is to serve clients, --gateway HOST:PORT");
+                    bail!("node {old} has a gateway: set the one of {new} with --gateway HOST:PORT");
                 }
                 Ok(to)
             })
@@ -106,8 +106,7 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
     }
 }
 
-/// Whether a node that is there is the one that is described, in its place and with as many of each
-/// role.
+/// Whether an existing node equals the described one: same name, addresses and roles.
 fn is_the_same(there: &Node, described: &Node) -> bool {
     (&there.name, &there.address, &there.gateway)
         == (&described.name, &described.address, &described.gateway)
@@ -123,7 +122,7 @@ fn described(name: &str, place: &Place, roles: &str) -> Result<Node> {
     )?)
 }
 
-/// What cannot be done with the cluster as it is, though it was typed well.
+/// Marks an error of a well-formed command that the cluster cannot carry out in its present state.
 pub(crate) fn possible<T, E: std::error::Error + Send + Sync + 'static>(
     planned: Result<T, E>,
 ) -> Result<T> {
@@ -139,16 +138,15 @@ fn shaped(deployment: Deployment, shape: &Shape) -> Result<Deployment> {
     Ok(deployment.with_overrides(&overrides)?)
 }
 
-/// Changes the cluster into what `plan` makes of the deployment in force.
+/// Changes the cluster to the deployment that `plan` derives from the one in force.
 async fn change(how: &How, plan: impl Fn(&Deployment) -> Result<Deployment>) -> Result<()> {
     let found = Found::find(&how.whereabouts).await?;
     let known = &found.known;
-    // Before anything that is wrong with the plan: what cannot be changed at all needs no better
-    // plan.
+    // Before checking the plan: if the protocol cannot change members, no plan is valid.
     family::with_protocol(&known.deployment.protocol, IsPossible { known })??;
     let to = possible(plan(&known.deployment)?.numbered())?;
     if known.next.is_none() && known.deployment.numbered()? == to {
-        say!("the cluster is so already, in epoch {}", known.epoch().0);
+        say!("no change: the cluster has this configuration already (epoch {})", known.epoch().0);
         return Ok(());
     }
     let is_under_way = known.next.as_ref() == Some(&to);
@@ -175,7 +173,7 @@ impl Work for IsPossible<'_> {
     }
 }
 
-/// Checks a change and makes the command for the log of it.
+/// Checks a change and makes the log command for it.
 struct Begin<'a> {
     known: &'a Configuration,
     to: &'a Deployment,
@@ -189,12 +187,13 @@ impl Work for Begin<'_> {
     }
 }
 
-/// Puts the change to the cluster, unless it is under way already, and waits until it is finished.
+/// Submits the change to the cluster, unless it is in progress already, and waits until it is
+/// finished.
 async fn settle(found: Found, change: Option<Change>, to: &Deployment, how: &How) -> Result<()> {
     let since = match &change {
         None => {
             let epoch = found.known.epoch();
-            say!("this change is under way already, in epoch {}", epoch.0);
+            say!("this change is in progress already (epoch {})", epoch.0);
             epoch
         }
         Some(change) => {

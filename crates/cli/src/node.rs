@@ -25,12 +25,12 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Clients that the system holds for us while the event loop is busy.
+/// Length of the queue in which the system holds new connections while the event loop is busy.
 const BACKLOG: i32 = 1024;
 
 pub(crate) fn run(arguments: &arguments::Node) -> Result<ExitCode> {
     begin_log();
-    // Asked for before anything else takes time, so that the starter's end is never missed.
+    // First, so that the end of the parent process is not missed.
     let mut starter = arguments.supervised.then(end_of_input);
     let (name, overrides) = (&arguments.name, &arguments.overrides);
     let data = Places::new(&arguments.data).node(name);
@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &arguments::Node) -> Result<ExitCode> {
                 Some(known) => Some(known),
                 None if source::endpoint(contact).is_none() => {
                     let text = format!(
-                        "--join {contact:?}: must be the HOST:PORT where a node finds another"
+                        "--join {contact:?}: must be the HOST:PORT where a node accepts other nodes"
                     );
                     return Err(BadUsage(text).into());
                 }
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &arguments::Node) -> Result<ExitCode> {
         (None, None) => unreachable!("one of them is required"),
     };
     raise_file_limit();
-    take_file_sizes_for_errors();
+    ignore_sigxfsz();
     let protocol = given.deployment.protocol.clone();
     let (listen, gateway_listen) = (arguments.listen.clone(), arguments.gateway_listen.clone());
     let clock_ahead_ms = arguments.clock_ahead_ms;
@@ -89,9 +89,9 @@ pub(crate) fn run(arguments: &arguments::Node) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The log goes to standard error; `RUST_LOG` selects its lines: a level, or parts of the program
-/// with a level each. (The filter of `tracing_subscriber` that also selects by spans and fields
-/// would bring two crates of regular expressions.)
+/// The log goes to standard error. `RUST_LOG` selects its lines: a level, or modules with one level
+/// each. (The `EnvFilter` of `tracing_subscriber` also selects spans and fields, but would add two
+/// crates for regular expressions.)
 fn begin_log() {
     let selected = std::env::var("RUST_LOG").ok();
     let filter = selected
@@ -110,9 +110,9 @@ struct Run {
     given: Configuration,
     name: String,
     data: PathBuf,
-    /// Completes when whoever started this process is gone.
+    /// Completes when the parent process has ended.
     starter: stop::Starter,
-    /// Where it listens, in place of what the deployment says.
+    /// Listening addresses that override the deployment's.
     listen: Option<String>,
     gateway_listen: Option<String>,
     clock_ahead_ms: i64,
@@ -145,11 +145,11 @@ impl Work for Run {
         let machine = family::machine(&deployment)?;
         let config = family::configure::<P>(settings.layout.clone())?;
         let member = &known.nodes()[&settings.node];
-        // Here and not on the loop: an address that is taken is to be told before the node takes
-        // part.
+        // Before the event loop starts, so that an address that is in use is reported before the
+        // node takes part.
         let gateway = gateway_listener(member, gateway_listen.as_deref())?;
         if deployment.durability == Durability::Memory {
-            tracing::warn!("durability = memory: when this process ends, what it held is gone");
+            tracing::warn!("durability = memory: this node loses its state when the process ends");
         }
         if let Some(why) = known.target().idle_network() {
             tracing::warn!("{why}");
@@ -174,7 +174,7 @@ pub(crate) fn resolve(key: &str, text: &str) -> Result<SocketAddr> {
     ionian_runtime::resolve(text).with_context(|| format!("{key} = {text:?} cannot be resolved"))
 }
 
-/// Listens where the flag says, or else the deployment.
+/// Listens at the address of the flag, or else at that of the deployment.
 fn gateway_listener(
     node: &ionian_deployment::Node,
     flag: Option<&str>,
@@ -194,22 +194,23 @@ fn gateway_listener(
     Ok(Some(listener))
 }
 
-/// Listens with more room than the standard library gives: clients come in storms.
+/// Listens with a longer queue than the standard library's, because many clients may connect at
+/// once.
 pub(crate) fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = socket2::Socket::new(
         socket2::Domain::for_address(address),
         socket2::Type::STREAM,
         None,
     )?;
-    // A restarted node takes its port back at once.
+    // A restarted node can bind its port immediately.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
-/// Watches standard input on a thread of its own: the starter holds the other end of the pipe,
-/// which the system closes however the starter ends.
+/// Watches standard input on a separate thread. The parent process holds the other end of the pipe,
+/// which the system closes however the parent ends.
 fn end_of_input() -> oneshot::Receiver<()> {
     let (gone, told) = oneshot::channel();
     std::thread::spawn(move || {
@@ -222,21 +223,21 @@ fn end_of_input() -> oneshot::Receiver<()> {
                 Ok(_) | Err(_) => {}
             }
         }
-        // It fails when the node has stopped already.
+        // Fails if the node has stopped already.
         let _ = gone.send(());
     });
     told
 }
 
-/// A write beyond the limit of a file's size kills a process that does not catch the signal; one
-/// that does gets an error like any other of a disk, and can say on which file.
-fn take_file_sizes_for_errors() {
+/// Ignores SIGXFSZ. By default a write beyond the file size limit kills the process; without the
+/// signal the write fails with an ordinary disk error, which names the file.
+fn ignore_sigxfsz() {
     let catch = || -> std::io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         let _entered = runtime.enter();
-        // Once caught it stays so. Nobody needs to be told that it came.
+        // The handler stays installed. Nothing waits for the signal.
         signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).map(drop)
     };
     if let Err(error) = catch() {
@@ -244,7 +245,8 @@ fn take_file_sizes_for_errors() {
     }
 }
 
-/// Every client is an open file, and the usual soft limit of 1024 is below the gateway's own.
+/// Raises the soft limit of open files. Every client is one, and the usual limit of 1024 is below
+/// the gateway's limit.
 fn raise_file_limit() {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < hard

@@ -1,4 +1,4 @@
-//! `ionian options`: what of a running cluster can be tuned, and tuning it through its log.
+//! `ionian options`: lists the options of a running cluster and changes them through its log.
 
 use crate::arguments::{self, How, OptionsCommand};
 use crate::family::{self, Work};
@@ -42,26 +42,26 @@ fn list(known: &Configuration) -> String {
     );
     for setting in known.deployment.settings() {
         let tuned = options.tuned().any(|key| key == setting.key);
-        let whence = match (at_start(setting), tuned) {
-            (Some(reason), _) => format!("not changed while the cluster runs: {reason}"),
+        let origin = match (at_start(setting), tuned) {
+            (Some(reason), _) => format!("cannot change while the cluster runs: {reason}"),
             (None, true) => "set for all nodes by `ionian options`".to_owned(),
-            (None, false) if setting.shared => "as the cluster was founded".to_owned(),
-            (None, false) => "as each node was started; that of one node".to_owned(),
+            (None, false) if setting.shared => "from the founding deployment".to_owned(),
+            (None, false) => "per node, from its start".to_owned(),
         };
         let (key, value, default) = (setting.key, options.value(setting), setting.default());
-        text += &format!("{key:<width$}  {value:>10}  default {default:>10}  {whence}\n");
+        text += &format!("{key:<width$}  {value:>10}  default {default:>10}  {origin}\n");
     }
     text
 }
 
-/// Puts other options to the cluster, and waits until it has them.
+/// Changes options, and waits until every node has applied them.
 async fn set(settings: &[String], how: &How) -> Result<()> {
     let found = Found::find(&how.whereabouts).await?;
     let from = &found.known.deployment;
     let to = from.tuned(settings)?;
     if from.options == to.options {
         say!(
-            "the options are so already, in epoch {}",
+            "no change: the options have these values already (epoch {})",
             found.known.epoch().0
         );
         return Ok(());
@@ -78,7 +78,7 @@ async fn set(settings: &[String], how: &How) -> Result<()> {
     for setting in to.settings() {
         let (before, after) = (from.options.value(setting), to.options.value(setting));
         if before != after {
-            say!("options.{} = {after}, and was {before}", setting.key);
+            say!("options.{} = {after} (was {before})", setting.key);
         }
     }
     match how.no_wait {
@@ -97,7 +97,7 @@ async fn set(settings: &[String], how: &How) -> Result<()> {
     }
 }
 
-/// Checks a change of options and makes the command for the log of it.
+/// Checks a change of options and makes the log command for it.
 struct Tune<'a> {
     known: &'a Configuration,
     to: &'a Deployment,

@@ -1,4 +1,4 @@
-//! What lies where in a data directory.
+//! The paths in a data directory.
 
 use anyhow::{Context, Result};
 use std::fs;
@@ -22,12 +22,12 @@ impl Places {
         &self.root
     }
 
-    /// The deployment that runs here.
+    /// The deployment that runs in this directory.
     pub(crate) fn deployment(&self) -> PathBuf {
         self.root.join("deployment.toml")
     }
 
-    /// Where process ids are.
+    /// The directory of process id files.
     pub(crate) fn run(&self) -> PathBuf {
         self.root.join("run")
     }
@@ -36,8 +36,8 @@ impl Places {
         self.run().join(format!("{node}.pid"))
     }
 
-    /// Locked as long as an `ionian up` runs here, and holds its process id. No node can be called
-    /// this: names have no dots.
+    /// `ionian up` locks this file while it runs, and writes its process id to it. No node can have
+    /// this name, because names contain no dots.
     pub(crate) fn lock(&self) -> PathBuf {
         self.run().join("ionian.up.lock")
     }
@@ -50,17 +50,17 @@ impl Places {
         self.logs().join(format!("{node}.log"))
     }
 
-    /// Where the nodes' own directories are.
+    /// The directory with one directory per node.
     pub(crate) fn nodes(&self) -> PathBuf {
         self.root.join("nodes")
     }
 
-    /// What a node must find again.
+    /// The data directory of one node.
     pub(crate) fn node(&self, node: &str) -> PathBuf {
         self.nodes().join(node)
     }
 
-    /// What each node that ever ran here must find again.
+    /// The data directories of all nodes that have ever run here.
     pub(crate) fn node_directories(&self) -> Result<Vec<PathBuf>> {
         let path = self.nodes();
         let context = || format!("cannot list {}", path.display());

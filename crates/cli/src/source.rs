@@ -1,4 +1,4 @@
-//! Where a command finds its deployment.
+//! How a command finds the deployment of its cluster.
 
 use crate::arguments::{BadUsage, Whereabouts};
 use crate::node::resolve;
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// A preset, placed where the flags say.
+/// A preset with the addresses that the flags give.
 pub(crate) fn preset(
     name: &str,
     listen: Option<SocketAddr>,
@@ -28,7 +28,7 @@ pub(crate) fn preset(
     Ok(Deployment::preset(name, &options)?)
 }
 
-/// Moves the gateways: the first to `listen`, the others to the ports that follow.
+/// Moves the gateways: the first to `listen`, the others to the next ports.
 pub(crate) fn move_gateways(deployment: Deployment, listen: SocketAddr) -> Result<Deployment> {
     let names = deployment
         .nodes
@@ -45,7 +45,7 @@ pub(crate) fn move_gateways(deployment: Deployment, listen: SocketAddr) -> Resul
         .map_err(|error| BadUsage(format!("--listen {listen}: {error}")).into())
 }
 
-/// The host as a deployment file writes it.
+/// The host in the notation of a deployment file.
 fn host(address: SocketAddr) -> String {
     match address {
         SocketAddr::V4(address) => address.ip().to_string(),
@@ -53,11 +53,11 @@ fn host(address: SocketAddr) -> String {
     }
 }
 
-/// How long a node may take to answer before the tools go on without it: a busy one takes longer
-/// than an idle one.
+/// Time limit for a node's answer, after which the tools continue without it. Generous, because a
+/// busy node is slow.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
-/// The node that was to lead to the others does not answer.
+/// The node given with `--at` does not answer.
 #[derive(Debug)]
 pub(crate) struct NoAnswer(String);
 
@@ -66,18 +66,18 @@ impl std::fmt::Display for NoAnswer {
         let NoAnswer(contact) = self;
         write!(
             f,
-            "no node answers at {contact} (the address of a node among nodes is meant, not its gateway)"
+            "no node answers at {contact} (use the address for other nodes, not the gateway's address)"
         )
     }
 }
 
-/// What is known of a running cluster at the place that the command line names: a node that is
-/// asked, a file, or a data directory.
+/// What is known of the running cluster that the command line names, from a node, a file or a data
+/// directory.
 pub(crate) async fn running(whereabouts: &Whereabouts) -> Result<Configuration> {
     match whereabouts {
         Whereabouts { at: Some(contact), .. } => {
             let Some(address) = endpoint(contact) else {
-                return Err(BadUsage(format!("--at {contact:?}: must be the HOST:PORT where a node finds another")).into());
+                return Err(BadUsage(format!("--at {contact:?}: must be the HOST:PORT where a node accepts other nodes")).into());
             };
             let asked = match resolve("--at", address) {
                 Ok(address) => query_membership(address, ANSWER_LIMIT).await.map_err(anyhow::Error::from),
@@ -95,19 +95,19 @@ pub(crate) async fn running(whereabouts: &Whereabouts) -> Result<Configuration> 
     }
 }
 
-/// The text, if it has the form of an address.
+/// The text, if it is HOST:PORT.
 pub(crate) fn endpoint(text: &str) -> Option<&str> {
     text.rsplit_once(':')
         .filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
         .map(|_| text)
 }
 
-/// The newest membership that a data directory holds: that of its deployment, or what one of its
-/// nodes has learned since.
+/// The newest membership in a data directory: that of its deployment, or what one of its nodes has
+/// learned since.
 pub(crate) fn known_in(data: &Path) -> Result<Option<Configuration>> {
     let mut known = in_directory(data)?.map(Configuration::founded);
     for node in Places::new(data).node_directories()? {
-        // Whatever is the matter with a file, its node says it.
+        // Ignores errors, because the node itself reports them.
         let Ok(Some(theirs)) = membership_file::stored(&node) else {
             continue;
         };
@@ -118,7 +118,8 @@ pub(crate) fn known_in(data: &Path) -> Result<Option<Configuration>> {
                     known = Some(theirs);
                 }
             }
-            // What `ionian up` left there says which cluster is meant; otherwise nothing does.
+            // The deployment of `ionian up` decides which cluster is meant. Without it that is
+            // unknown.
             Some(_) if Places::new(data).deployment().exists() => {}
             Some(ours) => bail!(
                 "{} holds nodes of clusters {} and {}, founded with different deployments: name a running node of one \
@@ -132,7 +133,7 @@ pub(crate) fn known_in(data: &Path) -> Result<Option<Configuration>> {
     Ok(known)
 }
 
-/// The deployment that the cluster in a data directory was founded with, if there is one.
+/// The founding deployment of the cluster in a data directory, if there is one.
 pub(crate) fn in_directory(data: &Path) -> Result<Option<Deployment>> {
     let path = Places::new(data).deployment();
     if !path

@@ -1,12 +1,12 @@
-//! `ionian status`: every node and role, asked all at once, and what that amounts to.
+//! `ionian status`: queries every node and role at once, and judges the answers.
 //!
 //! | file | job |
 //! |---|---|
 //! | `health` | whether the cluster serves |
-//! | `needs` | what that takes, and how many more nodes may fail |
+//! | `needs` | what serving requires, and how many more nodes may fail |
 //! | `links` | which nodes are connected |
 //! | `probe` | a command through the log |
-//! | `text` | all of it for people |
+//! | `text` | the status as text |
 
 mod health;
 mod links;
@@ -31,7 +31,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// How often a cluster is asked that is to become healthy.
+/// Interval between queries with `--wait`.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// What is known of a cluster.
@@ -43,12 +43,12 @@ pub(crate) struct ClusterStatus {
     pub(crate) durability: &'static str,
     /// The digest of the deployment that the cluster was founded with, in hexadecimal.
     pub(crate) founding: String,
-    /// How many steps of changes there were.
+    /// The number of configuration steps so far.
     pub(crate) epoch: u32,
-    /// Whether a change of the membership is under way.
+    /// Whether a membership change is in progress.
     pub(crate) changing: bool,
     pub(crate) nodes_up: usize,
-    /// In the order of their numbers.
+    /// Ordered by node number.
     pub(crate) nodes: Vec<Answer>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Answer {
     pub(crate) status: Option<NodeStatus>,
 }
 
-/// A cluster and how it is: the document of `--json`.
+/// A cluster and its health: the document of `--json`.
 #[derive(Debug, Serialize)]
 struct Report {
     #[serde(flatten)]
@@ -106,16 +106,16 @@ pub(crate) fn run(arguments: &arguments::Status) -> Result<ExitCode> {
     say!("{shown}");
     if report.cluster.nodes_up == 0 && arguments.whereabouts.config.is_some() {
         eprintln!(
-            "none of the nodes in that file answers. If the members have changed since it was written, name a running \
-             one with --at HOST:PORT"
+            "none of the nodes in that file answers. If the members have changed since, name a running node with --at \
+             HOST:PORT"
         );
     }
     Ok(report.health.health.exit_code().into())
 }
 
-/// Asks once, and judges.
+/// Queries once, and judges.
 async fn look(given: Configuration, probes: bool) -> (Configuration, Report) {
-    // At the same time: a silent node is waited for once.
+    // At the same time, so that a silent node delays the command once only.
     let (known, cluster) = tokio::join!(member::newest_since(given.clone()), ask_all(&given));
     let cluster = match known.epoch() == given.epoch() {
         true => cluster,
@@ -129,7 +129,7 @@ async fn look(given: Configuration, probes: bool) -> (Configuration, Report) {
     (known, Report { health, cluster })
 }
 
-/// Asks every member.
+/// Queries every member.
 pub(crate) async fn ask_all(known: &Configuration) -> ClusterStatus {
     let deployment = &known.deployment;
     let mut questions = JoinSet::new();
@@ -180,7 +180,7 @@ async fn ask(name: &str, address: &str) -> Result<NodeStatus> {
         .with_context(|| address.to_owned())?;
     anyhow::ensure!(
         status.name == name,
-        "{address} is node {:?} of cluster {:?}: an address is wrong",
+        "the node at {address} is {:?} of cluster {:?}: an address is wrong",
         status.name,
         status.cluster
     );

@@ -1,9 +1,9 @@
-//! Which program this is: what `ionian --version` says.
+//! The text of `ionian --version`.
 
 use ionian_kernel::wire::WIRE_VERSION;
 use std::sync::LazyLock;
 
-/// That of both programs, and the format of backups.
+/// The version of both programs, and the backup format.
 pub(crate) static TEXT: LazyLock<String> = LazyLock::new(|| {
     let backup = crate::snapshot::FORMAT;
     let common = ionian_program::version::TEXT.as_str();

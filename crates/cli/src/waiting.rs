@@ -1,11 +1,11 @@
-//! Commands that ask a running cluster, and may wait for it long.
+//! Runs commands that query a running cluster and may wait.
 
 use anyhow::Result;
 use ionian_program::INTERRUPTED;
 use std::future::Future;
 
-/// Does the work; Ctrl-C ends the program, also where SIGINT was ignored when it started, as
-/// scripts have it for what they start in the background.
+/// Runs `work` to completion. Ctrl-C ends the program even if SIGINT was ignored at its start, as
+/// it is for background jobs of scripts.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

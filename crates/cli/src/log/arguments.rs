@@ -1,18 +1,18 @@
-//! What can be typed after `ionian log`.
+//! Arguments of `ionian log`.
 
 use clap::{Args, Subcommand};
 use ionian_runtime::storage::skips::CommandName;
 use std::path::PathBuf;
 
-/// Look at the commands in the logs of stopped nodes, and leave one out on which the state machine
+/// Show the commands in the logs of stopped nodes, and skip a command on which the state machine
 /// panics
 ///
-/// docs/operations.md goes through it in order.
+/// docs/operations.md describes the procedure.
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
     after_help = "Examples:\n  \
-        ionian log show --data /var/lib/ionian          on what the state machine failed, and what is left out\n  \
+        ionian log show --data /var/lib/ionian          the last failing command and the skipped commands\n  \
         ionian log show 17 --data /var/lib/ionian       the commands of slot 17\n  \
         ionian log skip 17/3:5/00c0ffee00c0ffee --data /var/lib/ionian"
 )]
@@ -27,36 +27,36 @@ pub(crate) enum LogCommand {
     Skip(Skip),
 }
 
-/// Print the commands of a slot, with their names; without a slot, what each node failed on last
-/// and leaves out
+/// Print the commands of a slot, with their names; without a slot, each node's last failing command
+/// and its skipped commands
 ///
-/// What is printed of a slot is what the acceptors of these nodes voted for last. A deployment of
-/// multipaxos alone has commands there.
+/// For a slot it prints the last vote of each acceptor. Only deployments of multipaxos are
+/// supported.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
-    /// The slot
+    /// The slot number
     pub(crate) slot: Option<u64>,
-    /// The data directory of stopped nodes, or that of one of them (DIR/nodes/NAME)
+    /// The data directory of stopped nodes, or of one of them (DIR/nodes/NAME)
     #[arg(long, value_name = "DIR", default_value = crate::arguments::DATA)]
     pub(crate) data: PathBuf,
 }
 
-/// Have stopped nodes leave out a command, for good: the last resort when the state machine panics
-/// on it
+/// Make stopped nodes skip a command permanently: the last resort if the state machine panics on it
 ///
-/// The command is answered with an error, now and when it is sent again, and changes nothing. Every
-/// node of the cluster must leave out the same commands: nodes that do not refuse each other. A
-/// node that has executed the command, as its snapshot says, refuses; so does one that runs.
+/// The client gets an error for the command, also if it repeats it, and the command changes
+/// nothing. Every node of the cluster must skip the same commands; nodes with different lists
+/// refuse each other. A running node refuses, and so does a node whose snapshot shows that it has
+/// executed the command.
 #[derive(Debug, Args)]
 pub(crate) struct Skip {
-    /// The command's name, SLOT/SESSION:NUMBER/DIGEST, as the node's last line or `ionian log show`
-    /// says it
+    /// The name of the command, SLOT/SESSION:NUMBER/DIGEST, from the node's last log line or from
+    /// `ionian log show`
     pub(crate) command: CommandName,
-    /// The data directory of stopped nodes, all of which are changed, or that of one of them
+    /// The data directory of stopped nodes, all of which are changed, or of one of them
     /// (DIR/nodes/NAME)
     #[arg(long, value_name = "DIR", default_value = crate::arguments::DATA)]
     pub(crate) data: PathBuf,
-    /// Execute the command after all, on nodes that have left out none of their log so far
+    /// Execute the command again, on nodes whose log has not passed it
     #[arg(long)]
     pub(crate) undo: bool,
 }

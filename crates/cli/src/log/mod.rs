@@ -1,5 +1,5 @@
-//! `ionian log`: what stopped nodes have in their logs, and the way out when the state machine
-//! fails on it.
+//! `ionian log`: shows the logs of stopped nodes, and skips a command on which the state machine
+//! fails.
 
 pub(crate) mod arguments;
 mod show;
@@ -19,7 +19,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The directories of the nodes in `data`, or `data` itself, if it is that of one node.
+/// The directories of the nodes in `data`, or `data` itself if it belongs to one node.
 fn node_directories(data: &Path) -> Result<Vec<PathBuf>> {
     let mut nodes = Places::new(data).node_directories()?;
     nodes.sort_unstable();

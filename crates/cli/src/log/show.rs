@@ -15,7 +15,7 @@ use ionian_runtime::storage::offline::StoppedNode;
 use ionian_runtime::storage::skips::{CommandName, Skips};
 use std::path::Path;
 
-/// How much of a command is printed.
+/// Number of bytes of a command that are printed.
 const SHOWN: usize = 200;
 
 pub(crate) fn run(arguments: &Show) -> Result<()> {
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &Show) -> Result<()> {
             }
             if !found {
                 bail!(
-                    "no acceptor of {} has a vote in slot {slot}: nothing was proposed there, or it is in snapshots",
+                    "no acceptor of {} has a vote in slot {slot}: nothing was proposed there, or snapshots cover it",
                     arguments.data.display()
                 );
             }
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &Show) -> Result<()> {
     }
 }
 
-/// What a node failed on last, and leaves out.
+/// The command on which a node failed last, and the commands that it skips.
 fn show_node(directory: &Path) -> Result<()> {
     let node = StoppedNode::open(directory)?;
     let failed = MachineFailure::stored(directory)?;
@@ -54,15 +54,15 @@ fn show_node(directory: &Path) -> Result<()> {
     } else {
         &skips
     };
-    say!("node {}: {failed}; left out: {skips}", node.name());
+    say!("node {}: {failed}; skipped: {skips}", node.name());
     Ok(())
 }
 
-/// Prints what the acceptors of a node voted for last in a slot; false when there is nothing.
+/// Prints the last votes of a node's acceptors in a slot; returns false if there are none.
 fn show_slot(node: &StoppedNode, slot: Slot) -> Result<bool> {
     if node.protocol() != MultiPaxos::NAME {
         bail!(
-            "node {} is of {}: only the log of {} can be shown",
+            "node {} runs {}: only the log of {} can be shown",
             node.name(),
             node.protocol(),
             MultiPaxos::NAME

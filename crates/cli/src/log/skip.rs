@@ -1,4 +1,4 @@
-//! `ionian log skip`: all nodes of a directory are looked at before any is changed.
+//! `ionian log skip`: checks all nodes of a directory before it changes any.
 
 use super::arguments::Skip;
 use super::node_directories;
@@ -19,10 +19,10 @@ pub(crate) fn run(arguments: &Skip) -> Result<()> {
     let lists: Vec<SkipList> = lists.collect::<Result<_, SkipError>>()?;
     for (directory, list) in directories.iter().zip(lists) {
         let done = match (list.write()?, undo) {
-            (true, false) => "is left out",
-            (true, true) => "is not left out any more",
-            (false, false) => "was left out already",
-            (false, true) => "was not left out",
+            (true, false) => "is skipped",
+            (true, true) => "is no longer skipped",
+            (false, false) => "was skipped already",
+            (false, true) => "was not skipped",
         };
         say!("{}: command {command} {done}", directory.display());
     }

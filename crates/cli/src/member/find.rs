@@ -1,4 +1,4 @@
-//! Asking the nodes of a cluster what they know of the membership.
+//! Asks the nodes of a cluster for the membership.
 
 use crate::arguments::Whereabouts;
 use crate::node::resolve;
@@ -10,16 +10,16 @@ use ionian_runtime::query_membership;
 use std::collections::BTreeMap;
 use tokio::task::JoinSet;
 
-/// What the nodes of a cluster know.
+/// The answers of the nodes of a cluster.
 #[derive(Clone)]
 pub(crate) struct Found {
-    /// The newest membership that any of them knows.
+    /// The newest membership that any node knows.
     pub(crate) known: Configuration,
-    /// The addresses of those that have answered, by their names.
+    /// The addresses of the nodes that answered, by name.
     pub(crate) answered: BTreeMap<String, String>,
-    /// Those that have not: why.
+    /// Why the other nodes did not answer.
     pub(super) failures: Vec<String>,
-    /// Whom to ask later.
+    /// The addresses to ask later, by name.
     pub(crate) contacts: BTreeMap<String, String>,
 }
 
@@ -30,7 +30,7 @@ impl Found {
         let found = Found::ask(contacts(&given)).await?;
         if !found.known.deployment.is_same_cluster(&given.deployment) {
             bail!(
-                "cluster {} answers there, not {}",
+                "the nodes at these addresses belong to cluster {}, not {}",
                 found.known.target().cluster,
                 given.target().cluster
             );
@@ -38,7 +38,7 @@ impl Found {
         Ok(found)
     }
 
-    /// Asks these nodes, and whoever they name.
+    /// Asks these nodes, and the members that they name.
     pub(super) async fn ask(contacts: BTreeMap<String, String>) -> Result<Found> {
         let (known, answered, failures) = ask_all(contacts.clone()).await;
         match known {
@@ -65,8 +65,7 @@ fn contacts(known: &Configuration) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// What the cluster is by now, as far as any node that answers knows; what is given where none
-/// does.
+/// The newest configuration that any answering node knows; `given` if no node answers.
 pub(crate) async fn newest_since(given: Configuration) -> Configuration {
     let (known, answered, _) = ask_all(contacts(&given)).await;
     let later = |known: &Configuration| {
@@ -77,7 +76,7 @@ pub(crate) async fn newest_since(given: Configuration) -> Configuration {
         Some(known) => {
             let who = answered.keys().next().map_or("a node", String::as_str);
             eprintln!(
-                "the cluster has changed since epoch {}, which is all that was known here: it is in epoch {}, as {who} says",
+                "the cluster has changed since epoch {}, the latest one known here: {who} reports epoch {}",
                 given.epoch().0,
                 known.epoch().0
             );
@@ -120,7 +119,7 @@ async fn ask_all(
         contacts = known.as_ref().map(self::contacts).unwrap_or_default();
         contacts.retain(|_, address| !asked.contains(address));
     }
-    // Whoever is not a member any more has nothing to decide.
+    // The failures of nodes that are no longer members do not matter.
     if let Some(known) = &known {
         answered.retain(|name, _| known.member(name).is_some());
     }

@@ -1,4 +1,4 @@
-//! What a change under way waits for, and waiting for it.
+//! What a change in progress waits for, and waiting for its end.
 
 use super::find::Found;
 use crate::node::resolve;
@@ -15,18 +15,18 @@ use tokio::task::JoinSet;
 
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
-/// A line is said so often at most, and what takes less is not worth one.
+/// Minimum interval between two lines of output; waits that end earlier print nothing.
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
-/// Says what is waited for, when that is news.
-pub(super) struct Teller {
+/// Prints what the command waits for, whenever it changes.
+pub(super) struct WaitReporter {
     told: String,
     lately: Instant,
 }
 
-impl Teller {
+impl WaitReporter {
     pub(super) fn new() -> Self {
-        Teller {
+        WaitReporter {
             told: String::new(),
             lately: Instant::now(),
         }
@@ -40,10 +40,10 @@ impl Teller {
     }
 }
 
-/// What the members say, by their names.
+/// The statuses of the members that answered, by name.
 pub(super) type Statuses = BTreeMap<String, NodeStatus>;
 
-/// Asks every member how it is.
+/// Queries the status of every member.
 pub(super) async fn look(found: &Found) -> Statuses {
     let mut questions = JoinSet::new();
     for (name, address) in found.contacts.clone() {
@@ -56,28 +56,28 @@ pub(super) async fn look(found: &Found) -> Statuses {
     questions.join_all().await.into_iter().flatten().collect()
 }
 
-/// A change to wait for.
+/// A change and the epoch that it started.
 pub(crate) struct Awaited<'a> {
-    /// The epoch that it began.
+    /// The epoch that the change started.
     pub(crate) since: Epoch,
     pub(crate) from: &'a Deployment,
     pub(crate) to: &'a Deployment,
 }
 
-/// Waits until the change is finished and whoever is new runs, and says what that waits for.
+/// Waits until the change is finished and every new node runs. Prints what it waits for.
 ///
 /// # Errors
-/// When somebody has abandoned it.
+/// If another operator abandons the change.
 pub(crate) async fn wait_until_done(
     mut contacts: BTreeMap<String, String>,
     awaited: &Awaited<'_>,
 ) -> Result<()> {
-    let mut teller = Teller::new();
+    let mut reporter = WaitReporter::new();
     loop {
         let waits = match Found::ask(contacts.clone()).await {
             Err(error) => vec![error.to_string()],
             Ok(found) if found.known.epoch() < awaited.since => {
-                vec!["some node to tell of it".to_owned()]
+                vec!["a node that knows the change".to_owned()]
             }
             Ok(found) => {
                 contacts.extend(found.contacts.clone());
@@ -89,12 +89,12 @@ pub(crate) async fn wait_until_done(
                 waits
             }
         };
-        teller.waits_for(waits.join("; "));
+        reporter.waits_for(waits.join("; "));
         tokio::time::sleep(ASK_EVERY).await;
     }
 }
 
-/// What the change waits for; nothing when it is finished.
+/// What the change waits for; empty if it is finished.
 fn state(known: &Configuration, awaited: &Awaited<'_>, statuses: &Statuses) -> Result<Vec<String>> {
     let Awaited { from, to, .. } = awaited;
     match &known.next {
@@ -102,18 +102,18 @@ fn state(known: &Configuration, awaited: &Awaited<'_>, statuses: &Statuses) -> R
         None if known.deployment.numbered()? == **to => Ok(missing(known, from, statuses)),
         None if known.deployment.numbered()? == from.numbered()? => {
             bail!(
-                "the change was abandoned: in epoch {} the cluster is what it was before",
+                "the change was abandoned: since epoch {} the cluster has its former configuration",
                 known.epoch().0
             )
         }
         _ => bail!(
-            "somebody has begun another change since, in epoch {}",
+            "another change has started (epoch {})",
             known.epoch().0
         ),
     }
 }
 
-/// The nodes that were not there before and do not answer.
+/// The new nodes that do not answer.
 fn missing(known: &Configuration, from: &Deployment, statuses: &Statuses) -> Vec<String> {
     let nodes = known.nodes().into_values();
     let new =
@@ -133,7 +133,7 @@ fn to_be_started(known: &Configuration, name: &str, statuses: &Statuses) -> Stri
     )
 }
 
-/// What a change that is under way waits for.
+/// What a change in progress waits for.
 pub(super) fn waits(known: &Configuration, statuses: &Statuses) -> Vec<String> {
     let Some(next) = &known.next else {
         return Vec::new();
@@ -158,7 +158,7 @@ pub(super) fn waits(known: &Configuration, statuses: &Statuses) -> Vec<String> {
         None => waits.push("a leader".to_owned()),
         Some(epoch) if epoch < known.epoch().0 => {
             waits.push(format!(
-                "the leader to begin a round of epoch {} with acceptors of both",
+                "the leader to start a round of epoch {}, with acceptors of both configurations",
                 known.epoch().0
             ));
         }
@@ -185,7 +185,7 @@ pub(super) fn waits(known: &Configuration, statuses: &Statuses) -> Vec<String> {
         let instance = (role.role.clone(), role.index);
         if after.contains(&instance) && !before.contains(&instance) && Some(stored) < end {
             waits.push(format!(
-                "{} {} to store what was executed: slot {stored} of {}",
+                "{} {} to store the executed slots: {stored} of {}",
                 role.role,
                 role.index,
                 end.unwrap_or(0)
@@ -193,7 +193,7 @@ pub(super) fn waits(known: &Configuration, statuses: &Statuses) -> Vec<String> {
         }
     }
     if waits.is_empty() {
-        waits.push("the leader to finish it".to_owned());
+        waits.push("the leader to finish the change".to_owned());
     }
     waits
 }

@@ -1,7 +1,7 @@
-//! Putting a change into the log of a cluster, through whichever node can.
+//! Submits a change to the log of a cluster, through any node that can.
 
 use super::find::Found;
-use super::progress::Teller;
+use super::progress::WaitReporter;
 use crate::node::resolve;
 use crate::output::explain;
 use anyhow::{Context, Result, bail};
@@ -11,36 +11,36 @@ use ionian_runtime::admin::change::{Response, request_change};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// How long a node may take to get a change through the log: longer than the patience of its lane.
+/// Time limit for one node to get a change through the log: longer than the patience of its lane.
 const CHANGE_LIMIT: Duration = Duration::from_secs(15);
 
-/// For so long nodes are asked anew when none can get a change through: nodes that died are started
-/// again meanwhile (`ionian up` waits 5 s at most), learn what they missed, and elect a leader.
+/// Total time for which the nodes are asked again. Nodes that failed restart meanwhile (`ionian up`
+/// waits 5 s at most), catch up, and elect a leader.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long to wait before they are asked anew: twice as long each time.
+/// The first and the longest pause between two attempts; each pause doubles the one before.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 impl Found {
-    /// Has some node put the change into the log, and returns the epoch that it leads to. All
-    /// members are asked, those that did not answer before as well, and those that others name: one
-    /// after the other, and anew after a pause.
+    /// Makes a node submit the change to the log, and returns the epoch that the change starts.
+    /// Asks all members in turn, including those that did not answer before and those that others
+    /// name, and repeats this after a pause.
     ///
     /// # Errors
-    /// When a node refuses it, the log decides otherwise, or none could ask the log for
+    /// If a node refuses the change, if the log rejects it, or if no node could submit it within
     /// [`PATIENCE`].
     pub(crate) async fn request(&self, change: &Change) -> Result<Epoch> {
-        let epoch = self.put_through(change).await?;
+        let epoch = self.submit_until_accepted(change).await?;
         if matches!(change, Change::Abandon { .. }) {
             self.check_abandoned(epoch).await?;
         }
         Ok(epoch)
     }
 
-    /// The epoch that the log has accepted it in.
-    async fn put_through(&self, change: &Change) -> Result<Epoch> {
+    /// Returns the epoch in which the log has accepted the change.
+    async fn submit_until_accepted(&self, change: &Change) -> Result<Epoch> {
         let deadline = Instant::now() + PATIENCE;
-        let (mut teller, mut pause) = (Teller::new(), PAUSES.0);
+        let (mut reporter, mut pause) = (WaitReporter::new(), PAUSES.0);
         let (mut contacts, mut asked) = (self.contacts.clone(), Ok(self.clone()));
         loop {
             let reasons = match asked {
@@ -56,20 +56,20 @@ impl Found {
             let reasons = reasons.join("; ");
             if Instant::now() >= deadline {
                 bail!(
-                    "no node could get the change through the log within {} s, which takes a leader and a quorum: {reasons}. \
-                     Whether it will be carried out is not known: the same command, given again, finds out",
+                    "no node could get the change through the log within {} s, which needs a leader and a quorum: {reasons}. \
+                     The change may still happen: run the same command again to find out",
                     PATIENCE.as_secs()
                 );
             }
-            teller.waits_for(format!("a leader and a quorum: {reasons}"));
+            reporter.waits_for(format!("a leader and a quorum: {reasons}"));
             sleep(pause).await;
             pause = PAUSES.1.min(2 * pause);
             asked = Found::ask(contacts.clone()).await;
         }
     }
 
-    /// Asks those that have answered, until the log has decided: the epoch, or why each could not
-    /// ask it.
+    /// Asks the nodes that answered, until the log has decided. Returns the epoch, or why each node
+    /// could not submit the change.
     async fn put(&self, change: &Change) -> Result<Result<Epoch, Vec<String>>> {
         let mut reasons = self.failures.clone();
         for (name, address) in &self.answered {
@@ -78,10 +78,10 @@ impl Found {
                 Ok(Response::Decided(verdict)) => {
                     match (&verdict, came_first(change, &self.known.membership)) {
                         (_, Some(epoch)) => return Ok(Ok(epoch)),
-                        // Nobody who was asked has heard of what came first: it may have been this
-                        // very change.
+                        // No node knows yet which change came first: it may have been this one,
+                        // with a lost reply.
                         (Verdict::Outdated { epoch, .. }, _) if *epoch > self.known.epoch() => {
-                            format!("the log has led to epoch {} by now", epoch.0)
+                            format!("the cluster is in epoch {} by now", epoch.0)
                         }
                         _ => bail!("{verdict}"),
                     }
@@ -95,8 +95,8 @@ impl Found {
         Ok(Err(reasons))
     }
 
-    /// The log accepts in `epoch` that a change is abandoned also when it has just been finished:
-    /// nothing is under way then.
+    /// The log accepts the abandonment of a change that has just finished, too, because then no
+    /// change is in progress.
     async fn check_abandoned(&self, epoch: Epoch) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -111,13 +111,13 @@ impl Found {
                     )
                 }
                 Ok(now) if now.known.epoch() >= epoch => return Ok(()),
-                Ok(_) => "no node has heard of it yet".to_owned(),
+                Ok(_) => "no node knows it yet".to_owned(),
                 Err(error) => explain(&error),
             };
             if Instant::now() >= deadline {
                 let epoch = epoch.0;
                 bail!(
-                    "epoch {epoch} begins, but whether the change was abandoned or finished is not known: {reason}"
+                    "epoch {epoch} begins, but it is unknown whether the change was abandoned or finished: {reason}"
                 );
             }
             sleep(PAUSES.0).await;
@@ -131,21 +131,21 @@ async fn ask(address: &str, change: &Change) -> Result<Response> {
         .with_context(|| address.to_owned())
 }
 
-/// Whether the cluster, which was `before` in the midst of a change, has become what it was
-/// changing into.
+/// Whether the cluster, which was `before` during a change, now has the configuration of that
+/// change.
 fn is_finished(before: &Membership, now: &Membership) -> bool {
     before.next.as_ref() == Some(&now.text)
 }
 
-/// The epoch that the change began, if it is what the cluster has become or is becoming: a node
-/// that could not tell any more had put it into the log, and the cluster has gone on from there.
+/// The epoch that the change started, if it is the cluster's present or next configuration: then a
+/// node submitted it and could not reply, and the cluster has continued from there.
 fn came_first(change: &Change, membership: &Membership) -> Option<Epoch> {
     match change {
         Change::Begin { base, to, .. } | Change::Tune { base, to, .. } => {
             let is_there = membership.text == *to || membership.next.as_ref() == Some(to);
             (*base < membership.epoch && is_there).then(|| base.next())
         }
-        // Nothing begins: what comes after does not show it.
+        // These start no configuration, so later states do not show them.
         Change::Finish { .. } | Change::Abandon { .. } => None,
     }
 }
@@ -175,9 +175,10 @@ mod tests {
         assert!(matches!(verdict, Verdict::Accepted { .. }), "{verdict}");
     }
 
-    /// Whose reply was lost, is asked for again: the log says that it is too late by then.
+    /// The reply to a change was lost and the command asks again. The log answers that it is too
+    /// late.
     #[test]
-    fn a_change_that_has_been_carried_out_is_found_when_the_log_has_gone_on() {
+    fn a_finished_change_is_recognized_after_later_changes() {
         let (ours, next) = (begin(0, "a", "b"), begin(2, "b", "c"));
         let finish = |at| Change::Finish {
             epoch: epoch(at),
@@ -201,9 +202,9 @@ mod tests {
         );
     }
 
-    /// The log says the same of both.
+    /// The log gives the same answer in both cases.
     #[test]
-    fn a_change_that_was_finished_is_not_taken_for_one_that_was_abandoned() {
+    fn a_finished_change_does_not_count_as_abandoned() {
         let abandon = Change::Abandon { epoch: epoch(1) };
         let mut before = Membership::default();
         execute(&mut before, &begin(0, "a", "b"));
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_has_changed_or_abandoned_is_not_taken_for_it() {
+    fn changes_of_another_operator_do_not_count_as_this_change() {
         let (ours, theirs) = (begin(0, "a", "b"), begin(0, "a", "c"));
         let mut membership = Membership::default();
         execute(&mut membership, &theirs);

@@ -1,16 +1,16 @@
-//! The members, for people.
+//! The members as text.
 
 use super::progress::{Statuses, waits};
 use ionian_deployment::{Configuration, Placed};
 use std::fmt::Write;
 
-/// The nodes with their roles, and the change under way.
+/// The nodes with their roles, and the change in progress.
 pub(super) fn show(known: &Configuration, statuses: &Statuses) -> String {
     let deployment = known.target();
     let (cluster, epoch) = (&deployment.cluster, known.epoch().0);
     let mut text = match &known.next {
         None => format!("cluster {cluster}: epoch {epoch}\n"),
-        Some(_) => format!("cluster {cluster}: epoch {epoch}, a change is under way\n"),
+        Some(_) => format!("cluster {cluster}: epoch {epoch}, a change is in progress\n"),
     };
     for (id, node) in known.nodes() {
         let state = if statuses.contains_key(&node.name) {
@@ -41,7 +41,7 @@ pub(super) fn show(known: &Configuration, statuses: &Statuses) -> String {
     text
 }
 
-/// Its roles in both deployments: `+` joins, `-` leaves.
+/// The node's roles in both deployments: `+` marks added roles, `-` removed ones.
 fn roles(known: &Configuration, name: &str) -> String {
     let of = |deployment: &ionian_deployment::Deployment| -> Vec<Placed> {
         let nodes = deployment

@@ -1,11 +1,11 @@
-//! Waiting to be a member, or to be told to stop.
+//! Waits until the node is a member, or must stop.
 
 use super::stop::{Signals, Starter};
 use anyhow::Result;
 use ionian_deployment::Configuration;
 
-/// Asks `contact`, and whoever that names, until node `name` is a member; none when told to stop
-/// before.
+/// Asks `contact`, and the nodes that it names, until node `name` is a member. `None` if a stop
+/// signal comes first.
 pub(super) fn wait_for_membership(
     name: &str,
     contact: &str,
@@ -17,7 +17,7 @@ pub(super) fn wait_for_membership(
     runtime.block_on(async {
         let mut signals = Signals::listen();
         tokio::select! {
-            why = signals.told(starter) => {
+            why = signals.stop_requested(starter) => {
                 tracing::info!("stopping: {why}");
                 Ok(None)
             }

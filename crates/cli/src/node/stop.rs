@@ -1,30 +1,30 @@
-//! When a node stops: SIGTERM, SIGINT, or the end of whoever started it. The second time it stops
-//! at once.
+//! When a node stops: at SIGTERM, at SIGINT, or when its parent process ends. A second signal stops
+//! it immediately.
 
 use std::io::IsTerminal;
 use std::process;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-/// Completes when the starter is gone, if there is one that is watched.
+/// Completes when the parent process has ended. `None` if the parent is not watched.
 pub(super) type Starter = Option<oneshot::Receiver<()>>;
 
-/// Completes when the node is to stop. A signal that comes later ends the process.
-pub(super) async fn told(mut starter: Starter) {
+/// Completes when the node must stop. A later signal ends the process immediately.
+pub(super) async fn stop_requested(mut starter: Starter) {
     let mut signals = Signals::listen();
-    let why = signals.told(&mut starter).await;
+    let why = signals.stop_requested(&mut starter).await;
     tracing::info!("stopping: {why}");
     tokio::task::spawn_local(async move {
-        // The end of the starter came once, or never will.
-        let why = signals.told(&mut None).await;
-        tracing::warn!("stopping at once: {why}; commands that were taken in are not answered");
+        // The parent process ends once at most.
+        let why = signals.stop_requested(&mut None).await;
+        tracing::warn!("stopping at once: {why}; pending commands are not answered");
         process::exit(1);
     });
 }
 
-/// The signals that a node answers. As long as this lives none of them ends the process by itself;
-/// and they are heard even by a process that was started with them ignored, as a shell does in the
-/// background.
+/// The signals that a node handles. While this exists none of them ends the process directly. A
+/// process receives them even if it was started with them ignored, as shells do for background
+/// jobs.
 pub(super) struct Signals {
     terminate: Option<Signal>,
     interrupt: Option<Signal>,
@@ -45,8 +45,8 @@ impl Signals {
         }
     }
 
-    /// Completes when the node is to stop, and says why.
-    pub(super) async fn told(&mut self, starter: &mut Starter) -> &'static str {
+    /// Completes when the node must stop; returns the reason.
+    pub(super) async fn stop_requested(&mut self, starter: &mut Starter) -> &'static str {
         loop {
             tokio::select! {
                 () = comes(&mut self.terminate) => return "SIGTERM",
@@ -55,9 +55,9 @@ impl Signals {
                     if std::io::stdin().is_terminal() {
                         return "SIGHUP, the end of the terminal";
                     }
-                    tracing::info!("SIGHUP: there is nothing to be read again, the node goes on; SIGTERM stops it");
+                    tracing::info!("SIGHUP ignored: there is no configuration to reload; SIGTERM stops the node");
                 }
-                () = gone(starter) => return "whoever started this node is gone",
+                () = gone(starter) => return "the parent process has ended",
             }
         }
     }

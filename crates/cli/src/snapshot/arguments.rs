@@ -1,12 +1,12 @@
-//! What can be typed after `ionian snapshot`.
+//! Arguments of `ionian snapshot`.
 
 use crate::arguments::Whereabouts;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-/// Back up a cluster, look at a backup, and start a new cluster from one
+/// Back up a cluster, inspect a backup, and start a new cluster from one
 ///
-/// docs/backup.md goes through it in order.
+/// docs/backup.md describes the procedure.
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
@@ -30,29 +30,29 @@ pub(crate) enum SnapshotCommand {
     Salvage(Salvage),
 }
 
-/// Save the state of a running cluster to a file, while clients go on
+/// Save the state of a running cluster to a file, without stopping clients
 ///
-/// The file holds every write that was acknowledged before the command began, and for each later
-/// one all of it or nothing: it is the state at one place of the log.
+/// The file is the state at one position of the log. It contains every write that was acknowledged
+/// before the command started, and each later write completely or not at all.
 #[derive(Debug, Args)]
 pub(crate) struct Save {
     /// The file to write; it must not exist
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) whereabouts: Whereabouts,
-    /// Save what the furthest replica has even if too few acceptors answer to know whether it is
-    /// everything
+    /// Save the state of the most advanced replica even if too few acceptors answer to tell whether
+    /// it is complete
     #[arg(long)]
     pub(crate) allow_stale: bool,
-    /// Copy the last snapshot of one stopped node instead, from its directory (DIR/nodes/NAME);
-    /// what came after it is not in it
+    /// Copy the last snapshot of one stopped node instead, from its directory (DIR/nodes/NAME); it
+    /// lacks all later writes
     #[arg(long, value_name = "NODE_DIR", conflicts_with_all = ["data", "config", "at", "allow_stale"])]
     pub(crate) stopped: Option<PathBuf>,
 }
 
-/// Say what a snapshot is of and whether it is sound
+/// Show the origin of a snapshot and verify it
 ///
-/// Exits with code 1 when it is not.
+/// Exits with code 1 if the snapshot is damaged.
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
     /// A file of `save` or `salvage`, or the directory of a stopped node
@@ -62,33 +62,34 @@ pub(crate) struct Inspect {
     pub(crate) json: bool,
 }
 
-/// Make the data directories of a new cluster that begins with a snapshot
+/// Create the data directories of a new cluster that starts from a snapshot
 ///
-/// Every node of the new cluster must be made from the same file before any of them is started.
+/// Create the directories of all nodes from the same file before you start any node.
 #[derive(Debug, Args)]
 pub(crate) struct Restore {
     /// The snapshot
     pub(crate) file: PathBuf,
-    /// The deployment of the new cluster, with a name of its own
+    /// The deployment of the new cluster, with a new cluster name
     #[arg(long, value_name = "FILE")]
     pub(crate) config: PathBuf,
-    /// Where the new cluster's data goes; each node's to DIR/nodes/NAME, which must be empty
+    /// The data directory of the new cluster; each node's directory is DIR/nodes/NAME, which must
+    /// be empty
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
-    /// Make this node's directory alone, on its machine
+    /// Create this node's directory only, on its machine
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
-    /// Let the new cluster have the name of the old one: only if no node of that will ever be
-    /// started again
+    /// Allow the new cluster to have the name of the old one: only if no node of the old cluster
+    /// will ever start again
     #[arg(long)]
     pub(crate) same_name: bool,
 }
 
-/// Save what can be saved from the directories of some nodes, when too few are left for a quorum
+/// Save what the directories of some nodes contain, when too few are left for a quorum
 ///
-/// Takes the newest snapshot that a replica stored and executes what the acceptors there voted for
-/// after it. Says how far that went, and what may be missing or appear that was never acknowledged.
-/// Changes nothing in the directories.
+/// Takes the newest snapshot that a replica has stored, and executes what the acceptors voted for
+/// after it. Reports how far that went, which writes may be missing, and which writes may appear
+/// although they were never acknowledged. Changes nothing in the directories.
 #[derive(Debug, Args)]
 pub(crate) struct Salvage {
     /// The directories of stopped nodes of one cluster (DIR/nodes/NAME)
@@ -97,12 +98,12 @@ pub(crate) struct Salvage {
     /// The file to write; it must not exist
     #[arg(long, value_name = "FILE")]
     pub(crate) output: PathBuf,
-    /// Go on behind slots of which nothing is known: saves more writes, but a later write may then
-    /// be there without an earlier one
+    /// Continue after slots without a known vote: saves more writes, but a later write may be
+    /// present without an earlier one
     #[arg(long)]
     pub(crate) past_holes: bool,
-    /// The cluster's deployment: tells whether the directories are enough for everything to be
-    /// there
+    /// The deployment of the cluster, to tell whether the directories are enough for a complete
+    /// state
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }

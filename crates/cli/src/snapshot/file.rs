@@ -1,5 +1,4 @@
-//! A snapshot in a file of its own: a snapshot file of the write-ahead log's crate, stamped with a
-//! head in JSON.
+//! The file of a backup: a snapshot file of the crate `wal`, stamped with a head in JSON.
 
 use crate::arguments::BadUsage;
 use anyhow::{Context, Result, anyhow, bail};
@@ -12,38 +11,39 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The version of the head and of what follows it.
+/// The version of the head and of the layout after it.
 pub(crate) const FORMAT: u16 = 1;
 
-/// How it came to be.
+/// How the snapshot was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Origin {
-    /// Of a running cluster.
+    /// From a running cluster.
     Saved,
-    /// A copy of what a stopped node had stored.
+    /// A copy of a stopped node's snapshot.
     Copied,
-    /// Put together from what was left of a cluster.
+    /// From the remaining directories of a cluster.
     Salvaged,
 }
 
-/// What a snapshot says of itself.
+/// The description at the start of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
     pub(crate) format: u16,
-    /// The version of what the state is encoded in.
+    /// The version of the encoding of the state.
     pub(crate) wire_version: u16,
     pub(crate) cluster: String,
     pub(crate) protocol: String,
     pub(crate) machine: String,
-    /// The node that it comes from; of several, that whose snapshot was the newest.
+    /// The node that the snapshot comes from; if several, the one with the newest snapshot.
     pub(crate) node: String,
-    /// Every slot below this one is executed in it, and none above.
+    /// The snapshot includes exactly the slots below this one.
     pub(crate) slot: u64,
     pub(crate) origin: Origin,
-    /// Whether every write that was acknowledged before it was begun is surely in it.
+    /// Whether the snapshot certainly contains every write that was acknowledged before it was
+    /// started.
     pub(crate) complete: bool,
-    /// When it was begun, in seconds since 1970.
+    /// Start of the snapshot, in seconds since 1970.
     pub(crate) time: u64,
 }
 
@@ -72,22 +72,22 @@ impl Head {
     }
 }
 
-/// Makes sure that there is no such file, before work is done for it.
+/// Checks that the file does not exist, before any work is done.
 pub(crate) fn refuse_existing(file: &Path) -> Result<()> {
     if file == Path::new("-") {
-        let why = "a snapshot is written to a file, which has its name when it is whole and on disk, and not to standard output";
+        let why = "a snapshot is written to a file, because the file gets its name only when it is complete and on disk; standard output is not possible";
         return Err(BadUsage(why.to_owned()).into());
     }
     if fs::exists(file).with_context(|| format!("cannot look for {}", file.display()))? {
-        bail!("{} exists already: name another file", file.display());
+        bail!("{} exists: name another file", file.display());
     }
     if file.file_name().is_none() {
-        bail!("{} is no name of a file", file.display());
+        bail!("{} is not a file name", file.display());
     }
     Ok(())
 }
 
-/// Begins the file, beside its name; [`SnapshotWriter::finish`] gives it the name.
+/// Creates the file under a temporary name; [`SnapshotWriter::finish`] renames it.
 pub(crate) fn begin(file: &Path, head: &Head) -> Result<SnapshotWriter> {
     refuse_existing(file)?;
     let name = file
@@ -101,7 +101,7 @@ pub(crate) fn begin(file: &Path, head: &Head) -> Result<SnapshotWriter> {
     Ok(Snapshots::new(parent, &name, &serde_json::to_vec(head)?).begin()?)
 }
 
-/// Writes a snapshot that is at hand.
+/// Writes a snapshot that is in memory.
 pub(crate) fn write(file: &Path, head: &Head, snapshot: &[u8]) -> Result<()> {
     let mut writer = begin(file, head)?;
     for chunk in snapshot.chunks(1 << 20) {
@@ -114,24 +114,24 @@ pub(crate) fn write(file: &Path, head: &Head, snapshot: &[u8]) -> Result<()> {
 pub(crate) struct Opened {
     pub(crate) path: PathBuf,
     pub(crate) head: Head,
-    /// The size of the file.
+    /// Size of the file in bytes.
     pub(crate) bytes: u64,
     pub(crate) chunks: Vec<Bytes>,
 }
 
-/// Reads a file that [`begin`] began.
+/// Reads a file that [`begin`] has started.
 pub(crate) fn open(file: &Path) -> Result<Opened> {
     let reader = SnapshotReader::open(file).map_err(|error| in_words(file, error))?;
     let head: Head = serde_json::from_slice(reader.stamp()).map_err(|_| {
         let stamp = reader.stamp().escape_ascii();
         anyhow!(
-            "{} is a snapshot stamped '{stamp}', and not one that was saved as a backup",
+            "{} is a snapshot stamped '{stamp}', not a backup",
             file.display()
         )
     })?;
     if (head.format, head.wire_version) != (FORMAT, WIRE_VERSION) {
         bail!(
-            "{} has format {}.{}, this program knows {FORMAT}.{WIRE_VERSION}: use the version of ionian that wrote it",
+            "{} has format {}.{}, this program reads {FORMAT}.{WIRE_VERSION}: use the version of ionian that wrote it",
             file.display(),
             head.format,
             head.wire_version
@@ -147,11 +147,11 @@ pub(crate) fn open(file: &Path) -> Result<Opened> {
     })
 }
 
-/// The words of the log are for those who run a node from its directory.
+/// Replaces the log's own error texts, which address operators of a node's directory.
 fn in_words(file: &Path, error: WalError) -> anyhow::Error {
     let path = file.display();
     match error {
-        WalError::NotOurs { .. } => anyhow!("{path} is no snapshot"),
+        WalError::NotOurs { .. } => anyhow!("{path} is not a snapshot"),
         WalError::Corrupt { offset, text, .. } => {
             anyhow!("{path} is damaged at byte {offset}: {text}")
         }
@@ -160,7 +160,7 @@ fn in_words(file: &Path, error: WalError) -> anyhow::Error {
 }
 
 impl Opened {
-    /// The whole state in one piece.
+    /// The whole state as one slice of bytes.
     pub(crate) fn whole(&self) -> Bytes {
         self.chunks.concat().into()
     }

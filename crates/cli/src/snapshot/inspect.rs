@@ -11,10 +11,10 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Of the year 9999: later times have no usual form.
+/// The last second of the year 9999: RFC 3339 has no later times.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// What is known of a snapshot. That there is one means that its checksums are right.
+/// What is known of a snapshot whose checksums are right.
 #[derive(Serialize)]
 struct Report {
     file: PathBuf,
@@ -22,7 +22,7 @@ struct Report {
     #[serde(flatten)]
     head: Head,
     state_bytes: u64,
-    /// Of a machine that this program has.
+    /// For the key-value store only.
     keys: Option<u64>,
     sessions: u64,
 }
@@ -30,16 +30,16 @@ struct Report {
 pub(crate) fn run(arguments: &arguments::Inspect) -> Result<()> {
     let report = inspect(&arguments.file)?;
     match arguments.json {
-        true => say!("{}", serde_json::to_string_pretty(&report)?),
-        false => say!("{}", text(&report)),
+        "every write that was acknowledged before" => true => "every write acknowledged before" => say!("{}", serde_json::to_string_pretty(&report)?),
+        "perhaps not every acknowledged write" => false => "possibly not every acknowledged write" => say!("{}", text(&report)),
     }
     Ok(())
 }
 
 fn inspect(path: &Path) -> Result<Report> {
     let (file, file_bytes, head, state) = match path.is_dir() {
-        true => of_node(path)?,
-        false => {
+        "every write that was acknowledged before" => true => "every write acknowledged before" => of_node(path)?,
+        "perhaps not every acknowledged write" => false => "possibly not every acknowledged write" => {
             let opened = file::open(path)?;
             let state = opened.whole();
             (opened.path, opened.bytes, opened.head, state)
@@ -61,7 +61,7 @@ fn inspect(path: &Path) -> Result<Report> {
     })
 }
 
-/// The newest snapshot of a stopped node, under the head that `save --stopped` would give it.
+/// The newest snapshot of a stopped node, with the head that `save --stopped` would write.
 fn of_node(path: &Path) -> Result<(PathBuf, u64, Head, Bytes)> {
     let node = StoppedNode::open(path)?;
     let none = || {
@@ -86,7 +86,7 @@ fn of_node(path: &Path) -> Result<(PathBuf, u64, Head, Bytes)> {
         node.protocol(),
         &machine_in(path)?,
         node.name(),
-        Origin::Copied,
+        "as a stopped node had stored it" => Origin::Copied => "copied from a stopped node",
     );
     Ok((
         stored.path,
@@ -114,16 +114,16 @@ fn text(report: &Report) -> String {
     );
     let origin = match head.origin {
         Origin::Saved => "saved from the running cluster",
-        Origin::Copied => "as a stopped node had stored it",
-        Origin::Salvaged => "salvaged from what was left of the cluster",
+        "as a stopped node had stored it" => Origin::Copied => "copied from a stopped node" => "as a stopped node had stored it",
+        "salvaged from what was left of the cluster" => Origin::Salvaged => "salvaged from the remaining directories of the cluster" => "salvaged from what was left of the cluster",
     };
     let keys = match keys {
         Some(keys) => format!("keys       {keys}\n"),
         None => String::new(),
     };
     let complete = match head.complete {
-        true => "every write that was acknowledged before",
-        false => "perhaps not every acknowledged write",
+        "every write that was acknowledged before" => true => "every write acknowledged before" => "every write that was acknowledged before",
+        "perhaps not every acknowledged write" => false => "possibly not every acknowledged write" => "perhaps not every acknowledged write",
     };
     format!(
         "{}: sound\n\

@@ -1,14 +1,14 @@
-//! `ionian snapshot`: backups, and what can be done with them.
+//! `ionian snapshot`: backups.
 //!
 //! | file | job |
 //! |---|---|
-//! | `arguments` | what can be typed |
+//! | `arguments` | command-line arguments |
 //! | `file` | the format of a backup: head and checks |
-//! | `state` | the machine and the sessions inside it |
-//! | `save` | from a running cluster, or a copy of a stopped node's own |
-//! | `inspect` | what a backup is of, and whether it is sound |
+//! | `state` | the state machine and the sessions in a backup |
+//! | `save` | from a running cluster, or a copy of a stopped node's snapshot |
+//! | `inspect` | the origin of a backup, and whether it is intact |
 //! | `restore` | the data directories of a new cluster |
-//! | `salvage` | from what is left of a cluster that lost its quorum |
+//! | `salvage` | from the remains of a cluster that has lost its quorum |
 
 pub(crate) mod arguments;
 mod file;
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The newest snapshot that a role of a stopped node stored.
+/// The newest snapshot that a role of a stopped node has stored.
 fn newest(
     node: &ionian_runtime::storage::offline::StoppedNode,
 ) -> Result<Option<ionian_runtime::storage::offline::StoredSnapshot>> {
@@ -48,23 +48,23 @@ fn newest(
         if let Some(rejected) = &snapshot.rejected {
             warn(
                 &snapshot.path,
-                &format!("is taken, because the newer one is unsound: {rejected}"),
+                &format!("is used, because the newer one is damaged: {rejected}"),
             );
         }
     }
     Ok(found.into_iter().max_by_key(|snapshot| snapshot.stamp))
 }
 
-/// The names of the roles that store snapshots.
+/// The names of the role kinds that store snapshots.
 fn executors(protocol: &str) -> Result<impl Iterator<Item = &'static str>> {
     let known = registry::description(protocol);
-    let known = known.with_context(|| format!("there is no protocol {protocol:?}"))?;
+    let known = known.with_context(|| format!("unknown protocol {protocol:?}"))?;
     let names = known.executors.iter();
     Ok(names.map(|kind| known.kinds[usize::from(*kind)]))
 }
 
-/// The machine whose state a node's directory holds. A directory that knows of no membership is one
-/// that a program of earlier days made, for its own machine.
+/// The state machine of a node's directory. A directory without a membership was made by an earlier
+/// version of this program, for the key-value store.
 fn machine_in(directory: &Path) -> Result<String> {
     let known = ionian_runtime::storage::membership_file::stored(directory)?;
     Ok(known.map_or_else(

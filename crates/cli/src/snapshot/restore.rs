@@ -1,7 +1,7 @@
-//! `ionian snapshot restore`: every replica finds the snapshot, and every acceptor has forgotten
-//! what is in it.
+//! `ionian snapshot restore`: gives every replica the snapshot, and marks the slots in it as
+//! forgotten at every acceptor.
 //!
-//! Why that is safe is said in docs/backup.md.
+//! docs/backup.md explains why that is safe.
 
 use super::file::{self, Opened};
 use super::{arguments, state};
@@ -19,7 +19,7 @@ use ionian_replication::executor::refounded;
 use ionian_runtime::storage::offline::NewNode;
 use std::path::Path;
 
-/// The state is written in pieces of so many bytes.
+/// Size in bytes of the pieces in which the state is written.
 const CHUNK: usize = 1 << 20;
 
 pub(crate) fn run(arguments: &arguments::Restore) -> Result<()> {
@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &arguments::Restore) -> Result<()> {
     let whole = snapshot.whole();
     let about = || arguments.file.display().to_string();
     state::restored(&whole, &snapshot.head.machine).with_context(about)?;
-    // What the old cluster's membership had become is not what the new one begins with.
+    // The new cluster does not start with the final membership of the old one.
     let state = refounded(&whole).with_context(about)?;
     let chunks: Vec<Bytes> = (0..state.len())
         .step_by(CHUNK)
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &arguments::Restore) -> Result<()> {
     )??;
     if nodes.len() < deployment.nodes.len() {
         say!(
-            "Start no node before every node of cluster {} is made from this very file.",
+            "Start no node of cluster {} before the directories of all its nodes are created from this file.",
             deployment.cluster
         );
     }
@@ -63,12 +63,12 @@ fn check(snapshot: &Opened, deployment: &Deployment, same_name: bool) -> Result<
     let head = &snapshot.head;
     if deployment.durability != Durability::Disk {
         bail!(
-            "durability = \"memory\": what is restored would be gone with the first process; it must be \"disk\""
+            "durability = \"memory\": nodes would lose the restored state when they stop; it must be \"disk\""
         );
     }
     if (&head.protocol, &head.machine) != (&deployment.protocol, &deployment.machine) {
         bail!(
-            "the snapshot is of {} replicating {}, the deployment is {} replicating {}",
+            "the snapshot comes from {} replicating {}, the deployment is {} replicating {}",
             head.protocol,
             head.machine,
             deployment.protocol,
@@ -77,8 +77,8 @@ fn check(snapshot: &Opened, deployment: &Deployment, same_name: bool) -> Result<
     }
     if head.cluster == deployment.cluster && !same_name {
         let text = format!(
-            "the deployment has the name of the cluster that the snapshot is of, {:?}: give it another, so that nodes \
-             of the two never take each other for their own. If no node of the old one will ever be started again, \
+            "the deployment has the name of the cluster of the snapshot, {:?}: choose another name, so that nodes \
+             of the two clusters refuse each other. If no node of the old cluster will ever start again, \
              --same-name is safe",
             head.cluster
         );
@@ -112,7 +112,7 @@ impl Work for Make<'_> {
         let parent = places.nodes();
         std::fs::create_dir_all(&parent)
             .with_context(|| format!("cannot create {}", parent.display()))?;
-        // Looked at before anything is made, so that a refusal leaves nothing behind.
+        // Check all directories before creating any, so that a refusal leaves nothing behind.
         for node in nodes {
             ionian_runtime::storage::offline::refuse_used(&places.node(&name(deployment, *node)))?;
         }
@@ -144,7 +144,7 @@ impl Work for Make<'_> {
             };
             made.make(&path)?;
             say!(
-                "{} is made: node {name} of cluster {} begins at slot {}",
+                "created {}: node {name} of cluster {} starts at slot {}",
                 path.display(),
                 deployment.cluster,
                 made.stamp
@@ -154,7 +154,7 @@ impl Work for Make<'_> {
     }
 }
 
-/// The names of all nodes but this.
+/// The names of all other nodes.
 fn others(deployment: &Deployment, node: NodeId) -> Vec<String> {
     let names = deployment.nodes.iter().map(|other| other.name.clone());
     names

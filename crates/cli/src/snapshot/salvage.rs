@@ -1,8 +1,8 @@
-//! `ionian snapshot salvage`: the newest snapshot that any of the replicas had stored, and after
-//! it, slot by slot, what the acceptors voted for in the highest round.
+//! `ionian snapshot salvage`: the newest snapshot of any replica, followed by the votes of the
+//! acceptors with the highest round in each slot.
 //!
-//! With a read quorum of acceptors that is what a new leader would do in phase 1, and nothing
-//! acknowledged is lost. With fewer it is a guess, the best there is.
+//! With a read quorum of acceptors this is what a new leader would do in phase 1, and no
+//! acknowledged write is lost. With fewer acceptors it is the best possible guess.
 
 use super::file::{self, Head, Origin};
 use super::{arguments, machine_in, newest, state, warn};
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
     let machine = machine_in(&arguments.directories[0])?;
     if machine != MACHINE {
         bail!(
-            "the commands in these directories are of the machine {machine:?}: this program has {MACHINE:?} only"
+            "these directories are of the state machine {machine:?}, this program contains {MACHINE:?} only"
         );
     }
     let (base, from) = furthest(&nodes)?;
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
         .unwrap_or(false);
     let mut executor = base.executor;
     let end = votes.execute(&mut executor, base.slot, quorum || arguments.past_holes);
-    // Of what lies below the frontier of a change acceptors that came with it may know nothing.
+    // Acceptors that joined with a change may know nothing of the slots below its frontier.
     let settled = known
         .map_or(Slot::ZERO, |known| known.membership.frontier)
         .max(votes.forgotten);
@@ -58,8 +58,7 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
     Ok(())
 }
 
-/// The newest membership that one of the directories knows of; else that of the deployment file, if
-/// one was given.
+/// The newest membership in the directories, or else the deployment file, if there is one.
 fn known(arguments: &arguments::Salvage, cluster: &str) -> Result<Option<Configuration>> {
     let mut newest: Option<Configuration> = None;
     for directory in &arguments.directories {
@@ -78,7 +77,7 @@ fn known(arguments: &arguments::Salvage, cluster: &str) -> Result<Option<Configu
     let deployment = Deployment::load(file)?;
     if deployment.cluster != cluster {
         bail!(
-            "the deployment is of cluster {}, the directories are of {cluster}",
+            "the deployment is of cluster {}, the directories are of cluster {cluster}",
             deployment.cluster
         );
     }
@@ -91,7 +90,7 @@ fn open_all(directories: &[std::path::PathBuf]) -> Result<Vec<StoppedNode>> {
         let node = StoppedNode::open(path)?;
         if node.protocol() != MultiPaxos::NAME {
             bail!(
-                "{} is of {}: only {} can be salvaged",
+                "{} runs {}: only {} can be salvaged",
                 path.display(),
                 node.protocol(),
                 MultiPaxos::NAME
@@ -102,7 +101,7 @@ fn open_all(directories: &[std::path::PathBuf]) -> Result<Vec<StoppedNode>> {
             .filter(|first| first.cluster() != node.cluster())
         {
             bail!(
-                "{} is of cluster {}, those before of {}",
+                "{} is of cluster {}, the others of {}",
                 path.display(),
                 node.cluster(),
                 first.cluster()
@@ -110,7 +109,7 @@ fn open_all(directories: &[std::path::PathBuf]) -> Result<Vec<StoppedNode>> {
         }
         if nodes.iter().any(|other| other.name() == node.name()) {
             bail!(
-                "{} is of node {}, of which there is one already",
+                "{} is a second directory of node {}",
                 path.display(),
                 node.name()
             );
@@ -120,13 +119,13 @@ fn open_all(directories: &[std::path::PathBuf]) -> Result<Vec<StoppedNode>> {
     Ok(nodes)
 }
 
-/// What is begun with.
+/// The state to start from.
 struct Base {
     slot: Slot,
     executor: Executor,
 }
 
-/// The newest snapshot, with the name of its node; nothing, if none was ever stored.
+/// The newest snapshot, with the name of its node; an empty state if no snapshot exists.
 fn furthest(nodes: &[StoppedNode]) -> Result<(Base, String)> {
     let mut best = None;
     for node in nodes {
@@ -157,26 +156,26 @@ fn furthest(nodes: &[StoppedNode]) -> Result<(Base, String)> {
     ))
 }
 
-/// What the acceptors voted for.
+/// The votes of the acceptors.
 #[derive(Default)]
 struct Votes {
-    /// The vote of the highest round in each slot.
+    /// The vote with the highest round in each slot.
     highest: BTreeMap<Slot, Vote>,
-    /// Those that have said anything, and the node of each: one of the same number may have lived
-    /// elsewhere since.
+    /// The acceptors found, each with its node: since then another node may have got the same
+    /// number.
     acceptors: BTreeSet<(AcceptorId, String)>,
-    /// What one of them has forgotten, f+1 replicas had stored.
+    /// An acceptor has forgotten all slots below this one, so f+1 replicas had stored them.
     forgotten: Slot,
-    /// The latest epoch of which one of them has promised a round.
+    /// The latest epoch in which an acceptor has promised a round.
     epoch: Epoch,
 }
 
 impl Votes {
-    /// Those from the slot `start` on.
+    /// The votes from slot `start` on.
     fn read(nodes: &[StoppedNode], start: Slot) -> Result<Votes> {
         let mut votes = Votes::default();
         for node in nodes {
-            // The votes of each acceptor, of which it confirms some in higher rounds.
+            // The votes of each acceptor; it confirms some of them in higher rounds.
             let mut own: BTreeMap<(u8, Slot), Vote> = BTreeMap::new();
             let mut here = AcceptorSet::EMPTY;
             for record in node.records()? {
@@ -234,9 +233,9 @@ impl Votes {
         }
     }
 
-    /// Whether every acknowledged write is known to them, as far as `known` is the membership. It
-    /// is if none of them has promised anything of a later epoch: acceptors that leave have. One on
-    /// a node that has left does not count for the member that has its number now.
+    /// Whether these acceptors know every acknowledged write, given that `known` is the membership.
+    /// It is if none of them has promised a later epoch, which acceptors do before they leave. An
+    /// acceptor of a removed node does not count for the member that has its number now.
     fn are_a_read_quorum(&self, known: &Configuration) -> Result<bool> {
         let config = multipaxos::config::Config::new(known.layout(MultiPaxos::KINDS)?)?;
         let layout = config.layout();
@@ -256,7 +255,7 @@ impl Votes {
         Ok(config.can_read(members, self.epoch))
     }
 
-    /// The slot behind the last vote.
+    /// The slot after the last vote.
     fn end(&self) -> Slot {
         self.highest
             .keys()
@@ -264,10 +263,10 @@ impl Votes {
             .map_or(Slot::ZERO, |slot| slot.next())
     }
 
-    /// Executes from the slot `start` on; returns the first slot that is not executed. A slot
-    /// without a vote ends it, because something may have been chosen there elsewhere; unless
-    /// `past_holes`. When a read quorum knows of nothing in a slot that it has not forgotten,
-    /// nothing was chosen there.
+    /// Executes the votes from slot `start` on; returns the first slot that is not executed. Unless
+    /// `past_holes` it stops at a slot without a vote, because other acceptors may have chosen a
+    /// value there. If a read quorum has no vote in a slot that it has not forgotten, no value was
+    /// chosen there.
     fn execute(&self, executor: &mut Executor, start: Slot, past_holes: bool) -> Slot {
         let mut next = start;
         for (slot, vote) in &self.highest {
@@ -285,8 +284,8 @@ fn report(output: &Path, votes: &Votes, (start, end): (Slot, Slot), from: &str, 
     let executed = votes.highest.range(..end).count() as u64;
     let holes = (end.0 - start.0).saturating_sub(executed);
     say!(
-        "{} is written: the state at slot {}, from the snapshot of node {from} at slot {} and {executed} slots that {} \
-         acceptors voted for",
+        "wrote {}: the state at slot {}, from the snapshot of node {from} at slot {} and {executed} later slots from \
+         the votes of {} acceptors",
         output.display(),
         end.0,
         start.0,
@@ -297,8 +296,8 @@ fn report(output: &Path, votes: &Votes, (start, end): (Slot, Slot), from: &str, 
         warn(
             output,
             &format!(
-                "ends before slot {}, of which nothing is known; {left} slots behind it are not in it. --past-holes \
-                 takes them too",
+                "ends before slot {}, where no vote is known; it lacks {left} later slots, which --past-holes would \
+                 include",
                 end.0
             ),
         );
@@ -306,25 +305,24 @@ fn report(output: &Path, votes: &Votes, (start, end): (Slot, Slot), from: &str, 
     if holes > 0 && !complete {
         warn(
             output,
-            &format!("lacks {holes} slots in between, of which nothing is known"),
+            &format!("lacks {holes} slots in between, where no vote is known"),
         );
     }
     if start < votes.forgotten {
         warn(
             output,
             &format!(
-                "lacks acknowledged writes: everything below slot {} was stored by replicas whose directories were \
-                 not given",
+                "lacks acknowledged writes: only replicas whose directories were not given have stored the slots below \
+                 {}",
                 votes.forgotten.0
             ),
         );
     } else if complete {
-        say!("These acceptors are a read quorum: every acknowledged write is in it.");
+        say!("These acceptors are a read quorum: the snapshot contains every acknowledged write.");
     } else {
         say!(
-            "What may be lost: writes that were acknowledged, and voted for only by acceptors whose directories were \
-             not given.\nWhat may appear: writes that were voted for here and never acknowledged, also in place of \
-             such lost ones."
+            "Possibly lost: acknowledged writes with votes only of acceptors whose directories were not given.\nPossibly \
+             added: writes that these acceptors voted for and that were never acknowledged, also in place of lost ones."
         );
     }
 }
@@ -334,9 +332,9 @@ mod tests {
     use super::*;
     use ionian_deployment::PresetOptions;
 
-    /// When a node leaves, the next one that comes is given the number of its acceptor.
+    /// When a node leaves, the next new node gets the number of its acceptor.
     #[test]
-    fn an_acceptor_of_a_node_that_has_left_is_not_taken_for_the_member_that_has_its_number() {
+    fn an_acceptor_of_a_removed_node_does_not_count_for_its_successor() {
         let known = Configuration::founded(
             Deployment::preset("colocated", &PresetOptions::default()).unwrap(),
         );

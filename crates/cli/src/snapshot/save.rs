@@ -1,9 +1,9 @@
-//! `ionian snapshot save`: from a running cluster, or a copy of what a stopped node had stored.
+//! `ionian snapshot save`: from a running cluster, or a copy of a stopped node's snapshot.
 //!
-//! A write is acknowledged when a write quorum has voted for it, and every read quorum of acceptors
-//! has a member of that quorum. So the highest vote watermark of a read quorum, asked for when the
-//! command begins, is above every write that was acknowledged before; and a replica that has
-//! executed everything below it has them all.
+//! A write is acknowledged after a write quorum has voted for it, and every read quorum of
+//! acceptors shares a member with that write quorum. So the highest vote watermark of a read
+//! quorum, queried when the command starts, is above every write acknowledged before. A replica
+//! that has executed all slots below it has all of these writes.
 
 use super::file::{self, Head, Origin};
 use super::{arguments, machine_in, newest};
@@ -47,20 +47,20 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
     let complete = reached.is_some();
     if !complete && !allow_stale {
         bail!(
-            "too few acceptors answer to know what was acknowledged: {}. When they will not come back, --allow-stale \
-             saves what the furthest replica has, and `ionian snapshot salvage` takes what the acceptors' directories \
-             hold",
+            "too few acceptors answer to know what was acknowledged: {}. If they will not come back, --allow-stale \
+             saves the state of the most advanced replica, and `ionian snapshot salvage` uses the acceptors' \
+             directories",
             silent(&status)
         );
     }
-    // Whoever is furthest ahead of what is asked for is there already.
+    // The most advanced replica has executed the slot already, or will do so first.
     let mut replicas = replicas(&status);
     replicas.sort_by_key(|(executed, _)| std::cmp::Reverse(*executed));
-    let furthest = replicas
+    let most_advanced = replicas
         .first()
         .context("no node with a replica answers")?
         .0;
-    let at = reached.unwrap_or(furthest);
+    let at = reached.unwrap_or(most_advanced);
     let mut refusals = Vec::new();
     for (_, place) in replicas {
         let node = &status.nodes[place];
@@ -75,7 +75,7 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
                 };
                 let receiving = receive(snapshot, file, &head).await;
                 return receiving
-                    .with_context(|| format!("node {} did not send all of it", node.name));
+                    .with_context(|| format!("node {} did not send the whole snapshot", node.name));
             }
             Err(error) => {
                 let reason = explain(&error.into());
@@ -94,11 +94,11 @@ async fn receive(mut snapshot: RemoteSnapshot, file: &Path, head: &Head) -> Resu
     let bytes = writer.bytes();
     writer.finish()?;
     let which = match head.complete {
-        true => "with every write acknowledged before the command began",
+        true => "with every write acknowledged before the command started",
         false => "which may lack acknowledged writes",
     };
     say!(
-        "{} is written: {bytes} bytes from node {}, the state at slot {}, {which}",
+        "wrote {}: {bytes} bytes from node {}, the state at slot {}, {which}",
         file.display(),
         head.node,
         head.slot
@@ -106,12 +106,11 @@ async fn receive(mut snapshot: RemoteSnapshot, file: &Path, head: &Head) -> Resu
     Ok(())
 }
 
-/// The slot below which everything is that was acknowledged before; `None` when too few answer to
-/// know.
+/// Every write acknowledged before is below this slot; `None` if too few acceptors answer.
 fn watermark(known: &Configuration, status: &ClusterStatus) -> Result<Option<u64>> {
     let outlook = Outlook::of(known, known.epoch())?;
     let Some(voters) = &outlook.service.voters else {
-        // One server, which acknowledges what it has executed.
+        // A single server, which acknowledges what it has executed.
         return Ok(replicas(status)
             .into_iter()
             .map(|(executed, _)| executed)
@@ -120,7 +119,7 @@ fn watermark(known: &Configuration, status: &ClusterStatus) -> Result<Option<u64
     let name = outlook.name(voters.read.kind);
     let (mut present, mut highest) = (0, 0);
     for (_, role) in roles(status).filter(|(_, role)| role.role == name) {
-        // One that has lost its memory does not know what it voted for.
+        // An acceptor that has lost its memory does not know its votes.
         if role.remembers == Some(true) {
             present |= bit(role.index);
             highest = highest.max(role.voted.unwrap_or(0));
@@ -129,13 +128,13 @@ fn watermark(known: &Configuration, status: &ClusterStatus) -> Result<Option<u64
     Ok(voters.read.is_met(present).then_some(highest))
 }
 
-/// How far each node that executes has executed, with its place among the answers.
+/// The executed slot of each node with an executor, with the index of its answer.
 fn replicas(status: &ClusterStatus) -> Vec<(u64, usize)> {
     let executed = roles(status).filter_map(|(place, role)| Some((role.executed?, place)));
     executed.collect()
 }
 
-/// The instances that answered, each with the place of its node.
+/// The instances that answered, each with the index of its node.
 fn roles(status: &ClusterStatus) -> impl Iterator<Item = (usize, &RoleStatus)> {
     let nodes = status.nodes.iter().enumerate();
     let answered = nodes.filter_map(|(place, node)| Some((place, node.status.as_ref()?)));
@@ -177,8 +176,8 @@ fn copy(directory: &Path, file: &Path) -> Result<()> {
     };
     file::write(file, &head, &stored.snapshot)?;
     say!(
-        "{} is written: the state at slot {} as node {} had stored it. What was acknowledged after is not in it: \
-         `ionian snapshot salvage` adds what the acceptors' logs hold",
+        "wrote {}: the state at slot {} as node {} had stored it. It lacks later acknowledged writes: \
+         `ionian snapshot salvage` adds those in the acceptors' logs",
         file.display(),
         stored.stamp,
         node.name()

@@ -1,4 +1,4 @@
-//! The state inside a snapshot: the machine with its sessions.
+//! The state in a snapshot: the state machine and the sessions.
 
 use crate::family::MACHINE;
 use anyhow::{Context, Result, bail};
@@ -11,7 +11,7 @@ use ionian_machines::kv::{self, Compound, Kv};
 use ionian_replication::batch::{AnswersByClient, BatchBuilder, Command, Outcome};
 use ionian_replication::executor::Executor;
 
-/// A machine that this program does not have: its state is kept as it is.
+/// Stands for a state machine that this program does not contain: it keeps the state as bytes.
 #[derive(Default)]
 struct Unknown(Vec<u8>);
 
@@ -34,8 +34,8 @@ impl StateMachine for Unknown {
     }
 }
 
-/// An empty state of this machine. Sessions expire as they do by default: that of a deployment that
-/// says otherwise matters to nobody here, since the clients are gone.
+/// An empty state of this state machine. Sessions get the default expiry; the value of the
+/// deployment does not matter, because no client uses this state.
 pub(crate) fn empty(machine: &str) -> Executor {
     let machine: Box<dyn StateMachine> = match machine {
         MACHINE => Box::new(Kv::default()),
@@ -44,21 +44,21 @@ pub(crate) fn empty(machine: &str) -> Executor {
     Executor::new(machine, Options::default().session_expiry)
 }
 
-/// The state of a snapshot. Of a machine that this program does not have, all but the machine's own
-/// part is checked.
+/// The state of a snapshot. If this program does not contain the state machine, the state machine's
+/// own part is not checked.
 pub(crate) fn restored(snapshot: &Bytes, machine: &str) -> Result<Executor> {
     let mut executor = empty(machine);
     executor
         .restore(snapshot)
-        .context("its checksums are right, but it is no state of this program")?;
+        .context("the checksums are right, but the state is not readable by this program")?;
     Ok(executor)
 }
 
-/// How many keys there are.
+/// The number of keys.
 pub(crate) fn keys(executor: &mut Executor) -> Result<u64> {
     let words = [Bytes::from_static(b"DBSIZE")];
     let Ok(command) = kv::Command::parse_queued(&words) else {
-        bail!("DBSIZE is no command")
+        bail!("DBSIZE is not a command")
     };
     let payload = Compound::Pipeline(vec![command]).encode();
     let mut batch = BatchBuilder::default();
@@ -85,5 +85,5 @@ pub(crate) fn keys(executor: &mut Executor) -> Result<u64> {
         .and_then(|text| text.trim().strip_prefix(':'));
     digits
         .and_then(|digits| digits.parse().ok())
-        .context("DBSIZE has no number for an answer")
+        .context("the answer of DBSIZE is not a number")
 }

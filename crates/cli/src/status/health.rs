@@ -1,5 +1,5 @@
-//! Whether a cluster serves, and how many more of its nodes may fail: judged by what the nodes say
-//! together, not by what one says of itself.
+//! Judges whether a cluster serves, and how many more of its nodes may fail, from the statuses of
+//! all nodes together. What one node reports about itself is not enough.
 
 use super::needs::{Need, Present, needs, tolerance};
 use super::text::{self, instances};
@@ -11,15 +11,15 @@ use ionian_runtime::status::{LeadsStatus, RoleStatus};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The one word for it.
+/// The overall verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Verdict {
-    /// It serves, everything is there, and as many nodes may fail as the deployment is meant for.
+    /// The cluster serves, nothing is missing, and f nodes may fail.
     Healthy,
-    /// It serves, and something needs attention.
+    /// The cluster serves, but something needs attention.
     Degraded,
-    /// Clients are not served.
+    /// The cluster does not serve clients.
     NotServing,
 }
 
@@ -34,28 +34,28 @@ impl Verdict {
     }
 }
 
-/// How a cluster is.
+/// The health of a cluster.
 #[derive(Debug, Serialize)]
 pub(crate) struct Health {
     pub(crate) health: Verdict,
-    /// How many more nodes may fail, whichever they are, before something is not served any more;
-    /// none where that is so already.
+    /// How many more nodes may fail, whichever they are, before something is no longer served;
+    /// `None` if something is not served already.
     pub(crate) failure_tolerance: Option<usize>,
-    /// The same for each role: how many of the nodes that it is on.
+    /// The same by role: how many of the nodes with this role may fail.
     pub(crate) tolerance_by_role: BTreeMap<&'static str, usize>,
     /// What is not served, and why.
     pub(crate) not_served: Vec<String>,
     /// What needs attention.
     pub(crate) troubles: Vec<String>,
-    /// How long a command took through the log, by the nodes that were asked; only with `--probe`.
+    /// How long a command took to pass the log, by the node that submitted it; only with `--probe`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) probe_ms: Option<BTreeMap<String, u64>>,
 }
 
-/// What became of a command that was put through the log.
+/// The outcome of the probes, by node: milliseconds or the reason of the failure.
 pub(crate) type Probes = BTreeMap<String, Result<u64, String>>;
 
-/// Judges what all nodes have answered.
+/// Judges the answers of all nodes.
 pub(crate) fn judge(
     known: &Configuration,
     cluster: &ClusterStatus,
@@ -83,12 +83,12 @@ pub(crate) fn judge(
         }
     }
     for (loss, is_vital) in text::losses(cluster, &outlook) {
-        let told = if is_vital {
+        let list = if is_vital {
             &mut not_served
         } else {
             &mut troubles
         };
-        told.push(loss.to_owned());
+        list.push(loss.to_owned());
     }
     let mut lanes = instances(cluster)
         .filter_map(|(_, role)| role.has_session)
@@ -102,7 +102,7 @@ pub(crate) fn judge(
             .filter_map(|(node, probe)| Some((node, probe.as_ref().err()?)));
         let failed: Vec<String> = failed
             .map(|(node, why)| {
-                format!("a command of node {node} did not get through the log: {why}")
+                format!("a command of node {node} did not pass the log: {why}")
             })
             .collect();
         let done: BTreeMap<String, u64> = probes
@@ -110,7 +110,7 @@ pub(crate) fn judge(
             .filter_map(|(node, probe)| Some((node.clone(), *probe.as_ref().ok()?)))
             .collect();
         if done.is_empty() && not_served.is_empty() {
-            not_served.push("no command gets through the log".to_owned());
+            not_served.push("no command passes the log".to_owned());
         }
         troubles.extend(failed);
         done
@@ -122,9 +122,9 @@ pub(crate) fn judge(
     let is_less = failure_tolerance.is_some_and(|tolerance| tolerance < cluster.f);
     if is_less {
         troubles.push(match failure_tolerance {
-            Some(0) | None => "no more node may fail".to_owned(),
+            Some(0) | None => "no further node may fail".to_owned(),
             Some(tolerance) => format!(
-                "{tolerance} more may fail, where the deployment is meant for {}",
+                "{tolerance} more may fail; the deployment is meant to tolerate {}",
                 cluster.f
             ),
         });
@@ -144,7 +144,7 @@ pub(crate) fn judge(
     }
 }
 
-/// Of a cluster whose configuration its own protocol refuses.
+/// The health of a cluster whose protocol rejects its configuration.
 fn unknown(error: anyhow::Error) -> Health {
     Health {
         health: Verdict::NotServing,
@@ -156,8 +156,8 @@ fn unknown(error: anyhow::Error) -> Health {
     }
 }
 
-/// The epoch of the latest round in which somebody says that it leads. Where none does, that of the
-/// oldest quorums which can still be in use.
+/// The epoch of the latest round in which a node reports that it leads. If no node does, the epoch
+/// of the oldest quorums that can still be in use.
 fn epoch_led(known: &Configuration, cluster: &ClusterStatus) -> Epoch {
     let leading = instances(cluster).filter(|(_, role)| role.leads.is_some_and(|leads| leads.own));
     let latest = leading.filter_map(|(_, role)| role.ballot()).max();
@@ -167,9 +167,9 @@ fn epoch_led(known: &Configuration, cluster: &ClusterStatus) -> Epoch {
         .clamp(known.membership.since, known.epoch())
 }
 
-/// The nodes of those who lead, or what is not served because none does, or because those who say
-/// so are not connected to what they need, or not followed: what counts is what a write quorum of
-/// acceptors has promised, and not what a leader believes of itself.
+/// The nodes of the leaders. As an error: what is not served, because no node leads, or because the
+/// leaders are not connected to what they need, or not followed. What counts is what a write quorum
+/// of acceptors has promised, not what a leader reports about itself.
 fn led_from<'a>(
     cluster: &'a ClusterStatus,
     outlook: &Outlook,
@@ -178,7 +178,7 @@ fn led_from<'a>(
 ) -> Result<Vec<&'a str>, String> {
     let parts = outlook.service.parts.len() as u64;
     let hubs = instances(cluster).filter(|(_, role)| role.role == outlook.hub());
-    // Where there is nothing to elect the hub leads.
+    // If the protocol has no elections, the hub always leads.
     let leads = |role: &RoleStatus| match parts {
         0 => 1,
         _ => role.leads.map_or(0, LeadsStatus::parts),
@@ -210,7 +210,7 @@ fn led_from<'a>(
         return Err(cut
             .iter()
             .find_map(|(node, _)| lost_at(&node.name))
-            .expect("some are cut off, for fewer lead now"));
+            .expect("fewer instances lead, so some are cut off"));
     }
     let followed: Vec<_> = near
         .into_iter()
@@ -218,7 +218,7 @@ fn led_from<'a>(
         .collect();
     if followed.is_empty() {
         return Err(
-            "writes: no write quorum of acceptors follows who says that it leads".to_owned(),
+            "writes: no write quorum of acceptors follows the node that claims to lead".to_owned(),
         );
     }
     Ok(followed
@@ -227,8 +227,8 @@ fn led_from<'a>(
         .collect())
 }
 
-/// Whether enough of the voters that the leader is connected to have promised no round above its
-/// own.
+/// Whether a write quorum of the voters that the leader is connected to have promised no round
+/// above the leader's.
 fn is_followed(
     cluster: &ClusterStatus,
     outlook: &Outlook,
@@ -252,7 +252,7 @@ fn is_followed(
     voters.write.is_met(follow.fold(0, |set, one| set | one))
 }
 
-/// Nodes that take clients, and can tell nobody who leads what these ask for.
+/// The nodes that accept clients but have no connection to a leader.
 fn cut_off(present: &Present<'_>, leading: &[&str]) -> Vec<String> {
     let takes = present.nodes(Some(CLIENT));
     let cut = takes.iter().filter(|node| {

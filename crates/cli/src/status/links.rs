@@ -1,16 +1,16 @@
-//! Which nodes can speak with each other, by what both ends of each connection say.
+//! Which nodes are connected, as reported by both ends of each connection.
 
 use super::ClusterStatus;
 use ionian_runtime::NodeStatus;
 use ionian_runtime::status::PeerState;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The connections that are missing among the nodes that answer.
+/// The missing connections among the nodes that answer.
 #[derive(Debug, Default)]
 pub(super) struct Links<'a>(BTreeMap<&'a str, BTreeSet<&'a str>>);
 
 impl<'a> Links<'a> {
-    /// A connection stands when both ends say so: an end that hears nothing gives it up first.
+    /// A connection exists if both ends report it: the end that receives nothing closes it first.
     pub(super) fn of(cluster: &'a ClusterStatus) -> Self {
         let nodes: Vec<&NodeStatus> = cluster
             .nodes
@@ -30,12 +30,12 @@ impl<'a> Links<'a> {
         missing
     }
 
-    /// Whether none is missing.
+    /// Whether no connection is missing.
     pub(super) fn are_whole(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether what one of the nodes says reaches the other.
+    /// Whether messages of one node reach the other.
     pub(super) fn connect(&self, one: &str, other: &str) -> bool {
         !self
             .0
@@ -43,7 +43,7 @@ impl<'a> Links<'a> {
             .is_some_and(|missing| missing.contains(other))
     }
 
-    /// In words, each missing connection once: first the node that lacks most of them.
+    /// Describes each missing connection once, the node that lacks most of them first.
     pub(super) fn troubles(&self) -> Vec<String> {
         let mut left = self.0.clone();
         let mut found = Vec::new();
@@ -51,7 +51,7 @@ impl<'a> Links<'a> {
             let others = left.remove(worst).unwrap_or_default();
             for other in &others {
                 left.get_mut(other)
-                    .expect("a connection that is missing lacks at both ends")
+                    .expect("a missing connection is entered for both ends")
                     .remove(worst);
             }
             let others: Vec<&str> = others.into_iter().collect();
@@ -71,7 +71,7 @@ fn has(one: &NodeStatus, other: &NodeStatus) -> bool {
         .any(|peer| peer.node == other.node && peer.state == PeerState::Connected)
 }
 
-/// The first of those that lack most.
+/// The first of the nodes that lack most connections.
 fn most<'a>(missing: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> Option<&'a str> {
     let most = missing
         .values()

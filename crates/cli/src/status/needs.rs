@@ -1,4 +1,5 @@
-//! What clients need in order to be served, who is there for it, and how many nodes may be missing.
+//! What the cluster needs in order to serve clients, which instances provide it, and how many nodes
+//! may be missing.
 
 use super::links::Links;
 use super::text::instances;
@@ -8,22 +9,22 @@ use ionian_deployment::CLIENT;
 use ionian_kernel::service;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A role instance that does its work.
+/// A role instance that works.
 pub(super) struct Alive<'a> {
     role: &'a str,
     index: u8,
     node: &'a str,
 }
 
-/// The role instances that do their work, and the connections between them.
+/// The role instances that work, and the connections between them.
 pub(super) struct Present<'a> {
     alive: Vec<Alive<'a>>,
     links: Links<'a>,
 }
 
 impl<'a> Present<'a> {
-    /// Those on nodes that answer and take part. One that has forgotten what only it was to know
-    /// counts as failed; so do the clients' lanes of a node that drains, as it takes no clients.
+    /// The instances on nodes that answer and take part. An instance that has lost its memory
+    /// counts as failed. So do the client lanes of a draining node, because it accepts no clients.
     pub(super) fn of(cluster: &'a ClusterStatus) -> Self {
         let takes_part =
             |node: &Answer| node.status.as_ref().is_some_and(|status| status.takes_part);
@@ -61,14 +62,14 @@ impl<'a> Present<'a> {
         self.alive.iter()
     }
 
-    /// The instances that the node is connected to, its own included.
+    /// The instances that the node is connected to, including its own.
     pub(super) fn near<'b>(&'b self, node: &'b str) -> impl Iterator<Item = &'b Alive<'a>> {
         self.alive
             .iter()
             .filter(move |it| self.links.connect(node, it.node))
     }
 
-    /// The nodes of these instances, or of all.
+    /// The nodes of the instances of `role`, or of all instances.
     pub(super) fn nodes(&self, role: Option<&str>) -> Vec<&'a str> {
         let those = self
             .alive
@@ -82,7 +83,7 @@ impl<'a> Present<'a> {
     }
 }
 
-/// Something without which clients are not served.
+/// A requirement without which the cluster does not serve clients.
 pub(super) struct Need<'a> {
     pub(super) role: &'static str,
     need: &'a service::Need,
@@ -100,8 +101,8 @@ impl Need<'_> {
         self.need.by.is_met(self.those(there))
     }
 
-    /// What is not served if these are all there are: all that do their work, or all that `leader`
-    /// is connected to.
+    /// What is not served if only these instances exist: all that work, or all that `leader` is
+    /// connected to.
     pub(super) fn lost<'b>(
         &self,
         there: impl Iterator<Item = &'b Alive<'b>>,
@@ -115,7 +116,7 @@ impl Need<'_> {
             self.role.replace('_', " ")
         );
         let lost = match leader {
-            None => format!("{}: {count} answer and do their work", self.need.what),
+            None => format!("{}: {count} answer and work", self.need.what),
             Some(node) => format!(
                 "{}: node {node}, which leads, is connected to {count}",
                 self.need.what
@@ -124,8 +125,8 @@ impl Need<'_> {
         (!self.need.by.is_met(those)).then_some(lost)
     }
 
-    /// How many of its nodes can fail in their role, whichever they are, before no leader is
-    /// connected to enough of them.
+    /// How many of the nodes with this role may fail, whichever they are, before no leader is
+    /// connected to enough instances.
     fn tolerance(&self, present: &Present<'_>, hubs: &[&str]) -> usize {
         let nodes = present.nodes(Some(self.role));
         let left = |failed: &BTreeSet<&str>| {
@@ -145,7 +146,7 @@ pub(super) fn needs(outlook: &Outlook) -> Vec<Need<'_>> {
     named.collect()
 }
 
-/// How many nodes may fail, over all needs, and by role. Whatever leads must be connected to all
+/// How many nodes may fail, over all needs, and by role. A leader must be connected to everything
 /// that is needed; `hub` is the role that leads.
 pub(super) fn tolerance(
     needs: &[Need<'_>],
@@ -165,8 +166,8 @@ pub(super) fn tolerance(
     if present.links().are_whole() {
         return (least, by_role);
     }
-    // Where connections are missing, one leader may be near to what one need asks for, and another
-    // to the rest.
+    // If connections are missing, one leader may be connected to what one need requires, and
+    // another leader to what the other needs require.
     let serves = |failed: &BTreeSet<&str>| {
         let near = |hub| present.near(hub).filter(|it| !failed.contains(it.node));
         let mut left = hubs.iter().filter(|hub| !failed.contains(**hub));
@@ -178,11 +179,11 @@ pub(super) fn tolerance(
     )
 }
 
-/// How many sets of failed nodes are tried: enough for any four of thirty.
+/// The number of sets of failed nodes to try: enough for any four of thirty.
 const COMBINATIONS: usize = 50_000;
 
-/// How many of the nodes can be missing, whichever they are, so that `holds` without them; `limit`
-/// at the most.
+/// The largest number of nodes, at most `limit`, such that `holds` is true whichever of them are
+/// missing.
 fn bearable<'a>(
     nodes: &[&'a str],
     limit: usize,
@@ -190,14 +191,14 @@ fn bearable<'a>(
 ) -> usize {
     let mut budget = COMBINATIONS;
     let mut survives = |count| subsets(nodes, count, &mut budget, &mut BTreeSet::new(), &mut holds);
-    // Beyond the budget it is what is known for sure.
+    // If the budget does not suffice, the result is what is known for certain.
     (1..=limit)
         .find(|count| !survives(*count))
         .map_or(limit, |count| count - 1)
 }
 
-/// Whether `holds` for all sets of `count` more of the nodes; false also when there are more than
-/// can be tried.
+/// Whether `holds` is true for all sets of `count` more nodes; also false if there are too many
+/// sets to try.
 fn subsets<'a>(
     nodes: &[&'a str],
     count: usize,

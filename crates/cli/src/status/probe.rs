@@ -1,5 +1,5 @@
-//! A command that changes nothing, put through the log at every node that has a client lane:
-//! whether commands get through, whatever the nodes say of themselves.
+//! Sends a command without effect through the log from every node that has a client lane. It shows
+//! whether commands pass, whatever the nodes report about themselves.
 
 use super::ClusterStatus;
 use super::health::Probes;
@@ -13,10 +13,11 @@ use ionian_runtime::admin::change::{Response, request_change};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Longer than the patience of a client lane, which says more of what was wrong.
+/// Longer than the patience of a client lane, whose error says more about the cause.
 const LIMIT: Duration = Duration::from_secs(8);
 
-/// Asks all that answer and serve clients at once, and says in milliseconds how long each took.
+/// Probes all nodes that answer and serve clients, at the same time; returns the latency of each in
+/// milliseconds.
 pub(super) async fn all(cluster: &ClusterStatus) -> Probes {
     let mut questions = JoinSet::new();
     for node in &cluster.nodes {
@@ -38,7 +39,8 @@ pub(super) async fn all(cluster: &ClusterStatus) -> Probes {
 }
 
 async fn one(address: &str) -> Result<()> {
-    // No change is ever under way in epoch 0: every replica executes this, and it changes nothing.
+    // No change is ever in progress in epoch 0: every replica executes this command, and it changes
+    // nothing.
     let nothing = Change::Abandon {
         epoch: Epoch::default(),
     };

@@ -1,4 +1,4 @@
-//! What is said of clusters that were made up, so that connections can be missing.
+//! The verdict on artificial clusters, in which connections can be missing.
 
 use super::health::{Health, Verdict, judge};
 use super::{Answer, ClusterStatus};
@@ -11,7 +11,7 @@ use ionian_runtime::status::{
 };
 use ionian_runtime::{DrainStatus, NodeStatus};
 
-/// A cluster in which all is well: node 0 leads, or with Mencius each its own part.
+/// An artificial healthy cluster: node 0 leads, or with Mencius each node its own part.
 struct Made {
     known: Configuration,
     cluster: ClusterStatus,
@@ -69,7 +69,7 @@ impl Made {
         self.cluster.nodes[node].status.as_mut().unwrap()
     }
 
-    /// The first node no longer hears the second.
+    /// The first node no longer receives messages from the second.
     fn deaf(&mut self, one: usize, other: usize) {
         let number = self.status(other).node;
         let peer = self
@@ -194,7 +194,7 @@ fn node_status(
     }
 }
 
-/// The verdict, how many more nodes may fail, and what is said.
+/// The verdict, how many more nodes may fail, and the problems.
 fn said(made: &Made) -> (Verdict, Option<usize>, Vec<String>) {
     let Health {
         health,
@@ -209,7 +209,7 @@ fn said(made: &Made) -> (Verdict, Option<usize>, Vec<String>) {
 const PRESETS: [&str; 3] = ["colocated", "mencius", "spaxos"];
 
 #[test]
-fn where_nothing_is_missing_a_cluster_is_healthy() {
+fn a_cluster_with_all_connections_is_healthy() {
     for preset in [
         "colocated",
         "mencius",
@@ -230,7 +230,7 @@ fn where_nothing_is_missing_a_cluster_is_healthy() {
 }
 
 #[test]
-fn nodes_that_answer_and_are_cut_from_each_other_serve_nothing() {
+fn nodes_that_answer_without_connections_serve_nothing() {
     for preset in PRESETS {
         let mut made = Made::new(preset);
         for (one, other) in [(0, 1), (0, 2), (1, 2)] {
@@ -256,23 +256,23 @@ fn nodes_that_answer_and_are_cut_from_each_other_serve_nothing() {
 }
 
 #[test]
-fn a_node_that_is_cut_off_is_missed_like_one_that_is_down() {
+fn a_disconnected_node_counts_as_failed() {
     let mut made = Made::new("colocated");
-    // One end says so; the other has not yet noticed.
+    // One end reports it; the other has not noticed yet.
     made.deaf(2, 0);
     made.deaf(1, 2);
     let lines = [
         "node n2 answers, and has no connection to n0, n1",
         "clients of n2 may not be served: it has no connection to n0, which leads",
-        "no more node may fail",
+        "no further node may fail",
     ];
     assert_eq!(
         said(&made),
         (Verdict::Degraded, Some(0), lines.map(String::from).to_vec())
     );
 
-    // The one that leads: it says so until it learns better. Its part of the log is led by another
-    // with Mencius.
+    // The leader reports that it leads until it learns of its successor. With Mencius another node
+    // leads its part of the log.
     let mut made = Made::new("colocated");
     made.cut(0, 1);
     made.cut(0, 2);
@@ -296,22 +296,22 @@ fn a_node_that_is_cut_off_is_missed_like_one_that_is_down() {
     assert_eq!(
         made.health().health,
         Verdict::NotServing,
-        "nobody stands in for n2"
+        "no leader stands in for n2"
     );
     made.leads(0, true, 1);
     assert_eq!(said(&made).0, Verdict::Degraded);
 }
 
-/// Each of the two at the ends speaks with the one in the middle only: each quorum needs that one.
+/// The two outer nodes are connected to the middle one only, so each quorum needs the middle one.
 #[test]
-fn a_node_through_which_alone_the_others_speak_may_not_fail() {
+fn the_only_node_connected_to_the_others_may_not_fail() {
     let mut made = Made::new("colocated");
     made.cut(0, 1);
     made.leads(0, false, 0);
     made.leads(2, true, 0);
     let lines = [
         "node n0 answers, and has no connection to n1",
-        "no more node may fail",
+        "no further node may fail",
     ];
     assert_eq!(
         said(&made),
@@ -320,7 +320,7 @@ fn a_node_through_which_alone_the_others_speak_may_not_fail() {
 }
 
 #[test]
-fn drained_nodes_take_no_clients() {
+fn drained_nodes_accept_no_clients() {
     for preset in PRESETS {
         let mut made = Made::new(preset);
         made.drain(0);
@@ -353,10 +353,10 @@ fn drained_nodes_take_no_clients() {
     }
 }
 
-/// From three nodes to three others, none of which is up: the former go on by their own quorums,
-/// until a leader of the next epoch leads by those of both.
+/// Three new nodes, none of which runs, are to replace three others: the old ones continue with
+/// their own quorums until a leader of the next epoch leads with the quorums of both.
 #[test]
-fn until_the_next_configuration_leads_the_one_before_serves() {
+fn the_old_configuration_serves_until_the_next_one_leads() {
     let before = Deployment::preset("colocated", &PresetOptions::default()).unwrap();
     let mut after = before.numbered().unwrap();
     for (place, node) in after.nodes.iter_mut().enumerate() {
@@ -395,13 +395,13 @@ fn until_the_next_configuration_leads_the_one_before_serves() {
     assert_eq!(verdict, Verdict::NotServing);
     assert_eq!(
         lines[0],
-        "writes, for want of a write quorum: 3 of 6 acceptors answer and do their work"
+        "writes, for want of a write quorum: 3 of 6 acceptors answer and work"
     );
 }
 
-/// The number of a round begins anew with each epoch.
+/// The count of a round starts again in each epoch.
 #[test]
-fn a_promise_of_a_later_epoch_is_not_one_to_the_leader_of_the_former() {
+fn a_promise_in_a_later_epoch_does_not_count_for_the_former_leader() {
     let mut made = Made::new("colocated");
     for node in 0..2 {
         made.round(node, "acceptor", 1, 0);
@@ -410,6 +410,6 @@ fn a_promise_of_a_later_epoch_is_not_one_to_the_leader_of_the_former() {
     assert_eq!(verdict, Verdict::NotServing);
     assert_eq!(
         lines,
-        ["writes: no write quorum of acceptors follows who says that it leads"]
+        ["writes: no write quorum of acceptors follows the node that claims to lead"]
     );
 }

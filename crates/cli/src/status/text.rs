@@ -1,4 +1,4 @@
-//! The status of a cluster for people.
+//! The status of a cluster as text.
 
 use super::health::{Health, Verdict};
 use super::{Answer, ClusterStatus};
@@ -11,11 +11,11 @@ use ionian_runtime::status::{LeadsStatus, PeerState, RoleStatus};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// All of it. What needs attention comes last, where the eye is when the command has ended.
+/// The whole status. Problems come last, next to the prompt.
 pub(crate) fn show(known: &Configuration, cluster: &ClusterStatus, health: &Health) -> String {
     let mut text = head(&known.deployment, cluster);
     text += &verdict(health);
-    // Who believes to lead is of no interest where nobody is led.
+    // If no node leads, the nodes that claim to lead are of no interest.
     text += &match Outlook::of(known, known.epoch()) {
         Ok(outlook) if health.health != Verdict::NotServing => leaders(cluster, &outlook),
         _ => String::new(),
@@ -44,7 +44,7 @@ fn verdict(health: &Health) -> String {
         Verdict::NotServing => return "health: NOT SERVING\n".to_owned(),
     };
     let tolerance = match health.failure_tolerance {
-        None | Some(0) => "no more node may fail".to_owned(),
+        None | Some(0) => "no further node may fail".to_owned(),
         Some(1) => "any 1 more node may fail".to_owned(),
         Some(more) => format!("any {more} more nodes may fail"),
     };
@@ -102,7 +102,7 @@ fn head(deployment: &Deployment, cluster: &ClusterStatus) -> String {
     )
 }
 
-/// Every role instance that answered, with the node it is on.
+/// Every role instance that answered, with its node.
 pub(super) fn instances(cluster: &ClusterStatus) -> impl Iterator<Item = (&Answer, &RoleStatus)> {
     let up = cluster
         .nodes
@@ -111,7 +111,7 @@ pub(super) fn instances(cluster: &ClusterStatus) -> impl Iterator<Item = (&Answe
     up.flat_map(|(node, status)| status.roles.iter().map(move |role| (node, role)))
 }
 
-/// Who leads.
+/// The leader, or the leaders.
 fn leaders(cluster: &ClusterStatus, outlook: &Outlook) -> String {
     let all = instances(cluster).map(|(node, role)| (node.name.as_str(), role));
     let hubs: Vec<_> = all.filter(|(_, role)| role.leads.is_some()).collect();
@@ -122,14 +122,14 @@ fn leaders(cluster: &ClusterStatus, outlook: &Outlook) -> String {
     }
 }
 
-/// After a change the old leader may believe in itself for a moment: the highest round counts.
+/// After a change the former leader may still claim to lead: the highest round counts.
 fn the_leader(all: &[(&str, &RoleStatus)]) -> String {
     let leading = all
         .iter()
         .filter(|(_, role)| role.leads.is_some_and(|leads| leads.own));
     match leading.max_by_key(|(_, role)| role.ballot()) {
         Some(leader) => format!("leader: {}\n", leader_in_its_round(leader)),
-        None => "leader: none that can be reached\n".to_owned(),
+        None => "leader: none reachable\n".to_owned(),
     }
 }
 
@@ -142,8 +142,8 @@ fn leader_in_its_round((node, role): &(&str, &RoleStatus)) -> String {
     )
 }
 
-/// Where the log is divided among leaders: all of them, those that stand in for others, and the
-/// number of parts without a leader.
+/// If several leaders share the log: all of them, those that stand in for others, and the number of
+/// parts without a leader.
 fn leaders_of_parts(all: &[(&str, &RoleStatus)], parts: u64) -> String {
     let of = |role: &RoleStatus| role.leads.map_or(0, LeadsStatus::parts);
     let mut leading: Vec<_> = all.iter().filter(|(_, role)| of(role) > 0).collect();
@@ -161,14 +161,15 @@ fn leaders_of_parts(all: &[(&str, &RoleStatus)], parts: u64) -> String {
     let led: u64 = all.iter().map(|(_, role)| of(role)).sum();
     if led < parts {
         said.push(format!(
-            "{} of {parts} parts of the log have none that can be reached",
+            "{} of {parts} parts of the log have no reachable leader",
             parts - led
         ));
     }
     format!("leaders: {}\n", said.join("; "))
 }
 
-/// How many slots behind the furthest executor a node's slowest executor is.
+/// How many slots the slowest executor of a node is behind the most advanced executor of the
+/// cluster.
 fn lags(cluster: &ClusterStatus) -> BTreeMap<&str, u64> {
     let executors =
         || instances(cluster).filter_map(|(node, role)| Some((node.name.as_str(), role.executed?)));
@@ -245,8 +246,8 @@ fn duration(us: u64) -> String {
     }
 }
 
-/// One line for each role instance with the figures it reports. Those of one kind are neighbours,
-/// so that watermarks can be compared at a glance.
+/// One line per role instance with its metrics. Instances of one kind are adjacent, so that their
+/// watermarks can be compared at a glance.
 fn roles(cluster: &ClusterStatus) -> String {
     let mut order: Vec<&str> = Vec::new();
     for (_, role) in instances(cluster) {
@@ -276,8 +277,8 @@ fn roles(cluster: &ClusterStatus) -> String {
     aligned(&table)
 }
 
-/// What the cluster has lost for good, because too many have forgotten what only they were to know;
-/// and whether it cannot serve without it.
+/// What the cluster has lost permanently because too many instances have lost their memory, and
+/// whether it is unable to serve without it.
 pub(super) fn losses(cluster: &ClusterStatus, outlook: &Outlook) -> Vec<(&'static str, bool)> {
     let roles: Vec<&RoleStatus> = instances(cluster).map(|(_, role)| role).collect();
     losses_of(outlook, &roles)
@@ -298,30 +299,30 @@ fn losses_of(outlook: &Outlook, roles: &[&RoleStatus]) -> Vec<(&'static str, boo
         .collect()
 }
 
-/// What an instance that has forgotten waits for.
+/// What an instance without memory waits for.
 fn forgot(node: &str, role: &RoleStatus, outlook: &Outlook) -> String {
     let mut memories = outlook.service.memories.iter();
     let memory = memories.find(|memory| outlook.name(memory.by.kind) == role.role);
     format!(
-        "{} {} on {node} has lost its memory with an earlier process. {}",
+        "{} {} on {node} lost its memory when its process ended. {}",
         role.role,
         role.index,
         memory.map_or("", |memory| memory.waits)
     )
 }
 
-/// What a node that was told to drain does without.
+/// The effect of a drain.
 fn drained(node: &str, left: DrainStatus) -> String {
-    let ends = format!("until it is started again, or told so by ionian drain {node} --undo");
+    let ends = format!("until it restarts or `ionian drain {node} --undo` ends the drain");
     match left.is_done() {
-        true => format!("node {node} is drained: it takes no clients and does not lead {ends}"),
+        true => format!("node {node} is drained: it accepts no clients and does not lead {ends}"),
         false => {
-            format!("node {node} is draining: it takes no clients {ends}, and still has {left}")
+            format!("node {node} is draining: it accepts no clients {ends}, and still has {left}")
         }
     }
 }
 
-/// What needs attention, in words.
+/// What needs attention.
 pub(super) fn troubles(
     known: &Configuration,
     cluster: &ClusterStatus,
@@ -335,7 +336,7 @@ pub(super) fn troubles(
         let Some(status) = &node.status else { continue };
         if !status.takes_part {
             found.push(format!(
-                "node {} has a new data directory, and does not take part before a majority of the other nodes has met it",
+                "node {} has a new data directory, and does not take part before it has connected to a majority of the other nodes",
                 node.name
             ));
         }
@@ -370,7 +371,7 @@ pub(super) fn troubles(
     found
 }
 
-/// Columns two spaces apart; the last is not padded.
+/// Aligns columns, two spaces apart; the last column is not padded.
 fn aligned<const N: usize>(table: &[[String; N]]) -> String {
     let width = |column: usize| {
         table
@@ -435,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_without_memory_waits_for_what_its_protocol_says() {
+    fn an_instance_without_memory_waits_for_what_its_protocol_declares() {
         let outlook = outlook("spaxos");
         let said =
             ["acceptor", "stabilizer"].map(|kind| forgot("n0", &forgetful(kind, 0), &outlook));
@@ -445,7 +446,7 @@ mod tests {
             said[0]
         );
         assert!(
-            said[1].starts_with("stabilizer 0 on n0 has lost its memory"),
+            said[1].starts_with("stabilizer 0 on n0 lost its memory"),
             "{}",
             said[1]
         );
@@ -457,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_counted_by_role() {
+    fn losses_are_counted_by_role() {
         let lost = |preset, places: &[(&str, u8)]| -> Vec<String> {
             let roles: Vec<RoleStatus> = places
                 .iter()
@@ -499,12 +500,12 @@ mod tests {
         let idle = leader(0, 129, false, 0);
         assert_eq!(
             the_leader(&[("n0", &idle)]),
-            "leader: none that can be reached\n"
+            "leader: none reachable\n"
         );
     }
 
     #[test]
-    fn where_each_leads_a_part_of_the_log_all_are_named() {
+    fn all_leaders_of_a_divided_log_are_named() {
         let [own, two, none, other] = [(0, true, 0), (1, true, 1), (2, false, 0), (2, false, 1)]
             .map(|(index, own, others)| leader(index, 64, own, others));
         assert_eq!(
@@ -513,13 +514,13 @@ mod tests {
         );
         assert_eq!(
             leaders_of_parts(&[("n0", &own), ("n2", &other)], 3),
-            "leaders: leader 0 on n0, round 64; leader 2 on n2, only for others; 1 of 3 parts of the log have none that \
-             can be reached\n"
+            "leaders: leader 0 on n0, round 64; leader 2 on n2, only for others; 1 of 3 parts of the log have no \
+             reachable leader\n"
         );
     }
 
     #[test]
-    fn durations_are_told_in_two_units() {
+    fn durations_have_two_units() {
         assert_eq!(
             [1_500_000, 61_000_000, 7_320_000_000].map(duration),
             ["1.5 s", "1 min 1 s", "2 h 2 min"]

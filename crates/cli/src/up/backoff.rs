@@ -1,15 +1,15 @@
-//! How long to wait before a node is started again.
+//! The delay before the next restart of a node.
 
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(100);
-/// For a node that was killed or crashed: there is nothing against starting it.
+/// For a node that was killed or crashed: it can probably run again.
 const LONGEST: Duration = Duration::from_secs(5);
-/// For a node that says why it cannot run, as with a full disk: somebody has to do something first,
-/// and each attempt may read a long log.
+/// For a node that reports why it cannot run, for example because the disk is full: an operator
+/// must act first, and each attempt may read a long log.
 const LONGEST_AFTER_REFUSAL: Duration = Duration::from_secs(30);
 
-/// A node that ran this long had nothing lasting against running.
+/// After a run of this length the next delay is short again.
 const GOOD_RUN: Duration = Duration::from_secs(10);
 
 /// The delays of one node.

@@ -1,4 +1,5 @@
-//! The data directory: whose it is, which deployment it holds, and what starts empty.
+//! The data directory: who uses it, which deployment it holds, and which node directories start
+//! empty.
 
 use crate::arguments;
 use crate::places::Places;
@@ -12,11 +13,10 @@ use std::io::{Read, Seek, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Nodes whose `up` was killed notice it at once; this leaves room for one that writes its
-/// farewell.
+/// Nodes stop at once when their `up` was killed; this leaves time to write their last lines.
 const EARLIER_NODES_LIMIT: Duration = Duration::from_secs(5);
 
-/// A data directory in which no other `ionian up` runs as long as this lives.
+/// A data directory that is locked against other `ionian up` processes while this exists.
 pub(crate) struct Claimed {
     places: Places,
     _lock: Flock<File>,
@@ -28,7 +28,7 @@ impl Claimed {
     }
 }
 
-/// Makes the directory where needed and takes it for this process.
+/// Creates the directory if needed and locks it for this process.
 pub(crate) fn claim(places: &Places) -> Result<Claimed> {
     for directory in [places.run(), places.logs()] {
         fs::create_dir_all(&directory)
@@ -48,7 +48,7 @@ pub(crate) fn claim(places: &Places) -> Result<Claimed> {
     let mut lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => lock,
         Err((_, Errno::EWOULDBLOCK)) => bail!(
-            "another `ionian up` runs in {} already (process {}): stop it, or use another directory with --data DIR",
+            "another `ionian up` (process {1}) runs in {0}: stop it, or use another directory with --data DIR",
             places.root().display(),
             owner.trim()
         ),
@@ -66,9 +66,9 @@ pub(crate) fn claim(places: &Places) -> Result<Claimed> {
     })
 }
 
-/// The deployment to run: that of the flags, that of the directory, or both when they agree.
+/// The deployment to run: that of the flags, that of the directory, or both if they agree.
 ///
-/// `file` is what the file of the flags says.
+/// `file` is the content of the file that the flags name.
 pub(crate) fn deployment(
     places: &Places,
     arguments: &arguments::Up,
@@ -104,8 +104,8 @@ pub(crate) fn deployment(
     let tuned = options_alone(&earlier, &wanted);
     if !tuned.is_empty() {
         bail!(
-            "{} holds a cluster with other options ({}). Those of a cluster that exists are changed while it runs: start it \
-             without them, then ionian options set {} --data {}",
+            "{} holds a cluster with other options ({}). To change the options of an existing cluster, start it without \
+             them, then run: ionian options set {} --data {}",
             places.root().display(),
             differences(&earlier, &wanted).join("; "),
             tuned.join(" "),
@@ -114,15 +114,15 @@ pub(crate) fn deployment(
     }
     if wanted.digest() != earlier.digest() {
         bail!(
-            "{} holds another deployment: {}. Use another directory with --data DIR, leave out what differs, or \
-             delete {} to begin anew",
+            "{} holds another deployment: {}. Use another directory with --data DIR, omit the flags that differ, or \
+             delete {} to start a new cluster",
             places.root().display(),
             differences(&earlier, &wanted).join("; "),
             places.root().display(),
         );
     }
     if arguments.preset.is_some() {
-        // A preset says nothing of addresses that flags do not say: they stay where they were.
+        // A preset does not set addresses: without flags they stay as they were.
         keep_addresses(&mut wanted, &earlier, arguments);
     }
     for change in differences(&earlier, &wanted) {
@@ -132,7 +132,7 @@ pub(crate) fn deployment(
     Ok(wanted)
 }
 
-/// The shared options that are to be others, where nothing else is.
+/// The changed options, if nothing but shared options has changed.
 fn options_alone(earlier: &Deployment, wanted: &Deployment) -> Vec<String> {
     let others = earlier.settings().filter(|setting| setting.shared);
     let others =
@@ -150,7 +150,7 @@ fn options_alone(earlier: &Deployment, wanted: &Deployment) -> Vec<String> {
     }
 }
 
-/// Moves the nodes' own addresses, port by port.
+/// Changes the addresses of the nodes to consecutive ports.
 fn with_node_port(deployment: Deployment, first: Option<u16>) -> Result<Deployment> {
     let Some(first) = first else {
         return Ok(deployment);
@@ -165,7 +165,7 @@ fn with_node_port(deployment: Deployment, first: Option<u16>) -> Result<Deployme
     Ok(deployment.with_overrides(&moves)?)
 }
 
-/// Whether nodes are to be found elsewhere than before.
+/// Whether the address of a node changes.
 pub(crate) fn moves(earlier: &Deployment, wanted: &Deployment) -> bool {
     let places = |deployment: &Deployment| -> Vec<_> {
         deployment
@@ -194,7 +194,7 @@ fn keep_addresses(wanted: &mut Deployment, earlier: &Deployment, arguments: &arg
     }
 }
 
-/// What differs, each in words: `key was this, is to be that`.
+/// The differences, each as `key was x, is to be y`.
 fn differences(earlier: &Deployment, wanted: &Deployment) -> Vec<String> {
     let mut found = Vec::new();
     let mut compare = |key: &str, before: String, after: String| {
@@ -262,7 +262,7 @@ fn differences(earlier: &Deployment, wanted: &Deployment) -> Vec<String> {
     found
 }
 
-/// Nodes of an `up` that was killed stop by themselves; waits until they have.
+/// Waits until the nodes of an `up` that was killed have stopped.
 pub(crate) fn wait_for_earlier_nodes(claimed: &Claimed, nodes: &[Node]) -> Result<()> {
     let deadline = Instant::now() + EARLIER_NODES_LIMIT;
     for node in nodes {
@@ -276,14 +276,14 @@ pub(crate) fn wait_for_earlier_nodes(claimed: &Claimed, nodes: &[Node]) -> Resul
                     format!(" (process {})", pid.trim())
                 };
                 bail!(
-                    "node {}{pid} runs in {} already, without an `ionian up`: stop it first",
+                    "node {}{pid} runs in {} without an `ionian up`: stop it first",
                     node.name,
                     claimed.places.root().display()
                 );
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        // Left behind by an `up` that was killed.
+        // An `up` that was killed may have left this file.
         let _ = fs::remove_file(claimed.places.pid(&node.name));
     }
     Ok(())
@@ -302,14 +302,14 @@ fn is_locked(path: &Path) -> Result<bool> {
     }
 }
 
-/// Stands at the top of the deployment when it is not the one in force any more.
+/// Comment at the top of the deployment file if the deployment in force is another one.
 const CHANGED: &str = "\
-# The cluster was founded with this deployment, which names it for ever. Its membership has changed since: the
-# deployment in force is in nodes/NAME/membership.toml of each node, and `ionian member list --toml` prints it.
+# The cluster was founded with this deployment, which identifies it permanently. Its membership has changed
+# since: the deployment in force is in nodes/NAME/membership.toml of each node, and `ionian member list --toml` prints it.
 
 ";
 
-/// What a node leaves behind with durability "memory".
+/// The files of a node with durability "memory".
 const MARKS: [&str; 6] = [
     "lock",
     "identity",
@@ -319,13 +319,14 @@ const MARKS: [&str; 6] = [
     "membership.toml.new",
 ];
 
-/// Starts a memory cluster with no past: every node is new, so no acceptor waits for others to
-/// remember what it has forgotten, which nobody does. Only for a start of *all* nodes. Tells
-/// whether there was a past.
+/// Deletes the past of a memory cluster. Then every node is new, and no acceptor waits for the
+/// others to recover what it has forgotten. Only for a start of *all* nodes. Returns whether there
+/// was a past.
 ///
 /// # Errors
-/// When a node's directory holds more than the marks of a memory node, which is not ours to delete.
-pub(crate) fn forget(claimed: &Claimed) -> Result<bool> {
+/// If a node's directory contains other files than those of a memory node, which `up` must not
+/// delete.
+pub(crate) fn delete_memory_nodes(claimed: &Claimed) -> Result<bool> {
     let mut earlier = false;
     for path in claimed.places.node_directories()? {
         let context = || format!("cannot empty {}", path.display());
@@ -341,7 +342,7 @@ pub(crate) fn forget(claimed: &Claimed) -> Result<bool> {
             .find(|entry| !MARKS.iter().any(|mark| entry.file_name() == *mark))
         {
             bail!(
-                "{} is not of a cluster with durability \"memory\": it may hold data. Use another directory with \
+                "{} does not belong to a cluster with durability \"memory\" and may hold data. Use another directory with \
                  --data DIR",
                 other.path().display()
             );
@@ -352,7 +353,7 @@ pub(crate) fn forget(claimed: &Claimed) -> Result<bool> {
     Ok(earlier)
 }
 
-/// Writes the deployment that the cluster was founded with, whole or not at all.
+/// Writes the founding deployment of the cluster atomically.
 pub(crate) fn write(claimed: &Claimed, deployment: &Deployment, has_changed: bool) -> Result<()> {
     let path = claimed.places.deployment();
     let draft = path.with_extension("toml.new");

@@ -1,5 +1,5 @@
-//! Which nodes run here: those of the deployment that the cluster was founded with, and those that
-//! have joined it since on this machine; not those that have left.
+//! Which nodes run here: the nodes with which the cluster was founded, and those that have joined
+//! it since on this machine, except nodes that have left.
 
 use super::ports;
 use super::supervisor::Supervisor;
@@ -12,27 +12,27 @@ use ionian_kernel::id::Epoch;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What the nodes have stored of the membership.
+/// The membership as the nodes have stored it.
 pub(crate) struct Members {
     places: Places,
     known: Configuration,
-    /// The names of the founding nodes, which need not ask anybody to join.
+    /// The names of the founding nodes, which start from the deployment file and do not join.
     founders: BTreeSet<String>,
-    /// The hosts of the founding nodes. All of those run here, so whoever has the same host is
-    /// meant to as well.
+    /// The hosts of the founding nodes. All of these run here, so a new node with one of these
+    /// hosts is meant to run here, too.
     hosts: BTreeSet<String>,
-    /// Those that were started here, or were found to run elsewhere.
+    /// The nodes that were started here or run elsewhere.
     seen: BTreeSet<String>,
 }
 
 impl Members {
-    /// How often the nodes' directories are looked at.
+    /// Interval between two looks into the nodes' directories.
     pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(250);
 
     /// The members of the cluster in the directory, which was founded with `founding`.
     ///
     /// # Errors
-    /// When the directory cannot be read.
+    /// If the directory cannot be read.
     pub(crate) fn look(places: &Places, founding: &Deployment) -> Result<Self> {
         let founded = Configuration::founded(founding.clone());
         let stored = source::known_in(places.root())?;
@@ -50,7 +50,7 @@ impl Members {
         })
     }
 
-    /// The nodes that are to run here.
+    /// The nodes that must run here.
     pub(crate) fn here(&self) -> Vec<Node> {
         let members = self.known.nodes().into_values();
         members
@@ -62,7 +62,7 @@ impl Members {
     /// Starts a node.
     ///
     /// # Errors
-    /// When the process cannot be started.
+    /// If the process cannot be started.
     pub(crate) fn start(&mut self, node: &Node, supervisor: &mut Supervisor) -> Result<()> {
         self.seen.insert(node.name.clone());
         let others = self.known.nodes();
@@ -76,9 +76,9 @@ impl Members {
         )
     }
 
-    /// Starts the nodes that have joined since the last look.
+    /// Starts the nodes that have joined since the last call.
     pub(crate) fn start_newcomers(&mut self, supervisor: &mut Supervisor) {
-        // What cannot be read now can be later.
+        // Tried again at the next call.
         let Ok(Some(known)) = source::known_in(self.places.root()) else {
             return;
         };
@@ -86,7 +86,7 @@ impl Members {
             return;
         }
         self.known = known;
-        // Whoever has left may come back.
+        // A node that has left may join again.
         let members: BTreeSet<String> = self
             .known
             .nodes()
@@ -105,7 +105,7 @@ impl Members {
                 .and_then(|()| self.start(&node, supervisor));
             self.seen.insert(node.name.clone());
             match started {
-                Ok(()) => eprintln!("node {} has joined the cluster and is started", node.name),
+                Ok(()) => eprintln!("node {} has joined the cluster and starts", node.name),
                 Err(error) => {
                     eprintln!(
                         "node {} has joined the cluster and is not started here: {}",
@@ -117,7 +117,7 @@ impl Members {
         }
     }
 
-    /// Whether the deployment in force is another one than the cluster was founded with.
+    /// Whether the deployment in force differs from the founding deployment.
     pub(crate) fn have_changed(&self) -> bool {
         self.known.epoch() > Epoch::default()
     }

@@ -1,13 +1,14 @@
-//! `ionian up`: every node of a deployment as a process of its own on this machine, supervised.
+//! `ionian up`: every node of a deployment as a supervised process on this machine.
 //!
 //! | file | job |
 //! |---|---|
-//! | `directory` | the data directory: whose it is, which deployment it holds, what starts empty |
+//! | `directory` | the data directory: who uses it, which deployment it holds, which node
+//! directories start empty |
 //! | `ports` | whether the addresses are free |
 //! | `members` | which nodes run here |
-//! | `supervisor` | the processes: start, watch, start again, stop |
-//! | `backoff` | how long to wait before a node is started again |
-//! | `ready` | when clients are served |
+//! | `supervisor` | the processes: start, watch, restart, stop |
+//! | `backoff` | the delay before the next restart of a node |
+//! | `ready` | when the cluster serves clients |
 
 mod backoff;
 mod directory;
@@ -34,12 +35,12 @@ use std::time::Duration;
 use supervisor::{Ended, Refusal, Supervisor};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// How long a start may take before the user is told what it waits for.
+/// After this time `up` prints what the start waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(arguments: &arguments::Up) -> Result<ExitCode> {
     let places = Places::new(&arguments.data);
-    // Before there is a directory: a name that was mistyped leaves nothing behind.
+    // Before the directory is created: a mistyped name leaves nothing behind.
     let file = arguments
         .file
         .as_ref()
@@ -52,7 +53,7 @@ pub(crate) fn run(arguments: &arguments::Up) -> Result<ExitCode> {
     family::check(&deployment)?;
     family::machine(&deployment)?;
     let runs_in_memory = deployment.durability == Durability::Memory;
-    // With durability "memory" the cluster begins anew, with the nodes that it was founded with.
+    // With durability "memory" the cluster starts from its founding deployment.
     let members = if runs_in_memory {
         None
     } else {
@@ -63,7 +64,7 @@ pub(crate) fn run(arguments: &arguments::Up) -> Result<ExitCode> {
     if has_changed && moves && (arguments.node_port.is_some() || arguments.listen.is_some()) {
         bail!(
             "--node-port, --listen: the membership of this cluster has changed since it was founded, and its addresses \
-             are those of the membership: leave the flags out. To move a node, replace it by one of another name: ionian \
+             are those of the membership: omit the flags. To move a node, replace it by a node of another name: ionian \
              member replace"
         );
     }
@@ -73,7 +74,7 @@ pub(crate) fn run(arguments: &arguments::Up) -> Result<ExitCode> {
     directory::wait_for_earlier_nodes(&claimed, &nodes)?;
     ports::check(&nodes)?;
     if runs_in_memory {
-        say_what_memory_means(directory::forget(&claimed)?);
+        warn_about_memory(directory::delete_memory_nodes(&claimed)?);
     }
     if let Some(why) = deployment.idle_network() {
         eprintln!("{why}");
@@ -94,15 +95,14 @@ pub(crate) fn run(arguments: &arguments::Up) -> Result<ExitCode> {
     ))
 }
 
-fn say_what_memory_means(earlier: bool) {
+fn warn_about_memory(earlier: bool) {
     eprintln!(
-        "durability = memory: nothing is stored, and a process that ends has forgotten everything. The others \
-         carry on without it as long as no more than f nodes are lost at a time. With durability = disk nothing is \
-         lost."
+        "durability = memory: nothing is stored, and a node loses its state when its process ends. The others \
+         continue without it as long as at most f nodes are lost at a time. With durability = disk nothing is lost."
     );
     if earlier {
         eprintln!(
-            "This is a new and empty cluster: what the earlier one in this directory held is gone."
+            "This is a new and empty cluster: the data of the earlier one in this directory is lost."
         );
     }
 }
@@ -153,39 +153,39 @@ async fn supervise(
             claimed.places().log(&node).display()
         )),
         Err(Ended::AtStart(Refusal { node, how })) => Err(anyhow!(
-            "node {node} does not start: {how}. Nor does any other, as said above"
+            "node {node} does not start: {how}. The other nodes do not start either, see above"
         )),
         Err(Ended::All) => Err(anyhow!("no node is left")),
     }
 }
 
-/// The nodes that do not start, of a cluster whose others do.
+/// The nodes that failed to start while the others run.
 type Missing = RefCell<BTreeSet<String>>;
 
-/// The others go on: the cluster may well be able to do without this node.
+/// The others continue, because the cluster may be able to serve without this node.
 fn do_without(Refusal { node, how }: Refusal, missing: &Missing) {
     eprintln!(
-        "node {node} does not start: {how}. The others go on without it, if they are enough: `ionian status`. See to what it \
-         says, and it comes back; or replace it by a node of another name (ionian member replace {node} NEW)"
+        "node {node} does not start: {how}. The others serve without it if they are a quorum (see `ionian status`). Remove \
+         the cause, and the node restarts; or replace it by a node of another name (ionian member replace {node} NEW)"
     );
     missing.borrow_mut().insert(node);
 }
 
-/// Completes when every gateway serves but those of nodes that do not start; says so when that
-/// takes long.
+/// Completes when every gateway serves, except those of nodes that failed to start. Prints a line
+/// if that takes long.
 async fn serving(nodes: &[Node], missing: &Missing) {
     let ready = ready::all_lanes_open(nodes, |node| missing.borrow().contains(&node.name));
     tokio::pin!(ready);
     if tokio::time::timeout(PATIENCE, &mut ready).await.is_err() {
         eprintln!(
-            "not ready after {} s: `ionian status` and the logs of the nodes say more. Waiting on.",
+            "not ready after {} s; see `ionian status` and the logs of the nodes. Still waiting.",
             PATIENCE.as_secs()
         );
         ready.await;
     }
 }
 
-/// The line that scripts wait for, and one for people.
+/// The line that scripts wait for, and a line for people.
 fn announce(nodes: &[&Node]) {
     let gateways: Vec<&str> = nodes
         .iter()
@@ -201,17 +201,17 @@ fn announce(nodes: &[&Node]) {
             "connect with any Redis client, to any of these: redis-cli{host} -p {port}\n"
         ));
     }
-    // Nobody may be listening any more, which is no reason to stop.
+    // The reader of standard output may be gone, which is not a reason to stop.
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// What tells `up` to stop: Ctrl-C, SIGTERM, the end of the terminal.
+/// The signals that stop `up`: Ctrl-C, SIGTERM, the end of the terminal.
 struct Signals([Signal; 3]);
 
 impl Signals {
     fn listen() -> Result<Self> {
-        let listen = |kind| signal(kind).context("signals cannot be waited for");
+        let listen = |kind| signal(kind).context("cannot install signal handlers");
         Ok(Signals([
             listen(SignalKind::interrupt())?,
             listen(SignalKind::terminate())?,

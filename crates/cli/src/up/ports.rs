@@ -1,5 +1,5 @@
-//! Whether the addresses of a deployment can be listened on, asked before any process is started:
-//! one clear sentence is worth more than as many failing nodes.
+//! Checks that the addresses of a deployment are free before any process starts: one clear error is
+//! better than one per node.
 
 use crate::node::{listen, resolve};
 use anyhow::{Result, bail};
@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 /// Binds every address once.
 ///
 /// # Errors
-/// Names the first that cannot be had.
+/// Names the first address that is not available.
 pub(crate) fn check(nodes: &[Node]) -> Result<()> {
     let mut taken = Vec::new();
     for node in nodes {

@@ -1,4 +1,4 @@
-//! When clients are served.
+//! Waits until the cluster serves clients.
 
 use crate::node::resolve;
 use ionian_deployment::{CLIENT, Node};
@@ -6,19 +6,21 @@ use ionian_runtime::{NodeStatus, query_status};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A start takes some ten of these.
+/// A start takes about ten of these.
 const POLL_EVERY: Duration = Duration::from_millis(25);
 
-/// How long a node may take to answer one question.
+/// Time limit for one answer of a node.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
-/// Completes when the client lanes of every gateway node have opened their sessions: the log then
-/// works from end to end. Those of nodes that are `missing`, from whenever on, are not waited for.
+/// Completes when the client lanes of every gateway node have opened their sessions, which shows
+/// that the log works from end to end. Does not wait for nodes for which `missing` returns true,
+/// now or later.
 pub(crate) async fn all_lanes_open(nodes: &[Node], missing: impl Fn(&Node) -> bool) {
     let gateways = nodes.iter().filter(|node| node.gateway.is_some());
     for node in gateways {
         while !missing(node) {
-            // A name may be resolvable later; the nodes themselves insist on it.
+            // A name may become resolvable later. The nodes themselves report an error if it does
+            // not.
             if let Ok(address) = resolve("address", node.listens_at())
                 && lanes_open(address).await
             {

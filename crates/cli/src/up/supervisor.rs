@@ -1,7 +1,7 @@
-//! The processes: start, watch, start again, stop.
+//! The processes: start, watch, restart, stop.
 //!
-//! Every node has a task of its own, which owns the process. Tasks are told to stop by a shared
-//! word and tell what became of their node through a channel.
+//! One task per node owns its process. A shared value tells the tasks to stop, and a channel
+//! carries failures at the first start.
 
 use super::backoff::Backoff;
 use super::members::Members;
@@ -26,28 +26,27 @@ use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-/// A node that was asked to stop is killed when it has not so long after the time in which it may
-/// answer its clients.
+/// How long a node may take to stop after the end of its drain, before it is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
-/// How much of the end of a log is looked at for its last line.
+/// How many bytes at the end of a log are searched for its last line.
 const LAST_LINE_BYTES: u64 = 4096;
 
-/// Why there is nothing left to supervise.
+/// Why no node runs any more.
 pub(crate) enum Ended {
-    /// A node refused to run while the cluster started, and the others cannot do without it.
+    /// A node refused to run during the start, and the others cannot run without it.
     AtStart(Refusal),
-    /// Every node has ended and none is started again.
+    /// Every node has ended and none will be restarted.
     All,
 }
 
-/// A node that ended by itself at its first start, saying why.
+/// A node that ended by itself at its first start, with its reason.
 pub(crate) struct Refusal {
     pub(crate) node: String,
     pub(crate) how: String,
 }
 
-/// How far the stop has got. Only ever grows.
+/// The stage of the stop. It only advances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stop {
     No,
@@ -62,13 +61,13 @@ enum Stop {
 /// The running nodes of a deployment.
 pub(crate) struct Supervisor {
     tasks: JoinSet<()>,
-    /// What every node's task is given.
+    /// What the task of every node needs.
     common: Common,
     /// Nodes that failed at their first start.
     refusals: mpsc::UnboundedReceiver<Refusal>,
     stop: watch::Sender<Stop>,
     gateways: watch::Receiver<usize>,
-    /// Where the nodes with a gateway are found by others.
+    /// The addresses, for other nodes, of the nodes with a gateway.
     serving: Vec<String>,
 }
 
@@ -77,38 +76,38 @@ struct Common {
     places: Places,
     program: PathBuf,
     restart: bool,
-    /// Whether the cluster has yet to begin, for which it takes all nodes.
+    /// Whether the cluster has never run. Its first start needs all nodes.
     is_new: bool,
-    /// How long nodes may go on answering their clients when they stop.
+    /// How long a stopping node may continue to answer its clients.
     drain: Duration,
     stop: watch::Receiver<Stop>,
     refusals: mpsc::UnboundedSender<Refusal>,
-    /// How many nodes with a gateway run.
+    /// The number of running nodes with a gateway.
     gateways: watch::Sender<usize>,
 }
 
-/// One node and all that is needed to run it.
+/// One node and what its process needs.
 struct Watched {
     name: String,
-    /// Whom it asks to join the cluster, if it is not of those with which that was founded.
+    /// The node through which it joins the cluster; `None` for a founding node.
     contact: Option<String>,
     has_gateway: bool,
-    /// With which word this node stops.
+    /// The stage at which this node stops.
     stops_at: Stop,
     common: Common,
 }
 
-/// What became of a process.
+/// How a process ended.
 enum End {
     Stopped,
     ByItself(ExitStatus),
 }
 
 impl Supervisor {
-    /// Nothing is running yet.
+    /// Starts no node yet.
     ///
     /// # Errors
-    /// When this program cannot be found.
+    /// If the path of this program is unknown.
     pub(crate) fn new(
         places: &Places,
         (restart, is_new): (bool, bool),
@@ -116,7 +115,7 @@ impl Supervisor {
     ) -> Result<Self> {
         let program =
             std::env::current_exe().context("cannot find the program that is to run the nodes")?;
-        let (stop, stop_told) = watch::channel(Stop::No);
+        let (stop, stop_receiver) = watch::channel(Stop::No);
         let (refused, refusals) = mpsc::unbounded_channel();
         let (gateway_count, gateways) = watch::channel(0);
         let places = places.clone();
@@ -126,7 +125,7 @@ impl Supervisor {
             restart,
             is_new,
             drain,
-            stop: stop_told,
+            stop: stop_receiver,
             refusals: refused,
             gateways: gateway_count,
         };
@@ -140,10 +139,10 @@ impl Supervisor {
         })
     }
 
-    /// Starts a node; one that is not of the founding deployment asks `contact`.
+    /// Starts a node; a node that is not in the founding deployment joins through `contact`.
     ///
     /// # Errors
-    /// When the process cannot be started.
+    /// If the process cannot be started.
     pub(crate) fn start(&mut self, node: &Node, contact: Option<String>) -> Result<()> {
         let has_gateway = node.gateway.is_some();
         let watched = Watched {
@@ -164,11 +163,12 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Runs until `ready` completes. A node of a cluster that has begun may refuse to run:
-    /// `missing` is told its name, and the others go on.
+    /// Runs until `ready` completes. In a cluster that has run before, a node may refuse to run:
+    /// `missing` receives its name, and the others continue.
     ///
     /// # Errors
-    /// When a node of a new cluster does not start, or every node of an old one, or none is left.
+    /// If a node of a new cluster does not start, if no node of an old one starts, or if all nodes
+    /// have ended.
     pub(crate) async fn run_until_ready(
         &mut self,
         ready: impl Future<Output = ()>,
@@ -190,8 +190,8 @@ impl Supervisor {
                 ended = Self::all_ended(&mut self.tasks) => return Err(ended),
             }
         }
-        // From here on a node that refuses is no reason to stop those that serve. One that was not
-        // waited for may have done so in this very moment.
+        // From now on a node that refuses to run does not stop the others. A last refusal may be in
+        // the channel.
         self.refusals.close();
         match self.refusals.try_recv() {
             Ok(refusal) if self.common.is_new => Err(Ended::AtStart(refusal)),
@@ -203,7 +203,7 @@ impl Supervisor {
         }
     }
 
-    /// Runs until every node has ended for good, and starts those that join.
+    /// Runs until every node has ended permanently, and starts nodes that join.
     pub(crate) async fn run(&mut self, members: &mut Members) -> Ended {
         let mut ticks = tokio::time::interval(Members::LOOK_EVERY);
         loop {
@@ -221,15 +221,14 @@ impl Supervisor {
         Ended::All
     }
 
-    /// Stops in order: first all clients are answered, as long as every node is there to do it,
-    /// then those nodes stop that have served clients, then the others. When `hurry` completes all
-    /// are killed.
+    /// Stops in order: first all clients get their answers while every node still runs, then the
+    /// nodes with a gateway stop, then the others. When `hurry` completes, kills all nodes.
     pub(crate) async fn stop(mut self, hurry: impl Future<Output = ()>) {
         let drain = self.common.drain;
         let in_order = async {
             drain_all(&self.serving, drain).await;
             self.stop.send_replace(Stop::Gateways);
-            // It fails when no node has a gateway.
+            // Fails if no node has a gateway.
             let _ = self.gateways.wait_for(|running| *running == 0).await;
             self.stop.send_replace(Stop::All);
             Self::all_ended(&mut self.tasks).await
@@ -243,8 +242,7 @@ impl Supervisor {
     }
 }
 
-/// Has the nodes at these addresses answer their clients and take no more of them in. One that does
-/// not answer is down.
+/// Drains the nodes at these addresses. A node that does not answer counts as stopped.
 async fn drain_all(addresses: &[String], limit: Duration) {
     let mut drains = JoinSet::new();
     for address in addresses
@@ -256,7 +254,7 @@ async fn drain_all(addresses: &[String], limit: Duration) {
             drain::until_drained(address, limit).await
         });
     }
-    // What is left is said by the nodes when they stop.
+    // The nodes report what is left when they stop.
     let _ = tokio::time::timeout(limit, drains.join_all()).await;
 }
 
@@ -277,12 +275,13 @@ impl Watched {
             })
             .arg("--data")
             .arg(self.common.places.root())
-            // Never written to: its end tells the node that this process is gone, however that
-            // went.
+            // Never written to. Its end shows the node that this process has ended, however it
+            // ended.
             .stdin(Stdio::piped())
             .stdout(log)
             .stderr(both)
-            // A group of its own: Ctrl-C is for this process, which stops the nodes in order.
+            // A separate process group, because Ctrl-C is for this process, which stops the nodes
+            // in order.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
@@ -298,7 +297,7 @@ impl Watched {
         Ok(child)
     }
 
-    /// The node is not running any more.
+    /// Records that the node has stopped.
     fn ended(&self) {
         let _ = fs::remove_file(self.common.places.pid(&self.name));
         if self.has_gateway {
@@ -308,7 +307,7 @@ impl Watched {
 
     async fn run(mut self, first: Child) {
         let mut backoff = Backoff::default();
-        let mut said = None;
+        let mut reported = None;
         let mut child = Some(first);
         let mut is_first = true;
         loop {
@@ -323,8 +322,7 @@ impl Watched {
                         node: self.name.clone(),
                         how: how.clone(),
                     };
-                    // Heard only while the cluster starts. To a new one it is the reason to give
-                    // up.
+                    // Received only while the cluster starts. A new cluster then gives up.
                     let refuses = is_first && status.code() == Some(1);
                     if refuses && self.common.refusals.send(refusal()).is_ok() && self.common.is_new
                     {
@@ -343,7 +341,7 @@ impl Watched {
                         return eprintln!("node {} {how}", self.name);
                     }
                     let pause = backoff.after(started.elapsed(), status.code() == Some(1));
-                    if !self.pause(pause, how, &mut said).await {
+                    if !self.pause(pause, how, &mut reported).await {
                         return;
                     }
                 }
@@ -352,7 +350,7 @@ impl Watched {
                     Err(error) => {
                         let how = format!("cannot be started: {}", output::explain(&error));
                         if !self
-                            .pause(backoff.after(Duration::ZERO, true), how, &mut said)
+                            .pause(backoff.after(Duration::ZERO, true), how, &mut reported)
                             .await
                         {
                             return;
@@ -363,42 +361,41 @@ impl Watched {
         }
     }
 
-    /// Whether the node knows that it is not a member any more.
+    /// Whether the node knows that it is no longer a member.
     fn was_removed(&self) -> bool {
         let known = membership_file::stored(&self.common.places.node(&self.name));
         matches!(known, Ok(Some(known)) if known.member(&self.name).is_none())
     }
 
-    /// Reports and waits; false when there is to be no further start. What happens again and again,
-    /// as often as it is ever going to, is said once.
+    /// Reports the end and waits; returns false if the node must not restart. A failure that
+    /// repeats at the maximum delay is reported once.
     async fn pause(
         &mut self,
         (delay, is_last): (Duration, bool),
         how: String,
-        said: &mut Option<String>,
+        reported: &mut Option<String>,
     ) -> bool {
         if *self.common.stop.borrow() != Stop::No {
             return false;
         }
         let seconds = delay.as_secs_f64();
         let again = match is_last {
-            true => format!("; started again every {seconds:.1} s, until that changes"),
-            false => format!("; started again in {seconds:.1} s"),
+            true => format!("; restarting every {seconds:.1} s until that changes"),
+            false => format!("; restarting in {seconds:.1} s"),
         };
         let text = format!("node {} {how}{again}", self.name);
-        if said.as_ref() != Some(&text) {
+        if reported.as_ref() != Some(&text) {
             eprintln!("{text}");
         }
-        *said = Some(text);
+        *reported = Some(text);
         let stopped = self.common.stop.wait_for(|stop| *stop != Stop::No);
         tokio::time::timeout(delay, stopped).await.is_err()
     }
 
-    /// Waits until the process ends, by itself or because it is told to.
+    /// Waits until the process ends by itself or is stopped.
     async fn watch(&mut self, mut child: Child) -> End {
-        // To wait for a process closes its input, if it is still there: too early for a line of
-        // life.
-        let _life_line = child.stdin.take();
+        // `wait` closes the standard input of the process, if it still has it: the node would stop.
+        let _stdin = child.stdin.take();
         let stops_at = self.stops_at;
         tokio::select! {
             biased;
@@ -413,11 +410,11 @@ impl Watched {
                 _ = child.wait() => return End::Stopped,
                 _ = hurry => {}
                 () = tokio::time::sleep(limit) => {
-                    eprintln!("node {} does not stop within {:.1} s and is killed", self.name, limit.as_secs_f64());
+                    eprintln!("node {} does not stop within {:.1} s: killing it", self.name, limit.as_secs_f64());
                 }
             }
         }
-        // It fails when the process is gone, and then there is nothing to kill.
+        // Fails if the process has ended, and then there is nothing to kill.
         let _ = child.kill().await;
         End::Stopped
     }
@@ -434,20 +431,20 @@ impl Watched {
                     Signal::try_from(number).map_or("a signal without a name", Signal::as_str);
                 format!("was killed by signal {number} ({name})")
             }
-            (None, None) => "has ended, nobody knows how".to_owned(),
+            (None, None) => "has ended for an unknown reason".to_owned(),
         }
     }
 }
 
-/// Asks the process to stop.
+/// Sends SIGTERM to the process.
 fn terminate(child: &Child) {
-    // Without an id it has ended and was waited for.
+    // Without an id the process has ended and has been waited for.
     if let Some(pid) = child.id().and_then(|id| i32::try_from(id).ok()) {
         let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
     }
 }
 
-/// The last line of a log that says anything.
+/// The last line of a log that is not blank.
 fn last_line(path: &Path) -> Option<String> {
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();

@@ -1,5 +1,5 @@
-//! Nodes that listen elsewhere than where they are found: behind address translation, in
-//! containers.
+//! Nodes that listen at other addresses than those at which others reach them: behind address
+//! translation, in containers.
 
 use crate::cluster::{Cluster, Directory, deployment, eventually, free_port, ionian, run, text};
 use std::io::copy;
@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::Stdio;
 use std::thread::spawn;
 
-/// What comes to the one port goes to the other, as behind address translation.
+/// Forwards connections from one port to another, like address translation.
 fn forward(from: u16, to: u16) {
     let listener = TcpListener::bind(("127.0.0.1", from)).unwrap();
     spawn(move || {
@@ -29,12 +29,12 @@ fn forward(from: u16, to: u16) {
 }
 
 #[test]
-fn a_node_behind_address_translation_is_found_by_others_and_by_clients() {
+fn nodes_and_clients_find_a_node_behind_address_translation() {
     let [found, listens, served, serves] = [(); 4].map(|()| free_port());
     forward(found, listens);
     forward(served, serves);
     let overrides = [
-        // The others dial the lowest.
+        // Nodes dial nodes with a lower number.
         format!("node.n0.address=127.0.0.1:{found}"),
         format!("node.n0.listen=0.0.0.0:{listens}"),
         format!("node.n0.gateway=127.0.0.1:{served}"),
@@ -44,7 +44,7 @@ fn a_node_behind_address_translation_is_found_by_others_and_by_clients() {
     cluster.client(0).set("k", "v");
     let status = run(&["status", "--wait", "--at", &format!("127.0.0.1:{found}")]);
     assert_eq!(status.status.code(), Some(0), "{}", text(&status.stdout));
-    // What the log holds of the members leaves a node listening where it is.
+    // The addresses of the members in the log do not change where a node listens.
     let set = run(&[
         "options",
         "set",
@@ -59,7 +59,7 @@ fn a_node_behind_address_translation_is_found_by_others_and_by_clients() {
 }
 
 #[test]
-fn a_machine_says_by_flags_where_it_listens() {
+fn flags_override_the_listening_addresses() {
     let directory = Directory::new();
     let deployment = deployment("unreplicated", &[]);
     let name = &deployment.nodes[0].name;

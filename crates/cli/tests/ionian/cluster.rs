@@ -1,4 +1,4 @@
-//! `ionian up` under test, on ports and in a directory of its own.
+//! A cluster under `ionian up`, on its own ports and in its own directory.
 
 pub(crate) use crate::common::{Directory, LIMIT, eventually, text};
 use crate::resp::Client;
@@ -23,8 +23,8 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
     ionian().args(arguments).output().unwrap()
 }
 
-/// As [`run`], of a node that should end by itself: its exit code, and what it said. One that goes
-/// on is killed, and fails the test.
+/// Like [`run`], for a node that should end by itself: its exit code and its output. If it does not
+/// end, it is killed and the test fails.
 pub(crate) fn run_node(arguments: &[&str]) -> (Option<i32>, String) {
     let directory = Directory::new();
     let log = directory.path("stderr");
@@ -53,8 +53,8 @@ impl Drop for Nodes {
     }
 }
 
-/// A port that is free now, outside the range from which the system takes those of outgoing
-/// connections: such a connection could otherwise take it before the node does.
+/// A free port outside the range from which the system takes ports for outgoing connections, so
+/// that no such connection takes it before the node does.
 pub(crate) fn free_port() -> u16 {
     loop {
         let turn = COUNTER.fetch_add(1, Ordering::Relaxed) + u64::from(std::process::id()) * 997;
@@ -110,7 +110,7 @@ impl Cluster {
         self.up.kill().unwrap();
         self.up.wait().unwrap();
         for pid in &pids {
-            // It notices that `ionian up` is gone, and may be gone itself.
+            // The node stops when `ionian up` has gone, so it may be gone already.
             let _ = kill(*pid, Signal::SIGKILL);
         }
         eventually("all are gone", || {
@@ -118,7 +118,7 @@ impl Cluster {
         });
     }
 
-    /// Starts the deployment that `given.toml` in the directory says.
+    /// Starts the deployment in `given.toml` of the directory.
     pub(crate) fn start_in(directory: Directory, deployment: Deployment) -> Cluster {
         let file = directory.path("given.toml");
         let (up, stdout) = spawn(&directory, &[file.to_str().unwrap()]);
@@ -138,7 +138,7 @@ impl Cluster {
         self.wait_until_ready();
     }
 
-    /// The same where this node cannot start.
+    /// The same if this node cannot start.
     pub(crate) fn start_again_without(&mut self, node: &str) {
         (self.up, self.stdout) = spawn(&self.directory, &[]);
         self.wait_until_ready_but(Some(node));
@@ -186,7 +186,7 @@ impl Cluster {
         Client::connect(self.gateways()[gateway])
     }
 
-    /// The process of the node, unless it is down.
+    /// The process of the node, unless the node is down.
     pub(crate) fn pid(&self, node: usize) -> Option<Pid> {
         let name = &self.deployment.nodes[node].name;
         let text = fs::read_to_string(self.directory.path(&format!("data/run/{name}.pid"))).ok()?;
@@ -209,9 +209,9 @@ impl Cluster {
             .unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
     }
 
-    /// The place of the node whose leader leads, by the highest round.
+    /// The index of the node whose leader has the highest round.
     pub(crate) fn leader(&self) -> usize {
-        eventually("somebody leads", || {
+        eventually("a node leads", || {
             let status = self.status();
             let nodes = status["nodes"].as_array().unwrap().clone();
             let leading = nodes.iter().enumerate().flat_map(|(place, node)| {
@@ -230,12 +230,13 @@ impl Cluster {
         })
     }
 
-    /// Waits until every node is up, remembers, and has executed as much as the others.
+    /// Waits until every node is up, has its memory, and has executed as much as the others.
     pub(crate) fn wait_until_whole(&self) {
         self.wait_until_back(0);
     }
 
-    /// The same while clients write: replicas are asked one after the other and never quite agree.
+    /// The same while clients write: the replicas answer one after the other and never agree
+    /// exactly.
     pub(crate) fn wait_until_whole_under_load(&self) {
         self.wait_until_back(100_000);
     }
@@ -272,7 +273,7 @@ impl Cluster {
         eventually("`ionian up` ends", || up.try_wait().unwrap())
     }
 
-    /// Stops in order and makes sure that nothing is left.
+    /// Stops in order and checks that no process is left.
     pub(crate) fn stop(&mut self, signal: Signal) {
         let pids = self.pids();
         kill(self.up_pid(), signal).unwrap();
@@ -281,7 +282,7 @@ impl Cluster {
         assert!(pids.iter().all(|pid| !is_alive(*pid)), "a process is left");
         assert!(self.pids().is_empty(), "a pid file is left");
         assert!(
-            !self.stderr().contains("and is killed"),
+            !self.stderr().contains("killing it"),
             "{}",
             self.stderr()
         );
@@ -299,7 +300,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Whether there is a process of this id that has not ended.
+/// Whether a process with this id runs.
 pub(crate) fn is_alive(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ")

@@ -1,4 +1,4 @@
-//! The commands that start nothing, and those that ask a cluster.
+//! The commands that start no node, and those that query a cluster.
 
 use crate::cluster::{Cluster, Directory, Nodes, deployment, eventually, run, text};
 use nix::sys::signal::{Signal, kill};
@@ -119,7 +119,7 @@ fn config_check_explains_what_is_wrong() {
 }
 
 #[test]
-fn config_check_says_what_a_network_amounts_to() {
+fn config_check_summarizes_the_network() {
     let directory = Directory::new();
     let file = directory.path("far.toml");
     let path = file.to_str().unwrap();
@@ -214,7 +214,7 @@ fn exec_and_status_ask_a_cluster() {
 }
 
 #[test]
-fn what_is_mistyped_is_bad_usage_whichever_flag_it_is() {
+fn a_mistyped_flag_value_is_bad_usage() {
     let directory = Directory::new();
     let (file, data) = (directory.path("cluster.toml"), directory.path("data"));
     let (file, data) = (file.to_str().unwrap(), data.to_str().unwrap());
@@ -243,7 +243,7 @@ fn what_is_mistyped_is_bad_usage_whichever_flag_it_is() {
 }
 
 #[test]
-fn a_file_that_is_not_there_leaves_no_data_directory() {
+fn a_missing_deployment_file_leaves_no_data_directory() {
     let directory = Directory::new();
     let data = directory.path("data");
     let output = run(&[
@@ -257,7 +257,7 @@ fn a_file_that_is_not_there_leaves_no_data_directory() {
 }
 
 #[test]
-fn a_deployment_of_another_machine_is_not_said_to_be_run_by_up() {
+fn config_init_does_not_suggest_up_for_another_state_machine() {
     let directory = Directory::new();
     let file = directory.path("cluster.toml");
     let output = run(&[
@@ -269,16 +269,16 @@ fn a_deployment_of_another_machine_is_not_said_to_be_run_by_up() {
     ]);
     let said = text(&output.stdout);
     assert!(
-        said.contains("the program that was built with the machine \"tally\" runs its nodes"),
+        said.contains("its nodes need a program that contains the state machine \"tally\""),
         "{output:?}"
     );
     assert!(!said.contains("ionian up"), "{said}");
 }
 
-/// Scripts start what runs in the background with SIGINT ignored: a command that waits could not be
-/// interrupted there.
+/// Scripts start background jobs with SIGINT ignored, so that a waiting command could not be
+/// interrupted.
 #[test]
-fn a_command_that_waits_ends_with_ctrl_c_however_it_was_started() {
+fn ctrl_c_ends_a_waiting_command_even_if_sigint_was_ignored() {
     let directory = Directory::new();
     let file = directory.path("cluster.toml");
     works(&["config", "init", file.to_str().unwrap()]);

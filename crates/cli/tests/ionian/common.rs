@@ -1,11 +1,11 @@
-//! What every test of a program needs. The tests of `ionian-tools` include this file too.
+//! Helpers for tests of programs. The tests of `ionian-tools` include this file, too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Generous: the machine may be busy with other things. Nothing waits this long when all is well.
+/// Generous, because the machine may be busy. No wait takes this long if all is well.
 pub(crate) const LIMIT: Duration = Duration::from_secs(40);
 
 static COUNTER: AtomicU64 = AtomicU64::new(0);
@@ -14,7 +14,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Waits until `condition` gives something.
+/// Waits until `condition` returns a value.
 pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + LIMIT;
     loop {
@@ -26,7 +26,7 @@ pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>
     }
 }
 
-/// A directory that goes with the test.
+/// A directory that is deleted at the end of the test.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
@@ -45,7 +45,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // What a failed test leaves behind is worth reading.
+        // After a failure the directory is kept for inspection.
         if !std::thread::panicking() {
             let _ = fs::remove_dir_all(&self.0);
         }

@@ -1,5 +1,5 @@
-//! Disks that fail, and data that is deleted: the node says why and ends with exit code 1, the
-//! others go on.
+//! Failing disks and deleted data: the node reports the reason and exits with code 1, and the
+//! others continue.
 
 use crate::cluster::{Cluster, Directory, deployment, eventually, ionian, run, run_node, text};
 use crate::resp::{Client, Reply};
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Writes through every gateway but the first, each key once. Returns what was acknowledged.
+/// Writes each key once, through every gateway but the first. Returns the acknowledged keys.
 fn write(cluster: &Cluster, keys: std::ops::Range<u32>, bytes: usize) -> Vec<String> {
     let mut clients: Vec<Client> = (1..3).map(|gateway| cluster.client(gateway)).collect();
     let value = "v".repeat(bytes);
@@ -17,7 +17,7 @@ fn write(cluster: &Cluster, keys: std::ops::Range<u32>, bytes: usize) -> Vec<Str
     for (turn, key) in keys.enumerate() {
         match clients[turn % 2].call(&["SET", &key, &value]).unwrap() {
             Reply::Status(_) => acknowledged.push(key),
-            // Perhaps the node that ended led.
+            // The node that stopped may have been the leader.
             Reply::Error(error) => assert!(error.starts_with("TRYAGAIN"), "{error}"),
             other => panic!("{other:?}"),
         }
@@ -40,9 +40,9 @@ fn of_node(cluster: &Cluster, path: &str) -> PathBuf {
     cluster.directory.path("data/nodes/n0").join(path)
 }
 
-/// What `up` has said of the first node, when it contains the words.
+/// The output of `up` about the first node, once it contains these words.
 fn said(cluster: &Cluster, words: &[&str]) -> String {
-    eventually(&format!("{words:?} is said"), || {
+    eventually(&format!("the output contains {words:?}"), || {
         let stderr = cluster.stderr();
         let mut lines = stderr.lines().filter(|line| line.starts_with("node n0 "));
         lines
@@ -51,16 +51,16 @@ fn said(cluster: &Cluster, words: &[&str]) -> String {
     })
 }
 
-/// As on a disk that takes no more: files cannot grow beyond a limit.
+/// A file size limit stands for a full disk.
 #[test]
-fn a_node_whose_log_cannot_grow_says_so_and_the_others_go_on() {
+fn a_node_whose_log_cannot_grow_stops_with_a_reason_and_the_others_continue() {
     let cluster = Cluster::start("colocated", &[], &["--no-restart"]);
     let mut acknowledged = write(&cluster, 0..20, 100);
     cluster.signal(0, Signal::SIGTERM);
     eventually("it has stopped", || cluster.pid(0).is_none().then_some(()));
     let program = env!("CARGO_BIN_EXE_ionian");
     let config = cluster.directory.path("data/deployment.toml");
-    // Blocks of 512 bytes, or in some shells of twice as much: 4 or 8 MiB, less than a file of the
+    // Blocks of 512 or 1024 bytes, depending on the shell: 4 or 8 MiB, less than one segment of the
     // log.
     let limited = Command::new("sh")
         .args([
@@ -78,7 +78,7 @@ fn a_node_whose_log_cannot_grow_says_so_and_the_others_go_on() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // More than the limit in any case, through the log of each node.
+    // Larger than the limit in any case, through the log of each node.
     let mut waiting = Some(std::thread::spawn(move || {
         limited.wait_with_output().unwrap()
     }));
@@ -98,7 +98,7 @@ fn a_node_whose_log_cannot_grow_says_so_and_the_others_go_on() {
     );
     assert!(last.contains("File too large"), "{last}");
     acknowledged.extend(write(&cluster, next..next + 20, 100));
-    // Started again without the limit it is the node that it was, and lacks nothing.
+    // Restarted without the limit the node has all its data.
     let flags = [
         "node",
         "n0",
@@ -120,7 +120,7 @@ fn a_node_whose_log_cannot_grow_says_so_and_the_others_go_on() {
 }
 
 #[test]
-fn a_snapshot_that_cannot_be_written_ends_the_node_until_that_is_mended() {
+fn a_node_stops_until_its_snapshot_can_be_written() {
     let mut cluster = Cluster::start("colocated", &["options.snapshot_slots=20"], &[]);
     let snapshots = of_node(&cluster, "snapshots");
     fs::remove_dir_all(&snapshots).unwrap();
@@ -131,16 +131,16 @@ fn a_snapshot_that_cannot_be_written_ends_the_node_until_that_is_mended() {
         &[
             "has ended with exit code 1: ionian: cannot ",
             "n0/snapshots",
-            "; started again in 0.",
+            "; restarting in 0.",
         ],
     );
-    // It is tried again, and each time it says why it does not run, ever more slowly.
+    // It restarts, reports the reason each time, and waits longer each time.
     said(
         &cluster,
         &[
             "cannot create the directory ",
             "n0/snapshots",
-            "; started again in 1.6 s",
+            "; restarting in 1.6 s",
         ],
     );
     acknowledged.extend(write(&cluster, 200..220, 10));
@@ -177,17 +177,17 @@ fn a_directory_that_cannot_be_written_is_named() {
     let mut permissions = fs::metadata(&place).unwrap().permissions();
     permissions.set_readonly(true);
     fs::set_permissions(&place, permissions).unwrap();
-    // Whoever may write everywhere cannot be hindered so.
+    // Root may write everywhere, so this part of the test does not apply.
     if fs::write(place.join("probe"), "").is_err() {
         refused("Permission denied");
     }
-    // Nothing of it keeps the directory from being removed.
+    // Restore the permissions so that the directory can be removed.
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]
-fn a_node_whose_data_was_deleted_is_refused_and_the_others_go_on() {
+fn a_node_without_its_data_is_refused_and_the_others_continue() {
     let mut cluster = Cluster::start("colocated", &[], &[]);
     let mut acknowledged = write(&cluster, 0..20, 10);
     fs::remove_dir_all(of_node(&cluster, "")).unwrap();
@@ -196,7 +196,7 @@ fn a_node_whose_data_was_deleted_is_refused_and_the_others_go_on() {
         &cluster,
         &[
             "has ended with exit code 1: ionian: node ",
-            "; started again in 0.",
+            "; restarting in 0.",
         ],
     );
     for words in [
@@ -208,7 +208,7 @@ fn a_node_whose_data_was_deleted_is_refused_and_the_others_go_on() {
     }
     said(
         &cluster,
-        &["its data was deleted", "; started again in 0.8 s"],
+        &["its data was deleted", "; restarting in 0.8 s"],
     );
     acknowledged.extend(write(&cluster, 20..40, 10));
     assert_there(&cluster, 1, &acknowledged, 10);
@@ -233,8 +233,8 @@ fn segments(cluster: &Cluster) -> Vec<PathBuf> {
     segments
 }
 
-/// What becomes of the last of some segments: a process that reads them must not go on without what
-/// is gone.
+/// Damages the last of several segments. A process that reads them must not continue without the
+/// lost part.
 fn damage(kind: &str, segments: &[PathBuf]) {
     let last = segments.last().unwrap();
     let mut content = fs::read(last).unwrap();
@@ -252,7 +252,7 @@ fn damage(kind: &str, segments: &[PathBuf]) {
 }
 
 #[test]
-fn a_log_that_was_cut_while_its_node_was_stopped_is_refused_however_it_was_cut() {
+fn a_truncated_log_is_refused_at_the_next_start() {
     let mut cluster = Cluster::start("colocated", &[], &[]);
     let acknowledged = write(&cluster, 0..60, 60_000);
     cluster.stop(Signal::SIGTERM);

@@ -1,4 +1,4 @@
-//! Stopping and draining nodes under load: nothing that was taken in stays without an answer.
+//! Stopping and draining nodes under load: every command that a node has received gets an answer.
 
 use crate::cluster::{Cluster, LIMIT, eventually, run, text};
 use crate::resp::Reply;
@@ -8,9 +8,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A client that counts its own key up and never sends a command twice. It looks whether its
-/// connection has been closed before it sends, as client libraries do when they take one from their
-/// pool.
+/// A client that increments its own key and never sends a command twice. Before it sends, it checks
+/// whether its connection has been closed, as connection pools of client libraries do.
 struct Counter {
     key: String,
     gateways: Vec<SocketAddr>,
@@ -59,15 +58,15 @@ impl Counter {
         self.connection = Some(connection);
     }
 
-    /// To the next gateway that takes clients.
+    /// Connects to the next gateway that accepts clients.
     fn connect(&mut self) -> BufReader<TcpStream> {
-        eventually("a gateway takes a client", || {
+        eventually("a gateway accepts a client", || {
             self.turn += 1;
             let stream = TcpStream::connect(self.gateways[self.turn % self.gateways.len()]).ok()?;
             stream.set_read_timeout(Some(LIMIT)).unwrap();
             stream.set_nodelay(true).unwrap();
             let mut stream = BufReader::new(stream);
-            // As libraries do, one after the other.
+            // Like client libraries, one after the other.
             for greeting in [["LIB-NAME", "counter"], ["LIB-VER", "1"]] {
                 let command = format!("CLIENT SETINFO {}\r\n", greeting.join(" "));
                 stream
@@ -86,7 +85,7 @@ impl Counter {
     }
 }
 
-/// Whether the other side has not closed the connection.
+/// Whether the connection is still open.
 fn is_open(connection: &BufReader<TcpStream>) -> bool {
     let stream = connection.get_ref();
     stream.set_nonblocking(true).unwrap();
@@ -103,7 +102,7 @@ fn addresses(cluster: &Cluster) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// What a node has said.
+/// The log of a node.
 fn log(cluster: &Cluster, node: usize) -> String {
     let name = &cluster.deployment.nodes[node].name;
     std::fs::read_to_string(
@@ -115,8 +114,8 @@ fn log(cluster: &Cluster, node: usize) -> String {
     .unwrap()
 }
 
-/// Asks a node for something that it cannot do alone, and returns when it waits for the others.
-fn ask_in_vain(cluster: &Cluster, node: usize) -> TcpStream {
+/// Sends a node a command that needs a majority, and returns when the node waits for the others.
+fn start_unanswerable_command(cluster: &Cluster, node: usize) -> TcpStream {
     let mut stream = TcpStream::connect(addresses(cluster)[node]).unwrap();
     stream.write_all(b"INCR lonely\r\n").unwrap();
     eventually("it was taken in", || {
@@ -131,7 +130,7 @@ fn ask_in_vain(cluster: &Cluster, node: usize) -> TcpStream {
     stream
 }
 
-/// How often the supervisor has started a node again, by what it has said.
+/// How often the supervisor has reported that a node stopped by itself.
 fn stops(cluster: &Cluster) -> usize {
     cluster.stderr().matches("has stopped by itself").count()
 }
@@ -168,7 +167,7 @@ fn a_rolling_restart_loses_no_reply_and_executes_nothing_twice() {
             .into_iter()
             .map(|client| client.join().unwrap())
             .sum();
-        assert!(counted > 0, "{preset}: nobody counted anything");
+        assert!(counted > 0, "{preset}: no client counted anything");
         for (place, node) in cluster.deployment.nodes.iter().enumerate() {
             let log = log(&cluster, place);
             assert!(
@@ -181,7 +180,7 @@ fn a_rolling_restart_loses_no_reply_and_executes_nothing_twice() {
 }
 
 #[test]
-fn a_drained_node_has_no_clients_and_does_not_lead_until_it_may_again() {
+fn a_drained_node_has_no_clients_and_does_not_lead_until_undo() {
     let cluster = Cluster::start("colocated", &[], &[]);
     let (data, leader) = (cluster.data(), cluster.leader());
     let (name, gateway) = (
@@ -209,10 +208,10 @@ fn a_drained_node_has_no_clients_and_does_not_lead_until_it_may_again() {
     let looked = run(&["status", "--data", &data]);
     assert_eq!(looked.status.code(), Some(3), "{looked:?}");
     assert!(
-        text(&looked.stdout).contains(&format!("! node {name} is drained: it takes no clients")),
+        text(&looked.stdout).contains(&format!("! node {name} is drained: it accepts no clients")),
         "{looked:?}"
     );
-    // The others serve, with the drained one's vote.
+    // The others serve, with the vote of the drained node.
     cluster.client((leader + 1) % 3).set("k", "v");
     let unknown = run(&["drain", "n9", "--data", &data]);
     assert_eq!(unknown.status.code(), Some(2));
@@ -238,7 +237,7 @@ fn a_drained_node_has_no_clients_and_does_not_lead_until_it_may_again() {
 }
 
 #[test]
-fn where_all_nodes_are_drained_clients_are_not_served() {
+fn a_cluster_of_drained_nodes_does_not_serve() {
     let cluster = Cluster::start("colocated", &[], &[]);
     let data = cluster.data();
     for node in ["n0", "n1", "n2"] {
@@ -255,19 +254,19 @@ fn where_all_nodes_are_drained_clients_are_not_served() {
     );
 }
 
-/// With no majority a command cannot be answered: the node waits for as long as it may, says what
+/// Without a majority a command cannot be answered: the node waits as long as it may, reports what
 /// is left, and stops.
 #[test]
-fn a_node_that_cannot_answer_stops_when_its_time_is_over() {
+fn a_node_that_cannot_answer_stops_at_the_drain_limit() {
     let cluster = Cluster::start("colocated", &["options.drain_ms=300"], &[]);
     let others = |signal| [1, 2].iter().for_each(|node| cluster.signal(*node, signal));
     cluster.client(0).set("k", "v");
     others(Signal::SIGSTOP);
-    let asked = ask_in_vain(&cluster, 0);
+    let asked = start_unanswerable_command(&cluster, 0);
     cluster.signal(0, Signal::SIGHUP);
-    eventually("it says that it goes on", || {
+    eventually("it reports that it continues", || {
         log(&cluster, 0)
-            .contains("SIGHUP: there is nothing")
+            .contains("SIGHUP ignored: there is no")
             .then_some(())
     });
     cluster.signal(0, Signal::SIGTERM);
@@ -283,13 +282,13 @@ fn a_node_that_cannot_answer_stops_when_its_time_is_over() {
 }
 
 #[test]
-fn a_second_signal_ends_a_node_at_once() {
+fn a_second_signal_ends_a_node_immediately() {
     let cluster = Cluster::start("colocated", &["options.drain_ms=600000"], &[]);
     cluster.client(0).set("k", "v");
     [1, 2]
         .iter()
         .for_each(|node| cluster.signal(*node, Signal::SIGSTOP));
-    let asked = ask_in_vain(&cluster, 0);
+    let asked = start_unanswerable_command(&cluster, 0);
     cluster.signal(0, Signal::SIGTERM);
     eventually("it drains", || {
         log(&cluster, 0)

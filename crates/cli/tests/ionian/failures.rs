@@ -1,4 +1,4 @@
-//! Nodes that die, and nodes that stand still, under clients.
+//! Nodes that crash, and nodes that pause, while clients write.
 
 use crate::cluster::{Cluster, eventually};
 use crate::resp::{Client, Reply};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Writer {
     acknowledged: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
-    /// Gives the keys of all writes that were acknowledged.
+    /// Returns the keys of all acknowledged writes.
     thread: JoinHandle<Vec<String>>,
 }
 
@@ -65,23 +65,23 @@ impl Writer {
 }
 
 #[test]
-fn acknowledged_writes_outlive_one_node_after_another() {
+fn acknowledged_writes_survive_successive_node_failures_on_disk() {
     nodes_die_one_after_another("colocated", "durability=disk");
 }
 
 #[test]
-fn and_so_they_do_in_memory() {
+fn acknowledged_writes_survive_successive_node_failures_in_memory() {
     nodes_die_one_after_another("colocated", "durability=memory");
 }
 
 #[test]
-fn and_so_they_do_where_commands_go_round_the_leader() {
+fn acknowledged_writes_survive_successive_node_failures_with_spaxos() {
     nodes_die_one_after_another("spaxos", "durability=disk");
     nodes_die_one_after_another("spaxos", "durability=memory");
 }
 
 #[test]
-fn a_node_of_each_role_can_die_under_load() {
+fn a_node_of_each_role_can_fail_under_load() {
     for preset in ["spaxos-compartmentalized", "spaxos-batched"] {
         let cluster = Cluster::start(preset, &[], &[]);
         let writer = Writer::start(cluster.gateways()[0], "k");
@@ -113,8 +113,8 @@ fn a_node_of_each_role_can_die_under_load() {
 fn nodes_die_one_after_another(preset: &str, durability: &str) {
     let cluster = Cluster::start(preset, &[durability], &[]);
     let mut keys = Vec::new();
-    // The leader's node, then, when that one is back, whichever leads then, and at last a
-    // follower's.
+    // Kills the leader's node, then, after its return, the node of the new leader, and finally a
+    // follower.
     for (prefix, kills_leader) in [("a", true), ("b", true), ("c", false)] {
         let leader = cluster.leader();
         let victim = if kills_leader {
@@ -139,7 +139,7 @@ fn nodes_die_one_after_another(preset: &str, durability: &str) {
                 .stderr()
                 .contains("was killed by signal 9 (SIGKILL); started again in")
         );
-        // Through the node that was gone.
+        // Through the node that was killed.
         let mut client = cluster.client(victim);
         for key in &keys {
             assert_eq!(client.get(key).as_ref(), Some(key));
@@ -148,7 +148,7 @@ fn nodes_die_one_after_another(preset: &str, durability: &str) {
 }
 
 #[test]
-fn without_a_majority_clients_are_told_within_bounded_time() {
+fn without_a_majority_clients_get_an_error_within_bounded_time() {
     let cluster = Cluster::start(
         "colocated",
         &["options.patience_ms=1500"],
@@ -171,18 +171,18 @@ fn without_a_majority_clients_are_told_within_bounded_time() {
             begun.elapsed()
         );
     }
-    // What is not promised to be fresh is served all the same.
+    // Eventual reads are served without a majority.
     client.call(&["IONIAN", "CONSISTENCY", "EVENTUAL"]).unwrap();
     assert_eq!(client.get("k"), Some("v".into()));
 }
 
 #[test]
-fn service_resumes_when_a_majority_moves_again() {
+fn service_resumes_when_a_majority_is_back() {
     let cluster = Cluster::start("colocated", &["options.patience_ms=1500"], &[]);
     cluster.client(0).set("k", "v");
     let leader = cluster.leader();
     let (asleep, other) = ((leader + 1) % 3, (leader + 2) % 3);
-    // The leader and another stand still; then the other one alone moves again.
+    // Two nodes pause, one of them the leader; then the other one continues.
     cluster.signal(leader, Signal::SIGSTOP);
     cluster.signal(asleep, Signal::SIGSTOP);
     let mut client = cluster.client(other);
@@ -194,7 +194,7 @@ fn service_resumes_when_a_majority_moves_again() {
     eventually("writes are taken again", || {
         matches!(client.call(&["SET", "k", "x"]).unwrap(), Reply::Status(_)).then_some(())
     });
-    // The leader that was must find out that it is none.
+    // The former leader must find out that it no longer leads.
     cluster.signal(leader, Signal::SIGCONT);
     let mut late = cluster.client(leader);
     let seen = eventually("the late one serves", || {

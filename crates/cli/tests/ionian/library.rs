@@ -1,6 +1,6 @@
-//! The example `tally` of the library, which is a service of its own on three nodes, each a
-//! process, and the commands of this program on its cluster. The whole of docs/library.md, and what
-//! it promises when nodes die.
+//! The library's example `tally`, a user-defined service on three nodes in separate processes, and
+//! the commands of this program on its cluster. It covers docs/library.md and its promises about
+//! failures.
 
 use crate::cluster::{Directory, LIMIT, deployment, eventually, free_port, run, text};
 use ionian_deployment::Deployment;
@@ -10,8 +10,8 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The example, which cargo builds for the tests of this crate (see `Cargo.toml`), but not for one
-/// that is named alone.
+/// Cargo builds the example for the tests of this crate (see `Cargo.toml`), but not if a single
+/// test target is selected.
 fn tally() -> Command {
     let beside = Path::new(env!("CARGO_BIN_EXE_ionian"))
         .with_file_name("examples")
@@ -24,7 +24,7 @@ fn tally() -> Command {
     Command::new(beside)
 }
 
-/// A process of the example. Dropping it kills it.
+/// A process of the example, killed on drop.
 struct Node {
     child: Child,
     log: PathBuf,
@@ -52,7 +52,7 @@ impl Node {
         Node { child, log }
     }
 
-    /// As `kill -9` does.
+    /// Like `kill -9`.
     fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -73,7 +73,7 @@ impl Drop for Node {
     }
 }
 
-/// One line to a node's front, and its answer.
+/// Sends one line to a node's front end and returns its answer.
 fn ask(deployment: &Deployment, place: usize, line: &str) -> Option<String> {
     let stream = TcpStream::connect(deployment.nodes[place].gateway.as_ref()?).ok()?;
     stream.set_read_timeout(Some(LIMIT)).ok()?;
@@ -84,12 +84,13 @@ fn ask(deployment: &Deployment, place: usize, line: &str) -> Option<String> {
         .then(|| answer.trim_end().to_owned())
 }
 
-/// As [`ask`], until the cluster answers: only for what may be executed more than once.
-fn eventually_told(deployment: &Deployment, place: usize, line: &str) -> String {
+/// Like [`ask`], but repeats until the cluster answers: only for commands that may execute more
+/// than once.
+fn eventually_answers(deployment: &Deployment, place: usize, line: &str) -> String {
     eventually(line, || ask(deployment, place, line))
 }
 
-/// Adds, once: an answer that does not come fails the test.
+/// Adds once: a missing answer fails the test.
 fn add(deployment: &Deployment, place: usize, name: &str, amount: i64, expected: i64) {
     let answer = ask(deployment, place, &format!("add {name} {amount}"));
     assert_eq!(
@@ -122,17 +123,17 @@ fn three(directory: &Directory, cluster: &str) -> (Deployment, String) {
 }
 
 #[test]
-fn a_service_of_ones_own_runs_on_three_nodes_and_all_tools_work_with_it() {
+fn a_user_defined_service_runs_on_three_nodes_and_works_with_all_commands() {
     let directory = Directory::new();
     let (deployment, file) = three(&directory, "tallies");
     let start = |name: &str| Node::start(&directory, name, &["--config", &file], "data");
     let mut nodes: Vec<Option<Node>> = ["n0", "n1", "n2"].map(|name| Some(start(name))).into();
-    assert_eq!(eventually_told(&deployment, 0, "get apples"), "0");
+    assert_eq!(eventually_answers(&deployment, 0, "get apples"), "0");
 
     add(&deployment, 0, "apples", 5, 5);
     add(&deployment, 1, "pears", 2, 2);
     assert_eq!(
-        eventually_told(&deployment, 2, "get apples"),
+        eventually_answers(&deployment, 2, "get apples"),
         "5",
         "a linearizable read at another node"
     );
@@ -142,12 +143,12 @@ fn a_service_of_ones_own_runs_on_three_nodes_and_all_tools_work_with_it() {
             .contains("known are add NAME AMOUNT")
     );
 
-    // One node dies. What it had acknowledged is there, and the others go on.
+    // One node fails. Its acknowledged writes survive, and the others continue.
     nodes[0].take().unwrap().kill();
-    eventually_told(&deployment, 1, "get apples");
+    eventually_answers(&deployment, 1, "get apples");
     add(&deployment, 1, "apples", 1, 6);
 
-    // A backup, by the program that knows nothing of tallies.
+    // A backup, by a program that does not contain this state machine.
     let backup = directory.path("backup.snapshot");
     let backup = backup.to_str().unwrap();
     done(&["snapshot", "save", backup, "--config", &file]);
@@ -159,7 +160,7 @@ fn a_service_of_ones_own_runs_on_three_nodes_and_all_tools_work_with_it() {
     assert!(!about.contains("keys"), "{about}");
     add(&deployment, 2, "apples", 10, 16);
 
-    // The node that died is replaced by one of another name, in a data directory of its own.
+    // A node with another name and a new data directory replaces the failed one.
     let address = format!("127.0.0.1:{}", free_port());
     let gateway = format!("127.0.0.1:{}", free_port());
     let contact = deployment.nodes[1].address.as_str();
@@ -184,17 +185,17 @@ fn a_service_of_ones_own_runs_on_three_nodes_and_all_tools_work_with_it() {
     let mut now = Deployment::parse(&members).unwrap();
     now.nodes.retain(|node| node.name == "n3");
     assert_eq!(
-        eventually_told(&now, 0, "get apples"),
+        eventually_answers(&now, 0, "get apples"),
         "16",
         "the new node answers"
     );
     add(&now, 0, "pears", 1, 3);
-    // It keeps what it is told: killed and started again it finds the others by what it knows.
+    // It stores the membership: after a kill and a restart it finds the others by it.
     joining.kill();
     let again = Node::start(&directory, "n3", &["--join", contact], "data-n3");
-    assert_eq!(eventually_told(&now, 0, "get pears"), "3");
+    assert_eq!(eventually_answers(&now, 0, "get pears"), "3");
 
-    // All die at once, and the backup is restored into a cluster of its own.
+    // All nodes fail at once, and the backup is restored into a new cluster.
     drop(again);
     nodes.clear();
     let (restored, new_file) = three(&directory, "tallies-2");
@@ -211,16 +212,16 @@ fn a_service_of_ones_own_runs_on_three_nodes_and_all_tools_work_with_it() {
     let start = |name: &str| Node::start(&directory, name, &["--config", &new_file], "data-2");
     let _nodes = ["n0", "n1", "n2"].map(start);
     assert_eq!(
-        eventually_told(&restored, 0, "get apples"),
+        eventually_answers(&restored, 0, "get apples"),
         "6",
         "as it was when the backup was made"
     );
-    assert_eq!(eventually_told(&restored, 1, "get pears"), "2");
+    assert_eq!(eventually_answers(&restored, 1, "get pears"), "2");
     add(&restored, 2, "apples", 1, 7);
 }
 
 #[test]
-fn a_machine_that_this_program_does_not_have_is_refused_where_it_matters_and_only_there() {
+fn only_commands_that_need_the_state_machine_refuse_an_unknown_one() {
     let directory = Directory::new();
     let (_, file) = three(&directory, "tallies");
     done(&["config", "check", &file]);
@@ -244,7 +245,7 @@ fn a_machine_that_this_program_does_not_have_is_refused_where_it_matters_and_onl
             "{why}"
         );
     }
-    // What clients of Redis ask for only the key-value store does.
+    // Only the key-value store answers Redis commands.
     let output = run(&[
         "up",
         "--preset",
@@ -260,7 +261,7 @@ fn a_machine_that_this_program_does_not_have_is_refused_where_it_matters_and_onl
         "{}",
         text(&output.stderr)
     );
-    // And the other way round: the example does not run a node of the key-value store.
+    // The reverse: the example does not run a node of the key-value store.
     let kv = deployment("colocated", &[]);
     fs::write(directory.path("kv.toml"), kv.to_toml()).unwrap();
     let output = tally()

@@ -1,11 +1,11 @@
-//! `ionian log`: the commands of a slot are shown, and one is left out by every node.
+//! `ionian log`: shows the commands of a slot, and makes every node skip one.
 
 use crate::cluster::{Cluster, run, text};
 use crate::resp::Reply;
 use nix::sys::signal::Signal;
 
-/// Runs a command; returns its exit code and what it said.
-fn told(arguments: &[&str]) -> (Option<i32>, String) {
+/// Runs a command; returns its exit code and its output.
+fn outcome(arguments: &[&str]) -> (Option<i32>, String) {
     let output = run(arguments);
     (
         output.status.code(),
@@ -13,11 +13,11 @@ fn told(arguments: &[&str]) -> (Option<i32>, String) {
     )
 }
 
-/// The name of the command that holds `word`, of those that `ionian log show` finds in the first
-/// slots.
+/// The name of the command that contains `word`, among those that `ionian log show` finds in the
+/// first slots.
 fn name_of(word: &str, data: &str) -> String {
     for slot in 0..200 {
-        let (code, said) = told(&["log", "show", &slot.to_string(), "--data", data]);
+        let (code, said) = outcome(&["log", "show", &slot.to_string(), "--data", data]);
         let found = said
             .lines()
             .find(|line| code == Some(0) && line.contains(word));
@@ -29,7 +29,7 @@ fn name_of(word: &str, data: &str) -> String {
 }
 
 #[test]
-fn a_command_that_all_nodes_leave_out_was_never_executed() {
+fn a_skipped_command_was_never_executed() {
     let mut cluster = Cluster::start("colocated", &["durability=disk"], &[]);
     let data = cluster.data();
     let mut client = cluster.client(0);
@@ -40,7 +40,7 @@ fn a_command_that_all_nodes_leave_out_was_never_executed() {
     ] {
         assert_eq!(client.call(&words).unwrap(), Reply::Status("OK".into()));
     }
-    let (code, said) = told(&["log", "skip", "7/1:1/00000000000000ab", "--data", &data]);
+    let (code, said) = outcome(&["log", "skip", "7/1:1/00000000000000ab", "--data", &data]);
     assert!(
         code == Some(1) && said.contains("is in use by another process"),
         "{said}"
@@ -49,19 +49,19 @@ fn a_command_that_all_nodes_leave_out_was_never_executed() {
     cluster.stop(Signal::SIGTERM);
 
     let name = name_of("poison", &data);
-    let (code, said) = told(&["log", "skip", "nonsense", "--data", &data]);
+    let (code, said) = outcome(&["log", "skip", "nonsense", "--data", &data]);
     assert!(
         code == Some(2) && said.contains("SLOT/SESSION:NUMBER/DIGEST"),
         "{said}"
     );
-    let (code, said) = told(&["log", "skip", &name, "--data", &data]);
+    let (code, said) = outcome(&["log", "skip", &name, "--data", &data]);
     assert_eq!(
-        (code, said.matches("is left out").count()),
+        (code, said.matches("is skipped").count()),
         (Some(0), 3),
         "{said}"
     );
-    let (code, said) = told(&["log", "show", "--data", &data]);
-    let line = format!("the state machine has not panicked; left out: {name}");
+    let (code, said) = outcome(&["log", "show", "--data", &data]);
+    let line = format!("the state machine has not panicked; skipped: {name}");
     assert_eq!((code, said.matches(&line).count()), (Some(0), 3), "{said}");
 
     cluster.start_again(&[]);

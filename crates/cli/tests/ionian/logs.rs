@@ -1,4 +1,4 @@
-//! What a node tells in its log while it runs.
+//! What a running node logs.
 
 use crate::cluster::{Cluster, Directory, Nodes, deployment, eventually, ionian};
 use crate::resp::Client;
@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use std::fs;
 
 #[test]
-fn a_log_tells_of_elections_of_snapshots_and_of_peers() {
+fn the_log_reports_elections_snapshots_and_connections() {
     let mut cluster = Cluster::start(
         "colocated",
         &["durability=disk", "options.snapshot_slots=16"],
@@ -32,13 +32,13 @@ fn a_log_tells_of_elections_of_snapshots_and_of_peers() {
     for node in 0..3 {
         tells(&[node], "of this node's state ");
     }
-    // It stands still, another leads, and it hears of that.
+    // The leader pauses, another leads, and the old one learns it.
     cluster.signal(first, Signal::SIGSTOP);
     tells(&others, "leads, in round");
     cluster.signal(first, Signal::SIGCONT);
     tells(&[first], "leads no longer");
     cluster.signal(first, Signal::SIGKILL);
-    // What was under way to it decides which.
+    // Which message appears depends on what was in flight.
     let ends = [
         format!("node {first} has closed the connection"),
         format!("the connection to node {first} broke"),
@@ -47,7 +47,7 @@ fn a_log_tells_of_elections_of_snapshots_and_of_peers() {
     cluster.stop(Signal::SIGTERM);
 }
 
-/// What a node of its own logs from its start to its stop with this value of `RUST_LOG`.
+/// The log of a single node from its start to its stop with this value of `RUST_LOG`.
 fn logged(selected: &str) -> String {
     let directory = Directory::new();
     let (file, log) = (directory.path("cluster.toml"), directory.path("log"));
@@ -83,7 +83,7 @@ fn rust_log_selects_levels_and_parts_of_the_program() {
         ("warn", false, false),
         ("warn,ionian_runtime=info", false, true),
         ("info,ionian::node=warn", false, true),
-        // Not parsed: as if it were not set.
+        // Invalid, so it has the same effect as an unset variable.
         ("ionian=loud", true, true),
     ] {
         let log = logged(selected);

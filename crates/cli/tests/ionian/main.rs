@@ -1,4 +1,4 @@
-//! The binary as its users meet it: real processes on loopback ports.
+//! The binary as its users run it: real processes on loopback ports.
 
 mod addresses;
 mod cluster;

@@ -25,7 +25,7 @@ fn done(output: &Output) -> String {
     text(&output.stdout)
 }
 
-/// The exit code and what was said.
+/// The exit code and the output.
 fn refused(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), text(&output.stderr))
 }
@@ -34,7 +34,7 @@ fn local(port: u16) -> String {
     format!("127.0.0.1:{port}")
 }
 
-/// A node that is a process of the test.
+/// A node that the test runs itself.
 struct Node(Child);
 
 impl Node {
@@ -59,7 +59,7 @@ impl Node {
         )
     }
 
-    /// Waits until it has ended, and gives the exit code.
+    /// Waits for the end; returns the exit code.
     fn ended(&mut self) -> Option<i32> {
         eventually("the node ends", || self.0.try_wait().unwrap()).code()
     }
@@ -94,10 +94,10 @@ fn a_killed_node_is_replaced_under_load_and_the_cluster_starts_again_without_it(
         "{said}"
     );
     writer.go_on(50);
-    // The same command again finds that it is done.
+    // The same command again finds the change done.
     assert_eq!(
         done(&member(&cluster, &replace)),
-        "the cluster is so already, in epoch 2\n"
+        "no change: the cluster has this configuration already (epoch 2)\n"
     );
     eventually("n1 is let go", || {
         cluster
@@ -108,7 +108,7 @@ fn a_killed_node_is_replaced_under_load_and_the_cluster_starts_again_without_it(
     assert!(
         cluster
             .stderr()
-            .contains("node n3 has joined the cluster and is started"),
+            .contains("node n3 has joined the cluster and starts"),
         "{}",
         cluster.stderr()
     );
@@ -124,13 +124,13 @@ fn a_killed_node_is_replaced_under_load_and_the_cluster_starts_again_without_it(
         (&status["epoch"], &status["changing"]),
         (&2.into(), &false.into())
     );
-    // A file that went stale leads to those who know, and so does any of them.
+    // A stale file leads to nodes that know the membership, and so does any of these nodes.
     let given = cluster.directory.path("given.toml");
     let stale = run(&["status", "--wait", "--config", given.to_str().unwrap()]);
     assert_eq!(stale.status.code(), Some(0), "{}", text(&stale.stdout));
     let said = text(&stale.stderr);
     assert!(
-        said.contains("the cluster has changed since epoch 0") && said.contains("it is in epoch 2"),
+        said.contains("the cluster has changed since epoch 0") && said.contains("reports epoch 2"),
         "{said}"
     );
     let listed = done(&run(&["member", "list", "--at", &address]));
@@ -163,9 +163,9 @@ fn a_killed_node_is_replaced_under_load_and_the_cluster_starts_again_without_it(
     let file = std::fs::read_to_string(cluster.directory.path("data/deployment.toml")).unwrap();
     assert!(
         file.contains("name = \"n1\""),
-        "it names the cluster for ever"
+        "it identifies the cluster permanently"
     );
-    // From here on the test expects the members of today.
+    // From now on the test uses the present members.
     let mut new = cluster.deployment.nodes.remove(1);
     (new.name, new.address, new.gateway) = ("n3".into(), address, Some(gateway));
     cluster.deployment.nodes.push(new);
@@ -177,9 +177,9 @@ fn a_killed_node_is_replaced_under_load_and_the_cluster_starts_again_without_it(
     assert!(!cluster.stderr().contains("n1"), "{}", cluster.stderr());
 }
 
-/// As from a script or a unit that always says the same.
+/// As in a script or a service unit with fixed flags.
 #[test]
-fn flags_of_addresses_may_be_given_again_after_a_change_and_not_be_others() {
+fn address_flags_may_be_repeated_but_not_changed_after_a_membership_change() {
     let [nodes, gateways] = [free_ports(), free_ports()];
     let places: Vec<String> = (0..3)
         .flat_map(|node| {
@@ -222,12 +222,12 @@ fn flags_of_addresses_may_be_given_again_after_a_change_and_not_be_others() {
     let (code, said) = refused(&output);
     assert_eq!(code, Some(1), "{said}");
     assert!(
-        said.contains("are those of the membership: leave the flags out"),
+        said.contains("are those of the membership: omit the flags"),
         "{said}"
     );
 }
 
-/// The first of three that follow each other.
+/// The first of three consecutive free ports.
 fn free_ports() -> u16 {
     eventually("three ports that follow each other are free", || {
         let first = free_port();
@@ -236,9 +236,9 @@ fn free_ports() -> u16 {
 }
 
 #[test]
-fn a_change_that_waits_for_a_node_is_abandoned_or_finished_when_it_comes() {
+fn a_change_that_waits_for_a_node_can_be_abandoned_or_finished() {
     let cluster = Cluster::start("colocated", &[], &[]);
-    // Another host as far as `ionian up` can tell: it leaves the node to others.
+    // Another host for `ionian up`, so that it does not start the node.
     let address = format!("localhost:{}", free_port());
     let add = [
         "add",
@@ -254,7 +254,7 @@ fn a_change_that_waits_for_a_node_is_abandoned_or_finished_when_it_comes() {
     );
     let listed = done(&member(&cluster, &["list"]));
     assert!(
-        listed.starts_with("cluster ionian: epoch 1, a change is under way\n"),
+        listed.starts_with("cluster ionian: epoch 1, a change is in progress\n"),
         "{listed}"
     );
     assert!(
@@ -281,7 +281,7 @@ fn a_change_that_waits_for_a_node_is_abandoned_or_finished_when_it_comes() {
         (Some(1), "ionian: no change is under way\n")
     );
 
-    // Again; an interrupted wait changes nothing, and the same command waits for the same change.
+    // An interrupted wait changes nothing, and the same command waits for the same change.
     let data = cluster.data();
     let arguments = [&["member"][..], &add, &["--data", &data]].concat();
     let mut interrupted = ionian()
@@ -297,7 +297,7 @@ fn a_change_that_waits_for_a_node_is_abandoned_or_finished_when_it_comes() {
     let contact = &cluster.deployment.nodes[0].address;
     let mut node = Node::join("n3", contact, &cluster.directory);
     let said = done(&run(&arguments));
-    // A directory of `ionian node` says which cluster it is of.
+    // The directory of `ionian node` names the cluster.
     let elsewhere = cluster.directory.path("elsewhere");
     let listed = done(&run(&[
         "member",
@@ -307,7 +307,7 @@ fn a_change_that_waits_for_a_node_is_abandoned_or_finished_when_it_comes() {
     ]));
     assert!(listed.contains("n3"), "{listed}");
     assert!(
-        said.starts_with("this change is under way already, in epoch 3\n"),
+        said.starts_with("this change is in progress already (epoch 3)\n"),
         "{said}"
     );
     assert!(
@@ -315,7 +315,7 @@ fn a_change_that_waits_for_a_node_is_abandoned_or_finished_when_it_comes() {
         "{said}"
     );
 
-    // It knows by itself what it belongs to, whether anybody is there to ask or not.
+    // It has stored its membership, and starts even if no other node runs.
     kill(Pid::from_raw(node.0.id() as i32), Signal::SIGTERM).unwrap();
     assert_eq!(node.ended(), Some(0));
     let mut node = Node::join("n3", "127.0.0.1:1", &cluster.directory);
@@ -331,15 +331,15 @@ fn a_change_that_waits_for_a_node_is_abandoned_or_finished_when_it_comes() {
     );
 }
 
-/// Three nodes are to be replaced by three others, none of which runs: the former serve, and that
-/// is what status says.
+/// Three new nodes, none of which runs, are to replace three others: the old ones serve, and status
+/// reports that.
 #[test]
-fn while_the_next_nodes_are_missing_status_says_that_the_others_serve() {
+fn status_reports_a_serving_cluster_while_new_nodes_are_missing() {
     let cluster = Cluster::start("colocated", &[], &[]);
     let mut next = cluster.deployment.numbered().unwrap();
     for (place, node) in next.nodes.iter_mut().enumerate() {
         (node.name, node.id) = (format!("m{place}"), None);
-        // Another host as far as `ionian up` can tell: it leaves the nodes to others.
+        // Another host for `ionian up`, so that it does not start the nodes.
         node.address = format!("localhost:{}", free_port());
         node.gateway = Some(local(free_port()));
         node.roles
@@ -365,7 +365,7 @@ fn while_the_next_nodes_are_missing_status_says_that_the_others_serve() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_with_the_reason() {
+fn impossible_changes_are_refused_with_a_reason() {
     let cluster = Cluster::start("baseline", &[], &[]);
     let address = local(free_port());
     let taken = cluster.deployment.nodes[2].address.clone();
@@ -456,17 +456,17 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
         said.contains("to move a node, replace it by one of another name"),
         "{said}"
     );
-    // Nothing of all that has changed anything; and a file that says what there is changes nothing.
+    // None of this changed anything, and the present deployment as a file changes nothing.
     std::fs::write(&file, done(&member(&cluster, &["list", "--toml"]))).unwrap();
     let said = done(&member(&cluster, &["apply", file.to_str().unwrap()]));
-    assert_eq!(said, "the cluster is so already, in epoch 0\n");
+    assert_eq!(said, "no change: the cluster has this configuration already (epoch 0)\n");
 }
 
-/// A cluster of which one node is left, and a command that waits for the others.
+/// A cluster with one running node, and a command that waits for the others.
 struct Stranded {
     cluster: Cluster,
     said: std::path::PathBuf,
-    /// The command, and then the nodes that are started again.
+    /// The command, and then the restarted nodes.
     processes: Nodes,
 }
 
@@ -475,7 +475,7 @@ impl Stranded {
         Stranded::prepared(|_| (), command)
     }
 
-    /// While it was whole it was prepared for the command.
+    /// Prepares the cluster for the command while all its nodes run.
     fn prepared(prepare: impl FnOnce(&Cluster), command: &[&str]) -> Stranded {
         let settings = ["durability=disk", "options.patience_ms=300"];
         let cluster = Cluster::start("colocated", &settings, &["--no-restart"]);
@@ -489,7 +489,7 @@ impl Stranded {
         };
         stranded.kill(1);
         stranded.kill(2);
-        // What it proposed while it led its successor would find in its log.
+        // Otherwise its successor would find its proposal in its log.
         eventually("n0 does not lead", || {
             let roles = stranded.cluster.status()["nodes"][0]["status"]["roles"]
                 .as_array()?
@@ -555,13 +555,13 @@ impl Stranded {
         kill(Pid::from_raw(self.processes.0[0].id() as i32), signal).unwrap();
     }
 
-    /// Waits until the command has ended well, with these words.
+    /// Waits until the command has succeeded, with this last line.
     #[track_caller]
     fn done(self, last: &str) {
         self.ended(0, last);
     }
 
-    /// Waits until the command has ended with this exit code and these words.
+    /// Waits until the command has ended with this exit code and last line.
     #[track_caller]
     fn ended(mut self, code: i32, last: &str) {
         let status = eventually("the command ends", || {
@@ -572,10 +572,10 @@ impl Stranded {
     }
 }
 
-/// The one node that answers when the command is given has no quorum, and dies: the others come
-/// back, and are asked.
+/// The only node that answers at first has no quorum, and is killed. The others come back, and the
+/// command asks them.
 #[test]
-fn a_change_waits_for_a_quorum_and_asks_nodes_that_were_down_at_first() {
+fn a_change_waits_for_a_quorum_and_retries_nodes_that_were_down() {
     let address = format!("localhost:{}", free_port());
     let mut stranded = Stranded::new(&[
         "add",
@@ -591,10 +591,10 @@ fn a_change_waits_for_a_quorum_and_asks_nodes_that_were_down_at_first() {
     stranded.done("epoch 1 begins\n");
 }
 
-/// The change has been made, and finished, by the time that the command can ask for it again: the
-/// log says that it is in another epoch by then.
+/// The change has been accepted and finished before the command can ask again: the log reports a
+/// later epoch.
 #[test]
-fn a_change_that_was_finished_before_its_command_heard_of_it_is_done() {
+fn a_command_succeeds_whose_change_finished_without_its_knowledge() {
     let address = format!("localhost:{}", free_port());
     let add = [
         "add",
@@ -620,10 +620,10 @@ fn a_change_that_was_finished_before_its_command_heard_of_it_is_done() {
     stranded.done("epoch 1 begins\ndone: the cluster is in epoch 2\n");
 }
 
-/// By the time that the command can ask the log, nothing is left to abandon: the log says the same
-/// as if it had been.
+/// Nothing is left to abandon when the command reaches the log, which answers as if it had
+/// abandoned the change.
 #[test]
-fn a_change_that_was_finished_is_not_said_to_be_abandoned() {
+fn abandon_fails_if_the_change_has_finished() {
     let address = format!("localhost:{}", free_port());
     let add = [
         "add",
@@ -661,7 +661,7 @@ fn a_change_that_was_finished_is_not_said_to_be_abandoned() {
 }
 
 #[test]
-fn a_cluster_that_does_not_run_cannot_be_changed() {
+fn a_stopped_cluster_cannot_be_changed() {
     let directory = Directory::new();
     let file = directory.path("d.toml");
     let deployment = crate::cluster::deployment("baseline", &[]);
@@ -684,14 +684,15 @@ fn a_cluster_that_does_not_run_cannot_be_changed() {
     }
 }
 
-/// Where members cannot change, that is what is said, and not what is wrong with the plan besides.
+/// If the protocol cannot change members, the error says so, and does not mention other faults of
+/// the plan.
 #[track_caller]
 fn members_stay_what_they_are(preset: &str, reason: &str) {
     let cluster = Cluster::start(preset, &[], &[]);
     let old = cluster.deployment.nodes[0].name.as_str();
     let other = cluster.directory.path("other.toml");
     let text = cluster.deployment.to_toml();
-    // Another roster that would not do, and the one in force.
+    // An unsuitable deployment, and the one in force.
     std::fs::write(
         &other,
         text.replace("f = 0", "f = 1").replace("f = 1", "f = 2"),
@@ -702,9 +703,9 @@ fn members_stay_what_they_are(preset: &str, reason: &str) {
     for arguments in [
         &["add", "new", "--address", &address, "--roles", "replica"][..],
         &["remove", old],
-        // Neither with a place to serve clients.
+        // With and without a gateway.
         &["replace", old, "new", "--address", &address],
-        &["replace", "nobody", "new", "--address", &address],
+        &["replace", "unknown", "new", "--address", &address],
         &["apply", other.to_str().unwrap()],
         &["apply", same.to_str().unwrap()],
     ] {
@@ -719,7 +720,7 @@ fn members_stay_what_they_are(preset: &str, reason: &str) {
 }
 
 #[test]
-fn the_members_of_a_mencius_cluster_stay_what_they_are() {
+fn the_members_of_a_mencius_cluster_cannot_change() {
     members_stay_what_they_are(
         "mencius",
         "the membership of a Mencius cluster cannot be changed: save a snapshot",
@@ -727,7 +728,7 @@ fn the_members_of_a_mencius_cluster_stay_what_they_are() {
 }
 
 #[test]
-fn the_members_of_an_spaxos_cluster_stay_what_they_are() {
+fn the_members_of_an_spaxos_cluster_cannot_change() {
     members_stay_what_they_are(
         "spaxos",
         "the members of an S-Paxos cluster cannot be changed while it runs",
@@ -735,7 +736,7 @@ fn the_members_of_an_spaxos_cluster_stay_what_they_are() {
 }
 
 #[test]
-fn the_members_of_an_unreplicated_cluster_stay_what_they_are() {
+fn the_members_of_an_unreplicated_cluster_cannot_change() {
     members_stay_what_they_are(
         "unreplicated",
         "an unreplicated cluster cannot be changed while it runs",

@@ -31,7 +31,7 @@ fn refused(output: &Output, code: i32, says: &str) {
     );
 }
 
-/// The line of an option in the list, as words.
+/// The words of an option's line in the list.
 fn listed(cluster: &Cluster, key: &str) -> String {
     let list = done(&options(cluster, &["list"]));
     let line = list
@@ -42,7 +42,7 @@ fn listed(cluster: &Cluster, key: &str) -> String {
 }
 
 #[test]
-fn they_are_changed_under_load_and_outlive_every_process() {
+fn options_change_under_load_and_survive_restarts() {
     let common = [
         "set",
         "heartbeat_ms=50",
@@ -73,10 +73,10 @@ fn they_are_changed_under_load_and_outlive_every_process() {
         );
         writer.go_on(50);
         assert!(
-            done(&options(&cluster, &set)).contains("are so already, in epoch 1"),
+            done(&options(&cluster, &set)).contains("have these values already (epoch 1)"),
             "{preset}"
         );
-        // Every node has taken it over, and said so.
+        // Every node has applied the change and logged it.
         for node in &cluster.deployment.nodes {
             let log = cluster
                 .directory
@@ -88,7 +88,7 @@ fn they_are_changed_under_load_and_outlive_every_process() {
                 .then_some(())
             });
         }
-        // One dies, and is found out by the new timers where it led; then all of them do.
+        // One node is killed, and the new timers detect it if it led. Then all nodes are killed.
         cluster.signal(1, Signal::SIGKILL);
         writer.go_on(50);
         let keys = writer.finish();
@@ -105,7 +105,7 @@ fn they_are_changed_under_load_and_outlive_every_process() {
             "{preset}"
         );
         assert!(
-            listed(&cluster, "batch_bytes").contains("as each node was started"),
+            listed(&cluster, "batch_bytes").contains("per node, from its start"),
             "{preset}"
         );
         let mut client = cluster.client(1);
@@ -117,7 +117,7 @@ fn they_are_changed_under_load_and_outlive_every_process() {
 }
 
 #[test]
-fn what_cannot_be_set_is_refused_with_what_to_do_instead() {
+fn refused_options_name_the_alternative() {
     let mut cluster = Cluster::start("colocated", &[], &[]);
     refused(
         &options(&cluster, &["set", "heartbeat=50"]),
@@ -144,7 +144,7 @@ fn what_cannot_be_set_is_refused_with_what_to_do_instead() {
         listed(&cluster, "patience_ms").contains("not changed while the cluster runs: the gateway")
     );
     cluster.stop(Signal::SIGTERM);
-    // What `ionian up` cannot do, it says how to.
+    // Where `ionian up` cannot help, its error names the command that can.
     let data = cluster.data();
     let up = run(&[
         "up",

@@ -1,4 +1,4 @@
-//! A client of a gateway, with replies that are easy to compare.
+//! A client of a gateway whose replies are easy to compare.
 
 use ionian_redis_client::{self as redis, Connection, Limits};
 use std::io;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const LIMITS: Limits = Limits {
     connect: Duration::from_secs(30),
-    // No reply of a healthy or an unhealthy cluster takes this long.
+    // No reply takes this long, even of a cluster without a quorum.
     reply: Duration::from_secs(30),
     reply_bytes: 64 << 20,
 };

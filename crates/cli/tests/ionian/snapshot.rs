@@ -1,5 +1,5 @@
-//! Backups: saved from a cluster under load, restored into a new one, salvaged from what is left of
-//! one.
+//! Backups: saved under load, restored into a new cluster, salvaged from the directories of failed
+//! nodes.
 
 use crate::cluster::{
     Cluster, Directory, Nodes, deployment, eventually, ionian, run, run_node, text,
@@ -17,7 +17,7 @@ const DISK: &[&str] = &[
     "options.snapshot_slots=40",
 ];
 
-/// Does what must be done; returns what was printed.
+/// Runs a command that must succeed; returns its output.
 fn done(arguments: &[&str]) -> String {
     let output = run(arguments);
     assert_eq!(
@@ -29,7 +29,7 @@ fn done(arguments: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// Does what must fail; returns the one line that says why.
+/// Runs a command that must fail; returns its one-line error.
 fn refused(code: i32, arguments: &[&str]) -> String {
     let output = run(arguments);
     let why = text(&output.stderr);
@@ -53,7 +53,7 @@ fn set(client: &mut Client, number: u64) {
     );
 }
 
-/// Whether the first so many keys are there.
+/// Checks that the first `count` keys exist.
 fn assert_has(cluster: &Cluster, count: u64) {
     let mut client = cluster.client(0);
     for number in 0..count {
@@ -77,7 +77,7 @@ fn restore(preset: &str, file: &str) -> Cluster {
     let deployment = deployment(preset, &["durability=disk", "cluster=new"]);
     fs::write(directory.path("given.toml"), deployment.to_toml()).unwrap();
     let (config, data) = (at(&directory, "given.toml"), at(&directory, "data"));
-    // As on machines of their own, one after the other.
+    // One node after the other, as on separate machines.
     for node in &deployment.nodes {
         let said = done(&[
             "snapshot", "restore", file, "--config", &config, "--data", &data, "--node", &node.name,
@@ -98,17 +98,17 @@ fn restore(preset: &str, file: &str) -> Cluster {
 }
 
 #[test]
-fn what_was_acknowledged_before_a_save_under_load_is_in_the_restored_cluster() {
+fn a_restored_cluster_has_all_writes_acknowledged_before_the_save() {
     is_saved_and_restored("colocated");
 }
 
 #[test]
-fn and_so_it_is_where_commands_go_round_the_leader() {
+fn a_restored_spaxos_cluster_has_all_writes_acknowledged_before_the_save() {
     is_saved_and_restored("spaxos");
 }
 
 #[test]
-fn and_where_each_leads_a_stripe_of_the_log() {
+fn a_restored_mencius_cluster_has_all_writes_acknowledged_before_the_save() {
     is_saved_and_restored("mencius");
 }
 
@@ -148,12 +148,12 @@ fn is_saved_and_restored(preset: &str) {
         (Some("old"), Some(true))
     );
     let again = refused(1, &["snapshot", "save", &file, "--data", &cluster.data()]);
-    assert!(again.contains("saved exists already"), "{again}");
+    assert!(again.contains("saved exists: "), "{again}");
 
     let mut new = restore(preset, &file);
     assert_has(&new, keys);
     set(&mut new.client(2), keys);
-    // All of it is on disk, and the new cluster can be saved in turn.
+    // All data is on disk, and a snapshot of the new cluster can be saved.
     new.stop(Signal::SIGTERM);
     new.start_again(&[]);
     assert_has(&new, keys + 1);
@@ -163,7 +163,7 @@ fn is_saved_and_restored(preset: &str) {
 }
 
 #[test]
-fn a_save_needs_a_read_quorum_or_the_word_that_it_may_be_stale() {
+fn save_needs_a_read_quorum_or_allow_stale() {
     let cluster = Cluster::start("colocated", DISK, &["--no-restart"]);
     let mut client = cluster.client(0);
     (0..10).for_each(|number| set(&mut client, number));
@@ -208,7 +208,7 @@ fn a_save_needs_a_read_quorum_or_the_word_that_it_may_be_stale() {
 }
 
 #[test]
-fn a_new_cluster_begins_with_what_was_salvaged() {
+fn a_new_cluster_starts_from_a_salvaged_snapshot() {
     let mut cluster = Cluster::start("colocated", DISK, &[]);
     let mut client = cluster.client(0);
     (0..200).for_each(|number| set(&mut client, number));
@@ -241,7 +241,7 @@ fn a_new_cluster_begins_with_what_was_salvaged() {
             .all(|node| kept(node).is_some_and(|kept| kept > 120))
             .then_some(())
     });
-    // As a power failure would; what is there is what had been synced.
+    // Like a power failure: what remains is what had been synced.
     (0..3).for_each(|place| cluster.signal(place, Signal::SIGSTOP));
     cluster.kill_all();
 
@@ -253,7 +253,7 @@ fn a_new_cluster_begins_with_what_was_salvaged() {
     let said = done(&[
         "snapshot", "salvage", &n0, &n1, "--config", &config, "--output", &all,
     ]);
-    assert!(said.contains("every acknowledged write is in it"), "{said}");
+    assert!(said.contains("contains every acknowledged write"), "{said}");
     assert_eq!(
         (
             inspect(&all)["keys"].as_u64(),
@@ -262,11 +262,11 @@ fn a_new_cluster_begins_with_what_was_salvaged() {
         (Some(200), Some(true))
     );
 
-    // With one node of three: as far as its snapshot and its acceptor's votes go, without a gap.
+    // With one node of three: its snapshot and its acceptor's votes, up to the first gap.
     let one = at(&cluster.directory, "one");
     let said = done(&["snapshot", "salvage", &n2, "--output", &one]);
     assert!(
-        said.contains("What may be lost") && said.contains("What may appear"),
+        said.contains("Possibly lost") && said.contains("Possibly added"),
         "{said}"
     );
     let stored = inspect(&n2)["keys"].as_u64().unwrap();
@@ -291,13 +291,13 @@ fn a_new_cluster_begins_with_what_was_salvaged() {
 
     let new = restore("colocated", &one);
     assert_has(&new, keys);
-    // Nothing was changed in the directories: the old cluster can still be started.
+    // Salvage has not changed the directories: the old cluster still starts.
     cluster.start_again(&[]);
     assert_has(&cluster, 200);
 }
 
 #[test]
-fn what_cannot_be_used_is_refused_in_plain_words() {
+fn unusable_snapshots_are_refused_with_a_reason() {
     let mut cluster = Cluster::start("colocated", DISK, &[]);
     set(&mut cluster.client(0), 0);
     let file = at(&cluster.directory, "file");
@@ -324,7 +324,7 @@ fn what_cannot_be_used_is_refused_in_plain_words() {
 
     let same = refused_restore(2, &file, &config);
     assert!(
-        same.contains("the name of the cluster that the snapshot is of, \"old\"")
+        same.contains("the name of the cluster of the snapshot, \"old\"")
             && same.contains("--same-name")
     );
     let memory = at(&cluster.directory, "memory.toml");
@@ -343,9 +343,9 @@ fn what_cannot_be_used_is_refused_in_plain_words() {
     for (content, word) in [
         (
             &b"no snapshot at all, but long enough to be one"[..],
-            "is no snapshot",
+            "is not a snapshot",
         ),
-        (b"", "is no snapshot"),
+        (b"", "is not a snapshot"),
         (&bytes[..bytes.len() - 1], "is damaged at byte"),
         (&flipped, "is damaged at byte"),
     ] {
@@ -371,7 +371,7 @@ fn what_cannot_be_used_is_refused_in_plain_words() {
     if fs::exists(&stored).unwrap() {
         assert!(
             refused(1, &["snapshot", "inspect", &stored])
-                .contains("and not one that was saved as a backup")
+                .contains("not a backup")
         );
     }
     let whole = refused(
@@ -391,7 +391,7 @@ fn what_cannot_be_used_is_refused_in_plain_words() {
 }
 
 #[test]
-fn a_node_is_restored_once_and_from_the_very_file_that_the_others_are() {
+fn nodes_restored_from_different_files_refuse_each_other() {
     let old = Cluster::start("colocated", DISK, &[]);
     let mut client = old.client(0);
     (0..10).for_each(|number| set(&mut client, number));
@@ -429,7 +429,7 @@ fn a_node_is_restored_once_and_from_the_very_file_that_the_others_are() {
     make("n0", &file);
     make("n1", &file);
     let mut nodes = Nodes(vec![node("n0"), node("n1")]);
-    // Started empty, or from another file: before anything is known of n2.
+    // Empty, or restored from another file, and refused before it knows anything about n2.
     refused("was not restored from the same");
     make("n2", &other);
     refused("was not restored from the same");
@@ -446,7 +446,8 @@ fn a_node_is_restored_once_and_from_the_very_file_that_the_others_are() {
             .ok()?;
         (reply == Reply::Status("OK".into())).then_some(())
     });
-    // Its disk dies, and is restored as it was at first: without what it has voted for since.
+    // Its disk fails, and the node is restored from the same file again: without its votes since
+    // then.
     let mut died = nodes.0.pop().unwrap();
     died.kill().unwrap();
     died.wait().unwrap();

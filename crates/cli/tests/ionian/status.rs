@@ -24,7 +24,7 @@ fn strings(value: &Value) -> String {
 }
 
 #[test]
-fn its_exit_code_says_whether_the_cluster_serves_and_it_says_how_many_more_may_fail() {
+fn status_reports_health_by_exit_code_and_failure_tolerance() {
     let cluster = Cluster::start(
         "colocated",
         &["options.patience_ms=1500"],
@@ -73,7 +73,7 @@ fn its_exit_code_says_whether_the_cluster_serves_and_it_says_how_many_more_may_f
         "{degraded}"
     );
 
-    // The leader goes on to believe in itself; what counts is that nobody can follow it.
+    // The paused leader still claims to lead, but no node can follow it.
     cluster.signal(paused, Signal::SIGSTOP);
     let (code, gone) = asked(&cluster, &[]);
     assert_eq!(
@@ -110,7 +110,7 @@ fn its_exit_code_says_whether_the_cluster_serves_and_it_says_how_many_more_may_f
 }
 
 #[test]
-fn it_waits_for_a_node_that_is_to_lead_to_the_others() {
+fn status_wait_retries_the_first_node() {
     let mut cluster = Cluster::start("colocated", &["durability=disk"], &[]);
     let address = cluster.deployment.nodes[0].address.clone();
     cluster.kill_all();
@@ -132,7 +132,7 @@ fn it_waits_for_a_node_that_is_to_lead_to_the_others() {
 }
 
 #[test]
-fn parts_of_the_log_and_payloads_are_counted_too() {
+fn status_counts_parts_of_the_log_and_payloads() {
     for preset in ["mencius", "spaxos"] {
         let cluster = Cluster::start(preset, &["options.patience_ms=1500"], &["--no-restart"]);
         let (code, healthy) = asked(&cluster, &["--wait", "--probe"]);

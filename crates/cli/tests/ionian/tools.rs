@@ -1,12 +1,12 @@
-//! `ionian bench` and `ionian sim` are carried out by `ionian-tools`, which is beside `ionian` or
-//! is not. What the real one does with these arguments is tested with it (`crates/tools/tests`).
+//! `ionian-tools` carries out `ionian bench` and `ionian sim`, and may be missing. The tests of
+//! `crates/tools` cover what the real program does with the arguments.
 
 use crate::common::{Directory, text};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// `ionian` in a directory where it is alone.
+/// A copy of `ionian` alone in a directory.
 fn alone(directory: &Directory) -> PathBuf {
     let path = directory.path("ionian");
     fs::hard_link(env!("CARGO_BIN_EXE_ionian"), &path).unwrap();
@@ -18,11 +18,12 @@ fn run(program: &Path, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn ionian_replaces_itself_by_the_tools_and_passes_every_argument_on() {
+fn ionian_execs_the_tools_with_all_arguments() {
     let directory = Directory::new();
     let ionian = alone(&directory);
     let tools = directory.path("ionian-tools");
-    // Written by another process: a file that a fork of this one holds open cannot be run.
+    // A separate process writes the file, because a file that a fork of this process holds open
+    // cannot be executed.
     let write = r#"printf '#!/bin/sh\necho "$$ $IONIAN_STARTED_BY"\nprintf "%%s\\n" "$@"\nexit 7\n' > "$0" && chmod +x "$0""#;
     let written = Command::new("sh").args(["-c", write]).arg(&tools).status();
     assert!(written.unwrap().success());
@@ -50,7 +51,7 @@ fn ionian_replaces_itself_by_the_tools_and_passes_every_argument_on() {
 }
 
 #[test]
-fn missing_tools_are_an_error_that_says_where_they_were_expected_and_how_to_build_them() {
+fn missing_tools_are_an_error_with_path_and_build_command() {
     let directory = Directory::new();
     let ionian = alone(&directory);
     for arguments in [&["sim"][..], &["bench", "--help"], &["help", "bench"]] {
@@ -71,7 +72,7 @@ fn missing_tools_are_an_error_that_says_where_they_were_expected_and_how_to_buil
         );
         assert!(output.stdout.is_empty());
     }
-    // Everything else works without them, and unknown commands fail as ever.
+    // All other commands work without the tools, and unknown commands fail as usual.
     let help = text(&run(&ionian, &["help"]).stdout);
     for line in ["  sim ", "  bench "] {
         assert!(help.contains(line), "{help}");
@@ -85,9 +86,9 @@ fn missing_tools_are_an_error_that_says_where_they_were_expected_and_how_to_buil
     );
 }
 
-/// The server is small, and nothing that measures or simulates is in its process.
+/// The server is small, and contains nothing that measures or simulates.
 #[test]
-fn nothing_of_the_tools_is_linked_into_the_server() {
+fn the_server_does_not_link_the_tools() {
     let tree = |package: &str| {
         let output = Command::new(env!("CARGO"))
             .args(["tree", "--offline", "--edges", "normal", "--prefix", "none"])

@@ -31,7 +31,7 @@ fn every_preset_serves_clients_and_stops_in_order() {
 }
 
 #[test]
-fn a_directory_is_used_by_one_and_used_again_as_it_is() {
+fn a_directory_has_one_user_and_keeps_its_deployment() {
     let mut cluster = Cluster::start("colocated", &["durability=memory"], &[]);
     assert!(
         cluster
@@ -43,7 +43,7 @@ fn a_directory_is_used_by_one_and_used_again_as_it_is() {
     cluster.client(0).set("k", "v");
     let data = cluster.data();
 
-    // By one at a time.
+    // By one process at a time.
     let second = run(&["up", "--data", &data]);
     assert_eq!(second.status.code(), Some(1));
     let error = text(&second.stderr);
@@ -54,8 +54,7 @@ fn a_directory_is_used_by_one_and_used_again_as_it_is() {
     );
     assert_eq!(cluster.client(1).get("k"), Some("v".into()));
 
-    // Again without being told anything: the same deployment, and a new cluster. Ctrl-C as a
-    // terminal sends it.
+    // Without flags: the same deployment, and a new cluster. Ctrl-C as a terminal sends it.
     cluster.stop(Signal::SIGINT);
     cluster.start_again(&[]);
     assert!(
@@ -66,7 +65,7 @@ fn a_directory_is_used_by_one_and_used_again_as_it_is() {
     assert_eq!(cluster.client(2).get("k"), None);
     cluster.client(2).set("k", "w");
 
-    // Killed outright, it leaves no node behind, and its successor waits for them.
+    // A killed `up` leaves no node running, and the next `up` waits for the nodes to stop.
     let pids = cluster.pids();
     assert_eq!(pids.len(), 3);
     kill(cluster.up_pid(), Signal::SIGKILL).unwrap();
@@ -80,7 +79,7 @@ fn a_directory_is_used_by_one_and_used_again_as_it_is() {
     );
     cluster.stop(Signal::SIGTERM);
 
-    // For another deployment it is not used.
+    // The directory cannot be used for another deployment.
     for (flags, difference) in [
         (["--preset", "baseline"], "node.n0.roles was"),
         (
@@ -120,7 +119,7 @@ fn a_directory_is_used_by_one_and_used_again_as_it_is() {
 }
 
 #[test]
-fn a_cluster_on_disk_goes_on_where_it_was() {
+fn a_cluster_on_disk_keeps_its_data_across_restarts() {
     let mut cluster = Cluster::start("colocated", &[], &[]);
     assert!(
         !cluster.stderr().contains("durability = memory"),
@@ -143,8 +142,8 @@ fn a_cluster_on_disk_goes_on_where_it_was() {
                 .iter()
                 .all(|node| node["status"]["amnesiac"] == false)
         );
-        // Once in order, and then by the power switch: everything at once, so that no node can help
-        // another to remember.
+        // First in order, then like a power failure: all at once, so that no node has its memory to
+        // help another.
         if life == 1 {
             cluster.stop(Signal::SIGTERM);
         } else {
@@ -169,13 +168,13 @@ fn a_cluster_on_disk_goes_on_where_it_was() {
             );
         }
     }
-    // A node alone comes back by itself.
+    // A single node restarts by itself.
     cluster.signal(1, Signal::SIGKILL);
     cluster.client(0).set("k", "v");
     cluster.wait_until_whole();
     assert_eq!(cluster.client(1).get("k"), Some("v".into()));
     cluster.stop(Signal::SIGTERM);
-    // The durability of a directory is for good.
+    // The durability of a directory cannot change.
     let refused = ionian()
         .args(["up", "--durability", "memory", "--data", &cluster.data()])
         .output()
@@ -216,7 +215,7 @@ fn a_port_in_use_is_named() {
 }
 
 #[test]
-fn a_node_that_ends_is_only_reported_when_told_so() {
+fn with_no_restart_a_node_that_ends_is_only_reported() {
     let mut cluster = Cluster::start("colocated", &[], &["--no-restart"]);
     let pid = cluster.pid(1).unwrap();
     cluster.signal(1, Signal::SIGKILL);
@@ -238,9 +237,9 @@ fn a_node_that_ends_is_only_reported_when_told_so() {
         shown.contains("2 of 3 nodes answer") && shown.contains("! node n1 does not answer"),
         "{shown}"
     );
-    // The others go on.
+    // The others continue.
     cluster.client(0).set("k", "v");
-    // It can be started by hand, and is let in again.
+    // It can be started by hand, and takes part again.
     let config = cluster.directory.path("data/deployment.toml");
     let flags = [
         "node",
@@ -255,7 +254,7 @@ fn a_node_that_ends_is_only_reported_when_told_so() {
     assert_eq!(cluster.client(1).get("k"), Some("v".into()));
     kill(Pid::from_raw(by_hand.id() as i32), Signal::SIGTERM).unwrap();
     assert_eq!(by_hand.wait().unwrap().code(), Some(0));
-    // With the last one the command has nothing left to do.
+    // After the last node the command ends.
     cluster.signal(0, Signal::SIGKILL);
     cluster.signal(2, Signal::SIGKILL);
     assert_eq!(cluster.wait_for_up().code(), Some(1));
@@ -267,7 +266,7 @@ fn a_node_that_ends_is_only_reported_when_told_so() {
 }
 
 #[test]
-fn a_node_that_refuses_to_run_is_tried_again_ever_more_slowly() {
+fn a_node_that_refuses_to_run_restarts_with_growing_delays() {
     let mut cluster = Cluster::start("colocated", &["durability=memory"], &[]);
     std::fs::write(
         cluster
@@ -278,10 +277,10 @@ fn a_node_that_refuses_to_run_is_tried_again_ever_more_slowly() {
     .unwrap();
     cluster.signal(2, Signal::SIGKILL);
     let said = eventually("three attempts", || {
-        Some(cluster.stderr()).filter(|text| text.contains("started again in 0.8 s"))
+        Some(cluster.stderr()).filter(|text| text.contains("restarting in 0.8 s"))
     });
     assert!(
-        said.contains("node n2 was killed by signal 9 (SIGKILL); started again in 0.1 s"),
+        said.contains("node n2 was killed by signal 9 (SIGKILL); restarting in 0.1 s"),
         "{said}"
     );
     let refusal = "node n2 has ended with exit code 1: ionian: ";
@@ -295,7 +294,7 @@ fn a_node_that_refuses_to_run_is_tried_again_ever_more_slowly() {
 }
 
 #[test]
-fn a_cluster_that_cannot_start_says_why_and_gives_up() {
+fn a_cluster_that_cannot_start_stops_with_a_reason() {
     let directory = crate::cluster::Directory::new();
     let deployment = deployment("colocated", &[]);
     let (file, data) = (directory.path("given.toml"), directory.path("data"));
@@ -323,14 +322,14 @@ fn a_cluster_that_cannot_start_says_why_and_gives_up() {
         "{error}"
     );
     assert!(!error.contains("started again"), "{error}");
-    // Even what lies there of a node that could not start is somebody's data.
+    // Even the files of a node that could not start are kept.
     assert!(directory.path("data/nodes/n1/vital").exists());
 }
 
-/// A cluster that has begun can do without a node: the others start, and it comes back when its
-/// trouble is over.
+/// A cluster that has run before starts without one node, which joins again when its problem is
+/// solved.
 #[test]
-fn the_others_start_without_a_node_that_cannot() {
+fn the_other_nodes_start_without_a_node_that_cannot() {
     let mut cluster = Cluster::start("colocated", &["durability=disk"], &[]);
     cluster.client(0).set("k", "v");
     cluster.stop(Signal::SIGTERM);
@@ -344,7 +343,7 @@ fn the_others_start_without_a_node_that_cannot() {
         "{said}"
     );
     assert!(
-        said.contains("identity") && said.contains("The others go on without it"),
+        said.contains("identity") && said.contains("The others serve without it"),
         "{said}"
     );
     assert!(said.contains("ionian member replace n1 NEW"), "{said}");
@@ -353,7 +352,7 @@ fn the_others_start_without_a_node_that_cannot() {
         Reply::Bulk(Some("v".into()))
     );
     cluster.client(2).set("k", "w");
-    // n1 is started again ever more slowly, at first within a second or so.
+    // n1 restarts with growing delays, at first within about a second.
     std::fs::write(&identity, sound).unwrap();
     eventually("n1 is back", || {
         run(&["status", "--data", &cluster.data()])
@@ -365,7 +364,7 @@ fn the_others_start_without_a_node_that_cannot() {
 }
 
 #[test]
-fn a_second_signal_does_not_wait_for_a_node_that_stands_still() {
+fn a_second_signal_kills_a_paused_node() {
     let mut cluster = Cluster::start("colocated", &[], &[]);
     cluster.signal(0, Signal::SIGSTOP);
     let pids = cluster.pids();
