@@ -5,10 +5,11 @@ use crate::error::{DeploymentError, Problem};
 use crate::numbers::{InUse, Numbers};
 
 impl Deployment {
-    /// The deployment with one more node. What is new gets numbers that nothing in this one has.
+    /// The deployment with one more node. New nodes and instances get numbers that this deployment
+    /// does not use.
     ///
     /// # Errors
-    /// When its name or one of its addresses is taken, or it has no roles.
+    /// If the name or an address is taken, or the node has no roles.
     pub fn with_node(&self, node: Node) -> Result<Deployment, DeploymentError> {
         let mut to = self.numbered()?;
         to.nodes.push(node);
@@ -18,18 +19,18 @@ impl Deployment {
     /// The deployment without a node.
     ///
     /// # Errors
-    /// When there is no such node, or no other.
+    /// If no node has this name, or it is the only node.
     pub fn without_node(&self, name: &str) -> Result<Deployment, DeploymentError> {
         let mut to = self.numbered()?;
         to.nodes.remove(self.place(name)?);
         to.successor_of(self)
     }
 
-    /// The deployment with `new` in place of the node `old`, whose roles it takes over, each with a
-    /// number of its own.
+    /// The deployment with `new` instead of the node `old`. The new node takes over the roles, each
+    /// instance with a new number.
     ///
     /// # Errors
-    /// When there is no node `old`, or the name or an address of `new` is taken.
+    /// If no node is named `old`, or the name or an address of `new` is taken.
     pub fn with_replaced(&self, old: &str, mut new: Node) -> Result<Deployment, DeploymentError> {
         let mut to = self.numbered()?;
         let left = to.nodes.remove(self.place(old)?);
@@ -45,12 +46,11 @@ impl Deployment {
         to.successor_of(self)
     }
 
-    /// This deployment, which somebody wrote, as the one that follows `before`: nodes of the same
-    /// name and the instances on them keep their numbers, and what is new gets numbers that nothing
-    /// in `before` has.
+    /// This hand-written deployment as the successor of `before`: nodes of the same name and their
+    /// instances keep their numbers; new ones get numbers that `before` does not use.
     ///
     /// # Errors
-    /// When it is not well formed, or there are too many instances.
+    /// If the deployment is not well formed, or has too many instances.
     pub fn successor_of(&self, before: &Deployment) -> Result<Deployment, DeploymentError> {
         self.check()?;
         let before = before.numbered()?;
@@ -70,8 +70,8 @@ impl Deployment {
         to.numbered_apart(InUse::default().stated(&before), Numbers::next)
     }
 
-    /// Whether a running cluster can get from this deployment to `to`, as far as that can be said
-    /// without knowing the protocol.
+    /// Whether a running cluster can change from this deployment to `to`, without regard to the
+    /// protocol.
     ///
     /// # Errors
     /// Names what cannot be changed.
@@ -124,8 +124,7 @@ impl Deployment {
     /// cluster.
     ///
     /// # Errors
-    /// When there is no such option, it cannot have that value, or a running cluster does not
-    /// change it.
+    /// If an option does not exist, cannot have the value, or cannot change in a running cluster.
     pub fn tuned<S: AsRef<str>>(&self, settings: &[S]) -> Result<Deployment, DeploymentError> {
         let mut to = self.numbered()?;
         for text in settings.iter().map(AsRef::as_ref) {
@@ -139,16 +138,17 @@ impl Deployment {
         Ok(to)
     }
 
-    /// Whether a running cluster can get from this deployment to `to` by changing its options.
+    /// Whether a running cluster can change from this deployment to `to` by changing its options
+    /// only.
     ///
     /// # Errors
-    /// When anything else differs, or nothing.
+    /// If anything else differs, or nothing differs.
     pub fn check_tuning(&self, to: &Deployment) -> Result<(), DeploymentError> {
         self.check_cluster(to)?;
         if self.numbered()?.numbers_and_quorums() != to.numbered()?.numbers_and_quorums() {
             let (key, value) = ("node".to_owned(), "another list".to_owned());
             let allowed =
-                "that of the running cluster: options and members are not changed together"
+                "that of the running cluster: options and members cannot change together"
                     .to_owned();
             return Err(Problem::Value {
                 key,
@@ -163,7 +163,8 @@ impl Deployment {
         }
     }
 
-    /// Whether both can be of one cluster: they agree on what a cluster keeps for life.
+    /// Whether both deployments can belong to one cluster: they agree on everything that is fixed
+    /// for the life of a cluster.
     pub fn is_same_cluster(&self, other: &Deployment) -> bool {
         let lasting = |it: &Deployment| {
             (
@@ -176,7 +177,7 @@ impl Deployment {
         lasting(self) == lasting(other)
     }
 
-    /// What a cluster keeps for life.
+    /// Checks what is fixed for the life of a cluster.
     fn check_cluster(&self, to: &Deployment) -> Result<(), DeploymentError> {
         let quoted = |text: &str| format!("{text:?}");
         fixed(
@@ -205,7 +206,7 @@ impl Deployment {
         )
     }
 
-    /// What does not change with the members.
+    /// Checks what membership changes leave unchanged.
     fn check_lasting(&self, to: &Deployment) -> Result<(), DeploymentError> {
         self.check_cluster(to)?;
         self.settings().try_for_each(|setting| {
@@ -219,7 +220,7 @@ impl Deployment {
         })
     }
 
-    /// Everything that a change can change.
+    /// Everything that a membership change can change.
     fn numbers_and_quorums(&self) -> impl PartialEq + use<> {
         let mut nodes = self.nodes.clone();
         nodes.sort_by_key(|node| node.id);
@@ -234,9 +235,9 @@ impl Deployment {
     }
 }
 
-const LASTING: &str = "a cluster keeps that for life";
-const OPTION: &str = "options are not changed with the members; `ionian options set` changes them";
-const REPLACE: &str = "to move a node, replace it by one of another name";
+const LASTING: &str = "it is fixed for the life of a cluster";
+const OPTION: &str = "options cannot change together with the members; use `ionian options set`";
+const REPLACE: &str = "to move a node, replace it by a node of another name";
 
 fn fixed(key: &str, before: String, after: String, why: &str) -> Result<(), DeploymentError> {
     match before == after {
@@ -253,7 +254,7 @@ fn fixed(key: &str, before: String, after: String, why: &str) -> Result<(), Depl
     }
 }
 
-/// The roles of a node, those with the numbers that they had which it had before.
+/// The roles of a node; instances that the node had before keep their numbers.
 fn kept(node: &Node, earlier: &Node) -> Vec<Placed> {
     let stated = |role: &str, number| {
         node.roles

@@ -1,5 +1,4 @@
-//! Whether the parts of a deployment fit together. Each part on its own was checked where it was
-//! set.
+//! Checks that the parts of a deployment fit together. Each part was checked when it was set.
 
 use crate::deployment::{Deployment, MAX_NODES, Node};
 use crate::endpoint::Endpoint;
@@ -9,7 +8,7 @@ impl Deployment {
     /// Checks what parsing checks of the parts together; for a deployment made or changed in code.
     ///
     /// # Errors
-    /// Says which parts do not fit together.
+    /// Names the parts that do not fit together.
     pub fn check(&self) -> Result<(), DeploymentError> {
         self.options.check(&self.protocol)?;
         let nodes = self.nodes.len();
@@ -63,8 +62,8 @@ impl Deployment {
         Ok(())
     }
 
-    /// Two nodes are not found in one place. Where they listen in place of that is each machine's,
-    /// or container's, own matter.
+    /// Two nodes must not have the same address. Listening addresses may be equal, because they are
+    /// local to a machine or container.
     fn check_addresses(&self) -> Result<(), DeploymentError> {
         if let Some(node) = self
             .nodes
@@ -97,13 +96,13 @@ impl Deployment {
     }
 }
 
-/// Something at which a node is found.
+/// An address of a node.
 struct Socket<'a> {
     node: &'a Node,
     name: &'static str,
     text: &'a str,
     at: Endpoint<'a>,
-    /// Where other nodes find the node: as far as one can tell, its machine.
+    /// The address for other nodes, which identifies the machine as far as a file can tell.
     machine: Endpoint<'a>,
 }
 
@@ -126,8 +125,8 @@ fn sockets(node: &Node) -> impl Iterator<Item = Socket<'_>> {
 }
 
 impl Socket<'_> {
-    /// Whether two sockets cannot both be listened on. Gateways of different machines may share an
-    /// address that each machine understands as its own, `0.0.0.0:7379` or `127.0.0.1:7379`.
+    /// Whether two sockets conflict. Gateways on different machines may share an address that is
+    /// local to each machine, such as `0.0.0.0:7379` or `127.0.0.1:7379`.
     fn collides(&self, other: &Self) -> bool {
         let same = self.at.same_host(other.at);
         let overlap = same || self.at.is_wildcard() || other.at.is_wildcard();

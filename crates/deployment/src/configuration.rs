@@ -1,4 +1,5 @@
-//! What a node knows of its cluster: the deployment in force, and how the log led to it.
+//! What a node knows about its cluster: the deployment in force, and the membership decided by the
+//! log.
 
 use crate::deployment::{Deployment, MAX_TEXT, Node};
 use crate::error::{DeploymentError, Place, Problem};
@@ -12,22 +13,22 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use toml::{Table, Value};
 
-/// A membership with its texts read: deployments as TOML.
+/// A membership with its deployments parsed from TOML.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
-    /// The [digest](Deployment::digest) of the deployment that the cluster was founded with.
+    /// The [digest](Deployment::digest) of the founding deployment.
     pub founding: u64,
-    /// What the log has decided.
+    /// The membership as decided by the log.
     pub membership: Membership,
     /// The deployment in force.
     pub deployment: Deployment,
-    /// The deployment that the cluster is being changed into: until that is finished, both are in
+    /// The deployment after the change in progress; until the change is finished, both are in
     /// force.
     pub next: Option<Deployment>,
 }
 
 impl Configuration {
-    /// That of a cluster that is founded with `deployment`.
+    /// The configuration of a cluster that is founded with `deployment`.
     pub fn founded(deployment: Deployment) -> Self {
         Configuration {
             founding: deployment.digest(),
@@ -37,10 +38,10 @@ impl Configuration {
         }
     }
 
-    /// What the log has led to since.
+    /// The configuration after the log has decided `membership`.
     ///
     /// # Errors
-    /// When one of the texts is no deployment.
+    /// If one of the texts is not a deployment.
     pub fn advanced(&self, membership: Membership) -> Result<Self, DeploymentError> {
         let deployment = match membership.text.is_empty() {
             true => self.deployment.clone(),
@@ -55,20 +56,21 @@ impl Configuration {
         })
     }
 
-    /// The epoch that the cluster is in.
+    /// The present epoch of the cluster.
     pub fn epoch(&self) -> Epoch {
         self.membership.epoch
     }
 
-    /// The deployment that a change leads to; that in force when none is under way.
+    /// The deployment after the change in progress, or the one in force if no change is in
+    /// progress.
     pub fn target(&self) -> &Deployment {
         self.next.as_ref().unwrap_or(&self.deployment)
     }
 
-    /// The text of the deployment in force, by which a change says what it leads away from.
+    /// The text of the deployment in force, which a change names as its starting point.
     ///
     /// # Errors
-    /// When the deployment is not well formed.
+    /// If the deployment is not well formed.
     pub fn text(&self) -> Result<Bytes, DeploymentError> {
         match self.membership.text.is_empty() {
             true => Ok(Bytes::from(self.deployment.numbered()?.to_toml())),
@@ -76,7 +78,7 @@ impl Configuration {
         }
     }
 
-    /// The nodes that are members, those to come included, by their numbers.
+    /// The members by number, including those that a change in progress adds.
     pub fn nodes(&self) -> BTreeMap<NodeId, &Node> {
         let deployments = self.next.iter().chain([&self.deployment]);
         deployments
@@ -84,15 +86,15 @@ impl Configuration {
             .collect()
     }
 
-    /// The member of this name.
+    /// The member with this name.
     pub fn member(&self, name: &str) -> Option<(NodeId, &Node)> {
         self.nodes().into_iter().find(|(_, node)| node.name == name)
     }
 
-    /// The configuration as a protocol with these roles takes it; see [`Deployment::layout`].
+    /// The configuration as the layout for a protocol with these roles; see [`Deployment::layout`].
     ///
     /// # Errors
-    /// As there.
+    /// Like `Deployment::layout`.
     pub fn layout(&self, kinds: &[&str]) -> Result<Layout, DeploymentError> {
         let Membership {
             epoch,
@@ -103,7 +105,7 @@ impl Configuration {
         let mut layout = self.deployment.layout(kinds)?;
         if let Some(next) = &self.next {
             let next = next.layout(kinds)?;
-            // A name is looked up in the layout in force, whichever the node is of.
+            // Names are looked up in the layout in force, for nodes of both deployments.
             layout
                 .names
                 .resize(layout.names.len().max(next.names.len()), String::new());
@@ -133,7 +135,7 @@ impl Configuration {
         })
     }
 
-    /// The text of a file that says this.
+    /// The text of the file for this configuration.
     pub fn to_toml(&self) -> String {
         let Membership {
             epoch,
@@ -163,10 +165,10 @@ impl Configuration {
         file
     }
 
-    /// Reads what [`to_toml`](Configuration::to_toml) wrote.
+    /// Reads the output of [`to_toml`](Configuration::to_toml).
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// Names what is wrong with the text.
     pub fn parse(text: &str) -> Result<Self, DeploymentError> {
         let table: Table = text
             .parse()
@@ -262,7 +264,7 @@ fn read_expiry(value: &Value) -> Option<SessionExpiry> {
 fn read(text: &Bytes) -> Result<Deployment, DeploymentError> {
     if text.len() > MAX_TEXT {
         return Err(Problem::Unreadable(
-            "it is larger than 4 MiB, which no deployment file is".into(),
+            "it is larger than 4 MiB, the limit for deployment files".into(),
         )
         .into());
     }
@@ -271,8 +273,8 @@ fn read(text: &Bytes) -> Result<Deployment, DeploymentError> {
 }
 
 impl Configuration {
-    /// What lies between a node and each other that is somewhere else, as far as the deployment
-    /// says it.
+    /// The simulated distance from a node to each node at another site, as far as the deployment
+    /// defines it.
     pub fn distances(&self, from: NodeId) -> BTreeMap<NodeId, Distance> {
         let Some(network) = &self.target().network else {
             return BTreeMap::new();

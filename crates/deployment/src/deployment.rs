@@ -1,4 +1,4 @@
-//! A deployment as its file describes it, and as the kernel takes it.
+//! A deployment, as in its file and as the kernel's layout.
 
 use crate::error::{DeploymentError, Problem};
 use crate::network::Network;
@@ -12,88 +12,88 @@ use std::fmt;
 
 /// The state machines that come with Ionian; see [`Deployment::check_machine`].
 pub const MACHINES: &[&str] = &["kv", "nothing"];
-/// The role that a gateway brings with it.
+/// The role that every node with a gateway has.
 pub const CLIENT: &str = "client";
 /// The largest f: 2f+1 acceptors must fit into a set of 64.
 pub const MAX_F: usize = (MAX_INSTANCES - 1) / 2;
-/// The most bytes of a deployment's text: what is larger is some other file, or no end of one.
+/// The largest size of a deployment file in bytes.
 pub const MAX_TEXT: usize = 4 << 20;
-/// The most nodes a deployment has.
+/// The largest number of nodes of a deployment.
 pub const MAX_NODES: usize = 1024;
 
-/// A cluster: what it runs, and where.
+/// A cluster: what it runs, and on which nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deployment {
-    /// Its name: nodes of other clusters are refused.
+    /// The cluster's name. Nodes of different clusters refuse each other.
     pub cluster: String,
     /// The protocol, by its [name](ionian_protocols::registry::NAMES).
     pub protocol: String,
-    /// The state machine that is replicated.
+    /// The replicated state machine.
     pub machine: String,
-    /// How many nodes may fail.
+    /// The number of nodes that may fail.
     pub f: usize,
-    /// How the acceptors are arranged.
+    /// The arrangement of the acceptors.
     pub quorums: QuorumSpec,
-    /// Where what must not be forgotten is kept.
+    /// Where nodes store state that must survive a crash.
     pub durability: Durability,
-    /// What is tuned.
+    /// The options.
     pub options: Settings,
-    /// How far apart sites are, if that is to be felt.
+    /// Simulated distances between sites, if any.
     pub network: Option<Network>,
     /// The nodes, in the order of the file.
     pub nodes: Vec<Node>,
 }
 
-/// Where a node keeps what it must not forget.
+/// Where a node stores what it must not lose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// On disk, before anybody is told. What a file that does not say gets: silence never loses
-    /// anything.
+    /// On disk, before the node sends any message that depends on it. The default, so that a file
+    /// without this key never loses data.
     #[default]
     Disk,
-    /// In memory: a node that stops has forgotten it.
+    /// In memory: a node loses it when it stops.
     Memory,
 }
 
-/// One operating system process.
+/// A node: one operating system process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
-    /// Its name, unique in the deployment.
+    /// The name, unique in the deployment.
     pub name: String,
-    /// Its number; without one it gets the lowest that is free, in the order of the file. Numbers
-    /// are stated where a change of the membership has left gaps.
+    /// The number. Without one the node gets the lowest free number, in the order of the file.
+    /// Files state numbers where a membership change has left gaps.
     pub id: Option<u16>,
-    /// `host:port` where other nodes find it.
+    /// `host:port` where other nodes connect.
     pub address: String,
-    /// `host:port` where it listens for them, if that is not `address`: behind address translation,
-    /// or in a container with a published port.
+    /// `host:port` where the node listens for other nodes, if it differs from `address`: behind
+    /// address translation, or in a container with a published port.
     pub listen: Option<String>,
-    /// `host:port` where it serves Redis clients, if it does. It then has a client lane even when
-    /// its roles do not name one.
+    /// `host:port` where the node serves Redis clients, if it does. The node then has a client lane
+    /// even if its roles do not name one.
     pub gateway: Option<String>,
-    /// `host:port` where it listens for them, if that is not `gateway`.
+    /// `host:port` where the node listens for clients, if it differs from `gateway`.
     pub gateway_listen: Option<String>,
-    /// Where it is; see [`Network`]. A node without a site is near every other.
+    /// The site; see [`Network`]. A node without a site is close to every other node.
     pub site: Option<String>,
-    /// Its roles. One may be listed twice.
+    /// The roles. A role may be listed twice.
     pub roles: Vec<Placed>,
 }
 
-/// A role on a node, written `acceptor`, or `acceptor*2` for two instances, or `acceptor:3` for the
-/// instance with this number.
+/// A role on a node, written `acceptor`, `acceptor*2` for two instances, or `acceptor:3` for the
+/// instance with number 3.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
     /// The name of the role.
     pub role: String,
-    /// How many instances, from 1.
+    /// The number of instances, at least 1.
     pub count: usize,
-    /// The number of the one instance; without one, each gets the lowest that is free, in the order
-    /// of the file.
+    /// The number of the only instance. Without one each instance gets the lowest free number, in
+    /// the order of the file.
     pub number: Option<u8>,
 }
 
 impl Placed {
-    /// So many instances of a role, with whatever numbers are free.
+    /// `count` instances of a role, with free numbers.
     pub fn some(role: &str, count: usize) -> Self {
         Placed {
             role: role.to_owned(),
@@ -113,10 +113,10 @@ impl Placed {
 }
 
 impl Durability {
-    /// All of them.
+    /// All values.
     pub(crate) const ALL: [Durability; 2] = [Durability::Disk, Durability::Memory];
 
-    /// Its name in a file.
+    /// The name in a file.
     pub fn name(self) -> &'static str {
         match self {
             Durability::Memory => "memory",
@@ -136,19 +136,19 @@ impl fmt::Display for Placed {
 }
 
 impl Node {
-    /// Where it listens for other nodes.
+    /// Where the node listens for other nodes.
     pub fn listens_at(&self) -> &str {
         self.listen.as_ref().unwrap_or(&self.address)
     }
 
-    /// Where it listens for clients, if it serves any.
+    /// Where the node listens for clients, if it serves any.
     pub fn gateway_listens_at(&self) -> Option<&str> {
         self.gateway
             .as_ref()
             .map(|gateway| self.gateway_listen.as_ref().unwrap_or(gateway).as_str())
     }
 
-    /// How many instances of each role it has, the client lane of its gateway included.
+    /// The number of instances of each role, including the client lane of the gateway.
     pub fn instances(&self) -> BTreeMap<&str, usize> {
         let mut instances = BTreeMap::new();
         for Placed { role, count, .. } in &self.roles {
@@ -169,12 +169,12 @@ impl Deployment {
 }
 
 impl Deployment {
-    /// The deployment as a protocol with these
-    /// [`KINDS`](ionian_kernel::protocol::Protocol::KINDS) of roles takes it.
+    /// The deployment as the layout for a protocol with these
+    /// [`KINDS`](ionian_kernel::protocol::Protocol::KINDS) of roles.
     ///
     /// # Errors
-    /// When [`check`](Deployment::check) fails, a role is not one of `kinds`, there is no client,
-    /// or there are more than 64 of a role.
+    /// If [`check`](Deployment::check) fails, a role is not in `kinds`, no client exists, or a role
+    /// has more than 64 instances.
     pub fn layout(&self, kinds: &[&str]) -> Result<Layout, DeploymentError> {
         let Deployment { nodes, .. } = self.numbered()?;
         let mut instances: Vec<BTreeMap<u8, NodeId>> = vec![BTreeMap::new(); kinds.len()];
@@ -223,9 +223,9 @@ impl Deployment {
         })
     }
 
-    /// Takes what concerns one node alone from the deployment that it is started with: the options
-    /// that nodes need not agree on, unless they make no sense beside what the cluster was tuned to
-    /// since, where nodes listen, and how far apart sites are.
+    /// Takes the settings that are local to one node from the deployment that the node is started
+    /// with: options on which nodes may differ (unless they contradict options that the cluster has
+    /// changed since), listening addresses, and distances between sites.
     pub fn take_local(&mut self, given: &Deployment) {
         let mut own = self.options.clone();
         own.take_local(&given.options);
@@ -242,10 +242,10 @@ impl Deployment {
         }
     }
 
-    /// The node of this name, by its place among [`nodes`](Deployment::nodes).
+    /// The index in [`nodes`](Deployment::nodes) of the node with this name.
     ///
     /// # Errors
-    /// When there is none.
+    /// If no node has this name.
     pub fn place(&self, name: &str) -> Result<usize, DeploymentError> {
         self.nodes
             .iter()
@@ -265,11 +265,11 @@ impl Deployment {
             })
     }
 
-    /// Whether `machine` is one of those that the caller can make. A file may name any: whoever
-    /// replicates a machine of their own gives it a name of their own.
+    /// Checks that `machine` is one of those that the caller contains. Deployment files may name
+    /// any state machine, because users of the library give their own machines their own names.
     ///
     /// # Errors
-    /// When it is not.
+    /// If it is not.
     pub fn check_machine(&self, known: &[&str]) -> Result<(), DeploymentError> {
         if known.contains(&self.machine.as_str()) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! A number that tells whether two nodes were started from files that say the same.
+//! A hash that shows whether two nodes were started from equivalent files.
 
 use crate::deployment::Deployment;
 use crate::quorums;
@@ -21,8 +21,8 @@ impl Deployment {
         fnv1a(self.agreed().as_bytes())
     }
 
-    /// What nodes must agree on, in one way of writing it. Strings are quoted, so that no name can
-    /// pass for the structure around it.
+    /// The settings on which nodes must agree, in a canonical form. Strings are quoted, so that a
+    /// name cannot imitate the structure around it.
     fn agreed(&self) -> String {
         let mut text = String::new();
         let Deployment {

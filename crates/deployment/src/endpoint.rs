@@ -1,4 +1,5 @@
-//! `host:port`, as text. Names are resolved when they are used: a file outlives its addresses.
+//! `host:port` as text. Host names are resolved at each use, because addresses change while a file
+//! does not.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -33,7 +34,8 @@ impl<'a> Endpoint<'a> {
         is_host.then_some(Endpoint { host, port })
     }
 
-    /// Whether it means every address of the machine: one can listen there, but not connect to it.
+    /// Whether the host is a wildcard: a node can listen there, but no other node can connect to
+    /// it.
     pub(crate) fn is_wildcard(self) -> bool {
         self.host.parse() == Ok(Ipv4Addr::UNSPECIFIED)
             || self.host.trim_matches(['[', ']']).parse() == Ok(Ipv6Addr::UNSPECIFIED)
@@ -74,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_the_addresses_that_nobody_can_connect_to() {
+    fn wildcards_are_recognized() {
         let wildcard = |text| Endpoint::parse(text).unwrap().is_wildcard();
         assert!(wildcard("0.0.0.0:1") && wildcard("[::]:1"));
         assert!(!wildcard("127.0.0.1:1") && !wildcard("[::1]:1") && !wildcard("localhost:1"));

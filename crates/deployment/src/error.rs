@@ -1,22 +1,22 @@
 //! What can be wrong with a deployment. Every text names the key, the value and what is allowed,
-//! and the place in the file when the file is where it came from.
+//! and for files the place.
 
 use std::fmt;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why this is not a deployment.
+/// Why a text is not a valid deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeploymentError {
-    /// The file, when there is one.
+    /// The file, if there is one.
     pub file: Option<PathBuf>,
-    /// Where in the text, when the text is what is wrong and not how its parts fit together.
+    /// The place in the text; `None` if the parts of a correct text do not fit together.
     pub place: Option<Place>,
-    /// What is wrong. Boxed: an error is rare, and a small `Result` is moved often.
+    /// What is wrong. Boxed, because errors are rare and a small `Result` is cheaper to move.
     pub problem: Box<Problem>,
 }
 
-/// A place in a text, for people: both count from 1.
+/// A place in a text; both numbers count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The line.
@@ -34,10 +34,10 @@ pub enum Problem {
     /// The text is not TOML.
     #[error("not TOML: {0}")]
     Syntax(String),
-    /// There is no such key.
-    #[error("unknown key {key}: known here are {known}")]
+    /// The key does not exist.
+    #[error("unknown key {key}; available: {known}")]
     UnknownKey {
-        /// The key, with the tables it lies in.
+        /// The key, with its tables.
         key: String,
         /// The keys that exist there.
         known: String,
@@ -45,79 +45,79 @@ pub enum Problem {
     /// A key that has no default is missing.
     #[error("{key} is missing: it must be {allowed}")]
     Missing {
-        /// The key, with the tables it lies in.
+        /// The key, with its tables.
         key: String,
         /// What to write there.
         allowed: String,
     },
-    /// A value is not one of those allowed.
+    /// The value is not allowed.
     #[error("{key} = {value}: must be {allowed}")]
     Value {
-        /// The key, with the tables it lies in.
+        /// The key, with its tables.
         key: String,
         /// The value, as written.
         value: String,
-        /// What to write instead.
+        /// What is allowed.
         allowed: String,
     },
-    /// An option that a running cluster does not change.
+    /// A running cluster cannot change this option.
     #[error(
-        "{key} is not changed while the cluster runs: {reason}. Restart one node after the other with --set {key}=VALUE"
+        "{key} cannot change while the cluster runs: {reason}. Restart one node after the other with --set {key}=VALUE"
     )]
     AtStart {
-        /// The key, with the tables it lies in.
+        /// The key, with its tables.
         key: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// Two nodes have the same name, or two sockets the same address.
-    #[error("{key} = {value:?}: taken by {by}")]
+    #[error("{key} = {value:?}: already used by {by}")]
     Taken {
-        /// The key, with the tables it lies in.
+        /// The key, with its tables.
         key: String,
         /// The value.
         value: String,
-        /// The key that has it too.
+        /// The key that has the same value.
         by: String,
     },
-    /// A role has more instances than a set of them can hold.
+    /// A role has too many instances for a set.
     #[error("{key} = {role:?}: instance number {count} of this role, at most {limit} are allowed")]
     TooMany {
-        /// The key of the instance that is one too many.
+        /// The key of the first instance beyond the limit.
         key: String,
         /// The role.
         role: String,
-        /// How many there are, up to and with that one.
+        /// The number of instances up to and including this one.
         count: usize,
-        /// How many there may be.
+        /// The limit.
         limit: usize,
     },
-    /// Nothing carries commands into the cluster.
+    /// No client lane exists to submit commands.
     #[error("no client anywhere: at least one node must have a gateway or the role {role:?}")]
     NoClient {
         /// The name of the role.
         role: String,
     },
-    /// A flag is not an override.
+    /// A flag is not a `key=value` pair.
     #[error("override {0:?}: must be key=value, such as options.batch_commands=10")]
     NotAnOverride(String),
-    /// There is no node of this name.
-    #[error("no node {name:?}: the deployment has {known}")]
+    /// No node has this name.
+    #[error("unknown node {name:?}; available: {known}")]
     NoSuchNode {
         /// The name.
         name: String,
-        /// The names there are.
+        /// The existing names.
         known: String,
     },
-    /// The deployment that a change would lead to is the one that there is.
-    #[error("nothing would change")]
+    /// The deployment after the change equals the present one.
+    #[error("no change: the deployment is the same")]
     NothingToChange,
-    /// There is no preset of this name.
-    #[error("no preset {name:?}: there are {known}")]
+    /// No preset has this name.
+    #[error("unknown preset {name:?}; available: {known}")]
     NoSuchPreset {
         /// The name.
         name: String,
-        /// The names there are.
+        /// The existing names.
         known: String,
     },
 }
@@ -147,7 +147,7 @@ impl fmt::Display for DeploymentError {
 impl std::error::Error for DeploymentError {}
 
 impl DeploymentError {
-    /// The same, located at `place` unless it knows better already.
+    /// The same error with a place, unless it has one already.
     pub(crate) fn at(mut self, place: Place) -> Self {
         self.place.get_or_insert(place);
         self
@@ -155,7 +155,7 @@ impl DeploymentError {
 }
 
 impl Place {
-    /// Where the byte at `offset` of `text` is.
+    /// The place of the byte at `offset` of `text`.
     pub(crate) fn of(text: &str, offset: usize) -> Place {
         let before = text.get(..offset).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);

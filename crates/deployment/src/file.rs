@@ -1,4 +1,4 @@
-//! Reading and writing the file.
+//! Reads and writes deployment files.
 
 use crate::deployment::{CLIENT, Deployment, MAX_TEXT, Node};
 use crate::error::{DeploymentError, Place, Problem};
@@ -14,7 +14,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The keys that have no default, and what to write there.
+/// The keys without a default, and what to write there.
 const REQUIRED: &[(&str, &str)] = &[
     ("cluster", "the name of the cluster"),
     ("protocol", "the protocol, such as \"multipaxos\""),
@@ -24,7 +24,7 @@ const REQUIRED: &[(&str, &str)] = &[
 ];
 const REQUIRED_OF_NODE: &[(&str, &str)] = &[
     ("name", "the name of the node"),
-    ("address", "host:port where other nodes find it"),
+    ("address", "host:port where other nodes connect"),
 ];
 const REQUIRED_OF_LINK: &[(&str, &str)] = &[("between", "the two sites")];
 
@@ -36,7 +36,7 @@ fn read(path: &Path) -> io::Result<String> {
     match text.len() <= MAX_TEXT {
         true => Ok(text),
         false => Err(io::Error::other(
-            "it is larger than 4 MiB, which no deployment file is",
+            "it is larger than 4 MiB, the limit for deployment files",
         )),
     }
 }
@@ -45,7 +45,7 @@ impl Deployment {
     /// Reads the text of a deployment file.
     ///
     /// # Errors
-    /// Says what is wrong with it, and where.
+    /// Names what is wrong, and where.
     pub fn parse(text: &str) -> Result<Self, DeploymentError> {
         let document = DeTable::parse(text).map_err(|error| DeploymentError {
             place: error.span().map(|span| Place::of(text, span.start)),
@@ -84,7 +84,7 @@ impl Deployment {
     /// Reads a deployment file.
     ///
     /// # Errors
-    /// When it cannot be read, or as [`parse`](Deployment::parse); the error names the file.
+    /// If the file cannot be read, and like [`parse`](Deployment::parse); the error names the file.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, DeploymentError> {
         let path = path.as_ref();
         let text = read(path).map_err(|error| Problem::Unreadable(error.to_string()).into());
@@ -110,7 +110,7 @@ impl Deployment {
         Ok(())
     }
 
-    /// The text of a file that says this, with what a reader needs to know to change it.
+    /// The text of a file for this deployment, with comments for a reader who wants to change it.
     pub fn to_toml(&self) -> String {
         let Deployment {
             cluster,
@@ -197,7 +197,7 @@ const OPTIONS_HEADER: &str = "
 [options]
 ";
 
-/// The key that says which options a running cluster has changed.
+/// The key that lists the options that a running cluster has changed.
 const TUNED: &str = "tuned";
 const TUNED_HEADER: &str = "\
 # Changed while the cluster ran (`ionian options set`): these count on every node, whatever its own file says.
@@ -311,7 +311,7 @@ fn read_link(table: &DeTable<'_>, index: usize, text: &str) -> Result<Link, Depl
     Ok(link)
 }
 
-/// The entries in the order of the text, so that the first mistake is the one that is reported.
+/// The entries in the order of the text, so that the first mistake is reported.
 fn in_order<'t, 'i>(
     table: &'t DeTable<'i>,
 ) -> Vec<(

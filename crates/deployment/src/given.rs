@@ -8,12 +8,12 @@ use toml::de::DeValue;
 
 const NAME: &str = "1 to 64 letters, digits, '-' and '_' in quotes";
 
-/// A value as it was given.
+/// A value from a file or a flag.
 #[derive(Clone, Copy)]
 pub(crate) enum Given<'a> {
-    /// In a file, with the text of the file.
+    /// From a file, with the text of the file.
     Toml(&'a Spanned<DeValue<'a>>, &'a str),
-    /// With a flag, unquoted.
+    /// From a flag, unquoted.
     Flag(&'a str),
 }
 
@@ -35,7 +35,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// The items of a list; in a flag they are separated by commas.
+    /// The items of a list; a flag separates them by commas.
     pub(crate) fn items(self) -> Option<Vec<Given<'a>>> {
         match self {
             Given::Flag("") => Some(Vec::new()),
@@ -51,7 +51,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// The error that `key` may not have this value.
+    /// The error that the value is not allowed for `key`.
     pub(crate) fn wrong(self, key: &str, allowed: impl Into<String>) -> DeploymentError {
         let (value, place) = match self {
             Given::Flag(text) if digits(text).is_some() => (text.to_owned(), None),

@@ -1,5 +1,5 @@
-//! The `[network]` table: how far apart sites are, for tests and demonstrations. What a node sends
-//! to one of another site is delayed by the sender, and takes its time.
+//! The `[network]` table: simulated distances between sites, for tests and demonstrations. The
+//! sender delays messages to nodes at other sites, and limits their rate.
 
 use crate::deployment::Deployment;
 use crate::error::{DeploymentError, Problem};
@@ -11,24 +11,23 @@ use std::time::Duration;
 
 pub(crate) const NETWORK_KEYS: &[&str] = &["delay_ms", "mbps", "link"];
 pub(crate) const LINK_KEYS: &[&str] = &["between", "delay_ms", "mbps"];
-/// More is a slip of the pen: nobody waits for a minute.
+/// A larger delay is certainly a mistake.
 const MAX_DELAY_MS: usize = 60_000;
 const MAX_MBPS: usize = 100_000;
 const BETWEEN: &str = "two different sites, such as [\"A\", \"B\"]";
 
-/// Between nodes of different sites.
+/// The network between nodes of different sites.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Network {
-    /// How long everything is on its way, one way, milliseconds.
+    /// One-way delay in milliseconds.
     pub delay_ms: u64,
-    /// Megabits that go from one node to another each second; as many as there are room for if it
-    /// is not stated.
+    /// Rate from one node to another in megabits per second; unlimited if it is not set.
     pub mbps: Option<u64>,
-    /// Pairs of sites that are something else, both ways.
+    /// Pairs of sites with other values, in both directions.
     pub links: Vec<Link>,
 }
 
-/// What is different between two sites. What is not stated is as between all others.
+/// The values between two sites; values that are not set are those between all other sites.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// The sites, in either order.
@@ -39,17 +38,17 @@ pub struct Link {
     pub mbps: Option<u64>,
 }
 
-/// What lies between two nodes.
+/// The network between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Distance {
-    /// Everything arrives so much later.
+    /// One-way delay.
     pub delay: Duration,
-    /// So much gets through.
+    /// Rate in bytes per second; unlimited if `None`.
     pub bytes_per_second: Option<u64>,
 }
 
 impl Network {
-    /// What lies between two sites.
+    /// The network between two sites.
     pub fn distance(&self, from: &str, to: &str) -> Distance {
         let joins = |link: &&Link| {
             [[from, to], [to, from]].contains(&[&*link.between[0], &*link.between[1]])
@@ -81,7 +80,7 @@ impl Network {
         Ok(())
     }
 
-    /// The table as a file has it.
+    /// The table as text.
     pub(crate) fn to_toml(&self) -> String {
         let mut text = String::new();
         let _ = writeln!(
@@ -115,7 +114,7 @@ impl Network {
 }
 
 impl Link {
-    /// Sets one of the keys of a `[[network.link]]`; errors call it `owner`.
+    /// Sets one of the keys of a `[[network.link]]`, which errors call `owner`.
     pub(crate) fn set(
         &mut self,
         owner: &str,
@@ -149,8 +148,7 @@ impl Link {
 }
 
 impl Deployment {
-    /// Why the `[network]` that is stated changes nothing, if it does not: what is between two
-    /// sites needs two.
+    /// Why the `[network]` table has no effect, if it has none: it needs nodes at two sites.
     pub fn idle_network(&self) -> Option<String> {
         self.network
             .as_ref()
@@ -169,7 +167,7 @@ impl Deployment {
         }
     }
 
-    /// The sites of nodes.
+    /// The sites of the nodes.
     fn sites(&self) -> Vec<&str> {
         let mut sites: Vec<&str> = self
             .nodes
@@ -181,8 +179,8 @@ impl Deployment {
         sites
     }
 
-    /// The same with each node at a site of its own, called A, B, C and so on, and this delay
-    /// between any two.
+    /// The same deployment with each node at its own site, named A, B, C and so on, and this delay
+    /// between any two sites.
     pub fn apart(mut self, delay_ms: u64) -> Self {
         for (index, node) in self.nodes.iter_mut().enumerate() {
             let letter = char::from(b'A' + (index % 26) as u8);
@@ -200,7 +198,8 @@ impl Deployment {
         self
     }
 
-    /// Whether every link is between sites of nodes, and no two are between the same.
+    /// Checks that every link connects sites of nodes, and that no two links connect the same
+    /// sites.
     pub(crate) fn check_network(&self) -> Result<(), DeploymentError> {
         let links = self
             .network

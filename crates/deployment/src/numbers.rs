@@ -1,7 +1,7 @@
-//! Which number each node and each role instance has.
+//! The numbers of nodes and role instances.
 //!
-//! A change of the membership states every number, and gives what is new a number above all that
-//! are in use: a new acceptor must not pass for one that has promised something.
+//! A membership change states every number, and gives each new instance a number above all numbers
+//! in use, so that a new acceptor cannot be mistaken for one that has made promises.
 
 use crate::deployment::{CLIENT, Deployment, MAX_NODES, Node, Placed};
 use crate::error::{DeploymentError, Problem};
@@ -10,20 +10,19 @@ use ionian_kernel::layout::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Numbers of one kind that are in use.
+/// The used numbers of one kind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Numbers(BTreeSet<usize>);
 
 impl Numbers {
-    /// Takes the lowest number that is free, below `limit`.
+    /// Takes the lowest free number below `limit`.
     pub(crate) fn lowest(&mut self, limit: usize) -> Option<usize> {
         let number = (0..limit).find(|number| !self.0.contains(number))?;
         self.0.insert(number);
         Some(number)
     }
 
-    /// Takes the number above all that are in use; where that is not below `limit`, the lowest that
-    /// is free.
+    /// Takes the number above all used ones or, if that is not below `limit`, the lowest free one.
     pub(crate) fn next(&mut self, limit: usize) -> Option<usize> {
         match self.0.last().map_or(0, |last| last + 1) {
             next if next < limit => {
@@ -35,7 +34,7 @@ impl Numbers {
     }
 }
 
-/// The numbers that are in use in a deployment.
+/// The numbers that a deployment uses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InUse {
     nodes: Numbers,
@@ -43,7 +42,7 @@ pub(crate) struct InUse {
 }
 
 impl InUse {
-    /// Adds those that a deployment states.
+    /// Adds the numbers that a deployment states.
     pub(crate) fn stated(mut self, deployment: &Deployment) -> Self {
         for node in &deployment.nodes {
             self.nodes.0.extend(node.id.map(usize::from));
@@ -59,21 +58,21 @@ impl InUse {
     }
 }
 
-/// How a number is chosen.
+/// How to choose a number.
 pub(crate) type Choice = fn(&mut Numbers, usize) -> Option<usize>;
 
 impl Deployment {
-    /// The same with the number of every node and instance stated, and the client of each gateway
-    /// too.
+    /// The same deployment with the number of every node and instance stated, including the clients
+    /// of gateways.
     ///
     /// # Errors
-    /// When [`check`](Deployment::check) fails, or there are more than 64 instances of a role.
+    /// If [`check`](Deployment::check) fails, or a role has more than 64 instances.
     pub fn numbered(&self) -> Result<Deployment, DeploymentError> {
         self.check()?;
         self.numbered_apart(InUse::default(), Numbers::lowest)
     }
 
-    /// As [`numbered`](Deployment::numbered), with numbers that are not in `used`.
+    /// Like [`numbered`](Deployment::numbered), with numbers that are not in `used`.
     pub(crate) fn numbered_apart(
         &self,
         used: InUse,
@@ -123,7 +122,7 @@ impl Deployment {
             .collect()
     }
 
-    /// Whether no number is stated twice.
+    /// Checks that no number is stated twice.
     pub(crate) fn check_numbers(&self) -> Result<(), DeploymentError> {
         let mut taken: BTreeMap<(&str, usize), String> = BTreeMap::new();
         for node in &self.nodes {
@@ -148,7 +147,7 @@ impl Deployment {
         Ok(())
     }
 
-    /// The numbers, when they are not what the order of the file alone would make them.
+    /// The numbers, if they differ from those that follow from the order of the file.
     pub(crate) fn unusual_numbers(&self) -> Option<String> {
         let mut plain = self.clone();
         for node in &mut plain.nodes {
@@ -161,7 +160,7 @@ impl Deployment {
         (plain.numbers_text()? != numbers).then_some(numbers)
     }
 
-    /// `None` when there are too few numbers, for which a deployment is refused elsewhere.
+    /// `None` if there are too few numbers; another check rejects such a deployment.
     fn numbers_text(&self) -> Option<String> {
         let mut text = String::new();
         for node in self
@@ -178,7 +177,7 @@ impl Deployment {
 }
 
 impl Node {
-    /// Its roles, the client of its gateway included.
+    /// The roles, including the client of the gateway.
     pub(crate) fn placed(&self) -> Vec<Placed> {
         let has_client = self.roles.iter().any(|placed| placed.role == CLIENT);
         let implied = (self.gateway.is_some() && !has_client).then(|| Placed::some(CLIENT, 1));

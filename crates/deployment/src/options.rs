@@ -1,6 +1,5 @@
-//! The `[options]` table: one line for each setting of all protocols says its key, unit, range,
-//! meaning and the field of the kernel it stands for. Defaults are the kernel's. A protocol's own
-//! settings come with the protocol.
+//! The `[options]` table. One line per common setting gives its key, unit, range, meaning and the
+//! kernel's field, which also defines the default. Each protocol declares its own settings.
 
 use crate::error::{DeploymentError, Problem};
 use ionian_kernel::layout::Options;
@@ -10,7 +9,7 @@ use ionian_replication::session::SESSION_WINDOW;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How a field of the kernel is written as a number of some unit.
+/// How a field of the kernel is written as a number with a unit.
 macro_rules! unit {
     (count $($field:ident).+) => {
         (|options| options.$($field).+ as u64, |options, value| options.$($field).+ = value as usize)
@@ -61,17 +60,17 @@ settings! {
     "batch_delay_us" us batch_delay, 1..=10_000_000, false,
         "a batcher closes a batch this old, full or not";
     "batches_in_flight" count batches_in_flight, 1..=4_096, false,
-        "batches a batcher may have under way before an unfull one waits";
+        "batches of a batcher in flight before a partly filled batch waits";
     "window_slots" count window_slots, 1..=1 << 20, true,
         "slots a leader may run ahead of what a replica has executed";
     "window_bytes" count window_bytes, 1..=1 << 30, false,
-        "bytes that may be under way to be chosen, or one value";
+        "bytes of proposed values that are not chosen yet; one larger value is allowed";
     "retained_slots" count retained_slots, 1..=1 << 20, true,
         "executed slots a replica keeps for peers that missed them";
     "snapshot_slots" count snapshot_slots, 1..=1 << 24, false,
         "slots after which a replica with a disk stores a snapshot";
     "snapshot_mib_per_s" mib snapshot_bytes_per_second, 1..=2047, false,
-        "MiB of a snapshot that go to a peer or into a backup each second, at most";
+        "MiB of a snapshot sent to a peer or into a backup per second";
     "heartbeat_ms" ms heartbeat, 1..=60_000, true,
         "how often a leader sends a heartbeat";
     "election_timeout_ms" ms election_timeout, 2..=600_000, true,
@@ -83,7 +82,7 @@ settings! {
     "session_expiry_s" s session_expiry, 1..=31_536_000, true,
         "a session unused for this long, by the log's time, is forgotten";
     "drain_ms" ms drain, 0..=600_000, false,
-        "how long a node that is to stop answers waiting clients, at most";
+        "how long a stopping node continues to answer waiting clients";
     "in_flight" count lane.in_flight, 1..=MAX_IN_FLIGHT, false,
         "requests of a client lane in flight at once; one more is refused";
     "in_flight_bytes" count lane.in_flight_bytes, 1..=1 << 40, false,
@@ -104,8 +103,7 @@ settings! {
         "a client whose command is not complete after this long is closed";
 }
 
-/// The keys of the `[options]` table in deployments of this protocol: those of every protocol, and
-/// its own.
+/// The keys of the `[options]` table for this protocol: the common ones and the protocol's own.
 pub fn settings(protocol: &str) -> impl Iterator<Item = &'static Setting> {
     let own = registry::description(protocol).map_or(&[][..], |protocol| protocol.settings);
     COMMON.iter().chain(own)
@@ -117,11 +115,10 @@ fn all() -> impl Iterator<Item = &'static Setting> {
     COMMON.iter().chain(own)
 }
 
-/// The setting with this key that deployments of this protocol have, or of any protocol while none
-/// is named.
+/// The setting with this key for this protocol, or for any protocol if none is named.
 ///
 /// # Errors
-/// When they have none.
+/// If the key does not exist.
 pub(crate) fn named(key: &str, protocol: &str) -> Result<&'static Setting, DeploymentError> {
     let of_any = all().find(|setting| setting.key == key && protocol.is_empty());
     let of_this = || settings(protocol).find(|setting| setting.key == key);
@@ -135,13 +132,13 @@ pub(crate) fn named(key: &str, protocol: &str) -> Result<&'static Setting, Deplo
     })
 }
 
-/// Why it is not changed while a cluster runs, if it is not: each node takes it from its file or
-/// flags when it starts.
+/// Why a running cluster cannot change this setting, if it cannot: each node takes it from its file
+/// or flags when it starts.
 pub fn at_start(setting: &Setting) -> Option<&'static str> {
     match setting.key {
         "payload_bytes" | "patience_ms" | "max_clients" | "clients_mib" | "client_mib"
         | "unfinished_s" => Some("the gateway of each node takes its limits when the node starts"),
-        "drain_ms" => Some("a node that is to stop knows from its start how long it may take"),
+        "drain_ms" => Some("a node takes its drain limit when it starts"),
         _ => None,
     }
 }
@@ -154,20 +151,20 @@ pub(crate) fn range_text(setting: &Setting) -> String {
     format!("{} to {}", setting.allowed.start(), setting.allowed.end())
 }
 
-/// What a file states in `[options]`; everything else is the default.
+/// The settings that a file states in `[options]`; all others have their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     stated: BTreeMap<&'static str, u64>,
-    /// The keys that were changed while the cluster ran: what is stated for them counts on every
-    /// node, whatever it was started with.
+    /// The keys that the running cluster has changed. Their values hold on every node, whatever the
+    /// node was started with.
     tuned: BTreeSet<&'static str>,
 }
 
 impl Settings {
-    /// States `key`.
+    /// Sets `key`.
     ///
     /// # Errors
-    /// When there is no such setting, or it may not have this value.
+    /// If the setting does not exist, or the value is not allowed.
     pub fn set(&mut self, key: &str, value: u64) -> Result<(), DeploymentError> {
         let setting = named(key, "")?;
         if !setting.allowed.contains(&value) {
@@ -183,16 +180,16 @@ impl Settings {
         Ok(())
     }
 
-    /// States `key` for every node of a running cluster.
+    /// Sets `key` for every node of a running cluster.
     ///
     /// # Errors
-    /// As [`set`](Settings::set), or when it can only be changed where a node is started.
+    /// Like [`set`](Settings::set), and if the setting can only change at the start of a node.
     pub fn tune(&mut self, key: &str, value: u64) -> Result<(), DeploymentError> {
         self.set(key, value)?;
         self.mark_tuned(key)
     }
 
-    /// What is stated for `key` counts for every node.
+    /// Marks `key` as changed for every node.
     pub(crate) fn mark_tuned(&mut self, key: &str) -> Result<(), DeploymentError> {
         let setting = named(key, "")?;
         if let Some(reason) = at_start(setting) {
@@ -208,29 +205,29 @@ impl Settings {
         Ok(())
     }
 
-    /// The keys that were changed while the cluster ran.
+    /// The keys that the running cluster has changed.
     pub fn tuned(&self) -> impl Iterator<Item = &'static str> {
         self.tuned.iter().copied()
     }
 
-    /// Takes over which keys those are.
+    /// Copies the marks of changed keys.
     pub(crate) fn take_tuned(&mut self, other: &Settings) {
         self.tuned.clone_from(&other.tuned);
     }
 
-    /// What is stated for `key`, if anything is.
+    /// The stated value of `key`, if any.
     pub fn stated(&self, key: &str) -> Option<u64> {
         self.stated.get(key).copied()
     }
 
-    /// What holds for `setting`: what is stated, or the default.
+    /// The value of `setting`: the stated one, or the default.
     pub fn value(&self, setting: &Setting) -> u64 {
         self.stated(setting.key)
             .unwrap_or_else(|| setting.default())
     }
 
-    /// Takes those over that concern one node alone, in place of its own, unless the whole cluster
-    /// was tuned.
+    /// Copies the settings that are local to one node, except those that the whole cluster has
+    /// changed.
     pub(crate) fn take_local(&mut self, other: &Settings) {
         for setting in all().filter(|setting| !setting.shared && !self.tuned.contains(setting.key))
         {
@@ -240,7 +237,7 @@ impl Settings {
         }
     }
 
-    /// All of them as the kernel takes them.
+    /// The options in the kernel's types.
     pub fn options(&self) -> Options {
         let mut options = Options::default();
         for setting in all() {
@@ -251,7 +248,7 @@ impl Settings {
         options
     }
 
-    /// Whether the settings are those of this protocol and make sense together.
+    /// Checks that the settings belong to this protocol and fit together.
     pub(crate) fn check(&self, protocol: &str) -> Result<(), DeploymentError> {
         for key in self.stated.keys() {
             named(key, protocol)?;
@@ -267,7 +264,7 @@ impl Settings {
             .into())
         };
         if options.election_timeout < options.heartbeat * 2 {
-            // One lost heartbeat must not depose a leader.
+            // The loss of one heartbeat must not depose a leader.
             let heartbeat = options.heartbeat.as_millis();
             return wrong(
                 "election_timeout_ms",
@@ -275,7 +272,7 @@ impl Settings {
             );
         }
         if options.session_expiry <= options.lane.patience {
-            // A retry in an expired session would find no trace of the first try.
+            // A retry in an expired session would not find the first attempt.
             let patience = options.lane.patience.as_millis();
             return wrong(
                 "session_expiry_s",
@@ -298,7 +295,7 @@ mod tests {
                 "{}",
                 setting.key
             );
-            // Taking all the defaults for stated changes nothing: no unit is too coarse.
+            // Stating all defaults changes nothing: no unit is too coarse.
             let mut options = Options::default();
             setting.state(&mut options, setting.default());
             options.own.clear();
@@ -326,7 +323,7 @@ mod tests {
                 setting.key
             );
         }
-        // Fails to compile when the kernel has a field that this list, and so perhaps the table,
+        // Fails to compile if the kernel has a field that this list, and so perhaps the table,
         // lacks.
         let Options {
             batch_commands: _,

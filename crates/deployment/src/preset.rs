@@ -1,4 +1,4 @@
-//! Deployments that come with Ionian, all on one machine until their addresses are edited.
+//! The presets, all on one machine until their addresses are changed.
 
 use crate::deployment::{CLIENT, Deployment, Durability, Node, Placed};
 use crate::error::{DeploymentError, Problem};
@@ -14,19 +14,19 @@ pub fn presets() -> impl Iterator<Item = (&'static Description, &'static Preset)
     registry::ALL.iter().flat_map(of)
 }
 
-/// The preset where none is named.
+/// The default preset.
 pub const DEFAULT_PRESET: &str = "colocated";
 
-/// Where a preset is placed.
+/// The addresses and the name of a preset's cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresetOptions {
     /// The host of every node.
     pub host: String,
-    /// The host on which gateways listen; a wildcard such as `0.0.0.0` is allowed here alone.
+    /// The host on which gateways listen; only here a wildcard such as `0.0.0.0` is allowed.
     pub gateway_host: String,
-    /// The port of the first node; the others follow.
+    /// The port of the first node; the others use the next ports.
     pub first_node_port: u16,
-    /// The port of the first gateway; the others follow.
+    /// The port of the first gateway; the others use the next ports.
     pub first_gateway_port: u16,
     /// The name of the cluster.
     pub cluster: String,
@@ -37,8 +37,8 @@ impl Default for PresetOptions {
         PresetOptions {
             host: "127.0.0.1".to_owned(),
             gateway_host: "127.0.0.1".to_owned(),
-            // Far from the gateways, which count up from beside Redis's 6379, and below the ports
-            // that systems hand out to whoever connects.
+            // Far from the gateways' ports, which start at 7379, and below the range from which
+            // systems take the ports of outgoing connections.
             first_node_port: 17400,
             first_gateway_port: 7379,
             cluster: "ionian".to_owned(),
@@ -47,10 +47,10 @@ impl Default for PresetOptions {
 }
 
 impl Deployment {
-    /// The preset of this name.
+    /// The preset with this name.
     ///
     /// # Errors
-    /// When there is none, or `options` give no valid addresses.
+    /// If the preset does not exist, or `options` give invalid addresses.
     pub fn preset(name: &str, options: &PresetOptions) -> Result<Self, DeploymentError> {
         let named = presets().find(|(_, preset)| preset.name == name);
         let (protocol, preset) = named.ok_or_else(|| {
@@ -79,7 +79,7 @@ impl Deployment {
             Some(delay_ms) => deployment.apart(delay_ms),
             None => deployment,
         };
-        // Reading it back checks what the caller put in: names, hosts and ports.
+        // Parsing the text checks the caller's values: names, hosts and ports.
         Deployment::parse(&deployment.to_toml()).map_err(|error| DeploymentError {
             place: None,
             ..error
@@ -87,9 +87,9 @@ impl Deployment {
     }
 }
 
-/// Gives each node an address, and a gateway to each that has a client.
+/// Gives each node an address, and each node with a client a gateway.
 fn placed(groups: &[Nodes], options: &PresetOptions) -> Vec<Node> {
-    // Counted beyond 65535 rather than around it: the check that follows then names the port.
+    // Counts beyond 65535 without wrapping, so that the check names the invalid port.
     let mut gateway_ports = u32::from(options.first_gateway_port)..;
     let alike = |group: &Nodes| {
         let Nodes { prefix, roles, .. } = *group;

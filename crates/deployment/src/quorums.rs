@@ -1,4 +1,4 @@
-//! How a quorum system is written in a file.
+//! The notation of quorum systems in files.
 
 use crate::words::digits;
 use ionian_kernel::id::MAX_INSTANCES;
@@ -8,7 +8,7 @@ pub(crate) const ALLOWED: &str = "\"majority\", \"grid RxC\" (rows x columns, su
     or \"groups N\" (N from 1 to 64)";
 
 pub(crate) fn parse(text: &str) -> Option<QuorumSpec> {
-    // The limits keep the product of an absurd grid from overflowing, here and in the kernel.
+    // The limits prevent an overflow of the product, here and in the kernel.
     let count = |text| {
         digits(text)
             .map(|n| n as usize)

@@ -1,4 +1,4 @@
-//! One way in for every setting, by key, whether a file or a flag states it.
+//! Sets a setting by its key, from a file or a flag.
 
 use crate::deployment::{Deployment, Durability, MAX_F, MAX_NODES, Node, Placed};
 use crate::error::{DeploymentError, Problem};
@@ -63,7 +63,7 @@ impl FromStr for Placed {
 }
 
 impl Deployment {
-    /// Nothing stated yet.
+    /// A deployment without values.
     pub(crate) fn blank() -> Self {
         Deployment {
             cluster: String::new(),
@@ -78,13 +78,12 @@ impl Deployment {
         }
     }
 
-    /// The same with some settings replaced, each given as `key=value`: `f=2`,
+    /// The same deployment with some settings replaced, each given as `key=value`: `f=2`,
     /// `options.batch_commands=10`, `network.delay_ms=50`, `node.n0.roles=leader,acceptor*2`.
-    /// `node.n0.gateway=` takes the gateway away, `node.n0.site=` the site, and `network=` the
-    /// table.
+    /// `node.n0.gateway=` removes the gateway, `node.n0.site=` the site, and `network=` the table.
     ///
     /// # Errors
-    /// As for a file.
+    /// Like for a file.
     pub fn with_overrides<S: AsRef<str>>(
         mut self,
         overrides: &[S],
@@ -107,7 +106,7 @@ impl Deployment {
         if let Some(key) = path.strip_prefix("network.") {
             return self.network.get_or_insert_default().set(key, given);
         }
-        // Names of nodes hold no dots.
+        // Node names contain no dots.
         match path
             .strip_prefix("node.")
             .and_then(|path| path.split_once('.'))
@@ -121,7 +120,7 @@ impl Deployment {
         }
     }
 
-    /// Sets one of the keys outside of all tables.
+    /// Sets a key outside of all tables.
     pub(crate) fn set(&mut self, key: &str, given: Given<'_>) -> Result<(), DeploymentError> {
         match key {
             "cluster" => self.cluster = given.name(key)?,
@@ -145,7 +144,7 @@ impl Deployment {
                 self.durability =
                     found.ok_or_else(|| given.wrong(key, one_of(&all.map(Durability::name))))?;
             }
-            // Reached when the file or a flag gives these a value that is not a table.
+            // Only if the value in the file or flag is not a table.
             "options" => return Err(given.wrong(key, "a table, begun with [options]")),
             "network" if matches!(given, Given::Flag("")) => self.network = None,
             "network" => return Err(given.wrong(key, "a table, begun with [network]")),
@@ -161,7 +160,7 @@ impl Deployment {
         Ok(())
     }
 
-    /// Takes note of which options were changed while the cluster ran.
+    /// Records which options the running cluster has changed.
     pub(crate) fn set_tuned(&mut self, given: Given<'_>) -> Result<(), DeploymentError> {
         let keys = given.items().unwrap_or_default();
         keys.into_iter().try_for_each(|key| match key.text() {
@@ -170,7 +169,7 @@ impl Deployment {
         })
     }
 
-    /// Sets one of the keys of `[options]`.
+    /// Sets a key of `[options]`.
     pub(crate) fn set_option(
         &mut self,
         key: &str,
@@ -187,10 +186,10 @@ impl Deployment {
 }
 
 impl Node {
-    /// A node as flags describe it, its roles separated by commas.
+    /// A node from the arguments of a command, with its roles separated by commas.
     ///
     /// # Errors
-    /// As for a file.
+    /// Like for a file.
     pub fn described(
         name: &str,
         address: &str,
@@ -211,7 +210,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Sets one of the keys of a `[[node]]`; errors call the node `owner`.
+    /// Sets a key of a `[[node]]`, which errors call `owner`.
     pub(crate) fn set(
         &mut self,
         owner: &str,

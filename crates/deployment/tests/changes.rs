@@ -72,7 +72,7 @@ fn a_new_node_and_its_roles_get_numbers_that_nobody_has() {
         shown(&replaced)[..2],
         [&shown(&three)[0][..], &shown(&three)[2][..]]
     );
-    // The gap is not filled as long as there is room above.
+    // A gap is not filled while higher numbers are free.
     let added = replaced.with_node(node("n4", 10, &["replica"])).unwrap();
     assert_eq!(shown(&added)[3], "n4 4: replica:4");
     let removed = added.without_node("n0").unwrap();
@@ -105,7 +105,7 @@ fn numbers_begin_anew_from_the_lowest_that_is_free() {
 #[test]
 fn a_file_keeps_the_numbers_of_what_stays() {
     let before = baseline().with_replaced("n0", node("n3", 9, &[])).unwrap();
-    // Somebody writes it without numbers, in another order, with one more acceptor on n2 and no
+    // A hand-written file without numbers, in another order, with one more acceptor on n2 and no
     // leader there.
     let mut file = baseline();
     file.nodes.remove(0);
@@ -137,7 +137,7 @@ fn what_a_change_cannot_do_is_refused() {
         edit(&mut to);
         before.check_change(&to).unwrap_err().to_string()
     };
-    assert_eq!(refused(&|_| {}), "nothing would change");
+    assert_eq!(refused(&|_| {}), "no change: the deployment is the same");
     assert_eq!(
         refused(&|to| to.cluster = "other".into()),
         "cluster = \"other\": must be \"ionian\" as in the running cluster: a cluster keeps that for life"
@@ -175,12 +175,12 @@ fn what_a_change_cannot_do_is_refused() {
         .with_node(node("n1", 9, &["replica"]))
         .unwrap_err()
         .to_string();
-    assert_eq!(taken, "node[3].name = \"n1\": taken by node[1].name");
+    assert_eq!(taken, "node[3].name = \"n1\": already used by node[1].name");
     let unknown = before
         .with_replaced("n7", node("n8", 9, &[]))
         .unwrap_err()
         .to_string();
-    assert_eq!(unknown, "no node \"n7\": the deployment has n0, n1, n2");
+    assert_eq!(unknown, "unknown node \"n7\"; available: n0, n1, n2");
     assert!(
         before
             .with_node(node("n3", 9, &[]))
@@ -204,13 +204,13 @@ fn a_number_is_stated_once() {
     let error = twice.numbered().unwrap_err().to_string();
     assert_eq!(
         error,
-        "node.n2.roles = \"acceptor:2\": taken by node.n0.roles"
+        "node.n2.roles = \"acceptor:2\": already used by node.n0.roles"
     );
     let mut twice = baseline();
     (twice.nodes[0].id, twice.nodes[1].id) = (Some(5), Some(5));
     assert_eq!(
         twice.check().unwrap_err().to_string(),
-        "node.n1.id = \"5\": taken by node.n0.id"
+        "node.n1.id = \"5\": already used by node.n0.id"
     );
 }
 
@@ -280,7 +280,8 @@ fn options_are_tuned_for_all_nodes_and_nothing_else_is() {
         tuned,
         "it is written and read"
     );
-    // Stated as it was, it is tuned all the same: a node's own file does not count for it any more.
+    // With the same value as before it still counts as changed: a node's own file no longer
+    // overrides it.
     assert!(
         founded
             .check_tuning(&founded.tuned(&["heartbeat_ms=100"]).unwrap())
@@ -297,7 +298,7 @@ fn options_are_tuned_for_all_nodes_and_nothing_else_is() {
     );
     assert_eq!(
         founded.check_tuning(&founded).unwrap_err().to_string(),
-        "nothing would change"
+        "no change: the deployment is the same"
     );
     let moved = tuned.clone().with_overrides(&["f=0"]).unwrap();
     assert!(
@@ -305,7 +306,7 @@ fn options_are_tuned_for_all_nodes_and_nothing_else_is() {
             .check_tuning(&moved)
             .unwrap_err()
             .to_string()
-            .contains("are not changed together")
+            .contains("cannot change together")
     );
     assert!(
         founded
@@ -314,7 +315,7 @@ fn options_are_tuned_for_all_nodes_and_nothing_else_is() {
             .to_string()
             .contains("`ionian options set` changes them")
     );
-    // A file that was edited for other members does not undo it.
+    // Editing the file for other members does not undo the change.
     let mut edited = founded.clone();
     edited.options = Deployment::parse(&tuned.to_toml().replace("tuned = ", "# tuned = "))
         .unwrap()

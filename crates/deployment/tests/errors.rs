@@ -1,10 +1,10 @@
-//! Every error, word for word.
+//! Every error text.
 
 use ionian_deployment::{Deployment, Durability, MACHINES, PresetOptions};
 
 const KINDS: &[&str] = &["client", "leader", "acceptor"];
 
-/// A file in which every line can be replaced.
+/// A file in which each line can be replaced.
 const GOOD: &[&str] = &[
     r#"cluster = "c""#,
     r#"protocol = "multipaxos""#,
@@ -29,7 +29,7 @@ fn parse(text: &str) -> Result<Deployment, String> {
     Deployment::parse(text).map_err(|error| error.to_string())
 }
 
-/// Reads the good file with its line `number`, from 1, replaced.
+/// Parses the valid file with line `number`, from 1, replaced.
 fn with_line(number: usize, line: &str) -> Result<Deployment, String> {
     let mut lines = GOOD.to_vec();
     lines[number - 1] = line;
@@ -58,18 +58,18 @@ fn not_toml() {
 #[test]
 fn unknown_keys() {
     let known =
-        "known here are cluster, protocol, machine, f, quorums, durability, options, network, node";
+        "available: cluster, protocol, machine, f, quorums, durability, options, network, node";
     refused(
         5,
         "quorum = \"majority\"",
-        &format!("line 5, column 1: unknown key quorum: {known}"),
+        &format!("line 5, column 1: unknown key quorum; {known}"),
     );
     refused(
         7,
         "[option]",
-        &format!("line 7, column 2: unknown key option: {known}"),
+        &format!("line 7, column 2: unknown key option; {known}"),
     );
-    let known = "known here are batch_commands, batch_bytes, batch_delay_us, batches_in_flight, window_slots, window_bytes, \
+    let known = "available: batch_commands, batch_bytes, batch_delay_us, batches_in_flight, window_slots, window_bytes, \
         retained_slots, snapshot_slots, snapshot_mib_per_s, heartbeat_ms, election_timeout_ms, resend_after_ms, \
         thrifty, session_expiry_s, \
         drain_ms, in_flight, in_flight_bytes, payload_bytes, patience_ms, retry_after_ms, max_clients, clients_mib, client_mib, \
@@ -77,25 +77,25 @@ fn unknown_keys() {
     refused(
         8,
         "heartbeat = 1",
-        &format!("line 8, column 1: unknown key options.heartbeat: {known}"),
+        &format!("line 8, column 1: unknown key options.heartbeat; {known}"),
     );
     // Of another protocol.
     refused(
         8,
         "skip_slots = 1",
-        &format!("line 8, column 1: unknown key options.skip_slots: {known}"),
+        &format!("line 8, column 1: unknown key options.skip_slots; {known}"),
     );
     let of_mencius = good().with_overrides(&["protocol=mencius", "options.skip_slots=1"]);
     let back = of_mencius.unwrap().with_overrides(&["protocol=multipaxos"]);
     assert_eq!(
         back.unwrap_err().to_string(),
-        format!("unknown key options.skip_slots: {known}")
+        format!("unknown key options.skip_slots; {known}")
     );
-    let known = "known here are name, id, address, listen, gateway, gateway_listen, site, roles";
+    let known = "available: name, id, address, listen, gateway, gateway_listen, site, roles";
     refused(
         16,
         "  port = 1",
-        &format!("line 16, column 3: unknown key node.b.port: {known}"),
+        &format!("line 16, column 3: unknown key node.b.port; {known}"),
     );
 }
 
@@ -258,22 +258,22 @@ fn parts_that_do_not_fit_together() {
     refused(
         14,
         "name = \"a\"",
-        "node[1].name = \"a\": taken by node[0].name",
+        "node[1].name = \"a\": already used by node[0].name",
     );
     refused(
         15,
         "address = \"HOST:1\"",
-        "node.b.address = \"HOST:1\": taken by node.a.address",
+        "node.b.address = \"HOST:1\": already used by node.a.address",
     );
     refused(
         16,
         "gateway = \"host:1\"",
-        "node.b.gateway = \"host:1\": taken by node.a.address",
+        "node.b.gateway = \"host:1\": already used by node.a.address",
     );
     refused(
         16,
         "gateway = \"0.0.0.0:2\"",
-        "node.b.gateway = \"0.0.0.0:2\": taken by node.b.address",
+        "node.b.gateway = \"0.0.0.0:2\": already used by node.b.address",
     );
     refused(
         12,
@@ -315,7 +315,7 @@ fn no_layout() {
     changed.nodes[1].name = "a".to_owned();
     assert_eq!(
         layout(changed),
-        "node[1].name = \"a\": taken by node[0].name"
+        "node[1].name = \"a\": already used by node[0].name"
     );
 }
 
@@ -323,7 +323,7 @@ fn no_layout() {
 fn names_that_do_not_exist() {
     assert_eq!(
         good().place("x").unwrap_err().to_string(),
-        "no node \"x\": the deployment has a, b"
+        "unknown node \"x\"; available: a, b"
     );
     let own = with_line(3, "machine = \"mine\"").unwrap();
     assert_eq!(own.check_machine(&["mine"]), Ok(()));
@@ -335,7 +335,7 @@ fn names_that_do_not_exist() {
         Deployment::preset("x", &PresetOptions::default())
             .unwrap_err()
             .to_string(),
-        "no preset \"x\": there are colocated, baseline, compartmentalized, batched, mencius, mencius-wan, mencius-compartmentalized, mencius-batched, spaxos, \
+        "unknown preset \"x\"; available: colocated, baseline, compartmentalized, batched, mencius, mencius-wan, mencius-compartmentalized, mencius-batched, spaxos, \
             spaxos-compartmentalized, spaxos-batched, unreplicated, unreplicated-batched"
     );
 }
@@ -367,7 +367,7 @@ fn presets_that_have_no_place() {
             first_gateway_port: 17399,
             ..PresetOptions::default()
         }),
-        "node.n1.gateway = \"127.0.0.1:17400\": taken by node.n0.address"
+        "node.n1.gateway = \"127.0.0.1:17400\": already used by node.n0.address"
     );
 }
 
@@ -416,14 +416,14 @@ fn overrides() {
             "options=1",
             "options = 1: must be a table, begun with [options]",
         ),
-        ("node.x.gateway=", "no node \"x\": the deployment has a, b"),
+        ("node.x.gateway=", "unknown node \"x\"; available: a, b"),
         (
             "node.a.gate=",
-            "unknown key node.a.gate: known here are name, id, address, listen, gateway, gateway_listen, site, roles",
+            "unknown key node.a.gate; available: name, id, address, listen, gateway, gateway_listen, site, roles",
         ),
         (
             "x=1",
-            "unknown key x: known here are cluster, protocol, machine, f, quorums, durability, options, network, node",
+            "unknown key x; available: cluster, protocol, machine, f, quorums, durability, options, network, node",
         ),
         (
             "node.a.roles=leader,",
@@ -431,7 +431,7 @@ fn overrides() {
         ),
         (
             "node.a.name=b",
-            "node[1].name = \"b\": taken by node[0].name",
+            "node[1].name = \"b\": already used by node[0].name",
         ),
     ] {
         assert_eq!(set(text).unwrap_err(), error);
@@ -454,7 +454,7 @@ fn files() {
     let known = "cluster, protocol, machine, f, quorums, durability, options, network, node";
     assert_eq!(
         load().unwrap_err(),
-        format!("{shown}: line 2, column 1: unknown key x: known here are {known}")
+        format!("{shown}: line 2, column 1: unknown key x; available: {known}")
     );
     std::fs::write(&path, good().to_toml()).unwrap();
     assert_eq!(load(), Ok(good()));

@@ -1,4 +1,4 @@
-//! Sites and what lies between them, as files say it.
+//! Sites and distances between them in deployment files.
 
 use ionian_deployment::{Configuration, Deployment, Link, Network, PresetOptions};
 use ionian_kernel::layout::NodeId;
@@ -92,7 +92,7 @@ fn every_mistake_is_named() {
     );
     refused(
         "[network]\ndelay = 1",
-        "line 6, column 1: unknown key network.delay: known here are delay_ms, mbps, link",
+        "line 6, column 1: unknown key network.delay; available: delay_ms, mbps, link",
     );
     refused(
         "[network]\ndelay_ms = 60001",
@@ -121,7 +121,7 @@ fn every_mistake_is_named() {
     );
     refused(
         "[[network.link]]\nbetween = [\"A\", \"B\"]\n[[network.link]]\nbetween = [\"B\", \"A\"]",
-        "network.link[1].between = \"A, B\": taken by network.link[0].between",
+        "network.link[1].between = \"A, B\": already used by network.link[0].between",
     );
 }
 

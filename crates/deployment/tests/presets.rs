@@ -1,4 +1,4 @@
-//! The presets: each is the deployment that it says it is, and survives being written and read.
+//! The presets: each has the documented roles, and survives writing and reading.
 
 use ionian_deployment::{DEFAULT_PRESET, Deployment, Durability, PresetOptions, presets, settings};
 use ionian_kernel::id::AcceptorId;
@@ -17,7 +17,7 @@ fn layout(deployment: &Deployment) -> Layout {
     deployment.layout(protocol.kinds).unwrap()
 }
 
-/// The names of the nodes of each kind's instances, kind by kind.
+/// The names of the nodes of each kind's instances.
 fn places(deployment: &Deployment) -> Vec<String> {
     let name = |node: NodeId| deployment.nodes[usize::from(node.0)].name.clone();
     let line = |places: &Places| {
@@ -45,7 +45,7 @@ fn every_preset_survives_being_written_and_read() {
         assert_eq!(Deployment::parse(&text).unwrap(), deployment, "{name}");
         assert!(
             text.starts_with("# A deployment of Ionian"),
-            "{name}: a reader is told what this is"
+            "{name}: the file explains itself"
         );
         assert_eq!(deployment.protocol, protocol.name);
         assert_eq!(deployment.durability, Durability::Disk);
@@ -73,7 +73,7 @@ fn what_is_stated_survives_being_written_and_read() {
 #[test]
 fn every_option_can_be_taken_out_of_its_comment() {
     let text = preset("colocated").to_toml();
-    // What follows is an example of something else.
+    // The rest is an example for another table.
     let (options, nodes) = text.split_once("\n# For tests and demonstrations").unwrap();
     let (_, nodes) = nodes.split_once("\n\n").unwrap();
     let text = format!("{options}\n{nodes}");

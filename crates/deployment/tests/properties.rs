@@ -1,4 +1,4 @@
-//! What holds for every text and every deployment.
+//! Properties of every text and every deployment.
 
 use ionian_deployment::{Deployment, Placed, PresetOptions, presets, settings};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ fn any_preset() -> impl Strategy<Value = Deployment> {
     select(names).prop_map(|name| Deployment::preset(name, &PresetOptions::default()).unwrap())
 }
 
-/// Text that looks enough like a file to get past its first lines.
+/// Text that is similar enough to a file to pass the first checks.
 fn nearly_a_file() -> impl Strategy<Value = String> {
     let pieces = [
         "cluster",
@@ -102,7 +102,7 @@ proptest! {
         let from = from.index(deployment.nodes.len());
         let to = (from + 1 + to.index(deployment.nodes.len() - 1)) % deployment.nodes.len();
         let mut moved = deployment.clone();
-        // A gateway keeps a client beside it, so that one cannot leave.
+        // A gateway implies a client on its node, so that one cannot move.
         let movable: Vec<_> = (0..moved.nodes[from].roles.len()).filter(|at| moved.nodes[from].roles[*at].role != "client").collect();
         prop_assume!(!movable.is_empty());
         let placed = moved.nodes[from].roles.remove(movable[role.index(movable.len())]);
@@ -178,12 +178,12 @@ fn writing_two_instances_in_two_ways_is_the_same_deployment() {
     assert_eq!(twice.digest(), starred.digest());
 }
 
-/// Nodes of different builds compare digests: a change of how it is computed is a change of the
+/// Nodes of different builds compare digests, so a change of the computation is a change of the
 /// wire format.
 #[test]
 fn the_digest_of_a_known_deployment_is_known() {
-    // Durability and every shared option are stated, so that a better default is no reason for this
-    // to fail.
+    // Durability and every shared option are stated, so that a new default does not change the
+    // digest.
     let stated: Vec<_> = settings("unreplicated")
         .filter(|setting| setting.shared)
         .map(|setting| format!("options.{}=1000", setting.key))

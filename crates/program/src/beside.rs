@@ -1,5 +1,5 @@
-//! A program of ours in the directory of the one that runs, where `cargo build` and `cargo install`
-//! put both.
+//! Finds another program of Ionian in the directory of the running one, where `cargo build` and
+//! `cargo install` put both.
 
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use std::path::PathBuf;
 /// The path of `program`, which `package` of this workspace builds.
 ///
 /// # Errors
-/// When it is not there: says where it was expected, and which command builds it.
+/// If it does not exist: names the path and the command that builds it.
 pub fn path_of(program: &str, package: &str) -> Result<PathBuf> {
     let running =
-        std::env::current_exe().context("the system does not say where this program is")?;
+        std::env::current_exe().context("cannot find the path of this program")?;
     let path = running.with_file_name(program);
     if !path.is_file() {
         bail!(

@@ -1,5 +1,5 @@
-//! From the names in a deployment to a protocol's type and to a state machine, with errors in the
-//! words of the file.
+//! Maps the names in a deployment to the protocol's type and to the state machine; errors name the
+//! key of the file.
 
 use crate::BadUsage;
 use anyhow::{Context, Result};
@@ -10,16 +10,16 @@ use ionian_kernel::protocol::Protocol;
 use ionian_protocols::registry;
 pub use ionian_protocols::registry::Work;
 
-/// The state machine that gateways serve, and that snapshots are looked into of.
+/// The state machine that gateways serve, and whose snapshots the commands can inspect.
 pub const MACHINE: &str = ionian_deployment::MACHINES[0];
 
-/// Finds what makes the state machine of the deployment. Nodes with a machine that is not ours are
-/// run by a program of their own, with the library; everything else that this program does with a
-/// cluster works with any machine.
+/// Finds the constructor of the deployment's state machine. Nodes with a user-defined machine are
+/// run by the user's program, with the library; all other commands of this program work with any
+/// machine.
 ///
 /// # Errors
-/// When this program does not have that machine, or a node has a gateway for Redis clients, which
-/// that machine does not serve.
+/// If this program does not contain the machine, or a node has a gateway for Redis clients, which
+/// the machine does not serve.
 pub fn machine(deployment: &Deployment) -> Result<fn() -> Box<dyn StateMachine>> {
     let name = deployment.machine.as_str();
     let Some(made) = ionian_machines::named(name) else {
@@ -35,7 +35,7 @@ pub fn machine(deployment: &Deployment) -> Result<fn() -> Box<dyn StateMachine>>
     };
     match deployment.nodes.iter().find(|node| node.gateway.is_some()) {
         Some(node) if name != MACHINE => Err(BadUsage(format!(
-            "machine = {name:?}: node.{} has a gateway, and clients of Redis are served by the machine {MACHINE:?}",
+            "machine = {name:?}: node.{} has a gateway, but only the machine {MACHINE:?} serves Redis clients",
             node.name
         ))
         .into()),
@@ -43,7 +43,7 @@ pub fn machine(deployment: &Deployment) -> Result<fn() -> Box<dyn StateMachine>>
     }
 }
 
-/// Does `work` for the protocol of this name.
+/// Does `work` for the protocol with this name.
 pub fn with_protocol<W: Work>(name: &str, work: W) -> Result<W::Output> {
     let unknown = || {
         format!(
@@ -54,9 +54,10 @@ pub fn with_protocol<W: Work>(name: &str, work: W) -> Result<W::Output> {
     registry::with_protocol(name, work).with_context(unknown)
 }
 
-/// Checks a deployment, or two between which a cluster is, in terms of its protocol.
+/// Checks a deployment, or the two deployments of a change in progress, by the rules of its
+/// protocol.
 pub fn configure<P: Protocol>(layout: Layout) -> Result<P::Config> {
-    P::configure(layout).with_context(|| format!("this is no deployment of {}", P::NAME))
+    P::configure(layout).with_context(|| format!("this is not a deployment of {}", P::NAME))
 }
 
 /// Checks a deployment as a node would, without running it.

@@ -1,4 +1,4 @@
-//! How fresh reads are, as a flag.
+//! The consistency level of reads, as a flag.
 
 use clap::ValueEnum;
 use ionian_kernel::client::ReadLevel;
@@ -15,7 +15,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Its name in the command `IONIAN CONSISTENCY`, and as the value of a flag.
+    /// The name in the command `IONIAN CONSISTENCY` and in flags.
     pub fn name(self) -> &'static str {
         match self {
             Level::Linearizable => "linearizable",
@@ -24,7 +24,7 @@ impl Level {
         }
     }
 
-    /// The same for client lanes.
+    /// The level for client lanes.
     pub fn read_level(self) -> ReadLevel {
         match self {
             Level::Linearizable => ReadLevel::Linearizable,

@@ -1,4 +1,4 @@
-//! How a command ends: its exit code, and on standard error one line that says why it failed.
+//! How a command ends: its exit code, and a one-line error on standard error.
 
 use crate::output::explain;
 use anyhow::{Error, Result};
@@ -6,10 +6,10 @@ use ionian_deployment::DeploymentError;
 use std::fmt;
 use std::process::ExitCode;
 
-/// The exit code that shells give a program that SIGINT has ended.
+/// The exit code that shells report for a program ended by SIGINT.
 pub const INTERRUPTED: u8 = 130;
 
-/// An error in what was typed, of a kind that shows only when it is used: exit code 2.
+/// An error in the arguments that shows only when they are used: exit code 2.
 #[derive(Debug)]
 pub struct BadUsage(pub String);
 
@@ -21,7 +21,7 @@ impl fmt::Display for BadUsage {
 
 impl std::error::Error for BadUsage {}
 
-/// The exit code of a command. An error is printed first: `ionian: ` and its causes in one line.
+/// The exit code of a command. Prints the error first: `ionian: ` and its causes in one line.
 pub fn exit_code(done: Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
         eprintln!("ionian: {}", explain(&error));
@@ -32,8 +32,8 @@ pub fn exit_code(done: Result<ExitCode>) -> ExitCode {
     })
 }
 
-/// Whether what was typed is wrong, as opposed to a file or the outcome of the work. A wrong
-/// deployment that is in no file comes from flags.
+/// Whether the arguments are wrong, as opposed to a file or the outcome of the work. A wrong
+/// deployment that is not in a file comes from flags.
 fn is_bad_usage(error: &Error) -> bool {
     let outermost = error.chain().next();
     let deployment = outermost.and_then(|cause| cause.downcast_ref::<DeploymentError>());

@@ -1,14 +1,14 @@
-//! What people read: standard output that may be cut short, as in `ionian sim | head` (a closed
-//! pipe is not a failure of the command, and not a reason to panic), and errors in one line.
+//! Standard output that may be closed early, as in `ionian sim | head` (a closed pipe is neither a
+//! failure nor a reason to panic), and errors in one line.
 
 use anyhow::Error;
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 
-/// Prints `text`. A reader that has gone away is ignored.
+/// Prints `text`. Ignores a closed pipe.
 ///
 /// # Errors
-/// When standard output cannot be written for another reason.
+/// If standard output cannot be written for another reason.
 pub fn try_print(text: Arguments<'_>) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_fmt(text).and_then(|()| out.flush()) {
@@ -17,8 +17,8 @@ pub fn try_print(text: Arguments<'_>) -> io::Result<()> {
     }
 }
 
-/// As [`try_print`]. When standard output cannot be written the command ends with exit code 1: its
-/// result cannot be shown.
+/// Like [`try_print`]. If standard output cannot be written the command ends with exit code 1,
+/// because it cannot show its result.
 pub fn print(text: Arguments<'_>) {
     if let Err(error) = try_print(text) {
         eprintln!("ionian: cannot write to standard output: {error}");
@@ -26,7 +26,7 @@ pub fn print(text: Arguments<'_>) {
     }
 }
 
-/// As [`print()`], with a line end.
+/// Like [`print()`], with a line end.
 #[macro_export]
 macro_rules! say {
     ($($text:tt)*) => { $crate::output::print(format_args!("{}\n", format_args!($($text)*))) };
@@ -34,8 +34,7 @@ macro_rules! say {
 
 pub use crate::say;
 
-/// An error with its causes in one line. Some errors name their cause themselves: it is not
-/// repeated.
+/// An error with its causes in one line. A cause that the error repeats itself is printed once.
 pub fn explain(error: &Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {

@@ -1,5 +1,5 @@
-//! The subcommands of `ionian` that `ionian-tools` carries out: load generator, figures and
-//! simulator are not linked into the server. Their arguments are passed on as they are.
+//! The subcommands of `ionian` that `ionian-tools` carries out. Load generator, figures and
+//! simulator are not linked into the server. `ionian` passes their arguments on unchanged.
 
 use crate::{beside, version};
 use anyhow::{Context, Error, Result};
@@ -8,14 +8,14 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// What `ionian bench` does, in a line of `ionian --help`.
+/// The line of `ionian bench` in `ionian --help`.
 pub const BENCH: &str =
     "Measure servers under load, the service demand of a role, or the papers' figures";
 
-/// What `ionian sim` does, in a line of `ionian --help`.
+/// The line of `ionian sim` in `ionian --help`.
 pub const SIM: &str = "Try a protocol in the deterministic simulator, under faults";
 
-/// Whether this command line of `ionian` asks for a tool, or for its help.
+/// Whether this command line of `ionian` is for a tool, or for the help of one.
 pub fn are_asked_for(mut arguments: impl Iterator<Item = OsString>) -> bool {
     let is_tool =
         |word: Option<OsString>| word.is_some_and(|word| word == "bench" || word == "sim");
@@ -26,16 +26,16 @@ pub fn are_asked_for(mut arguments: impl Iterator<Item = OsString>) -> bool {
     }
 }
 
-/// Replaces this process by `ionian-tools` with the same arguments. Returns only when it cannot.
+/// Replaces this process by `ionian-tools` with the same arguments. Returns only on failure.
 ///
 /// # Errors
-/// When there is no `ionian-tools` beside this program, or the system cannot run it.
+/// If `ionian-tools` is missing in the directory of this program, or cannot be executed.
 pub fn start() -> Result<Infallible> {
     let mut typed = std::env::args_os();
     let name = typed.next().unwrap_or_else(|| "ionian".into());
     let path = beside::path_of("ionian-tools", "ionian-tools")?;
     let error = Command::new(&path)
-        // What users type is what they find in a report.
+        // So that usage and errors name the command that the user typed.
         .arg0(name)
         .args(typed)
         .env(version::STARTED_BY, version::release())

@@ -1,11 +1,11 @@
-//! What can be typed, and the help texts: the part of `ionian` that this program carries out.
+//! Command-line arguments and help texts of the tools.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use ionian_program::{BadUsage, Level};
 use std::path::PathBuf;
 
-/// The tools of `ionian` that are not part of the server. Use them as `ionian bench` and `ionian
-/// sim`: `ionian` starts this program, which lies beside it.
+/// The tools of `ionian` that are not part of the server. Run them as `ionian bench` and `ionian
+/// sim`: `ionian` starts this program from its own directory.
 #[derive(Debug, Parser)]
 #[command(
     name = "ionian",
@@ -24,10 +24,10 @@ pub(crate) enum Command {
     Bench(Box<crate::bench::Bench>),
 }
 
-/// Try a protocol in the deterministic simulator, under faults
+/// Test a protocol in the deterministic simulator, under faults
 ///
-/// Messages are lost, repeated and delayed, nodes pause, part and crash, and clients' histories are
-/// checked for linearizability.
+/// The simulator loses, repeats and delays messages, pauses, partitions and crashes nodes, and
+/// checks clients' histories for linearizability.
 ///
 /// Each seed is one run, and the same seed gives the same run. A failing seed is printed with the
 /// command that replays it.
@@ -50,41 +50,40 @@ pub(crate) struct Sim {
     /// A deployment file to simulate
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Change a setting of the deployment; can be repeated
+    /// Change a setting of the deployment; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) overrides: Vec<String>,
-    /// Which seeds to run; the last is not one of them
+    /// Seeds to run; the end is excluded
     #[arg(long, value_name = "A..B", default_value = "0..500", value_parser = seeds)]
     pub(crate) seeds: core::ops::Range<u64>,
-    /// Run this seed alone
+    /// Run this seed only
     #[arg(long, value_name = "N", conflicts_with = "seeds", value_parser = clap::value_parser!(u64).range(..u64::MAX))]
     pub(crate) seed: Option<u64>,
-    /// What a crash leaves: everything on disk; nothing, and the node stays away; or nothing, and
-    /// it comes back [default: disk, or what the canary needs]
+    /// What survives a crash: the disk (`disk`); nothing, and the node does not return (`memory`);
+    /// nothing, and the node returns (`amnesia`) [default: disk, or what the canary needs]
     #[arg(long, value_enum)]
     pub(crate) durability: Option<Survives>,
-    /// The level of all reads [default: all levels, mixed]
+    /// Consistency level of all reads [default: a mix of all levels]
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) reads: Option<Level>,
-    /// About how many requests clients make in a run
+    /// Approximate number of client requests per run
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) operations: u64,
-    /// Change the membership while clients work: nodes are replaced, added and removed, changes
-    /// abandoned
+    /// Change the membership while clients work: replace, add and remove nodes, abandon changes
     #[arg(long)]
     pub(crate) changes: bool,
-    /// Build this defect in on purpose; the exit code is 0 when it is caught and 1 when it is not
+    /// Build in this defect; the exit code is 0 if a seed fails because of it, 1 if none does
     #[arg(long, value_name = "NAME")]
     pub(crate) canary: Option<String>,
-    /// Write every event of the run to FILE; of many seeds, those of the first that fails
+    /// Write every event of the run to FILE; with several seeds, of the first that fails
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Run all seeds, whatever fails
+    /// Run all seeds, even after a failure
     #[arg(long)]
     pub(crate) keep_going: bool,
 }
 
-/// What of a node outlives a crash in the simulator.
+/// What survives a crash of a simulated node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Survives {
     Disk,

@@ -1,4 +1,4 @@
-//! `ionian bench`: what can be measured.
+//! `ionian bench`: load and measurements.
 
 use crate::family::{self, Work};
 use anyhow::Result;
@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode> {
     }
 }
 
-/// Runs a node inside of the load generator.
+/// Runs a node inside the load generator.
 fn run_node(node: ThisNode) -> Result<()> {
     struct Run(ThisNode);
     impl Work for Run {

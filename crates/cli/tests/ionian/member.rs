@@ -372,7 +372,7 @@ fn impossible_changes_are_refused_with_a_reason() {
     let cases: &[(&[&str], &str)] = &[
         (
             &["remove", "n7"],
-            "no node \"n7\": the deployment has n0, n1, n2",
+            "unknown node \"n7\"; available: n0, n1, n2",
         ),
         (&["remove", "n2"], "there must be at least 2f+1 = 3"),
         (
@@ -381,15 +381,15 @@ fn impossible_changes_are_refused_with_a_reason() {
         ),
         (
             &["replace", "n1", "n2", "--address", &address],
-            "= \"n2\": taken by",
+            "= \"n2\": already used by",
         ),
         (
             &["add", "n1", "--address", &address, "--roles", "replica"],
-            "taken by",
+            "already used by",
         ),
         (
             &["add", "n3", "--address", &taken, "--roles", "replica"],
-            "taken by node.n2.address",
+            "already used by node.n2.address",
         ),
         (
             &["add", "n3", "--address", &address],
@@ -453,7 +453,7 @@ fn impossible_changes_are_refused_with_a_reason() {
     );
     let (_, said) = apply(&|text| text.replace(&taken, &address));
     assert!(
-        said.contains("to move a node, replace it by one of another name"),
+        said.contains("to move a node, replace it by a node of another name"),
         "{said}"
     );
     // None of this changed anything, and the present deployment as a file changes nothing.
