@@ -76,9 +76,9 @@ fn init(
     let file = file.display();
     match deployment.machine.as_str() {
         family::MACHINE => say!("wrote {file}; `ionian up {file}` starts it"),
-        other => say!(
-            "wrote {file}; its nodes need a program that contains the state machine {other:?}"
-        ),
+        other => {
+            say!("wrote {file}; its nodes need a program that contains the state machine {other:?}")
+        }
     }
     Ok(())
 }

@@ -85,9 +85,14 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
                     return Ok(from.clone());
                 }
                 let to = possible(from.with_replaced(old, node.clone()))?;
-                let serves_clients = from.nodes.iter().any(|node| node.name == *old && node.gateway.is_some());
+                let serves_clients = from
+                    .nodes
+                    .iter()
+                    .any(|node| node.name == *old && node.gateway.is_some());
                 if serves_clients && node.gateway.is_none() {
-                    bail!("node {old} has a gateway: set the one of {new} with --gateway HOST:PORT");
+                    bail!(
+                        "node {old} has a gateway: set the one of {new} with --gateway HOST:PORT"
+                    );
                 }
                 Ok(to)
             })
@@ -146,7 +151,10 @@ async fn change(how: &How, plan: impl Fn(&Deployment) -> Result<Deployment>) -> 
     family::with_protocol(&known.deployment.protocol, IsPossible { known })??;
     let to = possible(plan(&known.deployment)?.numbered())?;
     if known.next.is_none() && known.deployment.numbered()? == to {
-        say!("no change: the cluster has this configuration already (epoch {})", known.epoch().0);
+        say!(
+            "no change: the cluster has this configuration already (epoch {})",
+            known.epoch().0
+        );
         return Ok(());
     }
     let is_under_way = known.next.as_ref() == Some(&to);

@@ -163,7 +163,13 @@ impl Work for Run {
             Some(listener) => gateway_app::start(&deployment, &name, listener, handle),
             None => Box::new(()) as Box<dyn Application>,
         };
-        run_node_blocking::<P>(settings, config, machine, application, stop::told(starter))?;
+        run_node_blocking::<P>(
+            settings,
+            config,
+            machine,
+            application,
+            stop::stop_requested(starter),
+        )?;
         tracing::info!("stopped");
         Ok(())
     }

@@ -147,9 +147,8 @@ impl Deployment {
         self.check_cluster(to)?;
         if self.numbered()?.numbers_and_quorums() != to.numbered()?.numbers_and_quorums() {
             let (key, value) = ("node".to_owned(), "another list".to_owned());
-            let allowed =
-                "that of the running cluster: options and members cannot change together"
-                    .to_owned();
+            let allowed = "that of the running cluster: options and members cannot change together"
+                .to_owned();
             return Err(Problem::Value {
                 key,
                 value,

@@ -64,7 +64,7 @@ settings! {
     "window_slots" count window_slots, 1..=1 << 20, true,
         "slots a leader may run ahead of what a replica has executed";
     "window_bytes" count window_bytes, 1..=1 << 30, false,
-        "bytes of proposed values that are not chosen yet; one larger value is allowed";
+        "bytes of proposed values not yet chosen, or one value";
     "retained_slots" count retained_slots, 1..=1 << 20, true,
         "executed slots a replica keeps for peers that missed them";
     "snapshot_slots" count snapshot_slots, 1..=1 << 24, false,

@@ -140,7 +140,7 @@ fn what_a_change_cannot_do_is_refused() {
     assert_eq!(refused(&|_| {}), "no change: the deployment is the same");
     assert_eq!(
         refused(&|to| to.cluster = "other".into()),
-        "cluster = \"other\": must be \"ionian\" as in the running cluster: a cluster keeps that for life"
+        "cluster = \"other\": must be \"ionian\" as in the running cluster: it is fixed for the life of a cluster"
     );
     for (edit, key) in [
         (
@@ -313,7 +313,7 @@ fn options_are_tuned_for_all_nodes_and_nothing_else_is() {
             .check_change(&tuned)
             .unwrap_err()
             .to_string()
-            .contains("`ionian options set` changes them")
+            .contains("use `ionian options set`")
     );
     // Editing the file for other members does not undo the change.
     let mut edited = founded.clone();

@@ -129,7 +129,7 @@ fn missing_keys() {
     refused(
         15,
         "",
-        "line 13, column 1: node.b.address is missing: it must be host:port where other nodes find it",
+        "line 13, column 1: node.b.address is missing: it must be host:port where other nodes connect",
     );
 }
 

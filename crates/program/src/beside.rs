@@ -9,8 +9,7 @@ use std::path::PathBuf;
 /// # Errors
 /// If it does not exist: names the path and the command that builds it.
 pub fn path_of(program: &str, package: &str) -> Result<PathBuf> {
-    let running =
-        std::env::current_exe().context("cannot find the path of this program")?;
+    let running = std::env::current_exe().context("cannot find the path of this program")?;
     let path = running.with_file_name(program);
     if !path.is_file() {
         bail!(

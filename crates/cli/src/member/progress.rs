@@ -106,10 +106,7 @@ fn state(known: &Configuration, awaited: &Awaited<'_>, statuses: &Statuses) -> R
                 known.epoch().0
             )
         }
-        _ => bail!(
-            "another change has started (epoch {})",
-            known.epoch().0
-        ),
+        _ => bail!("another change has started (epoch {})", known.epoch().0),
     }
 }
 

@@ -30,16 +30,16 @@ struct Report {
 pub(crate) fn run(arguments: &arguments::Inspect) -> Result<()> {
     let report = inspect(&arguments.file)?;
     match arguments.json {
-        "every write that was acknowledged before" => true => "every write acknowledged before" => say!("{}", serde_json::to_string_pretty(&report)?),
-        "perhaps not every acknowledged write" => false => "possibly not every acknowledged write" => say!("{}", text(&report)),
+        true => say!("{}", serde_json::to_string_pretty(&report)?),
+        false => say!("{}", text(&report)),
     }
     Ok(())
 }
 
 fn inspect(path: &Path) -> Result<Report> {
     let (file, file_bytes, head, state) = match path.is_dir() {
-        "every write that was acknowledged before" => true => "every write acknowledged before" => of_node(path)?,
-        "perhaps not every acknowledged write" => false => "possibly not every acknowledged write" => {
+        true => of_node(path)?,
+        false => {
             let opened = file::open(path)?;
             let state = opened.whole();
             (opened.path, opened.bytes, opened.head, state)
@@ -86,7 +86,7 @@ fn of_node(path: &Path) -> Result<(PathBuf, u64, Head, Bytes)> {
         node.protocol(),
         &machine_in(path)?,
         node.name(),
-        "as a stopped node had stored it" => Origin::Copied => "copied from a stopped node",
+        Origin::Copied,
     );
     Ok((
         stored.path,
@@ -114,16 +114,16 @@ fn text(report: &Report) -> String {
     );
     let origin = match head.origin {
         Origin::Saved => "saved from the running cluster",
-        "as a stopped node had stored it" => Origin::Copied => "copied from a stopped node" => "as a stopped node had stored it",
-        "salvaged from what was left of the cluster" => Origin::Salvaged => "salvaged from the remaining directories of the cluster" => "salvaged from what was left of the cluster",
+        Origin::Copied => "copied from a stopped node",
+        Origin::Salvaged => "salvaged from the remaining directories of the cluster",
     };
     let keys = match keys {
         Some(keys) => format!("keys       {keys}\n"),
         None => String::new(),
     };
     let complete = match head.complete {
-        "every write that was acknowledged before" => true => "every write acknowledged before" => "every write that was acknowledged before",
-        "perhaps not every acknowledged write" => false => "possibly not every acknowledged write" => "perhaps not every acknowledged write",
+        true => "every write acknowledged before",
+        false => "possibly not every acknowledged write",
     };
     format!(
         "{}: sound\n\

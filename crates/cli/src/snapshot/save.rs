@@ -74,8 +74,9 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
                     ..head
                 };
                 let receiving = receive(snapshot, file, &head).await;
-                return receiving
-                    .with_context(|| format!("node {} did not send the whole snapshot", node.name));
+                return receiving.with_context(|| {
+                    format!("node {} did not send the whole snapshot", node.name)
+                });
             }
             Err(error) => {
                 let reason = explain(&error.into());

@@ -101,9 +101,7 @@ pub(crate) fn judge(
             .iter()
             .filter_map(|(node, probe)| Some((node, probe.as_ref().err()?)));
         let failed: Vec<String> = failed
-            .map(|(node, why)| {
-                format!("a command of node {node} did not pass the log: {why}")
-            })
+            .map(|(node, why)| format!("a command of node {node} did not pass the log: {why}"))
             .collect();
         let done: BTreeMap<String, u64> = probes
             .iter()

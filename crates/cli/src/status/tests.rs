@@ -326,8 +326,8 @@ fn drained_nodes_accept_no_clients() {
         made.drain(0);
         let drained = |node| {
             format!(
-                "node {node} is drained: it takes no clients and does not lead until it is started again, or told so by \
-                 ionian drain {node} --undo"
+                "node {node} is drained: it accepts no clients and does not lead until it restarts or \
+                 `ionian drain {node} --undo` ends the drain"
             )
         };
         assert_eq!(
@@ -342,8 +342,7 @@ fn drained_nodes_accept_no_clients() {
             "{preset}: n2 alone takes clients"
         );
         made.drain(2);
-        let why = "anything, for want of a node that serves clients and is not drained: 0 of 3 clients answer and do \
-                   their work";
+        let why = "anything, for want of a node that serves clients and is not drained: 0 of 3 clients answer and work";
         let all = [why.to_owned(), drained("n0"), drained("n1"), drained("n2")];
         assert_eq!(
             said(&made),

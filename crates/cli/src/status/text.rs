@@ -498,10 +498,7 @@ mod tests {
             "leader: leader 1 on n1, round 129\n"
         );
         let idle = leader(0, 129, false, 0);
-        assert_eq!(
-            the_leader(&[("n0", &idle)]),
-            "leader: none reachable\n"
-        );
+        assert_eq!(the_leader(&[("n0", &idle)]), "leader: none reachable\n");
     }
 
     #[test]

@@ -281,11 +281,7 @@ impl Cluster {
         assert_eq!(status.code(), Some(0), "{}", self.stderr());
         assert!(pids.iter().all(|pid| !is_alive(*pid)), "a process is left");
         assert!(self.pids().is_empty(), "a pid file is left");
-        assert!(
-            !self.stderr().contains("killing it"),
-            "{}",
-            self.stderr()
-        );
+        assert!(!self.stderr().contains("killing it"), "{}", self.stderr());
     }
 }
 

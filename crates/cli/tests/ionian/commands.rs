@@ -65,7 +65,7 @@ fn config_init_writes_what_config_check_accepts() {
     fails(
         &["config", "init", "--preset", "none", "-"],
         2,
-        "there are colocated",
+        "available: colocated",
     );
     fails(
         &["config", "init", "--set", "nonsense", "-"],
@@ -85,7 +85,7 @@ fn config_check_explains_what_is_wrong() {
         (
             "f = 1",
             "f = 2",
-            "wrong.toml: this is no deployment of multipaxos: 3 acceptors in majorities tolerate f=1",
+            "wrong.toml: this is not a deployment of multipaxos: 3 acceptors in majorities tolerate f=1",
         ),
         (
             "quorums = \"majority\"",

@@ -206,10 +206,7 @@ fn a_node_without_its_data_is_refused_and_the_others_continue() {
     ] {
         assert!(refusal.contains(words), "{refusal}");
     }
-    said(
-        &cluster,
-        &["its data was deleted", "; restarting in 0.8 s"],
-    );
+    said(&cluster, &["its data was deleted", "; restarting in 0.8 s"]);
     acknowledged.extend(write(&cluster, 20..40, 10));
     assert_there(&cluster, 1, &acknowledged, 10);
     assert_there(&cluster, 2, &acknowledged, 10);

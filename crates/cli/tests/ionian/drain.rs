@@ -305,7 +305,7 @@ fn a_second_signal_ends_a_node_immediately() {
     assert!(
         cluster
             .stderr()
-            .contains("stopping at once: SIGTERM; commands that were taken in are not answered")
+            .contains("stopping at once: SIGTERM; pending commands are not answered")
     );
     drop(asked);
     [1, 2]

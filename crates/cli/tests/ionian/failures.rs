@@ -97,7 +97,7 @@ fn a_node_of_each_role_can_fail_under_load() {
             writer.go_on(20);
             cluster.signal(victim, Signal::SIGKILL);
             writer.go_on(20);
-            eventually("the node is started again", || {
+            eventually("the node restarts", || {
                 cluster.pid(victim).filter(|pid| Some(*pid) != before)
             });
             cluster.wait_until_whole_under_load();
@@ -127,7 +127,7 @@ fn nodes_die_one_after_another(preset: &str, durability: &str) {
         let before = cluster.pid(victim);
         cluster.signal(victim, Signal::SIGKILL);
         writer.go_on(50);
-        eventually("the node is started again", || {
+        eventually("the node restarts", || {
             cluster.pid(victim).filter(|pid| Some(*pid) != before)
         });
         cluster.wait_until_whole_under_load();
@@ -137,7 +137,7 @@ fn nodes_die_one_after_another(preset: &str, durability: &str) {
         assert!(
             cluster
                 .stderr()
-                .contains("was killed by signal 9 (SIGKILL); started again in")
+                .contains("was killed by signal 9 (SIGKILL); restarting in")
         );
         // Through the node that was killed.
         let mut client = cluster.client(victim);

@@ -83,7 +83,7 @@ fn restore(preset: &str, file: &str) -> Cluster {
             "snapshot", "restore", file, "--config", &config, "--data", &data, "--node", &node.name,
         ]);
         assert!(
-            said.contains("Start no node before every node of cluster new is made"),
+            said.contains("Start no node of cluster new before the directories"),
             "{said}"
         );
     }
@@ -369,10 +369,7 @@ fn unusable_snapshots_are_refused_with_a_reason() {
     );
     let stored = format!("{}/nodes/n0/snapshots/replica-0", cluster.data());
     if fs::exists(&stored).unwrap() {
-        assert!(
-            refused(1, &["snapshot", "inspect", &stored])
-                .contains("not a backup")
-        );
+        assert!(refused(1, &["snapshot", "inspect", &stored]).contains("not a backup"));
     }
     let whole = refused(
         1,

@@ -48,7 +48,7 @@ fn a_directory_has_one_user_and_keeps_its_deployment() {
     assert_eq!(second.status.code(), Some(1));
     let error = text(&second.stderr);
     assert!(
-        error.contains("another `ionian up` runs in")
+        error.contains("another `ionian up` (process ")
             && error.contains(&cluster.up_pid().to_string()),
         "{error}"
     );

@@ -26,7 +26,7 @@ impl Wire for Raw {
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {
-        assert!(began.elapsed() < DEADLINE, "waited in vain: {what}");
+        assert!(began.elapsed() < DEADLINE, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -37,7 +37,7 @@ pub fn at_last<T>(mut attempt: impl FnMut() -> Result<T, Refusal>) -> T {
     loop {
         match attempt() {
             Ok(value) => return value,
-            Err(refusal) => assert!(began.elapsed() < DEADLINE, "waited in vain: {refusal}"),
+            Err(refusal) => assert!(began.elapsed() < DEADLINE, "timed out: {refusal}"),
         }
     }
 }
