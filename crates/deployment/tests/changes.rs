@@ -31,7 +31,7 @@ fn shown(deployment: &Deployment) -> Vec<String> {
 }
 
 #[test]
-fn what_is_not_numbered_gets_what_is_free_in_order() {
+fn unnumbered_instances_get_free_numbers_in_order() {
     let text = baseline()
         .to_toml()
         .replacen("\"acceptor\"", "\"acceptor:1\"", 1)
@@ -61,7 +61,7 @@ fn stating_the_usual_numbers_changes_nothing() {
 }
 
 #[test]
-fn a_new_node_and_its_roles_get_numbers_that_nobody_has() {
+fn a_new_node_and_its_roles_get_unused_numbers() {
     let three = baseline().numbered().unwrap();
     let replaced = three.with_replaced("n1", node("n3", 9, &[])).unwrap();
     assert_eq!(
@@ -84,7 +84,7 @@ fn a_new_node_and_its_roles_get_numbers_that_nobody_has() {
 }
 
 #[test]
-fn numbers_begin_anew_from_the_lowest_that_is_free() {
+fn numbers_wrap_to_the_lowest_free_one() {
     let mut many = baseline();
     many.nodes[0].roles.push(Placed::one("proxy_leader", 63));
     let added = many
@@ -103,7 +103,7 @@ fn numbers_begin_anew_from_the_lowest_that_is_free() {
 }
 
 #[test]
-fn a_file_keeps_the_numbers_of_what_stays() {
+fn a_file_keeps_the_numbers_of_unchanged_instances() {
     let before = baseline().with_replaced("n0", node("n3", 9, &[])).unwrap();
     // A hand-written file without numbers, in another order, with one more acceptor on n2 and no
     // leader there.
@@ -130,7 +130,7 @@ fn a_file_keeps_the_numbers_of_what_stays() {
 }
 
 #[test]
-fn what_a_change_cannot_do_is_refused() {
+fn impossible_changes_are_refused() {
     let before = baseline().numbered().unwrap();
     let refused = |edit: &dyn Fn(&mut Deployment)| {
         let mut to = before.clone();
@@ -197,7 +197,7 @@ fn what_a_change_cannot_do_is_refused() {
 }
 
 #[test]
-fn a_number_is_stated_once() {
+fn a_number_cannot_be_stated_twice() {
     let mut twice = baseline();
     twice.nodes[0].roles.push(Placed::one("acceptor", 2));
     twice.nodes[2].roles.push(Placed::one("acceptor", 2));
@@ -248,7 +248,7 @@ fn a_configuration_survives_being_written_and_read() {
 }
 
 #[test]
-fn a_damaged_configuration_is_refused_in_words() {
+fn a_damaged_configuration_is_refused_with_a_reason() {
     let text = Configuration::founded(baseline()).to_toml();
     let refused = |from: &str, to: &str| {
         Configuration::parse(&text.replace(from, to))
@@ -263,7 +263,7 @@ fn a_damaged_configuration_is_refused_in_words() {
 }
 
 #[test]
-fn options_are_tuned_for_all_nodes_and_nothing_else_is() {
+fn tuning_changes_options_of_all_nodes_and_nothing_else() {
     let founded = baseline()
         .with_overrides(&["options.batch_commands=10"])
         .unwrap();
@@ -324,7 +324,7 @@ fn options_are_tuned_for_all_nodes_and_nothing_else_is() {
 }
 
 #[test]
-fn what_was_tuned_counts_whatever_a_node_was_started_with() {
+fn tuned_options_override_the_nodes_file() {
     let mut known = baseline().tuned(&["batch_commands=20"]).unwrap();
     known.take_local(
         &baseline()
@@ -341,7 +341,7 @@ fn what_was_tuned_counts_whatever_a_node_was_started_with() {
 }
 
 #[test]
-fn a_configuration_knows_how_long_sessions_lived_at_first() {
+fn a_configuration_stores_the_founding_session_expiry() {
     let founded = Configuration::founded(baseline());
     let text = baseline()
         .tuned(&["session_expiry_s=30"])

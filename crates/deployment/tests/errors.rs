@@ -134,7 +134,7 @@ fn missing_keys() {
 }
 
 #[test]
-fn silence_about_durability_means_disk() {
+fn the_default_durability_is_disk() {
     assert_eq!(good().durability, Durability::Memory);
     assert_eq!(with_line(6, "").unwrap().durability, Durability::Disk);
 }
@@ -254,7 +254,7 @@ fn wrong_tables() {
 }
 
 #[test]
-fn parts_that_do_not_fit_together() {
+fn deployments_whose_parts_do_not_fit_together_are_refused() {
     refused(
         14,
         "name = \"a\"",
@@ -320,7 +320,7 @@ fn no_layout() {
 }
 
 #[test]
-fn names_that_do_not_exist() {
+fn unknown_names_are_refused() {
     assert_eq!(
         good().place("x").unwrap_err().to_string(),
         "unknown node \"x\"; available: a, b"
@@ -341,7 +341,7 @@ fn names_that_do_not_exist() {
 }
 
 #[test]
-fn presets_that_have_no_place() {
+fn presets_with_invalid_addresses_are_refused() {
     let refused = |options| {
         Deployment::preset("colocated", &options)
             .unwrap_err()

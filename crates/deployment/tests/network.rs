@@ -37,7 +37,7 @@ fn refused(network: &str, error: &str) {
 }
 
 #[test]
-fn what_is_written_is_read_and_written_again() {
+fn a_network_survives_writing_and_reading() {
     let deployment = parse(
         "[network]\ndelay_ms = 50\nmbps = 20\n[[network.link]]\nbetween = [\"B\", \"A\"]\nmbps = 5",
     )
@@ -126,7 +126,7 @@ fn every_mistake_is_named() {
 }
 
 #[test]
-fn flags_set_and_unset_it() {
+fn flags_set_and_unset_the_network() {
     let deployment = parse("")
         .unwrap()
         .with_overrides(&["network.delay_ms=3", "network.mbps=4", "node.c.site=C"])
@@ -147,7 +147,7 @@ fn flags_set_and_unset_it() {
 }
 
 #[test]
-fn nodes_need_not_agree_on_it_and_keep_their_own() {
+fn nodes_may_have_different_networks() {
     let near = parse("").unwrap();
     let far = near.clone().apart(50);
     assert_eq!(near.digest(), far.digest());

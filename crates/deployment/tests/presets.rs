@@ -37,7 +37,7 @@ fn gateways(deployment: &Deployment) -> Vec<String> {
 }
 
 #[test]
-fn every_preset_survives_being_written_and_read() {
+fn every_preset_survives_writing_and_reading() {
     for (protocol, named) in presets() {
         let name = named.name;
         let deployment = preset(name);
@@ -53,7 +53,7 @@ fn every_preset_survives_being_written_and_read() {
 }
 
 #[test]
-fn what_is_stated_survives_being_written_and_read() {
+fn stated_settings_survive_writing_and_reading() {
     let overrides = [
         "options.batch_commands=10",
         "options.heartbeat_ms=100",
@@ -94,7 +94,7 @@ fn every_option_can_be_taken_out_of_its_comment() {
 }
 
 #[test]
-fn a_written_preset_reads_like_this() {
+fn a_written_preset_has_nodes_last_and_no_long_lines() {
     let text = preset("unreplicated").to_toml();
     let nodes = "\n[[node]]\nname = \"server-0\"\naddress = \"127.0.0.1:17400\"\ngateway = \"127.0.0.1:7379\"\n\
         roles = [\"client\", \"server\"]\n";
@@ -103,7 +103,7 @@ fn a_written_preset_reads_like_this() {
 }
 
 #[test]
-fn the_presets_are_those_that_are_listed() {
+fn the_list_of_presets_is_complete() {
     let names: BTreeSet<_> = presets().map(|(_, preset)| preset.name).collect();
     assert_eq!(names.len(), 13);
     assert!(names.contains(DEFAULT_PRESET));
@@ -322,7 +322,7 @@ fn the_acceptors_of_every_multipaxos_preset_make_a_quorum_system() {
 }
 
 #[test]
-fn a_preset_goes_where_it_is_told() {
+fn preset_options_set_the_addresses() {
     let options = PresetOptions {
         host: "localhost".to_owned(),
         gateway_host: "0.0.0.0".to_owned(),
@@ -337,7 +337,7 @@ fn a_preset_goes_where_it_is_told() {
 }
 
 #[test]
-fn a_gateway_brings_one_client_and_repeated_roles_are_instances() {
+fn a_gateway_adds_one_client_and_repeated_roles_are_instances() {
     let text = r#"
         cluster = "c"
         protocol = "multipaxos"

@@ -60,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn parsing_what_nearly_is_a_file_never_panics(text in nearly_a_file()) {
+    fn parsing_nearly_valid_files_never_panics(text in nearly_a_file()) {
         let _ = Deployment::parse(&text).map_err(|error| error.to_string());
     }
 
@@ -84,7 +84,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_accepted_survives_being_written_and_read(deployment in any_preset(), values in prop::collection::vec((any::<Index>(), any::<u64>()), 0..9)) {
+    fn accepted_deployments_survive_writing_and_reading(deployment in any_preset(), values in prop::collection::vec((any::<Index>(), any::<u64>()), 0..9)) {
         let mut deployment = deployment;
         for (setting, value) in values {
             let known: Vec<_> = deployment.settings().collect();
@@ -168,7 +168,7 @@ fn the_digest_covers_what_nodes_must_agree_on_and_nothing_else() {
 }
 
 #[test]
-fn writing_two_instances_in_two_ways_is_the_same_deployment() {
+fn both_notations_of_two_instances_have_the_same_digest() {
     let mut twice = Deployment::preset("baseline", &PresetOptions::default()).unwrap();
     let mut starred = twice.clone();
     let placed = |count| Placed::some("acceptor", count);
@@ -181,7 +181,7 @@ fn writing_two_instances_in_two_ways_is_the_same_deployment() {
 /// Nodes of different builds compare digests, so a change of the computation is a change of the
 /// wire format.
 #[test]
-fn the_digest_of_a_known_deployment_is_known() {
+fn the_digest_of_a_fixed_deployment_does_not_change() {
     // Durability and every shared option are stated, so that a new default does not change the
     // digest.
     let stated: Vec<_> = settings("unreplicated")

@@ -131,7 +131,7 @@ fn metrics_of(metrics: Metrics) -> String {
 }
 
 #[test]
-fn the_page_says_what_is_declared() {
+fn the_reference_page_equals_the_declarations() {
     let page = page();
     if std::env::var_os("WRITE_DOCS").is_some() {
         std::fs::write(PAGE, &page).unwrap();
@@ -145,7 +145,7 @@ fn the_page_says_what_is_declared() {
 }
 
 #[test]
-fn no_role_reports_two_metrics_of_one_name() {
+fn no_role_reports_two_metrics_with_one_name() {
     let fields = [
         "leading",
         "epoch",
