@@ -156,7 +156,7 @@ fn furthest(nodes: &[StoppedNode]) -> Result<(Base, String)> {
     ))
 }
 
-/// The votes of the acceptors.
+/// The votes in the directories.
 #[derive(Default)]
 struct Votes {
     /// The vote with the highest round in each slot.
@@ -175,7 +175,7 @@ impl Votes {
     fn read(nodes: &[StoppedNode], start: Slot) -> Result<Votes> {
         let mut votes = Votes::default();
         for node in nodes {
-            // The votes of each acceptor; it confirms some of them in higher rounds.
+            // The votes of each instance; it confirms some of them in higher rounds.
             let mut own: BTreeMap<(u8, Slot), Vote> = BTreeMap::new();
             let mut here = AcceptorSet::EMPTY;
             for record in node.records()? {
