@@ -322,7 +322,7 @@ fn report(output: &Path, votes: &Votes, (start, end): (Slot, Slot), from: &str, 
     } else {
         say!(
             "Possibly lost: acknowledged writes with votes only of acceptors whose directories were not given.\nPossibly \
-             added: writes that these acceptors voted for and that were never acknowledged, also in place of lost ones."
+             added: writes that were voted for here and never acknowledged, also in place of lost ones."
         );
     }
 }
