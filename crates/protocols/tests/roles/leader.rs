@@ -225,6 +225,7 @@ fn a_slot_that_no_replica_executes_is_handed_to_a_proxy_leader_again() {
     let begun = leader.now;
     let mut again = Vec::new();
     while again.is_empty() {
+        assert!(leader.now < begun + 2 * PATIENCE, "it waits without end");
         let asked = leader.woken();
         let of_proxy = |(envelope, _): &(Envelope, _)| match envelope {
             Envelope::ToProxyLeaders(_, message) => Some(message.clone()),

@@ -10,7 +10,7 @@ use ionian_kernel::node::World;
 use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::role::{Asked, Lsn, Out, Outbox, Role};
 use ionian_kernel::status::Status;
-use ionian_kernel::time::{Instant, Timestamp};
+use ionian_kernel::time::{Duration, Instant, Timestamp};
 use ionian_protocols::multipaxos::leader::{In, Leader};
 use ionian_protocols::multipaxos::message::Votes;
 use ionian_protocols::multipaxos::{Message, MultiPaxos, kind};
@@ -146,6 +146,13 @@ impl<R: Role> Stage<R> {
     pub(crate) fn woken(&mut self) -> Asked<R::Send> {
         let at = self.role.next_timer().expect("a timer is set");
         self.now = self.now.max(at);
+        self.do_call(|role, now, out| role.on_timer(now, out));
+        self.outbox.take()
+    }
+
+    /// The same when this much time has passed: a timer that is due then goes off.
+    pub(crate) fn waited(&mut self, time: Duration) -> Asked<R::Send> {
+        self.now = self.now + time;
         self.do_call(|role, now, out| role.on_timer(now, out));
         self.outbox.take()
     }
