@@ -1,6 +1,6 @@
-//! The rules of an acceptor of Mencius (Mencius, section 4.2; compartmentalization, section 6): what
-//! it does stripe by stripe, and what it notes so that a skip needs no vote. All that it asks of its
-//! driver is compared.
+//! The rules of an acceptor of Mencius (Mencius, section 4.2; compartmentalization, section 6):
+//! what it does stripe by stripe, and what it notes so that a skip needs no vote. All that it asks
+//! of its driver is compared.
 
 use crate::servers::{round, value, votes};
 use crate::stage::{self, Stage};

@@ -26,7 +26,7 @@ const ID: LeaderId = LeaderId(0);
 const HOME: Stripe = Stripe(0);
 const OTHERS: Stripe = Stripe(2);
 
-/// So many positions are reserved ahead of need at first.
+/// The number of positions that are reserved ahead of need at first.
 const AHEAD: u64 = 256;
 
 fn first() -> Round {

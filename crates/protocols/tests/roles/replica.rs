@@ -83,7 +83,7 @@ fn in_session() -> Stage<Replica> {
     replica
 }
 
-/// Replica 1, which has executed the slots 0 to 3 and keeps so many of them for peers.
+/// Replica 1, which has executed the slots 0 to 3 and keeps this number of them for peers.
 fn retaining(retained_slots: usize) -> Stage<Replica> {
     let options = Options {
         retained_slots,
