@@ -5,7 +5,7 @@ use ionian_kernel::id::{ClientId, SessionId, Slot};
 use ionian_kernel::time::Instant;
 use ionian_machines::kv;
 use ionian_replication::batch::{
-    Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome, Value,
+    Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome, Purpose, Value,
 };
 
 /// How many keys are written and read.
@@ -50,10 +50,9 @@ impl Commands {
     pub(crate) fn write(&mut self) -> Command {
         let (client, number, payload) = (self.client(), self.next / self.clients, self.payload());
         self.next += 1;
-        let session = session_of(client);
         Command {
             client,
-            session,
+            purpose: Purpose::Execute(session_of(client)),
             number,
             floor: number.saturating_sub(IN_FLIGHT),
             payload,
@@ -67,7 +66,7 @@ impl Commands {
         self.next += 1;
         Command {
             client,
-            session: SessionId::READ,
+            purpose: Purpose::Read,
             number,
             floor: 0,
             payload,
@@ -76,15 +75,12 @@ impl Commands {
 
     /// One command for each lane, by which its session is opened.
     pub(crate) fn openings(&self) -> Batch {
-        let open = |(client, _)| {
-            let (session, payload) = (SessionId::OPEN, Bytes::new());
-            Command {
-                client,
-                session,
-                number: 0,
-                floor: 0,
-                payload,
-            }
+        let open = |(client, _)| Command {
+            client,
+            purpose: Purpose::Open,
+            number: 0,
+            floor: 0,
+            payload: Bytes::new(),
         };
         batch(self.sessions().map(open))
     }
@@ -139,7 +135,7 @@ pub(crate) fn answers(executed: Slot, commands: impl Iterator<Item = Command>) -
     let mut answers = AnswersByClient::default();
     for Command {
         client,
-        session,
+        purpose,
         number,
         ..
     } in commands
@@ -147,7 +143,7 @@ pub(crate) fn answers(executed: Slot, commands: impl Iterator<Item = Command>) -
         let outcome = Outcome::Done(Bytes::from_static(OK));
         answers.push(&Answer {
             client,
-            session,
+            purpose,
             number,
             outcome,
         });
@@ -161,7 +157,7 @@ pub(crate) fn opened(asked: &Command, session: SessionId) -> Answers {
     let (client, number, outcome) = (asked.client, asked.number, Outcome::Opened(session));
     answers.push::<Bytes>(&Answer {
         client,
-        session: SessionId::OPEN,
+        purpose: Purpose::Open,
         number,
         outcome,
     });

@@ -82,15 +82,6 @@ positions! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
-impl SessionId {
-    /// Of a command that opens a session; its number is a nonce that the answer repeats.
-    pub const OPEN: SessionId = SessionId(0);
-    /// Of a change of the membership: it needs no session, for the same change twice is one.
-    pub const CHANGE: SessionId = SessionId(u64::MAX - 1);
-    /// Of a read: reads need no session, for they can be repeated at will.
-    pub const READ: SessionId = SessionId(u64::MAX);
-}
-
 /// A configuration of the cluster: how many changes of the membership came before it. The
 /// configuration that a cluster was founded with is epoch 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

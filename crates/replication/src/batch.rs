@@ -9,13 +9,70 @@ use ionian_kernel::time::Instant;
 use ionian_kernel::wire::{Reader, Wire, WireError, encode_varint, varint_len};
 use ionian_kernel::wire_struct;
 
-/// In few bytes: the largest numbers are as frequent as the smallest.
-fn put_session(session: SessionId, out: &mut Vec<u8>) {
-    encode_varint(session.0.wrapping_add(2), out);
+/// What a command is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Purpose {
+    /// The state machine executes it, once: it has a number in this session.
+    Execute(SessionId),
+    /// This session is still in use. The command has no number and no payload.
+    KeepAlive(SessionId),
+    /// It opens a session. Its number is a nonce that the answer repeats.
+    Open,
+    /// It changes the membership. It needs no session: the same change twice is one change.
+    Change,
+    /// It reads. It needs no session: it can be repeated at will.
+    Read,
+    /// A role of the protocol wrote it, and only that protocol's roles can read it.
+    Internal,
 }
 
-fn read_session(reader: &mut Reader<'_>) -> Result<SessionId, WireError> {
-    Ok(SessionId(reader.varint()?.wrapping_sub(2)))
+/// The codes of purposes without a session; a session's code is its number and this many more.
+const PURPOSES: u64 = 5;
+
+impl Purpose {
+    /// The session in which the command is executed or which it keeps open.
+    pub fn session(self) -> Option<SessionId> {
+        match self {
+            Purpose::Execute(session) | Purpose::KeepAlive(session) => Some(session),
+            Purpose::Open | Purpose::Change | Purpose::Read | Purpose::Internal => None,
+        }
+    }
+
+    /// As [`put`](Self::put) writes it: a code, and a session where the code does not say which.
+    fn code(self) -> (u64, Option<u64>) {
+        match self {
+            Purpose::Open => (0, None),
+            Purpose::Change => (1, None),
+            Purpose::Read => (2, None),
+            Purpose::Internal => (3, None),
+            Purpose::KeepAlive(session) => (4, Some(session.0)),
+            Purpose::Execute(session) => (session.0.saturating_add(PURPOSES), None),
+        }
+    }
+
+    fn byte_len(self) -> usize {
+        let (code, session) = self.code();
+        varint_len(code) + session.map_or(0, varint_len)
+    }
+
+    fn put(self, out: &mut Vec<u8>) {
+        let (code, session) = self.code();
+        encode_varint(code, out);
+        if let Some(session) = session {
+            encode_varint(session, out);
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(match reader.varint()? {
+            0 => Purpose::Open,
+            1 => Purpose::Change,
+            2 => Purpose::Read,
+            3 => Purpose::Internal,
+            4 => Purpose::KeepAlive(SessionId(reader.varint()?)),
+            code => Purpose::Execute(SessionId(code - PURPOSES)),
+        })
+    }
 }
 
 /// Appends what is often short behind its length.
@@ -35,9 +92,10 @@ fn read_length(reader: &mut Reader<'_>) -> Result<usize, WireError> {
 pub struct Command<P = Bytes> {
     /// The client lane that the answer goes to.
     pub client: ClientId,
-    /// The session that numbers it.
-    pub session: SessionId,
-    /// Its number in the session; numbers start at 0 and leave no gaps.
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Its number. Those of a session start at 0 and leave no gaps; so do those of a lane's reads
+    /// and changes.
     pub number: u64,
     /// The client has answers to all its commands below this number, and wants none of them again.
     pub floor: u64,
@@ -48,12 +106,12 @@ pub struct Command<P = Bytes> {
 impl<'a> Command<&'a [u8]> {
     /// Reads a command off the front, without counting a reference to its bytes.
     fn borrow(reader: &mut Reader<'a>) -> Result<Self, WireError> {
-        let (client, session) = (ClientId::decode(reader)?, read_session(reader)?);
+        let (client, purpose) = (ClientId::decode(reader)?, Purpose::read(reader)?);
         let (number, floor) = (reader.varint()?, reader.varint()?);
         let length = read_length(reader)?;
         Ok(Command {
             client,
-            session,
+            purpose,
             number,
             floor,
             payload: reader.take(length)?,
@@ -64,14 +122,14 @@ impl<'a> Command<&'a [u8]> {
     pub fn to_owned(&self) -> Command {
         let Command {
             client,
-            session,
+            purpose,
             number,
             floor,
             payload,
         } = *self;
         Command {
             client,
-            session,
+            purpose,
             number,
             floor,
             payload: Bytes::copy_from_slice(payload),
@@ -84,15 +142,11 @@ impl<P: AsRef<[u8]>> Command<P> {
         // Exactly: a lone command's buffer is then as long as the command, and costs one
         // allocation.
         let length = self.payload.as_ref().len();
-        let numbers = [
-            self.session.0.wrapping_add(2),
-            self.number,
-            self.floor,
-            length as u64,
-        ];
-        out.reserve(1 + numbers.map(varint_len).iter().sum::<usize>() + length);
+        let numbers = [self.number, self.floor, length as u64];
+        let numbers_len: usize = numbers.map(varint_len).iter().sum();
+        out.reserve(1 + self.purpose.byte_len() + numbers_len + length);
         self.client.encode(out);
-        put_session(self.session, out);
+        self.purpose.put(out);
         encode_varint(self.number, out);
         encode_varint(self.floor, out);
         put_short(self.payload.as_ref(), out);
@@ -280,8 +334,8 @@ pub enum Outcome<R = Bytes> {
 pub struct Answer<R = Bytes> {
     /// The client lane that it goes to.
     pub client: ClientId,
-    /// The session of the command.
-    pub session: SessionId,
+    /// The purpose of the command.
+    pub purpose: Purpose,
     /// The number of the command.
     pub number: u64,
     /// What became of it.
@@ -345,7 +399,7 @@ impl<R> Answer<R> {
         R: AsRef<[u8]>,
     {
         self.client.encode(out);
-        put_session(self.session, out);
+        self.purpose.put(out);
         encode_varint(self.number, out);
         self.outcome.put(out);
     }
@@ -355,10 +409,10 @@ impl<R> Answer<R> {
         reader: &mut Reader<'a>,
         reply: impl FnOnce(&mut Reader<'a>, usize) -> Result<R, WireError>,
     ) -> Result<Self, WireError> {
-        let (client, session) = (ClientId::decode(reader)?, read_session(reader)?);
+        let (client, purpose) = (ClientId::decode(reader)?, Purpose::read(reader)?);
         Ok(Answer {
             client,
-            session,
+            purpose,
             number: reader.varint()?,
             outcome: Outcome::read(reader, reply)?,
         })

@@ -1,6 +1,6 @@
 //! The state machine together with its sessions: what a replica executes the log on.
 
-use crate::batch::{Answer, AnswersByClient, Batch, Command, Outcome, Value};
+use crate::batch::{Answer, AnswersByClient, Batch, Command, Outcome, Purpose, Value};
 use crate::session::{SESSION_WINDOW, Sessions, Standing};
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -137,23 +137,24 @@ impl Executor {
     pub fn footprint(&self, batch: &Batch) -> Footprint {
         let mut footprint = Footprint::default();
         for Command {
-            session,
+            purpose,
             number,
             floor,
             payload,
             ..
         } in batch.commands()
         {
-            match session {
+            match purpose {
                 // Sessions are numbered in the order in which they are opened.
-                SessionId::OPEN | SessionId::CHANGE => footprint.everything = true,
-                // Whether it is still executed depends on what was executed before.
-                _ if number.saturating_sub(floor) >= SESSION_WINDOW / 2
-                    && session != SessionId::READ =>
-                {
+                Purpose::Open | Purpose::Change | Purpose::KeepAlive(_) => {
                     footprint.everything = true;
                 }
-                _ => self.touches(payload, &mut footprint),
+                // Whether it is still executed depends on what was executed before.
+                Purpose::Execute(_) if number.saturating_sub(floor) >= SESSION_WINDOW / 2 => {
+                    footprint.everything = true;
+                }
+                Purpose::Execute(_) | Purpose::Read => self.touches(payload, &mut footprint),
+                Purpose::Internal => {}
             }
         }
         footprint
@@ -194,13 +195,13 @@ impl Executor {
             if let Some(answers) = answers {
                 let Command {
                     client,
-                    session,
+                    purpose,
                     number,
                     ..
                 } = command;
                 answers.push(&Answer {
                     client,
-                    session,
+                    purpose,
                     number,
                     outcome,
                 });
@@ -217,33 +218,51 @@ impl Executor {
         command: &Command<&[u8]>,
     ) -> Option<Outcome<&[u8]>> {
         self.reply.clear();
-        if command.session == SessionId::OPEN {
-            return Some(Outcome::Opened(self.sessions.open(self.now)));
-        }
-        if command.session == SessionId::CHANGE {
-            let before = self.membership.expiry;
-            self.reply.extend_from_slice(
-                &self
-                    .membership
-                    .execute(&Bytes::copy_from_slice(command.payload)),
-            );
-            if let Some(expiry) = self
-                .membership
-                .expiry
-                .filter(|_| self.membership.expiry != before)
-            {
-                self.sessions
-                    .set_expiry(self.now, Duration::from_millis(expiry.now_ms));
+        let Command { floor, .. } = *command;
+        match command.purpose {
+            Purpose::Execute(session) => self.execute_once(slot, stamp, session, command),
+            Purpose::KeepAlive(session) => {
+                let known = self.sessions.keep_alive(stamp, session, floor);
+                (!known).then_some(Outcome::NoSession)
             }
-            return Some(Outcome::Done(&self.reply));
+            Purpose::Open => Some(Outcome::Opened(self.sessions.open(self.now))),
+            Purpose::Change => Some(self.change(command.payload)),
+            // No role puts these into the log.
+            Purpose::Read | Purpose::Internal => Some(Outcome::NoSession),
         }
-        match self.sessions.begin(
-            stamp,
-            command.session,
-            command.number,
-            command.floor,
-            &mut self.reply,
-        ) {
+    }
+
+    /// Executes a change of the membership.
+    fn change(&mut self, payload: &[u8]) -> Outcome<&[u8]> {
+        let before = self.membership.expiry;
+        let verdict = self.membership.execute(&Bytes::copy_from_slice(payload));
+        self.reply.extend_from_slice(&verdict);
+        let expiry = self.membership.expiry;
+        if let Some(expiry) = expiry.filter(|_| expiry != before) {
+            self.sessions
+                .set_expiry(self.now, Duration::from_millis(expiry.now_ms));
+        }
+        Outcome::Done(&self.reply)
+    }
+
+    /// Executes a command of a session, or answers it from what was kept of its first execution.
+    fn execute_once(
+        &mut self,
+        slot: Slot,
+        stamp: Timestamp,
+        session: SessionId,
+        command: &Command<&[u8]>,
+    ) -> Option<Outcome<&[u8]>> {
+        let Command {
+            number,
+            floor,
+            payload,
+            ..
+        } = *command;
+        match self
+            .sessions
+            .begin(stamp, session, number, floor, &mut self.reply)
+        {
             Standing::New => {
                 let Executor {
                     machine,
@@ -253,12 +272,6 @@ impl Executor {
                     reply,
                     ..
                 } = self;
-                let Command {
-                    session,
-                    number,
-                    payload,
-                    ..
-                } = *command;
                 let what = Call::Apply(LogCommand {
                     slot,
                     session,
@@ -305,7 +318,7 @@ impl Executor {
             done,
             Command {
                 client,
-                session,
+                purpose,
                 number,
                 payload,
                 ..
@@ -332,7 +345,7 @@ impl Executor {
             };
             answers.push(&Answer {
                 client,
-                session,
+                purpose,
                 number,
                 outcome,
             });
@@ -493,13 +506,21 @@ mod tests {
         Executor::new(Box::new(Tape::default()), Duration::from_secs(60))
     }
 
+    /// Opens a session for 0, and executes in the session for any other number.
+    fn purpose(session: u64) -> Purpose {
+        match session {
+            0 => Purpose::Open,
+            _ => Purpose::Execute(SessionId(session)),
+        }
+    }
+
     fn value(commands: &[(u64, u64, &'static [u8])]) -> Value {
         let mut builder = BatchBuilder::default();
         for (session, number, payload) in commands {
             let payload = Bytes::from_static(payload);
             builder.push(&Command {
                 client: ClientId(3),
-                session: SessionId(*session),
+                purpose: purpose(*session),
                 number: *number,
                 floor: 0,
                 payload,
@@ -617,15 +638,44 @@ mod tests {
     }
 
     #[test]
+    fn only_commands_of_a_session_reach_the_machine() {
+        let mut executor = executor();
+        outcomes(&mut executor, &value(&[(0, 9, b"")]));
+        let one = SessionId(1);
+        for (purpose, expected) in [
+            (Purpose::Read, Some(Outcome::NoSession)),
+            (Purpose::Internal, Some(Outcome::NoSession)),
+            (Purpose::KeepAlive(SessionId(2)), Some(Outcome::NoSession)),
+            (Purpose::KeepAlive(one), None),
+            (Purpose::Execute(SessionId(2)), Some(Outcome::NoSession)),
+            (
+                Purpose::Execute(one),
+                Some(Outcome::Done(Bytes::from_static(b"x"))),
+            ),
+        ] {
+            let batch = Batch::one(&Command {
+                client: ClientId(3),
+                purpose,
+                number: 0,
+                floor: 0,
+                payload: Bytes::from_static(b"x"),
+            });
+            let stamp = Timestamp(1);
+            let answered = outcomes(&mut executor, &Value { stamp, batch });
+            assert_eq!(answered, Vec::from_iter(expected), "{purpose:?}");
+        }
+    }
+
+    #[test]
     fn the_memory_of_a_large_reply_is_not_kept() {
         let mut executor = executor();
         let large = [7; 2 * MAX_IDLE_REPLY_BYTES];
         let mut builder = BatchBuilder::default();
         for (session, payload) in [(0, &[][..]), (1, &large)] {
-            let (client, session) = (ClientId(3), SessionId(session));
+            let (client, purpose) = (ClientId(3), self::purpose(session));
             builder.push(&Command {
                 client,
-                session,
+                purpose,
                 number: 0,
                 floor: 0,
                 payload,
@@ -753,10 +803,10 @@ mod tests {
             };
             let mut builder = BatchBuilder::default();
             let payload = Bytes::from(encode_all(&change));
-            let (client, session) = (ClientId(3), SessionId::CHANGE);
+            let (client, purpose) = (ClientId(3), Purpose::Change);
             builder.push(&Command {
                 client,
-                session,
+                purpose,
                 number: 0,
                 floor: 0,
                 payload,

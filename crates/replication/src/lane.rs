@@ -5,7 +5,7 @@
 mod in_flight;
 
 use self::in_flight::InFlight;
-use crate::batch::{Answer, Answers, Command, Outcome};
+use crate::batch::{Answer, Answers, Command, Outcome, Purpose};
 use crate::flow::ByteWindow;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -15,10 +15,6 @@ use ionian_kernel::id::{ClientId, SessionId, Slot};
 use ionian_kernel::layout::Options;
 use ionian_kernel::random::Random;
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
-
-/// The number of a command that only says that its session is in use. It lies beyond every
-/// session's window, so no replica executes it.
-const KEEP_ALIVE: u64 = u64::MAX;
 
 /// What the largest answer was is forgotten by this part with each answer.
 const FORGETS: usize = 16;
@@ -227,7 +223,7 @@ impl Lane {
             let pending = self.writes.get_mut(number).expect("just pushed");
             (pending.sent, pending.floor) = (true, floor);
             pending.mark_asked(now, self.limits.retry_after);
-            let command = pending.command(self.id, session, number, floor);
+            let command = pending.command(self.id, Purpose::Execute(session), number, floor);
             due.writes.push(DueWrite {
                 command,
                 via: None,
@@ -257,7 +253,8 @@ impl Lane {
                     pending.floor = if again { pending.floor } else { floor };
                     let floor = pending.floor;
                     pending.mark_asked(now, self.limits.retry_after);
-                    let command = pending.command(self.id, session, number, floor);
+                    let command =
+                        pending.command(self.id, Purpose::Execute(session), number, floor);
                     due.writes.push(DueWrite {
                         command,
                         via: again.then_some(pending.via),
@@ -307,12 +304,12 @@ impl Lane {
     }
 
     /// Remembers which instance a command was sent to, so that another is asked next time.
-    pub fn sent_via(&mut self, session: SessionId, number: u64, via: u8) {
-        let sessionless = matches!(session, SessionId::READ | SessionId::CHANGE);
-        let in_flight = if sessionless {
-            &mut self.reads
-        } else {
-            &mut self.writes
+    pub fn sent_via(&mut self, purpose: Purpose, number: u64, via: u8) {
+        let in_flight = match purpose {
+            Purpose::Read | Purpose::Change => &mut self.reads,
+            Purpose::Execute(_) => &mut self.writes,
+            // They are not asked again by their number.
+            Purpose::Open | Purpose::KeepAlive(_) | Purpose::Internal => return,
         };
         if let Some(pending) = in_flight.get_mut(number) {
             pending.via = via;
@@ -336,13 +333,13 @@ impl Lane {
 
     fn on_answer(&mut self, now: Instant, answer: Answer, due: &mut Due, via: &mut Via) {
         let Answer {
-            session,
+            purpose,
             number,
             outcome,
             ..
         } = answer;
-        match (session, outcome, &self.session) {
-            (SessionId::OPEN, Outcome::Opened(id), Session::Opening { nonce, .. })
+        match (purpose, outcome, &self.session) {
+            (Purpose::Open, Outcome::Opened(id), Session::Opening { nonce, .. })
                 if *nonce == number =>
             {
                 self.session = Session::Open(id);
@@ -351,16 +348,16 @@ impl Lane {
                 self.requeue();
                 self.send_waiting(now, due);
             }
-            (SessionId::READ, outcome, _) => {
+            (Purpose::Read, outcome, _) => {
                 via.reads |= self.settle_sessionless(number, outcome, due)
             }
-            (SessionId::CHANGE, outcome, _) => {
+            (Purpose::Change, outcome, _) => {
                 via.writes |= self.settle_sessionless(number, outcome, due)
             }
-            (id, Outcome::NoSession, Session::Open(open)) if id == *open => {
+            (of, Outcome::NoSession, Session::Open(open)) if of.session() == Some(*open) => {
                 self.lose_session(now, due);
             }
-            (id, outcome, Session::Open(open)) if id == *open => {
+            (Purpose::Execute(of), outcome, Session::Open(open)) if of == *open => {
                 via.writes |= self.settle_write(number, outcome, due)
             }
             // A duplicate, or an answer to an earlier process or session.
@@ -452,7 +449,7 @@ impl Lane {
             *asked += 1;
             let command = Command {
                 client: self.id,
-                session: SessionId::OPEN,
+                purpose: Purpose::Open,
                 number: *nonce,
                 floor: 0,
                 payload: Bytes::new(),
@@ -477,7 +474,8 @@ impl Lane {
             .filter(|(_, it)| it.sent && it.due(transit) <= now)
         {
             pending.mark_asked(now, self.limits.retry_after);
-            let command = pending.command(self.id, session, number, pending.floor);
+            let command =
+                pending.command(self.id, Purpose::Execute(session), number, pending.floor);
             due.writes.push(DueWrite {
                 command,
                 via: Some(pending.via),
@@ -517,7 +515,8 @@ impl Lane {
             .filter(|(_, pending)| pending.sent && pending.payload.len() < bytes);
         for (number, pending) in small {
             pending.mark_asked(now, self.limits.retry_after);
-            let command = pending.command(self.id, session, number, pending.floor);
+            let command =
+                pending.command(self.id, Purpose::Execute(session), number, pending.floor);
             due.writes.push(DueWrite {
                 command,
                 via: Some(pending.via),
@@ -565,12 +564,11 @@ impl Lane {
             && self.keep_alive_at <= now
         {
             self.keep_alive_at = now + self.keep_alive_every;
-            let (number, floor) = (KEEP_ALIVE, self.writes.floor);
             let command = Command {
                 client: self.id,
-                session,
-                number,
-                floor,
+                purpose: Purpose::KeepAlive(session),
+                number: 0,
+                floor: self.writes.floor,
                 payload: Bytes::new(),
             };
             due.writes.push(DueWrite {
@@ -699,11 +697,11 @@ impl Pending {
         match self.operation {
             Operation::Read(level) => {
                 due.reads
-                    .push((level, self.command(lane, SessionId::READ, number, 0), via))
+                    .push((level, self.command(lane, Purpose::Read, number, 0), via))
             }
             Operation::Change => {
                 let (command, again) = (
-                    self.command(lane, SessionId::CHANGE, number, 0),
+                    self.command(lane, Purpose::Change, number, 0),
                     self.asked > 1,
                 );
                 due.writes.push(DueWrite {
@@ -728,10 +726,10 @@ impl Pending {
         self.ask_at + transit * (1 << self.asked.saturating_sub(1).min(3))
     }
 
-    fn command(&self, client: ClientId, session: SessionId, number: u64, floor: u64) -> Command {
+    fn command(&self, client: ClientId, purpose: Purpose, number: u64, floor: u64) -> Command {
         Command {
             client,
-            session,
+            purpose,
             number,
             floor,
             payload: self.payload.clone(),
@@ -759,11 +757,11 @@ mod tests {
         (lane, due, nonce)
     }
 
-    fn answer(session: SessionId, number: u64, outcome: Outcome) -> Answers {
+    fn answer(purpose: Purpose, number: u64, outcome: Outcome) -> Answers {
         let mut answers = AnswersByClient::default();
         answers.push(&Answer {
             client: ME,
-            session,
+            purpose,
             number,
             outcome,
         });
@@ -793,24 +791,33 @@ mod tests {
         assert!(due.writes.is_empty());
         lane.on_answers(
             Instant(2),
-            &answer(SessionId::OPEN, nonce + 1, Outcome::Opened(SessionId(4))),
+            &answer(Purpose::Open, nonce + 1, Outcome::Opened(SessionId(4))),
             &mut due,
         );
         assert!(!lane.is_open(), "somebody else's session");
         lane.on_answers(
             Instant(2),
-            &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(4))),
+            &answer(Purpose::Open, nonce, Outcome::Opened(SessionId(4))),
             &mut due,
         );
         let sent: Vec<_> = due
             .writes
             .drain(..)
-            .map(|DueWrite { command, .. }| (command.session.0, command.number))
+            .map(|DueWrite { command, .. }| (command.purpose, command.number))
             .collect();
-        assert_eq!(sent, [(4, 0), (4, 1)]);
+        let four = Purpose::Execute(SessionId(4));
+        assert_eq!(sent, [(four, 0), (four, 1)]);
         let done = Outcome::Done(Bytes::new());
-        lane.on_answers(Instant(3), &answer(SessionId(4), 1, done.clone()), &mut due);
-        lane.on_answers(Instant(3), &answer(SessionId(4), 1, done.clone()), &mut due);
+        lane.on_answers(
+            Instant(3),
+            &answer(Purpose::Execute(SessionId(4)), 1, done.clone()),
+            &mut due,
+        );
+        lane.on_answers(
+            Instant(3),
+            &answer(Purpose::Execute(SessionId(4)), 1, done.clone()),
+            &mut due,
+        );
         assert_eq!(tokens(&mut due), [(11, true)]);
         lane.submit(Instant(4), write(12), &mut due);
         assert_eq!(
@@ -818,7 +825,11 @@ mod tests {
             (2, 0),
             "number 0 is unanswered"
         );
-        lane.on_answers(Instant(5), &answer(SessionId(4), 0, done), &mut due);
+        lane.on_answers(
+            Instant(5),
+            &answer(Purpose::Execute(SessionId(4)), 0, done),
+            &mut due,
+        );
         due.writes.clear();
         lane.submit(Instant(6), write(13), &mut due);
         assert_eq!(
@@ -844,8 +855,8 @@ mod tests {
         );
         due.writes.clear();
         lane.resend_writes(Instant(1), &mut due);
-        let sessions: Vec<_> = due.writes.iter().map(|due| due.command.session).collect();
-        assert_eq!(sessions, [SessionId::OPEN, SessionId::CHANGE]);
+        let sessions: Vec<_> = due.writes.iter().map(|due| due.command.purpose).collect();
+        assert_eq!(sessions, [Purpose::Open, Purpose::Change]);
     }
 
     #[test]
@@ -858,7 +869,7 @@ mod tests {
         lane.reconfigure(Instant(0), &window(64));
         lane.on_answers(
             Instant(0),
-            &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))),
+            &answer(Purpose::Open, nonce, Outcome::Opened(SessionId(1))),
             &mut due,
         );
         let sent = |lane: &mut Lane, due: &mut Due| {
@@ -882,7 +893,11 @@ mod tests {
         lane.reconfigure(Instant(1), &window(60 * 64));
         lane.on_answers(
             Instant(1),
-            &answer(SessionId(1), 0, Outcome::Done(Bytes::new())),
+            &answer(
+                Purpose::Execute(SessionId(1)),
+                0,
+                Outcome::Done(Bytes::new()),
+            ),
             &mut due,
         );
         assert_eq!(sent(&mut lane, &mut due), [1, 2, 3]);
@@ -900,7 +915,11 @@ mod tests {
             assert_eq!(sent(&mut lane, &mut due), []);
             lane.on_answers(
                 Instant(2),
-                &answer(SessionId(1), number, Outcome::Done(Bytes::new())),
+                &answer(
+                    Purpose::Execute(SessionId(1)),
+                    number,
+                    Outcome::Done(Bytes::new()),
+                ),
                 &mut due,
             );
         }
@@ -920,7 +939,7 @@ mod tests {
         due.writes.clear();
         lane.on_answers(
             Instant(5_000_000),
-            &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))),
+            &answer(Purpose::Open, nonce, Outcome::Opened(SessionId(1))),
             &mut due,
         );
         lane.submit(Instant(5_000_000), write(2), &mut due);
@@ -941,18 +960,18 @@ mod tests {
         let (mut lane, mut due, nonce) = lane();
         lane.on_answers(
             Instant(0),
-            &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))),
+            &answer(Purpose::Open, nonce, Outcome::Opened(SessionId(1))),
             &mut due,
         );
         lane.submit(Instant(0), write(1), &mut due);
         due.writes.clear();
         lane.on_answers(
             Instant(1),
-            &answer(SessionId(1), 0, Outcome::NoSession),
+            &answer(Purpose::Execute(SessionId(1)), 0, Outcome::NoSession),
             &mut due,
         );
         assert_eq!(tokens(&mut due), [(1, false)]);
-        assert_eq!(due.writes.pop().unwrap().command.session, SessionId::OPEN);
+        assert_eq!(due.writes.pop().unwrap().command.purpose, Purpose::Open);
         assert!(!lane.is_open());
     }
 
@@ -963,20 +982,24 @@ mod tests {
         let (mut lane, mut due, nonce) = lane();
         lane.on_answers(
             Instant(0),
-            &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))),
+            &answer(Purpose::Open, nonce, Outcome::Opened(SessionId(1))),
             &mut due,
         );
         due.writes.clear();
         let (expiry, quarter) = (600_000_000, 150_000_000);
         lane.submit(Instant(3 * quarter - 1), write(1), &mut due);
         assert_eq!(
-            due.writes.pop().unwrap().command.session,
-            SessionId(1),
+            due.writes.pop().unwrap().command.purpose,
+            Purpose::Execute(SessionId(1)),
             "it may still be open"
         );
         lane.on_answers(
             Instant(3 * quarter),
-            &answer(SessionId(1), 0, Outcome::Done(Bytes::new())),
+            &answer(
+                Purpose::Execute(SessionId(1)),
+                0,
+                Outcome::Done(Bytes::new()),
+            ),
             &mut due,
         );
         due.replies.clear();
@@ -985,17 +1008,20 @@ mod tests {
         assert_eq!(
             asked
                 .iter()
-                .map(|command| command.session)
+                .map(|command| command.purpose)
                 .collect::<Vec<_>>(),
-            [SessionId::OPEN]
+            [Purpose::Open]
         );
         let opened = answer(
-            SessionId::OPEN,
+            Purpose::Open,
             asked[0].number,
             Outcome::Opened(SessionId(2)),
         );
         lane.on_answers(Instant(3 * quarter + expiry), &opened, &mut due);
-        assert_eq!(due.writes.pop().unwrap().command.session, SessionId(2));
+        assert_eq!(
+            due.writes.pop().unwrap().command.purpose,
+            Purpose::Execute(SessionId(2))
+        );
         assert!(due.replies.is_empty(), "{:?}", due.replies);
         lane.invariants();
     }
@@ -1005,23 +1031,23 @@ mod tests {
         let (mut lane, mut due, nonce) = lane();
         lane.on_answers(
             Instant(0),
-            &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))),
+            &answer(Purpose::Open, nonce, Outcome::Opened(SessionId(1))),
             &mut due,
         );
         lane.on_timer(Instant(150_000_000), &mut due);
         let command = due.writes.pop().unwrap().command;
         assert_eq!(
-            (command.session, command.number),
-            (SessionId(1), KEEP_ALIVE)
+            (command.purpose, command.number),
+            (Purpose::KeepAlive(SessionId(1)), 0)
         );
         assert!(lane.next_timer() > Some(Instant(150_000_000)));
         // Where the session has expired all the same, the lane opens another.
         lane.on_answers(
             Instant(150_000_001),
-            &answer(SessionId(1), KEEP_ALIVE, Outcome::NoSession),
+            &answer(Purpose::KeepAlive(SessionId(1)), 0, Outcome::NoSession),
             &mut due,
         );
-        assert_eq!(due.writes.pop().unwrap().command.session, SessionId::OPEN);
+        assert_eq!(due.writes.pop().unwrap().command.purpose, Purpose::Open);
     }
 
     fn numbers(due: &mut Due) -> Vec<(u64, bool)> {
@@ -1044,7 +1070,7 @@ mod tests {
     #[test]
     fn a_window_of_bytes_is_under_way_to_a_new_leader_as_well_and_small_writes_pass_large_ones() {
         let (mut lane, mut due, nonce) = lane();
-        let open = answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1)));
+        let open = answer(Purpose::Open, nonce, Outcome::Opened(SessionId(1)));
         lane.on_answers(Instant(0), &open, &mut due);
         due.writes.clear();
         for number in 0..8 {
@@ -1055,7 +1081,13 @@ mod tests {
             numbers(&mut due),
             [(0, false), (1, false), (2, false), (3, false), (8, false)]
         );
-        let done = |number| answer(SessionId(1), number, Outcome::Done(Bytes::new()));
+        let done = |number| {
+            answer(
+                Purpose::Execute(SessionId(1)),
+                number,
+                Outcome::Done(Bytes::new()),
+            )
+        };
         lane.on_answers(Instant(2), &done(2), &mut due);
         assert_eq!(numbers(&mut due), [(4, false)]);
         lane.resend_writes(Instant(3), &mut due);
@@ -1089,7 +1121,7 @@ mod tests {
         let (mut lane, mut due, nonce) = lane();
         lane.on_answers(
             Instant(0),
-            &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))),
+            &answer(Purpose::Open, nonce, Outcome::Opened(SessionId(1))),
             &mut due,
         );
         due.writes.clear();
@@ -1134,11 +1166,7 @@ mod tests {
         let number = lane.reads.floor;
         lane.submit(Instant(0), read(1), &mut due);
         let reply = Outcome::Done(Bytes::from(alloc::vec![7; 3_200_000]));
-        lane.on_answers(
-            Instant(0),
-            &answer(SessionId::READ, number, reply),
-            &mut due,
-        );
+        lane.on_answers(Instant(0), &answer(Purpose::Read, number, reply), &mut due);
         (2..12).for_each(|token| lane.submit(Instant(0), read(token), &mut due));
         // Ten answers take a second.
         assert_eq!(asked_again(&mut lane, &mut due, 10), [1300; 10]);
@@ -1147,7 +1175,7 @@ mod tests {
             let done = Outcome::Done(Bytes::new());
             lane.on_answers(
                 Instant(2_000_000),
-                &answer(SessionId::READ, number, done),
+                &answer(Purpose::Read, number, done),
                 &mut due,
             );
         }
@@ -1193,7 +1221,7 @@ mod tests {
         let (mut lane, mut due, nonce) = lane();
         lane.on_answers(
             Instant(0),
-            &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))),
+            &answer(Purpose::Open, nonce, Outcome::Opened(SessionId(1))),
             &mut due,
         );
         due.writes.clear();
@@ -1202,7 +1230,11 @@ mod tests {
         let first = due.writes.pop().unwrap().command;
         lane.on_answers(
             Instant(1),
-            &answer(SessionId(1), 0, Outcome::Done(Bytes::new())),
+            &answer(
+                Purpose::Execute(SessionId(1)),
+                0,
+                Outcome::Done(Bytes::new()),
+            ),
             &mut due,
         );
         due.writes.clear();
@@ -1219,14 +1251,14 @@ mod tests {
         let (mut lane, mut due, nonce) = lane();
         lane.on_answers(
             Instant(0),
-            &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))),
+            &answer(Purpose::Open, nonce, Outcome::Opened(SessionId(1))),
             &mut due,
         );
         lane.limits.in_flight_bytes = 100;
         (0..4).for_each(|token| lane.submit(Instant(0), write(token), &mut due));
         let done = |number| {
             answer(
-                SessionId(1),
+                Purpose::Execute(SessionId(1)),
                 number,
                 Outcome::Done(Bytes::from_static(&[7; 60])),
             )

@@ -169,6 +169,17 @@ impl Sessions {
         id
     }
 
+    /// A session is in use, and its client has seen all results below `floor`. False where the
+    /// session is not known.
+    pub fn keep_alive(&mut self, stamp: Timestamp, id: SessionId, floor: u64) -> bool {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return false;
+        };
+        session.last_used = session.last_used.max(stamp);
+        session.forget_below(floor);
+        true
+    }
+
     /// Looks a command up, and forgets the results below `floor`. The result of one that was
     /// executed before is appended to `result`. `stamp` is the command's own: commands in any order
     /// leave the session used last at the latest of them.

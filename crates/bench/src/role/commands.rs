@@ -5,7 +5,7 @@ use crate::payload::payload;
 use bytes::Bytes;
 use ionian_kernel::id::{ClientId, SessionId, Slot};
 use ionian_replication::batch::{
-    Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome,
+    Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome, Purpose,
 };
 
 /// Payloads made beforehand, one of each kind for each key.
@@ -57,7 +57,7 @@ impl Commands {
         let client = ClientId(lane as u8);
         Batch::one(&Command {
             client,
-            session: SessionId::OPEN,
+            purpose: Purpose::Open,
             number: lane,
             floor: 0,
             payload: Bytes::new(),
@@ -71,7 +71,7 @@ impl Commands {
         let (lane, number) = (number % self.lanes, number / self.lanes);
         Command {
             client: ClientId(lane as u8),
-            session: SessionId(lane + 1),
+            purpose: Purpose::Execute(SessionId(lane + 1)),
             number,
             // Those before it are answered, for no more are under way.
             floor: number.saturating_sub(self.window / self.lanes + self.batch),
@@ -104,7 +104,7 @@ impl Commands {
         gather(
             (number * count..(number + 1) * count).map(|number| Command {
                 client: ClientId((number % self.lanes) as u8),
-                session: SessionId::READ,
+                purpose: Purpose::Read,
                 number,
                 floor: 0,
                 payload: self.reads[self.scatter(number)].clone(),
@@ -118,14 +118,14 @@ impl Commands {
         for number in 0..self.batch {
             let Command {
                 client,
-                session,
+                purpose,
                 number,
                 ..
             } = self.write(number);
             let outcome = Outcome::Done(Bytes::from_static(b"+OK\r\n"));
             answers.push(&Answer {
                 client,
-                session,
+                purpose,
                 number,
                 outcome,
             });

@@ -10,6 +10,7 @@ use ionian_kernel::protocol::Protocol;
 use ionian_kernel::wire::decode_all;
 use ionian_protocols::multipaxos::message::Vote;
 use ionian_protocols::multipaxos::{MultiPaxos, acceptor, kind};
+use ionian_replication::batch::Purpose;
 use ionian_runtime::storage::machine_failure::MachineFailure;
 use ionian_runtime::storage::offline::StoppedNode;
 use ionian_runtime::storage::skips::{CommandName, Skips};
@@ -93,13 +94,21 @@ fn show_slot(node: &StoppedNode, slot: Slot) -> Result<bool> {
         value.batch.len()
     );
     for command in value.batch.commands() {
-        let (session, number, payload) = (command.session, command.number, command.payload);
-        let name = CommandName::of(&LogCommand {
-            slot,
-            session,
-            number,
-            payload,
-        });
+        let (number, payload) = (command.number, command.payload);
+        let name = match command.purpose {
+            Purpose::Execute(session) => CommandName::of(&LogCommand {
+                slot,
+                session,
+                number,
+                payload,
+            })
+            .to_string(),
+            Purpose::KeepAlive(session) => format!("keeps session {} open", session.0),
+            Purpose::Open => "opens a session".to_owned(),
+            Purpose::Change => "changes the membership".to_owned(),
+            Purpose::Read => "reads".to_owned(),
+            Purpose::Internal => "of the protocol itself".to_owned(),
+        };
         let (shown, more) = match payload.get(..SHOWN) {
             Some(start) if payload.len() > SHOWN => (start, "..."),
             _ => (payload, ""),

@@ -3,12 +3,12 @@
 use crate::family::MACHINE;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
-use ionian_kernel::id::{ClientId, SessionId, Slot};
+use ionian_kernel::id::{ClientId, Slot};
 use ionian_kernel::layout::Options;
 use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
 use ionian_kernel::time::Timestamp;
 use ionian_machines::kv::{self, Compound, Kv};
-use ionian_replication::batch::{AnswersByClient, BatchBuilder, Command, Outcome};
+use ionian_replication::batch::{AnswersByClient, BatchBuilder, Command, Outcome, Purpose};
 use ionian_replication::executor::Executor;
 
 /// Stands for a state machine that this program does not contain: it keeps the state as bytes.
@@ -64,7 +64,7 @@ pub(crate) fn keys(executor: &mut Executor) -> Result<u64> {
     let mut batch = BatchBuilder::default();
     batch.push(&Command {
         client: ClientId(0),
-        session: SessionId::OPEN,
+        purpose: Purpose::Open,
         number: 0,
         floor: 0,
         payload,

@@ -186,7 +186,7 @@ impl ClientLane {
             let (batch, again) = (Batch::one(&command), again || large);
             let leader = self.leader_for(&command);
             self.lane
-                .sent_via(command.session, command.number, leader.index());
+                .sent_via(command.purpose, command.number, leader.index());
             let message = leader::In::Propose {
                 proposer,
                 near,
@@ -207,7 +207,7 @@ impl ClientLane {
         }
         let (batcher, _) = self.writes_via.expect("there are batchers");
         self.lane
-            .sent_via(command.session, command.number, batcher.index());
+            .sent_via(command.purpose, command.number, batcher.index());
         self.writes.push(&command);
         if self.writes.byte_len() >= self.config.options().batch_bytes {
             self.flush_writes(out);
@@ -238,7 +238,7 @@ impl ClientLane {
         }
         let number = command.number;
         if let Some(replica) = self.send_to_replica(now, Batch::one(&command), executed, out) {
-            self.lane.sent_via(command.session, number, replica.index());
+            self.lane.sent_via(command.purpose, number, replica.index());
         }
     }
 
@@ -261,7 +261,7 @@ impl ClientLane {
         }
         let (batcher, _) = self.reads_via.expect("there are read batchers");
         self.lane
-            .sent_via(command.session, command.number, batcher.index());
+            .sent_via(command.purpose, command.number, batcher.index());
         self.reads.push(&command);
     }
 

@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use ionian_kernel::id::*;
 use ionian_kernel::wire::{Reader, Wire};
 use ionian_kernel::wire_struct;
-use ionian_replication::batch::{Batch, BatchBuilder, Command};
+use ionian_replication::batch::{Batch, BatchBuilder, Command, Purpose};
 
 /// The name of a payload. No two payloads have the same, whatever becomes of the disseminator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,15 +67,15 @@ wire_struct! { Reference { id, until, stored } }
 const REFERENCE_BYTES: usize = 48;
 
 impl Reference {
-    /// The batch that a leader orders in its place. As a read it could never have come by the log.
+    /// The batch that a leader orders in its place.
     pub fn batch(&self) -> Batch {
-        let (client, session) = (ClientId(0), SessionId::READ);
+        let (client, purpose) = (ClientId(0), Purpose::Internal);
         let mut payload = Vec::with_capacity(REFERENCE_BYTES);
         self.encode(&mut payload);
         let mut builder = BatchBuilder::default();
         builder.push(&Command {
             client,
-            session,
+            purpose,
             number: 0,
             floor: 0,
             payload,
@@ -92,7 +92,7 @@ impl Reference {
         let command = batch
             .commands()
             .next()
-            .filter(|command| command.session == SessionId::READ)?;
+            .filter(|command| command.purpose == Purpose::Internal)?;
         let mut arena = BytesMut::new();
         let mut reader = Reader::copying(command.payload, &mut arena);
         Reference::decode(&mut reader)
@@ -133,14 +133,14 @@ mod tests {
         let (client, payload) = (ClientId(0), encode_all(&reference).into());
         let command = Command {
             client,
-            session: SessionId::CHANGE,
+            purpose: Purpose::Change,
             number: 0,
             floor: 0,
             payload,
         };
         assert_eq!(Reference::of(&Batch::one(&command)), None);
         let short = Command {
-            session: SessionId::READ,
+            purpose: Purpose::Internal,
             payload: Bytes::from_static(b"?"),
             ..command
         };

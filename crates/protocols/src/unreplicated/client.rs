@@ -106,7 +106,7 @@ impl ClientLane {
             }
             Some((batcher, _)) => {
                 self.lane
-                    .sent_via(command.session, command.number, batcher.0);
+                    .sent_via(command.purpose, command.number, batcher.0);
                 self.writes.push(&command);
             }
         }

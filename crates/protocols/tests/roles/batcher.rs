@@ -10,7 +10,7 @@ use ionian_kernel::time::Duration;
 use ionian_protocols::multipaxos::batcher::{Batcher, In};
 use ionian_protocols::multipaxos::message::Proposer;
 use ionian_protocols::multipaxos::{Envelope, kind, leader};
-use ionian_replication::batch::{Batch, BatchBuilder, Command};
+use ionian_replication::batch::{Batch, BatchBuilder, Command, Purpose};
 
 const ID: BatcherId = BatcherId(1);
 
@@ -43,7 +43,7 @@ fn batch(numbers: &[u64]) -> Batch {
     for number in numbers {
         batch.push(&Command {
             client: ClientId(0),
-            session: SessionId(1),
+            purpose: Purpose::Execute(SessionId(1)),
             number: *number,
             floor: 0,
             payload: "x",

@@ -20,7 +20,7 @@ use ionian_protocols::multipaxos::{
     Envelope, Instance, Message, MultiPaxos, acceptor, batcher, client, kind, leader, proxy_leader,
     replica,
 };
-use ionian_replication::batch::{Answer, AnswersByClient, Batch, Command, Outcome, Value};
+use ionian_replication::batch::{Answer, AnswersByClient, Batch, Command, Outcome, Purpose, Value};
 
 type Config = <MultiPaxos as Protocol>::Config;
 
@@ -52,11 +52,15 @@ fn config_with(canary: Option<&'static str>) -> Config {
 }
 
 fn command(number: u64, bytes: usize) -> Batch {
-    let (client, session, payload) = (ClientId(0), SessionId(1), Bytes::from(vec![7; bytes]));
+    let (client, purpose, payload) = (
+        ClientId(0),
+        Purpose::Execute(SessionId(1)),
+        Bytes::from(vec![7; bytes]),
+    );
     // What a client says beside the number differs from one time to the next.
     Batch::one(&Command {
         client,
-        session,
+        purpose,
         number,
         floor: number / 2,
         payload,
@@ -817,19 +821,15 @@ fn lane() -> Stage<ClientLane> {
     let config = config.expect("a deployment");
     let mut lane = Stage::alone(config, kind::Client, ClientLane::new);
     let nonce = proposed(&lane.tell(client::In::NewLeader { round: ROUND }))[0].1;
-    lane.tell(answers(
-        SessionId::OPEN,
-        nonce,
-        Outcome::Opened(SessionId(1)),
-    ));
+    lane.tell(answers(Purpose::Open, nonce, Outcome::Opened(SessionId(1))));
     lane
 }
 
-fn answers(session: SessionId, number: u64, outcome: Outcome) -> client::In {
+fn answers(purpose: Purpose, number: u64, outcome: Outcome) -> client::In {
     let mut answers = AnswersByClient::default();
     answers.push(&Answer {
         client: ClientId(0),
-        session,
+        purpose,
         number,
         outcome,
     });
@@ -861,7 +861,11 @@ fn copies_of_a_large_command_are_the_same_bytes_and_go_to_the_leader_of_the_roun
             proposed(&lane.tell(submit(token, bytes)))
         })
         .collect();
-    lane.tell(answers(SessionId(1), 0, Outcome::Done(Bytes::new())));
+    lane.tell(answers(
+        Purpose::Execute(SessionId(1)),
+        0,
+        Outcome::Done(Bytes::new()),
+    ));
     let begun = lane.now;
     let until = begun + std::time::Duration::from_secs(2);
     while lane.role.next_timer().is_some_and(|at| at < until) {

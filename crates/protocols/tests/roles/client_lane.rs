@@ -15,13 +15,16 @@ use ionian_protocols::multipaxos::message::{Proposer, ReaderId};
 use ionian_protocols::multipaxos::{
     Envelope, acceptor, batcher, kind, leader, read_batcher, replica,
 };
-use ionian_replication::batch::{Answer, Answers, AnswersByClient};
+use ionian_replication::batch::{Answer, Answers, AnswersByClient, Purpose};
 use ionian_replication::batch::{Batch, BatchBuilder, Command, Outcome};
 use std::sync::Arc;
 
 const ID: ClientId = ClientId(1);
 /// Its session.
 const SESSION: SessionId = SessionId(4);
+
+/// Commands in that session.
+const WRITE: Purpose = Purpose::Execute(SESSION);
 
 /// The lane on node 1, without a session yet; and the nonce by which it asks for one.
 fn opening(config: Arc<Config>) -> (Stage<ClientLane>, u64) {
@@ -37,7 +40,7 @@ fn opening(config: Arc<Config>) -> (Stage<ClientLane>, u64) {
     let [command] = &commands[..] else {
         panic!("{commands:?}")
     };
-    let open = of_session(SessionId::OPEN, command.number, 0, "");
+    let open = of_session(Purpose::Open, command.number, 0, "");
     assert_eq!(*command, open);
     (lane, command.number)
 }
@@ -45,7 +48,7 @@ fn opening(config: Arc<Config>) -> (Stage<ClientLane>, u64) {
 /// The same with its session.
 fn open_in(config: Arc<Config>) -> Stage<ClientLane> {
     let (mut lane, nonce) = opening(config);
-    let opened = (SessionId::OPEN, nonce, Outcome::Opened(SESSION));
+    let opened = (Purpose::Open, nonce, Outcome::Opened(SESSION));
     assert_eq!(lane.asked(answers(1, &[opened])), only(vec![]));
     lane
 }
@@ -62,10 +65,10 @@ fn direct() -> Stage<ClientLane> {
     ))
 }
 
-fn of_session(session: SessionId, number: u64, floor: u64, payload: &'static str) -> Command {
+fn of_session(purpose: Purpose, number: u64, floor: u64, payload: &'static str) -> Command {
     Command {
         client: ID,
-        session,
+        purpose,
         number,
         floor,
         payload: payload.into(),
@@ -73,7 +76,7 @@ fn of_session(session: SessionId, number: u64, floor: u64, payload: &'static str
 }
 
 fn write(number: u64, floor: u64, payload: &'static str) -> Command {
-    of_session(SESSION, number, floor, payload)
+    of_session(WRITE, number, floor, payload)
 }
 
 fn batch(commands: &[Command]) -> Batch {
@@ -101,12 +104,12 @@ fn submit_read(token: u64, level: ReadLevel) -> In {
 }
 
 /// Answers of replica 1, which had executed every slot below `executed`.
-fn answers(executed: u64, all: &[(SessionId, u64, Outcome)]) -> In {
+fn answers(executed: u64, all: &[(Purpose, u64, Outcome)]) -> In {
     let mut answers = AnswersByClient::default();
-    for (session, number, outcome) in all.iter().cloned() {
+    for (purpose, number, outcome) in all.iter().cloned() {
         answers.push(&Answer {
             client: ID,
-            session,
+            purpose,
             number,
             outcome,
         });
@@ -117,7 +120,7 @@ fn answers(executed: u64, all: &[(SessionId, u64, Outcome)]) -> In {
 
 fn done(number: u64) -> In {
     let outcome = Outcome::Done(Bytes::from("done"));
-    answers(9, &[(SESSION, number, outcome)])
+    answers(9, &[(WRITE, number, outcome)])
 }
 
 fn to_batcher(batcher: u8, commands: &[Command]) -> Envelope {
@@ -153,7 +156,7 @@ fn read_of(asked: &Asked<Envelope>) -> (u64, Slot) {
         panic!("{message:?}")
     };
     let number = reads.commands().next().expect("a read").number;
-    let expected = of_session(SessionId::READ, number, 0, "?");
+    let expected = of_session(Purpose::Read, number, 0, "?");
     assert_eq!(*reads, batch(&[expected]));
     assert_eq!(*to, Set::one(ReplicaId(1)), "the one on its node");
     (number, *executed)
@@ -173,7 +176,7 @@ fn writes_wait_for_the_session_and_then_go_to_the_batcher_of_the_node_together()
     for (token, payload) in [(70, "a"), (71, "b")] {
         assert_eq!(lane.asked(submit_write(token, payload)), only(vec![]));
     }
-    let opened = (SessionId::OPEN, nonce, Outcome::Opened(SESSION));
+    let opened = (Purpose::Open, nonce, Outcome::Opened(SESSION));
     let expected = to_batcher(1, &[write(0, 0, "a"), write(1, 0, "b")]);
     assert_eq!(lane.asked(answers(1, &[opened])), only(vec![expected]));
 }
@@ -181,7 +184,7 @@ fn writes_wait_for_the_session_and_then_go_to_the_batcher_of_the_node_together()
 #[test]
 fn a_session_that_was_opened_for_an_earlier_process_is_not_used() {
     let (mut lane, nonce) = opening(config(Options::default()));
-    let other = (SessionId::OPEN, nonce ^ 1, Outcome::Opened(SESSION));
+    let other = (Purpose::Open, nonce ^ 1, Outcome::Opened(SESSION));
     lane.tell(submit_write(70, "a"));
     assert_eq!(lane.asked(answers(1, &[other])), only(vec![]));
 }
@@ -225,7 +228,11 @@ fn an_answer_that_comes_again_is_ignored() {
 fn an_answer_in_another_session_is_ignored() {
     let mut lane = open();
     lane.tell(submit_write(70, "a"));
-    let other = (SessionId(9), 0, Outcome::Done(Bytes::from("done")));
+    let other = (
+        Purpose::Execute(SessionId(9)),
+        0,
+        Outcome::Done(Bytes::from("done")),
+    );
     assert_eq!(lane.asked(answers(9, &[other])), only(vec![]));
 }
 
@@ -292,7 +299,7 @@ fn where_there_are_batchers_they_propose_again_to_a_new_leader() {
 fn what_was_sent_in_a_session_that_the_cluster_has_forgotten_has_an_unknown_outcome() {
     let mut lane = open();
     lane.tell(submit_write(70, "a"));
-    let asked = lane.asked(answers(9, &[(SESSION, 0, Outcome::NoSession)]));
+    let asked = lane.asked(answers(9, &[(WRITE, 0, Outcome::NoSession)]));
     let [reply_to_it, (Envelope::ToBatchers(to, message), Some(0))] = &asked.sends[..] else {
         panic!("{asked:?}")
     };
@@ -300,8 +307,8 @@ fn what_was_sent_in_a_session_that_the_cluster_has_forgotten_has_an_unknown_outc
     let batcher::In::Commands { commands } = message else {
         panic!("{message:?}")
     };
-    let sessions: Vec<_> = commands.commands().map(|one| one.session).collect();
-    assert_eq!((to.len(), sessions), (1, vec![SessionId::OPEN]));
+    let sessions: Vec<_> = commands.commands().map(|one| one.purpose).collect();
+    assert_eq!((to.len(), sessions), (1, vec![Purpose::Open]));
 }
 
 #[test]
@@ -370,9 +377,9 @@ fn linearizable_reads_go_to_the_read_batcher_of_the_node() {
         panic!("{message:?}")
     };
     let number = reads.commands().next().expect("a read").number;
-    let expected = batch(&[of_session(SessionId::READ, number, 0, "?")]);
+    let expected = batch(&[of_session(Purpose::Read, number, 0, "?")]);
     assert_eq!((*to, reads), (Set::one(ReadBatcherId(1)), &expected));
-    let answer = (SessionId::READ, number, Outcome::Done(Bytes::from("x")));
+    let answer = (Purpose::Read, number, Outcome::Done(Bytes::from("x")));
     let asked = lane.asked(answers(3, &[answer]));
     assert_eq!(asked, only(vec![reply(70, Ok("x"))]));
 }
@@ -412,7 +419,7 @@ fn a_sequential_read_must_see_all_that_was_answered_to_the_lane() {
     let (number, executed) = read_of(&lane.asked(submit_read(72, ReadLevel::Sequential)));
     assert_eq!(executed, Slot(9));
     // What a read has seen counts too.
-    let answer = (SessionId::READ, number, Outcome::Done(Bytes::from("x")));
+    let answer = (Purpose::Read, number, Outcome::Done(Bytes::from("x")));
     lane.tell(answers(12, &[answer]));
     let (_, executed) = read_of(&lane.asked(submit_read(73, ReadLevel::Sequential)));
     assert_eq!(executed, Slot(12));
@@ -441,7 +448,7 @@ fn a_read_that_is_not_answered_goes_to_another_replica() {
     let [(Envelope::ToReplicas(to, message), Some(0))] = &asked.sends[..] else {
         panic!("{asked:?}")
     };
-    let reads = batch(&[of_session(SessionId::READ, number, 0, "?")]);
+    let reads = batch(&[of_session(Purpose::Read, number, 0, "?")]);
     let executed = Slot(0);
     assert_eq!(*message, replica::In::Read { reads, executed });
     assert!(!to.contains(ReplicaId(1)), "{to:?}");
@@ -451,6 +458,6 @@ fn a_read_that_is_not_answered_goes_to_another_replica() {
 fn a_write_that_came_as_a_read_is_refused() {
     let mut lane = open();
     let (number, _) = read_of(&lane.asked(submit_read(70, ReadLevel::Eventual)));
-    let asked = lane.asked(answers(9, &[(SessionId::READ, number, Outcome::NotARead)]));
+    let asked = lane.asked(answers(9, &[(Purpose::Read, number, Outcome::NotARead)]));
     assert_eq!(asked, only(vec![reply(70, Err(Refusal::NotARead))]));
 }

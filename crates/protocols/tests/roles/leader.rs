@@ -13,7 +13,7 @@ use ionian_kernel::wire::encode_all;
 use ionian_protocols::multipaxos::leader::{In, Leader, Record};
 use ionian_protocols::multipaxos::message::{Proposer, Times, Votes};
 use ionian_protocols::multipaxos::{Envelope, acceptor, kind, proxy_leader, replica};
-use ionian_replication::batch::{Batch, Command, Value};
+use ionian_replication::batch::{Batch, Command, Purpose, Value};
 
 const CLIENT: Proposer = Proposer::Client { id: ClientId(2) };
 const BATCHER: Proposer = Proposer::Batcher {
@@ -33,7 +33,7 @@ fn server() -> Stage<Leader> {
 fn numbered(number: u64) -> Batch {
     Batch::one(&Command {
         client: ClientId(2),
-        session: SessionId(1),
+        purpose: Purpose::Execute(SessionId(1)),
         number,
         floor: 0,
         payload: "x".into(),

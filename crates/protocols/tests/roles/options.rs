@@ -15,7 +15,7 @@ use ionian_protocols::multipaxos::leader::{self, Leader};
 use ionian_protocols::multipaxos::message::{Proposer, Times, Votes};
 use ionian_protocols::multipaxos::replica::{self, Replica};
 use ionian_protocols::multipaxos::{Envelope, MultiPaxos, kind, proxy_leader};
-use ionian_replication::batch::{Batch, Command, Value};
+use ionian_replication::batch::{Batch, Command, Purpose, Value};
 
 /// Three servers with every role on each.
 fn layout(options: Options) -> Layout {
@@ -44,10 +44,14 @@ fn window_of(window_bytes: usize) -> <MultiPaxos as Protocol>::Config {
 }
 
 fn command(number: u64, bytes: usize) -> Batch {
-    let (client, session, payload) = (ClientId(0), SessionId(1), Bytes::from(vec![7; bytes]));
+    let (client, purpose, payload) = (
+        ClientId(0),
+        Purpose::Execute(SessionId(1)),
+        Bytes::from(vec![7; bytes]),
+    );
     Batch::one(&Command {
         client,
-        session,
+        purpose,
         number,
         floor: 0,
         payload,

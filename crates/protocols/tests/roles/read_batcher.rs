@@ -12,7 +12,7 @@ use ionian_kernel::time::Duration;
 use ionian_protocols::multipaxos::message::ReaderId;
 use ionian_protocols::multipaxos::read_batcher::{In, ReadBatcher};
 use ionian_protocols::multipaxos::{Envelope, MultiPaxos, acceptor, kind, replica};
-use ionian_replication::batch::{Batch, BatchBuilder, Command};
+use ionian_replication::batch::{Batch, BatchBuilder, Command, Purpose};
 
 const ID: ReadBatcherId = ReadBatcherId(1);
 
@@ -34,7 +34,7 @@ fn batch(numbers: &[u64]) -> Batch {
     for number in numbers {
         batch.push(&Command {
             client: ClientId(0),
-            session: SessionId::READ,
+            purpose: Purpose::Read,
             number: *number,
             floor: 0,
             payload: "?",

@@ -19,7 +19,7 @@ use ionian_protocols::multipaxos::config::Config;
 use ionian_protocols::multipaxos::message::Times;
 use ionian_protocols::multipaxos::replica::{In, Replica};
 use ionian_protocols::multipaxos::{Envelope, client, kind, leader, read_batcher, unbatcher};
-use ionian_replication::batch::{Answer, AnswersByClient, Batch, BatchBuilder, Command};
+use ionian_replication::batch::{Answer, AnswersByClient, Batch, BatchBuilder, Command, Purpose};
 use ionian_replication::batch::{Answers, Outcome, Value};
 use std::sync::Arc;
 
@@ -96,10 +96,13 @@ fn retaining(retained_slots: usize) -> Stage<Replica> {
     replica
 }
 
-fn command(session: SessionId, number: u64, payload: &'static str) -> Batch {
+/// Commands in session 1.
+const WRITE: Purpose = Purpose::Execute(SessionId(1));
+
+fn command(purpose: Purpose, number: u64, payload: &'static str) -> Batch {
     Batch::one(&Command {
         client: ClientId(0),
-        session,
+        purpose,
         number,
         floor: 0,
         payload: payload.into(),
@@ -108,7 +111,7 @@ fn command(session: SessionId, number: u64, payload: &'static str) -> Batch {
 
 /// A command that opens a session.
 fn open() -> Value {
-    let batch = command(SessionId::OPEN, 99, "");
+    let batch = command(Purpose::Open, 99, "");
     Value {
         stamp: Timestamp(1000),
         batch,
@@ -117,7 +120,7 @@ fn open() -> Value {
 
 /// The command of this number in session 1.
 fn write(number: u64, payload: &'static str) -> Value {
-    let batch = command(SessionId(1), number, payload);
+    let batch = command(WRITE, number, payload);
     Value {
         stamp: Timestamp(1000),
         batch,
@@ -125,7 +128,7 @@ fn write(number: u64, payload: &'static str) -> Value {
 }
 
 fn query(number: u64, payload: &'static str) -> Batch {
-    command(SessionId::READ, number, payload)
+    command(Purpose::Read, number, payload)
 }
 
 fn chosen(slot: u64, value: Value, replier: ReplicaId) -> In {
@@ -148,12 +151,12 @@ fn done(text: &'static str) -> Outcome {
 }
 
 /// Answers to client 0 when every slot below `executed` is executed.
-fn answers(executed: u64, all: &[(SessionId, u64, Outcome)]) -> Answers {
+fn answers(executed: u64, all: &[(Purpose, u64, Outcome)]) -> Answers {
     let mut answers = AnswersByClient::default();
-    for (session, number, outcome) in all.iter().cloned() {
+    for (purpose, number, outcome) in all.iter().cloned() {
         answers.push(&Answer {
             client: ClientId(0),
-            session,
+            purpose,
             number,
             outcome,
         });
@@ -162,7 +165,7 @@ fn answers(executed: u64, all: &[(SessionId, u64, Outcome)]) -> Answers {
 }
 
 /// These answers, by way of the unbatcher of its node.
-fn answered(executed: u64, all: &[(SessionId, u64, Outcome)]) -> Envelope {
+fn answered(executed: u64, all: &[(Purpose, u64, Outcome)]) -> Envelope {
     let answers = answers(executed, all);
     let message = unbatcher::In::Results { answers };
     Envelope::ToUnbatchers(Set::one(UnbatcherId(1)), message)
@@ -214,7 +217,7 @@ fn a_replica_executes_slots_in_the_order_of_the_log() {
     assert_eq!(replica.asked(chosen(3, write(2, "c"), ID)), only(vec![]));
     assert_eq!(replica.asked(chosen(2, write(1, "b"), ID)), only(vec![]));
     let all = [(0, "a"), (1, "ab"), (2, "abc")];
-    let all = all.map(|(number, text)| (SessionId(1), number, done(text)));
+    let all = all.map(|(number, text)| (WRITE, number, done(text)));
     let asked = replica.asked(chosen(1, write(0, "a"), ID));
     assert_eq!(asked, only(vec![answered(4, &all)]));
 }
@@ -224,7 +227,7 @@ fn a_replica_executes_slots_in_the_order_of_the_log() {
 fn only_the_replica_that_is_named_answers() {
     let mut replica = in_session();
     assert_eq!(replica.asked(chosen(1, write(0, "a"), PEER)), only(vec![]));
-    let expected = answered(3, &[(SessionId(1), 1, done("ab"))]);
+    let expected = answered(3, &[(WRITE, 1, done("ab"))]);
     let asked = replica.asked(chosen(2, write(1, "b"), ID));
     assert_eq!(asked, only(vec![expected]));
 }
@@ -233,7 +236,7 @@ fn only_the_replica_that_is_named_answers() {
 fn a_session_is_opened_through_the_log() {
     let mut replica = replica();
     let opened = Outcome::Opened(SessionId(1));
-    let expected = answered(1, &[(SessionId::OPEN, 99, opened)]);
+    let expected = answered(1, &[(Purpose::Open, 99, opened)]);
     assert_eq!(replica.asked(chosen(0, open(), ID)), only(vec![expected]));
 }
 
@@ -242,7 +245,7 @@ fn a_command_that_is_chosen_twice_is_executed_once_and_answered_alike() {
     let mut replica = in_session();
     replica.tell(chosen(1, write(0, "a"), PEER));
     replica.tell(chosen(2, write(1, "b"), PEER));
-    let expected = answered(4, &[(SessionId(1), 0, done("a"))]);
+    let expected = answered(4, &[(WRITE, 0, done("a"))]);
     let asked = replica.asked(chosen(3, write(0, "a"), ID));
     assert_eq!(asked, only(vec![expected]));
 }
@@ -250,7 +253,7 @@ fn a_command_that_is_chosen_twice_is_executed_once_and_answered_alike() {
 #[test]
 fn a_command_of_a_session_that_is_not_known_is_not_executed() {
     let mut replica = replica();
-    let expected = answered(1, &[(SessionId(1), 0, Outcome::NoSession)]);
+    let expected = answered(1, &[(WRITE, 0, Outcome::NoSession)]);
     let asked = replica.asked(chosen(0, write(0, "a"), ID));
     assert_eq!(asked, only(vec![expected]));
 }
@@ -259,7 +262,7 @@ fn a_command_of_a_session_that_is_not_known_is_not_executed() {
 fn a_noop_executes_nothing_and_makes_way_for_the_next_slot() {
     let mut replica = in_session();
     replica.tell(chosen(2, write(0, "a"), ID));
-    let expected = answered(3, &[(SessionId(1), 0, done("a"))]);
+    let expected = answered(3, &[(WRITE, 0, done("a"))]);
     let asked = replica.asked(chosen(1, Value::default(), ID));
     assert_eq!(asked, only(vec![expected]));
 }
@@ -289,7 +292,7 @@ fn answers_of_a_burst_leave_in_one_message() {
         stamp: Timestamp(1000),
         batch: batch.take(),
     };
-    let all = [(SessionId(1), 0, done("a")), (SessionId(1), 1, done("ab"))];
+    let all = [(WRITE, 0, done("a")), (WRITE, 1, done("ab"))];
     let asked = replica.asked(chosen(1, value, ID));
     assert_eq!(asked, only(vec![answered(2, &all)]));
 }
@@ -299,7 +302,7 @@ fn where_there_are_no_unbatchers_each_client_gets_its_answers_from_the_replica()
     let config = without(&[kind::Unbatcher], Options::default());
     let mut replica = replica_of(config, &birth(ID.0));
     replica.tell(chosen(0, open(), PEER));
-    let answers = answers(2, &[(SessionId(1), 0, done("a"))]);
+    let answers = answers(2, &[(WRITE, 0, done("a"))]);
     let message = client::In::Answers { answers };
     let expected = Envelope::ToClients(Set::one(ClientId(0)), message);
     let asked = replica.asked(chosen(1, write(0, "a"), ID));
@@ -315,7 +318,7 @@ fn an_unbatcher_that_is_not_heard_of_any_more_is_not_used() {
     replica.now = replica.now + Duration::from_millis(900);
     let from = UnbatcherId(2);
     replica.tell(In::UnbatcherAlive { from });
-    let answers = answers(2, &[(SessionId(1), 0, done("a"))]);
+    let answers = answers(2, &[(WRITE, 0, done("a"))]);
     let message = unbatcher::In::Results { answers };
     let expected = Envelope::ToUnbatchers(Set::one(from), message);
     let asked = replica.asked(chosen(1, write(0, "a"), ID));
@@ -330,7 +333,7 @@ fn a_read_waits_until_the_slots_that_it_must_see_are_executed() {
     let mut replica = in_session();
     assert_eq!(replica.asked(read(5, 3)), only(vec![]));
     assert_eq!(replica.asked(chosen(1, write(0, "a"), PEER)), only(vec![]));
-    let expected = answered(3, &[(SessionId::READ, 5, done("ab"))]);
+    let expected = answered(3, &[(Purpose::Read, 5, done("ab"))]);
     let asked = replica.asked(chosen(2, write(1, "b"), PEER));
     assert_eq!(asked, only(vec![expected]));
 }
@@ -342,7 +345,7 @@ fn a_read_of_what_is_executed_already_is_answered_at_once_from_the_present_state
     replica.tell(chosen(1, write(0, "a"), PEER));
     // Linearizable and sequential reads name a slot; eventual ones name none (3.6).
     for executed in [2, 1, 0] {
-        let expected = answered(2, &[(SessionId::READ, 5, done("a"))]);
+        let expected = answered(2, &[(Purpose::Read, 5, done("a"))]);
         assert_eq!(replica.asked(read(5, executed)), only(vec![expected]));
     }
 }
@@ -351,7 +354,7 @@ fn a_read_of_what_is_executed_already_is_answered_at_once_from_the_present_state
 fn an_eventual_read_does_not_wait_for_a_hole() {
     let mut replica = in_session();
     replica.tell(chosen(2, write(1, "b"), PEER));
-    let expected = answered(1, &[(SessionId::READ, 5, done(""))]);
+    let expected = answered(1, &[(Purpose::Read, 5, done(""))]);
     assert_eq!(replica.asked(read(5, 0)), only(vec![expected]));
 }
 
@@ -363,7 +366,7 @@ fn a_write_that_comes_as_a_read_is_refused() {
         reads: query(5, "!a"),
         executed: Slot(0),
     };
-    let expected = answered(1, &[(SessionId::READ, 5, Outcome::NotARead)]);
+    let expected = answered(1, &[(Purpose::Read, 5, Outcome::NotARead)]);
     assert_eq!(replica.asked(message), only(vec![expected]));
 }
 
@@ -400,7 +403,7 @@ fn a_change_of_the_membership_in_the_log_is_announced_to_the_driver() {
     };
     let batch = Batch::one(&Command {
         client: ClientId(0),
-        session: SessionId::CHANGE,
+        purpose: Purpose::Change,
         number: 3,
         floor: 0,
         payload: encode_all(&change).into(),

@@ -18,7 +18,7 @@ use ionian_protocols::spaxos::stabilizer::Stabilizer;
 use ionian_protocols::spaxos::{
     Envelope, SPaxos, acceptor, disseminator, kind, leader, proxy_leader, replica, stabilizer,
 };
-use ionian_replication::batch::{Batch, Command, Value};
+use ionian_replication::batch::{Batch, Command, Purpose, Value};
 use std::collections::BTreeMap;
 
 /// Three acceptors and three stabilizers, two of each other role, each on a node of its own.
@@ -690,10 +690,10 @@ fn b2_no_stranger_makes_a_reference_of_his_commands() {
     };
     let mut damaged = encode_all(&reference);
     damaged.push(0);
-    let (client, session, payload) = (ClientId(0), SessionId::READ, Bytes::from(damaged));
+    let (client, purpose, payload) = (ClientId(0), Purpose::Read, Bytes::from(damaged));
     let batch = Batch::one(&Command {
         client,
-        session,
+        purpose,
         number: 0,
         floor: 0,
         payload,

@@ -14,7 +14,7 @@ use ionian_kernel::time::{Duration, Instant, Timestamp};
 use ionian_protocols::multipaxos::leader::{In, Leader};
 use ionian_protocols::multipaxos::message::Votes;
 use ionian_protocols::multipaxos::{Message, MultiPaxos, kind};
-use ionian_replication::batch::{Batch, Command};
+use ionian_replication::batch::{Batch, Command, Purpose};
 
 struct Nothing;
 
@@ -47,10 +47,10 @@ pub(crate) fn birth(kind: u8, index: u8, node: NodeId) -> Birth<'static> {
 
 /// A batch of one command.
 pub(crate) fn batch(payload: impl Into<Bytes>) -> Batch {
-    let (client, session, payload) = (ClientId(0), SessionId(1), payload.into());
+    let (client, purpose, payload) = (ClientId(0), Purpose::Execute(SessionId(1)), payload.into());
     Batch::one(&Command {
         client,
-        session,
+        purpose,
         number: 0,
         floor: 0,
         payload,

@@ -14,7 +14,7 @@ use ionian_protocols::multipaxos::batcher::{self, Batcher};
 use ionian_protocols::multipaxos::client::{self, ClientLane};
 use ionian_protocols::multipaxos::message::Proposer;
 use ionian_protocols::multipaxos::{Envelope, MultiPaxos, kind, leader};
-use ionian_replication::batch::{Answer, AnswersByClient, Outcome};
+use ionian_replication::batch::{Answer, AnswersByClient, Outcome, Purpose};
 use std::collections::BTreeMap;
 
 /// A batcher of a deployment of two leaders, of which it takes the first for the one that leads.
@@ -233,11 +233,11 @@ fn lane_waits(canary: Option<&'static str>, every: u64) -> (u64, u64, u64) {
         kind::Client,
         ClientLane::new,
     );
-    let answer = |session, number, outcome| {
+    let answer = |purpose, number, outcome| {
         let mut answers = AnswersByClient::default();
         answers.push(&Answer {
             client: ClientId(0),
-            session,
+            purpose,
             number,
             outcome,
         });
@@ -248,7 +248,7 @@ fn lane_waits(canary: Option<&'static str>, every: u64) -> (u64, u64, u64) {
     let begin = lane.now.0;
     // The session is asked for at the start, where a stage listens to nobody: again at the first
     // timer.
-    let mut events: BTreeMap<(u64, u64), (SessionId, u64)> = BTreeMap::new();
+    let mut events: BTreeMap<(u64, u64), (Purpose, u64)> = BTreeMap::new();
     let (mut since, mut count, mut longest, mut dead) = (BTreeMap::new(), 0, 0, 0);
     let mut submitted = 0;
     loop {
@@ -260,13 +260,13 @@ fn lane_waits(canary: Option<&'static str>, every: u64) -> (u64, u64, u64) {
             break;
         }
         let sent = if at == event {
-            let (_, (session, number)) = events.pop_first().expect("there is one");
+            let (_, (purpose, number)) = events.pop_first().expect("there is one");
             lane.now = lane.now.max(Instant(at));
-            let outcome = match session {
-                SessionId::OPEN => Outcome::Opened(SessionId(4)),
+            let outcome = match purpose {
+                Purpose::Open => Outcome::Opened(SessionId(4)),
                 _ => Outcome::Done(Bytes::new()),
             };
-            lane.tell(answer(session, number, outcome))
+            lane.tell(answer(purpose, number, outcome))
         } else if at == submit {
             lane.now = lane.now.max(Instant(at));
             since.insert(submitted, at);
@@ -285,7 +285,7 @@ fn lane_waits(canary: Option<&'static str>, every: u64) -> (u64, u64, u64) {
                 Envelope::ToLeaders(to, leader::In::Propose { batch, .. }) => {
                     let command = batch.commands().next().expect("one");
                     // While the session is asked for, the first leader lives.
-                    let lives = if command.session == SessionId::OPEN {
+                    let lives = if command.purpose == Purpose::Open {
                         0
                     } else {
                         1
@@ -294,7 +294,7 @@ fn lane_waits(canary: Option<&'static str>, every: u64) -> (u64, u64, u64) {
                         count += 1;
                         events.insert(
                             (lane.now.0 + 5000, count),
-                            (command.session, command.number),
+                            (command.purpose, command.number),
                         );
                     } else {
                         dead += 1;

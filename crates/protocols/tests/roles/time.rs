@@ -10,7 +10,7 @@ use ionian_protocols::multipaxos::leader::{self, Leader};
 use ionian_protocols::multipaxos::message::{Proposer, Times, Votes};
 use ionian_protocols::multipaxos::replica::{self, Replica};
 use ionian_protocols::multipaxos::{Envelope, MultiPaxos, kind, proxy_leader, unbatcher};
-use ionian_replication::batch::{Batch, Command, Value};
+use ionian_replication::batch::{Batch, Command, Purpose, Value};
 
 /// The true time, in milliseconds.
 const NOW: u64 = 1_800_000_000_000;
@@ -255,10 +255,10 @@ fn a_replica_whose_clock_is_a_day_ahead_reads_and_asks_by_the_time_of_the_leader
     let mut stage = awaiting(NOW + DAY, None);
     let start = stage.now;
     let read = |stage: &mut Stage<Replica>| {
-        let (client, session) = (ClientId(1), SessionId::READ);
+        let (client, purpose) = (ClientId(1), Purpose::Read);
         let reads = Batch::one(&Command {
             client,
-            session,
+            purpose,
             number: 1,
             floor: 0,
             payload: bytes::Bytes::new(),

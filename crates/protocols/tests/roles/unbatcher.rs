@@ -9,7 +9,7 @@ use ionian_kernel::role::Role;
 use ionian_kernel::time::Duration;
 use ionian_protocols::multipaxos::unbatcher::{In, Unbatcher};
 use ionian_protocols::multipaxos::{Envelope, client, kind, replica};
-use ionian_replication::batch::{Answer, Answers, AnswersByClient, Outcome};
+use ionian_replication::batch::{Answer, Answers, AnswersByClient, Outcome, Purpose};
 
 fn unbatcher() -> Stage<Unbatcher> {
     let birth = stage::birth(kind::Unbatcher, 2, NodeId(2));
@@ -24,7 +24,7 @@ fn answers(all: &[(u8, u64)]) -> Answers {
     for (client, number) in all {
         answers.push(&Answer {
             client: ClientId(*client),
-            session: SessionId(1),
+            purpose: Purpose::Execute(SessionId(1)),
             number: *number,
             outcome: Outcome::Done("done"),
         });

@@ -18,7 +18,7 @@ use ionian_protocols::spaxos;
 use ionian_protocols::spaxos::message::{Payload, PayloadId, Ticket};
 use ionian_protocols::unreplicated;
 use ionian_replication::batch::{
-    Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome, Value,
+    Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome, Purpose, Value,
 };
 use proptest::prelude::*;
 
@@ -59,13 +59,23 @@ impl Draw {
         self.0.once_in(2)
     }
     fn command(&mut self) -> Command {
-        let (session, payload) = (SessionId(self.number()), self.bytes());
         Command {
             client: self.id(),
-            session,
+            purpose: self.purpose(),
             number: self.number(),
             floor: self.number(),
-            payload,
+            payload: self.bytes(),
+        }
+    }
+    fn purpose(&mut self) -> Purpose {
+        let session = SessionId(self.0.any() >> 8);
+        match self.0.below(6) {
+            0 => Purpose::Open,
+            1 => Purpose::Change,
+            2 => Purpose::Read,
+            3 => Purpose::Internal,
+            4 => Purpose::KeepAlive(session),
+            _ => Purpose::Execute(session),
         }
     }
     fn batch(&mut self) -> Batch {
@@ -91,7 +101,7 @@ impl Draw {
             };
             answers.push(&Answer {
                 client: self.id(),
-                session: SessionId(1),
+                purpose: self.purpose(),
                 number: self.number(),
                 outcome,
             });

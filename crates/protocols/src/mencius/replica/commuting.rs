@@ -15,7 +15,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use ionian_kernel::id::{SessionId, Slot};
 use ionian_kernel::machine::Footprint;
-use ionian_replication::batch::Value;
+use ionian_replication::batch::{Command, Purpose, Value};
 
 /// Suggestions and chosen values further than so many slots ahead of what is executed are not
 /// looked at: whoever has so much under way waits for throughput and not for order.
@@ -123,10 +123,10 @@ impl Earlier {
         self.read.extend(&footprint.reads);
         self.written.extend(&footprint.writes);
         for command in value.batch.commands() {
-            let (smallest, highest) = self
-                .sessions
-                .entry(command.session)
-                .or_insert((u64::MAX, 0));
+            let Purpose::Execute(session) = command.purpose else {
+                continue;
+            };
+            let (smallest, highest) = self.sessions.entry(session).or_insert((u64::MAX, 0));
             (*smallest, *highest) = (command.number.min(*smallest), command.floor.max(*highest));
         }
     }
@@ -135,17 +135,19 @@ impl Earlier {
         let touched = |key| self.written.contains(key) || self.read.contains(key);
         footprint.reads.iter().any(|key| self.written.contains(key))
             || footprint.writes.iter().any(touched)
-            || value
-                .batch
-                .commands()
-                .any(|command| self.settles(command.session, command.number, command.floor))
+            || value.batch.commands().any(|command| self.settles(&command))
     }
 
     /// Whether of such a command and an earlier one of its session the one that is executed first
     /// has the other taken for settled.
-    fn settles(&self, session: SessionId, number: u64, floor: u64) -> bool {
+    fn settles(&self, command: &Command<&[u8]>) -> bool {
+        let Purpose::Execute(session) = command.purpose else {
+            return false;
+        };
         self.sessions
             .get(&session)
-            .is_some_and(|(smallest, highest)| *smallest < floor || number < *highest)
+            .is_some_and(|(smallest, highest)| {
+                *smallest < command.floor || command.number < *highest
+            })
     }
 }

@@ -13,7 +13,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::membership::Change;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::wire::encode_all;
-use ionian_replication::batch::{Batch, Command};
+use ionian_replication::batch::{Batch, Command, Purpose};
 
 /// How long a command that finishes a change may take before another is proposed: it was lost with
 /// a proxy leader, or in an election. A second one changes nothing.
@@ -85,10 +85,10 @@ impl Handover {
         })
         .into();
         // Nobody waits for the answer.
-        let (client, session) = (ClientId(0), SessionId::CHANGE);
+        let (client, purpose) = (ClientId(0), Purpose::Change);
         Some(Batch::one(&Command {
             client,
-            session,
+            purpose,
             number: 0,
             floor: 0,
             payload,

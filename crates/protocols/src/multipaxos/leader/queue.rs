@@ -4,7 +4,7 @@
 use super::super::message::Proposer;
 use alloc::collections::{BTreeSet, VecDeque};
 use ionian_kernel::id::*;
-use ionian_replication::batch::Batch;
+use ionian_replication::batch::{Batch, Purpose};
 
 /// How many batches may wait, and how many bytes they may hold. What comes beyond is dropped, and
 /// proposed again by its proposer: each has a window of its own, so that only very many can come so
@@ -79,12 +79,12 @@ impl Queue {
 
 /// What tells batches apart: the first command, and how many there are. A retry differs in what
 /// else it says.
-pub(super) type Name = (ClientId, SessionId, u64, usize);
+pub(super) type Name = (ClientId, Purpose, u64, usize);
 
 /// The name of a batch; none of a noop.
 fn name(batch: &Batch) -> Option<Name> {
     let first = batch.commands().next()?;
-    Some((first.client, first.session, first.number, batch.len()))
+    Some((first.client, first.purpose, first.number, batch.len()))
 }
 
 /// The names of the batches that wait in the queue or are on their way in the window. A batch that

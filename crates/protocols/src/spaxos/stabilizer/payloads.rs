@@ -299,6 +299,7 @@ mod tests {
     use ionian_kernel::id::ClientId;
     use ionian_kernel::id::SessionId;
     use ionian_replication::batch::Command;
+    use ionian_replication::batch::Purpose;
 
     fn id(number: u64) -> PayloadId {
         PayloadId {
@@ -309,10 +310,14 @@ mod tests {
     }
 
     fn payload(number: u64, until: u64) -> Payload {
-        let (client, session, payload) = (ClientId(0), SessionId(1), vec![7; 100].into());
+        let (client, purpose, payload) = (
+            ClientId(0),
+            Purpose::Execute(SessionId(1)),
+            vec![7; 100].into(),
+        );
         let batch = Batch::one(&Command {
             client,
-            session,
+            purpose,
             number,
             floor: 0,
             payload,

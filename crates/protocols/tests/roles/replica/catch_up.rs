@@ -91,7 +91,7 @@ fn a_peer_that_filled_a_part_of_what_is_missing_is_asked_for_the_rest_at_once() 
     assert_eq!(asked, only(vec![to_peer(rest)]));
     // It answers for the slot that it was named for, and for none of the others.
     let slots = vec![(Slot(3), write(2, "c"))];
-    let expected = answered(5, &[(SessionId(1), 3, done("abcd"))]);
+    let expected = answered(5, &[(WRITE, 3, done("abcd"))]);
     let asked = replica.asked(In::Fetched { from: PEER, slots });
     assert_eq!(asked, only(vec![expected]));
 }
@@ -147,7 +147,7 @@ fn a_peer_whose_slots_are_forgotten_gets_a_snapshot_which_brings_it_as_far() {
     let mut expected = AnswersByClient::default();
     expected.push(&Answer {
         client: ClientId(0),
-        session: SessionId::READ,
+        purpose: Purpose::Read,
         number: 5,
         outcome: done("abc"),
     });
@@ -168,7 +168,7 @@ fn a_damaged_snapshot_changes_nothing() {
         bytes: Bytes::from_static(b"damaged"),
     };
     assert_eq!(replica.asked(chunk), only(vec![]));
-    let expected = answered(2, &[(SessionId(1), 0, done("a"))]);
+    let expected = answered(2, &[(WRITE, 0, done("a"))]);
     let asked = replica.asked(chosen(1, write(0, "a"), ID));
     assert_eq!(asked, only(vec![expected]));
 }

@@ -116,7 +116,7 @@ fn a_replica_goes_on_from_its_snapshot_after_a_restart() {
     after.timer();
     // Its slots are not wanted again, and its sessions hold.
     assert_eq!(after.asked(chosen(3, write(2, "c"), ID)), only(vec![]));
-    let expected = answered(5, &[(SessionId(1), 1, done("ab"))]);
+    let expected = answered(5, &[(WRITE, 1, done("ab"))]);
     let asked = after.asked(chosen(4, write(1, "b"), ID));
     assert_eq!(asked, only(vec![expected]));
 }
