@@ -14,7 +14,7 @@ use ionian_protocols::mencius::stripe::Stripe;
 use ionian_protocols::mencius::{Envelope, Mencius, kind, leader, unbatcher};
 use ionian_protocols::multipaxos;
 use ionian_protocols::multipaxos::message::Times;
-use ionian_replication::batch::{Answer, AnswersByClient, Batch, Command, Outcome, Value};
+use ionian_replication::batch::{Answer, AnswersByClient, Batch, Command, Outcome, Purpose, Value};
 use std::collections::BTreeMap;
 
 /// The replica under test, on node 1.
@@ -71,7 +71,7 @@ fn replica_with(settings: &[(&'static str, u64)]) -> Stage<Replica> {
     let mut replica = Stage::new(config, &birth, Replica::new);
     // Its first report, a while ago.
     replica.timer();
-    replica.tell(chosen(0, of_session(SessionId::OPEN, 99, ""), false));
+    replica.tell(chosen(0, of_session(Purpose::Open, 99, ""), false));
     replica
 }
 
@@ -79,10 +79,10 @@ fn replica() -> Stage<Replica> {
     replica_with(&[])
 }
 
-fn of_session(session: SessionId, number: u64, payload: &'static str) -> Value {
+fn of_session(purpose: Purpose, number: u64, payload: &'static str) -> Value {
     let batch = Batch::one(&Command {
         client: ClientId(0),
-        session,
+        purpose,
         number,
         floor: 0,
         payload: payload.into(),
@@ -94,7 +94,7 @@ fn of_session(session: SessionId, number: u64, payload: &'static str) -> Value {
 }
 
 fn write(number: u64, payload: &'static str) -> Value {
-    of_session(SessionId(1), number, payload)
+    of_session(Purpose::Execute(SessionId(1)), number, payload)
 }
 
 /// A value is chosen in a slot of the log; the replica under test answers if it is `asked` to.
@@ -126,7 +126,7 @@ fn answered(executed: u64, all: &[(u64, &'static str)]) -> Envelope {
     for (number, text) in all {
         answers.push(&Answer {
             client: ClientId(0),
-            session: SessionId(1),
+            purpose: Purpose::Execute(SessionId(1)),
             number: *number,
             outcome: Outcome::Done(*text),
         });
