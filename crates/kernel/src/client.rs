@@ -9,7 +9,7 @@ use core::time::Duration;
 /// How fresh a read must be (compartmentalization 3.4 and 3.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReadLevel {
-    /// Sees every write that was acknowledged before the read began, whoever wrote it.
+    /// Sees every write that was acknowledged before the read began, on any lane.
     #[default]
     Linearizable,
     /// Sees every write and read that this client lane has completed, and a prefix of the log.
@@ -47,8 +47,8 @@ pub struct Request {
 pub struct Reply {
     /// The token of the request.
     pub token: u64,
-    /// What the state machine answered, or why it was not asked. An answer shares memory with
-    /// others that came at the same time: whoever keeps a short one for long copies it.
+    /// The answer of the state machine, or why it was not asked. Answers that arrived together
+    /// share memory: an application that keeps a short one for long copies it.
     pub outcome: Result<Bytes, Refusal>,
 }
 
@@ -95,8 +95,8 @@ pub struct LaneLimits {
     /// Requests in flight at once; one more is refused as [`Refusal::Busy`].
     pub in_flight: usize,
     /// Bytes of all payloads in flight; what would be more is refused as [`Refusal::Busy`], unless
-    /// it comes alone. And so many bytes of results the cluster may keep for the lane, because a
-    /// command before theirs is unanswered; with more of them the next command is refused likewise.
+    /// it comes alone. It also limits the bytes of results that the cluster keeps for the lane
+    /// because an earlier command is unanswered; beyond it the next command is refused too.
     pub in_flight_bytes: usize,
     /// Bytes of one payload; a larger one is refused as [`Refusal::TooLarge`].
     pub payload_bytes: usize,
@@ -119,10 +119,10 @@ impl Default for LaneLimits {
     }
 }
 
-/// Limits of the clients of a node, for whatever front it has for them.
+/// Limits of the clients of a node.
 #[derive(Clone, Debug)]
 pub struct ClientLimits {
-    /// Connections at once; one more is told so and closed.
+    /// Connections at once; one more gets an error and is closed.
     pub connections: usize,
     /// Bytes of commands and replies that a node holds for all clients together; beyond it, the
     /// connection that holds most is closed.

@@ -104,7 +104,7 @@ impl Wire for Epoch {
         self.0.encode(out);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        // A round has room for so many.
+        // A round has this many bits for it.
         match u32::decode(reader)? {
             epoch if epoch < 1 << EPOCH_BITS => Ok(Epoch(epoch)),
             epoch => Err(WireError::OutOfRange {
@@ -120,9 +120,9 @@ impl Wire for Epoch {
 }
 
 /// A Paxos round (ballot): an epoch, then a count, then the leader that owns it, in one number. So
-/// rounds of a later epoch are higher than all of an earlier one: whoever has promised one refuses
-/// every leader that does not know of the later epoch. And no two leaders ever own the same round,
-/// whatever becomes of the set of leaders.
+/// rounds of a later epoch are higher than all of an earlier one: an acceptor that has promised one
+/// refuses every leader that does not know the later epoch. And no two leaders ever own the same
+/// round, however the set of leaders changes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Round(pub u64);
 
@@ -131,8 +131,8 @@ const COUNT_BITS: u32 = 34;
 const LEADER_BITS: u32 = 6;
 
 /// The largest count that is read from a peer or a disk: that of a cluster in which a leader was
-/// elected each second for 272 years. Rounds beyond it are not begun, but for as many as nobody
-/// counts; so no peer's bytes lead to a round that has no successor.
+/// elected each second for 272 years. A leader goes beyond it only by the rounds that it begins
+/// itself, so no peer's bytes lead to a round that has no successor.
 const MAX_COUNT: u64 = 1 << (COUNT_BITS - 1);
 
 impl Round {

@@ -313,7 +313,7 @@ mod tests {
     use super::*;
     use alloc::vec;
 
-    /// Persists every number that it is told, and tells it on: at once, and when it is on disk.
+    /// Persists every number that it receives, and sends it on: at once, and when it is on disk.
     struct Echo;
 
     impl Role for Echo {

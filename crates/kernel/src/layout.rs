@@ -212,21 +212,21 @@ pub struct Options {
     pub window_bytes: usize,
     /// How many executed slots a replica keeps for peers that missed them.
     pub retained_slots: usize,
-    /// A replica of a deployment with disks stores a snapshot after so many slots.
+    /// The number of slots after which a replica of a deployment with disks stores a snapshot.
     pub snapshot_slots: usize,
     /// How many bytes of a peer's snapshot a replica takes in each second, at most.
     pub snapshot_bytes_per_second: usize,
-    /// How often a leader says that it lives.
+    /// The interval between two heartbeats of a leader.
     pub heartbeat: Duration,
     /// A leader not heard of for this long, up to twice as long, is suspected.
     pub election_timeout: Duration,
-    /// A message unanswered this long is asked again, of somebody else.
+    /// A request unanswered for this long is sent again, to another instance if there is one.
     pub resend_after: Duration,
     /// Whether a proxy leader asks one write quorum of acceptors first, and not all at once.
     pub thrifty: bool,
     /// A session unused for this long, by the log's time, is forgotten.
     pub session_expiry: Duration,
-    /// How long a node that is told to stop goes on for those who wait for an answer, at most.
+    /// How long a node that is stopping goes on at most, for clients that wait for an answer.
     pub drain: Duration,
     /// Limits of every client lane.
     pub lane: LaneLimits,

@@ -32,7 +32,7 @@ pub trait StateMachine: Send {
     /// A picture of the present state that can be written out piece by piece while commands go on:
     /// the pieces together are what [`snapshot`](StateMachine::snapshot) would have appended now.
     /// The default takes the whole snapshot at once; a large machine shares its state with the
-    /// picture instead and copies what changes, so that taking it stalls nobody.
+    /// picture instead and copies what changes, so that no command waits for it.
     fn freeze(&self) -> Box<dyn Frozen> {
         let mut whole = Vec::new();
         self.snapshot(&mut whole);

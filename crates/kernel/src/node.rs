@@ -1,5 +1,5 @@
-//! The part of a driver that all drivers share: the roles of one node, the hops between them, and
-//! the fence. The runtime puts sockets, clocks and files around it, the simulator an event heap.
+//! The part that all drivers share: the roles of one node, the messages between them, and the
+//! fence. The runtime adds sockets, clocks and files, the simulator an event heap.
 
 use crate::client::{Reply, Request};
 use crate::id::{ClientId, Epoch, MAX_INSTANCES};
@@ -16,10 +16,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 use bytes::Bytes;
 
-/// What lies outside a node.
+/// What a node needs of its surroundings.
 pub trait World<P: Protocol> {
-    /// Sends `message` to the instances of `kind` whose bit is set in `members`; none of them lives
-    /// on this node.
+    /// Sends `message` to the instances of `kind` whose bit is set in `members`; none of them is on
+    /// this node.
     fn send(&mut self, kind: u8, members: u64, message: P::Message);
 
     /// Appends a record to the node's log and returns its position. A vital record is stored even
@@ -29,40 +29,39 @@ pub trait World<P: Protocol> {
     /// The position up to which everything is on disk.
     fn durable(&self) -> Lsn;
 
-    /// Begins to store a snapshot of a role, in place of its last one. When it would be found again
-    /// after a crash, [`Node::on_snapshot`] is to be called. Only nodes that keep records are
-    /// asked.
+    /// Begins to store a snapshot of a role, in place of its last one. When it is on disk, the
+    /// driver calls [`Node::on_snapshot`]. Only nodes that keep records call this.
     fn store_snapshot(&mut self, from: Address, stamp: u64, frozen: Box<dyn Frozen>);
 
-    /// The log has led to this membership. When the driver has not heard of it,
-    /// [`Node::reconfigure`] is to be called as soon as this call into the node is over.
+    /// The log has led to this membership. If it is new to the driver, the driver calls
+    /// [`Node::reconfigure`] as soon as this call into the node has returned.
     fn announce(&mut self, membership: Membership);
 
     /// Hands a reply to the application of `lane`.
     fn reply(&mut self, lane: ClientId, reply: Reply);
 
-    /// A role has taken a rare branch ([`Out::reached`](crate::role::Out::reached)). Of interest to
-    /// testers alone.
+    /// A role has taken a rare branch ([`Out::reached`](crate::role::Out::reached)). Only tests use
+    /// it.
     fn reached(&mut self, branch: &'static str) {
         let _ = branch;
     }
 }
 
-/// The roles that live on one node.
+/// The roles of one node.
 pub struct Node<P: Protocol> {
     hosted: Vec<Hosted<P>>,
     /// Where in `hosted` an instance is, by kind and index.
     places: Vec<[Option<u16>; MAX_INSTANCES]>,
-    /// Which instances of each kind live here.
+    /// The instances of each kind that are here.
     local: Vec<u64>,
     inbox: VecDeque<(u16, P::Message)>,
     outbox: Outbox<P::Envelope>,
     /// The latest epoch that the roles' configuration knows.
     latest: Epoch,
-    /// How many messages of later epochs were ignored.
+    /// The number of messages of later epochs that were ignored.
     ignored: u64,
-    /// Positions of the records of the call under way: `lsns[n]` is the one that fences a send
-    /// behind n + 1 of them. Reused.
+    /// Positions of the records of the present call: `lsns[n]` is the position that a send behind
+    /// n + 1 of them waits for. Reused.
     lsns: Vec<Lsn>,
 }
 
@@ -71,7 +70,7 @@ struct Hosted<P: Protocol> {
     instance: P::Instance,
     /// The position of the last record it persisted.
     lsn: Lsn,
-    /// The position up to which it was told that its records are on disk.
+    /// The last position that it was notified of as being on disk.
     told: Lsn,
     /// Whether it was started.
     started: bool,
@@ -142,10 +141,10 @@ impl<P: Protocol> Node<P> {
             .get(address.index as usize)?
     }
 
-    /// Gives an instance back a record from before a crash.
+    /// Gives an instance a record that it wrote before a crash.
     ///
     /// # Errors
-    /// When the bytes are no record of that instance, or it does not live here.
+    /// If the bytes are not a record of that instance, or it is not on this node.
     pub fn recover(
         &mut self,
         from: Address,
@@ -164,24 +163,25 @@ impl<P: Protocol> Node<P> {
         Ok(())
     }
 
-    /// Gives an instance back the snapshot that it stored last before a crash. Before any record.
+    /// Gives an instance the last snapshot that it stored before a crash. Call it before
+    /// [`recover`](Node::recover).
     ///
     /// # Errors
-    /// Says what is wrong with the bytes, or that it does not live here.
+    /// Says what is wrong with the bytes, or that the instance is not on this node.
     pub fn restore(
         &mut self,
         from: Address,
         stamp: u64,
         snapshot: &Bytes,
     ) -> Result<(), RestoreError> {
-        let missing = || RestoreError("of a role that does not live here".into());
+        let missing = || RestoreError("of a role that is not on this node".into());
         let place = self.place(from).ok_or_else(missing)?;
         self.hosted[place as usize]
             .instance
             .restore(stamp, snapshot)
     }
 
-    /// A snapshot of an instance would be found again after a crash.
+    /// A snapshot of an instance is on disk.
     pub fn on_snapshot(&mut self, from: Address, stamp: u64, world: &mut impl World<P>) {
         if let Some(place) = self.place(from) {
             self.call(place as usize, world, |instance, outbox| {
@@ -190,8 +190,8 @@ impl<P: Protocol> Node<P> {
         }
     }
 
-    /// The picture of an instance that holds everything below the stamp `at`. Where none has one
-    /// yet, it is said how far the furthest is.
+    /// The picture of an instance that contains everything below the stamp `at`, or how far the
+    /// furthest instance is if none has executed that much.
     pub fn freeze(&mut self, now: Instant, at: u64) -> Picture {
         let mut best = Picture::Never;
         for hosted in &mut self.hosted {
@@ -205,8 +205,8 @@ impl<P: Protocol> Node<P> {
         best
     }
 
-    /// Has every instance persist again what it needs of its records without keys. When that is on
-    /// disk, everything before the position returned can be forgotten.
+    /// Makes every instance persist again what it needs of its records without keys. When that is
+    /// on disk, the driver can drop everything before the position returned.
     pub fn checkpoint(&mut self, next: Lsn, world: &mut impl World<P>) -> Lsn {
         for place in 0..self.hosted.len() {
             self.call(place, world, |instance, outbox| instance.checkpoint(outbox));
@@ -226,9 +226,9 @@ impl<P: Protocol> Node<P> {
         }
     }
 
-    /// The membership has changed. Instances that the layout no longer places here are gone, and
-    /// with them what they wanted to send and waits for the disk: it is lost, as any message may
-    /// be. New ones are to be [hosted](Node::host) and [started](Node::start) next.
+    /// The membership has changed. Instances that the layout no longer places here are removed,
+    /// with their messages that wait for the disk: these are lost, as any message may be. The
+    /// driver [hosts](Node::host) and [starts](Node::start) new ones next.
     pub fn reconfigure(
         &mut self,
         now: Instant,
@@ -249,8 +249,7 @@ impl<P: Protocol> Node<P> {
         }
     }
 
-    /// The node is about to stop, or is told to do nothing that another could do in its place; or
-    /// that it may again.
+    /// See [`Role::on_drain`](crate::role::Role::on_drain).
     pub fn drain(&mut self, now: Instant, drains: bool, world: &mut impl World<P>) {
         for place in 0..self.hosted.len() {
             self.call(place, world, |instance, outbox| {
@@ -259,7 +258,7 @@ impl<P: Protocol> Node<P> {
         }
     }
 
-    /// Whether nobody would miss the instances of this node, which drains.
+    /// Whether the cluster no longer needs the instances of this node, which drains.
     pub fn is_drained(&self) -> bool {
         self.hosted
             .iter()
@@ -282,7 +281,7 @@ impl<P: Protocol> Node<P> {
         }
     }
 
-    /// Whether an instance lives here.
+    /// Whether an instance is on this node.
     pub fn hosts(&self, address: Address) -> bool {
         self.place(address).is_some()
     }
@@ -308,37 +307,37 @@ impl<P: Protocol> Node<P> {
         self.deliver(1 << lane.0, P::Message::submit(request));
     }
 
-    /// How many messages are queued.
+    /// The number of queued messages.
     pub fn queued(&self) -> usize {
         self.inbox.len()
     }
 
-    /// The message that is taken in next, and by whom: for a driver that counts what each costs.
+    /// The next message and its receiver: for a driver that measures the cost of each.
     pub fn front(&self) -> Option<(Address, &P::Message)> {
         self.inbox
             .front()
             .map(|(place, message)| (self.hosted[*place as usize].address, message))
     }
 
-    /// Takes in at most `limit` queued messages.
+    /// Hands at most `limit` queued messages to their receivers.
     ///
-    /// Those that name an epoch which this node's configuration does not know are ignored: a round
-    /// of such an epoch is higher than every round that leaders of this configuration can begin, so
-    /// whoever promised it, or wrote it down, would refuse them all for ever. One damaged or forged
-    /// message to one role could end a cluster.
+    /// A message that names an epoch which this node's configuration does not know is ignored. A
+    /// round of such an epoch is higher than every round that leaders of this configuration can
+    /// begin, so a role that promised or recorded it would refuse them all until the membership
+    /// changes. One damaged or forged message to one role could stop a cluster.
     ///
-    /// To ignore a message is to lose it, which no protocol minds. Nor does it keep anybody
-    /// waiting, because none that a role says is ever ignored, but for what follows from a record
-    /// (below). A role begins rounds of epochs that its configuration knows, and hears of others
-    /// only here; so whoever names an epoch lives on a node that knows it. Drivers bring a node the
-    /// membership of the sender before the sender's messages, and reconfigure the node at once.
-    /// Messages from a role of the same node come here too, and are of what the node knows. The
+    /// To ignore a message is to lose it, which every protocol tolerates. No role waits without an
+    /// end because of it, since no message that a role sends is ignored, except after what a record
+    /// says (below). A role begins rounds of epochs that its configuration knows, and learns of
+    /// others only here; so a role that names an epoch is on a node that knows it. Drivers give a
+    /// node the membership of the sender before the sender's messages, and reconfigure the node at
+    /// once. Messages between roles of one node pass here too, and name what the node knows. The
     /// simulator asserts it.
     ///
     /// An acceptor may find a promise of an unknown epoch in its own records, from a version of
-    /// this program that believed such messages. It keeps its word. What it says of it is ignored
-    /// by all others, so that it is to them an acceptor that does not answer, and any quorum of the
-    /// rest goes on without it. A leader that finds such a round stands aside.
+    /// this program that accepted such messages. It keeps the promise. All others ignore what it
+    /// sends in that round, so that to them it is an acceptor that does not answer; any quorum of
+    /// the rest works without it. A leader that finds such a round does not lead.
     pub fn run(&mut self, now: Instant, limit: usize, world: &mut impl World<P>) {
         for _ in 0..limit {
             let Some((place, message)) = self.inbox.pop_front() else {
@@ -354,8 +353,8 @@ impl<P: Protocol> Node<P> {
         }
     }
 
-    /// Tells every instance that was called that the burst is over. This can queue messages between
-    /// local instances again.
+    /// Ends the burst for every instance that was called. This can queue messages between local
+    /// instances again.
     pub fn end_burst(&mut self, now: Instant, world: &mut impl World<P>) {
         for place in 0..self.hosted.len() {
             if self.hosted[place].touched {
@@ -367,12 +366,12 @@ impl<P: Protocol> Node<P> {
         }
     }
 
-    /// How many messages it has ignored, because they name epochs that it does not know.
+    /// The number of messages that it has ignored because they name epochs that it does not know.
     pub fn ignored(&self) -> u64 {
         self.ignored
     }
 
-    /// Takes in everything that is queued, and what that leads to, and ends the burst.
+    /// Handles everything that is queued and what follows from it, and ends the burst.
     pub fn settle(&mut self, now: Instant, world: &mut impl World<P>) {
         loop {
             self.run(now, usize::MAX, world);
@@ -383,14 +382,14 @@ impl<P: Protocol> Node<P> {
         }
     }
 
-    /// The earliest time at which an instance wants to be called though nothing arrives.
+    /// The earliest time at which an instance needs a call of its timer.
     pub fn next_timer(&self) -> Option<Instant> {
         self.hosted.iter().fold(None, |next, hosted| {
             earliest(next, hosted.instance.next_timer())
         })
     }
 
-    /// Calls the instances whose time has come.
+    /// Calls the instances whose timers have expired.
     pub fn fire_timers(&mut self, now: Instant, world: &mut impl World<P>) {
         for place in 0..self.hosted.len() {
             if self.hosted[place]
@@ -405,7 +404,7 @@ impl<P: Protocol> Node<P> {
         }
     }
 
-    /// Releases what waited for the log to be on disk up to where it is now.
+    /// The log is on disk up to [`World::durable`]: sends what waited for that.
     pub fn on_durable(&mut self, world: &mut impl World<P>) {
         let durable = world.durable();
         for place in 0..self.hosted.len() {
@@ -444,12 +443,12 @@ impl<P: Protocol> Node<P> {
             .map(|hosted| (hosted.address, &hosted.instance))
     }
 
-    /// The instance with this address, if it lives here.
+    /// The instance with this address, if it is on this node.
     pub fn instance(&self, address: Address) -> Option<&P::Instance> {
         Some(&self.hosted[self.place(address)? as usize].instance)
     }
 
-    /// Calls one instance and carries out what it asks.
+    /// Calls one instance and does what it asks for.
     fn call(
         &mut self,
         place: usize,

@@ -1,4 +1,4 @@
-//! What a role is, and how it says what it wants done.
+//! What a role is, and how it asks its driver for what it wants done.
 
 use crate::machine::{Frozen, RestoreError};
 use crate::membership::Membership;
@@ -11,36 +11,36 @@ use bytes::Bytes;
 
 /// A deterministic state machine with a mailbox: the unit that a deployment places on nodes.
 ///
-/// A role does nothing but change its own state and speak to its driver through [`Out`]. It reads
-/// no clock (time is the argument `now`), draws random numbers from a seeded generator it holds,
-/// and may be called at any moment; a call of [`on_timer`](Role::on_timer) without need does
-/// nothing.
+/// A role only changes its own state and calls its driver through [`Out`]. It reads no clock (time
+/// is the argument `now`), and draws random numbers from a seeded generator that it owns. It may be
+/// called at any moment; a call of [`on_timer`](Role::on_timer) before its time does nothing.
 pub trait Role {
-    /// What can arrive: one variant for each arrow into this role in the protocol's chart.
+    /// The messages that it receives: one variant for each arrow into this role in the protocol's
+    /// chart.
     type In;
     /// The protocol's envelope: typed destinations, each with the messages it accepts.
     type Send;
-    /// What the protocol makes of a layout.
+    /// The protocol's form of a checked layout.
     type Config;
-    /// What the role must find again after a crash; [`Never`](crate::wire::Never) for a stateless
-    /// one.
+    /// What the role needs again after a crash; [`Never`](crate::wire::Never) if it has no state
+    /// that matters.
     type Record: Wire;
 
-    /// Takes in one record written before a crash, oldest first. Sends nothing. Records that the
-    /// role has released or superseded may still be among them.
+    /// Receives one record that it wrote before a crash; the oldest comes first. It sends nothing.
+    /// Records that the role has released or replaced may still be among them.
     fn recover(&mut self, record: Self::Record);
 
-    /// Until when a record is kept: until the role [releases](Out::release_below) keys above this
+    /// How long a record is kept: until the role [releases](Out::release_below) keys above this
     /// one, or (`None`) until its next [`checkpoint`](Role::checkpoint).
     fn key(record: &Self::Record) -> Option<u64> {
         let _ = record;
         None
     }
 
-    /// Takes in the snapshot that it stored last before a crash, before any record.
+    /// Receives the last snapshot that it stored before a crash, before any record.
     ///
     /// # Errors
-    /// Says what is wrong with the bytes; the role is then as if it had stored none.
+    /// Says what is wrong with the bytes; the role is then in the state of one without a snapshot.
     fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError> {
         let _ = (stamp, snapshot);
         Err(RestoreError(
@@ -53,13 +53,13 @@ pub trait Role {
         let _ = (now, out);
     }
 
-    /// The membership has changed, or its options: from now on `config` holds. In a protocol that
+    /// The membership or the options have changed: from now on `config` applies. In a protocol that
     /// allows no [transition](crate::protocol::Protocol::transition) only options differ.
     fn on_reconfigure(&mut self, now: Instant, config: Self::Config, out: &mut Out<'_, Self>) {
         let _ = (now, config, out);
     }
 
-    /// Takes in one message.
+    /// Receives one message.
     fn on_message(&mut self, now: Instant, message: Self::In, out: &mut Out<'_, Self>);
 
     /// Called at or after [`next_timer`](Role::next_timer).
@@ -67,72 +67,72 @@ pub trait Role {
         let _ = (now, out);
     }
 
-    /// When the role next wants to be called though nothing arrives.
+    /// When the role next needs a call of [`on_timer`](Role::on_timer), if it needs one.
     fn next_timer(&self) -> Option<Instant> {
         None
     }
 
-    /// The driver has no further input at hand: the place to do once what many inputs asked for.
+    /// The driver has no more input at hand. A role does here, once, what many inputs asked for.
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let _ = (now, out);
     }
 
-    /// Everything that this role has persisted up to `lsn` is on disk.
+    /// Every record of this role up to `lsn` is on disk.
     fn on_durable(&mut self, lsn: Lsn, out: &mut Out<'_, Self>) {
         let _ = (lsn, out);
     }
 
-    /// The snapshot that this role stored with this stamp would be found again after a crash.
+    /// The snapshot that this role stored with this stamp is on disk.
     fn on_snapshot(&mut self, stamp: u64, out: &mut Out<'_, Self>) {
         let _ = (stamp, out);
     }
 
-    /// A picture of its state that holds everything below the stamp `at`, for whoever wants a copy.
-    /// Asked again until there is one.
+    /// A picture of its state that contains everything below the stamp `at`, for a backup. The
+    /// driver asks again until there is one.
     fn freeze(&mut self, now: Instant, at: u64) -> Picture {
         let _ = (now, at);
         Picture::Never
     }
 
-    /// Persists again whatever it needs of the records that it persisted without a key: all of
-    /// those are forgotten next.
+    /// Persists again what it needs of the records that it persisted without a key: the driver
+    /// drops all of those next.
     fn checkpoint(&self, out: &mut Out<'_, Self>) {
         let _ = out;
     }
 
-    /// The node is about to stop, or is told to do nothing that another could do in its place
-    /// (`drains`); or it is told that it may again. What only one instance does at a time, such as
-    /// leading, is to be handed over and not taken.
+    /// The node is about to stop, or must leave to others what they can do in its place (`drains`);
+    /// or it may take part again. The role hands over, and does not take, what only one instance
+    /// does at a time, such as leading.
     fn on_drain(&mut self, now: Instant, drains: bool, out: &mut Out<'_, Self>) {
         let _ = (now, drains, out);
     }
 
-    /// Whether nobody would miss this instance: what it was to hand over has gone, or nobody takes
-    /// it.
+    /// Whether the cluster no longer needs this instance: it has handed over what it had, or no
+    /// other instance takes it.
     fn is_drained(&self) -> bool {
         true
     }
 
-    /// Asserts what must hold between two calls; run after every input by the simulator.
+    /// Asserts what must hold between two calls. The simulator calls it after every input.
     fn invariants(&self) {}
 
-    /// The numbers that it reports of itself beside what every protocol has.
+    /// The numbers that it reports in addition to those of every protocol.
     const METRICS: Metrics = &[];
 
-    /// Reports what it is doing: its fields of the status, and a number for each of its
+    /// Reports its state: its fields of the status, and a number for each of its
     /// [`METRICS`](Role::METRICS).
     fn status(&self, status: &mut Status) {
         let _ = status;
     }
 }
 
-/// What a role says when it is asked for a picture of its state.
+/// A role's answer to a request for a picture of its state.
 pub enum Picture {
-    /// Roles of this kind have no state that could be taken elsewhere.
+    /// Roles of this kind have no state to copy.
     Never,
-    /// It does not hold that much yet, only everything below this stamp.
+    /// It has executed less than that so far: only everything below this stamp.
     NotYet(u64),
-    /// The picture, which holds everything below the stamp and nothing above.
+    /// The picture, which contains everything below the stamp and nothing above.
     Taken(u64, Box<dyn Frozen>),
 }
 
@@ -140,17 +140,17 @@ pub enum Picture {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub u64);
 
-/// What roles have asked of their driver since it last looked. Owned and reused by the driver, so
+/// What roles have asked of their driver since it last looked. The driver owns and reuses it, so
 /// that the steady state allocates nothing for it.
 pub struct Outbox<E> {
     pub(crate) sends: Vec<Outgoing<E>>,
     pub(crate) records: Vec<u8>,
     pub(crate) record_ends: Vec<RecordEnd>,
-    /// Records with keys below this one are not needed any more.
+    /// Records with keys below this one are no longer needed.
     pub(crate) release: Option<u64>,
     /// A snapshot to store, with its stamp.
     pub(crate) snapshot: Option<(u64, Box<dyn Frozen>)>,
-    /// What the log says of the membership.
+    /// The membership that the log has led to.
     pub(crate) membership: Option<Membership>,
     /// Whether the driver stores ordinary records; if not they are counted and not encoded.
     pub(crate) keeps_records: bool,
@@ -160,17 +160,18 @@ pub struct Outbox<E> {
 
 /// A record in an outbox.
 pub(crate) struct RecordEnd {
-    /// Where it ends.
+    /// The offset of its end.
     pub(crate) end: usize,
-    /// Whether it is stored even in memory-only nodes.
+    /// Whether nodes that keep nothing else on disk store it.
     pub(crate) vital: bool,
-    /// By what its role will release it.
+    /// The key by which its role will release it.
     pub(crate) key: Option<u64>,
 }
 
 pub(crate) struct Outgoing<E> {
     pub(crate) envelope: E,
-    /// How many of the outbox's records must be on disk first; `None` when it waits for nothing.
+    /// The number of the outbox's records that must be on disk first; `None` if it waits for
+    /// nothing.
     pub(crate) fence: Option<usize>,
 }
 
@@ -192,7 +193,7 @@ impl<E> Outbox<E> {
         }
     }
 
-    /// Whether nothing was asked.
+    /// Whether the role has asked for nothing.
     pub fn is_empty(&self) -> bool {
         let nothing_stored =
             self.record_ends.is_empty() && self.release.is_none() && self.snapshot.is_none();
@@ -202,7 +203,8 @@ impl<E> Outbox<E> {
             && self.reached.is_empty()
     }
 
-    /// Takes out all that was asked: for tests of a single role, which compare all of it.
+    /// Takes out everything that the role has asked for: for tests of one role, which compare all
+    /// of it.
     pub fn take(&mut self) -> Asked<E> {
         let mut start = 0;
         let mut record = |RecordEnd { end, vital, .. }| {
@@ -224,7 +226,7 @@ impl<E> Outbox<E> {
         asked
     }
 
-    /// Takes out what was sent, in order: for tests of a single role.
+    /// Takes out what the role has sent, in order: for tests of one role.
     pub fn take_sends(&mut self) -> Vec<E> {
         self.records.clear();
         self.record_ends.clear();
@@ -237,15 +239,15 @@ impl<E> Outbox<E> {
     }
 }
 
-/// All that a role has asked of its driver in one call, or a few.
+/// Everything that a role has asked of its driver in one call, or a few.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked<E> {
     /// The records to persist, in order, each with whether it is vital.
     pub records: Vec<(Vec<u8>, bool)>,
-    /// What is to be sent, in order, each with how many of the records must be on disk first, and
-    /// with them all that the role persisted earlier; none where it waits for nothing.
+    /// What to send, in order, each with the number of these records that must be on disk first,
+    /// and with them all that the role persisted earlier; none if it waits for nothing.
     pub sends: Vec<(E, Option<usize>)>,
-    /// Records with keys below this one are not needed any more.
+    /// Records with keys below this one are no longer needed.
     pub release_below: Option<u64>,
     /// The stamp of a snapshot to store.
     pub snapshot: Option<u64>,
@@ -253,8 +255,8 @@ pub struct Asked<E> {
     pub membership: Option<Membership>,
 }
 
-/// A role's way to its driver: typed by the role, so that it can only send what its protocol knows
-/// and only persist its own records.
+/// A role's access to its driver. Its type is the role's, so that a role can send only messages of
+/// its protocol and persist only its own records.
 pub struct Out<'a, R: Role + ?Sized> {
     pub(crate) outbox: &'a mut Outbox<R::Send>,
 }
@@ -288,36 +290,37 @@ impl<'a, R: Role + ?Sized> Out<'a, R> {
         }
     }
 
-    /// Records with keys below `key` are not needed any more.
+    /// Records with keys below `key` are no longer needed.
     pub fn release_below(&mut self, key: u64) {
         if self.outbox.keeps_records {
             self.outbox.release = self.outbox.release.max(Some(key));
         }
     }
 
-    /// Stores a picture of this role's state in place of the one before. It takes its time; when it
-    /// is done [`on_snapshot`](Role::on_snapshot) is called with the stamp. One at a time.
+    /// Stores a picture of this role's state in place of the one before, in the background. When it
+    /// is on disk the driver calls [`on_snapshot`](Role::on_snapshot) with the stamp. A role stores
+    /// one at a time.
     pub fn store_snapshot(&mut self, stamp: u64, frozen: Box<dyn Frozen>) {
         if self.outbox.keeps_records {
             self.outbox.snapshot = Some((stamp, frozen));
         }
     }
 
-    /// The log has led to this membership: the driver reconfigures its roles if it does not know of
-    /// it yet, and tells the other nodes.
+    /// The log has led to this membership: a driver that does not know it yet reconfigures its
+    /// roles and sends it to the other nodes.
     pub fn announce(&mut self, membership: Membership) {
         self.outbox.membership = Some(membership);
     }
 
-    /// Says that a rare branch was taken, one of the protocol's
-    /// [`branches`](crate::protocol::Protocol::branches): testers ask which of them no test has
-    /// reached. It has no other effect, and costs as much as a message: not for what every command
-    /// goes through.
+    /// Reports that the role took a rare branch, one of the protocol's
+    /// [`branches`](crate::protocol::Protocol::branches): the simulator lists those that no run has
+    /// reached. It has no other effect, and costs as much as a message: it is not for code that
+    /// every command runs through.
     pub fn reached(&mut self, branch: &'static str) {
         self.outbox.reached.push(branch);
     }
 
-    /// Sends when everything that this role has persisted so far is on disk, and not before.
+    /// Sends as soon as everything that this role has persisted so far is on disk, and not before.
     pub fn send(&mut self, envelope: R::Send) {
         let fence = Some(self.outbox.record_ends.len());
         self.outbox.sends.push(Outgoing { envelope, fence });

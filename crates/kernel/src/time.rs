@@ -38,10 +38,10 @@ impl Sub<Duration> for Instant {
     }
 }
 
-/// What so many bytes under way add to the time after which an answer is overdue: whatever is asked
-/// again while a queue of large values drains makes the queue longer, until nothing gets through.
-/// At 32 MB/s, for values are copied, sent several times and written to disks on their way; 100 kB
-/// of small commands add 3 ms.
+/// How much later an answer is due because of the bytes in flight: a request that is sent again
+/// while a queue of large values drains makes the queue longer, until nothing gets through. It
+/// assumes 32 MB/s, because values are copied, sent several times and written to disks on their
+/// way; 100 kB of small commands add 3 ms.
 pub fn transit(bytes: usize) -> Duration {
     Duration::from_micros(bytes as u64 / 32)
 }

@@ -101,8 +101,8 @@ enum Keep<'a> {
     Copy(&'a mut BytesMut),
 }
 
-/// How much memory is taken for copies at once. Whoever keeps one keeps its neighbours with it,
-/// which came at the same time and are mostly forgotten at the same time.
+/// How much memory is allocated for copies at once. A copy that is kept keeps its neighbours, which
+/// arrived at the same time and are mostly dropped at the same time.
 const ARENA_BYTES: usize = 64 << 10;
 
 /// A part of this size has memory of its own.
@@ -367,7 +367,7 @@ impl<T: Wire> Wire for Vec<T> {
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let count = u32::decode(reader)? as usize;
-        // The count is a stranger's: reserve no more than the bytes behind it could hold.
+        // The count is unchecked input: reserve no more than the bytes behind it could hold.
         let mut values = Vec::with_capacity(count.min(reader.remaining() / size_of::<T>().max(1)));
         for _ in 0..count {
             values.push(T::decode(reader)?);

@@ -203,8 +203,8 @@ impl Batch {
         }
     }
 
-    /// The commands, in order. A malformed one ends the batch: a stranger's mistake, the same on
-    /// every replica, that must not stop the log.
+    /// The commands, in order. A malformed one ends the batch: the sender's mistake, which is
+    /// the same on every replica and must not stop the log.
     pub fn commands(&self) -> impl Iterator<Item = Command<&[u8]>> {
         let mut reader = Reader::new(&self.commands);
         core::iter::from_fn(move || {
@@ -286,7 +286,7 @@ impl OpenBatch {
         self.builder.byte_len()
     }
 
-    /// Whether it is to be closed at the end of a burst, with so many batches under way.
+    /// Whether it is to be closed at the end of a burst, with this many batches in flight.
     pub fn is_due(&self, now: Instant, under_way: usize, options: &Options) -> bool {
         let idle = under_way < options.batches_in_flight;
         !self.is_empty()
@@ -362,7 +362,7 @@ impl<R> Outcome<R> {
         }
     }
 
-    /// Reads one off the front; `reply` reads a reply of the length it is told.
+    /// Reads one off the front; `reply` reads a reply of the given length.
     fn read<'a>(
         reader: &mut Reader<'a>,
         reply: impl FnOnce(&mut Reader<'a>, usize) -> Result<R, WireError>,
@@ -404,7 +404,7 @@ impl<R> Answer<R> {
         self.outcome.put(out);
     }
 
-    /// Reads one off the front; `reply` reads a reply of the length it is told.
+    /// Reads one off the front; `reply` reads a reply of the given length.
     fn read<'a>(
         reader: &mut Reader<'a>,
         reply: impl FnOnce(&mut Reader<'a>, usize) -> Result<R, WireError>,
@@ -454,7 +454,7 @@ impl Answers {
         })
     }
 
-    /// As [`iter`](Self::iter), for whoever keeps nothing of them.
+    /// As [`iter`](Self::iter), for a caller that keeps none of them.
     pub fn borrowed(&self) -> impl Iterator<Item = Answer<&[u8]>> {
         let mut reader = Reader::new(&self.answers);
         core::iter::from_fn(move || {
@@ -466,9 +466,9 @@ impl Answers {
 /// A client's buffer for answers is kept for the next ones up to this size.
 const MAX_IDLE_BYTES: usize = 64 << 10;
 
-/// So many bytes of answers, and one answer, leave at once at most. Short requests can ask for any
-/// number of long answers: what is not answered is held as the requests, and one message of a size
-/// that can be sent leaves after the other.
+/// At most this many bytes of answers, and one answer more, leave in one message. Short requests
+/// can ask for any number of long answers: those not yet answered are held as requests, and
+/// messages of a size that can be sent leave one after the other.
 const ANSWERS_BYTES: usize = 4 << 20;
 
 /// Gathers answers, kept apart by client.
@@ -544,7 +544,7 @@ impl AnswersByClient {
         })
     }
 
-    /// Takes out all answers as one, whoever they are for.
+    /// Takes out the answers to all clients as one.
     pub fn take_all(&mut self, from: u8, executed: Slot) -> Answers {
         let AnswersByClient {
             answers,

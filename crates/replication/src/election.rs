@@ -10,15 +10,14 @@
 use ionian_kernel::random::Random;
 use ionian_kernel::time::{Duration, Instant};
 
-/// So many elections in a row that came to nothing double the timeout each; those after them do
-/// not.
+/// Each of this many failed elections in a row doubles the timeout; those after them do not.
 const MOST_DOUBLINGS: u32 = 4;
 
-/// Runs down while the leader is silent.
+/// Expires when the leader has been silent for too long.
 #[derive(Clone, Debug)]
 pub struct ElectionTimer {
     timeout: Duration,
-    /// Elections of this leader since it last led or heard of one who does.
+    /// Elections of this leader since it last led, or last received a heartbeat.
     failures: u32,
     deadline: Instant,
     random: Random,
@@ -35,7 +34,7 @@ impl ElectionTimer {
         }
     }
 
-    /// Where that is another than before it starts to run for `timeout` up to twice that.
+    /// Restarts it, with a timeout of `timeout` up to twice that, if that is a change.
     pub fn set_timeout(&mut self, now: Instant, timeout: Duration) {
         if timeout != self.timeout {
             self.timeout = timeout;
@@ -43,7 +42,7 @@ impl ElectionTimer {
         }
     }
 
-    /// Somebody else is to have a try first, or the election under way advances.
+    /// Another candidate is to try first, or the present election advances.
     pub fn restart(&mut self, now: Instant) {
         let timeout = self.timeout * (1 << self.failures.min(MOST_DOUBLINGS));
         self.deadline = now + self.random.duration(timeout, 2 * timeout);

@@ -210,7 +210,7 @@ impl Executor {
         release(&mut self.reply);
     }
 
-    /// Executes one command unless it was before; `None` when nobody wants the answer.
+    /// Executes one command unless it was before; `None` when no client waits for the answer.
     fn execute_command(
         &mut self,
         slot: Slot,
@@ -354,9 +354,9 @@ impl Executor {
         rest
     }
 
-    /// The time that a read is told. The log's time stands still while nothing is written, and what
-    /// is left of a key's life must count down all the same; but only a stamp in the log can end
-    /// it. So it is this replica's clock, held back just before the next deadline.
+    /// The time at which a read is executed. The log's time stands still while nothing is written,
+    /// but the remaining life of a key must still count down; and only a stamp in the log can end
+    /// it. So it is this replica's clock, but never later than just before the next deadline.
     fn reading_time(&self, clock: Timestamp) -> Timestamp {
         let deadline = self.next_deadline().unwrap_or(Timestamp(u64::MAX));
         self.now

@@ -21,12 +21,12 @@ impl ByteWindow {
         }
     }
 
-    /// The class of a thing of so many bytes: 0 for small ones, 1 for large ones.
+    /// The class of a part of `bytes` bytes: 0 for small ones, 1 for large ones.
     pub fn class(&self, bytes: usize) -> usize {
         usize::from(bytes > self.limit / SMALL_PART)
     }
 
-    /// Whether a thing of so many bytes may begin its way.
+    /// Whether a part of `bytes` bytes may be sent.
     pub fn has_room(&self, bytes: usize) -> bool {
         let under_way = self.under_way[self.class(bytes)];
         under_way == 0 || under_way + bytes <= self.limit

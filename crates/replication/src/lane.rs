@@ -98,9 +98,9 @@ pub struct Due {
 pub struct DueWrite {
     /// The write.
     pub command: Command,
-    /// The place of the instance that it was last sent to and that left it unanswered, if any.
+    /// The index of the instance that it was last sent to and that left it unanswered, if any.
     pub via: Option<u8>,
-    /// Whether it was sent before, to whomever: whoever has it already need not take it again.
+    /// Whether it was sent before, to any instance: one that has it need not take it again.
     pub again: bool,
 }
 
@@ -201,7 +201,7 @@ impl Lane {
         }
     }
 
-    /// Whether there is no room for so many bytes more. A request that comes alone always has room.
+    /// Whether there is no room for `bytes` more. A request that comes alone always has room.
     fn is_full(&self, bytes: usize) -> bool {
         let held = self.writes.bytes + self.reads.bytes;
         self.in_flight() >= self.limits.in_flight
@@ -686,7 +686,7 @@ impl Lane {
         let waiting = self.waiting.iter().map(VecDeque::len).sum::<usize>();
         assert!(
             waiting >= bytes(false).count(),
-            "a write waits and nobody knows"
+            "a write waits that is not queued"
         );
     }
 }

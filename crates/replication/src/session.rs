@@ -16,8 +16,8 @@ use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::{Reader, Wire, WireError, encode_bytes};
 use ionian_kernel::wire_struct;
 
-/// How far above its floor a session may number commands. Lanes stay far below; a number above it
-/// is a stranger's and is not executed.
+/// How far above its floor a session may number commands. Lanes stay far below; a command with a
+/// number above it does not come from a lane and is not executed.
 pub const SESSION_WINDOW: u64 = 1 << 16;
 
 /// How many sessions are remembered; opening one more forgets the one longest unused.
@@ -359,7 +359,7 @@ mod tests {
             execute(&mut sessions, SessionId(99), 0, 0).0,
             Standing::NoSession
         );
-        // A floor above its own command is a stranger's: it must not unsettle the command itself.
+        // A lane sends no floor above its own command: such a floor must not settle the command.
         assert_eq!(execute(&mut sessions, id, 5, 1000), new());
     }
 

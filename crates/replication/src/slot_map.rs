@@ -5,11 +5,11 @@ use core::hash::{BuildHasherDefault, Hasher};
 use hashbrown::HashMap;
 use ionian_kernel::id::Slot;
 
-/// Values by slot, in no order. Whoever has most slots of a stretch uses a
+/// Values by slot, in no order. A role that has most slots of a range uses a
 /// [window](crate::window::SlotWindow).
 ///
-/// With as many values as it has held before, nothing is allocated. It is hashed without a seed, so
-/// two runs do the same; slots come from leaders, and no stranger chooses which collide.
+/// It allocates only when it holds more values than ever before. The hash has no seed, so that two
+/// runs are alike; slots come from leaders, so clients cannot choose which collide.
 pub type SlotMap<T> = HashMap<Slot, T, BuildHasherDefault<SlotHasher>>;
 
 /// The slots of a map for which `which` holds, in order.

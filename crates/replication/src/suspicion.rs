@@ -1,14 +1,15 @@
-//! Who has answered lately: a failure detector fed by the traffic itself.
+//! Failure detection from the traffic itself: which instances have answered lately.
 
 use alloc::collections::BTreeMap;
 use core::cell::Cell;
 use ionian_kernel::id::{Id, Set};
 use ionian_kernel::time::{Duration, Instant};
 
-/// How long a suspect is left alone before it is given one piece of work to show that it lives.
+/// The time after which a suspect gets one piece of work, so that it can show that it has
+/// recovered.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
 
-/// The instances of one role that left a request unanswered and have not been heard of since.
+/// The instances of one role that left a request unanswered and have sent nothing since.
 #[derive(Clone, Debug)]
 pub struct Suspicion<I: Id> {
     suspects: Set<I>,
@@ -37,7 +38,7 @@ impl<I: Id> Suspicion<I> {
         self.suspects = self.suspects.or(ids);
     }
 
-    /// Those of `all` that are not suspected; everybody when all of them are, since work must go
+    /// Those of `all` that are not suspected; all of them if all are suspected, since work must go
     /// somewhere.
     pub fn trusted(&self, all: Set<I>) -> Set<I> {
         all.preferring(all.without(self.suspects))
@@ -48,7 +49,7 @@ impl<I: Id> Suspicion<I> {
         self.suspects
     }
 
-    /// The suspects that are to be given a piece of work now, beside somebody trusted.
+    /// The suspects that get a piece of work now, which a trusted instance gets too.
     pub fn probe(&mut self, now: Instant) -> Set<I> {
         if self.suspects.is_empty() || now < self.next_probe {
             return Set::EMPTY;
@@ -58,8 +59,8 @@ impl<I: Id> Suspicion<I> {
     }
 }
 
-/// Which instance of a role to send work to: one on the own node if there is one, in turn
-/// otherwise, and not one that left something unanswered.
+/// Chooses the instance of a role to send work to: one on the same node if there is one, otherwise
+/// each in turn, and none that left a request unanswered.
 #[derive(Clone, Debug)]
 pub struct Choice<I: Id> {
     preferred: Set<I>,
@@ -69,8 +70,8 @@ pub struct Choice<I: Id> {
 }
 
 impl<I: Id> Choice<I> {
-    /// Among `all`, of which those in `near` are on the own node and are preferred; the first turn
-    /// is `turn`.
+    /// Among `all`, of which those in `near` are on the same node and are preferred; `turn` is the
+    /// first turn.
     pub fn new(all: Set<I>, near: Set<I>, turn: u64) -> Self {
         let mut choice = Choice {
             preferred: Set::EMPTY,
@@ -99,9 +100,9 @@ impl<I: Id> Choice<I> {
         self.preferred
     }
 
-    /// Whom to send to now: one to rely on, and all who are to have the message. Beside the one
-    /// these are now and then suspects: without any work they could never clear themselves, and
-    /// with work that nobody else has they could do harm. `None` when the deployment has no such
+    /// Where to send now: one trusted instance, and all that get the message. The others among
+    /// these are suspects, now and then: without work they could never clear themselves, and work
+    /// that no trusted instance has could be lost with them. `None` if the deployment has no such
     /// instance.
     pub fn next(&mut self, now: Instant) -> Option<(I, Set<I>)> {
         self.turn += 1;
@@ -120,24 +121,24 @@ impl<I: Id> Choice<I> {
         self.suspicion.heard(id);
     }
 
-    /// `id` left something unanswered for too long.
+    /// `id` left a request unanswered for too long.
     pub fn silent(&mut self, id: I, now: Instant) {
         self.suspicion.silent(Set::one(id), now);
     }
 }
 
-/// The instances of one role that say regularly that they live, and when they last did.
+/// The instances of one role that send heartbeats, and when each last sent one.
 #[derive(Clone, Debug)]
 pub struct Presence<I: Id> {
     all: Set<I>,
     heard: BTreeMap<I, Instant>,
     within: Duration,
     since: Instant,
-    /// What was found last, for it is asked for with every command.
+    /// The last result, because every command asks for it.
     found: Cell<Option<Found<I>>>,
 }
 
-/// Who was found present, and until when nobody of them is absent if nobody is heard of.
+/// The instances that were present, and until when they stay so without another heartbeat.
 #[derive(Clone, Copy, Debug)]
 struct Found<I: Id> {
     present: Set<I>,
@@ -145,7 +146,7 @@ struct Found<I: Id> {
 }
 
 impl<I: Id> Presence<I> {
-    /// Of `all`, each present while it was heard of `within` this long.
+    /// Of `all`; each is present for the time `within` after a heartbeat.
     pub fn new(all: Set<I>, within: Duration) -> Self {
         Presence {
             all,
@@ -156,13 +157,13 @@ impl<I: Id> Presence<I> {
         }
     }
 
-    /// Gives everybody the benefit of the doubt from `now` on: the listener has just begun.
+    /// Counts all as heard at `now`, when the listener begins.
     pub fn start(&mut self, now: Instant) {
         self.since = now;
         self.found.set(None);
     }
 
-    /// The membership has changed. Those who are new are absent until they are heard of.
+    /// The membership has changed. New instances are absent until their first heartbeat.
     pub fn reconfigure(&mut self, all: Set<I>) {
         for new in all.without(self.all).iter() {
             self.heard.entry(new).or_insert(Instant::ZERO);
@@ -172,17 +173,17 @@ impl<I: Id> Presence<I> {
         self.found.set(None);
     }
 
-    /// `id` was heard of.
+    /// `id` sent a heartbeat.
     pub fn heard(&mut self, id: I, now: Instant) {
         if self.all.contains(id) {
             self.heard.insert(id, now);
-            // Who was present stays so, and for longer than was found.
+            // An instance that was present stays so, and for longer than was found.
             self.found
                 .set(self.found.get().filter(|found| found.present.contains(id)));
         }
     }
 
-    /// Those heard of lately; everybody when none was, since work must go somewhere.
+    /// Those that sent a heartbeat lately; all if none did, since work must go somewhere.
     pub fn present(&self, now: Instant) -> Set<I> {
         let Found { present, .. } = match self.found.get() {
             Some(found) if now <= found.until => found,
@@ -195,7 +196,7 @@ impl<I: Id> Presence<I> {
         }
     }
 
-    /// Whether somebody was heard of once, and nobody lately.
+    /// Whether any sent a heartbeat before, and none did lately.
     pub fn is_cut_off(&self, now: Instant) -> bool {
         !self.heard.is_empty() && self.heard.values().all(|at| now.since(*at) > self.within)
     }
@@ -208,7 +209,7 @@ impl<I: Id> Presence<I> {
             .filter(|id| now.since(last(id)) <= self.within)
             .collect();
         let until = present.iter().map(|id| last(&id) + self.within).min();
-        // Of nobody there is nobody to become absent.
+        // If none is present, none can become absent.
         let found = Found {
             present,
             until: until.unwrap_or(Instant(u64::MAX)),
@@ -217,8 +218,8 @@ impl<I: Id> Presence<I> {
         found
     }
 
-    /// One of those present, of `near` if any of them is there; `turn` deals the work out. `None`
-    /// when there are no instances at all.
+    /// One of those present, of `near` if any of them is; `turn` spreads the work. `None` if there
+    /// are no instances.
     pub fn pick(&self, near: Set<I>, now: Instant, turn: u64) -> Option<I> {
         self.present(now).preferring(near).pick(turn)
     }
@@ -230,13 +231,13 @@ mod tests {
     use ionian_kernel::id::ReplicaId;
 
     #[test]
-    fn whoever_was_not_heard_of_lately_is_absent() {
+    fn an_instance_without_a_recent_heartbeat_is_absent() {
         let mut presence = Presence::new(Set::first(2), Duration::from_micros(10));
         presence.start(Instant(0));
         assert_eq!(presence.present(Instant(5)), Set::first(2));
         assert!(
             !presence.is_cut_off(Instant(99)),
-            "nobody was ever heard of"
+            "no instance has sent a heartbeat yet"
         );
         presence.heard(ReplicaId(1), Instant(5));
         presence.heard(ReplicaId(9), Instant(5));

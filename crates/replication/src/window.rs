@@ -114,7 +114,7 @@ impl<P: Position, T> Window<P, T> {
         self.advance_with(base, |_| {});
     }
 
-    /// The same; `gone` is told what was there.
+    /// The same; calls `gone` with each value that was there.
     pub fn advance_with(&mut self, base: P, mut gone: impl FnMut(&T)) {
         while self.base < base {
             match self.entries.pop_front() {

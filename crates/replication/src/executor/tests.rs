@@ -5,7 +5,7 @@ use ionian_kernel::id::{ClientId, Epoch};
 use ionian_kernel::membership::Change;
 use ionian_kernel::wire::encode_all;
 
-/// Appends what it is told and answers with all of it; refuses to read `!`.
+/// Appends each command and answers with all of them; refuses to read `!`.
 #[derive(Default)]
 struct Tape(Vec<u8>);
 

@@ -22,7 +22,7 @@ pub(super) struct InFlight {
 
 enum Place {
     Pending(Pending),
-    /// Answered, with a result of so many bytes.
+    /// Answered, with a result of this many bytes.
     Done(usize),
 }
 
@@ -86,7 +86,7 @@ impl InFlight {
         self.places.get_mut(index)
     }
 
-    /// The request, answered with a result of which the cluster keeps so many bytes.
+    /// Takes out the request, answered with a result of which the cluster keeps `kept` bytes.
     pub(super) fn take(&mut self, number: u64, kept: usize) -> Option<Pending> {
         let pending = self.place(number)?.end(kept)?;
         self.kept += kept;

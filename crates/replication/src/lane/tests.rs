@@ -53,7 +53,7 @@ fn writes_wait_for_the_session_and_are_numbered_in_order() {
         &answer(Purpose::Open, nonce + 1, Outcome::Opened(SessionId(4))),
         &mut due,
     );
-    assert!(!lane.is_open(), "somebody else's session");
+    assert!(!lane.is_open(), "the session of another lane");
     lane.on_answers(
         Instant(2),
         &answer(Purpose::Open, nonce, Outcome::Opened(SessionId(4))),
