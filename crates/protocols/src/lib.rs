@@ -9,6 +9,7 @@ extern crate alloc;
 mod branches;
 pub mod mencius;
 pub mod multipaxos;
+pub mod parts;
 pub mod registry;
 pub mod spaxos;
 pub mod unreplicated;

@@ -1,27 +1,32 @@
-//! The acceptor: MultiPaxos's own, once for each stripe, and a keeper of reservations.
+//! The acceptor: promises and votes as in MultiPaxos, once for each stripe, and reservations.
 //!
 //! Stands behind the proxy leader, and answers leaders in phase 1 and readers. The promise to take
 //! part in no lower round is made stripe by stripe; a reader is told the highest slot of the whole
 //! log.
 
+mod port;
+
+use self::port::Port;
 use super::branch;
 use super::canary::Canary;
 use super::config::Config;
 use super::stripe::Stripe;
-use super::{Envelope, client, kind, leader, read_batcher, replica, striped};
+use super::{Envelope, client, kind, leader, read_batcher, replica};
 use crate::multipaxos;
 use crate::multipaxos::message::{ReaderId, Reserved};
+use crate::parts;
+use crate::parts::acceptor::AcceptorCore;
 use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
-use ionian_kernel::inner::{Inner, Tag};
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Instant, earliest};
-use ionian_kernel::wire::Wire;
 use ionian_kernel::{messages, wire_enum};
+use ionian_replication::batch::Value;
 
 messages! {
     /// What an acceptor is told.
@@ -55,12 +60,12 @@ messages! {
 /// What an acceptor must find again.
 #[derive(Clone, Debug)]
 pub enum Record {
-    /// What MultiPaxos's must, of a stripe.
+    /// What concerns the votes of one stripe.
     InStripe {
         /// The stripe.
         stripe: Stripe,
         /// The record.
-        record: multipaxos::acceptor::Record,
+        record: parts::acceptor::Record,
     },
     /// These slots were reserved. Vital: rare, and no vote tells of a slot that was skipped.
     Reserved {
@@ -73,34 +78,24 @@ pub enum Record {
 
 wire_enum! { Record { 0 => InStripe { stripe, record }, 1 => Reserved { stripe, reserved } } }
 
-/// Makes a record of a stripe a record of the acceptor. Keys stay positions of the stripe.
-struct RecordTag(Stripe);
-
-impl Tag for RecordTag {
-    fn write(&self, out: &mut Vec<u8>) {
-        0u8.encode(out);
-        self.0.encode(out);
-    }
-}
-
 /// An acceptor.
 pub struct Acceptor {
     id: AcceptorId,
     node: NodeId,
     config: Arc<Config>,
-    stripes: Vec<InStripe>,
+    stripes: Vec<StripeState>,
+    /// By stripe: the first position whose record it needs. All stripes' records are released by
+    /// one number: what is kept of the log grows in all of them alike.
+    released: Vec<Slot>,
     /// Replicas of the own node, if they execute out of order.
     listeners: Set<ReplicaId>,
 }
 
 /// What it does and knows in one stripe.
-struct InStripe {
-    inner: Inner<multipaxos::acceptor::Acceptor>,
+struct StripeState {
+    core: AcceptorCore,
     /// What leaders have reserved of it, but for what others have reserved again in later rounds.
     reserved: Vec<Reserved>,
-    /// Of positions below this one it needs no records. All stripes' records are released by one
-    /// number: what is kept of the log grows in all of them alike.
-    released: u64,
 }
 
 /// Whom an acceptor on `node` tells what is suggested.
@@ -114,11 +109,9 @@ fn listeners(config: &Config, node: NodeId) -> Set<ReplicaId> {
 impl Acceptor {
     /// The acceptor of this birth.
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
-        let of = |stripe| multipaxos::acceptor::Acceptor::new(config.of(stripe).clone(), birth);
-        let stripes = config.stripes.iter().map(|stripe| InStripe {
-            inner: Inner::new(of(stripe), birth.keeps_records),
+        let stripes = config.stripes.iter().map(|stripe| StripeState {
+            core: AcceptorCore::new(config.of(stripe).clone(), birth),
             reserved: Vec::new(),
-            released: 0,
         });
         let (id, node, listeners) = (
             AcceptorId(birth.address.index),
@@ -129,63 +122,79 @@ impl Acceptor {
             id,
             node,
             stripes: stripes.collect(),
+            released: vec![Slot::ZERO; config.stripes.count()],
             listeners,
             config,
         }
     }
 
-    /// What it does in each stripe, for those who watch.
-    pub fn stripes(&self) -> impl Iterator<Item = (Stripe, &multipaxos::acceptor::Acceptor)> {
+    /// What it has promised and voted for in each stripe.
+    pub fn stripes(&self) -> impl Iterator<Item = (Stripe, &AcceptorCore)> {
         self.config
             .stripes
             .iter()
-            .zip(self.stripes.iter().map(|stripe| &*stripe.inner))
+            .zip(self.stripes.iter().map(|stripe| &stripe.core))
     }
 
-    fn call(
-        &mut self,
+    /// The part that does the work of one stripe, and its port.
+    #[inline]
+    fn part<'a, 'b>(
+        &'a mut self,
         stripe: Stripe,
-        out: &mut Out<'_, Self>,
-        act: impl FnOnce(
-            &mut multipaxos::acceptor::Acceptor,
-            &mut Out<'_, multipaxos::acceptor::Acceptor>,
-        ),
-    ) {
-        let InStripe {
-            inner,
+        out: &'a mut Out<'b, Self>,
+    ) -> (&'a mut AcceptorCore, Port<'a, 'b>) {
+        let StripeState { core, reserved } = &mut self.stripes[usize::from(stripe.0)];
+        let port = Port {
+            id: self.id,
+            stripes: self.config.stripes,
+            stripe,
             reserved,
-            released,
-        } = &mut self.stripes[usize::from(stripe.0)];
-        inner.call(act);
-        let stripes = self.config.stripes;
-        let left = inner.pour(out, &RecordTag(stripe), |envelope, relay| match envelope {
-            multipaxos::Envelope::ToLeaders(
-                to,
-                multipaxos::leader::In::Phase1b {
-                    from,
-                    round,
-                    mut votes,
-                    clock,
-                },
-            ) => {
-                votes.reserved = reserved.clone();
-                let message = multipaxos::leader::In::Phase1b {
-                    from,
-                    round,
-                    votes,
-                    clock,
-                };
-                relay.send(Envelope::ToLeaders(
-                    to,
-                    leader::In::InStripe { stripe, message },
-                ));
-            }
-            envelope => relay.send(striped(stripes, stripe, envelope)),
-        });
-        if let Some(key) = left.release {
-            *released = (*released).max(key);
-            let all = self.stripes.iter().map(|stripe| stripe.released).min();
-            out.release_below(all.expect("a log has stripes"));
+            released: &mut self.released,
+            out,
+        };
+        (core, port)
+    }
+
+    fn in_stripe(
+        &mut self,
+        now: Instant,
+        stripe: Stripe,
+        message: multipaxos::acceptor::In,
+        out: &mut Out<'_, Self>,
+    ) {
+        use multipaxos::acceptor::In as Message;
+        if let Message::Phase2a { slot, value, .. } = &message {
+            self.tell_suggestion(stripe, *slot, value, out);
+        }
+        let (core, mut port) = self.part(stripe, out);
+        let port = &mut port;
+        match message {
+            Message::Phase1a {
+                from,
+                round,
+                start,
+                end,
+            } => core.on_phase1a(now, from, round, (start, end), port),
+            Message::Phase2a {
+                from,
+                slot,
+                round,
+                value,
+            } => core.on_phase2a(now, from, (slot, round), value, port),
+            // A reader asks about the whole log.
+            Message::PreRead { .. } => {}
+            Message::Heartbeat { round, kept } => core.on_heartbeat(now, round, kept, port),
+            Message::PreVote { from } => core.on_pre_vote(now, from, port),
+            Message::Admit {
+                nonce,
+                round,
+                frontier,
+            } => core.on_admit(nonce, round, frontier, port),
+            Message::Learn {
+                slot,
+                round,
+                replier,
+            } => core.on_learn(slot, round, replier, port),
         }
     }
 
@@ -193,14 +202,12 @@ impl Acceptor {
     fn tell_suggestion(
         &self,
         stripe: Stripe,
-        message: &multipaxos::acceptor::In,
+        position: Slot,
+        value: &Value,
         out: &mut Out<'_, Self>,
     ) {
-        if let multipaxos::acceptor::In::Phase2a { slot, value, .. } = message
-            && !self.listeners.is_empty()
-            && !value.batch.is_empty()
-        {
-            let (slot, value) = (self.config.stripes.slot(stripe, *slot), value.clone());
+        if !self.listeners.is_empty() && !value.batch.is_empty() {
+            let (slot, value) = (self.config.stripes.slot(stripe, position), value.clone());
             // Unfenced: that it was suggested is so whatever becomes of this vote.
             out.send_unfenced(Envelope::ToReplicas(
                 self.listeners,
@@ -215,8 +222,8 @@ impl Acceptor {
         let stripes = self.config.stripes.iter().zip(&self.stripes);
         stripes.fold(
             (Slot::ZERO, Epoch::default()),
-            |(watermark, epoch), (stripe, InStripe { inner, .. })| {
-                let (position, promise) = inner.watermark().unwrap_or_default();
+            |(watermark, epoch), (stripe, StripeState { core, .. })| {
+                let (position, promise) = core.watermark().unwrap_or_default();
                 (
                     watermark.max(self.config.stripes.end(stripe, position)),
                     epoch.max(promise.epoch()),
@@ -232,7 +239,7 @@ impl Acceptor {
         if self
             .stripes
             .iter()
-            .any(|stripe| stripe.inner.watermark().is_none())
+            .any(|stripe| stripe.core.watermark().is_none())
         {
             return out.reached(branch::READ_WHILE_FORGETFUL);
         }
@@ -273,7 +280,7 @@ impl Acceptor {
         out: &mut Out<'_, Self>,
     ) {
         let place = &mut self.stripes[usize::from(stripe.0)];
-        let Some((_, promise)) = place.inner.watermark() else {
+        let Some((_, promise)) = place.core.watermark() else {
             return;
         };
         if reserved.round < promise && !self.config.has(Canary::S12ReservesForTheDeposed) {
@@ -299,7 +306,7 @@ impl Acceptor {
     }
 }
 
-impl InStripe {
+impl StripeState {
     /// Takes a reservation down; false when it is known. It stands for all earlier ones that it
     /// covers.
     fn reserve(&mut self, reserved: Reserved) -> bool {
@@ -311,7 +318,7 @@ impl InStripe {
         }
         self.reserved.retain(|known| !covers(&reserved, known));
         // What is forgotten here is chosen, and replicas keep it: it needs no reservation.
-        let forgotten = self.inner.forgotten();
+        let forgotten = self.core.forgotten();
         self.reserved.retain(|known| known.end > forgotten);
         self.reserved.push(reserved);
         true
@@ -327,7 +334,7 @@ impl Role for Acceptor {
     fn recover(&mut self, record: Record) {
         match record {
             Record::InStripe { stripe, record } if self.config.knows(stripe) => {
-                self.stripes[usize::from(stripe.0)].inner.recover(record);
+                self.stripes[usize::from(stripe.0)].core.recover(record);
             }
             Record::Reserved { stripe, reserved }
                 if self.config.knows(stripe) && !self.config.has(Canary::ReservationLost) =>
@@ -342,48 +349,46 @@ impl Role for Acceptor {
     /// checkpoint.
     fn key(record: &Record) -> Option<u64> {
         match record {
-            Record::InStripe { record, .. } => multipaxos::acceptor::Acceptor::key(record),
+            Record::InStripe { record, .. } => record.slot().map(|slot| slot.0),
             Record::Reserved { .. } => None,
         }
     }
 
-    fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+    fn on_start(&mut self, _: Instant, out: &mut Out<'_, Self>) {
         for stripe in self.config.stripes.iter() {
-            self.call(stripe, out, |role, out| role.on_start(now, out));
+            let (core, mut port) = self.part(stripe, out);
+            core.start(&mut port);
         }
     }
 
     fn checkpoint(&self, out: &mut Out<'_, Self>) {
-        for (
-            stripe,
-            InStripe {
-                inner, reserved, ..
-            },
-        ) in self.config.stripes.iter().zip(&self.stripes)
+        for (stripe, StripeState { core, reserved }) in
+            self.config.stripes.iter().zip(&self.stripes)
         {
-            inner.checkpoint(out, &RecordTag(stripe));
+            let (vital, others) = core.checkpoint();
+            out.persist_vital(Record::InStripe {
+                stripe,
+                record: vital,
+            });
+            others.for_each(|record| out.persist(Record::InStripe { stripe, record }));
             for reserved in reserved.iter().copied() {
                 out.persist_vital(Record::Reserved { stripe, reserved });
             }
         }
     }
 
-    fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, out: &mut Out<'_, Self>) {
+    fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
         self.listeners = listeners(&config, self.node);
         self.config = config;
-        for stripe in self.config.stripes.iter() {
-            let within = self.config.of(stripe).clone();
-            self.call(stripe, out, |role, out| {
-                role.on_reconfigure(now, within, out)
-            });
+        for (stripe, state) in self.config.stripes.iter().zip(&mut self.stripes) {
+            state.core.reconfigure(self.config.of(stripe).clone());
         }
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
             In::InStripe { stripe, message } if self.config.knows(stripe) => {
-                self.tell_suggestion(stripe, &message, out);
-                self.call(stripe, out, |role, out| role.on_message(now, message, out));
+                self.in_stripe(now, stripe, message, out);
             }
             In::PreRead { from, inquiry } => self.on_pre_read(from, inquiry, out),
             In::Reserve {
@@ -399,38 +404,36 @@ impl Role for Acceptor {
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         for stripe in self.config.stripes.iter() {
-            self.call(stripe, out, |role, out| role.on_timer(now, out));
+            let (core, mut port) = self.part(stripe, out);
+            core.on_timer(now, &mut port);
         }
     }
 
     fn next_timer(&self) -> Option<Instant> {
         self.stripes.iter().fold(None, |next, stripe| {
-            earliest(next, stripe.inner.next_timer())
+            earliest(next, stripe.core.next_timer())
         })
     }
 
     fn invariants(&self) {
         self.stripes
             .iter()
-            .for_each(|stripe| stripe.inner.invariants());
+            .for_each(|stripe| stripe.core.invariants());
     }
 
-    const METRICS: Metrics = &[
-        multipaxos::metrics::ACCEPTOR_POSITIONS,
-        multipaxos::metrics::ACCEPTOR,
-    ];
+    const METRICS: Metrics = &[parts::metrics::ACCEPTOR_POSITIONS, parts::metrics::ACCEPTOR];
 
     fn status(&self, status: &mut Status) {
         let forgotten = self
             .stripes()
-            .map(|(stripe, inner)| self.config.stripes.slot(stripe, inner.forgotten()));
+            .map(|(stripe, core)| self.config.stripes.slot(stripe, core.forgotten()));
         let forgotten = forgotten.min().unwrap_or_default();
-        let each = self.stripes().map(|(_, inner)| {
+        let each = self.stripes().map(|(_, core)| {
             let mut status = Status::default();
-            inner.report_work(&mut status);
+            core.report_work(&mut status);
             status
         });
-        *status = Status::of_all(each, multipaxos::metrics::ACCEPTOR);
+        *status = Status::of_all(each, parts::metrics::ACCEPTOR);
         status.voted = Some(self.watermark().0);
         status.metrics.insert(0, forgotten.0);
     }

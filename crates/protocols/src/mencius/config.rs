@@ -78,7 +78,7 @@ impl Config {
     pub fn served_by(&self, leader: LeaderId) -> Vec<Stripe> {
         let serves = |stripe: &Stripe| self.of(*stripe).leaders().contains(leader);
         let mut served: Vec<Stripe> = self.stripes.iter().filter(serves).collect();
-        served.sort_by_key(|stripe| self.of(*stripe).home != leader);
+        served.sort_by_key(|stripe| self.of(*stripe).initial_leader != leader);
         served
     }
 
@@ -168,9 +168,8 @@ fn of_stripe(
         instances,
         ..layout.clone()
     })?;
-    let mut config = config.telling_neighbours();
-    (config.home, config.skips) = (LeaderId(home), true);
-    Ok(config)
+    let home = LeaderId(home);
+    Ok(config.telling_neighbours().beginning_with(home))
 }
 
 #[cfg(test)]

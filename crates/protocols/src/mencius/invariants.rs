@@ -114,7 +114,7 @@ impl Invariants {
     /// later.
     fn check_replica(&mut self, address: Address, replica: &Replica) -> Result<(), String> {
         let Invariants { config, ledger, .. } = self;
-        ledger.check_replica(address, replica, |votes, slot, value| {
+        ledger.check_replica(address, replica.core(), |votes, slot, value| {
             let (stripe, _) = config.stripes.place(slot);
             let quorums = &config.of(stripe).quorums;
             let is_chosen = |(_, voted, voters): &(Round, &Value, _)| {

@@ -11,15 +11,20 @@
 //! meanwhile; what it had suggested and lost its proposers send again (Rule 4).
 
 mod gaps;
+mod long_runs;
+mod port;
 mod relay;
 mod reservation;
+mod reserved;
 mod reserving;
 mod returning;
 mod skips;
 
 use self::gaps::Gaps;
+use self::port::Port;
 use self::relay::Relay;
 use self::reservation::Reservation;
+use self::reserved::ReservedRanges;
 use self::reserving::reserve;
 use self::returning::Returning;
 use self::skips::{Range, Skips};
@@ -28,19 +33,19 @@ use super::canary::Canary;
 use super::config::Config;
 use super::metrics;
 use super::stripe::{Stripe, Stripes};
-use super::{Envelope, kind, replica, striped};
+use super::{Envelope, replica};
 use crate::multipaxos;
 use crate::multipaxos::message::{Reserved, Times};
+use crate::parts;
+use crate::parts::leader::{LeaderCore, Proposal};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
-use ionian_kernel::inner::{Inner, Tag};
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Leads, Metrics, Status};
 use ionian_kernel::time::{Instant, Timestamp, earliest};
-use ionian_kernel::wire::Wire;
 use ionian_kernel::{messages, wire_struct};
 
 messages! {
@@ -118,25 +123,16 @@ messages! {
     }
 }
 
-/// What a leader must find again: what MultiPaxos's must, of each stripe.
+/// What a leader must find again, of each stripe that it serves.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// The stripe.
     pub stripe: Stripe,
     /// The record.
-    pub record: multipaxos::leader::Record,
+    pub record: parts::leader::Record,
 }
 
 wire_struct! { Record { stripe, record } }
-
-/// Makes a record of a stripe a record of the leader.
-struct RecordTag(Stripe);
-
-impl Tag for RecordTag {
-    fn write(&self, out: &mut Vec<u8>) {
-        self.0.encode(out);
-    }
-}
 
 /// A leader further ahead than so many slots is not believed: no message of a stranger makes
 /// anybody skip a log's whole life.
@@ -166,7 +162,7 @@ pub struct Leader {
 /// What it does in one stripe.
 struct Served {
     stripe: Stripe,
-    leader: Inner<multipaxos::leader::Leader>,
+    core: LeaderCore<ReservedRanges>,
     reservation: Reservation,
     /// The round in which it leads.
     round: Option<Round>,
@@ -186,11 +182,9 @@ impl Leader {
                 seed: random.any(),
                 ..*birth
             };
-            let leader = multipaxos::leader::Leader::new(config.of(stripe).clone(), &birth);
-            let leader = Inner::new(leader, birth.keeps_records);
             Served {
                 stripe,
-                leader,
+                core: LeaderCore::new(config.of(stripe).clone(), &birth),
                 reservation: Reservation::default(),
                 round: None,
                 vacant: None,
@@ -213,11 +207,11 @@ impl Leader {
         }
     }
 
-    /// What it does in each stripe that it serves, for those who watch.
-    pub fn stripes(&self) -> impl Iterator<Item = (Stripe, &multipaxos::leader::Leader)> {
+    /// What it does in each stripe that it serves.
+    pub fn stripes(&self) -> impl Iterator<Item = (Stripe, &LeaderCore<ReservedRanges>)> {
         self.served
             .iter()
-            .map(|served| (served.stripe, &*served.leader))
+            .map(|served| (served.stripe, &served.core))
     }
 
     /// The stripe that is its own.
@@ -231,134 +225,114 @@ impl Leader {
             .position(|served| served.stripe == stripe)
     }
 
-    /// Calls what it is in one stripe, and carries out what that asks for.
+    /// Has the part that does the work of one stripe do something.
+    #[inline]
     fn call(
         &mut self,
         now: Instant,
         place: usize,
         out: &mut Out<'_, Self>,
-        act: impl FnOnce(&mut multipaxos::leader::Leader, &mut Out<'_, multipaxos::leader::Leader>),
+        act: impl FnOnce(&mut LeaderCore<ReservedRanges>, &mut Port<'_, '_>),
     ) {
-        let Leader {
-            config,
-            served,
-            suggested,
-            frontier,
-            ..
-        } = self;
-        let (before, rest) = served.split_at_mut(place);
-        let (Served { stripe, leader, .. }, after) =
+        let (before, rest) = self.served.split_at_mut(place);
+        let (Served { stripe, core, .. }, after) =
             rest.split_first_mut().expect("a stripe that it serves");
-        let others = (&*before, &*after);
-        let stripe = *stripe;
-        leader.call(act);
-        let left = leader.pour(out, &RecordTag(stripe), |envelope, relay| match envelope {
-            multipaxos::Envelope::ToProxyLeaders(to, message) => {
-                if let multipaxos::proxy_leader::In::Phase2a { slot, .. } = message
-                    && place == 0
-                {
-                    *suggested = (*suggested).max(config.stripes.slot(stripe, slot).next());
-                }
-                relay.send(striped(
-                    config.stripes,
-                    stripe,
-                    multipaxos::Envelope::ToProxyLeaders(to, message),
-                ));
-            }
-            // Commands of all stripes wait in its own: who proposes in another is told of a round
-            // of that one.
-            multipaxos::Envelope::ToClients(
-                clients,
-                multipaxos::client::In::NotLeader { round },
-            ) => {
-                for (round, proposers) in
-                    rounds(config, (stripe, round), others, kind::Client, clients)
-                {
-                    relay.send(Envelope::ToClients(
-                        proposers,
-                        multipaxos::client::In::NotLeader { round },
-                    ));
-                }
-            }
-            multipaxos::Envelope::ToBatchers(
-                batchers,
-                multipaxos::batcher::In::NotLeader { round },
-            ) => {
-                for (round, proposers) in
-                    rounds(config, (stripe, round), others, kind::Batcher, batchers)
-                {
-                    relay.send(Envelope::ToBatchers(
-                        proposers,
-                        multipaxos::batcher::In::NotLeader { round },
-                    ));
-                }
-            }
-            // Who proposes in other stripes has other leaders to follow.
-            multipaxos::Envelope::ToClients(
-                clients,
-                message @ multipaxos::client::In::NewLeader { .. },
-            ) => {
-                let clients = clients.and(config.proposers(kind::Client, stripe));
-                relay.send(Envelope::ToClients(clients, message));
-            }
-            multipaxos::Envelope::ToBatchers(
-                batchers,
-                message @ multipaxos::batcher::In::NewLeader { .. },
-            ) => {
-                let batchers = batchers.and(config.proposers(kind::Batcher, stripe));
-                relay.send(Envelope::ToBatchers(batchers, message));
-            }
-            multipaxos::Envelope::ToReplicas(
-                replicas,
-                multipaxos::replica::In::Heartbeat {
-                    round,
-                    executed,
-                    time,
-                    ..
-                },
-            ) => {
-                // Below the frontier everything is used or skipped sooner or later: a replica that
-                // was not told so, because the message was lost, is to ask.
-                let executed = config.stripes.end(stripe, executed).max(*frontier);
-                relay.send(Envelope::ToReplicas(
-                    replicas,
-                    replica::In::Heartbeat {
-                        stripe,
-                        round,
-                        executed,
-                        time,
-                    },
-                ));
-            }
-            envelope => relay.send(striped(config.stripes, stripe, envelope)),
-        });
-        left.pass_on(out);
+        let mut port = Port {
+            id: self.id,
+            config: &self.config,
+            stripe: *stripe,
+            others: (before, after),
+            suggested: (place == 0).then_some(&mut self.suggested),
+            frontier: self.frontier,
+            out,
+        };
+        act(core, &mut port);
         self.follow_round(now, place);
+    }
+
+    /// Takes in a message of one stripe.
+    fn in_stripe(
+        &mut self,
+        now: Instant,
+        stripe: Stripe,
+        message: multipaxos::leader::In,
+        out: &mut Out<'_, Self>,
+    ) {
+        use multipaxos::leader::In as Message;
+        if let Message::Propose {
+            proposer,
+            near,
+            batch,
+            again,
+        } = message
+        {
+            let proposal = Proposal {
+                proposer,
+                near,
+                batch,
+            };
+            return self.on_propose(now, stripe, proposal, again, out);
+        }
+        let Some(place) = self.place(stripe) else {
+            return;
+        };
+        self.call(now, place, out, |core, port| match message {
+            Message::Phase1b {
+                from,
+                round,
+                mut votes,
+                clock,
+            } => {
+                let reserved = core::mem::take(&mut votes.reserved);
+                core.on_phase1b(now, (from, round), (votes, reserved), clock, port);
+            }
+            Message::Nack { round } => core.on_nack(now, round, port),
+            Message::Heartbeat { round } => core.on_heartbeat(now, round, port),
+            Message::PreVoteReply {
+                from,
+                gone,
+                promise,
+            } => core.on_pre_vote_reply(now, from, gone, promise, port),
+            Message::Rejoin {
+                from,
+                nonce,
+                promise,
+            } => core.on_rejoin(now, from, nonce, promise, port),
+            Message::TakeOver { from, round } => core.on_take_over(now, from, round, port),
+            Message::Declined { from } => core.on_declined(now, from, port),
+            // A proposal is taken in above; the others concern the whole log, and have messages of
+            // Mencius.
+            Message::Propose { .. }
+            | Message::Executed { .. }
+            | Message::ProxyAlive { .. }
+            | Message::Recover { .. }
+            | Message::AdvanceClock { .. } => {}
+        });
     }
 
     /// Takes note of where it leads.
     fn follow_round(&mut self, now: Instant, place: usize) {
         let served = &mut self.served[place];
-        let round = served.leader.is_leading().then(|| served.leader.round());
+        let round = served.core.is_leading().then(|| served.core.round());
         if served.round == round {
             return;
         }
         served.round = round;
         served.reservation = Reservation::default();
-        let (start, end) = served.leader.vacant();
+        let (start, end) = served.core.vacant();
         let stripe = served.stripe;
         served.vacant = (round.is_some() && start < end).then_some(Range { stripe, start, end });
         served.gaps = round
-            .map(|_| Gaps::new(now, served.leader.gaps()))
+            .map(|_| Gaps::new(now, served.core.left_out()))
             .unwrap_or_default();
         if place == 0 && round.is_some() {
             // It goes on above everything that was skipped in its absence: the others must follow.
             self.suggested = self
                 .suggested
-                .max(self.config.stripes.end(stripe, served.leader.next_slot()));
+                .max(self.config.stripes.end(stripe, served.core.next_slot()));
         }
         if place == 0 {
-            let deposed = self.served[place].leader.is_standby();
+            let deposed = self.served[place].core.is_standby();
             self.returning.follow(now, round.is_some(), deposed);
         }
     }
@@ -375,10 +349,10 @@ impl Leader {
             let served = &mut self.served[place];
             let index = self.config.stripes.from(served.stripe, self.frontier);
             let Some(round) = served.round else { continue };
-            let next = served.leader.next_slot();
+            let next = served.core.next_slot();
             let wanted = wanted.max(next);
             if let Some(end) = served.reservation.want(now, wanted, index, resend_after) {
-                let (start, stripe) = (served.leader.vacant().0, served.stripe);
+                let (start, stripe) = (served.core.vacant().0, served.stripe);
                 let acceptors = self.config.of(stripe).quorums.members();
                 reserve(
                     self.id,
@@ -416,7 +390,7 @@ impl Leader {
         if place == 0 {
             return from(self.frontier);
         }
-        let next = self.served[place].leader.next_slot();
+        let next = self.served[place].core.next_slot();
         if next < from(self.frontier.plus(beta)) {
             from(self.frontier.plus(2 * beta))
         } else {
@@ -430,7 +404,7 @@ impl Leader {
 
     fn skip(&mut self, now: Instant, place: usize, start: Slot, end: Slot) {
         let stripe = self.served[place].stripe;
-        self.served[place].leader.skip_to(end);
+        self.served[place].core.skip_to(end);
         self.skipped += end.distance(start);
         self.skips
             .add(now, Range { stripe, start, end }, self.config.replicas());
@@ -530,21 +504,20 @@ impl Leader {
         &mut self,
         now: Instant,
         stripe: Stripe,
-        message: multipaxos::leader::In,
+        proposal: Proposal,
+        again: bool,
         out: &mut Out<'_, Self>,
     ) {
-        if !self.served[0].leader.is_standby() {
-            return self.call(now, 0, out, |leader, out| {
-                leader.on_message(now, message, out)
+        if !self.served[0].core.is_standby() {
+            return self.call(now, 0, out, |core, port| {
+                core.on_propose(now, proposal, again, port);
             });
         }
         let place = self.place(stripe).unwrap_or(0);
         out.reached(branch::TURNS_AWAY);
-        if let multipaxos::leader::In::Propose { proposer, .. } = message {
-            self.call(now, place, out, |leader, out| {
-                leader.turn_away(proposer, out)
-            });
-        }
+        self.call(now, place, out, |core, port| {
+            core.turn_away(proposal.proposer, port);
+        });
     }
 
     fn on_executed(
@@ -568,15 +541,8 @@ impl Leader {
                 .get(usize::from(stripe.0))
                 .copied()
                 .unwrap_or_default();
-            let message = multipaxos::leader::In::Executed {
-                from,
-                executed,
-                kept,
-                round,
-                times,
-            };
-            self.call(now, place, out, |leader, out| {
-                leader.on_message(now, message, out)
+            self.call(now, place, out, |core, port| {
+                core.on_executed(now, from, (executed, kept), (round, times), port);
             });
         }
     }
@@ -600,7 +566,7 @@ impl Leader {
                 continue;
             };
             let served = &self.served[place];
-            if start >= served.leader.next_slot() {
+            if start >= served.core.next_slot() {
                 out.reached(branch::SKIPS_FOR_REPLICA);
                 self.reach(slot.next(), Set::one(from));
             } else if let Some(end) = served.left_until(start) {
@@ -611,11 +577,8 @@ impl Leader {
                     out.send_unfenced(Envelope::ToReplicas(Set::one(from), message));
                 }
             } else {
-                let message = multipaxos::leader::In::Recover {
-                    slots: Vec::from([start]),
-                };
-                self.call(now, place, out, |leader, out| {
-                    leader.on_message(now, message, out)
+                self.call(now, place, out, |core, port| {
+                    core.on_recover(now, &[start], port);
                 });
             }
         }
@@ -629,27 +592,9 @@ impl Leader {
             }
             out.reached(branch::COMES_BACK);
             // It does nothing while the node drains.
-            self.call(now, 0, out, |leader, out| leader.take_over(now, out));
+            self.call(now, 0, out, |core, port| core.take_over(now, port));
         }
     }
-}
-
-/// Of `whom`, those that propose in a stripe and in each of the others that are served, with what
-/// is known of its rounds.
-fn rounds<'a, I: Id + 'a>(
-    config: &'a Config,
-    own: (Stripe, Round),
-    (before, after): (&'a [Served], &'a [Served]),
-    kind: u8,
-    whom: Set<I>,
-) -> impl Iterator<Item = (Round, Set<I>)> + 'a {
-    let others = before
-        .iter()
-        .chain(after)
-        .map(|served| (served.stripe, served.leader.round()));
-    let each = core::iter::once(own).chain(others);
-    each.map(move |(stripe, round)| (round, whom.and(config.proposers(kind, stripe))))
-        .filter(|(_, some)| !some.is_empty())
 }
 
 impl Role for Leader {
@@ -660,13 +605,17 @@ impl Role for Leader {
 
     fn recover(&mut self, record: Record) {
         if let Some(place) = self.place(record.stripe) {
-            self.served[place].leader.recover(record.record);
+            self.served[place].core.recover(record.record);
         }
     }
 
     fn checkpoint(&self, out: &mut Out<'_, Self>) {
-        for served in &self.served {
-            served.leader.checkpoint(out, &RecordTag(served.stripe));
+        for Served { stripe, core, .. } in &self.served {
+            let record = core.checkpoint();
+            out.persist_vital(Record {
+                stripe: *stripe,
+                record,
+            });
         }
     }
 
@@ -674,7 +623,7 @@ impl Role for Leader {
         self.returning.follow(now, false, false);
         self.relay.start(now);
         for place in 0..self.served.len() {
-            self.call(now, place, out, |leader, out| leader.on_start(now, out));
+            self.call(now, place, out, |core, _| core.start(now));
         }
     }
 
@@ -684,27 +633,15 @@ impl Role for Leader {
         self.config = config;
         for place in 0..self.served.len() {
             let within = self.config.of(self.served[place].stripe).clone();
-            self.call(now, place, out, |leader, out| {
-                leader.on_reconfigure(now, within, out)
+            self.call(now, place, out, |core, port| {
+                core.reconfigure(now, within, port);
             });
         }
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
-            In::InStripe {
-                stripe,
-                message: message @ multipaxos::leader::In::Propose { .. },
-            } => {
-                self.on_propose(now, stripe, message, out);
-            }
-            In::InStripe { stripe, message } => {
-                if let Some(place) = self.place(stripe) {
-                    self.call(now, place, out, |leader, out| {
-                        leader.on_message(now, message, out)
-                    });
-                }
-            }
+            In::InStripe { stripe, message } => self.in_stripe(now, stripe, message, out),
             In::Executed {
                 from,
                 executed,
@@ -716,17 +653,13 @@ impl Role for Leader {
             }
             In::Recover { from, slots } => self.on_recover(now, from, &slots, out),
             In::AdvanceClock { deadline } => {
-                let message = multipaxos::leader::In::AdvanceClock { deadline };
-                self.call(now, 0, out, |leader, out| {
-                    leader.on_message(now, message, out)
+                self.call(now, 0, out, |core, port| {
+                    core.on_advance_clock(now, deadline, port);
                 });
             }
             In::ProxyAlive { from } => {
-                for place in 0..self.served.len() {
-                    let message = multipaxos::leader::In::ProxyAlive { from };
-                    self.call(now, place, out, |leader, out| {
-                        leader.on_message(now, message, out)
-                    });
+                for served in &mut self.served {
+                    served.core.on_proxy_alive(now, from);
                 }
             }
             In::Index { from, slot } => self.on_index(now, from, slot, out),
@@ -747,7 +680,7 @@ impl Role for Leader {
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         for place in 0..self.served.len() {
-            self.call(now, place, out, |leader, out| leader.on_timer(now, out));
+            self.call(now, place, out, |core, port| core.on_timer(now, port));
             self.reserve_again(now, place, out);
         }
         self.come_back(now, out);
@@ -760,7 +693,7 @@ impl Role for Leader {
     fn next_timer(&self) -> Option<Instant> {
         let inner = self.served.iter().fold(None, |next, served| {
             let reserves = earliest(served.reservation.next_timer(), served.gaps.next_timer());
-            earliest(earliest(next, served.leader.next_timer()), reserves)
+            earliest(earliest(next, served.core.next_timer()), reserves)
         });
         let skips = self
             .skips
@@ -784,30 +717,30 @@ impl Role for Leader {
 
     fn on_drain(&mut self, now: Instant, drains: bool, out: &mut Out<'_, Self>) {
         for place in 0..self.served.len() {
-            self.call(now, place, out, |leader, out| {
-                leader.on_drain(now, drains, out)
+            self.call(now, place, out, |core, port| {
+                core.on_drain(now, drains, port);
             });
         }
     }
 
     fn is_drained(&self) -> bool {
-        self.served.iter().all(|served| served.leader.is_drained())
+        self.served.iter().all(|served| served.core.is_drained())
     }
 
     fn invariants(&self) {
         for served in &self.served {
-            served.leader.invariants();
+            served.core.invariants();
             assert_eq!(
                 served.round,
-                served.leader.is_leading().then(|| served.leader.round()),
+                served.core.is_leading().then(|| served.core.round()),
                 "a round went by unseen"
             );
         }
     }
 
     const METRICS: Metrics = &[
-        multipaxos::metrics::LEADER_POSITIONS,
-        multipaxos::metrics::LEADER,
+        parts::metrics::LEADER_POSITIONS,
+        parts::metrics::LEADER,
         metrics::LEADER,
     ];
 
@@ -816,20 +749,17 @@ impl Role for Leader {
         let of_log = |position| self.config.stripes.slot(home.stripe, position).0;
         let led = |served: &&Served| served.round.is_some();
         let parts = self.served.iter().filter(led).count() as u64;
-        let own = home.leader.is_leading();
+        let own = home.core.is_leading();
         status.leads = Some(Leads {
             own,
             others: parts.saturating_sub(own.into()),
-            elections: home.leader.elections(),
+            elections: home.core.elections(),
         });
         status.add([
-            of_log(home.leader.next_slot()),
-            self.config
-                .stripes
-                .end(home.stripe, home.leader.executed())
-                .0,
+            of_log(home.core.next_slot()),
+            self.config.stripes.end(home.stripe, home.core.executed()).0,
         ]);
-        home.leader.report_work(status);
+        home.core.report_work(status);
         status.add([self.frontier.0, self.skipped, self.skips.slots()]);
     }
 }

@@ -1,14 +1,14 @@
-//! From messages of MultiPaxos to those of Mencius.
+//! From messages of MultiPaxos to those of Mencius: what the roles say that Mencius takes over as
+//! they are.
 
 use super::stripe::{Stripe, Stripes};
 use super::{Envelope, acceptor, leader, proxy_leader, replica};
 use crate::multipaxos;
 
-/// What stands here for an envelope of MultiPaxos in a stripe. Replicas are told of slots of the
-/// log.
+/// What stands here for an envelope of MultiPaxos in a stripe. Readers and replicas are told of
+/// slots of the log.
 pub fn striped(stripes: Stripes, stripe: Stripe, envelope: multipaxos::Envelope) -> Envelope {
     use multipaxos::Envelope as Theirs;
-    use multipaxos::replica::In::Chosen;
     match envelope {
         Theirs::ToClients(clients, message) => Envelope::ToClients(clients, message),
         Theirs::ToBatchers(batchers, message) => Envelope::ToBatchers(batchers, message),
@@ -19,31 +19,49 @@ pub fn striped(stripes: Stripes, stripe: Stripe, envelope: multipaxos::Envelope)
         Theirs::ToProxyLeaders(proxies, message) => {
             Envelope::ToProxyLeaders(proxies, proxy_leader::In::InStripe { stripe, message })
         }
-        Theirs::ToAcceptors(acceptors, multipaxos::acceptor::In::PreRead { from, inquiry }) => {
-            Envelope::ToAcceptors(acceptors, acceptor::In::PreRead { from, inquiry })
-        }
         Theirs::ToAcceptors(acceptors, message) => {
-            Envelope::ToAcceptors(acceptors, acceptor::In::InStripe { stripe, message })
-        }
-        Theirs::ToReplicas(
-            replicas,
-            Chosen {
-                slot: position,
-                value,
-                replier,
-            },
-        ) => {
-            let message = Chosen {
-                slot: stripes.slot(stripe, position),
-                value,
-                replier,
-            };
-            Envelope::ToReplicas(replicas, replica::In::OfLog { message })
+            Envelope::ToAcceptors(acceptors, to_acceptors(stripe, message))
         }
         Theirs::ToReplicas(replicas, message) => {
-            Envelope::ToReplicas(replicas, replica::In::OfLog { message })
+            Envelope::ToReplicas(replicas, to_replicas(stripes, stripe, message))
         }
         Theirs::ToUnbatchers(unbatchers, message) => Envelope::ToUnbatchers(unbatchers, message),
         Theirs::ToApplication(lane, reply) => Envelope::ToApplication(lane, reply),
     }
+}
+
+fn to_acceptors(stripe: Stripe, message: multipaxos::acceptor::In) -> acceptor::In {
+    use multipaxos::acceptor::In as Theirs;
+    match message {
+        Theirs::PreRead { from, inquiry } => acceptor::In::PreRead { from, inquiry },
+        message @ (Theirs::Phase1a { .. }
+        | Theirs::Phase2a { .. }
+        | Theirs::Heartbeat { .. }
+        | Theirs::PreVote { .. }
+        | Theirs::Admit { .. }
+        | Theirs::Learn { .. }) => acceptor::In::InStripe { stripe, message },
+    }
+}
+
+fn to_replicas(stripes: Stripes, stripe: Stripe, message: multipaxos::replica::In) -> replica::In {
+    use multipaxos::replica::In as Theirs;
+    let message = match message {
+        Theirs::Chosen {
+            slot: position,
+            value,
+            replier,
+        } => Theirs::Chosen {
+            slot: stripes.slot(stripe, position),
+            value,
+            replier,
+        },
+        message @ (Theirs::Read { .. }
+        | Theirs::Heartbeat { .. }
+        | Theirs::Fetch { .. }
+        | Theirs::Fetched { .. }
+        | Theirs::FetchSnapshot { .. }
+        | Theirs::SnapshotChunk { .. }
+        | Theirs::UnbatcherAlive { .. }) => message,
+    };
+    replica::In::OfLog { message }
 }

@@ -1,4 +1,4 @@
-//! What the roles of Mencius report beside those of MultiPaxos that they hold.
+//! What the roles of Mencius report beside what their parts report.
 
 use ionian_kernel::status::Metric;
 

@@ -2,8 +2,8 @@
 //!
 //! The log is dealt out to several leaders: slot `s` of `n` leaders belongs to leader `s` modulo
 //! `n`. Such a part is a stripe, and in a stripe every role does what it does in MultiPaxos, with
-//! rounds, phase 1 and quorums of the stripe's own: the roles here hold those of [`multipaxos`] and
-//! add what it takes to make one log of many. From left to right, messages of Mencius alone in
+//! rounds, phase 1 and quorums of the stripe's own: the roles here have the same [`parts`], and add
+//! what it takes to make one log of many. From left to right, messages of Mencius alone in
 //! capitals:
 //!
 //! ```text
@@ -100,6 +100,7 @@ use self::message::striped;
 use self::of_stripe::of_stripe;
 use self::stripe::Stripe;
 use crate::multipaxos;
+use crate::parts;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -161,9 +162,9 @@ impl Protocol for Mencius {
 
     /// Its own, and those of the roles that it shares, but for changes of the membership.
     fn branches() -> Vec<&'static str> {
-        let shared = multipaxos::branch::ALL
+        let shared = parts::branch::ALL
             .iter()
-            .filter(|one| !multipaxos::branch::OF_CHANGES.contains(one));
+            .filter(|one| !parts::branch::OF_CHANGES.contains(one));
         branch::ALL.iter().chain(shared).copied().collect()
     }
 

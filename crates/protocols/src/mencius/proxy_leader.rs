@@ -1,21 +1,25 @@
-//! The proxy leader (compartmentalization 6.2): MultiPaxos's own, once for each stripe, since every
+//! The proxy leader (compartmentalization 6.2): as in MultiPaxos, once for each stripe, since every
 //! stripe has a round of its own.
 //!
 //! Stands between leader and acceptors, and between acceptors and replicas.
 
 use super::config::Config;
-use super::stripe::Stripe;
-use super::{Envelope, leader, striped};
+use super::stripe::{Stripe, Stripes};
+use super::{Envelope, acceptor, batcher, leader, replica};
 use crate::multipaxos;
+use crate::multipaxos::proxy_leader::ALIVE_EVERY;
+use crate::parts;
+use crate::parts::proxy_leader::{ProxyLeaderCore, ProxyLeaderPort};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ionian_kernel::inner::{Inner, Untagged};
+use ionian_kernel::id::*;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
-use ionian_kernel::time::{Instant, earliest};
+use ionian_kernel::time::Instant;
 use ionian_kernel::wire::Never;
+use ionian_replication::batch::Value;
 
 messages! {
     /// What a proxy leader is told.
@@ -32,60 +36,110 @@ messages! {
 
 /// A proxy leader.
 pub struct ProxyLeader {
+    id: ProxyLeaderId,
     config: Arc<Config>,
-    stripes: Vec<Inner<multipaxos::proxy_leader::ProxyLeader>>,
+    stripes: Vec<ProxyLeaderCore>,
     /// The stripes of which something came in this burst, as bits.
     touched: u64,
+    alive_at: Instant,
 }
 
 impl ProxyLeader {
     /// The proxy leader of this birth.
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
-        let of =
-            |stripe| multipaxos::proxy_leader::ProxyLeader::new(config.of(stripe).clone(), birth);
-        let stripes = config
-            .stripes
-            .iter()
-            .map(|stripe| Inner::new(of(stripe), birth.keeps_records))
-            .collect();
+        let of = |stripe| ProxyLeaderCore::new(config.of(stripe).clone(), birth);
         ProxyLeader {
-            stripes,
+            id: ProxyLeaderId(birth.address.index),
+            stripes: config.stripes.iter().map(of).collect(),
             touched: 0,
+            alive_at: Instant::ZERO,
             config,
         }
     }
 
-    fn call(
-        &mut self,
+    /// The part that does the work of one stripe, and its port.
+    #[inline]
+    fn part<'a, 'b>(
+        &'a mut self,
         stripe: Stripe,
-        out: &mut Out<'_, Self>,
-        act: impl FnOnce(
-            &mut multipaxos::proxy_leader::ProxyLeader,
-            &mut Out<'_, multipaxos::proxy_leader::ProxyLeader>,
-        ),
-    ) {
-        let ProxyLeader {
-            config, stripes, ..
-        } = self;
-        let inner = &mut stripes[usize::from(stripe.0)];
-        inner.call(act);
-        let left = inner.pour(out, &Untagged, |envelope, relay| match envelope {
-            // One who says that it lives is enough.
-            multipaxos::Envelope::ToLeaders(_, multipaxos::leader::In::ProxyAlive { from }) => {
-                if stripe == Stripe(0) {
-                    relay.send(Envelope::ToLeaders(
-                        config.leaders(),
-                        leader::In::ProxyAlive { from },
-                    ));
-                }
-            }
-            envelope => relay.send(striped(config.stripes, stripe, envelope)),
-        });
-        left.pass_on(out);
+        out: &'a mut Out<'b, Self>,
+    ) -> (&'a mut ProxyLeaderCore, Port<'a, 'b>) {
+        let port = Port {
+            id: self.id,
+            stripes: self.config.stripes,
+            stripe,
+            out,
+        };
+        (&mut self.stripes[usize::from(stripe.0)], port)
+    }
+}
+
+/// The messages of the part that does the work of one stripe.
+struct Port<'a, 'b> {
+    id: ProxyLeaderId,
+    stripes: Stripes,
+    stripe: Stripe,
+    out: &'a mut Out<'b, ProxyLeader>,
+}
+
+impl Port<'_, '_> {
+    #[inline]
+    fn ask_acceptors(&mut self, to: AcceptorSet, message: multipaxos::acceptor::In) {
+        let stripe = self.stripe;
+        let message = acceptor::In::InStripe { stripe, message };
+        self.out.send(Envelope::ToAcceptors(to, message));
+    }
+}
+
+impl ProxyLeaderPort for Port<'_, '_> {
+    #[inline]
+    fn phase2a(&mut self, to: AcceptorSet, slot: Slot, round: Round, value: Value) {
+        let message = multipaxos::acceptor::In::Phase2a {
+            from: self.id,
+            slot,
+            round,
+            value,
+        };
+        self.ask_acceptors(to, message);
     }
 
-    fn each(&self) -> impl Iterator<Item = Stripe> + use<> {
-        self.config.stripes.iter()
+    /// Replicas are told of slots of the log.
+    #[inline]
+    fn chosen(&mut self, to: Set<ReplicaId>, position: Slot, value: Value, replier: ReplicaId) {
+        let message = multipaxos::replica::In::Chosen {
+            slot: self.stripes.slot(self.stripe, position),
+            value,
+            replier,
+        };
+        let message = replica::In::OfLog { message };
+        self.out.send(Envelope::ToReplicas(to, message));
+    }
+
+    #[inline]
+    fn learn(&mut self, to: AcceptorSet, slot: Slot, round: Round, replier: ReplicaId) {
+        let message = multipaxos::acceptor::In::Learn {
+            slot,
+            round,
+            replier,
+        };
+        self.ask_acceptors(to, message);
+    }
+
+    #[inline]
+    fn batches_chosen(&mut self, to: BatcherId, numbers: Vec<u64>) {
+        let message = batcher::In::BatchesChosen { numbers };
+        self.out.send(Envelope::ToBatchers(Set::one(to), message));
+    }
+
+    fn nack(&mut self, to: Set<LeaderId>, promise: Round) {
+        let (stripe, round) = (self.stripe, promise);
+        let message = multipaxos::leader::In::Nack { round };
+        let message = leader::In::InStripe { stripe, message };
+        self.out.send(Envelope::ToLeaders(to, message));
+    }
+
+    fn reached(&mut self, branch: &'static str) {
+        self.out.reached(branch);
     }
 }
 
@@ -99,57 +153,76 @@ impl Role for ProxyLeader {
         match record {}
     }
 
-    fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        for stripe in self.each() {
-            self.call(stripe, out, |role, out| role.on_start(now, out));
-        }
-    }
-
-    fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, out: &mut Out<'_, Self>) {
-        for stripe in self.each() {
-            let within = config.of(stripe).clone();
-            self.call(stripe, out, |role, out| {
-                role.on_reconfigure(now, within, out)
-            });
+    fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
+        for (stripe, core) in config.stripes.iter().zip(&mut self.stripes) {
+            core.reconfigure(config.of(stripe).clone());
         }
         self.config = config;
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        use multipaxos::proxy_leader::In as Message;
         let In::InStripe { stripe, message } = message;
-        if self.config.knows(stripe) {
-            self.touched |= 1 << stripe.0;
-            self.call(stripe, out, |role, out| role.on_message(now, message, out));
+        if !self.config.knows(stripe) {
+            return;
+        }
+        self.touched |= 1 << stripe.0;
+        let (core, mut port) = self.part(stripe, out);
+        let port = &mut port;
+        match message {
+            Message::Phase2a {
+                slot,
+                round,
+                value,
+                proposer,
+                replier,
+            } => core.on_phase2a(now, (slot, round), value, (proposer, replier), port),
+            Message::Phase2b { from, slot, round } => {
+                core.on_phase2b(now, from, (slot, round), port);
+            }
+            Message::Nack { round } => core.on_nack(round, port),
+            Message::Forgotten { below } => core.on_forgotten(below, port),
         }
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        for stripe in self.each() {
-            self.call(stripe, out, |role, out| role.on_timer(now, out));
+        if self.alive_at <= now {
+            self.alive_at = now + ALIVE_EVERY;
+            let message = leader::In::ProxyAlive { from: self.id };
+            out.send(Envelope::ToLeaders(self.config.leaders(), message));
+        }
+        for stripe in self.config.stripes.iter() {
+            let (core, mut port) = self.part(stripe, out);
+            core.on_timer(now, &mut port);
         }
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        self.stripes
-            .iter()
-            .fold(None, |next, stripe| earliest(next, stripe.next_timer()))
+        let votes = self.stripes.iter().filter_map(ProxyLeaderCore::next_timer);
+        votes.chain([self.alive_at]).min()
     }
 
-    fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+    fn on_burst_end(&mut self, _: Instant, out: &mut Out<'_, Self>) {
         let touched = core::mem::take(&mut self.touched);
-        for stripe in self.each().filter(|stripe| touched & 1 << stripe.0 != 0) {
-            self.call(stripe, out, |role, out| role.on_burst_end(now, out));
+        let stripes = self.config.stripes.iter();
+        for stripe in stripes.filter(|stripe| touched & 1 << stripe.0 != 0) {
+            let (core, mut port) = self.part(stripe, out);
+            core.on_burst_end(&mut port);
         }
     }
 
     fn invariants(&self) {
-        self.stripes.iter().for_each(|stripe| stripe.invariants());
+        self.stripes.iter().for_each(ProxyLeaderCore::invariants);
     }
 
-    const METRICS: Metrics = &[multipaxos::metrics::PROXY_LEADER];
+    const METRICS: Metrics = &[parts::metrics::PROXY_LEADER];
 
     fn status(&self, status: &mut Status) {
-        let each = self.stripes.iter().map(|stripe| Status::of(&**stripe));
-        *status = Status::of_all(each, multipaxos::metrics::PROXY_LEADER);
+        let each = self.stripes.iter().map(|core| {
+            let mut status = Status::default();
+            core.report(&mut status);
+            status
+        });
+        *status = Status::of_all(each, parts::metrics::PROXY_LEADER);
     }
 }

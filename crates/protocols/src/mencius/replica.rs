@@ -1,26 +1,29 @@
-//! The replica: MultiPaxos's own on the whole log, which knows besides what leaders have skipped.
+//! The replica: executes the whole log as MultiPaxos's does, and knows besides what leaders have
+//! skipped.
 //!
 //! Stands between proxy leader and client (or unbatcher), and between readers and client.
 
 mod commuting;
+mod port;
 mod skipped;
 
 use self::commuting::Commuting;
+use self::port::Port;
 use self::skipped::Skipped;
+use super::Envelope;
 use super::branch;
 use super::canary::Canary;
 use super::config::Config;
 use super::metrics;
 use super::stripe::Stripe;
-use super::{Envelope, leader, striped};
 use crate::multipaxos;
+use crate::parts;
+use crate::parts::replica::{Chunk, ReplicaCore};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use core::ops::Deref;
 use ionian_kernel::id::*;
-use ionian_kernel::inner::{Inner, Untagged};
 use ionian_kernel::machine::RestoreError;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
@@ -74,7 +77,7 @@ messages! {
 pub struct Replica {
     id: ReplicaId,
     config: Arc<Config>,
-    inner: Inner<multipaxos::replica::Replica>,
+    core: ReplicaCore,
     /// What was skipped, by stripe.
     skipped: Vec<Skipped>,
     /// The skips that it was told of last, if there was room for them.
@@ -90,21 +93,14 @@ pub struct Replica {
     early: u64,
 }
 
-impl Deref for Replica {
-    type Target = multipaxos::replica::Replica;
-    fn deref(&self) -> &multipaxos::replica::Replica {
-        &self.inner
-    }
-}
-
 impl Replica {
     /// The replica of this birth.
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
         // Any stripe's configuration will do: replicas, readers and quorums are the same in all.
-        let inner = multipaxos::replica::Replica::new(config.of(Stripe(0)).clone(), birth);
+        let core = ReplicaCore::new(config.of(Stripe(0)).clone(), birth);
         Replica {
             id: ReplicaId(birth.address.index),
-            inner: Inner::new(inner, birth.keeps_records),
+            core,
             skipped: config.stripes.iter().map(|_| Skipped::default()).collect(),
             told: None,
             rounds: vec![Round(0); config.stripes.count()],
@@ -116,57 +112,84 @@ impl Replica {
         }
     }
 
-    fn call(
+    /// Every slot below this one is executed.
+    pub fn executed(&self) -> Slot {
+        self.core.executed()
+    }
+
+    /// What it has learned and executed.
+    pub fn core(&self) -> &ReplicaCore {
+        &self.core
+    }
+
+    /// The replica's part, and its port.
+    #[inline]
+    fn part<'a, 'b>(
+        &'a mut self,
+        out: &'a mut Out<'b, Self>,
+    ) -> (&'a mut ReplicaCore, Port<'a, 'b>) {
+        let port = Port {
+            id: self.id,
+            config: &self.config,
+            skipped: &self.skipped,
+            rounds: &self.rounds,
+            out,
+        };
+        (&mut self.core, port)
+    }
+
+    fn on_log_message(
         &mut self,
+        now: Instant,
+        message: multipaxos::replica::In,
         out: &mut Out<'_, Self>,
-        act: impl FnOnce(&mut multipaxos::replica::Replica, &mut Out<'_, multipaxos::replica::Replica>),
     ) {
-        let Replica {
-            id,
-            config,
-            inner,
-            skipped,
-            rounds,
-            ..
-        } = self;
-        let from = *id;
-        inner.call(act);
-        let left = inner.pour(out, &Untagged, |envelope, relay| {
-            let multipaxos::Envelope::ToLeaders(_, message) = envelope else {
-                return relay.send(striped(config.stripes, Stripe(0), envelope));
-            };
-            let message = match message {
-                multipaxos::leader::In::Executed {
-                    executed,
-                    kept,
-                    times,
-                    ..
-                } => leader::In::Executed {
+        use multipaxos::replica::In as Message;
+        let (core, mut port) = self.part(out);
+        let port = &mut port;
+        match message {
+            Message::Chosen {
+                slot,
+                value,
+                replier,
+            } => core.on_chosen(now, slot, value, Some(replier), port),
+            Message::Read { reads, executed } => core.on_read(now, reads, executed),
+            // Each stripe has a leader, which says so by a message of its own.
+            Message::Heartbeat { .. } => {}
+            Message::Fetch {
+                from,
+                start,
+                end,
+                waits,
+            } => core.on_fetch(now, from, (start, end), waits, port),
+            Message::Fetched { from, slots } => core.on_fetched(now, from, slots, port),
+            Message::FetchSnapshot {
+                from,
+                executed,
+                offset,
+            } => core.on_fetch_snapshot(now, from, executed, offset, port),
+            Message::SnapshotChunk {
+                from,
+                executed,
+                offset,
+                last,
+                bytes,
+            } => {
+                let chunk = Chunk {
                     from,
                     executed,
-                    kept,
-                    rounds: rounds.clone(),
-                    times,
-                },
-                multipaxos::leader::In::Recover { mut slots } => {
-                    slots.retain(|slot| {
-                        let (stripe, position) = config.stripes.place(*slot);
-                        skipped[usize::from(stripe.0)].end_from(position) == position
-                    });
-                    leader::In::Recover { from, slots }
-                }
-                multipaxos::leader::In::AdvanceClock { deadline } => {
-                    leader::In::AdvanceClock { deadline }
-                }
-                message => unreachable!("a replica does not say {message:?} to a leader"),
-            };
-            relay.send(Envelope::ToLeaders(config.leaders(), message));
-        });
-        left.pass_on(out);
+                    offset,
+                    last,
+                    bytes,
+                };
+                core.on_chunk(now, chunk, port);
+            }
+            Message::UnbatcherAlive { from } => core.on_unbatcher_alive(now, from),
+        }
     }
 
     fn on_skip(&mut self, stripe: Stripe, start: Slot, end: Slot, out: &mut Out<'_, Self>) {
-        let known = self.config.stripes.from(stripe, self.inner.executed());
+        let known = self.config.stripes.from(stripe, self.core.executed());
         let skipped = &mut self.skipped[usize::from(stripe.0)];
         self.told = (!skipped.is_full()).then_some((stripe, start, end));
         let knows_some = skipped.end_from(start) > start || start < known;
@@ -193,16 +216,17 @@ impl Replica {
     fn pass_skipped(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         loop {
             let stripes = self.config.stripes;
-            let end = self.skipped_until(self.inner.executed());
-            if end <= self.inner.executed() {
+            let end = self.skipped_until(self.core.executed());
+            if end <= self.core.executed() {
                 return;
             }
-            if end.distance(self.inner.executed()) > self.config.options().retained_slots as u64 {
+            if end.distance(self.core.executed()) > self.config.options().retained_slots as u64 {
                 out.reached(branch::PASSES_OVER);
             }
-            self.call(out, |replica, out| replica.skip_to(now, end, out));
+            let (core, mut port) = self.part(out);
+            core.skip_to(now, end, &mut port);
             for (stripe, skipped) in stripes.iter().zip(&mut self.skipped) {
-                skipped.forget_below(stripes.from(stripe, self.inner.executed()));
+                skipped.forget_below(stripes.from(stripe, self.core.executed()));
             }
         }
     }
@@ -215,20 +239,20 @@ impl Replica {
         self.heard[stripe] = now;
         let timeout = self.config.options().election_timeout;
         let cut_off = self.heard.iter().any(|heard| now.since(*heard) > timeout);
-        self.inner
+        self.core
             .set_cut_off(cut_off && !self.config.has(Canary::PassesNothingOn));
     }
 
     /// Executes what commutes with everything that comes before it.
     fn run_ahead(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.commuting.forget_below(self.inner.executed());
-        if !self.config.settings.out_of_order || !self.learned || !self.inner.may_run_ahead(now) {
+        self.commuting.forget_below(self.core.executed());
+        if !self.config.settings.out_of_order || !self.learned || !self.core.may_run_ahead(now) {
             return;
         }
         self.learned = false;
         let mut commuting = core::mem::take(&mut self.commuting);
         let ready = commuting.ready(
-            &self.inner,
+            &self.core,
             |slot| self.skipped_until(slot),
             self.config.canary,
         );
@@ -236,7 +260,7 @@ impl Replica {
         self.early += ready.len() as u64;
         for slot in ready {
             out.reached(branch::RUNS_AHEAD);
-            self.inner.execute_early(slot);
+            self.core.execute_early(slot);
         }
     }
 }
@@ -252,25 +276,25 @@ impl Role for Replica {
     }
 
     fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError> {
-        self.inner.restore(stamp, snapshot)
+        self.core.restore(stamp, snapshot)
     }
 
-    fn on_snapshot(&mut self, stamp: u64, out: &mut Out<'_, Self>) {
-        self.call(out, |replica, out| replica.on_snapshot(stamp, out));
+    fn on_snapshot(&mut self, stamp: u64, _: &mut Out<'_, Self>) {
+        self.core.on_snapshot(stamp);
     }
 
     fn freeze(&mut self, now: Instant, at: u64) -> Picture {
-        self.inner.freeze(now, at)
+        self.core.freeze(now, at)
     }
 
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.heard.fill(now);
-        self.call(out, |replica, out| replica.on_start(now, out));
+        let (core, mut port) = self.part(out);
+        core.start(now, &mut port);
     }
 
-    fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, out: &mut Out<'_, Self>) {
-        let within = config.of(Stripe(0)).clone();
-        self.call(out, |role, out| role.on_reconfigure(now, within, out));
+    fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
+        self.core.reconfigure(config.of(Stripe(0)).clone());
         // What commutes may go ahead from now on.
         self.learned = true;
         self.config = config;
@@ -279,9 +303,7 @@ impl Role for Replica {
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         self.learned |= !matches!(message, In::Heartbeat { .. });
         match message {
-            In::OfLog { message } => {
-                self.call(out, |replica, out| replica.on_message(now, message, out))
-            }
+            In::OfLog { message } => self.on_log_message(now, message, out),
             In::Skip { stripe, start, end } if self.config.knows(stripe) => {
                 self.on_skip(stripe, start, end, out)
             }
@@ -292,16 +314,10 @@ impl Role for Replica {
                 time,
             } if self.config.knows(stripe) => {
                 self.on_heartbeat(now, stripe, round);
-                let message = multipaxos::replica::In::Heartbeat {
-                    round,
-                    executed,
-                    keep: Slot::ZERO,
-                    time,
-                };
-                self.call(out, |replica, out| replica.on_message(now, message, out));
+                self.core.on_heartbeat(now, executed, Slot::ZERO, time);
             }
             In::Suggested { slot, value } => {
-                self.commuting.suggest(self.inner.executed(), slot, value)
+                self.commuting.suggest(self.core.executed(), slot, value)
             }
             In::Skip { .. } | In::Heartbeat { .. } => {}
         }
@@ -309,22 +325,24 @@ impl Role for Replica {
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.call(out, |replica, out| replica.on_timer(now, out));
+        let (core, mut port) = self.part(out);
+        core.on_timer(now, &mut port);
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        self.inner.next_timer()
+        self.core.next_timer()
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.run_ahead(now, out);
-        self.call(out, |replica, out| replica.on_burst_end(now, out));
+        let (core, mut port) = self.part(out);
+        core.on_burst_end(now, &mut port);
     }
 
     fn invariants(&self) {
-        self.inner.invariants();
+        self.core.invariants();
         if let Some((stripe, start, end)) = self.told {
-            let start = start.max(self.config.stripes.from(stripe, self.inner.executed()));
+            let start = start.max(self.config.stripes.from(stripe, self.core.executed()));
             let known = self.skipped[usize::from(stripe.0)].end_from(start);
             assert!(
                 known >= end,
@@ -333,10 +351,10 @@ impl Role for Replica {
         }
     }
 
-    const METRICS: Metrics = &[multipaxos::metrics::REPLICA, metrics::REPLICA];
+    const METRICS: Metrics = &[parts::metrics::REPLICA, metrics::REPLICA];
 
     fn status(&self, status: &mut Status) {
-        self.inner.status(status);
+        self.core.report_status(status);
         status.add([self.early]);
     }
 }

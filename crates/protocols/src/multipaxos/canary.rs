@@ -163,7 +163,7 @@ impl Canary {
 }
 
 /// An executor's snapshot in which every session looks as if it were new.
-pub(super) fn without_sessions(snapshot: &Bytes) -> Bytes {
+pub(crate) fn without_sessions(snapshot: &Bytes) -> Bytes {
     let mut reader = Reader::new(snapshot);
     let now = Timestamp::decode(&mut reader).expect("begins with the time");
     let membership = Membership::decode(&mut reader).expect("goes on with the membership");

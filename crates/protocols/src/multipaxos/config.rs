@@ -27,11 +27,8 @@ pub struct Config {
     before: Option<QuorumSystem>,
     /// The replicas that hold what f+1 must keep, and f: of each configuration in force.
     pub keepers: Vec<(Set<ReplicaId>, usize)>,
-    /// The leader that founds a cluster and is asked first.
-    pub home: LeaderId,
-    /// Whether slots that a leader has reserved may be noops without any vote (Mencius): whoever
-    /// finds no vote in a slot that is chosen then knows what is in it.
-    pub skips: bool,
+    /// The leader that begins the first round of a new cluster and is asked first.
+    pub initial_leader: LeaderId,
     /// Whether leaders order references, so that the bytes of what replicas execute never fill
     /// their windows (S-Paxos).
     pub orders_references: bool,
@@ -54,8 +51,8 @@ impl Config {
         let instances = (0..super::KINDS.len())
             .map(|kind| layout.all::<ClientId>(kind as u8).bits())
             .collect();
-        let (before, keepers, home) = (None, Vec::from([keepers]), LeaderId(0));
-        let (beside, skips, orders_references) = (Vec::new(), false, false);
+        let (before, keepers, initial_leader) = (None, Vec::from([keepers]), LeaderId(0));
+        let (beside, orders_references) = (Vec::new(), false);
         let quorums = now;
         let mut config = Config {
             instances,
@@ -63,8 +60,7 @@ impl Config {
             quorums,
             before,
             keepers,
-            home,
-            skips,
+            initial_leader,
             orders_references,
             canary,
             layout,
@@ -94,6 +90,14 @@ impl Config {
             }
         }
         Config { beside, ..self }
+    }
+
+    /// The same, with another leader that begins.
+    pub fn beginning_with(self, initial_leader: LeaderId) -> Self {
+        Config {
+            initial_leader,
+            ..self
+        }
     }
 
     /// The same, for leaders that order references to values that go to replicas past them.
@@ -254,7 +258,7 @@ impl Config {
         let leaders = self.leaders();
         // Nobody owns the first round of all.
         let owner = if round == Round(0) {
-            self.home
+            self.initial_leader
         } else {
             round.leader()
         };

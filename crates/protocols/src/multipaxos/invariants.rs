@@ -1,11 +1,11 @@
 //! What must hold over all roles at once, at every moment of every run. The simulator asks after
 //! each event; each check carries the sentence of the paper that it comes from.
 
-use super::acceptor::Acceptor;
 use super::config::Config;
 use super::message::Vote;
-use super::replica::Replica;
 use super::{Instance, MultiPaxos};
+use crate::parts::acceptor::AcceptorCore;
+use crate::parts::replica::ReplicaCore;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -161,7 +161,7 @@ impl Ledger {
     pub(crate) fn check_replica(
         &mut self,
         address: Address,
-        replica: &Replica,
+        replica: &ReplicaCore,
         mut why: impl FnMut(&Votes, Slot, &Value) -> Option<(Value, Option<Round>)>,
     ) -> Result<(), String> {
         let seen = self.seen.entry(address).or_insert_with(Seen::nothing);
@@ -264,9 +264,9 @@ impl protocol::Invariants<MultiPaxos> for Invariants {
 
     fn check(&mut self, address: Address, instance: &Instance) -> Result<(), String> {
         match instance {
-            Instance::Acceptor(acceptor) => self.check_acceptor(address, acceptor).map(drop),
+            Instance::Acceptor(acceptor) => self.check_acceptor(address, acceptor.core()).map(drop),
             Instance::Replica(replica) => {
-                self.check_replica(address, replica, |_, voted, value| voted == value)
+                self.check_replica(address, replica.core(), |_, voted, value| voted == value)
             }
             _ => Ok(()),
         }
@@ -298,7 +298,7 @@ impl Invariants {
     pub(crate) fn check_acceptor(
         &mut self,
         address: Address,
-        acceptor: &Acceptor,
+        acceptor: &AcceptorCore,
     ) -> Result<bool, String> {
         if self.seen.insert(address, acceptor.votes_cast()) == Some(acceptor.votes_cast()) {
             return Ok(false);
@@ -321,7 +321,7 @@ impl Invariants {
     pub(crate) fn check_replica(
         &mut self,
         address: Address,
-        replica: &Replica,
+        replica: &ReplicaCore,
         mut stands_for: impl FnMut(Slot, &Value, &Value) -> bool,
     ) -> Result<(), String> {
         let Invariants {

@@ -49,15 +49,14 @@
 //!
 //! Changes of the membership are commands in the log: a replica that executes one tells its driver,
 //! which reconfigures all roles of its node; a leader that leads by the quorums of both
-//! configurations ends the change when it can (`leader/handover.rs`).
+//! configurations ends the change when it can (`parts/leader/handover.rs`).
 //!
 //! Safety rests on three facts. A value is chosen when a write quorum voted for it in one round.
 //! Every read quorum meets every write quorum. A leader proposes in a slot of its round only what
 //! is safe after a read quorum has promised: the value of the highest round voted for in that slot,
 //! anything if there is none.
 
-pub(crate) mod branch;
-pub mod message;
+pub use crate::parts::message;
 
 pub mod client;
 
@@ -135,7 +134,7 @@ impl Protocol for MultiPaxos {
     }
 
     fn branches() -> Vec<&'static str> {
-        branch::ALL.to_vec()
+        crate::parts::branch::ALL.to_vec()
     }
 
     fn canaries() -> Vec<&'static str> {

@@ -1,46 +1,28 @@
 //! The replica (2.3, 3.3, 3.4): executes the log in order, answers for the slots that it was named
 //! for, and answers reads.
 //!
-//! Stands between proxy leader and client (or unbatcher), and between readers and client.
+//! Stands between proxy leader and client (or unbatcher), and between readers and client. Its rules
+//! are those of [`ReplicaCore`]; here are its messages.
 
-mod catch_up;
-mod deferred;
-mod early;
-mod helping;
-mod offer;
-mod reports;
-mod snapshots;
-
-use self::catch_up::{Ask, CatchUp, Chunk, Progress};
-use self::deferred::Deferred;
-use self::early::Early;
-use self::helping::Helping;
-use self::offer::Offer;
-use self::reports::{REPORT_IDLE, Reports};
-use self::snapshots::Snapshots;
-use super::branch;
-use super::canary::{Canary, without_sessions};
 use super::config::Config;
 use super::message::{ChosenSlots, Times};
-use super::metrics;
-use super::{Envelope, client, kind, leader, read_batcher, unbatcher};
+use super::{Envelope, client, leader, read_batcher, unbatcher};
+use crate::parts::metrics;
+use crate::parts::replica::{Chunk, ReplicaCore, ReplicaPort};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ionian_kernel::id::*;
-use ionian_kernel::layout::NodeId;
-use ionian_kernel::machine::RestoreError;
+use ionian_kernel::machine::{Frozen, RestoreError};
+use ionian_kernel::membership::Membership;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
-use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Picture, Role};
 use ionian_kernel::status::{Metrics, Status};
-use ionian_kernel::time::{Duration, Instant, Timestamp, earliest};
+use ionian_kernel::time::{Instant, Timestamp};
 use ionian_kernel::wire::Never;
-use ionian_replication::batch::{AnswersByClient, Batch, Value};
-use ionian_replication::executor::Executor;
-use ionian_replication::suspicion::Presence;
-use ionian_replication::window::SlotWindow;
+use ionian_replication::batch::{Answers, Batch, Value};
 
 messages! {
     /// What a replica is told.
@@ -120,505 +102,155 @@ messages! {
     }
 }
 
-/// An unbatcher not heard of for this long is not used.
-pub const UNBATCHER_PRESENCE: Duration = Duration::from_millis(800);
-
-/// Answers leave at the latest after so many slots.
-const ANSWER_SLOTS: u64 = 64;
-
-/// How far ahead of what it has executed a replica keeps chosen values. What lies beyond is fetched
-/// when its turn comes, which takes long: so this is more than what acceptors still hold when all
-/// nodes were down at once, which a new leader proposes in one go, namely the slots since the
-/// snapshots (`snapshot_slots`) and those that came while these were written.
-const MAX_AHEAD: usize = 1 << 18;
-
-/// And at most so many bytes of them.
-const AHEAD_BYTES: usize = 64 << 20;
-
-/// Executed values kept for peers hold at most this many bytes, beside the limit of their number.
-const RETAINED_BYTES: usize = 64 << 20;
-
-/// While a peer is given a snapshot, what was executed since is kept for it up to these limits: it
-/// would otherwise need another snapshot as soon as it has this one.
-const OFFER_RETAINED_SLOTS: u64 = MAX_AHEAD as u64 / 2;
-const OFFER_RETAINED_BYTES: usize = 2 * RETAINED_BYTES;
-
-/// Slots asked of the leader at a time.
-const RECOVER_SLOTS: usize = 32;
-
-/// How often a replica asks for the time when its machine waits for it.
-const ASK_CLOCK_EVERY: Duration = Duration::from_millis(50);
-
 /// A replica.
 pub struct Replica {
     id: ReplicaId,
-    node: NodeId,
     config: Arc<Config>,
-    executor: Executor,
-    /// Chosen values: executed ones, kept for peers, and those from `executed` on.
-    log: SlotWindow<Chosen>,
-    /// Every slot below this one is executed.
-    executed: Slot,
-    /// Bytes of the executed values in the log, and of the others.
-    retained_bytes: usize,
-    ahead_bytes: usize,
-    /// How far the log is known to reach: something was chosen or voted for below this slot.
-    wanted: Slot,
-    deferred: Deferred,
-    early: Early,
-    answers: AnswersByClient,
-    unbatchers: Set<UnbatcherId>,
-    present: Presence<UnbatcherId>,
-    turn: u64,
-    catch_up: CatchUp,
-    helping: Helping,
-    offer: Option<Offer>,
-    snapshots: Snapshots,
-    /// The epoch of the membership that the driver was told of last.
-    announced: Epoch,
+    core: ReplicaCore,
     /// The highest round heard of.
     round: Round,
-    reports: Reports,
-    alive_at: Instant,
-    read_batchers: Set<ReadBatcherId>,
-    /// The time of the log as a leader told it last, and when.
-    told_time: Option<(Instant, Timestamp)>,
-    ask_clock_at: Instant,
-    /// Values that it was told of and keeps, or has executed.
-    learned: u64,
-    stale: u64,
-    reads: u64,
-    installed: u64,
-}
-
-struct Chosen {
-    value: Value,
-    replier: Option<ReplicaId>,
 }
 
 impl Replica {
     /// The replica of this birth.
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
-        let mut random = Random::new(birth.seed);
-        let id = ReplicaId(birth.address.index);
-        let unbatchers: Set<UnbatcherId> = config.all(kind::Unbatcher);
         Replica {
-            id,
-            executor: Executor::of(birth, config.founding_expiry()),
-            log: SlotWindow::new(Slot::ZERO, config.options().retained_slots + MAX_AHEAD),
-            executed: Slot::ZERO,
-            retained_bytes: 0,
-            ahead_bytes: 0,
-            wanted: Slot::ZERO,
-            deferred: Deferred::default(),
-            early: Early::default(),
-            answers: AnswersByClient::default(),
-            unbatchers: config.near(kind::Unbatcher, birth.node),
-            present: Presence::new(unbatchers, UNBATCHER_PRESENCE),
-            turn: random.any() >> 1,
-            catch_up: CatchUp::new(config.clone(), id, random),
-            helping: Helping::default(),
-            offer: None,
-            snapshots: Snapshots::new(config.clone(), birth.keeps_records),
-            announced: Epoch::default(),
-            node: birth.node,
+            id: ReplicaId(birth.address.index),
+            core: ReplicaCore::new(config.clone(), birth),
             round: Round(0),
-            reports: Reports::new(config.clone()),
-            alive_at: Instant::ZERO,
-            read_batchers: config.all(kind::ReadBatcher),
-            told_time: None,
-            ask_clock_at: Instant::ZERO,
-            learned: 0,
-            stale: 0,
-            reads: 0,
-            installed: 0,
             config,
         }
     }
 
     /// Every slot below this one is executed.
     pub fn executed(&self) -> Slot {
-        self.executed
+        self.core.executed()
     }
 
-    /// How many values it has learned in its life: as long as this stays, it holds what it held.
-    pub(crate) fn learned(&self) -> u64 {
-        self.learned
+    /// What it has learned and executed.
+    pub fn core(&self) -> &ReplicaCore {
+        &self.core
     }
 
-    /// The chosen values that it holds in slots from this one on.
-    pub fn chosen_from(&self, slot: Slot) -> impl Iterator<Item = (Slot, &Value)> {
-        self.log
-            .iter_from(slot)
-            .map(|(slot, chosen)| (slot, &chosen.value))
+    /// The replica's part, and its port.
+    #[inline]
+    fn part<'a, 'b>(
+        &'a mut self,
+        out: &'a mut Out<'b, Self>,
+    ) -> (&'a mut ReplicaCore, Port<'a, 'b>) {
+        let port = Port {
+            id: self.id,
+            leaders: self.config.leaders(),
+            round: self.round,
+            out,
+        };
+        (&mut self.core, port)
+    }
+}
+
+/// The messages of the replica's part.
+struct Port<'a, 'b> {
+    id: ReplicaId,
+    leaders: Set<LeaderId>,
+    round: Round,
+    out: &'a mut Out<'b, Replica>,
+}
+
+impl ReplicaPort for Port<'_, '_> {
+    #[inline]
+    fn results(&mut self, to: UnbatcherId, answers: Answers) {
+        let message = unbatcher::In::Results { answers };
+        self.out.send(Envelope::ToUnbatchers(Set::one(to), message));
     }
 
-    // The write path.
-
-    fn on_chosen(
-        &mut self,
-        now: Instant,
-        slot: Slot,
-        value: Value,
-        replier: Option<ReplicaId>,
-        out: &mut Out<'_, Self>,
-    ) {
-        self.wanted = self.wanted.max(slot.next());
-        self.catch_up.heard(value.batch.byte_len());
-        if let Some(known) = self.log.get(slot) {
-            // Also when a peer says so that is wrong: one of the two would be executed here and the
-            // other elsewhere.
-            assert_eq!(known.value, value, "two values chosen in {slot:?}");
-            self.stale += 1;
-        } else if slot < self.executed || !self.has_room(slot, value.batch.byte_len()) {
-            self.stale += 1;
-        } else {
-            self.ahead_bytes += value.batch.byte_len();
-            self.log.insert(slot, Chosen { value, replier });
-            self.learned += 1;
-        }
-        self.execute_ready(now, out);
+    #[inline]
+    fn answers(&mut self, to: ClientId, answers: Answers) {
+        let message = client::In::Answers { answers };
+        self.out.send(Envelope::ToClients(Set::one(to), message));
     }
 
-    /// Whether a value of so many bytes may be kept until its turn comes. The one whose turn it is
-    /// always may.
-    fn has_room(&self, slot: Slot, bytes: usize) -> bool {
-        let ahead = slot.distance(self.executed);
-        let near = ahead == 0 || self.ahead_bytes + bytes <= AHEAD_BYTES;
-        ahead < MAX_AHEAD as u64 && near && self.log.admits(slot)
-    }
-
-    /// Executes as far as the log has no hole.
-    fn execute_ready(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        while let Some(chosen) = self.log.get(self.executed) {
-            let answers = (chosen.replier == Some(self.id)).then_some(&mut self.answers);
-            let bytes = chosen.value.batch.byte_len();
-            self.retained_bytes += bytes;
-            self.ahead_bytes -= bytes;
-            self.snapshots.executed(bytes);
-            self.reports.executed(bytes);
-            match self.early.pass(self.executed) {
-                false => self.executor.execute(self.executed, &chosen.value, answers),
-                true => self.executor.pass(&chosen.value),
-            }
-            self.executed = self.executed.next();
-            self.forget_old();
-            if self.deferred.len() > 0 {
-                self.answer_deferred(now);
-            }
-            // Answers leave with the state they were taken from; a burst may execute much more.
-            if self.executed.0.is_multiple_of(ANSWER_SLOTS) || self.answers.is_full() {
-                self.flush_answers(now, out);
-            }
-        }
-        self.catch_up.watch(now, self.executed, self.wanted);
-        self.announce_membership(out);
-    }
-
-    /// What the log has led to is told to the driver, which tells it to the roles of this node and
-    /// others.
-    fn announce_membership(&mut self, out: &mut Out<'_, Self>) {
-        let membership = self.executor.membership();
-        if membership.epoch > self.announced {
-            self.announced = membership.epoch;
-            out.announce(membership.clone());
-        }
-    }
-
-    /// Goes on at `end`. Whoever is behind gets a snapshot.
-    fn pass_over(&mut self, end: Slot) {
-        self.executed = end;
-        self.retained_bytes = 0;
-        match end < self.log.end() {
-            true => self.log.advance_to(end),
-            false => self.log.reset(end),
-        }
-        self.ahead_bytes = self
-            .log
-            .iter()
-            .map(|(_, chosen)| chosen.value.batch.byte_len())
-            .sum();
-        self.wanted = self.wanted.max(end);
-    }
-
-    fn forget_old(&mut self) {
-        let retained = self.config.options().retained_slots as u64;
-        while self.log.base() < self.executed {
-            let (slots, bytes) = match self
-                .offer
-                .as_ref()
-                .is_some_and(|offer| offer.executed <= self.log.base())
-            {
-                true => (retained.max(OFFER_RETAINED_SLOTS), OFFER_RETAINED_BYTES),
-                false => (retained, RETAINED_BYTES),
-            };
-            if self.executed.distance(self.log.base()) <= slots && self.retained_bytes <= bytes {
-                return;
-            }
-            let oldest = self.log.base();
-            self.retained_bytes -= self
-                .log
-                .get(oldest)
-                .map_or(0, |chosen| chosen.value.batch.byte_len());
-            self.log.advance_to(oldest.next());
-        }
-    }
-
-    // Reads.
-
-    fn on_read(&mut self, now: Instant, reads: Batch, executed: Slot) {
-        self.reads += reads.len() as u64;
-        self.answer_or_defer(now, now, reads, executed);
-    }
-
-    /// Answers reads that came at `since`, as far as the answers leave at once and every slot below
-    /// `executed` is executed.
-    fn answer_or_defer(&mut self, now: Instant, since: Instant, reads: Batch, executed: Slot) {
-        let executed = self.early_horizon(now, &reads, executed);
-        if self.executed >= executed {
-            let Some(rest) = self
-                .executor
-                .read(self.log_time(now), &reads, &mut self.answers)
-            else {
-                return;
-            };
-            // They are answered when these answers have left.
-            if !self.deferred.push(since, self.executed, rest) {
-                self.stale += 1;
-            }
-            return;
-        }
-        if !self.deferred.push(since, executed, reads) {
-            self.stale += 1;
-            return;
-        }
-        // Something was voted for in the slots that it waits for: whatever is missing there counts
-        // as a hole (l5). A stranger's huge slot makes nobody allocate anything (b4).
-        self.wanted = self
-            .wanted
-            .max(executed.min(self.executed.plus(MAX_AHEAD as u64)));
-        self.catch_up.watch(now, self.executed, self.wanted);
-    }
-
-    fn answer_deferred(&mut self, now: Instant) {
-        while !self.answers.is_full()
-            && let Some((since, reads)) = self.deferred.pop_ready(self.executed)
-        {
-            self.answer_or_defer(now, since, reads, self.executed);
-        }
-    }
-
-    /// Sends the answers: to one unbatcher if there are any, to the clients otherwise.
-    fn flush_answers(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if self.answers.is_empty() {
-            return;
-        }
-        let (from, executed) = (self.id.0, self.early.seen(self.executed));
-        self.turn += 1;
-        match self.present.pick(self.unbatchers, now, self.turn) {
-            Some(unbatcher) => {
-                let answers = self.answers.take_all(from, executed);
-                out.send(Envelope::ToUnbatchers(
-                    Set::one(unbatcher),
-                    unbatcher::In::Results { answers },
-                ));
-            }
-            None => {
-                for (client, answers) in self.answers.drain(from, executed) {
-                    out.send(Envelope::ToClients(
-                        Set::one(client),
-                        client::In::Answers { answers },
-                    ));
-                }
-            }
-        }
-    }
-
-    // Catching up, and helping peers to.
-
-    fn ask_for_missing(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let from = self.id;
-        match self.catch_up.ask(now) {
-            None => {}
-            Some(Ask::Peer(peer)) => {
-                let (start, end) = (self.executed, self.wanted);
-                out.reached(branch::FETCHES);
-                let waits = self.catch_up.is_cut_off();
-                out.send(Envelope::ToReplicas(
-                    Set::one(peer),
-                    In::Fetch {
-                        from,
-                        start,
-                        end,
-                        waits,
-                    },
-                ));
-            }
-            Some(Ask::Leader) => {
-                let missing = self
-                    .executed
-                    .until(self.wanted)
-                    .filter(|slot| self.log.get(*slot).is_none());
-                let slots: Vec<Slot> = missing.take(RECOVER_SLOTS).collect();
-                self.catch_up
-                    .asked_leader(slots.get(RECOVER_SLOTS - 1).copied());
-                out.reached(branch::RECOVERS);
-                out.send(Envelope::ToLeaders(
-                    self.config.leaders(),
-                    leader::In::Recover { slots },
-                ));
-            }
-            Some(Ask::Snapshot(peer, executed, offset)) => {
-                out.reached(branch::FETCHES_SNAPSHOT);
-                out.send(Envelope::ToReplicas(
-                    Set::one(peer),
-                    In::FetchSnapshot {
-                        from,
-                        executed,
-                        offset,
-                    },
-                ));
-            }
-        }
-    }
-
-    fn on_fetched(
-        &mut self,
-        now: Instant,
-        from: ReplicaId,
-        slots: ChosenSlots,
-        out: &mut Out<'_, Self>,
-    ) {
-        let before = self.executed;
-        for (slot, value) in slots {
-            self.on_chosen(now, slot, value, None, out);
-        }
-        self.catch_up.answered(from, self.executed > before);
-        // More is missing and the peer was of help: it is asked again at once.
-        if self.executed > before
-            && self.executed < self.wanted
-            && self.log.get(self.executed).is_none()
-        {
-            self.ask_peer(now, from, out);
-        }
-    }
-
-    fn ask_any_peer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.turn += 1;
-        let peers = self.config.replicas().without(Set::one(self.id));
-        if let Some(peer) = peers.pick(self.turn) {
-            self.ask_peer(now, peer, out);
-        }
-    }
-
-    fn ask_peer(&mut self, now: Instant, peer: ReplicaId, out: &mut Out<'_, Self>) {
-        out.reached(branch::FETCHES_MORE);
-        let waits = self.catch_up.is_cut_off();
+    fn fetch(&mut self, to: ReplicaId, (start, end): (Slot, Slot), waits: bool) {
         let message = In::Fetch {
             from: self.id,
-            start: self.executed,
-            end: self.wanted,
+            start,
+            end,
             waits,
         };
-        out.send(Envelope::ToReplicas(Set::one(peer), message));
-        self.catch_up.asked_already(now, self.executed);
+        self.out.send(Envelope::ToReplicas(Set::one(to), message));
     }
 
-    fn on_chunk(&mut self, now: Instant, chunk: Chunk, out: &mut Out<'_, Self>) {
-        if chunk.executed <= self.executed {
-            return;
-        }
-        match self.catch_up.on_chunk(now, chunk) {
-            Progress::None => {}
-            Progress::Next(peer, executed, offset) => {
-                let message = In::FetchSnapshot {
-                    from: self.id,
-                    executed,
-                    offset,
-                };
-                out.send(Envelope::ToReplicas(Set::one(peer), message));
-            }
-            Progress::Whole(executed, snapshot) => self.install(now, executed, &snapshot, out),
-        }
-    }
-
-    fn install(&mut self, now: Instant, executed: Slot, snapshot: &Bytes, out: &mut Out<'_, Self>) {
-        // A snapshot that does not restore is a peer's mistake; another peer is asked in due time.
-        if self.executor.restore(snapshot).is_err() {
-            self.stale += 1;
-            return;
-        }
-        self.installed += 1;
-        out.reached(branch::INSTALLS);
-        self.early.forget();
-        self.pass_over(executed);
-        self.answer_deferred(now);
-        self.execute_ready(now, out);
-        if self.executed < self.wanted {
-            self.ask_any_peer(now, out);
-        }
-    }
-
-    // Telling the leaders.
-
-    fn report(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.reports.tell(now, self.executed);
-        let (from, executed, kept, round) = (
-            self.id,
-            self.executed,
-            self.snapshots.kept(self.executed),
-            self.round,
-        );
-        let times = Times {
-            clock: now.timestamp(),
-            log: self.executor.now(),
+    fn fetched(&mut self, to: ReplicaId, slots: ChosenSlots) {
+        let message = In::Fetched {
+            from: self.id,
+            slots,
         };
+        self.out.send(Envelope::ToReplicas(Set::one(to), message));
+    }
+
+    fn fetch_snapshot(&mut self, to: ReplicaId, executed: Slot, offset: u64) {
+        let message = In::FetchSnapshot {
+            from: self.id,
+            executed,
+            offset,
+        };
+        self.out.send(Envelope::ToReplicas(Set::one(to), message));
+    }
+
+    fn snapshot_chunk(
+        &mut self,
+        to: ReplicaId,
+        executed: Slot,
+        offset: u64,
+        last: bool,
+        bytes: Bytes,
+    ) {
+        let message = In::SnapshotChunk {
+            from: self.id,
+            executed,
+            offset,
+            last,
+            bytes,
+        };
+        self.out.send(Envelope::ToReplicas(Set::one(to), message));
+    }
+
+    fn recover(&mut self, slots: Vec<Slot>) {
+        let message = leader::In::Recover { slots };
+        self.out.send(Envelope::ToLeaders(self.leaders, message));
+    }
+
+    #[inline]
+    fn report_executed(&mut self, executed: Slot, kept: Slot, times: Times) {
         let message = leader::In::Executed {
-            from,
+            from: self.id,
             executed,
             kept,
-            round,
+            round: self.round,
             times,
         };
-        out.send(Envelope::ToLeaders(self.config.leaders(), message));
-        if self.alive_at <= now {
-            self.alive_at = now + REPORT_IDLE;
-            let message = read_batcher::In::ReplicaAlive { from: self.id };
-            out.send(Envelope::ToReadBatchers(self.read_batchers, message));
-        }
+        self.out.send(Envelope::ToLeaders(self.leaders, message));
     }
 
-    /// When the state machine next wants to be given the time.
-    fn clock_timer(&self) -> Option<Instant> {
-        let deadline = self.executor.next_deadline()?;
-        let at = match self.told_time {
-            None => Instant(deadline.0.saturating_mul(1000)),
-            Some((at, time)) => at + Duration::from_millis(deadline.0.saturating_sub(time.0)),
-        };
-        Some(self.ask_clock_at.max(at))
+    fn advance_clock(&mut self, deadline: Timestamp) {
+        let message = leader::In::AdvanceClock { deadline };
+        self.out.send(Envelope::ToLeaders(self.leaders, message));
     }
 
-    /// The time that the log has by now, as far as this replica can tell: its own clock counts on
-    /// from what a leader told it, and for itself only as long as none did.
-    fn log_time(&self, now: Instant) -> Timestamp {
-        self.told_time.map_or(now.timestamp(), |(at, time)| {
-            Timestamp(time.0.saturating_add(now.since(at).as_millis() as u64))
-        })
+    fn alive(&mut self, to: Set<ReadBatcherId>) {
+        let message = read_batcher::In::ReplicaAlive { from: self.id };
+        self.out.send(Envelope::ToReadBatchers(to, message));
     }
 
-    fn ask_clock(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let Some(mut deadline) = self.executor.next_deadline() else {
-            return;
-        };
-        self.ask_clock_at = now + ASK_CLOCK_EVERY;
-        out.reached(branch::ASKS_CLOCK);
-        if self.config.has(Canary::AsksAhead) {
-            deadline = deadline.max(Timestamp(self.log_time(now).0.saturating_sub(1)));
-        }
-        out.send(Envelope::ToLeaders(
-            self.config.leaders(),
-            leader::In::AdvanceClock { deadline },
-        ));
+    fn announce(&mut self, membership: Membership) {
+        self.out.announce(membership);
+    }
+
+    fn store_snapshot(&mut self, stamp: u64, frozen: Box<dyn Frozen>) {
+        self.out.store_snapshot(stamp, frozen);
+    }
+
+    fn reached(&mut self, branch: &'static str) {
+        self.out.reached(branch);
     }
 }
 
@@ -633,85 +265,58 @@ impl Role for Replica {
     }
 
     fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError> {
-        match self.config.has(Canary::SnapshotWithoutSessions) {
-            false => self.executor.restore(snapshot)?,
-            true => self.executor.restore(&without_sessions(snapshot))?,
-        }
-        self.executed = Slot(stamp);
-        self.wanted = self.executed;
-        self.snapshots.stored(self.executed);
-        self.log.reset(self.executed);
-        Ok(())
+        self.core.restore(stamp, snapshot)
     }
 
     fn on_snapshot(&mut self, stamp: u64, _: &mut Out<'_, Self>) {
-        self.snapshots.stored(Slot(stamp));
+        self.core.on_snapshot(stamp);
     }
 
     fn freeze(&mut self, now: Instant, at: u64) -> Picture {
-        if self.executed.0 >= at && self.is_a_prefix(now) {
-            return Picture::Taken(self.executed.0, self.executor.freeze());
-        }
-        // As with a read that waits: what is missing counts as a hole.
-        self.wanted = self
-            .wanted
-            .max(Slot(at).min(self.executed.plus(MAX_AHEAD as u64)));
-        self.catch_up.watch(now, self.executed, self.wanted);
-        Picture::NotYet(self.executed.0)
+        self.core.freeze(now, at)
     }
 
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.present.start(now);
-        self.announce_membership(out);
-        self.report(now, out);
+        let (core, mut port) = self.part(out);
+        core.start(now, &mut port);
     }
 
     fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
-        self.unbatchers = config.near(kind::Unbatcher, self.node);
-        self.present.reconfigure(config.all(kind::Unbatcher));
-        self.read_batchers = config.all(kind::ReadBatcher);
-        self.catch_up.reconfigure(config.clone());
-        self.log
-            .set_limit(config.options().retained_slots + MAX_AHEAD);
-        self.snapshots.reconfigure(config.clone());
-        self.reports.reconfigure(config.clone());
+        self.core.reconfigure(config.clone());
         self.config = config;
-        // At once: what is kept beyond what is to be kept would leave no room for what comes next.
-        self.forget_old();
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        if let In::Heartbeat { round, .. } = message {
+            self.round = round.max(self.round);
+        }
+        let (core, mut port) = self.part(out);
+        let port = &mut port;
         match message {
             In::Chosen {
                 slot,
                 value,
                 replier,
-            } => self.on_chosen(now, slot, value, Some(replier), out),
-            In::Read { reads, executed } => self.on_read(now, reads, executed),
+            } => core.on_chosen(now, slot, value, Some(replier), port),
+            In::Read { reads, executed } => core.on_read(now, reads, executed),
             In::Heartbeat {
-                round,
+                round: _,
                 executed,
                 keep,
                 time,
-            } => {
-                self.told_time = Some((now, time));
-                self.snapshots.want(keep);
-                self.round = self.round.max(round);
-                self.wanted = self.wanted.max(executed);
-                self.catch_up.watch(now, self.executed, self.wanted);
-            }
+            } => core.on_heartbeat(now, executed, keep, time),
             In::Fetch {
                 from,
                 start,
                 end,
                 waits,
-            } => self.on_fetch(now, from, (start, end), waits, out),
-            In::Fetched { from, slots } => self.on_fetched(now, from, slots, out),
+            } => core.on_fetch(now, from, (start, end), waits, port),
+            In::Fetched { from, slots } => core.on_fetched(now, from, slots, port),
             In::FetchSnapshot {
                 from,
                 executed,
                 offset,
-            } => self.on_fetch_snapshot(now, from, executed, offset, out),
+            } => core.on_fetch_snapshot(now, from, executed, offset, port),
             In::SnapshotChunk {
                 from,
                 executed,
@@ -719,99 +324,40 @@ impl Role for Replica {
                 last,
                 bytes,
             } => {
-                self.on_chunk(
-                    now,
-                    Chunk {
-                        from,
-                        executed,
-                        offset,
-                        last,
-                        bytes,
-                    },
-                    out,
-                );
+                let chunk = Chunk {
+                    from,
+                    executed,
+                    offset,
+                    last,
+                    bytes,
+                };
+                core.on_chunk(now, chunk, port);
             }
-            In::UnbatcherAlive { from } => self.present.heard(from, now),
+            In::UnbatcherAlive { from } => core.on_unbatcher_alive(now, from),
         }
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.ask_for_missing(now, out);
-        self.answer_deferred(now);
-        if self.reports.at() <= now {
-            self.deferred.drop_hopeless(now);
-            self.report(now, out);
-        }
-        if self.clock_timer().is_some_and(|at| at <= now) {
-            self.ask_clock(now, out);
-        }
-        self.offer = self.offer.take().filter(|offer| !offer.is_abandoned(now));
+        let (core, mut port) = self.part(out);
+        core.on_timer(now, &mut port);
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        // Reads that can be answered wait only for answers to leave: they are next.
-        if self.deferred.is_ready(self.executed) {
-            return Some(Instant::ZERO);
-        }
-        earliest(
-            earliest(Some(self.reports.at()), self.catch_up.next_timer()),
-            self.clock_timer(),
-        )
+        self.core.next_timer()
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.flush_answers(now, out);
-        self.help_those_that_wait(now, out);
-        if self.snapshots.is_due(self.executed) && self.is_a_prefix(now) {
-            self.snapshots.begin(self.executed);
-            out.store_snapshot(self.executed.0, self.executor.freeze());
-        }
-        match self.reports.is_due(self.executed) {
-            true => self.report(now, out),
-            false => self.reports.tell_soon(now, self.executed),
-        }
+        let (core, mut port) = self.part(out);
+        core.on_burst_end(now, &mut port);
     }
 
     fn invariants(&self) {
-        assert!(
-            self.log.base() <= self.executed,
-            "a replica forgot what it has not executed"
-        );
-        let bytes = |(_, chosen): (Slot, &Chosen)| chosen.value.batch.byte_len();
-        let held: usize = self.log.iter().map(bytes).sum();
-        assert_eq!(
-            held,
-            self.retained_bytes + self.ahead_bytes,
-            "a replica lost count of its log"
-        );
-        assert!(
-            self.log.get(self.executed).is_none(),
-            "a replica holds back what it could execute"
-        );
-        let hole = self.executed < self.wanted;
-        assert!(
-            !hole || self.catch_up.next_timer().is_some() || self.config.canary.is_some(),
-            "nobody watches a hole"
-        );
-        self.deferred.invariants();
+        self.core.invariants();
     }
 
     const METRICS: Metrics = &[metrics::REPLICA];
 
     fn status(&self, status: &mut Status) {
-        status.epoch = Some(self.executor.membership().epoch);
-        status.executed = Some(self.executed);
-        status.log_end = Some(self.wanted);
-        status.stored = Some(self.snapshots.kept(self.executed));
-        status.snapshots_installed = Some(self.installed);
-        status.add([
-            self.executed.distance(self.log.base()),
-            self.executor.session_count() as u64,
-            self.reads,
-            self.executor.failed_reads(),
-            self.deferred.len() as u64,
-            self.catch_up.asked,
-            self.stale,
-        ]);
+        self.core.report_status(status);
     }
 }

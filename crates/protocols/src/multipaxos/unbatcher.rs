@@ -28,7 +28,7 @@ messages! {
 }
 
 /// How often an unbatcher says that it lives. A replica that has not heard of it for
-/// [`super::replica::UNBATCHER_PRESENCE`] uses another.
+/// [`crate::parts::replica::UNBATCHER_PRESENCE`] uses another.
 pub const ALIVE_EVERY: Duration = Duration::from_millis(250);
 
 /// An unbatcher.

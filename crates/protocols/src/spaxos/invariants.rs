@@ -94,10 +94,10 @@ impl Invariants {
     /// (7): an id never reaches the log unless its payload can be had while f failures hold. And it
     /// reaches one slot only, which is what lets stabilizers forget it.
     fn check_acceptor(&mut self, address: Address, acceptor: &Acceptor) -> Result<(), String> {
-        if !self.ordering.check_acceptor(address, acceptor)? {
+        if !self.ordering.check_acceptor(address, acceptor.core())? {
             return Ok(());
         }
-        for (slot, vote) in acceptor.votes() {
+        for (slot, vote) in acceptor.core().votes() {
             let Some(reference) = Reference::of(&vote.value.batch) else {
                 continue;
             };
@@ -191,7 +191,7 @@ impl Invariants {
             chosen,
             ..
         } = self;
-        ordering.check_replica(address, replica, |slot, voted, value| {
+        ordering.check_replica(address, replica.core(), |slot, voted, value| {
             let reference = Reference::of(&voted.batch);
             let stands_for = match &reference {
                 _ if voted.stamp != value.stamp => false,

@@ -18,6 +18,7 @@ use super::{Envelope, disseminator, stabilizer};
 use crate::multipaxos;
 use crate::multipaxos::leader::{Leader as Ordered, Record};
 use crate::multipaxos::message::Proposer;
+use crate::parts;
 use alloc::vec;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -186,7 +187,7 @@ impl Leader {
             };
         }
         let (executed, twice) = (
-            self.inner.executed(),
+            self.inner.core().executed(),
             self.config.has(Canary::ProposesTwice),
         );
         let number = id.number;
@@ -210,14 +211,14 @@ impl Leader {
             }
             return;
         }
-        if self.inner.place_of_next() >= until && !self.config.has(Canary::DeliversVoid) {
+        if self.inner.core().place_of_next() >= until && !self.config.has(Canary::DeliversVoid) {
             // Void by the time its turn comes: a slot for nothing, and the work to have it ordered
             // anew would only make the queue longer. The disseminator does that in its time.
             self.late += 1;
             return out.reached(branch::LATE);
         }
         life.insert(place, None);
-        let dropped = self.inner.dropped();
+        let dropped = self.inner.core().dropped();
         let proposer = Proposer::Batcher {
             id: BatcherId(id.disseminator.0),
             number,
@@ -229,7 +230,7 @@ impl Leader {
             again: false,
         };
         self.call(out, |leader, out| leader.on_message(now, message, out));
-        if self.inner.dropped() > dropped {
+        if self.inner.core().dropped() > dropped {
             self.taken.life(id).remove(place);
         }
     }
@@ -298,7 +299,7 @@ impl Leader {
         let slot = self.carry_to;
         if !self.inner.is_leading() {
             self.carry_to = Slot::ZERO;
-        } else if slot > self.inner.next_slot() {
+        } else if slot > self.inner.core().next_slot() {
             out.reached(branch::CARRIES);
             self.call(out, |leader, out| leader.fill_below(now, slot, out));
         }
@@ -350,7 +351,7 @@ impl Role for Leader {
                 // No payload is void later than one that is disseminated now.
                 self.carry_to = self
                     .carry_to
-                    .max(slot.min(self.config.until(self.inner.executed())));
+                    .max(slot.min(self.config.until(self.inner.core().executed())));
                 self.carry(now, out);
             }
         }
@@ -381,8 +382,8 @@ impl Role for Leader {
     }
 
     const METRICS: Metrics = &[
-        multipaxos::metrics::LEADER_POSITIONS,
-        multipaxos::metrics::LEADER,
+        parts::metrics::LEADER_POSITIONS,
+        parts::metrics::LEADER,
         metrics::LEADER,
     ];
 

@@ -90,6 +90,7 @@ mod service;
 mod settings;
 
 use crate::multipaxos;
+use crate::parts;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use config::Config;
@@ -180,9 +181,9 @@ impl Protocol for SPaxos {
 
     /// Its own, and those of the roles that it shares, but for changes of the membership.
     fn branches() -> Vec<&'static str> {
-        let shared = multipaxos::branch::ALL
+        let shared = parts::branch::ALL
             .iter()
-            .filter(|one| !multipaxos::branch::OF_CHANGES.contains(one));
+            .filter(|one| !parts::branch::OF_CHANGES.contains(one));
         branch::ALL.iter().chain(shared).copied().collect()
     }
 

@@ -11,6 +11,7 @@ use super::message::Reference;
 use super::{Envelope, disseminator, kind, stabilizer};
 use crate::multipaxos;
 use crate::multipaxos::proxy_leader::ProxyLeader as Ordered;
+use crate::parts;
 use ionian_kernel::id::*;
 use ionian_kernel::inner::{Inner, Relay, Untagged};
 use ionian_kernel::messages;
@@ -246,7 +247,7 @@ impl Role for ProxyLeader {
         self.inner.invariants();
     }
 
-    const METRICS: Metrics = &[multipaxos::metrics::PROXY_LEADER];
+    const METRICS: Metrics = &[parts::metrics::PROXY_LEADER];
 
     fn status(&self, status: &mut Status) {
         self.inner.status(status);

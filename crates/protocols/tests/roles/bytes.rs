@@ -370,6 +370,7 @@ fn an_equal_vote_of_a_higher_round_is_logged_without_its_value() {
         panic!("it lives here")
     };
     let votes: Vec<_> = acceptor
+        .core()
         .votes()
         .map(|(slot, vote)| (slot, vote.round, vote.value.batch.byte_len()))
         .collect();
@@ -480,6 +481,7 @@ fn a_replica_that_misses_a_slot_keeps_a_bounded_number_of_bytes_behind_it() {
     }
     let held: usize = replica
         .role
+        .core()
         .chosen_from(Slot::ZERO)
         .map(|(_, value)| value.batch.byte_len())
         .sum();

@@ -168,7 +168,7 @@ impl Story {
         let anew = self.random.once_in(4);
         let vote = self
             .acceptor()
-            .and_then(|acceptor| acceptor.votes().find(|(of, _)| *of == slot));
+            .and_then(|acceptor| acceptor.core().votes().find(|(of, _)| *of == slot));
         let known = vote
             .map(|(_, vote)| vote.value.batch.clone())
             .filter(|_| !anew);
@@ -310,6 +310,7 @@ impl Story {
         let acceptor = self.acceptor().expect("it is a member");
         acceptor.invariants();
         let votes: BTreeMap<Slot, (Round, Batch)> = acceptor
+            .core()
             .votes()
             .map(|(slot, vote)| (slot, (vote.round, vote.value.batch.clone())))
             .collect();

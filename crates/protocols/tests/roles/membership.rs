@@ -309,7 +309,12 @@ fn starts_with_a_bare_confirmation(config: Config, acceptor: u8, epoch: u32) -> 
             acceptor.recover(record);
             acceptor
         };
-        Stage::new(config, &birth, recovered).role.votes().count() == 0
+        Stage::new(config, &birth, recovered)
+            .role
+            .core()
+            .votes()
+            .count()
+            == 0
     };
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(start)).unwrap_or(false)
 }

@@ -1,4 +1,4 @@
-//! Skipping what earlier leaders of a stripe left below the watermark (`multipaxos/leader/gaps.rs`
+//! Skipping what earlier leaders of a stripe left below the watermark (`long_runs.rs`
 //! finds it). Each run is reserved by itself: between them is what phase 1 has found, which may be
 //! chosen, and which no reservation may cover.
 

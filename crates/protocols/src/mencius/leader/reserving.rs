@@ -12,7 +12,7 @@ impl Leader {
     /// What acceptors have not noted in time is asked again.
     pub(super) fn reserve_again(&mut self, now: Instant, place: usize, out: &mut Out<'_, Self>) {
         let served = &mut self.served[place];
-        let (stripe, start) = (served.stripe, served.leader.vacant().0);
+        let (stripe, start) = (served.stripe, served.core.vacant().0);
         let acceptors = self.config.of(stripe).quorums.members();
         let overdue =
             served
@@ -75,8 +75,8 @@ impl Leader {
         } else if let Some(granted) = served.reservation.on_reserved(now, from, end, quorums) {
             // Suggestions too are made in reserved slots only: a later leader can then make nothing
             // of them but what they are, or noops, and replicas can rely on it.
-            self.call(now, place, out, |leader, out| {
-                leader.open_below(now, granted, out)
+            self.call(now, place, out, |core, port| {
+                core.open_below(now, granted, port);
             });
         }
     }
@@ -89,7 +89,7 @@ impl Served {
         match self.gaps.around(position) {
             Some((end, granted)) => Some(if granted { end } else { position }),
             None => Some(
-                self.leader
+                self.core
                     .left_until(position)?
                     .min(self.reservation.granted()),
             ),

@@ -10,7 +10,7 @@
 //! executed makes no difference.
 
 use crate::mencius::canary::Canary;
-use crate::multipaxos::replica::Replica;
+use crate::parts::replica::ReplicaCore;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use ionian_kernel::id::{SessionId, Slot};
@@ -59,7 +59,7 @@ impl Commuting {
     /// which is the first that is not known to be skipped.
     pub(super) fn ready(
         &mut self,
-        replica: &Replica,
+        replica: &ReplicaCore,
         skipped_until: impl Fn(Slot) -> Slot,
         canary: Option<Canary>,
     ) -> Vec<Slot> {

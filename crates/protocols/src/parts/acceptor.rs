@@ -1,0 +1,430 @@
+//! The part of an acceptor (2.2, 3.2, 3.4) that all protocols share whose log is ordered by votes:
+//! its promise, its votes, and how far it has ever voted.
+//!
+//! What it promises and votes must survive its crash: every answer is fenced behind the record of
+//! what it reveals. Which answers need no fence is decided here; how a message looks is the
+//! [port](AcceptorPort)'s affair.
+
+mod port;
+mod recovery;
+
+pub use self::port::AcceptorPort;
+pub use self::recovery::Record;
+use self::recovery::Recovered;
+use super::branch;
+use super::message::{Vote, Votes};
+use crate::multipaxos::canary::Canary;
+use crate::multipaxos::config::Config;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use ionian_kernel::id::*;
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::random::Random;
+use ionian_kernel::status::Status;
+use ionian_kernel::time::{Duration, Instant};
+use ionian_replication::batch::Value;
+use ionian_replication::election::Witness;
+use ionian_replication::window::SlotWindow;
+
+/// How far beyond the oldest slot that it must remember an acceptor votes. Reached only when
+/// replicas are missing for very long; it then refuses, and service stops until they are back.
+pub const MAX_VOTES: usize = 1 << 22;
+
+/// Bytes of votes in one Phase1b, at least one vote.
+const PHASE1B_BYTES: usize = 1 << 20;
+
+/// How often an acceptor that lost its memory asks to be let in again.
+const REJOIN_EVERY: Duration = Duration::from_millis(300);
+
+/// See the top of this file.
+pub struct AcceptorCore {
+    id: AcceptorId,
+    config: Arc<Config>,
+    /// It takes part in no earlier epoch; the first of all if it was there when the cluster was
+    /// founded.
+    began: Epoch,
+    /// It takes part in no lower round.
+    promise: Round,
+    /// Its last vote in each slot that is not forgotten.
+    votes: SlotWindow<Vote>,
+    /// The slot after the highest in which it ever voted. Never falls.
+    watermark: Slot,
+    witness: Witness,
+    /// What was found again, until it starts.
+    recovered: Recovered,
+    /// Set while it may not take part, because what an earlier process voted is lost.
+    rejoin: Option<Rejoin>,
+    cast: u64,
+    refused: u64,
+}
+
+struct Rejoin {
+    nonce: u64,
+    ask_at: Instant,
+}
+
+impl AcceptorCore {
+    /// That of the acceptor of this birth.
+    pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
+        let nonce = Random::new(birth.seed).any();
+        let amnesiac = birth.amnesiac && !config.has(Canary::AmnesiacVotes);
+        AcceptorCore {
+            id: AcceptorId(birth.address.index),
+            promise: oldest_round(&config, AcceptorId(birth.address.index)),
+            votes: SlotWindow::new(Slot::ZERO, MAX_VOTES),
+            watermark: Slot::ZERO,
+            witness: Witness::default(),
+            recovered: Recovered::default(),
+            rejoin: amnesiac.then_some(Rejoin {
+                nonce,
+                ask_at: Instant::ZERO,
+            }),
+            cast: 0,
+            refused: 0,
+            began: Epoch::default(),
+            config,
+        }
+    }
+
+    /// How many votes it has cast in this life.
+    pub fn votes_cast(&self) -> u64 {
+        self.cast
+    }
+
+    /// The slot after the highest in which it ever voted, and the highest round that it has
+    /// promised. None while it may not take part.
+    pub fn watermark(&self) -> Option<(Slot, Round)> {
+        self.rejoin
+            .is_none()
+            .then_some((self.watermark, self.promise))
+    }
+
+    /// It knows nothing of slots below this one any more.
+    pub fn forgotten(&self) -> Slot {
+        self.votes.base()
+    }
+
+    /// The slots in which it has a vote.
+    pub fn votes(&self) -> impl Iterator<Item = (Slot, &Vote)> {
+        self.votes.iter()
+    }
+
+    /// The slot after the highest in which it ever voted, whether it may take part or not.
+    pub fn voted(&self) -> Slot {
+        self.watermark
+    }
+
+    /// Whether it may not take part, because it has lost what it voted for.
+    fn has_lost_votes(&self) -> bool {
+        self.rejoin.is_some()
+    }
+
+    /// Raises the promise; the record goes to disk whatever the durability.
+    fn promise(&mut self, round: Round, port: &mut impl AcceptorPort) {
+        if round > self.promise {
+            self.promise = round;
+            port.persist_vital(Record::Promised { round });
+        }
+    }
+
+    /// A leader asks for a promise, and for the votes in some slots.
+    pub fn on_phase1a(
+        &mut self,
+        now: Instant,
+        from: LeaderId,
+        round: Round,
+        (start, end): (Slot, Slot),
+        port: &mut impl AcceptorPort,
+    ) {
+        if self.has_lost_votes() {
+            return;
+        }
+        if !self.config.takes_part(self.id, round) {
+            return self.refused += 1;
+        }
+        if round < self.promise {
+            port.reached(branch::PHASE_1A_REFUSED);
+            return self.refuse(round, port);
+        }
+        self.promise(round, port);
+        // Another candidate must not start before this one had its chance.
+        self.witness.heard(now);
+        let (votes, clock) = (self.votes_between(start, end), now.timestamp());
+        if votes.next != Slot::MAX {
+            port.reached(branch::VOTES_IN_PAGES);
+        }
+        port.send(port.phase1b(from, round, votes, clock));
+    }
+
+    fn votes_between(&self, start: Slot, end: Slot) -> Votes {
+        let (mut votes, mut next, mut bytes) = (Vec::new(), Slot::MAX, 0);
+        for (slot, vote) in self
+            .votes
+            .iter_from(start)
+            .take_while(|(slot, _)| *slot < end)
+        {
+            if bytes >= PHASE1B_BYTES {
+                next = slot;
+                break;
+            }
+            bytes += vote.value.batch.byte_len() + 32;
+            votes.push((slot, vote.clone()));
+        }
+        let (forgotten, watermark, reserved) = (self.votes.base(), self.watermark, Vec::new());
+        Votes {
+            start,
+            end,
+            next,
+            votes,
+            forgotten,
+            watermark,
+            reserved,
+        }
+    }
+
+    /// The leader of an old round must step down, and its proxy leader drop what it has of that
+    /// round.
+    fn refuse(&mut self, round: Round, port: &mut impl AcceptorPort) {
+        self.refused += 1;
+        let leader = Set::one(round.leader()).and(self.config.leaders());
+        // Unfenced, for it must not wait until large votes are on disk: whoever is told of a round
+        // that a crash undoes has stepped down for nothing, and nobody counts a refusal.
+        port.send_unfenced(port.nack_leaders(leader, self.promise));
+    }
+
+    /// A proxy leader asks for a vote.
+    pub fn on_phase2a(
+        &mut self,
+        now: Instant,
+        from: ProxyLeaderId,
+        (slot, round): (Slot, Round),
+        value: Value,
+        port: &mut impl AcceptorPort,
+    ) {
+        if self.has_lost_votes() {
+            return;
+        }
+        if !self.config.takes_part(self.id, round) {
+            return self.refused += 1;
+        }
+        if round < self.promise && !self.config.has(Canary::ForgetsPromise) {
+            port.reached(branch::PHASE_2A_REFUSED);
+            port.send(port.nack_proxy_leader(from, self.promise));
+            return self.refuse(round, port);
+        }
+        if slot < self.votes.base() {
+            port.reached(branch::PHASE_2A_FORGOTTEN);
+            return port.send(port.forgotten(from, self.votes.base()));
+        }
+        if !self.votes.admits(slot) {
+            self.refused += 1;
+            return port.reached(branch::VOTES_FULL);
+        }
+        self.promise(round, port);
+        if self.cast(slot, Vote { round, value }, port) {
+            // The leader proposes: what takes long on its way here must not look like its death.
+            // Not what is only asked again, which a proxy leader may go on with when the leader is
+            // gone.
+            self.witness.heard(now);
+        }
+        let vote = port.phase2b(from, slot, round);
+        match self.config.has(Canary::UnfencedVote) {
+            // Fenced: a vote that a quorum counts must survive our crash.
+            false => port.send(vote),
+            true => port.send_unfenced(vote),
+        }
+    }
+
+    /// Votes; false when it has voted so before.
+    fn cast(&mut self, slot: Slot, vote: Vote, port: &mut impl AcceptorPort) -> bool {
+        let earlier = self.votes.get(slot);
+        if let Some(earlier) = earlier.filter(|earlier| earlier.round == vote.round) {
+            // A retry. One round has one leader, and a leader proposes one value in a slot. A peer
+            // that breaks this rule stops this node: what it has voted for would no longer say what
+            // is chosen.
+            assert_eq!(
+                earlier.value, vote.value,
+                "two values proposed in {slot:?} of {:?}",
+                vote.round
+            );
+            return false;
+        }
+        let known = earlier.is_some_and(|earlier| earlier.value == vote.value);
+        if earlier.is_some() && !known {
+            port.reached(branch::VOTES_ANEW);
+        }
+        port.persist(match known {
+            true => Record::Confirmed {
+                slot,
+                round: vote.round,
+            },
+            false => Record::Voted {
+                slot,
+                vote: vote.clone(),
+            },
+        });
+        self.votes.insert(slot, vote);
+        self.watermark = self.watermark.max(slot.next());
+        self.cast += 1;
+        true
+    }
+
+    /// Hands what it voted for to the replicas of its node: the network carried the value to this
+    /// node once already. If it has forgotten the vote, or has another by now, they find a hole and
+    /// ask for it.
+    pub fn on_learn(
+        &self,
+        slot: Slot,
+        round: Round,
+        replier: ReplicaId,
+        port: &mut impl AcceptorPort,
+    ) {
+        if self.has_lost_votes() {
+            return;
+        }
+        if let Some(vote) = self.votes.get(slot).filter(|vote| vote.round == round) {
+            // It reveals no vote: a write quorum has the value on disk, this acceptor's vote
+            // included if it was counted. Behind a fence the replicas would wait for votes in other
+            // slots.
+            let replicas = self.config.replicas_beside(self.id);
+            port.send_unfenced(port.chosen(replicas, slot, vote.value.clone(), replier));
+        } else {
+            port.reached(branch::LEARN_UNKNOWN);
+        }
+    }
+
+    /// The leader of `round` is alive, and f+1 replicas keep every slot below `kept`.
+    pub fn on_heartbeat(
+        &mut self,
+        now: Instant,
+        round: Round,
+        kept: Slot,
+        port: &mut impl AcceptorPort,
+    ) {
+        if self.has_lost_votes() {
+            return;
+        }
+        if round < self.promise {
+            return self.refuse(round, port);
+        }
+        self.witness.heard(now);
+        if kept > self.votes.base() && self.config.takes_part(self.id, round) {
+            port.persist(Record::Forgot { below: kept });
+            port.release_below(match self.config.has(Canary::TruncatesTooFar) {
+                true => kept.next(),
+                false => kept,
+            });
+            self.forget_below(kept);
+        }
+    }
+
+    fn forget_below(&mut self, slot: Slot) {
+        self.votes.advance_to(slot);
+        self.watermark = self.watermark.max(slot);
+    }
+
+    /// A candidate asks whether it has heard of a leader lately.
+    pub fn on_pre_vote(&mut self, now: Instant, from: LeaderId, port: &mut impl AcceptorPort) {
+        if self.has_lost_votes() {
+            return;
+        }
+        let gone = self
+            .witness
+            .leader_is_gone(now, self.config.options().election_timeout);
+        // Unfenced: of what it reveals a crash could undo the promise, and a round above one that
+        // was never promised is as good as any. Behind a fence a candidate would wait until large
+        // votes are on disk.
+        port.send_unfenced(port.pre_vote_reply(from, gone, self.promise));
+    }
+
+    /// Takes part again, as if it had promised `round`, forgotten everything below `frontier`, and
+    /// voted for nothing above it. `leader/admission` in `docs/protocols/multipaxos.md` has the
+    /// argument.
+    pub fn on_admit(
+        &mut self,
+        nonce: u64,
+        round: Round,
+        frontier: Slot,
+        port: &mut impl AcceptorPort,
+    ) {
+        if self
+            .rejoin
+            .as_ref()
+            .is_none_or(|rejoin| rejoin.nonce != nonce)
+            || round <= self.promise
+        {
+            return;
+        }
+        if !self.config.takes_part(self.id, round) {
+            return self.refused += 1;
+        }
+        self.rejoin = None;
+        port.reached(branch::ADMITTED);
+        self.promise(round, port);
+        port.persist(Record::Forgot { below: frontier });
+        port.release_below(frontier);
+        self.votes.reset(frontier);
+        self.watermark = frontier;
+    }
+
+    /// Asks to be let in again, if it is time to.
+    pub fn on_timer(&mut self, now: Instant, port: &mut impl AcceptorPort) {
+        if let Some(rejoin) = self.rejoin.as_mut().filter(|rejoin| rejoin.ask_at <= now) {
+            rejoin.ask_at = now + REJOIN_EVERY;
+            let nonce = rejoin.nonce;
+            port.send(port.rejoin(self.config.leaders(), nonce, self.promise));
+        }
+    }
+
+    /// When it next wants to be called though nothing arrives.
+    pub fn next_timer(&self) -> Option<Instant> {
+        self.rejoin.as_ref().map(|rejoin| rejoin.ask_at)
+    }
+
+    /// The membership has changed, or an option.
+    pub fn reconfigure(&mut self, config: Arc<Config>) {
+        self.config = config;
+        // No record: it would be raised again if it were forgotten.
+        self.promise = self.promise.max(oldest_round(&self.config, self.id));
+        if !self.config.leaders().contains(self.promise.leader()) {
+            // A leader that is no longer one is gone: nobody need wait until its silence is
+            // noticed.
+            self.witness = Witness::default();
+        }
+    }
+
+    /// Asserts what must hold between two calls.
+    pub fn invariants(&self) {
+        let canary = self.config.canary.is_some();
+        assert!(
+            canary || self.votes.is_empty() || self.watermark >= self.votes.end(),
+            "a watermark below a vote"
+        );
+        assert!(
+            self.config.canary.is_some()
+                || self
+                    .votes
+                    .iter()
+                    .all(|(_, vote)| vote.round <= self.promise),
+            "an acceptor voted in a round above its promise"
+        );
+    }
+
+    /// Reports its round, whether it remembers, and [its work](super::metrics::ACCEPTOR).
+    pub(crate) fn report_work(&self, status: &mut Status) {
+        status.round = Some(self.promise);
+        status.remembers = Some(self.rejoin.is_none());
+        status.add([self.votes.len() as u64, self.cast, self.refused]);
+    }
+}
+
+/// The round below which an acceptor refuses all others, unless it has promised a higher one.
+fn oldest_round(config: &Config, acceptor: AcceptorId) -> Round {
+    let oldest = config.oldest_round();
+    let bars = config.has(Canary::NewcomersBar) && !config.takes_part(acceptor, oldest);
+    if bars {
+        config.epoch().first_round()
+    } else {
+        oldest
+    }
+}

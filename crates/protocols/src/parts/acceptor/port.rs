@@ -1,0 +1,51 @@
+//! What an acceptor asks of the role that it is part of.
+
+use super::Record;
+use crate::parts::message::Votes;
+use ionian_kernel::id::*;
+use ionian_kernel::time::Timestamp;
+use ionian_replication::batch::Value;
+
+/// What an acceptor has done for it by the role that it is part of. A method that returns an
+/// envelope only builds it.
+pub trait AcceptorPort {
+    /// The protocol's envelope.
+    type Envelope;
+
+    /// Sends when all records so far are on disk.
+    fn send(&mut self, envelope: Self::Envelope);
+    /// Sends at once.
+    fn send_unfenced(&mut self, envelope: Self::Envelope);
+    /// Appends a record.
+    fn persist(&mut self, record: Record);
+    /// Appends a record that is written to disk whatever the durability.
+    fn persist_vital(&mut self, record: Record);
+    /// Records of slots below this one are not needed any more.
+    fn release_below(&mut self, slot: Slot);
+    /// A rare branch was taken.
+    fn reached(&mut self, branch: &'static str);
+
+    /// A promise and a page of votes, for a leader.
+    fn phase1b(&self, to: LeaderId, round: Round, votes: Votes, clock: Timestamp)
+    -> Self::Envelope;
+    /// A vote, for the proxy leader that asked for it.
+    fn phase2b(&self, to: ProxyLeaderId, slot: Slot, round: Round) -> Self::Envelope;
+    /// Tells leaders of the round that it has promised.
+    fn nack_leaders(&self, to: Set<LeaderId>, promise: Round) -> Self::Envelope;
+    /// Tells a proxy leader of the round that it has promised.
+    fn nack_proxy_leader(&self, to: ProxyLeaderId, promise: Round) -> Self::Envelope;
+    /// Tells a proxy leader that it has forgotten its votes in all slots below this one.
+    fn forgotten(&self, to: ProxyLeaderId, below: Slot) -> Self::Envelope;
+    /// A value that is chosen, for replicas on the node; `replier` is to answer the clients.
+    fn chosen(
+        &self,
+        to: Set<ReplicaId>,
+        slot: Slot,
+        value: Value,
+        replier: ReplicaId,
+    ) -> Self::Envelope;
+    /// Whether it has not heard of a leader lately, for a candidate.
+    fn pre_vote_reply(&self, to: LeaderId, gone: bool, promise: Round) -> Self::Envelope;
+    /// Asks leaders to let it take part again.
+    fn rejoin(&self, to: Set<LeaderId>, nonce: u64, promise: Round) -> Self::Envelope;
+}

@@ -1,0 +1,194 @@
+//! What an acceptor writes down, and how it finds that again.
+
+use super::{AcceptorCore, AcceptorPort};
+use crate::multipaxos::canary::Canary;
+use crate::parts::message::Vote;
+use alloc::collections::BTreeMap;
+use ionian_kernel::id::*;
+use ionian_kernel::wire_enum;
+
+/// What an acceptor must find again.
+#[derive(Clone, Debug)]
+pub enum Record {
+    /// It will not take part in lower rounds. Vital: rare, and the one thing without which an
+    /// acceptor that lost its votes could not be let in again.
+    Promised {
+        /// The round.
+        round: Round,
+    },
+    /// It voted, and promised the round with it.
+    Voted {
+        /// The slot.
+        slot: Slot,
+        /// The vote.
+        vote: Vote,
+    },
+    /// It forgot the slots below this one.
+    Forgot {
+        /// The first slot that it still knows.
+        below: Slot,
+    },
+    /// It voted in a higher round for the value that it had voted for before: written without the
+    /// value, which can be large, and which every new leader proposes again.
+    Confirmed {
+        /// The slot.
+        slot: Slot,
+        /// The round of the vote.
+        round: Round,
+    },
+    /// It has no part in rounds of earlier epochs. What the log says of votes in them is of another
+    /// acceptor of its number, which lived on this node before it.
+    Began {
+        /// The first epoch in which it takes part.
+        epoch: Epoch,
+    },
+}
+
+wire_enum! {
+    Record {
+        0 => Promised { round }, 1 => Voted { slot, vote }, 2 => Forgot { below }, 3 => Confirmed { slot, round },
+        4 => Began { epoch }
+    }
+}
+
+impl Record {
+    /// The slot whose vote it is part of: needed until that is forgotten. All else is small, and
+    /// written again at a checkpoint.
+    pub fn slot(&self) -> Option<Slot> {
+        match self {
+            Record::Voted { slot, .. } | Record::Confirmed { slot, .. } => Some(*slot),
+            Record::Promised { .. } | Record::Forgot { .. } | Record::Began { .. } => None,
+        }
+    }
+}
+
+/// Records come in the order of the log, in which slots need not be in order, and some are of slots
+/// that were forgotten later.
+#[derive(Default)]
+pub(super) struct Recovered {
+    pub(super) votes: BTreeMap<Slot, Vote>,
+    forgotten: Slot,
+    /// By epoch: below this slot there are confirmations without the vote that they are of, which
+    /// is released and may be gone.
+    bare: BTreeMap<Epoch, Slot>,
+    /// Whether there was any record: it has lived before.
+    any: bool,
+}
+
+impl Recovered {
+    /// What was found so far of earlier epochs is another's. (Not all that was found: this is
+    /// written again.)
+    fn begin(&mut self, epoch: Epoch) {
+        self.votes.retain(|_, vote| vote.round.epoch() >= epoch);
+        self.bare = self.bare.split_off(&epoch);
+    }
+
+    /// Votes below this slot are missing that were confirmed.
+    fn missing(&self) -> Slot {
+        self.bare.values().copied().max().unwrap_or_default()
+    }
+}
+
+impl AcceptorCore {
+    /// Takes in a record from before a crash, oldest first.
+    pub fn recover(&mut self, record: Record) {
+        self.recovered.any = true;
+        match record {
+            Record::Promised { round } => self.promise = self.promise.max(round),
+            Record::Voted { slot, vote } => {
+                self.promise = self.promise.max(vote.round);
+                self.recovered.votes.insert(slot, vote);
+            }
+            // Its vote is an earlier record, of the same key.
+            Record::Confirmed { slot, round } => {
+                self.promise = self.promise.max(round);
+                if let Some(vote) = self.recovered.votes.get_mut(&slot) {
+                    vote.round = round;
+                } else {
+                    let bare = self.recovered.bare.entry(round.epoch()).or_default();
+                    *bare = slot.next().max(*bare);
+                }
+            }
+            Record::Forgot { below } => {
+                self.recovered.forgotten = self.recovered.forgotten.max(below)
+            }
+            Record::Began { epoch } => {
+                self.began = self.began.max(epoch);
+                self.recovered.begin(epoch);
+            }
+        }
+    }
+
+    /// All records were recovered.
+    pub fn start(&mut self, port: &mut impl AcceptorPort) {
+        let mut recovered = core::mem::take(&mut self.recovered);
+        self.begin(&mut recovered, port);
+        if self.config.has(Canary::PardonsEarlierEpochs) {
+            recovered.bare = recovered
+                .bare
+                .split_off(&self.config.oldest_round().epoch());
+        }
+        let missing = recovered.missing();
+        let Recovered {
+            votes, forgotten, ..
+        } = recovered;
+        // Below the frontier no leader asks, whatever was voted for there.
+        let unneeded = forgotten.max(self.config.frontier());
+        assert!(
+            missing <= unneeded,
+            "the log confirms a vote below {missing:?} that it does not have"
+        );
+        self.votes.reset(forgotten);
+        self.watermark = forgotten;
+        for (slot, vote) in votes.into_iter().filter(|(slot, _)| *slot >= forgotten) {
+            self.votes.insert(slot, vote);
+            self.watermark = slot.next();
+        }
+        if self.config.has(Canary::S8WatermarkLost) {
+            self.watermark = Slot::ZERO;
+        }
+        port.release_below(forgotten);
+    }
+
+    /// What it writes down again at a checkpoint: one record that is written to disk whatever the
+    /// durability, and others.
+    pub fn checkpoint(&self) -> (Record, impl Iterator<Item = Record>) {
+        let promised = Record::Promised {
+            round: self.promise,
+        };
+        let forgot = Record::Forgot {
+            below: self.votes.base(),
+        };
+        (promised, [forgot].into_iter().chain(self.beginning()))
+    }
+
+    /// Tells its own records from those of another acceptor of its number, which lived on this node
+    /// before.
+    ///
+    /// When that one left, its log was needed no more: it was truncated anywhere, perhaps between a
+    /// vote and its confirmation. It left at an epoch without it, and this one takes part in later
+    /// epochs alone. So it notes the first of them before anything else, and a restart drops what
+    /// is older: as if this one had not crashed, for it began without votes. What the other helped
+    /// to choose lies below the frontier, or is held by the quorums in between; its promises bar
+    /// only rounds that are over. If a crash takes the note, it takes all that this one wrote with
+    /// it. A configuration in which it is new then says the same; in a later one it goes on with
+    /// the votes of the other, as one that never left would, and if some of these are cut off above
+    /// the frontier it does not start: a node too many that has to be replaced, and no vote lost.
+    fn begin(&mut self, recovered: &mut Recovered, port: &mut impl AcceptorPort) {
+        let is_new = !self.config.takes_part(self.id, self.config.oldest_round());
+        let first = self.config.first_epoch_of(self.id);
+        if (is_new || !recovered.any) && first > self.began {
+            self.began = first;
+            recovered.begin(first);
+            if let Some(record) = self.beginning() {
+                port.persist(record);
+            }
+        }
+    }
+
+    /// One that was there when the cluster was founded has no predecessor.
+    fn beginning(&self) -> Option<Record> {
+        let epoch = self.began;
+        (epoch > Epoch::default()).then_some(Record::Began { epoch })
+    }
+}

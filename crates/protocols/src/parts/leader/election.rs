@@ -1,0 +1,298 @@
+//! How a leader comes to lead, by the word of the acceptors and by phase 1 (2.2), and how it stops.
+
+use super::carried::Carried;
+use super::handover::Handover;
+use super::phase1::Phase1;
+use super::{Heartbeat, LeaderCore, LeaderPort, Notes, Record, State};
+use crate::multipaxos::canary::Canary;
+use crate::multipaxos::kind;
+use crate::parts::branch;
+use crate::parts::message::{Proposer, Votes};
+use alloc::boxed::Box;
+use ionian_kernel::id::*;
+use ionian_kernel::time::{Instant, Timestamp};
+
+impl<N: Notes> LeaderCore<N> {
+    /// The leader was silent for too long: before a round is started, the acceptors are asked
+    /// whether they have heard of it.
+    pub(super) fn stand(&mut self, now: Instant, port: &mut impl LeaderPort) {
+        if matches!(self.state, State::Phase1(_)) {
+            self.timer.failed();
+        }
+        // Nobody has heard it for a whole timeout, or too few have: what waits here may wait for
+        // ever.
+        let in_vain =
+            matches!(self.state, State::Candidate { .. }) && !self.config.has(Canary::KeepsQueue);
+        if in_vain {
+            port.reached(branch::STANDS_IN_VAIN);
+            self.turn_queue_away(port);
+        }
+        let ask_at = now + self.resend_after();
+        self.state = State::Candidate {
+            gone: AcceptorSet::EMPTY,
+            promise: self.round,
+            ask_at,
+            in_vain,
+        };
+        self.timer.restart(now);
+        self.ask_witnesses(port);
+    }
+
+    pub(super) fn ask_witnesses(&self, port: &mut impl LeaderPort) {
+        let acceptors = self.config.quorums.members();
+        port.pre_vote(acceptors);
+    }
+
+    /// An acceptor tells a candidate whether it has not heard of a leader lately, and which round it
+    /// has promised.
+    pub fn on_pre_vote_reply(
+        &mut self,
+        now: Instant,
+        from: AcceptorId,
+        gone: bool,
+        promised: Round,
+        port: &mut impl LeaderPort,
+    ) {
+        self.reach.answered(from);
+        if self.returns_with(now, from) {
+            return self.begin_phase1(now, promised, self.config.epoch(), port);
+        }
+        if self.is_leading()
+            && self
+                .handover
+                .on_answer(from, &self.config, self.round.max(promised))
+        {
+            port.reached(branch::JOINT_ROUND);
+            return self.begin_phase1(now, promised, self.config.epoch(), port);
+        }
+        let State::Candidate {
+            gone: testimonies,
+            promise,
+            ..
+        } = &mut self.state
+        else {
+            return;
+        };
+        *promise = (*promise).max(promised);
+        if !gone {
+            return;
+        }
+        testimonies.insert(from);
+        let above = *promise;
+        if let Some(epoch) = self.config.electable(*testimonies, above) {
+            self.begin_phase1(now, above, epoch, port);
+        }
+    }
+
+    /// Starts a round of its own in `epoch` above `above`.
+    pub(super) fn begin_phase1(
+        &mut self,
+        now: Instant,
+        above: Round,
+        epoch: Epoch,
+        port: &mut impl LeaderPort,
+    ) {
+        let above = self.round.max(above);
+        if above.epoch() > epoch {
+            // Somebody knows of a change of which this node has yet to hear.
+            return;
+        }
+        self.round = above.next_of(self.id, epoch);
+        port.persist_vital(Record { round: self.round });
+        self.elections += 1;
+        self.returns = None;
+        self.repairs.clear();
+        self.handover.clear();
+        self.progress.begin_round();
+        let start = self.progress.executed().max(self.config.frontier());
+        let phase1 = Phase1::new(self.config.clone(), self.round, start, Slot::MAX, now);
+        ask_votes(&phase1, phase1.missing(), port);
+        self.state = State::Phase1(Box::new(phase1));
+        self.timer.restart(now);
+    }
+
+    /// An acceptor has promised `round`, and tells a page of its votes, what it has noted beside
+    /// them, and what its clock shows.
+    pub fn on_phase1b(
+        &mut self,
+        now: Instant,
+        (from, round): (AcceptorId, Round),
+        (votes, notes): (Votes, N::Page),
+        clock: Timestamp,
+        port: &mut impl LeaderPort,
+    ) {
+        self.hear_time(now, kind::Acceptor, from.0, clock);
+        if round != self.round {
+            return;
+        }
+        match &mut self.state {
+            State::Standby | State::Candidate { .. } => {}
+            State::Leading => {
+                let Some((slot, value)) = self.repairs.on_votes(from, votes, notes) else {
+                    return port.reached(branch::REPAIR_WITHOUT_VALUE);
+                };
+                port.reached(branch::REPAIR_ENDS);
+                self.repaired += 1;
+                self.window
+                    .hand_over_mended(now, self.round, slot, value, port);
+            }
+            State::Phase1(phase1) => {
+                let before = phase1.next_of(from);
+                let more = phase1.on_votes(from, votes, notes);
+                if phase1.next_of(from) > before && !self.config.has(Canary::ImpatientPhase1) {
+                    // It advances: however long it takes, another election would have to do all of
+                    // it again.
+                    self.timer.restart(now);
+                    phase1.heard(from, now);
+                }
+                if phase1.is_complete() {
+                    let State::Phase1(phase1) = core::mem::replace(&mut self.state, State::Leading)
+                    else {
+                        return;
+                    };
+                    self.lead(now, *phase1, port);
+                } else if more {
+                    port.reached(branch::PAGE_OF_VOTES);
+                    ask_stretch(phase1, from, port);
+                }
+            }
+        }
+    }
+
+    /// Phase 1 is over: what may have been chosen is proposed again, holes are filled with noops,
+    /// and everybody is told.
+    pub(super) fn lead(&mut self, now: Instant, phase1: Phase1<N>, port: &mut impl LeaderPort) {
+        let outcome = phase1.finish();
+        self.clock.learn(now, outcome.stamp);
+        self.window
+            .reset(outcome.start, outcome.next_slot, N::PROPOSES_AT_ONCE);
+        self.held.clear();
+        self.window.start(now);
+        self.timer.settled(now);
+        self.reach.begin(now, self.progress.executed());
+        self.send_heartbeat(now, port);
+        self.vacant = (outcome.unvoted, outcome.next_slot);
+        self.carried = Carried::new(
+            (outcome.start, outcome.unvoted),
+            outcome.values,
+            &outcome.left_out,
+        );
+        self.left_out = outcome.left_out;
+        self.propose_carried(now, port);
+        let round = self.round;
+        port.new_leader(round);
+        self.admission.won(outcome.unvoted);
+        if self.config.is_joint() && round.epoch() == self.config.epoch() {
+            // Something must be chosen by quorums of both before the old ones may be given up.
+            port.reached(branch::JOINT_LED);
+            self.propose_noop(now, port);
+            self.handover.begin(self.window.next_slot);
+        }
+        self.propose_queued(now, port);
+        if self.succession.drains() {
+            self.succession.begin();
+            self.ask_successor(now, port);
+        }
+    }
+
+    pub(super) fn send_heartbeat(&mut self, now: Instant, port: &mut impl LeaderPort) {
+        self.heartbeat_at = now + self.config.options().heartbeat;
+        let (round, executed, kept) = (self.round, self.progress.executed(), self.progress.kept());
+        port.heartbeat(Heartbeat {
+            leaders: self.config.leaders().without(Set::one(self.id)),
+            acceptors: self.config.quorums.members(),
+            replicas: self.config.replicas(),
+            round,
+            executed,
+            kept,
+            keep: self.handover.wanted(),
+            time: self.clock.read(now),
+        });
+        if Handover::is_waiting(&self.config, round) {
+            self.handover.asks(&self.config);
+            self.ask_witnesses(port);
+        }
+    }
+
+    /// Somebody has a higher round. A rejected leader waits its turn and does not jump above (l4);
+    /// what it had queued goes back to the proposers, who are not left to their timers (l10).
+    pub(super) fn on_higher_round(
+        &mut self,
+        now: Instant,
+        round: Round,
+        port: &mut impl LeaderPort,
+    ) {
+        if matches!(self.state, State::Phase1(_)) {
+            port.reached(branch::DEPOSED_IN_PHASE_1);
+        }
+        if !self.queue.is_empty() {
+            port.reached(branch::DEPOSED_WITH_QUEUE);
+        }
+        self.round = round;
+        self.timer.restart(now);
+        self.state = State::Standby;
+        self.repairs.clear();
+        self.admission.clear();
+        self.handover.clear();
+        self.succession.heard();
+        let executed = self.progress.executed();
+        self.window.reset(executed, executed, N::PROPOSES_AT_ONCE);
+        self.held.clear();
+        self.carried = Carried::default();
+        self.turn_queue_away(port);
+    }
+
+    /// What waits goes back to the proposers.
+    pub(super) fn turn_queue_away(&mut self, port: &mut impl LeaderPort) {
+        let round = self.round;
+        let (mut clients, mut batchers) = (Set::EMPTY, Set::EMPTY);
+        for proposal in self.queue.drain() {
+            self.held.remove(&proposal.batch);
+            match proposal.proposer {
+                Proposer::Client { id } => drop(clients.insert(id)),
+                Proposer::Batcher { id, .. } => drop(batchers.insert(id)),
+                Proposer::Leader {} => {}
+            }
+        }
+        if self.config.has(Canary::L10DeposedLeaderDrops) {
+            return;
+        }
+        port.not_leader(clients, batchers, round);
+    }
+
+    /// The leader of `round` is alive.
+    pub fn on_heartbeat(&mut self, now: Instant, round: Round, port: &mut impl LeaderPort) {
+        if round > self.round {
+            self.on_higher_round(now, round, port);
+            self.timer.settled(now);
+        } else if round == self.round
+            && matches!(self.state, State::Standby | State::Candidate { .. })
+        {
+            if !self.is_standby() {
+                port.reached(branch::CANDIDATE_HEARS_LEADER);
+            }
+            self.state = State::Standby;
+            self.timer.settled(now);
+            self.succession.heard();
+            if !self.config.has(Canary::KeepsQueue) {
+                self.turn_queue_away(port);
+            }
+        }
+    }
+}
+
+/// Asks each of these acceptors for its next stretch.
+pub(super) fn ask_votes<N: Notes>(
+    phase1: &Phase1<N>,
+    acceptors: AcceptorSet,
+    port: &mut impl LeaderPort,
+) {
+    for acceptor in acceptors.iter() {
+        ask_stretch(phase1, acceptor, port);
+    }
+}
+
+fn ask_stretch<N: Notes>(phase1: &Phase1<N>, acceptor: AcceptorId, port: &mut impl LeaderPort) {
+    let slots = (phase1.next_of(acceptor), phase1.end);
+    port.phase1a(acceptor, phase1.round, slots);
+}

@@ -1,0 +1,97 @@
+//! Carrying a change of the membership through (`docs/protocols/multipaxos.md`, "Membership").
+//!
+//! While a change is under way two configurations are in force, in an epoch of their own. A leader
+//! enters that epoch, by a round of it, as soon as enough acceptors of both can be reached. What
+//! was chosen before that round is below its *frontier*; when the replicas of the new configuration
+//! keep all of it, nothing depends on the old one any more, and the leader has the change finished
+//! by a command in the log.
+
+use super::progress::Progress;
+use crate::multipaxos::canary::Canary;
+use crate::multipaxos::config::Config;
+use ionian_kernel::id::*;
+use ionian_kernel::membership::Change;
+use ionian_kernel::time::{Duration, Instant};
+use ionian_kernel::wire::encode_all;
+use ionian_replication::batch::{Batch, Command, Purpose};
+
+/// How long a command that finishes a change may take before another is proposed: it was lost with
+/// a proxy leader, or in an election. A second one changes nothing.
+const FINISH_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// What a leader knows of the change under way.
+#[derive(Default)]
+pub(super) struct Handover {
+    /// Acceptors that have answered since they were asked last.
+    answered: AcceptorSet,
+    /// Set when this leader leads in the epoch of both configurations.
+    frontier: Option<Slot>,
+    finish_at: Instant,
+}
+
+impl Handover {
+    /// Another configuration, or another round: all begins anew.
+    pub(super) fn clear(&mut self) {
+        *self = Handover::default();
+    }
+
+    /// Whether the leader of `round` has yet to begin a round in the epoch of both configurations,
+    /// and looks for acceptors that answer.
+    pub(super) fn is_waiting(config: &Config, round: Round) -> bool {
+        config.is_joint() && round.epoch() < config.epoch()
+    }
+
+    /// The acceptors are asked anew: only those that answer now can be reached. Once a round of
+    /// both configurations has begun nothing can be done without a quorum of each.
+    pub(super) fn asks(&mut self, config: &Config) {
+        if !config.has(Canary::AnswersNeverAge) {
+            self.answered = AcceptorSet::EMPTY;
+        }
+    }
+
+    /// An acceptor answers; true when a round in the epoch of both configurations can begin.
+    pub(super) fn on_answer(&mut self, from: AcceptorId, config: &Config, round: Round) -> bool {
+        self.answered.insert(from);
+        Handover::is_waiting(config, round)
+            && config.electable(self.answered, round) == Some(config.epoch())
+    }
+
+    /// This leader leads in the epoch of both configurations: every slot in which anything was
+    /// chosen earlier, and one in which this round chooses something, are below `frontier`.
+    pub(super) fn begin(&mut self, frontier: Slot) {
+        self.frontier = Some(frontier);
+    }
+
+    /// What replicas are to keep through a crash as soon as they can.
+    pub(super) fn wanted(&self) -> Slot {
+        self.frontier.unwrap_or_default()
+    }
+
+    /// The command that finishes the change, when it is time for it.
+    pub(super) fn finish(
+        &mut self,
+        now: Instant,
+        config: &Config,
+        progress: &Progress,
+    ) -> Option<Batch> {
+        let frontier = self.frontier?;
+        if now < self.finish_at || !progress.is_handed_over(frontier) {
+            return None;
+        }
+        self.finish_at = now + FINISH_AGAIN_AFTER;
+        let payload = encode_all(&Change::Finish {
+            epoch: config.epoch(),
+            frontier,
+        })
+        .into();
+        // Nobody waits for the answer.
+        let (client, purpose) = (ClientId(0), Purpose::Change);
+        Some(Batch::one(&Command {
+            client,
+            purpose,
+            number: 0,
+            floor: 0,
+            payload,
+        }))
+    }
+}

@@ -1,0 +1,365 @@
+//! The part of a proxy leader (3.1): gets the slots that a leader hands it chosen, and tells the
+//! replicas.
+//!
+//! It keeps nothing that matters: when it dies, the leader hands its slots to another.
+
+use super::branch;
+use super::message::Proposer;
+use crate::multipaxos::canary::Canary;
+use crate::multipaxos::config::Config;
+use crate::multipaxos::kind;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use ionian_kernel::id::*;
+use ionian_kernel::layout::NodeId;
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::random::Random;
+use ionian_kernel::status::Status;
+use ionian_kernel::time::{Duration, Instant, earliest, transit};
+use ionian_replication::batch::Value;
+use ionian_replication::slot_map::{SlotMap, slots_where};
+use ionian_replication::suspicion::{Presence, Suspicion};
+
+/// What a proxy leader has said by the role that it is part of. Nothing of it depends on a record:
+/// it keeps none.
+pub trait ProxyLeaderPort {
+    /// Asks acceptors for their votes.
+    fn phase2a(&mut self, to: AcceptorSet, slot: Slot, round: Round, value: Value);
+    /// The value is chosen: replicas are to have it, and `replier` is to answer the clients.
+    fn chosen(&mut self, to: Set<ReplicaId>, slot: Slot, value: Value, replier: ReplicaId);
+    /// The same through acceptors that have voted for the value, to the replicas on their nodes.
+    fn learn(&mut self, to: AcceptorSet, slot: Slot, round: Round, replier: ReplicaId);
+    /// The batches that a batcher calls by these numbers are chosen.
+    fn batches_chosen(&mut self, to: BatcherId, numbers: Vec<u64>);
+    /// Tells a leader that acceptors have promised this round, which is higher than its own.
+    fn nack(&mut self, to: Set<LeaderId>, promise: Round);
+    /// A rare branch was taken.
+    fn reached(&mut self, branch: &'static str);
+}
+
+/// Where all acceptors are asked at once, one that has not voted for this long is not expected to.
+const ACCEPTOR_PRESENCE: Duration = Duration::from_millis(800);
+
+/// See the top of this file.
+pub struct ProxyLeaderCore {
+    config: Arc<Config>,
+    node: NodeId,
+    near: AcceptorSet,
+    /// The highest round seen; slots of lower rounds are dropped, for their leader is deposed.
+    round: Round,
+    pending: SlotMap<Pending>,
+    suspicion: Suspicion<AcceptorId>,
+    /// Where all are asked at once: those whose votes came lately, needed or not.
+    present: Presence<AcceptorId>,
+    turn: u64,
+    check_at: Option<Instant>,
+    /// Batches chosen in this burst, by the batcher that waits for them.
+    chosen_batches: BTreeMap<BatcherId, Vec<u64>>,
+    chosen: u64,
+    retries: u64,
+}
+
+struct Pending {
+    value: Value,
+    proposer: Proposer,
+    replier: ReplicaId,
+    asked: AcceptorSet,
+    voted: AcceptorSet,
+    ask_at: Instant,
+    attempts: u32,
+}
+
+impl Pending {
+    /// When it is to be asked for again. The allowance for what is under way doubles like the wait:
+    /// it may be too small.
+    fn overdue_at(&self, transit: Duration) -> Instant {
+        self.ask_at + transit * (1 << self.attempts.min(5))
+    }
+}
+
+impl ProxyLeaderCore {
+    /// That of the proxy leader of this birth.
+    pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
+        ProxyLeaderCore {
+            node: birth.node,
+            near: config.near(kind::Acceptor, birth.node),
+            round: Round(0),
+            pending: SlotMap::default(),
+            suspicion: Suspicion::default(),
+            present: Presence::new(config.all(kind::Acceptor), ACCEPTOR_PRESENCE),
+            turn: Random::new(birth.seed).any() >> 1,
+            check_at: None,
+            chosen_batches: BTreeMap::new(),
+            chosen: 0,
+            retries: 0,
+            config,
+        }
+    }
+
+    /// Tells the leader of `round` that acceptors have promised a higher one. They do so
+    /// themselves; but they may not reach it, and it would go on proposing, and be heard by enough
+    /// of them to believe that it leads.
+    fn refuse(&self, round: Round, port: &mut impl ProxyLeaderPort) {
+        if round < self.round && !self.config.has(Canary::DropsSilently) {
+            port.reached(branch::OLD_ROUND_REFUSED);
+            let leader = Set::one(round.leader()).and(self.config.leaders());
+            port.nack(leader, self.round);
+        }
+    }
+
+    /// Follows `round`; false when it is an old one, or of an epoch that this node knows no quorums
+    /// of.
+    fn enter(&mut self, round: Round) -> bool {
+        if self.config.quorums_of(round).is_none() {
+            return false;
+        }
+        if round > self.round {
+            self.round = round;
+            self.pending.clear();
+        }
+        round == self.round
+    }
+
+    /// A leader wants a value chosen.
+    pub fn on_phase2a(
+        &mut self,
+        now: Instant,
+        (slot, round): (Slot, Round),
+        value: Value,
+        (proposer, replier): (Proposer, ReplicaId),
+        port: &mut impl ProxyLeaderPort,
+    ) {
+        if !self.enter(round) {
+            return self.refuse(round, port);
+        }
+        if let Some(under_way) = self
+            .pending
+            .get_mut(&slot)
+            .filter(|_| !self.config.has(Canary::AsksAtOnce))
+        {
+            // It is asked for already, and again when it is time to: the leader has waited long,
+            // but what it waits for may still be on its way from here.
+            (under_way.proposer, under_way.replier) = (proposer, replier);
+            return;
+        }
+        let (asked, voted) = (AcceptorSet::EMPTY, AcceptorSet::EMPTY);
+        let pending = Pending {
+            value,
+            proposer,
+            replier,
+            asked,
+            voted,
+            ask_at: now,
+            attempts: 0,
+        };
+        self.pending.insert(slot, pending);
+        self.ask(now, slot, port);
+    }
+
+    /// Sends Phase2a: to one write quorum of acceptors that answered lately, then to another, then
+    /// to all (thrifty, and then not: l8).
+    fn ask(&mut self, now: Instant, slot: Slot, port: &mut impl ProxyLeaderPort) {
+        self.turn += 1;
+        let config = self.config.clone();
+        let Some(quorums) = config.quorums_of(self.round) else {
+            return;
+        };
+        let all = quorums.members();
+        let trusted = self.suspicion.trusted(all);
+        let probe = self.suspicion.probe(now);
+        let pending = self
+            .pending
+            .get_mut(&slot)
+            .expect("asked for a pending slot");
+        let thrifty = (config.options().thrifty && pending.attempts < 2)
+            || self.config.has(Canary::L8AlwaysThrifty);
+        let quorum = match self.config.has(Canary::L8AlwaysThrifty) {
+            true => quorums.write_quorum(all, self.near, slot.0),
+            false => quorums.write_quorum(trusted, self.near, self.turn),
+        };
+        let asked = match quorum {
+            Some(quorum) if thrifty => quorum.or(probe),
+            _ => all,
+        };
+        if pending.attempts > 0 {
+            port.reached(if asked == all {
+                branch::ASKS_ALL
+            } else {
+                branch::SECOND_QUORUM
+            });
+        }
+        // Who has voted needs not be sent the value again.
+        let asked = asked.without(pending.voted);
+        pending.asked = asked;
+        let wait = self.config.options().resend_after * (1 << pending.attempts.min(5));
+        pending.ask_at = now + wait;
+        self.check_at = earliest(self.check_at, Some(pending.ask_at));
+        let value = pending.value.clone();
+        port.phase2a(asked, slot, self.round, value);
+    }
+
+    /// An acceptor voted.
+    pub fn on_phase2b(
+        &mut self,
+        now: Instant,
+        from: AcceptorId,
+        (slot, round): (Slot, Round),
+        port: &mut impl ProxyLeaderPort,
+    ) {
+        self.suspicion.heard(from);
+        if !self.config.options().thrifty {
+            self.present.heard(from, now);
+        }
+        if round != self.round {
+            return;
+        }
+        let Some(pending) = self.pending.get_mut(&slot) else {
+            return;
+        };
+        pending.voted.insert(from);
+        if self
+            .config
+            .quorums_of(round)
+            .is_some_and(|quorums| quorums.is_write_quorum(pending.voted))
+        {
+            let pending = self.pending.remove(&slot).expect("just found");
+            self.announce(now, slot, pending, port);
+        }
+    }
+
+    /// What the acceptors asked left unanswered is asked of others.
+    fn ask_again(&mut self, now: Instant, port: &mut impl ProxyLeaderPort) {
+        let transit = transit(
+            self.pending
+                .values()
+                .map(|pending| pending.value.batch.byte_len())
+                .sum(),
+        );
+        let overdue = slots_where(&self.pending, |pending| pending.overdue_at(transit) <= now);
+        for slot in &overdue {
+            let pending = self.pending.get_mut(slot).expect("just found");
+            self.suspicion
+                .silent(pending.asked.without(pending.voted), now);
+            pending.attempts += 1;
+        }
+        self.retries += overdue.len() as u64;
+        for slot in overdue {
+            self.ask(now, slot, port);
+        }
+        self.check_at = self
+            .pending
+            .values()
+            .map(|pending| pending.overdue_at(transit))
+            .min();
+    }
+
+    /// The value is chosen: all replicas are told, and one of them is named to answer the clients.
+    /// Those that live with an acceptor that has the value are told through it, without the value:
+    /// it has voted, or, where all are asked at once and it votes at all, will have by the time
+    /// that this comes behind the question.
+    fn announce(
+        &mut self,
+        now: Instant,
+        slot: Slot,
+        pending: Pending,
+        port: &mut impl ProxyLeaderPort,
+    ) {
+        self.chosen += 1;
+        let Pending {
+            value,
+            proposer,
+            replier,
+            voted,
+            asked,
+            ..
+        } = pending;
+        let informed = match self.config.options().thrifty {
+            true => voted,
+            false => voted.or(asked.and(self.present.present(now))),
+        };
+        let mut replicas = self.config.replicas();
+        if self.config.has_neighbours() {
+            let mut acceptors = AcceptorSet::EMPTY;
+            // To a replica on this node the value is no more than a reference.
+            for acceptor in informed.without(self.near).iter() {
+                let beside = self.config.replicas_beside(acceptor).and(replicas);
+                if !beside.is_empty() {
+                    acceptors.insert(acceptor);
+                    replicas = replicas.without(beside);
+                }
+            }
+            if !acceptors.is_empty() {
+                port.learn(acceptors, slot, self.round, replier);
+            }
+        }
+        port.chosen(replicas, slot, value, replier);
+        if let Proposer::Batcher { id, number } = proposer {
+            self.chosen_batches.entry(id).or_default().push(number);
+        }
+    }
+
+    /// An acceptor has promised a higher round and refuses.
+    pub fn on_nack(&mut self, round: Round, port: &mut impl ProxyLeaderPort) {
+        if round > self.round && !self.pending.is_empty() {
+            port.reached(branch::ROUND_LEFT);
+        }
+        self.enter(round);
+    }
+
+    /// An acceptor has forgotten these slots: they are chosen, and enough replicas have executed
+    /// them.
+    pub fn on_forgotten(&mut self, below: Slot, port: &mut impl ProxyLeaderPort) {
+        port.reached(branch::SLOTS_FORGOTTEN);
+        self.pending.retain(|slot, _| *slot >= below);
+    }
+
+    /// Asks again for votes that are overdue.
+    pub fn on_timer(&mut self, now: Instant, port: &mut impl ProxyLeaderPort) {
+        if self.check_at.is_some_and(|at| at <= now) {
+            self.ask_again(now, port);
+        }
+    }
+
+    /// When it next wants to be called though nothing arrives.
+    pub fn next_timer(&self) -> Option<Instant> {
+        self.check_at
+    }
+
+    /// Tells batchers what was chosen in this burst.
+    pub fn on_burst_end(&mut self, port: &mut impl ProxyLeaderPort) {
+        while let Some((batcher, numbers)) = self.chosen_batches.pop_first() {
+            port.batches_chosen(batcher, numbers);
+        }
+    }
+
+    /// The membership has changed, or an option.
+    pub fn reconfigure(&mut self, config: Arc<Config>) {
+        self.near = config.near(kind::Acceptor, self.node);
+        self.present.reconfigure(config.all(kind::Acceptor));
+        if config.quorums_of(self.round).is_none() {
+            self.pending.clear();
+            self.check_at = None;
+        }
+        self.config = config;
+    }
+
+    /// Asserts what must hold between two calls.
+    pub fn invariants(&self) {
+        assert!(
+            self.pending.is_empty() || self.check_at.is_some(),
+            "slots pending and no timer to ask again"
+        );
+    }
+
+    /// Reports its round, and [its work](super::metrics::PROXY_LEADER).
+    pub(crate) fn report(&self, status: &mut Status) {
+        status.round = Some(self.round);
+        status.add([
+            self.pending.len() as u64,
+            self.chosen,
+            self.retries,
+            self.suspicion.suspects().len() as u64,
+        ]);
+    }
+}

@@ -1,0 +1,70 @@
+//! When a replica tells the leaders how far it has executed. It makes room in a leader's window, of
+//! slots and of bytes.
+
+use crate::multipaxos::config::Config;
+use alloc::sync::Arc;
+use ionian_kernel::id::Slot;
+use ionian_kernel::time::{Duration, Instant};
+
+/// Leaders are told how far this replica is after so many slots, after this part of the bytes that
+/// a leader may have under way, or this long after it moved, or this long after it last said
+/// anything.
+const REPORT_SLOTS: u64 = 64;
+const WINDOW_PART: usize = 4;
+const REPORT_AFTER: Duration = Duration::from_millis(10);
+pub(super) const REPORT_IDLE: Duration = Duration::from_millis(250);
+
+/// See the top of this file.
+pub(super) struct Reports {
+    config: Arc<Config>,
+    /// What the leaders know: every slot below this one is executed.
+    told: Slot,
+    /// Bytes of values executed since.
+    bytes: usize,
+    at: Instant,
+}
+
+impl Reports {
+    pub(super) fn new(config: Arc<Config>) -> Self {
+        Reports {
+            config,
+            told: Slot::ZERO,
+            bytes: 0,
+            at: Instant::ZERO,
+        }
+    }
+
+    /// Other options.
+    pub(super) fn reconfigure(&mut self, config: Arc<Config>) {
+        self.config = config;
+    }
+
+    /// A value of so many bytes was executed.
+    pub(super) fn executed(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+
+    /// The leaders are told of everything below `executed`.
+    pub(super) fn tell(&mut self, now: Instant, executed: Slot) {
+        (self.told, self.bytes, self.at) = (executed, 0, now + REPORT_IDLE);
+    }
+
+    /// Whether so much was executed that the leaders are to be told at once.
+    pub(super) fn is_due(&self, executed: Slot) -> bool {
+        let window_bytes = self.config.options().window_bytes;
+        let enough = !self.config.orders_references && self.bytes >= window_bytes / WINDOW_PART;
+        executed.distance(self.told) >= REPORT_SLOTS || (enough && executed > self.told)
+    }
+
+    /// What was executed is told soon.
+    pub(super) fn tell_soon(&mut self, now: Instant, executed: Slot) {
+        if executed > self.told {
+            self.at = self.at.min(now + REPORT_AFTER);
+        }
+    }
+
+    /// When the leaders are to be told in any case.
+    pub(super) fn at(&self) -> Instant {
+        self.at
+    }
+}

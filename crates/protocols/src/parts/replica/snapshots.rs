@@ -1,0 +1,85 @@
+//! The snapshots that a replica stores on its own disk: when one is due, and how far they reach.
+
+use crate::multipaxos::config::Config;
+use alloc::sync::Arc;
+use ionian_kernel::id::Slot;
+
+/// A replica stores a snapshot after so many bytes of commands, if not before after so many slots.
+const SNAPSHOT_BYTES: usize = 64 << 20;
+
+/// See the top of this file.
+pub(super) struct Snapshots {
+    config: Arc<Config>,
+    /// Whether this node keeps nothing through a crash. What f+1 replicas have executed then counts
+    /// as kept, for no more than f of them fail. Where acceptors keep their votes on disk, what
+    /// counts is what is in a snapshot: a power failure takes the memory of all replicas at once.
+    loses_state: bool,
+    /// Every slot below this one is in the last one stored.
+    stored: Slot,
+    /// The slot of the one under way.
+    storing: Option<Slot>,
+    /// Bytes of commands executed since the last was begun.
+    bytes: usize,
+    /// The leader wants everything below this slot to be in one.
+    wanted: Slot,
+}
+
+impl Snapshots {
+    pub(super) fn new(config: Arc<Config>, keeps_records: bool) -> Self {
+        let (stored, wanted) = (Slot::ZERO, Slot::ZERO);
+        Snapshots {
+            config,
+            loses_state: !keeps_records,
+            stored,
+            storing: None,
+            bytes: 0,
+            wanted,
+        }
+    }
+
+    /// Other options.
+    pub(super) fn reconfigure(&mut self, config: Arc<Config>) {
+        self.config = config;
+    }
+
+    /// Commands of so many bytes were executed.
+    pub(super) fn executed(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+
+    /// The leader wants everything below `slot` to be in one as soon as it is executed.
+    pub(super) fn want(&mut self, slot: Slot) {
+        self.wanted = slot;
+    }
+
+    /// Whether enough was executed since the last for one of the state before the slot `executed`.
+    pub(super) fn is_due(&self, executed: Slot) -> bool {
+        let since = executed.distance(self.stored);
+        let enough =
+            since >= self.config.options().snapshot_slots as u64 || self.bytes >= SNAPSHOT_BYTES;
+        let wanted = self.stored < self.wanted && self.wanted <= executed;
+        (enough || wanted) && since > 0 && self.storing.is_none() && !self.loses_state
+    }
+
+    /// One of the state before the slot `executed` begins to be stored.
+    pub(super) fn begin(&mut self, executed: Slot) {
+        self.storing = Some(executed);
+        self.bytes = 0;
+    }
+
+    /// The one of the state before this slot is on disk: just now, or since before a crash.
+    pub(super) fn stored(&mut self, executed: Slot) {
+        self.storing = None;
+        self.stored = self.stored.max(executed);
+    }
+
+    /// The replica, which has executed every slot below `executed`, would find every slot below
+    /// this one again after a crash.
+    pub(super) fn kept(&self, executed: Slot) -> Slot {
+        if self.loses_state {
+            executed
+        } else {
+            self.stored
+        }
+    }
+}
