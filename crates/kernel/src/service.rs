@@ -3,16 +3,17 @@
 
 use crate::id::{Id, Set};
 use crate::layout::Layout;
-use alloc::boxed::Box;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 /// Instances of one kind, and which of them are enough for some purpose.
+#[derive(Clone)]
 pub struct Enough {
     /// The place of the kind among [`KINDS`](crate::protocol::Protocol::KINDS).
     pub kind: u8,
     /// The instances: bit `i` is set for instance `i`.
     pub of: u64,
-    is_enough: Box<dyn Fn(u64) -> bool>,
+    is_enough: Rc<dyn Fn(u64) -> bool>,
 }
 
 impl Enough {
@@ -21,7 +22,7 @@ impl Enough {
         Enough {
             kind,
             of: of.bits(),
-            is_enough: Box::new(move |bits| is_enough(Set::from_bits(bits))),
+            is_enough: Rc::new(move |bits| is_enough(Set::from_bits(bits))),
         }
     }
 
@@ -30,7 +31,7 @@ impl Enough {
         Enough {
             kind,
             of,
-            is_enough: Box::new(|some| some != 0),
+            is_enough: Rc::new(|some| some != 0),
         }
     }
 

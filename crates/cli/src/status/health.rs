@@ -43,6 +43,9 @@ pub(crate) struct Health {
     pub(crate) failure_tolerance: Option<usize>,
     /// The same by role: how many of the nodes with this role may fail.
     pub(crate) tolerance_by_role: BTreeMap<&'static str, usize>,
+    /// How many parts the log has, each with its own leader; 0 if the protocol has no leader.
+    #[serde(skip)]
+    pub(crate) parts: usize,
     /// What is not served, and why.
     pub(crate) not_served: Vec<String>,
     /// What needs attention.
@@ -136,6 +139,7 @@ pub(crate) fn judge(
         health,
         failure_tolerance,
         tolerance_by_role,
+        parts: outlook.service.parts.len(),
         not_served,
         troubles,
         probe_ms,
@@ -148,6 +152,7 @@ fn unknown(error: anyhow::Error) -> Health {
         health: Verdict::NotServing,
         failure_tolerance: None,
         tolerance_by_role: BTreeMap::new(),
+        parts: 0,
         not_served: vec![format!("{error:#}")],
         troubles: Vec::new(),
         probe_ms: None,

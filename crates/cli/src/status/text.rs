@@ -16,10 +16,9 @@ pub(crate) fn show(known: &Configuration, cluster: &ClusterStatus, health: &Heal
     let mut text = head(&known.deployment, cluster);
     text += &verdict(health);
     // If no node leads, the nodes that claim to lead are of no interest.
-    text += &match Outlook::of(known, known.epoch()) {
-        Ok(outlook) if health.health != Verdict::NotServing => leaders(cluster, &outlook),
-        _ => String::new(),
-    };
+    if health.health != Verdict::NotServing {
+        text += &leaders(cluster, health.parts);
+    }
     text.push('\n');
     text += &nodes(cluster);
     text.push('\n');
@@ -112,13 +111,13 @@ pub(super) fn instances(cluster: &ClusterStatus) -> impl Iterator<Item = (&Answe
 }
 
 /// The leader, or the leaders.
-fn leaders(cluster: &ClusterStatus, outlook: &Outlook) -> String {
+fn leaders(cluster: &ClusterStatus, parts: usize) -> String {
     let all = instances(cluster).map(|(node, role)| (node.name.as_str(), role));
     let hubs: Vec<_> = all.filter(|(_, role)| role.leads.is_some()).collect();
-    match outlook.service.parts.len() as u64 {
+    match parts {
         0 => String::new(),
         1 => the_leader(&hubs),
-        parts => leaders_of_parts(&hubs, parts),
+        parts => leaders_of_parts(&hubs, parts as u64),
     }
 }
 

@@ -11,14 +11,15 @@ use ionian_kernel::service::{Service, one_of_each};
 pub(super) fn service(config: &Config, epoch: Epoch) -> Service {
     let first = config.of(Stripe(0));
     let in_force = ordering::quorums_of(first, epoch);
-    let mut needs = ordering::needs_of_acceptors(kind::Acceptor, &in_force);
+    let voters = ordering::voters(kind::Acceptor, &in_force);
+    let mut needs = ordering::needs_of_voters(&voters);
     let stripes = || config.stripes.iter().map(|stripe| config.of(stripe));
     needs.extend(stripes().map(|stripe| ordering::leader(kind::Leader, stripe)));
     needs.extend(one_of_each(config.layout(), KINDS));
     Service {
         hub: kind::Leader,
         parts: stripes().map(|stripe| stripe.leaders().bits()).collect(),
-        voters: Some(ordering::voters(kind::Acceptor, &in_force)),
+        voters: Some(voters),
         needs,
         memories: [ordering::votes(kind::Acceptor, &first.quorums)].into(),
     }

@@ -10,13 +10,14 @@ use ionian_replication::quorum::QuorumSystem;
 /// While rounds of `epoch` choose.
 pub(super) fn service(config: &Config, epoch: Epoch) -> Service {
     let in_force = quorums_of(config, epoch);
-    let mut needs = needs_of_acceptors(kind::Acceptor, &in_force);
+    let voters = voters(kind::Acceptor, &in_force);
+    let mut needs = needs_of_voters(&voters);
     needs.push(leader(kind::Leader, config));
     needs.extend(one_of_each(config.layout(), KINDS));
     Service {
         hub: kind::Leader,
         parts: Vec::from([config.leaders().bits()]),
-        voters: Some(voters(kind::Acceptor, &in_force)),
+        voters: Some(voters),
         needs,
         memories: Vec::from([votes(kind::Acceptor, &config.quorums)]),
     }
@@ -47,17 +48,16 @@ pub(crate) fn quorums_of(config: &Config, epoch: Epoch) -> QuorumSystem {
     in_force.unwrap_or(&config.quorums).clone()
 }
 
-/// What clients need of acceptors of this kind.
-pub(crate) fn needs_of_acceptors(kind: u8, quorums: &QuorumSystem) -> Vec<Need> {
-    let Voters { write, read } = voters(kind, quorums);
+/// The quorums of acceptors that clients need.
+pub(crate) fn needs_of_voters(voters: &Voters) -> Vec<Need> {
     Vec::from([
         Need {
             what: "writes, for want of a write quorum",
-            by: write,
+            by: voters.write.clone(),
         },
         Need {
             what: "linearizable reads and elections, for want of a read quorum",
-            by: read,
+            by: voters.read.clone(),
         },
     ])
 }

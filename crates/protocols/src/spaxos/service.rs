@@ -13,7 +13,8 @@ pub(super) fn service(config: &Config, epoch: Epoch) -> Service {
     let in_force = ordering::quorums_of(&config.ordering, epoch);
     let stabilizers = config.stabilizers.members();
     let (write, read) = (config.stabilizers.clone(), config.stabilizers.clone());
-    let mut needs = ordering::needs_of_acceptors(kind::Acceptor, &in_force);
+    let voters = ordering::voters(kind::Acceptor, &in_force);
+    let mut needs = ordering::needs_of_voters(&voters);
     needs.push(Need {
         what: "writes, for want of a write quorum",
         by: Enough::new::<StabilizerId>(kind::Stabilizer, stabilizers, move |set| {
@@ -38,7 +39,7 @@ pub(super) fn service(config: &Config, epoch: Epoch) -> Service {
     Service {
         hub: kind::Leader,
         parts: Vec::from([config.ordering.leaders().bits()]),
-        voters: Some(ordering::voters(kind::Acceptor, &in_force)),
+        voters: Some(voters),
         needs,
         memories: Vec::from([
             ordering::votes(kind::Acceptor, &config.ordering.quorums),
