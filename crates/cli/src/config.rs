@@ -1,12 +1,14 @@
 //! `ionian config`: writing and checking deployment files.
 
-use crate::arguments::{self, ConfigCommand};
-use crate::family;
+mod arguments;
+
 use crate::output::{self, say};
+use crate::protocols;
 use crate::source;
 use anyhow::{Context, Result, bail};
+pub(crate) use arguments::Arguments;
+use arguments::ConfigCommand;
 use ionian_deployment::{Deployment, Distance, Network, Node, presets};
-use ionian_kernel::quorum_spec::QuorumSpec;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
@@ -14,7 +16,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
-pub(crate) fn run(arguments: &arguments::Config) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
         ConfigCommand::Init {
             preset,
@@ -47,7 +49,7 @@ fn init(
     file: &Path,
 ) -> Result<()> {
     let deployment = source::preset(preset, listen, Some(node_port))?.with_overrides(overrides)?;
-    family::check(&deployment)?;
+    protocols::check(&deployment)?;
     let text = deployment.to_toml();
     if file == Path::new("-") {
         return std::io::stdout()
@@ -75,7 +77,7 @@ fn init(
         .with_context(|| format!("cannot write {}", file.display()))?;
     let file = file.display();
     match deployment.machine.as_str() {
-        family::MACHINE => say!("wrote {file}; `ionian up {file}` starts it"),
+        protocols::MACHINE => say!("wrote {file}; `ionian up {file}` starts it"),
         other => {
             say!("wrote {file}; its nodes need a program that contains the state machine {other:?}")
         }
@@ -85,7 +87,7 @@ fn init(
 
 fn check(file: &Path, overrides: &[String]) -> Result<()> {
     let deployment = Deployment::load(file)?.with_overrides(overrides)?;
-    family::check(&deployment).with_context(|| file.display().to_string())?;
+    protocols::check(&deployment).with_context(|| file.display().to_string())?;
     output::print(format_args!("{}", summary(&deployment)));
     Ok(())
 }
@@ -127,7 +129,10 @@ fn summary(deployment: &Deployment) -> String {
         }
     }
     if let Some(acceptors) = counts.get("acceptor") {
-        text += &format!("quorums: {}\n", quorums(deployment.quorums, *acceptors));
+        text += &format!(
+            "quorums: {}\n",
+            protocols::quorums(deployment.quorums, *acceptors)
+        );
     }
     text += &format!("durability = {}\n", durability.name());
     for (role, places) in places {
@@ -181,21 +186,4 @@ fn distances(nodes: &[Node], network: &Network) -> String {
         }
     }
     text
-}
-
-/// A quorum system in words.
-pub(crate) fn quorums(spec: QuorumSpec, acceptors: usize) -> String {
-    match spec {
-        QuorumSpec::Majority => format!("any {} of {acceptors} acceptors", acceptors / 2 + 1),
-        QuorumSpec::Grid { rows, columns } => format!(
-            "{acceptors} acceptors in a {rows}x{columns} grid: a row reads ({columns} acceptors), a column writes ({rows})"
-        ),
-        QuorumSpec::Groups { groups } => {
-            let size = acceptors / groups.max(1);
-            let most = size / 2 + 1;
-            format!(
-                "{groups} groups of {size} acceptors: {most} of any one group write, {most} of every group read"
-            )
-        }
-    }
 }

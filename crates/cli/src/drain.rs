@@ -1,12 +1,14 @@
 //! `ionian drain`: takes clients and leadership away from a node, or returns them.
 
-use crate::arguments::{self, BadUsage};
+use crate::address::resolve;
+use crate::cluster_args::ClusterArgs;
 use crate::member;
-use crate::node::resolve;
 use crate::output::say;
 use crate::source::{self, ANSWER_LIMIT};
 use crate::waiting;
 use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use ionian_program::BadUsage;
 use ionian_runtime::{DrainStatus, query_status, request_drain};
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -15,9 +17,32 @@ use std::time::{Duration, Instant};
 /// Interval between two status queries.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
-pub(crate) fn run(arguments: &arguments::Drain) -> Result<ExitCode> {
+/// Take clients and leadership away from a node, before it is stopped or its machine is serviced
+///
+/// The node accepts no new clients, answers pending commands, closes idle connections, and hands
+/// leadership to another node. It remains a member, and continues to vote and to execute, until it
+/// stops or --undo lets it serve and lead again. SIGTERM does the same before the node stops. Exits
+/// with code 0 as soon as nothing is left, with 1 if something is left after --timeout.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ionian drain n1
+  ionian drain n1 --undo")]
+pub(crate) struct Arguments {
+    /// The node's name
+    pub(crate) node: String,
+    /// Let the node serve clients and lead again
+    #[arg(long)]
+    pub(crate) undo: bool,
+    /// Limit for the wait [default: options.drain_ms of the deployment]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) timeout: Option<u64>,
+    #[command(flatten)]
+    pub(crate) cluster_args: ClusterArgs,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     waiting::block_on(async {
-        let known = member::newest_since(source::running(&arguments.whereabouts).await?).await;
+        let known = member::newest_since(source::running(&arguments.cluster_args).await?).await;
         let name = &arguments.node;
         let Some((_, node)) = known.member(name) else {
             let names: Vec<_> = known

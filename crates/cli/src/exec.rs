@@ -1,14 +1,17 @@
 //! `ionian exec`: one command over the Redis protocol.
 
-use crate::arguments;
-use crate::node::resolve;
+use crate::address::resolve;
+use crate::cluster_args::DATA;
 use crate::output;
 use crate::source;
 use anyhow::{Context, Result, bail};
+use clap::Args;
+use ionian_program::Level;
 use ionian_redis_client::{Connection, Limits, Reply};
 use std::io::{IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -22,7 +25,36 @@ const LIMITS: Limits = Limits {
     reply_bytes: 1 << 30,
 };
 
-pub(crate) fn run(arguments: &arguments::Exec) -> Result<ExitCode> {
+/// Send one command to the cluster and print the reply as redis-cli does
+///
+/// Exits with code 1 when the reply is an error.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  ionian exec SET name Ionian\n  ionian exec GET name\n  \
+    ionian exec --at 127.0.0.1:7380 --consistency eventual GET name"
+)]
+pub(crate) struct Arguments {
+    /// The gateway to connect to [default: the first reachable gateway of the deployment in the
+    /// data directory, or 127.0.0.1:7379]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) at: Option<String>,
+    /// The data directory of `ionian up` [default: ./ionian-data, if it holds a deployment]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Consistency level of reads
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub(crate) consistency: Option<Level>,
+    /// The command and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD ARG"
+    )]
+    pub(crate) words: Vec<std::ffi::OsString>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut connection = connect(arguments)?;
     if let Some(level) = arguments.consistency {
         let reply = connection.call(&[b"IONIAN", b"CONSISTENCY", level.name().as_bytes()])?;
@@ -51,11 +83,8 @@ pub(crate) fn run(arguments: &arguments::Exec) -> Result<ExitCode> {
 }
 
 /// Connects to the gateway that was named, or to the first that can be reached.
-fn connect(arguments: &arguments::Exec) -> Result<Connection> {
-    let data = arguments
-        .data
-        .as_deref()
-        .unwrap_or(Path::new(arguments::DATA));
+fn connect(arguments: &Arguments) -> Result<Connection> {
+    let data = arguments.data.as_deref().unwrap_or(Path::new(DATA));
     let gateways: Vec<String> = match &arguments.at {
         Some(at) => vec![at.clone()],
         None => match (source::known_in(data)?, &arguments.data) {

@@ -4,32 +4,36 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `arguments` | command-line arguments and help texts |
 //! | `node` | one node in the foreground; `gateway_app` connects its gateway to its client lane |
 //! | `up` | every node of a deployment as a supervised process |
 //! | `config`, `status`, `drain`, `member`, `options`, `exec` | one command each |
 //! | `snapshot` | backups: save, inspect, restore, salvage |
 //! | `log` | the logs of stopped nodes: show, skip |
-//! | `family` | access to a protocol by its name |
+//! | `cluster_args` | arguments that several commands share |
 //! | `source` | how a command finds the deployment of its cluster |
-//! | `places` | the paths in a data directory |
+//! | `protocols` | access to a protocol by its name |
+//! | `data_paths` | the paths in a data directory |
+//! | `address` | socket addresses |
 //! | `version` | the text of `--version` |
+//!
+//! A command owns its arguments: they are in its file, or in `arguments.rs` of its folder.
 
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
-mod arguments;
+mod address;
+mod cluster_args;
 mod config;
+mod data_paths;
 mod drain;
 mod exec;
-mod family;
 mod gateway_app;
 mod log;
 mod member;
 mod node;
 mod options;
-mod places;
+mod protocols;
 mod snapshot;
 mod source;
 mod status;
@@ -38,10 +42,45 @@ mod version;
 mod waiting;
 
 use anyhow::Result;
-use arguments::{Arguments, Command};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use ionian_program::{exit_code, output, tools};
 use std::process::ExitCode;
+
+/// State machine replication made of small roles: a linearizable key-value store behind any Redis
+/// client.
+#[derive(Debug, Parser)]
+#[command(
+    name = "ionian",
+    version = crate::version::TEXT.as_str(),
+    arg_required_else_help = true,
+    after_help = "A first cluster:\n  \
+        ionian up                      three nodes on this machine, clients at 127.0.0.1:7379\n  \
+        redis-cli -p 7379              any Redis client talks to it\n  \
+        ionian status                  who leads, who is behind, who is down\n\n\
+        Exit codes: 0 done, 1 a job that failed, 2 bad usage; of `ionian status` also 3, a degraded cluster."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Up(up::Arguments),
+    Node(node::Arguments),
+    Config(config::Arguments),
+    Status(status::Arguments),
+    Drain(drain::Arguments),
+    Member(member::Arguments),
+    Options(options::Arguments),
+    Exec(exec::Arguments),
+    #[command(about = tools::SIM)]
+    Sim,
+    #[command(about = tools::BENCH)]
+    Bench,
+    Snapshot(snapshot::Arguments),
+    Log(log::Arguments),
+}
 
 fn main() -> ExitCode {
     exit_code(match tools::are_asked_for(std::env::args_os()) {

@@ -7,16 +7,19 @@
 //! | `request` | submits a change to the log, through any node that can |
 //! | `text` | the list as text |
 
+mod arguments;
 mod find;
 mod progress;
 mod request;
 mod text;
 
-use crate::arguments::{self, How, MemberCommand, Place, Shape};
-use crate::family::{self, Work};
+use crate::cluster_args::ChangeArgs;
 use crate::output::{self, say};
+use crate::protocols::{self, Work};
 use crate::waiting;
 use anyhow::{Context, Result, bail};
+pub(crate) use arguments::Arguments;
+use arguments::{AddressArgs, MemberCommand, QuorumArgs};
 use ionian_deployment::{Configuration, Deployment, Node};
 use ionian_kernel::membership::Change;
 use ionian_kernel::protocol::Protocol;
@@ -26,15 +29,15 @@ use std::process::ExitCode;
 pub(crate) use find::{Found, newest_since};
 pub(crate) use progress::{Awaited, wait_until_done};
 
-pub(crate) fn run(arguments: &arguments::Member) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     waiting::block_on(carry_out(&arguments.command))?;
     Ok(ExitCode::SUCCESS)
 }
 
 async fn carry_out(command: &MemberCommand) -> Result<()> {
     match command {
-        MemberCommand::List { toml, whereabouts } => {
-            let found = Found::find(whereabouts).await?;
+        MemberCommand::List { toml, cluster_args } => {
+            let found = Found::find(cluster_args).await?;
             match toml {
                 true => output::print(format_args!(
                     "{}",
@@ -49,37 +52,41 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
         }
         MemberCommand::Add {
             name,
-            place,
+            address_args,
             roles,
-            shape,
-            how,
+            quorum_args,
+            change_args,
         } => {
-            let node = described(name, place, roles)?;
-            change(how, |from| {
+            let node = described(name, address_args, roles)?;
+            change(change_args, |from| {
                 // The same command again, during or after the change: nothing is left to do.
                 let is_done = from.nodes.iter().any(|other| is_the_same(other, &node));
                 if is_done {
-                    shaped(from.clone(), shape)
+                    with_quorums(from.clone(), quorum_args)
                 } else {
-                    shaped(possible(from.with_node(node.clone()))?, shape)
+                    with_quorums(possible(from.with_node(node.clone()))?, quorum_args)
                 }
             })
             .await
         }
-        MemberCommand::Remove { name, shape, how } => {
-            change(how, |from| {
-                shaped(possible(from.without_node(name))?, shape)
+        MemberCommand::Remove {
+            name,
+            quorum_args,
+            change_args,
+        } => {
+            change(change_args, |from| {
+                with_quorums(possible(from.without_node(name))?, quorum_args)
             })
             .await
         }
         MemberCommand::Replace {
             old,
             new,
-            place,
-            how,
+            address_args,
+            change_args,
         } => {
-            let node = described(new, place, "")?;
-            change(how, |from| {
+            let node = described(new, address_args, "")?;
+            change(change_args, |from| {
                 let is_done = from.place(old).is_err() && from.place(new).is_ok();
                 if is_done {
                     return Ok(from.clone());
@@ -98,15 +105,15 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
             })
             .await
         }
-        MemberCommand::Apply { file, how } => {
+        MemberCommand::Apply { file, change_args } => {
             let file = Deployment::load(file)?;
-            change(how, |from| possible(file.successor_of(from))).await
+            change(change_args, |from| possible(file.successor_of(from))).await
         }
-        MemberCommand::Abandon { how } => {
-            let found = Found::find(&how.whereabouts).await?;
+        MemberCommand::Abandon { change_args } => {
+            let found = Found::find(&change_args.cluster_args).await?;
             let change = change::abandon(&found.known)?;
             let to = found.known.deployment.clone();
-            settle(found, Some(change), &to, how).await
+            settle(found, Some(change), &to, change_args).await
         }
     }
 }
@@ -118,11 +125,11 @@ fn is_the_same(there: &Node, described: &Node) -> bool {
         && there.instances() == described.instances()
 }
 
-fn described(name: &str, place: &Place, roles: &str) -> Result<Node> {
+fn described(name: &str, address_args: &AddressArgs, roles: &str) -> Result<Node> {
     Ok(Node::described(
         name,
-        &place.address,
-        place.gateway.as_deref(),
+        &address_args.address,
+        address_args.gateway.as_deref(),
         roles,
     )?)
 }
@@ -134,21 +141,26 @@ pub(crate) fn possible<T, E: std::error::Error + Send + Sync + 'static>(
     planned.context("this cannot be done")
 }
 
-fn shaped(deployment: Deployment, shape: &Shape) -> Result<Deployment> {
-    let quorums = shape
+fn with_quorums(deployment: Deployment, quorum_args: &QuorumArgs) -> Result<Deployment> {
+    let quorums = quorum_args
         .quorums
         .iter()
         .map(|quorums| format!("quorums={quorums}"));
-    let overrides: Vec<String> = quorums.chain(shape.f.map(|f| format!("f={f}"))).collect();
+    let overrides: Vec<String> = quorums
+        .chain(quorum_args.f.map(|f| format!("f={f}")))
+        .collect();
     Ok(deployment.with_overrides(&overrides)?)
 }
 
 /// Changes the cluster to the deployment that `plan` derives from the one in force.
-async fn change(how: &How, plan: impl Fn(&Deployment) -> Result<Deployment>) -> Result<()> {
-    let found = Found::find(&how.whereabouts).await?;
+async fn change(
+    change_args: &ChangeArgs,
+    plan: impl Fn(&Deployment) -> Result<Deployment>,
+) -> Result<()> {
+    let found = Found::find(&change_args.cluster_args).await?;
     let known = &found.known;
     // Before checking the plan: if the protocol cannot change members, no plan is valid.
-    family::with_protocol(&known.deployment.protocol, IsPossible { known })??;
+    protocols::with_protocol(&known.deployment.protocol, IsPossible { known })??;
     let to = possible(plan(&known.deployment)?.numbered())?;
     if known.next.is_none() && known.deployment.numbered()? == to {
         say!(
@@ -160,12 +172,12 @@ async fn change(how: &How, plan: impl Fn(&Deployment) -> Result<Deployment>) -> 
     let is_under_way = known.next.as_ref() == Some(&to);
     let change = match is_under_way {
         true => None,
-        false => Some(family::with_protocol(
+        false => Some(protocols::with_protocol(
             &to.protocol,
             Begin { known, to: &to },
         )??),
     };
-    settle(found, change, &to, how).await
+    settle(found, change, &to, change_args).await
 }
 
 /// Checks whether the protocol can change its members.
@@ -197,7 +209,12 @@ impl Work for Begin<'_> {
 
 /// Submits the change to the cluster, unless it is in progress already, and waits until it is
 /// finished.
-async fn settle(found: Found, change: Option<Change>, to: &Deployment, how: &How) -> Result<()> {
+async fn settle(
+    found: Found,
+    change: Option<Change>,
+    to: &Deployment,
+    change_args: &ChangeArgs,
+) -> Result<()> {
     let since = match &change {
         None => {
             let epoch = found.known.epoch();
@@ -210,7 +227,7 @@ async fn settle(found: Found, change: Option<Change>, to: &Deployment, how: &How
             epoch
         }
     };
-    if how.no_wait {
+    if change_args.no_wait {
         return Ok(());
     }
     let from = &found.known.deployment;

@@ -1,22 +1,24 @@
 //! `ionian node`: one node in the foreground.
 
+mod arguments;
 mod join;
 mod stop;
 
-use crate::arguments::{self, BadUsage};
-use crate::family::{self, Work};
+use crate::address::{endpoint, listen, resolve};
+use crate::data_paths::DataPaths;
 use crate::gateway_app;
-use crate::places::Places;
-use crate::source;
+use crate::protocols::{self, Work};
 use anyhow::{Context, Result};
+pub(crate) use arguments::Arguments;
 use ionian_deployment::{Configuration, Deployment, Durability};
 use ionian_kernel::protocol::Protocol;
+use ionian_program::BadUsage;
 use ionian_runtime::storage::membership_file;
 use ionian_runtime::{Application, LaneHandle, NodeError, NodeSettings, run_node_blocking};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use std::io::Read;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
@@ -25,15 +27,12 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Length of the queue in which the system holds new connections while the event loop is busy.
-const BACKLOG: i32 = 1024;
-
-pub(crate) fn run(arguments: &arguments::Node) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     begin_log();
     // First, so that the end of the parent process is not missed.
     let mut starter = arguments.supervised.then(end_of_input);
     let (name, overrides) = (&arguments.name, &arguments.overrides);
-    let data = Places::new(&arguments.data).node(name);
+    let data = DataPaths::new(&arguments.data).node(name);
     let given = match (&arguments.config, &arguments.join) {
         (Some(file), _) => {
             Configuration::founded(Deployment::load(file)?.with_overrides(overrides)?)
@@ -41,7 +40,7 @@ pub(crate) fn run(arguments: &arguments::Node) -> Result<ExitCode> {
         (None, Some(contact)) => {
             let known = match membership_file::stored(&data)? {
                 Some(known) => Some(known),
-                None if source::endpoint(contact).is_none() => {
+                None if endpoint(contact).is_none() => {
                     let text = format!(
                         "--join {contact:?}: must be the HOST:PORT where a node accepts other nodes"
                     );
@@ -80,7 +79,7 @@ pub(crate) fn run(arguments: &arguments::Node) -> Result<ExitCode> {
         gateway_listen,
         clock_ahead_ms,
     };
-    match family::with_protocol(&protocol, run)? {
+    match protocols::with_protocol(&protocol, run)? {
         Err(error) if matches!(error.downcast_ref(), Some(NodeError::Removed { .. })) => {
             tracing::info!("{error}")
         }
@@ -142,8 +141,8 @@ impl Work for Run {
         }
         let known = settings.configuration.clone().expect("it was given");
         let deployment = known.deployment.clone();
-        let machine = family::machine(&deployment)?;
-        let config = family::configure::<P>(settings.layout.clone())?;
+        let machine = protocols::machine(&deployment)?;
+        let config = protocols::configure::<P>(settings.layout.clone())?;
         let member = &known.nodes()[&settings.node];
         // Before the event loop starts, so that an address that is in use is reported before the
         // node takes part.
@@ -175,11 +174,6 @@ impl Work for Run {
     }
 }
 
-/// The socket address of `host:port`.
-pub(crate) fn resolve(key: &str, text: &str) -> Result<SocketAddr> {
-    ionian_runtime::resolve(text).with_context(|| format!("{key} = {text:?} cannot be resolved"))
-}
-
 /// Listens at the address of the flag, or else at that of the deployment.
 fn gateway_listener(
     node: &ionian_deployment::Node,
@@ -198,21 +192,6 @@ fn gateway_listener(
     let listener = listen(address).with_context(|| format!("cannot listen on {key} = {text:?}"))?;
     listener.set_nonblocking(true)?;
     Ok(Some(listener))
-}
-
-/// Listens with a longer queue than the standard library's, because many clients may connect at
-/// once.
-pub(crate) fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = socket2::Socket::new(
-        socket2::Domain::for_address(address),
-        socket2::Type::STREAM,
-        None,
-    )?;
-    // A restarted node can bind its port immediately.
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
 }
 
 /// Watches standard input on a separate thread. The parent process holds the other end of the pipe,

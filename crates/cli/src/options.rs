@@ -1,26 +1,61 @@
 //! `ionian options`: lists the options of a running cluster and changes them through its log.
 
-use crate::arguments::{self, How, OptionsCommand};
-use crate::family::{self, Work};
+use crate::cluster_args::{ChangeArgs, ClusterArgs};
 use crate::member::{Awaited, Found, possible, wait_until_done};
 use crate::output::{self, say};
+use crate::protocols::{self, Work};
 use crate::waiting;
 use anyhow::Result;
+use clap::{Args, Subcommand};
 use ionian_deployment::{Configuration, Deployment, at_start};
 use ionian_kernel::membership::Change;
 use ionian_kernel::protocol::Protocol;
 use ionian_runtime::admin::change;
 use std::process::ExitCode;
 
-pub(crate) fn run(arguments: &arguments::Options) -> Result<ExitCode> {
+/// Show and change the options of a running cluster
+///
+/// A change goes through the cluster's log. Every node applies it while running and stores it;
+/// after a restart it overrides the deployment file.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+#[command(
+    after_help = "Examples:\n  ionian options list\n  ionian options set heartbeat_ms=50 election_timeout_ms=200"
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: OptionsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum OptionsCommand {
+    /// Show every option with its value, its default and where to change it
+    List {
+        #[command(flatten)]
+        cluster_args: ClusterArgs,
+    },
+    /// Change options on all nodes; either all of the given changes take effect or none
+    Set {
+        /// The changes, such as window_slots=1024
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+        #[command(flatten)]
+        change_args: ChangeArgs,
+    },
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     waiting::block_on(async {
         match &arguments.command {
-            OptionsCommand::List { whereabouts } => {
-                let found = Found::find(whereabouts).await?;
+            OptionsCommand::List { cluster_args } => {
+                let found = Found::find(cluster_args).await?;
                 output::print(format_args!("{}", list(&found.known)));
                 Ok(())
             }
-            OptionsCommand::Set { settings, how } => set(settings, how).await,
+            OptionsCommand::Set {
+                settings,
+                change_args,
+            } => set(settings, change_args).await,
         }
     })?;
     Ok(ExitCode::SUCCESS)
@@ -55,8 +90,8 @@ fn list(known: &Configuration) -> String {
 }
 
 /// Changes options, and waits until every node has applied them.
-async fn set(settings: &[String], how: &How) -> Result<()> {
-    let found = Found::find(&how.whereabouts).await?;
+async fn set(settings: &[String], change_args: &ChangeArgs) -> Result<()> {
+    let found = Found::find(&change_args.cluster_args).await?;
     let from = &found.known.deployment;
     let to = from.tuned(settings)?;
     if from.options == to.options {
@@ -66,7 +101,7 @@ async fn set(settings: &[String], how: &How) -> Result<()> {
         );
         return Ok(());
     }
-    let change = family::with_protocol(
+    let change = protocols::with_protocol(
         &from.protocol,
         Tune {
             known: &found.known,
@@ -81,7 +116,7 @@ async fn set(settings: &[String], how: &How) -> Result<()> {
             say!("options.{} = {after} (was {before})", setting.key);
         }
     }
-    match how.no_wait {
+    match change_args.no_wait {
         true => Ok(()),
         false => {
             wait_until_done(

@@ -1,10 +1,12 @@
 //! How a command finds the deployment of its cluster.
 
-use crate::arguments::{BadUsage, Whereabouts};
-use crate::node::resolve;
-use crate::places::Places;
+use crate::address::endpoint;
+use crate::address::resolve;
+use crate::cluster_args::ClusterArgs;
+use crate::data_paths::DataPaths;
 use anyhow::{Context, Result, bail};
 use ionian_deployment::{Configuration, Deployment, PresetOptions};
+use ionian_program::BadUsage;
 use ionian_runtime::query_membership;
 use ionian_runtime::storage::membership_file;
 use std::net::SocketAddr;
@@ -73,9 +75,9 @@ impl std::fmt::Display for NoAnswer {
 
 /// What is known of the running cluster that the command line names, from a node, a file or a data
 /// directory.
-pub(crate) async fn running(whereabouts: &Whereabouts) -> Result<Configuration> {
-    match whereabouts {
-        Whereabouts { at: Some(contact), .. } => {
+pub(crate) async fn running(cluster_args: &ClusterArgs) -> Result<Configuration> {
+    match cluster_args {
+        ClusterArgs { at: Some(contact), .. } => {
             let Some(address) = endpoint(contact) else {
                 return Err(BadUsage(format!("--at {contact:?}: must be the HOST:PORT where a node accepts other nodes")).into());
             };
@@ -85,8 +87,8 @@ pub(crate) async fn running(whereabouts: &Whereabouts) -> Result<Configuration> 
             };
             asked.with_context(|| NoAnswer(contact.clone()))
         }
-        Whereabouts { config: Some(file), .. } => Ok(Configuration::founded(Deployment::load(file)?)),
-        Whereabouts { data, .. } => known_in(data)?.with_context(|| {
+        ClusterArgs { config: Some(file), .. } => Ok(Configuration::founded(Deployment::load(file)?)),
+        ClusterArgs { data, .. } => known_in(data)?.with_context(|| {
             format!(
                 "{} holds no deployment: name one with --data DIR or --config FILE, or any running node with --at HOST:PORT",
                 data.display()
@@ -95,18 +97,11 @@ pub(crate) async fn running(whereabouts: &Whereabouts) -> Result<Configuration> 
     }
 }
 
-/// The text, if it is HOST:PORT.
-pub(crate) fn endpoint(text: &str) -> Option<&str> {
-    text.rsplit_once(':')
-        .filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
-        .map(|_| text)
-}
-
 /// The newest membership in a data directory: that of its deployment, or what one of its nodes has
 /// learned since.
 pub(crate) fn known_in(data: &Path) -> Result<Option<Configuration>> {
     let mut known = in_directory(data)?.map(Configuration::founded);
-    for node in Places::new(data).node_directories()? {
+    for node in DataPaths::new(data).node_directories()? {
         // Ignores errors, because the node itself reports them.
         let Ok(Some(theirs)) = membership_file::stored(&node) else {
             continue;
@@ -120,7 +115,7 @@ pub(crate) fn known_in(data: &Path) -> Result<Option<Configuration>> {
             }
             // The deployment of `ionian up` decides which cluster is meant. Without it that is
             // unknown.
-            Some(_) if Places::new(data).deployment().exists() => {}
+            Some(_) if DataPaths::new(data).deployment().exists() => {}
             Some(ours) => bail!(
                 "{} holds nodes of clusters {} and {}, founded with different deployments: name a running node of one \
                  with --at HOST:PORT",
@@ -135,7 +130,7 @@ pub(crate) fn known_in(data: &Path) -> Result<Option<Configuration>> {
 
 /// The founding deployment of the cluster in a data directory, if there is one.
 pub(crate) fn in_directory(data: &Path) -> Result<Option<Deployment>> {
-    let path = Places::new(data).deployment();
+    let path = DataPaths::new(data).deployment();
     if !path
         .try_exists()
         .with_context(|| format!("cannot look for {}", path.display()))?

@@ -37,7 +37,7 @@ pub(crate) struct Show {
     /// The slot number
     pub(crate) slot: Option<u64>,
     /// The data directory of stopped nodes, or of one of them (DIR/nodes/NAME)
-    #[arg(long, value_name = "DIR", default_value = crate::arguments::DATA)]
+    #[arg(long, value_name = "DIR", default_value = crate::cluster_args::DATA)]
     pub(crate) data: PathBuf,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Skip {
     pub(crate) command: CommandName,
     /// The data directory of stopped nodes, all of which are changed, or of one of them
     /// (DIR/nodes/NAME)
-    #[arg(long, value_name = "DIR", default_value = crate::arguments::DATA)]
+    #[arg(long, value_name = "DIR", default_value = crate::cluster_args::DATA)]
     pub(crate) data: PathBuf,
     /// Execute the command again, on nodes whose log has not passed it
     #[arg(long)]

@@ -1,7 +1,7 @@
 //! `ionian log show`.
 
 use super::arguments::Show;
-use super::node_directories;
+use crate::data_paths::directories_of_nodes;
 use crate::output::say;
 use anyhow::{Context, Result, bail};
 use ionian_kernel::guard::LogCommand;
@@ -20,7 +20,7 @@ use std::path::Path;
 const SHOWN: usize = 200;
 
 pub(crate) fn run(arguments: &Show) -> Result<()> {
-    let directories = node_directories(&arguments.data)?;
+    let directories = directories_of_nodes(&arguments.data)?;
     match arguments.slot {
         None => directories
             .iter()

@@ -1,7 +1,7 @@
 //! `ionian log skip`: checks all nodes of a directory before it changes any.
 
 use super::arguments::Skip;
-use super::node_directories;
+use crate::data_paths::directories_of_nodes;
 use crate::output::say;
 use anyhow::Result;
 use ionian_runtime::storage::offline::{SkipError, SkipList};
@@ -12,7 +12,7 @@ pub(crate) fn run(arguments: &Skip) -> Result<()> {
         data,
         undo,
     } = arguments;
-    let directories = node_directories(data)?;
+    let directories = directories_of_nodes(data)?;
     let lists = directories
         .iter()
         .map(|directory| SkipList::changed(directory, *command, !undo));

@@ -1,7 +1,7 @@
 //! Asks the nodes of a cluster for the membership.
 
-use crate::arguments::Whereabouts;
-use crate::node::resolve;
+use crate::address::resolve;
+use crate::cluster_args::ClusterArgs;
 use crate::output::explain;
 use crate::source::{self, ANSWER_LIMIT};
 use anyhow::{Result, bail};
@@ -25,8 +25,8 @@ pub(crate) struct Found {
 
 impl Found {
     /// Asks the nodes of the deployment that the command line names.
-    pub(crate) async fn find(whereabouts: &Whereabouts) -> Result<Found> {
-        let given = source::running(whereabouts).await?;
+    pub(crate) async fn find(cluster_args: &ClusterArgs) -> Result<Found> {
+        let given = source::running(cluster_args).await?;
         let found = Found::ask(contacts(&given)).await?;
         if !found.known.deployment.is_same_cluster(&given.deployment) {
             bail!(

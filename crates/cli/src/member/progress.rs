@@ -1,7 +1,7 @@
 //! What a change in progress waits for, and waiting for its end.
 
 use super::find::Found;
-use crate::node::resolve;
+use crate::address::resolve;
 use crate::output::say;
 use crate::source::ANSWER_LIMIT;
 use anyhow::{Result, bail};

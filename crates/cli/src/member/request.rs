@@ -2,7 +2,7 @@
 
 use super::find::Found;
 use super::progress::WaitReporter;
-use crate::node::resolve;
+use crate::address::resolve;
 use crate::output::explain;
 use anyhow::{Context, Result, bail};
 use ionian_kernel::id::Epoch;

@@ -1,6 +1,6 @@
 //! Arguments of `ionian snapshot`.
 
-use crate::arguments::Whereabouts;
+use crate::cluster_args::ClusterArgs;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -39,7 +39,7 @@ pub(crate) struct Save {
     /// The file to write; it must not exist
     pub(crate) file: PathBuf,
     #[command(flatten)]
-    pub(crate) whereabouts: Whereabouts,
+    pub(crate) cluster_args: ClusterArgs,
     /// Save the state of the most advanced replica even if too few acceptors answer to tell whether
     /// it is complete
     #[arg(long)]

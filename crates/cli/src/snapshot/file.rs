@@ -1,9 +1,9 @@
 //! The file of a backup: a snapshot file of the crate `wal`, stamped with a head in JSON.
 
-use crate::arguments::BadUsage;
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
 use ionian_kernel::wire::WIRE_VERSION;
+use ionian_program::BadUsage;
 use ionian_wal::WalError;
 use ionian_wal::snapshot::{SnapshotReader, SnapshotWriter, Snapshots};
 use serde::{Deserialize, Serialize};

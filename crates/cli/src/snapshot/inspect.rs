@@ -1,9 +1,10 @@
 //! `ionian snapshot inspect`.
 
 use super::file::{self, Head, Origin};
-use super::{arguments, machine_in, newest, state};
-use crate::family::MACHINE;
+use super::stopped::{machine_in, newest};
+use super::{arguments, state};
 use crate::output::say;
+use crate::protocols::MACHINE;
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use ionian_runtime::storage::offline::StoppedNode;

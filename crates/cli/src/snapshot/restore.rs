@@ -5,16 +5,16 @@
 
 use super::file::{self, Opened};
 use super::{arguments, state};
-use crate::arguments::BadUsage;
-use crate::family::{self, Work};
+use crate::data_paths::DataPaths;
 use crate::output::say;
-use crate::places::Places;
+use crate::protocols::{self, Work};
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use ionian_deployment::{Deployment, Durability};
 use ionian_kernel::id::Slot;
 use ionian_kernel::layout::{Address, NodeId};
 use ionian_kernel::protocol::Protocol;
+use ionian_program::BadUsage;
 use ionian_replication::executor::refounded;
 use ionian_runtime::storage::offline::NewNode;
 use std::path::Path;
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &arguments::Restore) -> Result<()> {
         .map(|at| state.slice(at..state.len().min(at + CHUNK)))
         .collect();
     let protocol = deployment.protocol.clone();
-    family::with_protocol(
+    protocols::with_protocol(
         &protocol,
         Make {
             deployment: &deployment,
@@ -107,8 +107,8 @@ impl Work for Make<'_> {
             data,
         } = self;
         let layout = deployment.layout(P::KINDS)?;
-        let config = family::configure::<P>(layout.clone())?;
-        let places = Places::new(data);
+        let config = protocols::configure::<P>(layout.clone())?;
+        let places = DataPaths::new(data);
         let parent = places.nodes();
         std::fs::create_dir_all(&parent)
             .with_context(|| format!("cannot create {}", parent.display()))?;

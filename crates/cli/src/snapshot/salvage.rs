@@ -5,9 +5,10 @@
 //! acknowledged write is lost. With fewer acceptors it is the best possible guess.
 
 use super::file::{self, Head, Origin};
-use super::{arguments, machine_in, newest, state, warn};
-use crate::family::MACHINE;
+use super::stopped::{machine_in, newest, warn};
+use super::{arguments, state};
 use crate::output::say;
+use crate::protocols::MACHINE;
 use anyhow::{Context, Result, bail};
 use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::id::{AcceptorId, AcceptorSet, Epoch, Slot};

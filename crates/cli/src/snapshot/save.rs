@@ -5,12 +5,13 @@
 //! quorum, queried when the command starts, is above every write acknowledged before. A replica
 //! that has executed all slots below it has all of these writes.
 
+use super::arguments;
 use super::file::{self, Head, Origin};
-use super::{arguments, machine_in, newest};
-use crate::family::{self, Outlook, bit};
+use super::stopped::{machine_in, newest};
+use crate::address::resolve;
 use crate::member;
-use crate::node::resolve;
 use crate::output::{explain, say};
+use crate::protocols::{self, ServiceNeeds, bit};
 use crate::source;
 use crate::status::{ClusterStatus, ask_all};
 use crate::waiting;
@@ -27,8 +28,8 @@ pub(crate) fn run(arguments: &arguments::Save) -> Result<()> {
         return copy(directory, &arguments.file);
     }
     waiting::block_on(async {
-        let given = source::running(&arguments.whereabouts).await?;
-        family::check(&given.deployment)?;
+        let given = source::running(&arguments.cluster_args).await?;
+        protocols::check(&given.deployment)?;
         let known = member::newest_since(given).await;
         save(&known, &arguments.file, arguments.allow_stale).await
     })
@@ -109,15 +110,15 @@ async fn receive(mut snapshot: RemoteSnapshot, file: &Path, head: &Head) -> Resu
 
 /// Every write acknowledged before is below this slot; `None` if too few acceptors answer.
 fn watermark(known: &Configuration, status: &ClusterStatus) -> Result<Option<u64>> {
-    let outlook = Outlook::of(known, known.epoch())?;
-    let Some(voters) = &outlook.service.voters else {
+    let service_needs = ServiceNeeds::of(known, known.epoch())?;
+    let Some(voters) = &service_needs.service.voters else {
         // A single server, which acknowledges what it has executed.
         return Ok(replicas(status)
             .into_iter()
             .map(|(executed, _)| executed)
             .max());
     };
-    let name = outlook.name(voters.read.kind);
+    let name = service_needs.name(voters.read.kind);
     let (mut present, mut highest) = (0, 0);
     for (_, role) in roles(status).filter(|(_, role)| role.role == name) {
         // An acceptor that has lost its memory does not know its votes.

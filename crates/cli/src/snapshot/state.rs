@@ -1,6 +1,6 @@
 //! The state in a snapshot: the state machine and the sessions.
 
-use crate::family::MACHINE;
+use crate::protocols::MACHINE;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use ionian_kernel::id::{ClientId, Slot};

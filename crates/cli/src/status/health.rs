@@ -1,10 +1,11 @@
 //! Judges whether a cluster serves, and how many more of its nodes may fail, from the statuses of
 //! all nodes together. What one node reports about itself is not enough.
 
+use super::cluster::{Answer, ClusterStatus, instances};
 use super::needs::{Need, Present, needs, tolerance};
-use super::text::{self, instances};
-use super::{Answer, ClusterStatus};
-use crate::family::{Outlook, bit};
+use super::probe::Probes;
+use super::problems;
+use crate::protocols::{ServiceNeeds, bit};
 use ionian_deployment::{CLIENT, Configuration};
 use ionian_kernel::id::Epoch;
 use ionian_runtime::status::{LeadsStatus, RoleStatus};
@@ -55,9 +56,6 @@ pub(crate) struct Health {
     pub(crate) probe_ms: Option<BTreeMap<String, u64>>,
 }
 
-/// The outcome of the probes, by node: milliseconds or the reason of the failure.
-pub(crate) type Probes = BTreeMap<String, Result<u64, String>>;
-
 /// Judges the answers of all nodes.
 pub(crate) fn judge(
     known: &Configuration,
@@ -65,11 +63,11 @@ pub(crate) fn judge(
     probes: Option<&Probes>,
 ) -> Health {
     let present = Present::of(cluster);
-    let outlook = match Outlook::of(known, epoch_led(known, cluster)) {
-        Ok(outlook) => outlook,
+    let service_needs = match ServiceNeeds::of(known, epoch_led(known, cluster)) {
+        Ok(service_needs) => service_needs,
         Err(error) => return unknown(error),
     };
-    let needs = needs(&outlook);
+    let needs = needs(&service_needs);
     let mut not_served: Vec<String> = match present.is_empty() {
         true => vec!["no node answers".to_owned()],
         false => needs
@@ -77,15 +75,15 @@ pub(crate) fn judge(
             .filter_map(|need| need.lost(present.all(), None))
             .collect(),
     };
-    let mut troubles = text::troubles(known, cluster, &outlook);
+    let mut troubles = problems::troubles(known, cluster, &service_needs);
     troubles.extend(present.links().troubles());
     if not_served.is_empty() {
-        match led_from(cluster, &outlook, &needs, &present) {
+        match led_from(cluster, &service_needs, &needs, &present) {
             Ok(leading) => troubles.extend(cut_off(&present, &leading)),
             Err(why) => not_served.push(why),
         }
     }
-    for (loss, is_vital) in text::losses(cluster, &outlook) {
+    for (loss, is_vital) in problems::losses(cluster, &service_needs) {
         let list = if is_vital {
             &mut not_served
         } else {
@@ -118,7 +116,7 @@ pub(crate) fn judge(
     });
     let (failure_tolerance, tolerance_by_role) = match not_served.is_empty() {
         false => (None, BTreeMap::new()),
-        true => tolerance(&needs, &present, outlook.hub()),
+        true => tolerance(&needs, &present, service_needs.hub()),
     };
     let is_less = failure_tolerance.is_some_and(|tolerance| tolerance < cluster.f);
     if is_less {
@@ -139,7 +137,7 @@ pub(crate) fn judge(
         health,
         failure_tolerance,
         tolerance_by_role,
-        parts: outlook.service.parts.len(),
+        parts: service_needs.service.parts.len(),
         not_served,
         troubles,
         probe_ms,
@@ -175,12 +173,12 @@ fn epoch_led(known: &Configuration, cluster: &ClusterStatus) -> Epoch {
 /// of acceptors has promised, not what a leader reports about itself.
 fn led_from<'a>(
     cluster: &'a ClusterStatus,
-    outlook: &Outlook,
+    service_needs: &ServiceNeeds,
     needs: &[Need<'_>],
     present: &Present<'_>,
 ) -> Result<Vec<&'a str>, String> {
-    let parts = outlook.service.parts.len() as u64;
-    let hubs = instances(cluster).filter(|(_, role)| role.role == outlook.hub());
+    let parts = service_needs.service.parts.len() as u64;
+    let hubs = instances(cluster).filter(|(_, role)| role.role == service_needs.hub());
     // If the protocol has no elections, the hub always leads.
     let leads = |role: &RoleStatus| match parts {
         0 => 1,
@@ -217,7 +215,9 @@ fn led_from<'a>(
     }
     let followed: Vec<_> = near
         .into_iter()
-        .filter(|(node, role)| parts != 1 || is_followed(cluster, outlook, present, node, role))
+        .filter(|(node, role)| {
+            parts != 1 || is_followed(cluster, service_needs, present, node, role)
+        })
         .collect();
     if followed.is_empty() {
         return Err(
@@ -234,19 +234,19 @@ fn led_from<'a>(
 /// above the leader's.
 fn is_followed(
     cluster: &ClusterStatus,
-    outlook: &Outlook,
+    service_needs: &ServiceNeeds,
     present: &Present<'_>,
     node: &Answer,
     leader: &RoleStatus,
 ) -> bool {
-    let Some(voters) = &outlook.service.voters else {
+    let Some(voters) = &service_needs.service.voters else {
         return true;
     };
     let Some(led) = leader.ballot() else {
         return false;
     };
     let follows = instances(cluster).filter(|(other, role)| {
-        role.role == outlook.name(voters.write.kind)
+        role.role == service_needs.name(voters.write.kind)
             && role.remembers != Some(false)
             && present.links().connect(&node.name, &other.name)
             && role.ballot().is_some_and(|promise| promise <= led)

@@ -1,6 +1,6 @@
 //! Which nodes are connected, as reported by both ends of each connection.
 
-use super::ClusterStatus;
+use super::cluster::ClusterStatus;
 use ionian_runtime::NodeStatus;
 use ionian_runtime::status::PeerState;
 use std::collections::{BTreeMap, BTreeSet};

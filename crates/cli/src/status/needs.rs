@@ -1,10 +1,9 @@
 //! What the cluster needs in order to serve clients, which instances provide it, and how many nodes
 //! may be missing.
 
+use super::cluster::{Answer, ClusterStatus, instances};
 use super::links::Links;
-use super::text::instances;
-use super::{Answer, ClusterStatus};
-use crate::family::{Outlook, bit};
+use crate::protocols::{ServiceNeeds, bit};
 use ionian_deployment::CLIENT;
 use ionian_kernel::service;
 use std::collections::{BTreeMap, BTreeSet};
@@ -138,9 +137,9 @@ impl Need<'_> {
 }
 
 /// Everything that clients need.
-pub(super) fn needs(outlook: &Outlook) -> Vec<Need<'_>> {
-    let named = outlook.service.needs.iter().map(|need| Need {
-        role: outlook.name(need.by.kind),
+pub(super) fn needs(service_needs: &ServiceNeeds) -> Vec<Need<'_>> {
+    let named = service_needs.service.needs.iter().map(|need| Need {
+        role: service_needs.name(need.by.kind),
         need,
     });
     named.collect()

@@ -1,17 +1,20 @@
 //! Sends a command without effect through the log from every node that has a client lane. It shows
 //! whether commands pass, whatever the nodes report about themselves.
 
-use super::ClusterStatus;
-use super::health::Probes;
-use crate::node::resolve;
+use super::cluster::ClusterStatus;
+use crate::address::resolve;
 use crate::output::explain;
 use anyhow::{Context, Result};
 use ionian_deployment::CLIENT;
 use ionian_kernel::id::Epoch;
 use ionian_kernel::membership::Change;
 use ionian_runtime::admin::change::{Response, request_change};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
+
+/// The outcome of the probes, by node: milliseconds or the reason of the failure.
+pub(crate) type Probes = BTreeMap<String, Result<u64, String>>;
 
 /// Longer than the patience of a client lane, whose error says more about the cause.
 const LIMIT: Duration = Duration::from_secs(8);

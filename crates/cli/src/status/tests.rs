@@ -1,7 +1,7 @@
 //! The verdict on artificial clusters, in which connections can be missing.
 
+use super::cluster::{Answer, ClusterStatus};
 use super::health::{Health, Verdict, judge};
-use super::{Answer, ClusterStatus};
 use ionian_deployment::{Configuration, Deployment, PresetOptions};
 use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::NodeId;

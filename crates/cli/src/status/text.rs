@@ -1,12 +1,9 @@
 //! The status of a cluster as text.
 
+use super::cluster::{ClusterStatus, instances};
 use super::health::{Health, Verdict};
-use super::{Answer, ClusterStatus};
-use crate::config;
-use crate::family::{Outlook, bit};
+use crate::protocols;
 use ionian_deployment::{Configuration, Deployment};
-use ionian_kernel::layout::NodeId;
-use ionian_runtime::DrainStatus;
 use ionian_runtime::status::{LeadsStatus, PeerState, RoleStatus};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -88,7 +85,7 @@ fn head(deployment: &Deployment, cluster: &ClusterStatus) -> String {
         .sum();
     let quorums = match acceptors {
         0 => String::new(),
-        acceptors => format!(", {}", config::quorums(deployment.quorums, acceptors)),
+        acceptors => format!(", {}", protocols::quorums(deployment.quorums, acceptors)),
     };
     let epoch = match (cluster.epoch, cluster.changing) {
         (0, _) => String::new(),
@@ -99,15 +96,6 @@ fn head(deployment: &Deployment, cluster: &ClusterStatus) -> String {
         "cluster {name}: {protocol}, f = {f}{quorums}, durability {durability}{epoch}; {nodes_up} of {} nodes answer\n",
         nodes.len()
     )
-}
-
-/// Every role instance that answered, with its node.
-pub(super) fn instances(cluster: &ClusterStatus) -> impl Iterator<Item = (&Answer, &RoleStatus)> {
-    let up = cluster
-        .nodes
-        .iter()
-        .filter_map(|node| Some((node, node.status.as_ref()?)));
-    up.flat_map(|(node, status)| status.roles.iter().map(move |role| (node, role)))
 }
 
 /// The leader, or the leaders.
@@ -276,100 +264,6 @@ fn roles(cluster: &ClusterStatus) -> String {
     aligned(&table)
 }
 
-/// What the cluster has lost permanently because too many instances have lost their memory, and
-/// whether it is unable to serve without it.
-pub(super) fn losses(cluster: &ClusterStatus, outlook: &Outlook) -> Vec<(&'static str, bool)> {
-    let roles: Vec<&RoleStatus> = instances(cluster).map(|(_, role)| role).collect();
-    losses_of(outlook, &roles)
-}
-
-fn losses_of(outlook: &Outlook, roles: &[&RoleStatus]) -> Vec<(&'static str, bool)> {
-    let forgot = |kind| {
-        let name = outlook.name(kind);
-        let forgot = roles
-            .iter()
-            .filter(move |role| role.role == name && role.remembers == Some(false));
-        forgot.fold(0, |set, role| set | bit(role.index))
-    };
-    let memories = outlook.service.memories.iter();
-    memories
-        .filter(|memory| !memory.by.is_met(!forgot(memory.by.kind)))
-        .map(|memory| (memory.lost, memory.is_vital))
-        .collect()
-}
-
-/// What an instance without memory waits for.
-fn forgot(node: &str, role: &RoleStatus, outlook: &Outlook) -> String {
-    let mut memories = outlook.service.memories.iter();
-    let memory = memories.find(|memory| outlook.name(memory.by.kind) == role.role);
-    format!(
-        "{} {} on {node} lost its memory when its process ended. {}",
-        role.role,
-        role.index,
-        memory.map_or("", |memory| memory.waits)
-    )
-}
-
-/// The effect of a drain.
-fn drained(node: &str, left: DrainStatus) -> String {
-    let ends = format!("until it restarts or `ionian drain {node} --undo` ends the drain");
-    match left.is_done() {
-        true => format!("node {node} is drained: it accepts no clients and does not lead {ends}"),
-        false => {
-            format!("node {node} is draining: it accepts no clients {ends}, and still has {left}")
-        }
-    }
-}
-
-/// What needs attention.
-pub(super) fn troubles(
-    known: &Configuration,
-    cluster: &ClusterStatus,
-    outlook: &Outlook,
-) -> Vec<String> {
-    let mut found = Vec::new();
-    for node in &cluster.nodes {
-        if let Some(error) = &node.error {
-            found.push(format!("node {} does not answer: {error}", node.name));
-        }
-        let Some(status) = &node.status else { continue };
-        if !status.takes_part {
-            found.push(format!(
-                "node {} has a new data directory, and does not take part before it has connected to a majority of the other nodes",
-                node.name
-            ));
-        }
-        if status.founding != cluster.founding {
-            found.push(format!(
-                "node {} was started from another deployment file: its digest is {}, that of this file {}",
-                node.name, status.founding, cluster.founding
-            ));
-        }
-        if let Some(left) = status.drains {
-            found.push(drained(&node.name, left));
-        }
-        for peer in &status.peers {
-            if let Some(refusal) = &peer.refusal {
-                let members = known.nodes();
-                let name = members
-                    .get(&NodeId(peer.node))
-                    .map_or("?", |node| &node.name);
-                found.push(format!("node {name} refuses node {}: {refusal}", node.name));
-            }
-        }
-    }
-    let waiting = instances(cluster).filter(|(_, role)| role.remembers == Some(false));
-    found.extend(waiting.map(|(node, role)| forgot(&node.name, role, outlook)));
-    let closed = instances(cluster).filter(|(_, role)| role.has_session == Some(false));
-    found.extend(closed.map(|(node, role)| {
-        format!(
-            "{} {} on {} has no session: clients of {} are not served yet",
-            role.role, role.index, node.name, node.name
-        )
-    }));
-    found
-}
-
 /// Aligns columns, two spaces apart; the last column is not padded.
 fn aligned<const N: usize>(table: &[[String; N]]) -> String {
     let width = |column: usize| {
@@ -396,27 +290,11 @@ fn aligned<const N: usize>(table: &[[String; N]]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ionian_deployment::PresetOptions;
-    use ionian_kernel::id::Epoch;
 
     #[test]
     fn columns_line_up() {
         let table = [["a", "bb", "c"], ["aaa", "b", ""]].map(|row| row.map(String::from));
         assert_eq!(aligned(&table), "a    bb  c\naaa  b\n");
-    }
-
-    fn outlook(preset: &str) -> Outlook {
-        let deployment = Deployment::preset(preset, &PresetOptions::default()).unwrap();
-        Outlook::of(&Configuration::founded(deployment), Epoch::default()).unwrap()
-    }
-
-    fn forgetful(role: &str, index: u8) -> RoleStatus {
-        RoleStatus {
-            role: role.to_owned(),
-            index,
-            remembers: Some(false),
-            ..RoleStatus::default()
-        }
     }
 
     fn leader(index: u8, round: u64, own: bool, others: u64) -> RoleStatus {
@@ -432,61 +310,6 @@ mod tests {
             round: Some(round),
             ..RoleStatus::default()
         }
-    }
-
-    #[test]
-    fn an_instance_without_memory_waits_for_what_its_protocol_declares() {
-        let outlook = outlook("spaxos");
-        let said =
-            ["acceptor", "stabilizer"].map(|kind| forgot("n0", &forgetful(kind, 0), &outlook));
-        assert!(
-            said[0].contains("must not vote before the leader has let it in again"),
-            "{}",
-            said[0]
-        );
-        assert!(
-            said[1].starts_with("stabilizer 0 on n0 lost its memory"),
-            "{}",
-            said[1]
-        );
-        assert!(
-            said[1].contains("read quorum of the other stabilizers") && !said[1].contains("vote"),
-            "{}",
-            said[1]
-        );
-    }
-
-    #[test]
-    fn losses_are_counted_by_role() {
-        let lost = |preset, places: &[(&str, u8)]| -> Vec<String> {
-            let roles: Vec<RoleStatus> = places
-                .iter()
-                .map(|(kind, index)| forgetful(kind, *index))
-                .collect();
-            let losses = losses_of(&outlook(preset), &roles.iter().collect::<Vec<_>>());
-            let words = |(loss, is_vital): (&str, bool)| {
-                format!("{} {is_vital}", loss.split(' ').nth(2).unwrap())
-            };
-            losses.into_iter().map(words).collect()
-        };
-        let none: [&str; 0] = [];
-        assert_eq!(
-            lost("spaxos-batched", &[("acceptor", 0), ("stabilizer", 1)]),
-            none
-        );
-        assert_eq!(
-            lost("spaxos-batched", &[("acceptor", 0), ("acceptor", 2)]),
-            ["acceptors true"]
-        );
-        assert_eq!(
-            lost("spaxos-batched", &[("stabilizer", 0), ("stabilizer", 2)]),
-            ["stabilizers false"]
-        );
-        assert_eq!(
-            lost("colocated", &[("acceptor", 0), ("acceptor", 2)]),
-            ["acceptors true"]
-        );
-        assert_eq!(lost("unreplicated", &[]), none);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The data directory: who uses it, which deployment it holds, and which node directories start
 //! empty.
 
-use crate::arguments;
-use crate::places::Places;
+use super::arguments::{self, Arguments};
+use crate::data_paths::DataPaths;
 use crate::source;
 use anyhow::{Context, Result, bail};
 use ionian_deployment::{DEFAULT_PRESET, Deployment, Node};
@@ -17,19 +17,19 @@ use std::time::{Duration, Instant};
 const EARLIER_NODES_LIMIT: Duration = Duration::from_secs(5);
 
 /// A data directory that is locked against other `ionian up` processes while this exists.
-pub(crate) struct Claimed {
-    places: Places,
+pub(crate) struct LockedDirectory {
+    places: DataPaths,
     _lock: Flock<File>,
 }
 
-impl Claimed {
-    pub(crate) fn places(&self) -> &Places {
+impl LockedDirectory {
+    pub(crate) fn places(&self) -> &DataPaths {
         &self.places
     }
 }
 
 /// Creates the directory if needed and locks it for this process.
-pub(crate) fn claim(places: &Places) -> Result<Claimed> {
+pub(crate) fn claim(places: &DataPaths) -> Result<LockedDirectory> {
     for directory in [places.run(), places.logs()] {
         fs::create_dir_all(&directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;
@@ -60,7 +60,7 @@ pub(crate) fn claim(places: &Places) -> Result<Claimed> {
         writeln!(file, "{}", std::process::id())
     };
     write(&mut lock).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(Claimed {
+    Ok(LockedDirectory {
         places: places.clone(),
         _lock: lock,
     })
@@ -70,8 +70,8 @@ pub(crate) fn claim(places: &Places) -> Result<Claimed> {
 ///
 /// `file` is the content of the file that the flags name.
 pub(crate) fn deployment(
-    places: &Places,
-    arguments: &arguments::Up,
+    places: &DataPaths,
+    arguments: &Arguments,
     file: Option<Deployment>,
 ) -> Result<Deployment> {
     let earlier = source::in_directory(places.root())?;
@@ -177,7 +177,7 @@ pub(crate) fn moves(earlier: &Deployment, wanted: &Deployment) -> bool {
     places(earlier) != places(wanted)
 }
 
-fn keep_addresses(wanted: &mut Deployment, earlier: &Deployment, arguments: &arguments::Up) {
+fn keep_addresses(wanted: &mut Deployment, earlier: &Deployment, arguments: &Arguments) {
     let set = |key: String| {
         arguments
             .overrides
@@ -263,7 +263,7 @@ fn differences(earlier: &Deployment, wanted: &Deployment) -> Vec<String> {
 }
 
 /// Waits until the nodes of an `up` that was killed have stopped.
-pub(crate) fn wait_for_earlier_nodes(claimed: &Claimed, nodes: &[Node]) -> Result<()> {
+pub(crate) fn wait_for_earlier_nodes(claimed: &LockedDirectory, nodes: &[Node]) -> Result<()> {
     let deadline = Instant::now() + EARLIER_NODES_LIMIT;
     for node in nodes {
         let path = claimed.places.node(&node.name).join("lock");
@@ -326,7 +326,7 @@ const MARKS: [&str; 6] = [
 /// # Errors
 /// If a node's directory contains other files than those of a memory node, which `up` must not
 /// delete.
-pub(crate) fn delete_memory_nodes(claimed: &Claimed) -> Result<bool> {
+pub(crate) fn delete_memory_nodes(claimed: &LockedDirectory) -> Result<bool> {
     let mut earlier = false;
     for path in claimed.places.node_directories()? {
         let context = || format!("cannot empty {}", path.display());
@@ -354,7 +354,11 @@ pub(crate) fn delete_memory_nodes(claimed: &Claimed) -> Result<bool> {
 }
 
 /// Writes the founding deployment of the cluster atomically.
-pub(crate) fn write(claimed: &Claimed, deployment: &Deployment, has_changed: bool) -> Result<()> {
+pub(crate) fn write(
+    claimed: &LockedDirectory,
+    deployment: &Deployment,
+    has_changed: bool,
+) -> Result<()> {
     let path = claimed.places.deployment();
     let draft = path.with_extension("toml.new");
     let written = fs::write(

@@ -3,8 +3,8 @@
 
 use super::ports;
 use super::supervisor::Supervisor;
+use crate::data_paths::DataPaths;
 use crate::output::explain;
-use crate::places::Places;
 use crate::source;
 use anyhow::Result;
 use ionian_deployment::{Configuration, Deployment, Node};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// The membership as the nodes have stored it.
 pub(crate) struct Members {
-    places: Places,
+    places: DataPaths,
     known: Configuration,
     /// The names of the founding nodes, which start from the deployment file and do not join.
     founders: BTreeSet<String>,
@@ -33,7 +33,7 @@ impl Members {
     ///
     /// # Errors
     /// If the directory cannot be read.
-    pub(crate) fn look(places: &Places, founding: &Deployment) -> Result<Self> {
+    pub(crate) fn look(places: &DataPaths, founding: &Deployment) -> Result<Self> {
         let founded = Configuration::founded(founding.clone());
         let stored = source::known_in(places.root())?;
         let later = |known: &Configuration| {

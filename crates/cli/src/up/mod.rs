@@ -10,6 +10,7 @@
 //! | `backoff` | the delay before the next restart of a node |
 //! | `ready` | when the cluster serves clients |
 
+mod arguments;
 mod backoff;
 mod directory;
 mod members;
@@ -17,12 +18,12 @@ mod ports;
 mod ready;
 mod supervisor;
 
-use crate::arguments;
-use crate::family;
-use crate::places::Places;
+use crate::data_paths::DataPaths;
+use crate::protocols;
 use crate::source;
 use anyhow::{Context, Result, anyhow, bail};
-use directory::Claimed;
+pub(crate) use arguments::Arguments;
+use directory::LockedDirectory;
 use ionian_deployment::{Deployment, Durability, Node};
 use ionian_runtime::has_taken_part;
 use members::Members;
@@ -38,8 +39,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// After this time `up` prints what the start waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(crate) fn run(arguments: &arguments::Up) -> Result<ExitCode> {
-    let places = Places::new(&arguments.data);
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let places = DataPaths::new(&arguments.data);
     // Before the directory is created: a mistyped name leaves nothing behind.
     let file = arguments
         .file
@@ -50,8 +51,8 @@ pub(crate) fn run(arguments: &arguments::Up) -> Result<ExitCode> {
     let claimed = directory::claim(&places)?;
     let earlier = source::in_directory(places.root())?;
     let deployment = directory::deployment(&places, arguments, file)?;
-    family::check(&deployment)?;
-    family::machine(&deployment)?;
+    protocols::check(&deployment)?;
+    protocols::machine(&deployment)?;
     let runs_in_memory = deployment.durability == Durability::Memory;
     // With durability "memory" the cluster starts from its founding deployment.
     let members = if runs_in_memory {
@@ -108,7 +109,7 @@ fn warn_about_memory(earlier: bool) {
 }
 
 async fn supervise(
-    claimed: &Claimed,
+    claimed: &LockedDirectory,
     mut members: Members,
     (restart, is_new): (bool, bool),
     drain: Duration,
@@ -137,7 +138,7 @@ async fn supervise(
             tokio::select! {
                 biased;
                 () = signals.stop() => Ok(()),
-                ended = supervisor.run(&mut members) => Err(ended),
+                ended = supervisor.run(Members::LOOK_EVERY, |supervisor| members.start_newcomers(supervisor)) => Err(ended),
             }
         }
     };

@@ -1,7 +1,7 @@
 //! Checks that the addresses of a deployment are free before any process starts: one clear error is
 //! better than one per node.
 
-use crate::node::{listen, resolve};
+use crate::address::{listen, resolve};
 use anyhow::{Result, bail};
 use ionian_deployment::Node;
 use std::io::ErrorKind;

@@ -1,6 +1,6 @@
 //! Waits until the cluster serves clients.
 
-use crate::node::resolve;
+use crate::address::resolve;
 use ionian_deployment::{CLIENT, Node};
 use ionian_runtime::{NodeStatus, query_status};
 use std::net::SocketAddr;

@@ -4,10 +4,9 @@
 //! carries failures at the first start.
 
 use super::backoff::Backoff;
-use super::members::Members;
+use crate::data_paths::DataPaths;
 use crate::drain;
 use crate::output;
-use crate::places::Places;
 use anyhow::{Context, Result};
 use ionian_deployment::Node;
 use ionian_runtime::request_drain;
@@ -73,7 +72,7 @@ pub(crate) struct Supervisor {
 
 #[derive(Clone)]
 struct Common {
-    places: Places,
+    places: DataPaths,
     program: PathBuf,
     restart: bool,
     /// Whether the cluster has never run. Its first start needs all nodes.
@@ -109,7 +108,7 @@ impl Supervisor {
     /// # Errors
     /// If the path of this program is unknown.
     pub(crate) fn new(
-        places: &Places,
+        places: &DataPaths,
         (restart, is_new): (bool, bool),
         drain: Duration,
     ) -> Result<Self> {
@@ -203,13 +202,14 @@ impl Supervisor {
         }
     }
 
-    /// Runs until every node has ended permanently, and starts nodes that join.
-    pub(crate) async fn run(&mut self, members: &mut Members) -> Ended {
-        let mut ticks = tokio::time::interval(Members::LOOK_EVERY);
+    /// Runs until every node has ended permanently. Calls `look`, which starts nodes that join, at
+    /// this interval.
+    pub(crate) async fn run(&mut self, every: Duration, mut look: impl FnMut(&mut Self)) -> Ended {
+        let mut ticks = tokio::time::interval(every);
         loop {
             tokio::select! {
                 ended = Self::all_ended(&mut self.tasks) => return ended,
-                _ = ticks.tick() => members.start_newcomers(self),
+                _ = ticks.tick() => look(self),
             }
         }
     }

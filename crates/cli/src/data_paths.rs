@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 /// The data directory of `ionian up` and of its nodes.
 #[derive(Clone, Debug)]
-pub(crate) struct Places {
+pub(crate) struct DataPaths {
     root: PathBuf,
 }
 
-impl Places {
+impl DataPaths {
     pub(crate) fn new(root: &Path) -> Self {
-        Places {
+        DataPaths {
             root: root.to_owned(),
         }
     }
@@ -72,4 +72,15 @@ impl Places {
                 .collect(),
         }
     }
+}
+
+/// The directories of the nodes in `data`, or `data` itself if it belongs to one node.
+pub(crate) fn directories_of_nodes(data: &Path) -> Result<Vec<PathBuf>> {
+    let mut nodes = DataPaths::new(data).node_directories()?;
+    nodes.sort_unstable();
+    Ok(if nodes.is_empty() {
+        vec![data.to_owned()]
+    } else {
+        nodes
+    })
 }

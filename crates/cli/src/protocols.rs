@@ -4,25 +4,26 @@ use anyhow::Result;
 use ionian_deployment::Configuration;
 use ionian_kernel::id::Epoch;
 use ionian_kernel::protocol::Protocol;
+use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_kernel::service::Service;
 pub(crate) use ionian_program::family::{MACHINE, Work, check, configure, machine, with_protocol};
 
 /// What the service of a cluster needs, as declared by its protocol, and the names of the role
 /// kinds.
-pub(crate) struct Outlook {
+pub(crate) struct ServiceNeeds {
     pub(crate) service: Service,
     kinds: &'static [&'static str],
 }
 
-impl Outlook {
+impl ServiceNeeds {
     /// The needs of a cluster with this configuration, while rounds of `epoch` choose values.
     pub(crate) fn of(known: &Configuration, epoch: Epoch) -> Result<Self> {
         struct Look<'a>(&'a Configuration, Epoch);
         impl Work for Look<'_> {
-            type Output = Result<Outlook>;
-            fn run<P: Protocol>(self) -> Result<Outlook> {
+            type Output = Result<ServiceNeeds>;
+            fn run<P: Protocol>(self) -> Result<ServiceNeeds> {
                 let config = configure::<P>(self.0.layout(P::KINDS)?)?;
-                Ok(Outlook {
+                Ok(ServiceNeeds {
                     service: P::service(&config, self.1),
                     kinds: P::KINDS,
                 })
@@ -45,4 +46,21 @@ impl Outlook {
 /// The set with this instance only; empty if the number is too large for an instance.
 pub(crate) fn bit(index: u8) -> u64 {
     1_u64.checked_shl(index.into()).unwrap_or(0)
+}
+
+/// A quorum system in words.
+pub(crate) fn quorums(spec: QuorumSpec, acceptors: usize) -> String {
+    match spec {
+        QuorumSpec::Majority => format!("any {} of {acceptors} acceptors", acceptors / 2 + 1),
+        QuorumSpec::Grid { rows, columns } => format!(
+            "{acceptors} acceptors in a {rows}x{columns} grid: a row reads ({columns} acceptors), a column writes ({rows})"
+        ),
+        QuorumSpec::Groups { groups } => {
+            let size = acceptors / groups.max(1);
+            let most = size / 2 + 1;
+            format!(
+                "{groups} groups of {size} acceptors: {most} of any one group write, {most} of every group read"
+            )
+        }
+    }
 }

@@ -1,0 +1,53 @@
+//! Arguments of `ionian node`.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// Run one node in the foreground, as a service manager does
+///
+/// The node runs until SIGTERM or SIGINT. Start every node of a new cluster with the same
+/// deployment file. A node that is added later joins through any other node (--join). The data
+/// directory stores changes of the membership, and they override the file at the next start. Exits
+/// with code 1 and a one-line reason if the node cannot run; with code 0 after a signal or when the
+/// node has been removed from the cluster.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  ionian node n0 --config /etc/ionian.toml --data /var/lib/ionian\n  \
+    ionian node n3 --join 10.0.0.1:17400 --data /var/lib/ionian"
+)]
+#[command(group = clap::ArgGroup::new("beginning").required(true).args(["config", "join"]))]
+pub(crate) struct Arguments {
+    /// The node's name in the deployment file
+    pub(crate) name: String,
+    /// The deployment file with which the cluster was founded
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Address of any node of the running cluster, to join it or to rejoin it
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) join: Option<String>,
+    /// The data directory; the node uses DIR/nodes/NAME
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Listen here for other nodes instead of at the node's address in the deployment (address
+    /// translation, containers)
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen: Option<String>,
+    /// Listen here for clients instead of at the node's gateway address in the deployment
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) gateway_listen: Option<String>,
+    /// Change a setting of the deployment for this node; repeatable
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) overrides: Vec<String>,
+    /// Stop when standard input ends, because the parent process holds the other end
+    #[arg(long, hide = true)]
+    pub(crate) supervised: bool,
+    /// Offset of the wall clock in milliseconds, to test what wrong clocks do to a cluster
+    #[arg(
+        long,
+        hide = true,
+        value_name = "MS",
+        default_value_t = 0,
+        allow_negative_numbers = true
+    )]
+    pub(crate) clock_ahead_ms: i64,
+}

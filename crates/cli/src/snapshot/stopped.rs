@@ -1,0 +1,45 @@
+//! What the directory of a stopped node contains.
+
+use crate::protocols::MACHINE;
+use anyhow::{Context, Result};
+use ionian_protocols::registry;
+use ionian_runtime::storage::membership_file;
+use ionian_runtime::storage::offline::{StoppedNode, StoredSnapshot};
+use std::path::Path;
+
+/// The newest snapshot that a role of a stopped node has stored.
+pub(super) fn newest(node: &StoppedNode) -> Result<Option<StoredSnapshot>> {
+    let mut found = Vec::new();
+    for role in executors(node.protocol())? {
+        found.extend(node.snapshots(role)?);
+    }
+    for snapshot in &found {
+        if let Some(rejected) = &snapshot.rejected {
+            warn(
+                &snapshot.path,
+                &format!("is used, because the newer one is damaged: {rejected}"),
+            );
+        }
+    }
+    Ok(found.into_iter().max_by_key(|snapshot| snapshot.stamp))
+}
+
+/// The names of the role kinds that store snapshots.
+fn executors(protocol: &str) -> Result<impl Iterator<Item = &'static str>> {
+    let known = registry::description(protocol);
+    let known = known.with_context(|| format!("unknown protocol {protocol:?}"))?;
+    let names = known.executors.iter();
+    Ok(names.map(|kind| known.kinds[usize::from(*kind)]))
+}
+
+/// The state machine of a node's directory. A directory without a membership was made by an earlier
+/// version of this program, for the key-value store.
+pub(super) fn machine_in(directory: &Path) -> Result<String> {
+    let known = membership_file::stored(directory)?;
+    Ok(known.map_or_else(|| MACHINE.to_owned(), |known| known.deployment.machine))
+}
+
+/// Prints a warning about a file.
+pub(super) fn warn(path: &Path, text: &str) {
+    eprintln!("ionian: {} {text}", path.display());
+}

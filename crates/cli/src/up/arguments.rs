@@ -1,0 +1,63 @@
+//! Arguments of `ionian up`.
+
+use crate::cluster_args::DATA;
+use clap::{Args, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Start every node of a deployment on this machine, each as a process, and keep them running
+///
+/// Prints one line that begins with `ready` and lists the client addresses as soon as the cluster
+/// serves clients. A node that ends is restarted: immediately the first time, after at most 5 s if
+/// it keeps ending, after at most 30 s if it reports that it cannot run. Ctrl-C stops all nodes in
+/// order, a second Ctrl-C kills them.
+///
+/// The deployment is written to DIR/deployment.toml, each node's process id to DIR/run/NODE.pid and
+/// its log to DIR/logs/NODE.log. A later `ionian up` with the same DIR runs the same deployment.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    ionian up                                       three nodes, every role on each\n  \
+    ionian up --preset compartmentalized            every role in its own process, 22 processes\n  \
+    ionian up my.toml --data /var/lib/ionian        your own deployment\n  \
+    ionian up --data b --listen 127.0.0.1:8379 --node-port 18400\n                                                  \
+    a second cluster beside the first\n  \
+    ionian up --set options.batch_commands=10       see `ionian config init -` for all settings")]
+pub(crate) struct Arguments {
+    /// A deployment file, as `ionian config init` writes it
+    #[arg(conflicts_with_all = ["preset", "node_port", "config"])]
+    pub(crate) file: Option<PathBuf>,
+    /// Same as FILE
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "node_port"])]
+    pub(crate) config: Option<PathBuf>,
+    /// A deployment that comes with Ionian; `ionian config presets` lists them [default: colocated]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) preset: Option<String>,
+    /// Directory for the deployment, the logs and the nodes' data
+    #[arg(long, value_name = "DIR", default_value = DATA)]
+    pub(crate) data: PathBuf,
+    /// Client address of the first gateway; the other gateways use the next ports [default:
+    /// 127.0.0.1:7379]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Port on which the first node of a preset accepts other nodes; the other nodes use the next
+    /// ports [default: 17400]
+    #[arg(long, value_name = "PORT")]
+    pub(crate) node_port: Option<u16>,
+    /// What survives the end of a process: with `disk` everything, with `memory` nothing [default:
+    /// disk, or that of the file or directory]
+    #[arg(long, value_enum)]
+    pub(crate) durability: Option<Durability>,
+    /// Report nodes that end, but do not restart them
+    #[arg(long)]
+    pub(crate) no_restart: bool,
+    /// Change a setting of the deployment, such as f=2 or node.n0.roles=leader,acceptor*2;
+    /// repeatable
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) overrides: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Durability {
+    Disk,
+    Memory,
+}
