@@ -1,8 +1,8 @@
 //! Roles of one protocol at work in another.
 //!
 //! S-Paxos orders ids as MultiPaxos orders commands: its roles hold roles of MultiPaxos and change
-//! what must be changed on the way in and out. Such a role calls its [`Inner`] role and pours what that asked for into its own
-//! [`Out`], fences kept.
+//! what must be changed on the way in and out. Such a role calls its [`Inner`] role and pours what
+//! that asked for into its own [`Out`], fences kept.
 //!
 //! A role that is taken over as it is needs no file of its own: [`Adapted`] is enough.
 

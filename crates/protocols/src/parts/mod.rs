@@ -3,9 +3,9 @@
 //!
 //! A part knows the message enumeration of no protocol. It says what it wants done through its
 //! *port*, a trait without default methods that the role implements over its own
-//! [`Out`](ionian_kernel::role::Out): nothing is copied on the way, the fence is kept, and an output
-//! that is added to a part is a compile error in every protocol that uses it. What a role needs to
-//! know of the result, a method returns. See decision 35.
+//! [`Out`](ionian_kernel::role::Out): nothing is copied on the way, the fence is kept, and an
+//! output that is added to a part is a compile error in every protocol that uses it. What a role
+//! needs to know of the result, a method returns. See decision 35.
 //!
 //! | part | a role that has it | in |
 //! |---|---|---|

@@ -254,8 +254,8 @@ impl ProxyLeaderCore {
             .min();
     }
 
-    /// The value is chosen: all replicas are told, and one of them is named to answer the clients.
-    /// Those that live with an acceptor that has the value are told through it, without the value:
+    /// The value is chosen: all replicas learn it, and it names one of them to answer the clients.
+    /// Those on the node of an acceptor that has the value learn it there, without the value:
     /// it has voted, or, where all are asked at once and it votes at all, will have by the time
     /// that this comes behind the question.
     fn announce(

@@ -110,7 +110,7 @@ impl AcceptorPort for Port<'_, '_> {
         self.to_proxy_leader(to, multipaxos::proxy_leader::In::Forgotten { below })
     }
 
-    /// Replicas are told of slots of the log.
+    /// Replicas learn slots of the log, not positions.
     #[inline]
     fn chosen(
         &self,

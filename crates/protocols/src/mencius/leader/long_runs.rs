@@ -1,7 +1,7 @@
 //! Long runs of positions in which phase 1 has found nothing: what earlier leaders skipped, or
-//! reserved and left. After a revocation they can be hundreds of thousands of positions long. A noop
-//! in each, which acceptors vote for, would take longer than the next election timeout, and the
-//! next leader would have to begin all over again. So they are skipped as what is beyond the
+//! reserved and left. After a revocation they can be hundreds of thousands of positions long. A
+//! noop in each, which acceptors vote for, would take longer than the next election timeout, and
+//! the next leader would have to begin all over again. So they are skipped as what is beyond the
 //! watermark is: reserved by this leader's round first (`gaps.rs`).
 
 use alloc::collections::BTreeMap;

@@ -10,7 +10,8 @@ use alloc::collections::{BTreeMap, VecDeque};
 use ionian_kernel::id::Slot;
 use ionian_replication::batch::{Batch, Value};
 
-/// The slots from `next` up to `end` but for those that are left out; those without a value take a noop.
+/// The slots from `next` up to `end` but for those that are left out; those without a value take a
+/// noop.
 pub(super) struct Carried {
     next: Slot,
     end: Slot,

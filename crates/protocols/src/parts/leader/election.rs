@@ -43,8 +43,8 @@ impl<N: Notes> LeaderCore<N> {
         port.pre_vote(acceptors);
     }
 
-    /// An acceptor tells a candidate whether it has not heard of a leader lately, and which round it
-    /// has promised.
+    /// An acceptor tells a candidate whether it has not heard of a leader lately, and which round
+    /// it has promised.
     pub fn on_pre_vote_reply(
         &mut self,
         now: Instant,

@@ -1,8 +1,8 @@
-//! Slots that are executed before their turn, and runs of slots that are known to hold noops without
-//! a message for each. Where a protocol knows of neither there are none.
+//! Slots that are executed before their turn, and runs of slots that are known to hold noops
+//! without a message for each. Where a protocol knows of neither there are none.
 //!
-//! The state is then not that of a prefix of the log. It must be wherever it is taken for that: in a
-//! snapshot, and for a read of several keys, which could see of two commands the one here and the
+//! The state is then not that of a prefix of the log. It must be wherever it is taken for that: in
+//! a snapshot, and for a read of several keys, which could see of two commands the one here and the
 //! other at another replica. Such a user *holds*: nothing more is executed early until the log has
 //! caught up.
 

@@ -10,8 +10,8 @@ use ionian_kernel::membership::Membership;
 use ionian_kernel::time::Timestamp;
 use ionian_replication::batch::Answers;
 
-/// What a replica has done for it by the role that it is part of. Nothing of it depends on a record:
-/// it keeps none.
+/// What a replica has done for it by the role that it is part of. Nothing of it depends on a
+/// record: it keeps none.
 pub trait ReplicaPort {
     /// Answers for clients, to be sent on by an unbatcher.
     fn results(&mut self, to: UnbatcherId, answers: Answers);

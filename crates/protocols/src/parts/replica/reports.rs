@@ -44,7 +44,7 @@ impl Reports {
         self.bytes += bytes;
     }
 
-    /// The leaders are told of everything below `executed`.
+    /// The leaders know everything below `executed`.
     pub(super) fn tell(&mut self, now: Instant, executed: Slot) {
         (self.told, self.bytes, self.at) = (executed, 0, now + REPORT_IDLE);
     }
