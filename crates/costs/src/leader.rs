@@ -64,7 +64,6 @@ fn elect(stage: &mut Stage) -> Round {
                 votes: Vec::new(),
                 forgotten: Slot::ZERO,
                 watermark: Slot::ZERO,
-                reserved: Vec::new(),
             };
             for from in acceptors.iter() {
                 stage.say(Message::Leader(leader::In::Phase1b {

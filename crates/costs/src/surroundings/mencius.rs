@@ -58,6 +58,19 @@ impl Striped {
                     hear(mencius::leader::In::InStripe { stripe, message });
                 }
             }
+            Theirs::Phase1b {
+                from,
+                round,
+                votes,
+                clock,
+            } => hear(mencius::leader::In::Phase1b {
+                from,
+                stripe: HOME,
+                round,
+                votes,
+                reserved: Vec::new(),
+                clock,
+            }),
             message => hear(mencius::leader::In::InStripe {
                 stripe: HOME,
                 message,

@@ -31,11 +31,12 @@ use self::skips::{Range, Skips};
 use super::branch;
 use super::canary::Canary;
 use super::config::Config;
+use super::message::Reserved;
 use super::metrics;
 use super::stripe::{Stripe, Stripes};
 use super::{Envelope, replica};
 use crate::multipaxos;
-use crate::multipaxos::message::{Reserved, Times};
+use crate::multipaxos::message::{Times, Votes};
 use crate::parts;
 use crate::parts::leader::{LeaderCore, Proposal};
 use alloc::sync::Arc;
@@ -112,6 +113,21 @@ messages! {
             from: LeaderId,
             /// The others.
             leaders: Set<LeaderId>,
+        },
+        /// An acceptor's promise in a stripe, and a page of its votes.
+        9 => Phase1b {
+            /// The acceptor.
+            from: AcceptorId,
+            /// The stripe.
+            stripe: Stripe,
+            /// The round that it promised.
+            round: Round,
+            /// The votes.
+            votes: Votes,
+            /// What leaders have reserved of the stripe.
+            reserved: Vec<Reserved>,
+            /// What its clock shows; zero says nothing.
+            clock: Timestamp,
         },
         /// What another leader has said of itself, passed on to one that does not hear it.
         8 => PassedOn {
@@ -277,15 +293,6 @@ impl Leader {
             return;
         };
         self.call(now, place, out, |core, port| match message {
-            Message::Phase1b {
-                from,
-                round,
-                mut votes,
-                clock,
-            } => {
-                let reserved = core::mem::take(&mut votes.reserved);
-                core.on_phase1b(now, (from, round), (votes, reserved), clock, port);
-            }
             Message::Nack { round } => core.on_nack(now, round, port),
             Message::Heartbeat { round } => core.on_heartbeat(now, round, port),
             Message::PreVoteReply {
@@ -300,9 +307,9 @@ impl Leader {
             } => core.on_rejoin(now, from, nonce, promise, port),
             Message::TakeOver { from, round } => core.on_take_over(now, from, round, port),
             Message::Declined { from } => core.on_declined(now, from, port),
-            // A proposal is taken in above; the others concern the whole log, and have messages of
-            // Mencius.
+            // A proposal is taken in above; for the others there are messages of Mencius.
             Message::Propose { .. }
+            | Message::Phase1b { .. }
             | Message::Executed { .. }
             | Message::ProxyAlive { .. }
             | Message::Recover { .. }
@@ -669,6 +676,20 @@ impl Role for Leader {
             In::Misses { from, leaders } => {
                 self.relay
                     .asks(from, leaders, now + self.config.options().election_timeout);
+            }
+            In::Phase1b {
+                from,
+                stripe,
+                round,
+                votes,
+                reserved,
+                clock,
+            } => {
+                if let Some(place) = self.place(stripe) {
+                    self.call(now, place, out, |core, port| {
+                        core.on_phase1b(now, (from, round), (votes, reserved), clock, port);
+                    });
+                }
             }
             In::Reserved {
                 from,

@@ -1,9 +1,26 @@
-//! From messages of MultiPaxos to those of Mencius: what the roles say that Mencius takes over as
-//! they are.
+//! What several messages are made of, and what stands here for messages of the roles of MultiPaxos
+//! that Mencius takes over as they are.
 
 use super::stripe::{Stripe, Stripes};
 use super::{Envelope, acceptor, leader, proxy_leader, replica};
 use crate::multipaxos;
+use alloc::vec::Vec;
+use ionian_kernel::id::*;
+use ionian_kernel::wire_struct;
+
+/// Positions that the leader of a round may have made noops without a vote. Nothing that was voted
+/// for in them in lower rounds can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    /// The round.
+    pub round: Round,
+    /// The first position.
+    pub start: Slot,
+    /// The position after the last.
+    pub end: Slot,
+}
+
+wire_struct! { Reserved { round, start, end } }
 
 /// What stands here for an envelope of MultiPaxos in a stripe. Readers and replicas are told of
 /// slots of the log.
@@ -14,7 +31,7 @@ pub fn striped(stripes: Stripes, stripe: Stripe, envelope: multipaxos::Envelope)
         Theirs::ToBatchers(batchers, message) => Envelope::ToBatchers(batchers, message),
         Theirs::ToReadBatchers(batchers, message) => Envelope::ToReadBatchers(batchers, message),
         Theirs::ToLeaders(leaders, message) => {
-            Envelope::ToLeaders(leaders, leader::In::InStripe { stripe, message })
+            Envelope::ToLeaders(leaders, to_leaders(stripe, message))
         }
         Theirs::ToProxyLeaders(proxies, message) => {
             Envelope::ToProxyLeaders(proxies, proxy_leader::In::InStripe { stripe, message })
@@ -27,6 +44,36 @@ pub fn striped(stripes: Stripes, stripe: Stripe, envelope: multipaxos::Envelope)
         }
         Theirs::ToUnbatchers(unbatchers, message) => Envelope::ToUnbatchers(unbatchers, message),
         Theirs::ToApplication(lane, reply) => Envelope::ToApplication(lane, reply),
+    }
+}
+
+fn to_leaders(stripe: Stripe, message: multipaxos::leader::In) -> leader::In {
+    use multipaxos::leader::In as Theirs;
+    match message {
+        Theirs::Phase1b {
+            from,
+            round,
+            votes,
+            clock,
+        } => leader::In::Phase1b {
+            from,
+            stripe,
+            round,
+            votes,
+            reserved: Vec::new(),
+            clock,
+        },
+        message @ (Theirs::Propose { .. }
+        | Theirs::Executed { .. }
+        | Theirs::ProxyAlive { .. }
+        | Theirs::Nack { .. }
+        | Theirs::Heartbeat { .. }
+        | Theirs::PreVoteReply { .. }
+        | Theirs::Recover { .. }
+        | Theirs::AdvanceClock { .. }
+        | Theirs::Rejoin { .. }
+        | Theirs::TakeOver { .. }
+        | Theirs::Declined { .. }) => leader::In::InStripe { stripe, message },
     }
 }
 

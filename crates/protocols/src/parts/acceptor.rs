@@ -170,7 +170,7 @@ impl AcceptorCore {
             bytes += vote.value.batch.byte_len() + 32;
             votes.push((slot, vote.clone()));
         }
-        let (forgotten, watermark, reserved) = (self.votes.base(), self.watermark, Vec::new());
+        let (forgotten, watermark) = (self.votes.base(), self.watermark);
         Votes {
             start,
             end,
@@ -178,7 +178,6 @@ impl AcceptorCore {
             votes,
             forgotten,
             watermark,
-            reserved,
         }
     }
 

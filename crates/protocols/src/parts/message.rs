@@ -83,25 +83,9 @@ pub struct Votes {
     pub forgotten: Slot,
     /// The vote watermark: the slot after the highest in which this acceptor has ever voted.
     pub watermark: Slot,
-    /// What leaders may have skipped without any vote: empty but in Mencius.
-    pub reserved: Vec<Reserved>,
 }
 
-wire_struct! { Votes { start, end, next, votes, forgotten, watermark, reserved } }
-
-/// Slots that the leader of a round may have made noops without a vote (Mencius). Nothing that was
-/// voted for in them in lower rounds can be chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reserved {
-    /// The round.
-    pub round: Round,
-    /// The first slot.
-    pub start: Slot,
-    /// The slot after the last.
-    pub end: Slot,
-}
-
-wire_struct! { Reserved { round, start, end } }
+wire_struct! { Votes { start, end, next, votes, forgotten, watermark } }
 
 /// Slots and their chosen values, from one replica to another.
 pub type ChosenSlots = Vec<(Slot, Value)>;

@@ -91,7 +91,6 @@ fn phase1b(acceptor: &Stage<Acceptor>, count: u64, votes: Vec<(Slot, Vote)>) -> 
         forgotten: Slot(0),
         watermark: votes.last().map_or(Slot(0), after),
         votes,
-        reserved: Vec::new(),
     };
     to_leader(leader::In::Phase1b {
         from: ID,

@@ -102,7 +102,6 @@ fn leading_with(config: Config) -> (Stage<Leader>, Round) {
             votes: vec![],
             forgotten,
             watermark,
-            reserved: vec![],
         };
         leader.tell(leader::In::Phase1b {
             from,
@@ -551,7 +550,6 @@ fn stretch(start: u64, next: Slot, slots: std::ops::Range<u64>, bytes: usize) ->
         votes,
         forgotten: Slot(0),
         watermark,
-        reserved: vec![],
     }
 }
 

@@ -45,7 +45,7 @@ fn propose(payload: &'static [u8]) -> leader::In {
 }
 
 fn votes(start: u64, votes: Vec<(Slot, Vote)>, watermark: u64) -> Votes {
-    let (forgotten, watermark, reserved) = (Slot::ZERO, Slot(watermark), Vec::new());
+    let (forgotten, watermark) = (Slot::ZERO, Slot(watermark));
     Votes {
         start: Slot(start),
         end: Slot::MAX,
@@ -53,7 +53,6 @@ fn votes(start: u64, votes: Vec<(Slot, Vote)>, watermark: u64) -> Votes {
         votes,
         forgotten,
         watermark,
-        reserved,
     }
 }
 

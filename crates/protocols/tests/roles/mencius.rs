@@ -11,12 +11,13 @@ use ionian_kernel::time::{Instant, Timestamp};
 use ionian_protocols::mencius::acceptor::{self, Acceptor};
 use ionian_protocols::mencius::config::Config;
 use ionian_protocols::mencius::leader::{self, Leader};
+use ionian_protocols::mencius::message::Reserved;
 use ionian_protocols::mencius::proxy_leader::{self, ProxyLeader};
 use ionian_protocols::mencius::replica::{In, Replica};
 use ionian_protocols::mencius::stripe::Stripe;
 use ionian_protocols::mencius::{Envelope, Mencius, client, kind};
 use ionian_protocols::multipaxos;
-use ionian_protocols::multipaxos::message::{Proposer, Reserved, Vote, Votes};
+use ionian_protocols::multipaxos::message::{Proposer, Vote, Votes};
 use ionian_replication::batch::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -335,7 +336,7 @@ fn leads_after(
     for from in [0, 1].map(AcceptorId) {
         let (start, end, next, forgotten) = (Slot(0), Slot::MAX, Slot::MAX, Slot(0));
         let watermark = votes.last().map_or(Slot(0), |(slot, _)| slot.next());
-        let (votes, reserved) = (votes.to_vec(), reserved.to_vec());
+        let votes = votes.to_vec();
         let votes = Votes {
             start,
             end,
@@ -343,17 +344,14 @@ fn leads_after(
             votes,
             forgotten,
             watermark,
-            reserved,
         };
-        let message = multipaxos::leader::In::Phase1b {
+        said = leader.tell(leader::In::Phase1b {
             from,
+            stripe: Stripe(0),
             round,
             votes,
+            reserved: reserved.to_vec(),
             clock: Timestamp(0),
-        };
-        said = leader.tell(leader::In::InStripe {
-            stripe: Stripe(0),
-            message,
         });
     }
     assert_eq!(leader.figure("leading"), 1);

@@ -10,10 +10,11 @@ use ionian_kernel::protocol::Protocol;
 use ionian_kernel::role::Asked;
 use ionian_kernel::wire::encode_all;
 use ionian_protocols::mencius::acceptor::{Acceptor, In, Record};
+use ionian_protocols::mencius::message::Reserved;
 use ionian_protocols::mencius::stripe::Stripe;
 use ionian_protocols::mencius::{Envelope, Mencius, client, kind, leader, proxy_leader, replica};
 use ionian_protocols::multipaxos;
-use ionian_protocols::multipaxos::message::{ReaderId, Reserved, Vote, Votes};
+use ionian_protocols::multipaxos::message::{ReaderId, Vote, Votes};
 use std::collections::BTreeMap;
 
 /// The acceptor under test, on node 1.
@@ -71,14 +72,16 @@ fn to_leader(leader: u8, stripe: Stripe, message: multipaxos::leader::In) -> Env
 }
 
 /// A promise in a stripe, with these reservations of it.
-fn promise(now: &Stage<Acceptor>, round: Round, votes: Votes) -> Envelope {
-    let message = multipaxos::leader::In::Phase1b {
+fn promise(now: &Stage<Acceptor>, round: Round, votes: Votes, reserved: Vec<Reserved>) -> Envelope {
+    let message = leader::In::Phase1b {
         from: ID,
+        stripe: STRIPE,
         round,
         votes,
+        reserved,
         clock: now.now.timestamp(),
     };
-    to_leader(round.leader().0, STRIPE, message)
+    Envelope::ToLeaders(Set::one(round.leader()), message)
 }
 
 fn phase2b(stripe: Stripe, position: u64, round: Round) -> Envelope {
@@ -210,11 +213,7 @@ fn a_promise_names_what_was_reserved_in_the_stripe_and_in_no_other() {
     };
     acceptor.asked(elsewhere);
     let higher = round(2, 0);
-    let found = Votes {
-        reserved: vec![one],
-        ..votes(&[])
-    };
-    let answer = promise(&acceptor, higher, found);
+    let answer = promise(&acceptor, higher, votes(&[]), vec![one]);
     let asked = acceptor.asked(phase1a(STRIPE, higher));
     let records = vec![promised(STRIPE, higher)];
     assert_eq!(asked, only(records, vec![(answer, Some(1))]));
@@ -230,11 +229,7 @@ fn a_reservation_stands_for_the_earlier_ones_that_it_covers() {
         acceptor.asked(reserve(one));
     }
     let higher = round(3, 0);
-    let found = Votes {
-        reserved: vec![longer, later],
-        ..votes(&[])
-    };
-    let answer = promise(&acceptor, higher, found);
+    let answer = promise(&acceptor, higher, votes(&[]), vec![longer, later]);
     let asked = acceptor.asked(phase1a(STRIPE, higher));
     assert_eq!(asked.sends, [(answer, Some(1))]);
 }

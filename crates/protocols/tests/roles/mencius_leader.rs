@@ -10,13 +10,14 @@ use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, Options, numbered};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::role::{Asked, Role};
-use ionian_kernel::time::Duration;
+use ionian_kernel::time::{Duration, Timestamp};
 use ionian_kernel::wire::encode_all;
 use ionian_protocols::mencius::leader::{In, Leader, Record};
+use ionian_protocols::mencius::message::Reserved;
 use ionian_protocols::mencius::stripe::Stripe;
 use ionian_protocols::mencius::{Envelope, Mencius, acceptor, kind, proxy_leader, replica};
 use ionian_protocols::multipaxos;
-use ionian_protocols::multipaxos::message::{Proposer, Reserved, Votes};
+use ionian_protocols::multipaxos::message::{Proposer, Votes};
 use ionian_replication::batch::Value;
 use std::collections::BTreeMap;
 
@@ -58,8 +59,27 @@ fn in_stripe(stripe: Stripe, message: multipaxos::leader::In) -> In {
     In::InStripe { stripe, message }
 }
 
+/// An acceptor has promised, and has noted no reservation.
 fn phase1b(stripe: Stripe, from: u8, round: Round, votes: Votes) -> In {
-    in_stripe(stripe, crate::servers::phase1b(from, round, votes))
+    phase1b_with(stripe, from, (round, votes), Vec::new())
+}
+
+/// An acceptor has promised, and has noted these reservations.
+fn phase1b_with(
+    stripe: Stripe,
+    from: u8,
+    (round, votes): (Round, Votes),
+    reserved: Vec<Reserved>,
+) -> In {
+    let from = AcceptorId(from);
+    In::Phase1b {
+        from,
+        stripe,
+        round,
+        votes,
+        reserved,
+        clock: Timestamp(0),
+    }
 }
 
 /// It has begun phase 1 in its own stripe.

@@ -154,7 +154,6 @@ fn a_leader_takes_over_another_window_of_bytes_and_loses_count_of_nothing() {
             votes: vec![],
             forgotten,
             watermark,
-            reserved: vec![],
         };
         stage.tell(leader::In::Phase1b {
             from,

@@ -73,7 +73,6 @@ pub(crate) fn votes(votes: &[(u64, Vote)]) -> Votes {
         forgotten: Slot(0),
         watermark: votes.last().map_or(Slot(0), |(slot, _)| slot.next()),
         votes,
-        reserved: Vec::new(),
     }
 }
 

@@ -83,7 +83,6 @@ fn leading() -> (Stage<Leader>, Round) {
             votes: Vec::new(),
             forgotten,
             watermark,
-            reserved: Vec::new(),
         };
         stage.tell(leader::In::Ordering {
             message: multipaxos::leader::In::Phase1b {

@@ -217,7 +217,7 @@ pub(crate) fn elected(layout: Layout, node: NodeId, promises: u8) -> Stage<Leade
     let round = leader.role.round();
     for from in all {
         let (start, end, next) = (Slot(0), Slot::MAX, Slot::MAX);
-        let (forgotten, watermark, votes, reserved) = (Slot(0), Slot(0), Vec::new(), Vec::new());
+        let (forgotten, watermark, votes) = (Slot(0), Slot(0), Vec::new());
         let votes = Votes {
             start,
             end,
@@ -225,7 +225,6 @@ pub(crate) fn elected(layout: Layout, node: NodeId, promises: u8) -> Stage<Leade
             votes,
             forgotten,
             watermark,
-            reserved,
         };
         leader.tell(In::Phase1b {
             from,

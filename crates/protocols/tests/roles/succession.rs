@@ -36,9 +36,25 @@ fn round(count: u64, leader: u8) -> Round {
     Round::new(Epoch(0), count, LeaderId(leader))
 }
 
+/// The same of a stripe of Mencius, of which nothing was reserved either.
+fn none_in(stripe: Stripe, from: AcceptorId, round: Round) -> mencius::leader::In {
+    let In::Phase1b { votes, clock, .. } = none(from, round) else {
+        unreachable!("a promise")
+    };
+    mencius::leader::In::Phase1b {
+        from,
+        stripe,
+        round,
+        votes,
+        reserved: Vec::new(),
+        clock,
+    }
+}
+
+/// An acceptor has promised `round` and voted for nothing.
 fn none(from: AcceptorId, round: Round) -> In {
     let (start, end, next) = (Slot(0), Slot::MAX, Slot::MAX);
-    let (forgotten, watermark, votes, reserved) = (Slot(0), Slot(0), Vec::new(), Vec::new());
+    let (forgotten, watermark, votes) = (Slot(0), Slot(0), Vec::new());
     In::Phase1b {
         from,
         round,
@@ -49,7 +65,6 @@ fn none(from: AcceptorId, round: Round) -> In {
             votes,
             forgotten,
             watermark,
-            reserved,
         },
         clock: Timestamp(0),
     }
@@ -229,7 +244,11 @@ fn a_leader_of_mencius_hands_its_stripe_over_and_takes_it_back_only_when_it_may(
     let mut stage = Stage::new(config, &birth, mencius::leader::Leader::new);
     let stripe = Stripe(0);
     let tell = |message| mencius::leader::In::InStripe { stripe, message };
-    while !stage.role.stripes().any(|(_, leader)| leader.is_leading()) {
+    for round in 0.. {
+        assert!(round < 100, "it leads no stripe");
+        if stage.role.stripes().any(|(_, leader)| leader.is_leading()) {
+            break;
+        }
         let sent = stage.timer();
         for envelope in sent {
             let mencius::Envelope::ToAcceptors(
@@ -252,7 +271,7 @@ fn a_leader_of_mencius_hands_its_stripe_over_and_takes_it_back_only_when_it_may(
                         }));
                     }
                     acceptor::In::Phase1a { round, .. } => {
-                        drop(stage.tell(tell(none(from, round))))
+                        drop(stage.tell(none_in(stripe, from, round)))
                     }
                     _ => {}
                 }
@@ -261,7 +280,7 @@ fn a_leader_of_mencius_hands_its_stripe_over_and_takes_it_back_only_when_it_may(
         // The first timer that goes off is that of its own stripe; what follows answers at once.
         for from in [AcceptorId(0), AcceptorId(1)] {
             let own = stage.role.stripes().next().expect("its own").1.round();
-            stage.tell(tell(none(from, own)));
+            stage.tell(none_in(stripe, from, own));
         }
     }
     let sent = stage.drain(true);

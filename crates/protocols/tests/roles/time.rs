@@ -49,7 +49,6 @@ fn leading(clock: u64, canary: Option<&'static str>) -> (Stage<Leader>, Vec<Enve
         votes: Vec::new(),
         forgotten,
         watermark,
-        reserved: Vec::new(),
     };
     let round = stage.role.round();
     let mut sent = Vec::new();

@@ -10,7 +10,8 @@ use ionian_kernel::random::Random;
 use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::{Wire, decode_all, encode_all};
 use ionian_protocols::mencius;
-use ionian_protocols::multipaxos::message::{Proposer, ReaderId, Reserved, Times, Vote, Votes};
+use ionian_protocols::mencius::message::Reserved;
+use ionian_protocols::multipaxos::message::{Proposer, ReaderId, Times, Vote, Votes};
 use ionian_protocols::multipaxos::{
     self, acceptor, batcher, client, leader, proxy_leader, read_batcher, replica, unbatcher,
 };
@@ -185,7 +186,7 @@ impl Draw {
                 },
             )
         });
-        let (start, reserved) = (self.slot(), vec![self.reserved()]);
+        let start = self.slot();
         let (end, next, forgotten, watermark) =
             (self.slot(), self.slot(), self.slot(), self.slot());
         Votes {
@@ -195,7 +196,6 @@ impl Draw {
             votes,
             forgotten,
             watermark,
-            reserved,
         }
     }
 }
@@ -521,6 +521,14 @@ fn mencius_messages(seed: u64) -> Vec<mencius::Message> {
         Leader(leader::In::Index {
             from: d.id(),
             slot: d.slot(),
+        }),
+        Leader(leader::In::Phase1b {
+            from: d.id(),
+            stripe,
+            round: d.round(),
+            votes: d.votes(),
+            reserved: vec![d.reserved()],
+            clock: Timestamp(d.number()),
         }),
         Leader(leader::In::Reserved {
             from: d.id(),

@@ -1,10 +1,11 @@
 //! The messages of the part that promises and votes in one stripe.
 
 use super::{Acceptor, Record};
+use crate::mencius::message::Reserved;
 use crate::mencius::stripe::{Stripe, Stripes};
 use crate::mencius::{Envelope, leader, proxy_leader, replica};
 use crate::multipaxos;
-use crate::multipaxos::message::{Reserved, Votes};
+use crate::multipaxos::message::Votes;
 use crate::parts;
 use crate::parts::acceptor::AcceptorPort;
 use ionian_kernel::id::*;
@@ -77,15 +78,16 @@ impl AcceptorPort for Port<'_, '_> {
         self.out.reached(branch);
     }
 
-    fn phase1b(&self, to: LeaderId, round: Round, mut votes: Votes, clock: Timestamp) -> Envelope {
-        votes.reserved = self.reserved.to_vec();
-        let message = multipaxos::leader::In::Phase1b {
+    fn phase1b(&self, to: LeaderId, round: Round, votes: Votes, clock: Timestamp) -> Envelope {
+        let message = leader::In::Phase1b {
             from: self.id,
+            stripe: self.stripe,
             round,
             votes,
+            reserved: self.reserved.to_vec(),
             clock,
         };
-        self.to_leaders(Set::one(to), message)
+        Envelope::ToLeaders(Set::one(to), message)
     }
 
     #[inline]

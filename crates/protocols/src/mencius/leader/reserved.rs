@@ -2,9 +2,9 @@
 //! have reserved, and may have skipped.
 
 use super::long_runs::long_runs;
+use crate::mencius::message::Reserved;
 use crate::multipaxos::canary::Canary;
 use crate::multipaxos::config::Config;
-use crate::multipaxos::message::Reserved;
 use crate::parts::leader::Notes;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,9 +1,9 @@
 //! What a leader asks acceptors to note, so that it may skip it.
 
 use super::{Leader, Range, Served};
+use crate::mencius::message::Reserved;
 use crate::mencius::stripe::Stripe;
 use crate::mencius::{Envelope, acceptor, branch};
-use crate::multipaxos::message::Reserved;
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::Instant;

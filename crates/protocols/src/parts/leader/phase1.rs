@@ -286,7 +286,6 @@ mod tests {
                 .collect(),
             forgotten: Slot(forgotten),
             watermark: Slot(watermark),
-            reserved: Vec::new(),
         }
     }
 

@@ -151,7 +151,6 @@ mod tests {
                 .collect(),
             forgotten: Slot(forgotten),
             watermark: Slot(9),
-            reserved: Vec::new(),
         }
     }
 

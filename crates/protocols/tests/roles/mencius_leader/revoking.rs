@@ -213,12 +213,9 @@ fn a_leader_that_has_lost_its_stripe_turns_commands_away() {
 #[test]
 fn a_leader_that_comes_back_goes_on_above_everything_that_was_skipped_meanwhile() {
     let (mut leader, next) = returns();
-    let meanwhile = || Votes {
-        reserved: vec![reserved(round(2, 1), 0, 1000)],
-        ..votes(&[])
-    };
-    leader.tell(phase1b(HOME, 0, next, meanwhile()));
-    let asked = leader.asked(phase1b(HOME, 1, next, meanwhile()));
+    let meanwhile = || vec![reserved(round(2, 1), 0, 1000)];
+    leader.tell(phase1b_with(HOME, 0, (next, votes(&[])), meanwhile()));
+    let asked = leader.asked(phase1b_with(HOME, 1, (next, votes(&[])), meanwhile()));
     let ahead = reserve(HOME, Set::first(3), reserved(next, 0, 1000 + AHEAD));
     assert!(asked.sends.contains(&ahead), "{asked:?}");
     let proposals = |asked: &Asked<Envelope>| {
@@ -256,12 +253,9 @@ fn a_leader_that_comes_back_goes_on_above_everything_that_was_skipped_meanwhile(
 #[test]
 fn a_command_whose_slot_became_a_noop_is_suggested_again_in_another() {
     let (mut leader, next) = returns();
-    let meanwhile = || Votes {
-        reserved: vec![reserved(round(2, 1), 0, 5)],
-        ..votes(&[])
-    };
-    leader.tell(phase1b(HOME, 0, next, meanwhile()));
-    leader.tell(phase1b(HOME, 1, next, meanwhile()));
+    let meanwhile = || vec![reserved(round(2, 1), 0, 5)];
+    leader.tell(phase1b_with(HOME, 0, (next, votes(&[])), meanwhile()));
+    leader.tell(phase1b_with(HOME, 1, (next, votes(&[])), meanwhile()));
     leader.tell(noted(HOME, 0, next, 0, 5 + AHEAD));
     leader.tell(noted(HOME, 1, next, 0, 5 + AHEAD));
     let asked = leader.asked(proposal("a", true));
