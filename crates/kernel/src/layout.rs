@@ -82,9 +82,6 @@ pub struct Layout {
     pub founding_expiry: Option<Duration>,
     /// What people call the nodes; may be left out.
     pub names: Vec<String>,
-    /// The name of a defect to build in, by which the simulator is tested. No deployment file can
-    /// set it.
-    pub canary: Option<&'static str>,
     /// The layout that this one is being changed into. Until the change is finished the instances
     /// of both exist, and quorums of both are needed.
     pub next: Option<Box<Layout>>,

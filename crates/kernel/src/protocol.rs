@@ -76,11 +76,6 @@ pub trait Protocol: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// The names of the defects that can be [built in](Layout::canary) to test the simulator.
-    fn canaries() -> Vec<&'static str> {
-        Vec::new()
-    }
-
     /// The rare branches of its roles, which [say so](crate::role::Out::reached) when they take
     /// one: what testers must have reached to claim that they have tried the protocol.
     fn branches() -> Vec<&'static str> {

@@ -52,7 +52,6 @@ impl<P: Protocol> Configurations<P> {
             .chain(&scenario.changes)
             .map(|layout| Layout {
                 options: scenario.layout.options.clone(),
-                canary: scenario.layout.canary,
                 ..layout.clone()
             })
             .collect();

@@ -172,6 +172,4 @@ pub enum Canary {
     ReadsAhead,
     /// Machines do not say when time changes what they answer, and the log is not given that time.
     HidesDeadlines,
-    /// The protocol's own defect of this name.
-    Named(&'static str),
 }

@@ -119,9 +119,6 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         if P::commutes(&knobs.options) {
             scenario.order = Order::PerKey;
         }
-        if let Canary::Named(name) = scenario.canary {
-            scenario.layout.canary = Some(name);
-        }
         let explain = |message| Failure {
             kind: FailureKind::Layout,
             message,

@@ -7,8 +7,7 @@ use ionian_protocols::mencius::Mencius;
 use ionian_protocols::multipaxos::{MultiPaxos, kind};
 use ionian_protocols::unreplicated::Unreplicated;
 use ionian_sim::{
-    Canary, Durability, FailureKind, Oracle, Scenario, View, Watch, run_seed, run_seed_watched,
-    run_seeds,
+    Canary, Durability, FailureKind, Oracle, Scenario, View, Watch, run_seed_watched, run_seeds,
 };
 use std::collections::BTreeMap;
 
@@ -194,22 +193,6 @@ fn a_node_that_gives_up_commands_alone_is_caught() {
         .clone()
         .unwrap_err();
     assert_eq!(failure.kind, FailureKind::Divergence, "{failure}");
-}
-
-#[test]
-fn canaries_of_the_protocol_are_named_in_the_layout() {
-    let unknown = run_seed::<MultiPaxos>(
-        &Scenario {
-            canary: Canary::Named("none such"),
-            ..colocated()
-        },
-        1,
-    );
-    assert_eq!(unknown.result.unwrap_err().kind, FailureKind::Layout);
-    catches(&Scenario {
-        canary: Canary::Named("unfenced"),
-        ..colocated()
-    });
 }
 
 /// Says that no acceptor's promise may ever fall, and that none may be above `limit`.

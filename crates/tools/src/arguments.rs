@@ -44,7 +44,7 @@ pub(crate) struct Sim {
     /// The protocol [default: that of the deployment, or multipaxos]
     #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(ionian_protocols::registry::NAMES))]
     pub(crate) protocol: Option<String>,
-    /// The deployment to simulate [default: the protocol's smallest]
+    /// The deployment to simulate [default: the protocol's smallest, or what the canary needs]
     #[arg(long, value_name = "NAME", conflicts_with = "config")]
     pub(crate) preset: Option<String>,
     /// A deployment file to simulate
@@ -53,9 +53,9 @@ pub(crate) struct Sim {
     /// Change a setting of the deployment; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) overrides: Vec<String>,
-    /// Seeds to run; the end is excluded
-    #[arg(long, value_name = "A..B", default_value = "0..500", value_parser = seeds)]
-    pub(crate) seeds: core::ops::Range<u64>,
+    /// Seeds to run; the end is excluded [default: 0..500, or what the canary needs]
+    #[arg(long, value_name = "A..B", value_parser = seeds)]
+    pub(crate) seeds: Option<core::ops::Range<u64>>,
     /// Run this seed only
     #[arg(long, value_name = "N", conflicts_with = "seeds", value_parser = clap::value_parser!(u64).range(..u64::MAX))]
     pub(crate) seed: Option<u64>,
@@ -91,7 +91,7 @@ pub(crate) enum Survives {
     Amnesia,
 }
 
-fn seeds(text: &str) -> Result<core::ops::Range<u64>, String> {
+pub(crate) fn seeds(text: &str) -> Result<core::ops::Range<u64>, String> {
     let number = |text: &str| {
         text.trim()
             .parse::<u64>()

@@ -23,6 +23,7 @@ const KINDS_WITHIN: &[(&str, &[&str])] = &[
     ("bench/peers/", &[".py", ".go", ".mod", ".sum"]),
     ("bench/peers/results/", &[".json"]),
     ("crates/bench/src/figure/published/", &[".csv"]),
+    ("crates/canaries/patches/", &[".patch", "/inherits"]),
     ("crates/sim/tests/plays/", &[".play"]),
     ("crates/machines/tests/", &[".txt"]),
     ("crates/protocols/tests/proptest-regressions/", &[".txt"]),
@@ -46,6 +47,8 @@ pub(super) enum Check {
     Links,
     /// A file of a kind that does not belong where it is; never allowed.
     Stray,
+    /// A defect that is built in on purpose where it could ship; never allowed.
+    Canary,
 }
 
 /// One place where a rule applies.
@@ -154,6 +157,7 @@ impl Rules {
         lines(path, text, &mut findings);
         self.names(path, text, &mut findings);
         columns(path, text, &mut findings);
+        canaries(path, text, &mut findings);
         findings
     }
 
@@ -252,6 +256,29 @@ fn columns(path: &str, text: &str, findings: &mut Vec<Finding>) {
                 line: number,
                 weight: 1,
                 text: format!("{width} columns; allowed: {limit}"),
+            });
+        }
+    }
+}
+
+/// Defects are built into a copy of the sources, or into the simulator.
+fn canaries(path: &str, text: &str, findings: &mut Vec<Finding>) {
+    let may = ["crates/canaries/", "crates/sim/", "crates/tools/"];
+    let ships = path.starts_with("crates/") && !may.iter().any(|place| path.starts_with(place));
+    if !path.ends_with(".rs") || !ships {
+        return;
+    }
+    for (number, line) in numbered(text) {
+        if line.to_lowercase().contains("canar") {
+            findings.push(Finding {
+                check: Check::Canary,
+                key: path.to_owned(),
+                file: path.to_owned(),
+                line: number,
+                weight: 1,
+                text:
+                    "a canary in code that could ship; allowed: a patch in crates/canaries/patches"
+                        .to_owned(),
             });
         }
     }
@@ -451,6 +478,21 @@ mod tests {
             format!("<!-- from a: {wide} -->7"),
         ] {
             assert_eq!(found(Check::Columns, "docs/a.md", &text), none);
+        }
+    }
+
+    #[test]
+    fn canaries_are_found_where_they_could_ship() {
+        let text = "fn f() {\n    if config.has(Canary::Repair) {}\n}";
+        let path = "crates/protocols/src/a.rs";
+        assert_eq!(found(Check::Canary, path, text), [(path.into(), 2, 1)]);
+        let none: [(String, usize, usize); 0] = [];
+        for path in [
+            "crates/canaries/src/a.rs",
+            "crates/sim/src/a.rs",
+            "docs/a.md",
+        ] {
+            assert_eq!(found(Check::Canary, path, text), none);
         }
     }
 

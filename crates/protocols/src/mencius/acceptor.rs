@@ -8,7 +8,6 @@ mod port;
 
 use self::port::Port;
 use super::branch;
-use super::canary::Canary;
 use super::config::Config;
 use super::message::Reserved;
 use super::stripe::Stripe;
@@ -284,7 +283,7 @@ impl Acceptor {
         let Some((_, promise)) = place.core.watermark() else {
             return;
         };
-        if reserved.round < promise && !self.config.has(Canary::S12ReservesForTheDeposed) {
+        if reserved.round < promise {
             out.reached(branch::RESERVE_REFUSED);
             let message = multipaxos::leader::In::Nack { round: promise };
             return out.send(Envelope::ToLeaders(
@@ -337,9 +336,7 @@ impl Role for Acceptor {
             Record::InStripe { stripe, record } if self.config.knows(stripe) => {
                 self.stripes[usize::from(stripe.0)].core.recover(record);
             }
-            Record::Reserved { stripe, reserved }
-                if self.config.knows(stripe) && !self.config.has(Canary::ReservationLost) =>
-            {
+            Record::Reserved { stripe, reserved } if self.config.knows(stripe) => {
                 self.stripes[usize::from(stripe.0)].reserve(reserved);
             }
             _ => {}

@@ -1,6 +1,5 @@
 //! Which layouts are deployments of Mencius, and what every role needs to know of its own.
 
-use super::canary::Canary;
 use super::kind;
 use super::settings::Settings;
 use super::stripe::{Stripe, Stripes};
@@ -26,8 +25,6 @@ pub struct Config {
     replicas: Set<ReplicaId>,
     /// The replicas beside each leader, in the order of the leaders.
     beside: Vec<(LeaderId, Set<ReplicaId>)>,
-    /// The defect built in on purpose, in tests of the tests.
-    pub canary: Option<Canary>,
 }
 
 impl Config {
@@ -36,17 +33,10 @@ impl Config {
     /// # Errors
     /// Says which rule of the protocol it breaks.
     pub fn new(layout: Layout) -> Result<Self, LayoutError> {
-        let canary = layout.canary.and_then(Canary::named);
-        // What is not a defect of Mencius itself is one of the roles that it shares with
-        // MultiPaxos.
-        let shared = Layout {
-            canary: layout.canary.filter(|_| canary.is_none()),
-            ..layout.clone()
-        };
-        multipaxos::config::Config::new(shared.clone())?;
+        multipaxos::config::Config::new(layout.clone())?;
         let leaders: Vec<(u8, NodeId)> = layout.places(kind::Leader).iter().collect();
         let each =
-            (0..leaders.len()).map(|stripe| of_stripe(&shared, &leaders, stripe).map(Arc::new));
+            (0..leaders.len()).map(|stripe| of_stripe(&layout, &leaders, stripe).map(Arc::new));
         let each = each.collect::<Result<_, _>>()?;
         let beside = leaders
             .iter()
@@ -58,7 +48,6 @@ impl Config {
             leaders: layout.all(kind::Leader),
             replicas: layout.all(kind::Replica),
             beside: beside.collect(),
-            canary,
             layout,
         })
     }
@@ -133,11 +122,6 @@ impl Config {
     /// Tunables.
     pub fn options(&self) -> &Options {
         &self.layout.options
-    }
-
-    /// Whether this defect is built in.
-    pub fn has(&self, canary: Canary) -> bool {
-        self.canary == Some(canary)
     }
 }
 

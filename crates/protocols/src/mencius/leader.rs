@@ -29,11 +29,10 @@ use self::reserving::reserve;
 use self::returning::Returning;
 use self::skips::{Range, Skips};
 use super::branch;
-use super::canary::Canary;
 use super::config::Config;
 use super::message::Reserved;
 use super::metrics;
-use super::stripe::{Stripe, Stripes};
+use super::stripe::Stripe;
 use super::{Envelope, replica};
 use crate::multipaxos;
 use crate::multipaxos::message::{Times, Votes};
@@ -369,17 +368,14 @@ impl Leader {
                     out,
                 );
             }
-            let granted = match self.config.has(Canary::SkipsUnreserved) {
-                true => Slot::MAX,
-                false => served.reservation.granted(),
-            };
+            let granted = served.reservation.granted();
             if let Some(range) = served.vacant.take_if(|range| range.end <= granted) {
                 out.reached(branch::VACANT_SKIPPED);
                 self.skips.add(now, range, self.config.replicas());
                 self.prompt = self.config.replicas();
             }
             let end = wanted.min(granted);
-            if end > next && !self.config.has(Canary::NeverSkips) {
+            if end > next {
                 if place > 0 {
                     out.reached(branch::SKIPS_FOR_ANOTHER);
                 }
@@ -490,7 +486,7 @@ impl Leader {
             .relay
             .missing(now, others, self.config.options().election_timeout);
         let rest = others.without(leaders);
-        if !leaders.is_empty() && !rest.is_empty() && !self.config.has(Canary::PassesNothingOn) {
+        if !leaders.is_empty() && !rest.is_empty() {
             out.reached(branch::MISSES_LEADER);
             // Unfenced: it reveals nothing.
             out.send_unfenced(Envelope::ToLeaders(
@@ -537,12 +533,8 @@ impl Leader {
     ) {
         for place in 0..self.served.len() {
             let stripe = self.served[place].stripe;
-            // Not by the number of leaders that serve the stripe (s3).
-            let stripes = match self.config.has(Canary::S3WrongStripes) {
-                true => Stripes::new(self.config.of(stripe).leaders().len()),
-                false => self.config.stripes,
-            };
-            let of_stripe = |slot| stripes.from(stripe, slot);
+            // By the number of stripes, not by that of the leaders that serve this one (s3).
+            let of_stripe = |slot| self.config.stripes.from(stripe, slot);
             let (executed, kept) = (of_stripe(executed), of_stripe(kept));
             let round = rounds
                 .get(usize::from(stripe.0))
@@ -594,9 +586,6 @@ impl Leader {
     fn come_back(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.returning.is_due(now) {
             self.returning.try_again(now);
-            if self.suggested > Slot::ZERO && self.config.has(Canary::StaysAway) {
-                return;
-            }
             out.reached(branch::COMES_BACK);
             // It does nothing while the node drains.
             self.call(now, 0, out, |core, port| core.take_over(now, port));

@@ -88,7 +88,6 @@ pub mod read_batcher {
     pub type ReadBatcher = super::of_stripe::OfStripe<crate::multipaxos::read_batcher::ReadBatcher>;
 }
 
-pub mod canary;
 pub mod config;
 pub mod invariants;
 mod metrics;
@@ -166,12 +165,6 @@ impl Protocol for Mencius {
             .iter()
             .filter(|one| !parts::branch::OF_CHANGES.contains(one));
         branch::ALL.iter().chain(shared).copied().collect()
-    }
-
-    /// Its own, and those of the roles that it shares.
-    fn canaries() -> Vec<&'static str> {
-        let own = canary::Canary::ALL.iter().map(|(name, _)| *name);
-        own.chain(multipaxos::MultiPaxos::canaries()).collect()
     }
 
     fn commutes(options: &Options) -> bool {

@@ -12,7 +12,6 @@ use self::port::Port;
 use self::skipped::Skipped;
 use super::Envelope;
 use super::branch;
-use super::canary::Canary;
 use super::config::Config;
 use super::metrics;
 use super::stripe::Stripe;
@@ -196,9 +195,6 @@ impl Replica {
         if knows_some {
             out.reached(branch::SKIP_OF_KNOWN);
         }
-        if knows_some && self.config.has(Canary::L6RangeStopsAtKnown) {
-            return;
-        }
         skipped.insert(start.max(known), end);
     }
 
@@ -239,8 +235,7 @@ impl Replica {
         self.heard[stripe] = now;
         let timeout = self.config.options().election_timeout;
         let cut_off = self.heard.iter().any(|heard| now.since(*heard) > timeout);
-        self.core
-            .set_cut_off(cut_off && !self.config.has(Canary::PassesNothingOn));
+        self.core.set_cut_off(cut_off);
     }
 
     /// Executes what commutes with everything that comes before it.
@@ -251,11 +246,7 @@ impl Replica {
         }
         self.learned = false;
         let mut commuting = core::mem::take(&mut self.commuting);
-        let ready = commuting.ready(
-            &self.core,
-            |slot| self.skipped_until(slot),
-            self.config.canary,
-        );
+        let ready = commuting.ready(&self.core, |slot| self.skipped_until(slot));
         self.commuting = commuting;
         self.early += ready.len() as u64;
         for slot in ready {

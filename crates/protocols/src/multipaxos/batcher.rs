@@ -7,7 +7,6 @@
 
 pub(crate) mod batches;
 
-use super::canary::Canary;
 use super::config::Config;
 use super::message::Proposer;
 use super::metrics;
@@ -162,11 +161,9 @@ impl Batcher {
     /// leaders one may be dead: each turn without need is one back to that.)
     fn propose_overdue(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let overdue = self.batches.overdue(now);
-        let blames =
-            |sent: Instant| sent >= self.served_at || self.config.has(Canary::BlamesSuccessors);
         if overdue
             .iter()
-            .any(|due| blames(*self.batches.with(due.number)))
+            .any(|due| *self.batches.with(due.number) >= self.served_at)
         {
             self.turn(now, self.round, self.stray + 1);
         }
@@ -178,10 +175,8 @@ impl Batcher {
     /// Turns to the leader of `round`, which may have none of what is in flight.
     fn follow(&mut self, now: Instant, round: Round, out: &mut Out<'_, Self>) {
         self.turn(now, round, 0);
-        if !self.config.has(Canary::L10DeposedLeaderDrops) {
-            self.batches.requeue();
-            self.propose_waiting(now, out);
-        }
+        self.batches.requeue();
+        self.propose_waiting(now, out);
     }
 }
 
@@ -222,38 +217,26 @@ impl Role for Batcher {
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.batches.check_at.is_some_and(|at| at <= now) {
-            if self.config.has(Canary::L10DeposedLeaderDrops) {
-                self.stray += 1;
-                self.batches.check_at = None;
-            } else {
-                self.propose_overdue(now, out);
-            }
+            self.propose_overdue(now, out);
         }
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        // l9: a batch that is not full must not wait for ever.
-        let waits = self.config.has(Canary::L9PartBatchWaits);
+        // A batch that is not full is closed too (l9).
         earliest(
             self.batches.check_at,
-            self.batches
-                .closes_at(self.config.options())
-                .filter(|_| !waits),
+            self.batches.closes_at(self.config.options()),
         )
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if self.batches.is_due(now, self.config.options())
-            && !self.config.has(Canary::L9PartBatchWaits)
-        {
+        if self.batches.is_due(now, self.config.options()) {
             self.close(now, out);
         }
     }
 
     fn invariants(&self) {
-        if !self.config.has(Canary::L10DeposedLeaderDrops) {
-            self.batches.invariants();
-        }
+        self.batches.invariants();
     }
 
     const METRICS: Metrics = &[metrics::BATCHES];

@@ -6,7 +6,6 @@
 //! sequential and eventual reads to a replica at once. Whatever is not answered is asked again
 //! elsewhere, under the same id, until the lane's patience ends.
 
-use super::canary::Canary;
 use super::config::Config;
 use super::message::{Proposer, ReaderId};
 use super::metrics;
@@ -169,7 +168,7 @@ impl ClientLane {
             Some(via) => via == self.leader_for(&write.command).index(),
             None => write.again,
         };
-        self.config.has(Canary::BlamesSuccessors) || self.due.writes.iter().any(blames)
+        self.due.writes.iter().any(blames)
     }
 
     fn write(&mut self, now: Instant, write: DueWrite, out: &mut Out<'_, Self>) {

@@ -1,6 +1,5 @@
 //! Which layouts are deployments of MultiPaxos, and what every role needs to know of its own.
 
-use super::canary::Canary;
 use super::kind;
 use alloc::format;
 use alloc::string::String;
@@ -32,8 +31,6 @@ pub struct Config {
     /// Whether leaders order references, so that the bytes of what replicas execute never fill
     /// their windows (S-Paxos).
     pub orders_references: bool,
-    /// The defect built in on purpose, in tests of the tests.
-    pub canary: Option<Canary>,
 }
 
 impl Config {
@@ -42,11 +39,6 @@ impl Config {
     /// # Errors
     /// Says which rule of the protocol it breaks.
     pub fn new(layout: Layout) -> Result<Self, LayoutError> {
-        let canary = layout
-            .canary
-            .map(Canary::named)
-            .transpose()
-            .map_err(LayoutError)?;
         let (now, keepers) = check(&layout)?;
         let instances = (0..super::KINDS.len())
             .map(|kind| layout.all::<ClientId>(kind as u8).bits())
@@ -62,18 +54,13 @@ impl Config {
             keepers,
             initial_leader,
             orders_references,
-            canary,
             layout,
         };
         if let Some(next) = &config.layout.next {
             let (quorums, keepers) = check(next)?;
-            if config.has(Canary::AppliesAtOnce) {
-                (config.quorums, config.keepers) = (quorums, Vec::from([keepers]));
-            } else {
-                config.before = Some(config.quorums.clone());
-                config.quorums = config.quorums.joint(quorums);
-                config.keepers.push(keepers);
-            }
+            config.before = Some(config.quorums.clone());
+            config.quorums = config.quorums.joint(quorums);
+            config.keepers.push(keepers);
         }
         Ok(config)
     }
@@ -143,11 +130,7 @@ impl Config {
 
     /// The latest epoch that this configuration knows: messages that name later ones are ignored.
     pub fn latest_epoch(&self) -> Epoch {
-        if self.has(Canary::BelievesAnyEpoch) {
-            Epoch(u32::MAX)
-        } else {
-            self.epoch()
-        }
+        self.epoch()
     }
 
     /// Below this slot nothing is asked of acceptors: those of this configuration may know nothing
@@ -238,10 +221,7 @@ impl Config {
 
     /// While the membership is changing: the last epoch of the configuration before.
     fn epoch_before(&self) -> Epoch {
-        match self.has(Canary::EarlierEpochs) {
-            true => self.layout.since,
-            false => Epoch(self.epoch().0.saturating_sub(1)),
-        }
+        Epoch(self.epoch().0.saturating_sub(1))
     }
 
     /// Whether watermarks from `answered`, of which the highest promise is of `epoch`, are enough
@@ -327,11 +307,6 @@ impl Config {
             .get(usize::from(acceptor.0))
             .copied()
             .unwrap_or_default()
-    }
-
-    /// Whether this defect is built in.
-    pub fn has(&self, canary: Canary) -> bool {
-        self.canary == Some(canary)
     }
 }
 
@@ -495,48 +470,6 @@ mod tests {
         assert!(refusal(apart(1, [1, 1, 0, 2, 2, 3, 2, 0], majority)).starts_with("1 batchers"));
         assert!(
             refusal(apart(1, [1, 0, 0, 2, 2, 2, 2, 0], majority)).contains("at least 2f+1 = 3")
-        );
-    }
-
-    /// Leader 1 of the epochs up to 3 is another than that of epoch 4. Acceptor 0 has promised the
-    /// former one a round of which the other acceptors have not heard, and does not answer the
-    /// latter: it must begin a round of an epoch of its own.
-    #[test]
-    fn rounds_begin_in_the_last_epoch_with_their_quorums() {
-        let joint = |canary| {
-            let mut layout = apart(1, [1, 0, 0, 2, 2, 3, 2, 0], QuorumSpec::Majority);
-            let mut next = layout.clone();
-            next.instances[kind::Acceptor as usize] =
-                [(3, NodeId(50)), (4, NodeId(51)), (5, NodeId(52))]
-                    .into_iter()
-                    .collect();
-            (layout.epoch, layout.since, layout.next, layout.canary) =
-                (Epoch(5), Epoch(2), Some(next.into()), canary);
-            Config::new(layout).unwrap()
-        };
-        let (old, all): (AcceptorSet, AcceptorSet) = (AcceptorSet::first(3), AcceptorSet::first(6));
-        let round = |epoch| Round::new(Epoch(epoch), 7, LeaderId(1));
-        let config = joint(None);
-        for promised in [Round(0), round(1), round(2), round(4)] {
-            assert_eq!(config.electable(old, promised), Some(Epoch(4)));
-            assert_eq!(config.electable(all, promised), Some(Epoch(5)));
-        }
-        assert_eq!(
-            (
-                config.electable(old, round(5)),
-                config.electable(all, round(6))
-            ),
-            (None, None)
-        );
-        let latest = [1, 2, 4, 5, 6].map(|epoch| config.latest_like(round(epoch)));
-        assert_eq!(
-            latest,
-            [None, Some(Epoch(4)), Some(Epoch(4)), Some(Epoch(5)), None]
-        );
-        assert_eq!(
-            joint(Some("epochs")).electable(old, round(2)),
-            Some(Epoch(2)),
-            "the canary shows nothing"
         );
     }
 

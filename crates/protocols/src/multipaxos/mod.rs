@@ -75,7 +75,6 @@ pub mod unbatcher;
 mod quorum_reader;
 pub mod read_batcher;
 
-pub mod canary;
 pub mod config;
 pub mod invariants;
 pub(crate) mod metrics;
@@ -135,10 +134,6 @@ impl Protocol for MultiPaxos {
 
     fn branches() -> Vec<&'static str> {
         crate::parts::branch::ALL.to_vec()
-    }
-
-    fn canaries() -> Vec<&'static str> {
-        canary::Canary::ALL.iter().map(|(name, _)| *name).collect()
     }
 
     fn service(config: &Self::Config, epoch: Epoch) -> Service {

@@ -9,7 +9,6 @@
 //! are given while the reader's configuration is in force (`docs/protocols/multipaxos.md`,
 //! "Membership"): see `reconfigure`.
 
-use super::canary::Canary;
 use super::config::Config;
 use super::kind;
 use alloc::collections::BTreeMap;
@@ -73,9 +72,6 @@ impl QuorumReader {
     pub(super) fn reconfigure(&mut self, now: Instant, config: Arc<Config>) {
         self.near = config.near(kind::Acceptor, self.node);
         self.config = config;
-        if self.config.has(Canary::CountsOldWatermarks) {
-            return;
-        }
         for (_, inquiry) in core::mem::take(&mut self.inquiries) {
             let attempts = inquiry.attempts;
             self.inquire(inquiry.reads, AcceptorSet::EMPTY, now, attempts);
@@ -123,13 +119,9 @@ impl QuorumReader {
     fn pick_quorum(&self) -> AcceptorSet {
         let quorums = &self.config.quorums;
         let all = quorums.members();
-        let quorum = quorums
+        quorums
             .read_quorum(self.suspicion.trusted(all), self.near, self.turn)
-            .unwrap_or(all);
-        if self.config.has(Canary::S7ReadsOnAGrid) {
-            return quorum.iter().take(self.config.f() + 1).collect();
-        }
-        quorum
+            .unwrap_or(all)
     }
 
     /// Takes a watermark in. When it completes a read quorum: the reads, and the slot before which
@@ -145,10 +137,7 @@ impl QuorumReader {
         inquiry.answered.insert(from);
         inquiry.watermark = inquiry.watermark.max(watermark);
         inquiry.epoch = inquiry.epoch.max(epoch);
-        let enough = self.config.can_read(inquiry.answered, inquiry.epoch)
-            || (self.config.has(Canary::S7ReadsOnAGrid)
-                && inquiry.answered.len() > self.config.f());
-        if !enough {
+        if !self.config.can_read(inquiry.answered, inquiry.epoch) {
             return None;
         }
         let inquiry = self.inquiries.remove(&number).expect("just found");

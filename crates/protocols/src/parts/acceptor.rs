@@ -13,7 +13,6 @@ pub use self::recovery::Record;
 use self::recovery::Recovered;
 use super::branch;
 use super::message::{Vote, Votes};
-use crate::multipaxos::canary::Canary;
 use crate::multipaxos::config::Config;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -67,15 +66,14 @@ impl AcceptorCore {
     /// That of the acceptor of this birth.
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
         let nonce = Random::new(birth.seed).any();
-        let amnesiac = birth.amnesiac && !config.has(Canary::AmnesiacVotes);
         AcceptorCore {
             id: AcceptorId(birth.address.index),
-            promise: oldest_round(&config, AcceptorId(birth.address.index)),
+            promise: config.oldest_round(),
             votes: SlotWindow::new(Slot::ZERO, MAX_VOTES),
             watermark: Slot::ZERO,
             witness: Witness::default(),
             recovered: Recovered::default(),
-            rejoin: amnesiac.then_some(Rejoin {
+            rejoin: birth.amnesiac.then_some(Rejoin {
                 nonce,
                 ask_at: Instant::ZERO,
             }),
@@ -206,7 +204,7 @@ impl AcceptorCore {
         if !self.config.takes_part(self.id, round) {
             return self.refused += 1;
         }
-        if round < self.promise && !self.config.has(Canary::ForgetsPromise) {
+        if round < self.promise {
             port.reached(branch::PHASE_2A_REFUSED);
             port.send(port.nack_proxy_leader(from, self.promise));
             return self.refuse(round, port);
@@ -226,12 +224,8 @@ impl AcceptorCore {
             // gone.
             self.witness.heard(now);
         }
-        let vote = port.phase2b(from, slot, round);
-        match self.config.has(Canary::UnfencedVote) {
-            // Fenced: a vote that a quorum counts must survive our crash.
-            false => port.send(vote),
-            true => port.send_unfenced(vote),
-        }
+        // Fenced: a vote that a quorum counts must survive a crash of this acceptor.
+        port.send(port.phase2b(from, slot, round));
     }
 
     /// Votes; false when it has voted so before.
@@ -309,10 +303,7 @@ impl AcceptorCore {
         self.witness.heard(now);
         if kept > self.votes.base() && self.config.takes_part(self.id, round) {
             port.persist(Record::Forgot { below: kept });
-            port.release_below(match self.config.has(Canary::TruncatesTooFar) {
-                true => kept.next(),
-                false => kept,
-            });
+            port.release_below(kept);
             self.forget_below(kept);
         }
     }
@@ -384,7 +375,7 @@ impl AcceptorCore {
     pub fn reconfigure(&mut self, config: Arc<Config>) {
         self.config = config;
         // No record: it would be raised again if it were forgotten.
-        self.promise = self.promise.max(oldest_round(&self.config, self.id));
+        self.promise = self.promise.max(self.config.oldest_round());
         if !self.config.leaders().contains(self.promise.leader()) {
             // A leader that is no longer one is gone: nobody need wait until its silence is
             // noticed.
@@ -394,17 +385,14 @@ impl AcceptorCore {
 
     /// Asserts what must hold between two calls.
     pub fn invariants(&self) {
-        let canary = self.config.canary.is_some();
         assert!(
-            canary || self.votes.is_empty() || self.watermark >= self.votes.end(),
+            self.votes.is_empty() || self.watermark >= self.votes.end(),
             "a watermark below a vote"
         );
         assert!(
-            self.config.canary.is_some()
-                || self
-                    .votes
-                    .iter()
-                    .all(|(_, vote)| vote.round <= self.promise),
+            self.votes
+                .iter()
+                .all(|(_, vote)| vote.round <= self.promise),
             "an acceptor voted in a round above its promise"
         );
     }
@@ -414,16 +402,5 @@ impl AcceptorCore {
         status.round = Some(self.promise);
         status.remembers = Some(self.rejoin.is_none());
         status.add([self.votes.len() as u64, self.cast, self.refused]);
-    }
-}
-
-/// The round below which an acceptor refuses all others, unless it has promised a higher one.
-fn oldest_round(config: &Config, acceptor: AcceptorId) -> Round {
-    let oldest = config.oldest_round();
-    let bars = config.has(Canary::NewcomersBar) && !config.takes_part(acceptor, oldest);
-    if bars {
-        config.epoch().first_round()
-    } else {
-        oldest
     }
 }

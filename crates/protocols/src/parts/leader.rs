@@ -30,7 +30,6 @@ pub use self::port::{Heartbeat, LeaderPort};
 pub use self::queue::Proposal;
 use super::branch;
 use super::message::{Proposer, Times};
-use crate::multipaxos::canary::Canary;
 use crate::multipaxos::config::Config;
 use crate::multipaxos::kind;
 use admission::Admission;
@@ -258,11 +257,7 @@ impl<N: Notes> LeaderCore<N> {
     fn fill_up_to(&mut self, now: Instant, slot: Slot, port: &mut impl LeaderPort) {
         let reach = self.config.options().window_slots as u64;
         let near = slot.distance(self.progress.executed()) < reach;
-        while near
-            && self.window.next_slot <= slot
-            && self.window.has_place()
-            && !self.config.has(Canary::L5VotedNeverChosen)
-        {
+        while near && self.window.next_slot <= slot && self.window.has_place() {
             port.reached(branch::FILLS_UP);
             self.propose_noop(now, port);
         }
@@ -308,7 +303,7 @@ impl<N: Notes> LeaderCore<N> {
         let Some(epoch) = self.config.latest_like(self.round.max(promise)) else {
             return;
         };
-        if !self.is_leading() || !has_part || self.config.has(Canary::ShutsOut) {
+        if !self.is_leading() || !has_part {
             return;
         }
         match self.admission.ask(from, nonce, self.round > promise) {

@@ -5,7 +5,6 @@
 
 use super::branch;
 use super::message::Proposer;
-use crate::multipaxos::canary::Canary;
 use crate::multipaxos::config::Config;
 use crate::multipaxos::kind;
 use alloc::collections::BTreeMap;
@@ -101,7 +100,7 @@ impl ProxyLeaderCore {
     /// themselves; but they may not reach it, and it would go on proposing, and be heard by enough
     /// of them to believe that it leads.
     fn refuse(&self, round: Round, port: &mut impl ProxyLeaderPort) {
-        if round < self.round && !self.config.has(Canary::DropsSilently) {
+        if round < self.round {
             port.reached(branch::OLD_ROUND_REFUSED);
             let leader = Set::one(round.leader()).and(self.config.leaders());
             port.nack(leader, self.round);
@@ -133,11 +132,7 @@ impl ProxyLeaderCore {
         if !self.enter(round) {
             return self.refuse(round, port);
         }
-        if let Some(under_way) = self
-            .pending
-            .get_mut(&slot)
-            .filter(|_| !self.config.has(Canary::AsksAtOnce))
-        {
+        if let Some(under_way) = self.pending.get_mut(&slot) {
             // It is asked for already, and again when it is time to: the leader has waited long,
             // but what it waits for may still be on its way from here.
             (under_way.proposer, under_way.replier) = (proposer, replier);
@@ -172,13 +167,8 @@ impl ProxyLeaderCore {
             .pending
             .get_mut(&slot)
             .expect("asked for a pending slot");
-        let thrifty = (config.options().thrifty && pending.attempts < 2)
-            || self.config.has(Canary::L8AlwaysThrifty);
-        let quorum = match self.config.has(Canary::L8AlwaysThrifty) {
-            true => quorums.write_quorum(all, self.near, slot.0),
-            false => quorums.write_quorum(trusted, self.near, self.turn),
-        };
-        let asked = match quorum {
+        let thrifty = config.options().thrifty && pending.attempts < 2;
+        let asked = match quorums.write_quorum(trusted, self.near, self.turn) {
             Some(quorum) if thrifty => quorum.or(probe),
             _ => all,
         };

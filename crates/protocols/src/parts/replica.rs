@@ -22,7 +22,6 @@ use self::reports::{REPORT_IDLE, Reports};
 use self::snapshots::Snapshots;
 use super::branch;
 use super::message::{ChosenSlots, Times};
-use crate::multipaxos::canary::{Canary, without_sessions};
 use crate::multipaxos::config::Config;
 use crate::multipaxos::kind;
 use alloc::sync::Arc;
@@ -421,14 +420,11 @@ impl ReplicaCore {
     }
 
     fn ask_clock(&mut self, now: Instant, port: &mut impl ReplicaPort) {
-        let Some(mut deadline) = self.executor.next_deadline() else {
+        let Some(deadline) = self.executor.next_deadline() else {
             return;
         };
         self.ask_clock_at = now + ASK_CLOCK_EVERY;
         port.reached(branch::ASKS_CLOCK);
-        if self.config.has(Canary::AsksAhead) {
-            deadline = deadline.max(Timestamp(self.log_time(now).0.saturating_sub(1)));
-        }
         port.advance_clock(deadline);
     }
 
@@ -451,10 +447,7 @@ impl ReplicaCore {
     /// # Errors
     /// Says what is wrong with the bytes.
     pub fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError> {
-        match self.config.has(Canary::SnapshotWithoutSessions) {
-            false => self.executor.restore(snapshot)?,
-            true => self.executor.restore(&without_sessions(snapshot))?,
-        }
+        self.executor.restore(snapshot)?;
         self.executed = Slot(stamp);
         self.wanted = self.executed;
         self.snapshots.stored(self.executed);
@@ -561,7 +554,7 @@ impl ReplicaCore {
         );
         let hole = self.executed < self.wanted;
         assert!(
-            !hole || self.catch_up.next_timer().is_some() || self.config.canary.is_some(),
+            !hole || self.catch_up.next_timer().is_some(),
             "nobody watches a hole"
         );
         self.deferred.invariants();

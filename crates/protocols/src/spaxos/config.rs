@@ -1,6 +1,5 @@
 //! Which layouts are deployments of S-Paxos, and what every role needs to know of its own.
 
-use super::canary::Canary;
 use super::id::{DisseminatorId, StabilizerId};
 use super::kind;
 use super::settings::stale_bytes;
@@ -46,8 +45,6 @@ pub struct Checked {
     helpers: Vec<(DisseminatorId, Set<LeaderId>)>,
     /// What a stabilizer may hold, in bytes, of payloads of earlier rounds that no slot refers to.
     pub stale_bytes: usize,
-    /// The defect built in on purpose, in tests of the tests.
-    pub canary: Option<Canary>,
 }
 
 impl Deref for Config {
@@ -74,10 +71,6 @@ impl Config {
     /// # Errors
     /// Says which rule of the protocol it breaks.
     pub fn new(layout: Layout) -> Result<Self, LayoutError> {
-        let canary = layout.canary.and_then(Canary::named);
-        // What is not a defect of S-Paxos itself is one of the roles that it shares with
-        // MultiPaxos.
-        let shared = layout.canary.filter(|_| canary.is_none());
         if layout.next.is_some() {
             return Err(LayoutError(NO_CHANGE.into()));
         }
@@ -90,15 +83,14 @@ impl Config {
         };
         Ok(Config(Arc::new(Checked {
             ordering: Arc::new(
-                Ordering::new(view(&layout, kind::Disseminator, shared))?.ordering_references(),
+                Ordering::new(view(&layout, kind::Disseminator))?.ordering_references(),
             ),
-            lanes: Arc::new(Ordering::new(view(&layout, gather, shared))?),
+            lanes: Arc::new(Ordering::new(view(&layout, gather))?),
             beside: neighbours(&layout, kind::Stabilizer, kind::Replica),
             helpers: neighbours(&layout, kind::Disseminator, kind::Leader),
             disseminators: layout.all(kind::Disseminator),
             stabilizers,
             stale_bytes: stale_bytes(&layout.options),
-            canary,
             layout,
         })))
     }
@@ -162,16 +154,11 @@ impl Checked {
     pub fn until(&self, reached: Slot) -> Slot {
         reached.plus(VOID_AFTER_WINDOWS * self.layout.options.window_slots as u64)
     }
-
-    /// Whether this defect is built in.
-    pub fn has(&self, canary: Canary) -> bool {
-        self.canary == Some(canary)
-    }
 }
 
 /// The layout as roles of MultiPaxos see it; `batchers` are the instances that they take for
-/// batchers, `canary` is the defect that is built into them.
-fn view(layout: &Layout, batchers: u8, canary: Option<&'static str>) -> Layout {
+/// batchers.
+fn view(layout: &Layout, batchers: u8) -> Layout {
     let mut instances = Vec::new();
     instances.resize_with(crate::multipaxos::KINDS.len(), Default::default);
     let kinds = [
@@ -189,7 +176,6 @@ fn view(layout: &Layout, batchers: u8, canary: Option<&'static str>) -> Layout {
     }
     Layout {
         instances,
-        canary,
         ..layout.clone()
     }
 }

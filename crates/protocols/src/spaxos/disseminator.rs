@@ -9,7 +9,6 @@ mod helping;
 
 use self::helping::Helping;
 use super::branch;
-use super::canary::Canary;
 use super::config::Config;
 use super::id::{DisseminatorId, StabilizerId};
 use super::message::{Payload, PayloadId, Ticket};
@@ -365,9 +364,6 @@ impl Disseminator {
     /// does not count for what is not stable yet. False when `from` said this in such an earlier
     /// life. See `stabilizer/copying.rs`.
     fn is_of_present_life(&mut self, from: StabilizerId, lives: &[(StabilizerId, u64)]) -> bool {
-        if self.config.has(Canary::CountsEarlierLives) {
-            return true;
-        }
         let life_of = |lives: &[(StabilizerId, u64)]| {
             lives
                 .iter()
@@ -407,8 +403,7 @@ impl Disseminator {
             return;
         };
         payload.stored.insert(from);
-        let hasty = self.config.has(Canary::ProposesUnstable);
-        if payload.stable || !(hasty || self.config.stabilizers.is_write_quorum(payload.stored)) {
+        if payload.stable || !self.config.stabilizers.is_write_quorum(payload.stored) {
             return;
         }
         (payload.stable, payload.attempts) = (true, 0);

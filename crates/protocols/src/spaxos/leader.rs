@@ -9,7 +9,6 @@
 //! leads in a round, remembers the payloads that it has taken in the round.
 
 use super::branch;
-use super::canary::Canary;
 use super::config::Config;
 use super::id::{DisseminatorId, StabilizerId};
 use super::message::{PayloadId, Reference, Ticket};
@@ -186,14 +185,11 @@ impl Leader {
                 lives: Vec::new(),
             };
         }
-        let (executed, twice) = (
-            self.inner.core().executed(),
-            self.config.has(Canary::ProposesTwice),
-        );
+        let executed = self.inner.core().executed();
         let number = id.number;
         let (life, place) = (self.taken.life(id), Slot(number));
         life.advance_to(Slot(floor));
-        if !life.admits(place) || (life.get(place).is_some() && !twice) {
+        if !life.admits(place) || life.get(place).is_some() {
             self.repeated += 1;
             out.reached(branch::REPEATED);
             // The disseminator may have missed that it was chosen.
@@ -211,7 +207,7 @@ impl Leader {
             }
             return;
         }
-        if self.inner.core().place_of_next() >= until && !self.config.has(Canary::DeliversVoid) {
+        if self.inner.core().place_of_next() >= until {
             // Void by the time its turn comes: a slot for nothing, and the work to have it ordered
             // anew would only make the queue longer. The disseminator does that in its time.
             self.late += 1;

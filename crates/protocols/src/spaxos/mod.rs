@@ -80,7 +80,6 @@ pub mod unbatcher {
 }
 
 pub(crate) mod branch;
-pub mod canary;
 pub mod config;
 pub mod id;
 pub mod invariants;
@@ -185,12 +184,6 @@ impl Protocol for SPaxos {
             .iter()
             .filter(|one| !parts::branch::OF_CHANGES.contains(one));
         branch::ALL.iter().chain(shared).copied().collect()
-    }
-
-    /// Its own, and those of the roles that it shares.
-    fn canaries() -> Vec<&'static str> {
-        let own = canary::Canary::ALL.iter().map(|(name, _)| *name);
-        own.chain(multipaxos::MultiPaxos::canaries()).collect()
     }
 
     fn service(config: &Self::Config, epoch: Epoch) -> Service {

@@ -14,7 +14,6 @@ use self::payloads::Payloads;
 use self::stale::Stale;
 use self::waiting::{Order, Waiting};
 use super::branch;
-use super::canary::Canary;
 use super::config::Config;
 use super::id::{DisseminatorId, StabilizerId};
 use super::message::{Payload, PayloadId, Places, Reference, Ticket};
@@ -201,7 +200,6 @@ impl Stabilizer {
     pub fn new(config: Config, birth: &Birth<'_>) -> Self {
         let id = StabilizerId(birth.address.index);
         let mut random = Random::new(birth.seed);
-        let amnesiac = birth.amnesiac && !config.has(Canary::AmnesiacCounts);
         Stabilizer {
             id,
             keeps_records: birth.keeps_records,
@@ -215,7 +213,7 @@ impl Stabilizer {
             delivered: Places::new(),
             tell_at: None,
             lives: BTreeMap::new(),
-            copying: amnesiac.then(Copying::default),
+            copying: birth.amnesiac.then(Copying::default),
             alive_at: Instant::ZERO,
             stored: 0,
             handed_over: 0,
@@ -300,15 +298,6 @@ impl Stabilizer {
             round,
             floor,
         };
-        if self.config.has(Canary::UnfencedStore) {
-            let message = disseminator::In::Stored {
-                from: self.id,
-                tickets: [ticket].into(),
-                lives: self.lives(),
-            };
-            let all = self.helpers.or(Set::one(id.disseminator));
-            return out.send_unfenced(Envelope::ToDisseminators(all, message));
-        }
         self.acknowledgements
             .entry(id.disseminator)
             .or_default()
@@ -355,7 +344,7 @@ impl Stabilizer {
             return self.tell_replicas(&order, value.batch.clone(), out);
         };
         let id = reference.id;
-        if reference.is_void(order.slot) && !self.config.has(Canary::DeliversVoid) {
+        if reference.is_void(order.slot) {
             // By the slot alone, so that all say the same, whoever holds the payload.
             self.void += 1;
             out.reached(branch::VOID);
@@ -391,9 +380,6 @@ impl Stabilizer {
             if self.delivered.len() >= TELL_PAYLOADS {
                 self.tell_others(out);
             }
-        }
-        if self.config.has(Canary::ForgetsDelivered) {
-            self.payloads.forget(id);
         }
     }
 
@@ -479,7 +465,7 @@ impl Stabilizer {
         out: &mut Out<'_, Self>,
     ) {
         // Whatever this one acknowledges from now on comes too late for that copy.
-        if self.learn_life(from, life) && !self.config.has(Canary::ForgetsOthersLives) {
+        if self.learn_life(from, life) {
             out.persist_vital(Record::Renewed {
                 stabilizer: from,
                 life,

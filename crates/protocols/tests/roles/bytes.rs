@@ -28,11 +28,6 @@ const MIB: usize = 1 << 20;
 
 /// Three acceptors, two of each other role, each on a node of its own.
 fn config() -> Config {
-    config_with(None)
-}
-
-/// The same with a defect built in.
-fn config_with(canary: Option<&'static str>) -> Config {
     let mut next = (0..).map(NodeId);
     let instances = [1, 2, 0, 2, 2, 3, 2, 0]
         .map(|count| next.by_ref().take(count).collect())
@@ -45,7 +40,6 @@ fn config_with(canary: Option<&'static str>) -> Config {
         f: 1,
         instances: numbered(instances),
         options,
-        canary,
         ..Layout::default()
     };
     MultiPaxos::configure(layout).expect("a deployment")
@@ -78,11 +72,7 @@ fn propose(batch: Batch, again: bool) -> leader::In {
 
 /// A leader of an empty log, and its round.
 fn leading() -> (Stage<Leader>, Round) {
-    leading_with(config())
-}
-
-fn leading_with(config: Config) -> (Stage<Leader>, Round) {
-    let mut leader = Stage::alone(config, kind::Leader, Leader::new);
+    let mut leader = Stage::alone(config(), kind::Leader, Leader::new);
     leader.timer();
     for from in [AcceptorId(0), AcceptorId(1)] {
         leader.tell(leader::In::PreVoteReply {
@@ -137,7 +127,7 @@ fn executed(slot: u64, round: Round) -> leader::In {
 }
 
 #[test]
-fn what_a_leader_has_in_hand_is_neither_queued_nor_proposed_again() {
+pub(crate) fn what_a_leader_has_in_hand_is_neither_queued_nor_proposed_again() {
     let (mut leader, round) = leading();
     assert_eq!(
         proposals(&leader.tell(propose(command(0, 4 * MIB), false))).len(),
@@ -221,7 +211,7 @@ fn a_deposed_leader_turns_each_proposer_away_once() {
 /// The leader's timer and the proxy leader's would both have the value sent again while its first
 /// copy is on its way.
 #[test]
-fn a_proxy_leader_asks_by_its_own_timer_alone_and_only_who_has_not_voted() {
+pub(crate) fn a_proxy_leader_asks_by_its_own_timer_alone_and_only_who_has_not_voted() {
     let mut proxy = Stage::alone(config(), kind::ProxyLeader, ProxyLeader::new);
     let asked = |sent: &[Envelope]| -> AcceptorSet {
         let asked = sent.iter().filter_map(|envelope| match envelope {
@@ -556,7 +546,7 @@ fn stretch(start: u64, next: Slot, slots: std::ops::Range<u64>, bytes: usize) ->
 /// With a log that takes longer to collect than an election timeout each candidate was followed by
 /// the next, and by more of the same: 120 elections in 135 s, and no leader.
 #[test]
-fn a_phase_1_that_advances_is_not_begun_anew_and_one_that_does_not_is_given_more_time() {
+pub(crate) fn a_phase_1_that_advances_is_not_begun_anew_and_one_that_does_not_is_given_more_time() {
     let mut leader = Stage::alone(config(), kind::Leader, Leader::new);
     leader.timer();
     for from in [AcceptorId(0), AcceptorId(1)] {
@@ -685,67 +675,6 @@ fn what_phase_1_has_found_is_proposed_again_a_window_at_a_time_and_nothing_else_
     // Others had these chosen.
     assert_eq!(slots(&leader.tell(executed(9, round))), [9, 10]);
     assert_eq!((leader.figure("queued"), leader.figure("carried")), (0, 0));
-}
-
-/// The tests above would notice: with each defect built in again what they ask for is not so.
-#[test]
-fn each_defect_shows_when_it_is_built_in_again() {
-    let (mut leader, _) = leading_with(config_with(Some("copies")));
-    for again in [false, true, true] {
-        leader.tell(propose(command(0, 4 * MIB), again));
-    }
-    assert_eq!(leader.figure("queued"), 2, "copies");
-
-    let mut proxy = Stage::alone(
-        config_with(Some("hasty")),
-        kind::ProxyLeader,
-        ProxyLeader::new,
-    );
-    for _ in 0..2 {
-        let value = Value {
-            stamp: Timestamp(1),
-            batch: batch("large"),
-        };
-        let (proposer, replier, round) = (Proposer::Leader {}, ReplicaId(0), Round(64));
-        let sent = proxy.tell(proxy_leader::In::Phase2a {
-            slot: Slot(0),
-            round,
-            value,
-            proposer,
-            replier,
-        });
-        assert_eq!(sent.len(), 1, "asked for at once, and again");
-    }
-
-    let mut leader = Stage::alone(config_with(Some("impatient")), kind::Leader, Leader::new);
-    leader.timer();
-    for from in [AcceptorId(0), AcceptorId(1)] {
-        leader.tell(leader::In::PreVoteReply {
-            from,
-            gone: true,
-            promise: Round(0),
-        });
-    }
-    let round = leader.role.round();
-    let mut stood = false;
-    for start in 0..20 {
-        let votes = stretch(start, Slot(start + 1), start..start + 1, 10);
-        leader.tell(leader::In::Phase1b {
-            from: AcceptorId(0),
-            round,
-            votes,
-            clock: Timestamp(0),
-        });
-        let until = leader.now + std::time::Duration::from_millis(100);
-        while leader.role.next_timer().is_some_and(|timer| timer < until) {
-            let sent = leader.timer();
-            stood |= sent
-                .iter()
-                .any(|it| matches!(it, Envelope::ToAcceptors(_, acceptor::In::PreVote { .. })));
-        }
-        leader.now = until;
-    }
-    assert!(stood, "it gives up a phase 1 that advances");
 }
 
 /// While large values come in, what is missing may be behind them; it may as well be lost.

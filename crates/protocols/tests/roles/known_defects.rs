@@ -277,7 +277,7 @@ fn l4_a_rejected_leader_waits_its_turn() {
 }
 
 #[test]
-fn s2_the_leader_continues_above_all_votes_and_fills_holes_with_noops() {
+pub(crate) fn s2_the_leader_continues_above_all_votes_and_fills_holes_with_noops() {
     let (mut leader, _, sent) = leading(3, &[(Slot(1), vote(0, b"found"))]);
     let found = vec![Bytes::from_static(b"found")];
     assert_eq!(
@@ -291,7 +291,7 @@ fn s2_the_leader_continues_above_all_votes_and_fills_holes_with_noops() {
 }
 
 #[test]
-fn l10_a_deposed_leader_sends_queued_work_back() {
+pub(crate) fn l10_a_deposed_leader_sends_queued_work_back() {
     let (mut leader, round) = in_phase1();
     leader.tell(propose(b"queued"));
     let sent = leader.tell(leader::In::Heartbeat {

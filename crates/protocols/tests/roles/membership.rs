@@ -33,13 +33,7 @@ struct Cluster {
 
 /// The configuration of these acceptors, in force since its epoch but for the first; or one that
 /// changes into `next`.
-fn config(
-    canary: Option<&'static str>,
-    epoch: u32,
-    frontier: u64,
-    acceptors: &[u8],
-    next: Option<&[u8]>,
-) -> Config {
+fn config(epoch: u32, frontier: u64, acceptors: &[u8], next: Option<&[u8]>) -> Config {
     let since = Epoch(if next.is_some() { 0 } else { epoch });
     let next = next.map(|next| Box::new(with_acceptors(next)));
     let layout = Layout {
@@ -47,7 +41,6 @@ fn config(
         since,
         frontier: Slot(frontier),
         next,
-        canary,
         ..with_acceptors(acceptors)
     };
     MultiPaxos::configure(layout).expect("a deployment")
@@ -55,8 +48,8 @@ fn config(
 
 impl Cluster {
     /// Of the configuration C, with a leader that was elected by all three.
-    fn new(canary: Option<&'static str>) -> Cluster {
-        let c = config(canary, 0, 0, C, None);
+    fn new() -> Cluster {
+        let c = config(0, 0, C, None);
         let now = Instant(6_000_000);
         let leader = Stage::new(c.clone(), &birth(kind::Leader, 0, NodeId(99)), Leader::new);
         let mut cluster = Cluster {
@@ -176,11 +169,11 @@ fn answer(sent: Vec<Envelope>) -> read_batcher::In {
 /// A read asks acceptors 1 and 3: acceptor 1 in C, and acceptor 3, which is new and has not voted
 /// for anything yet, in the joint configuration. In D both are a read quorum. Returns where the
 /// last write is, and how far a replica must be for the read.
-fn a_read_across_a_change(canary: Option<&'static str>) -> (Slot, Option<Slot>) {
-    let mut cluster = Cluster::new(canary);
-    let joint = config(canary, 1, 0, C, Some(D));
+fn a_read_across_a_change() -> (Slot, Option<Slot>) {
+    let mut cluster = Cluster::new();
+    let joint = config(1, 0, C, Some(D));
     let mut reader = Stage::new(
-        config(canary, 0, 0, C, None),
+        config(0, 0, C, None),
         &birth(kind::ReadBatcher, 0, NodeId(98)),
         ReadBatcher::new,
     );
@@ -210,7 +203,7 @@ fn a_read_across_a_change(canary: Option<&'static str>) -> (Slot, Option<Slot>) 
         .max()
         .expect("a joint round");
     assert!(frontier > write);
-    reader.reconfigure(config(canary, 2, frontier.0, D, None));
+    reader.reconfigure(config(2, frontier.0, D, None));
     if let Some(executed) = reads(&reader.tell(slow)) {
         return (write, Some(executed));
     }
@@ -222,21 +215,16 @@ fn a_read_across_a_change(canary: Option<&'static str>) -> (Slot, Option<Slot>) 
 }
 
 #[test]
-fn a_read_across_a_change_is_not_stale() {
-    let (write, executed) = a_read_across_a_change(None);
+pub(crate) fn a_read_across_a_change_is_not_stale() {
+    let (write, executed) = a_read_across_a_change();
     assert!(executed.expect("the read is sent on") > write);
-    let (write, executed) = a_read_across_a_change(Some("watermarks"));
-    assert!(
-        executed.expect("the read is sent on") <= write,
-        "the canary shows nothing"
-    );
 }
 
 /// A cluster changes to three new nodes at once, of which the first alone is started. Whether the
 /// leader still leads after a while, and whether it is elected again when it was deposed.
-fn one_of_three_new_nodes_is_up(canary: Option<&'static str>) -> (bool, bool) {
-    let mut cluster = Cluster::new(canary);
-    let joint = config(canary, 1, 0, C, Some(ALL_NEW));
+fn one_of_three_new_nodes_is_up() -> (bool, bool) {
+    let mut cluster = Cluster::new();
+    let joint = config(1, 0, C, Some(ALL_NEW));
     cluster.start(&joint, 3);
     let reached = [0, 1, 2, 3];
     cluster.reconfigure(&joint, &reached);
@@ -250,20 +238,15 @@ fn one_of_three_new_nodes_is_up(canary: Option<&'static str>) -> (bool, bool) {
 }
 
 #[test]
-fn a_new_acceptor_does_not_bar_the_old_ones() {
-    assert_eq!(one_of_three_new_nodes_is_up(None), (true, true));
-    assert_eq!(
-        one_of_three_new_nodes_is_up(Some("newcomers")),
-        (false, false),
-        "the canary shows nothing"
-    );
+pub(crate) fn a_new_acceptor_does_not_bar_the_old_ones() {
+    assert_eq!(one_of_three_new_nodes_is_up(), (true, true));
 }
 
 /// Acceptors 3 and 4 of the new configuration are up in turn, never together. The epoch of the
 /// leader's round.
-fn new_nodes_are_up_in_turn(canary: Option<&'static str>) -> (u64, bool) {
-    let mut cluster = Cluster::new(canary);
-    let joint = config(canary, 1, 0, C, Some(ALL_NEW));
+fn new_nodes_are_up_in_turn() -> (u64, bool) {
+    let mut cluster = Cluster::new();
+    let joint = config(1, 0, C, Some(ALL_NEW));
     (3..5).for_each(|index| cluster.start(&joint, index));
     cluster.reconfigure(&joint, &[0, 1, 2, 3]);
     (0..9).for_each(|_| drop(cluster.run(&[0, 1, 2, 3], C)));
@@ -273,16 +256,11 @@ fn new_nodes_are_up_in_turn(canary: Option<&'static str>) -> (u64, bool) {
 }
 
 #[test]
-fn new_acceptors_must_be_reached_together_before_a_round_needs_them() {
-    assert_eq!(new_nodes_are_up_in_turn(None), (0, true));
-    assert_eq!(
-        new_nodes_are_up_in_turn(Some("answers")),
-        (1, false),
-        "the canary shows nothing"
-    );
+pub(crate) fn new_acceptors_must_be_reached_together_before_a_round_needs_them() {
+    assert_eq!(new_nodes_are_up_in_turn(), (0, true));
     // Together they are enough.
-    let mut cluster = Cluster::new(None);
-    let joint = config(None, 1, 0, C, Some(ALL_NEW));
+    let mut cluster = Cluster::new();
+    let joint = config(1, 0, C, Some(ALL_NEW));
     (3..5).for_each(|index| cluster.start(&joint, index));
     cluster.reconfigure(&joint, &[0, 1, 2, 3, 4]);
     (0..9).for_each(|_| drop(cluster.run(&[0, 1, 2, 3, 4], C)));
@@ -324,17 +302,17 @@ fn starts_with_a_bare_confirmation(config: Config, acceptor: u8, epoch: u32) -> 
 /// cut between a vote and its confirmation.
 #[test]
 fn what_is_left_of_an_acceptor_that_lived_here_before_keeps_its_successor_from_nothing() {
-    let joint = || config(None, 3, 0, D, Some(C));
+    let joint = || config(3, 0, D, Some(C));
     assert!(
         starts_with_a_bare_confirmation(joint(), 0, 1),
         "of an earlier life"
     );
     assert!(
-        !starts_with_a_bare_confirmation(config(None, 4, 0, C, None), 0, 3),
+        !starts_with_a_bare_confirmation(config(4, 0, C, None), 0, 3),
         "its own, of a configuration that is over"
     );
     assert!(
-        starts_with_a_bare_confirmation(config(None, 4, 8, C, None), 0, 3),
+        starts_with_a_bare_confirmation(config(4, 8, C, None), 0, 3),
         "below the frontier no leader asks"
     );
     assert!(!starts_with_a_bare_confirmation(joint(), 0, 3), "its own");
@@ -342,4 +320,32 @@ fn what_is_left_of_an_acceptor_that_lived_here_before_keeps_its_successor_from_n
         !starts_with_a_bare_confirmation(joint(), 1, 1),
         "its own, for it has been there since"
     );
+}
+
+/// Leader 1 of the epochs up to 3 is another than that of epoch 4. Acceptor 0 has promised the
+/// former one a round that the other acceptors do not know, and does not answer the latter: it must
+/// begin a round of its own epoch.
+#[test]
+pub(crate) fn rounds_begin_in_the_last_epoch_with_their_quorums() {
+    let joint = Layout {
+        epoch: Epoch(5),
+        since: Epoch(2),
+        next: Some(Box::new(with_acceptors(ALL_NEW))),
+        ..with_acceptors(C)
+    };
+    let config = MultiPaxos::configure(joint).expect("a deployment");
+    let (old, all): (AcceptorSet, AcceptorSet) = (AcceptorSet::first(3), AcceptorSet::first(6));
+    let round = |epoch| Round::new(Epoch(epoch), 7, LeaderId(1));
+    for promised in [Round(0), round(1), round(2), round(4)] {
+        assert_eq!(config.electable(old, promised), Some(Epoch(4)));
+        assert_eq!(config.electable(all, promised), Some(Epoch(5)));
+    }
+    let of_later = (
+        config.electable(old, round(5)),
+        config.electable(all, round(6)),
+    );
+    assert_eq!(of_later, (None, None));
+    let latest = [1, 2, 4, 5, 6].map(|epoch| config.latest_like(round(epoch)));
+    let expected = [None, Some(Epoch(4)), Some(Epoch(4)), Some(Epoch(5)), None];
+    assert_eq!(latest, expected);
 }

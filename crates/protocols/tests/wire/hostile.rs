@@ -6,7 +6,7 @@
 //! round, or chosen) stops its node, for then the log is broken and to go on would spread it. Peers
 //! are taken at their word in that; a run ends there.
 
-use crate::{mencius_messages, multipaxos_messages, spaxos_messages, unreplicated_messages};
+use super::{mencius_messages, multipaxos_messages, spaxos_messages, unreplicated_messages};
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel, Reply, Request};
 use ionian_kernel::id::*;

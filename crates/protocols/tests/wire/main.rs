@@ -1,7 +1,7 @@
 //! Every message of every protocol survives the wire, and no bytes of a stranger do harm.
 
-mod epochs;
-mod hostile;
+pub(crate) mod epochs;
+pub(crate) mod hostile;
 
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel, Request};

@@ -1,9 +1,11 @@
-//! What every protocol's tests do alike: its shapes pass in each durability, and its defects are
-//! caught.
+//! What the tests of every protocol share: the shapes of deployments, and that a shape passes in
+//! each durability.
 
 use ionian_deployment::{Deployment, PresetOptions};
+use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::Protocol;
-use ionian_sim::{Canary, Durability, Failure, Scenario, Watch, run_seeds};
+use ionian_kernel::quorum_spec::QuorumSpec;
+use ionian_sim::{Durability, Scenario, Watch, run_seeds};
 
 /// Nodes that stop have forgotten, and stay away.
 pub(crate) const MEMORY: Durability = Durability::Memory { returns: false };
@@ -14,6 +16,34 @@ pub(crate) const AMNESIA: Durability = Durability::Memory { returns: true };
 pub(crate) fn preset<P: Protocol>(name: &str) -> Scenario {
     let deployment = Deployment::preset(name, &PresetOptions::default()).expect("a preset");
     Scenario::new(name, deployment.layout(P::KINDS).expect("a layout"))
+}
+
+/// 2f+1 nodes with every role on each.
+pub(crate) fn together<P: Protocol>(name: &str, f: usize) -> Scenario {
+    let nodes: Vec<NodeId> = (0..2 * f as u16 + 1).map(NodeId).collect();
+    let layout = Layout {
+        f,
+        instances: numbered(vec![nodes; P::KINDS.len()]),
+        ..Layout::default()
+    };
+    Scenario::new(name, layout)
+}
+
+/// Each instance on a node of its own: `counts` instances of each kind. One node may fail.
+pub(crate) fn apart<P: Protocol>(name: &str, counts: &[usize], quorums: QuorumSpec) -> Scenario {
+    assert_eq!(counts.len(), P::KINDS.len());
+    let mut nodes = (0..).map(NodeId);
+    let instances = counts
+        .iter()
+        .map(|count| nodes.by_ref().take(*count).collect())
+        .collect();
+    let layout = Layout {
+        f: 1,
+        quorums,
+        instances: numbered(instances),
+        ..Layout::default()
+    };
+    Scenario::new(name, layout)
 }
 
 /// No seed below `seeds` may fail, whatever survives a crash, and clients must get work done.
@@ -36,33 +66,4 @@ pub(crate) fn passes<P: Protocol>(scenario: Scenario, seeds: u64) {
             summary.report
         );
     }
-}
-
-/// The defect must be found within `seeds` seeds, and the sound protocol pass the one that found
-/// it.
-pub(crate) fn catches<P: Protocol>(
-    canary: &'static str,
-    scenario: Scenario,
-    durability: Durability,
-    seeds: u64,
-) -> Failure {
-    let sound = Scenario {
-        durability,
-        ..scenario
-    };
-    let broken = Scenario {
-        canary: Canary::Named(canary),
-        ..sound.clone()
-    };
-    let found = run_seeds::<P>(&broken, 0..seeds, true, |_| Watch::default(), |_| {}).failures;
-    let found = found
-        .first()
-        .unwrap_or_else(|| panic!("{canary} was not caught in {seeds} seeds"));
-    let seed = found.seed;
-    let summary = run_seeds::<P>(&sound, [seed], true, |_| Watch::default(), |_| {});
-    assert!(
-        summary.failures.is_empty(),
-        "{canary}: the sound protocol fails seed {seed} as well"
-    );
-    found.result.clone().expect_err("was caught")
 }

@@ -4,29 +4,41 @@ use crate::arguments::{self, BadUsage, Survives};
 use crate::family;
 use anyhow::{Result, bail, ensure};
 use clap::ValueEnum;
-use ionian_deployment::{DEFAULT_PRESET, Deployment, Node, PresetOptions};
+use ionian_canaries::canary::Canary;
+use ionian_deployment::{DEFAULT_PRESET, Deployment, PresetOptions};
 use ionian_kernel::protocol::Protocol;
-use ionian_kernel::quorum_spec::QuorumSpec;
-use ionian_protocols::multipaxos::MultiPaxos;
-use ionian_protocols::spaxos::SPaxos;
-use ionian_sim::{Canary, Durability, Scenario, variations};
+use ionian_protocols::registry;
+use ionian_sim::{Canary as OfDriver, Durability, Scenario, variations};
+use std::ops::Range;
 
 /// Defects that the simulator builds into any protocol.
-const DRIVER_CANARIES: [(&str, Canary); 7] = [
-    ("no-fence", Canary::NoFence),
-    ("forget-disk", Canary::ForgetDisk),
-    ("ignores-disk-errors", Canary::IgnoresDiskErrors),
-    ("hide-amnesia", Canary::HideAmnesia),
-    ("gives-up-alone", Canary::GivesUpAlone),
-    ("reads-ahead", Canary::ReadsAhead),
-    ("hides-deadlines", Canary::HidesDeadlines),
+const DRIVER_CANARIES: [(&str, OfDriver); 7] = [
+    ("no-fence", OfDriver::NoFence),
+    ("forget-disk", OfDriver::ForgetDisk),
+    ("ignores-disk-errors", OfDriver::IgnoresDiskErrors),
+    ("hide-amnesia", OfDriver::HideAmnesia),
+    ("gives-up-alone", OfDriver::GivesUpAlone),
+    ("reads-ahead", OfDriver::ReadsAhead),
+    ("hides-deadlines", OfDriver::HidesDeadlines),
 ];
+
+/// The seeds that are run if neither flags nor the canary give others.
+const SEEDS: Range<u64> = 0..500;
+
+/// A defect that is built in on purpose.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Defect {
+    /// In the simulator, around any protocol.
+    OfDriver(&'static str, OfDriver),
+    /// In the roles of a protocol.
+    OfRoles(&'static Canary),
+}
 
 /// What is simulated.
 pub(crate) struct Choice {
     pub(crate) deployment: Deployment,
-    pub(crate) canary_name: Option<String>,
-    canary: Canary,
+    pub(crate) defect: Option<Defect>,
+    pub(crate) seeds: Range<u64>,
     durability: Survives,
     changes: bool,
 }
@@ -39,30 +51,70 @@ pub(crate) fn driver_canary_names() -> String {
 /// The names of the canaries, for the help text: every protocol's own.
 pub(crate) fn canary_names() -> String {
     let of = |protocol: &&str| {
-        Some(format!(
-            "{protocol}: {}",
-            own_canaries(protocol).ok()?.join(", ")
-        ))
+        let own = Canary::of(protocol).filter(|canary| canary.protocol == *protocol);
+        let own: Vec<_> = own.map(|canary| canary.name).collect();
+        (!own.is_empty()).then(|| format!("{protocol}: {}", own.join(", ")))
     };
-    let has_some = |protocol: &&&str| own_canaries(protocol).is_ok_and(|own| !own.is_empty());
-    ionian_protocols::registry::NAMES
-        .iter()
-        .filter(has_some)
-        .filter_map(of)
-        .collect::<Vec<_>>()
-        .join("; ")
+    let all: Vec<_> = registry::NAMES.iter().filter_map(of).collect();
+    all.join("; ")
 }
 
-/// The defects that can be built into the roles of a protocol.
-fn own_canaries(protocol: &str) -> Result<Vec<&'static str>> {
-    struct Names;
-    impl family::Work for Names {
-        type Output = Vec<&'static str>;
-        fn run<P: Protocol>(self) -> Self::Output {
-            P::canaries()
+impl Defect {
+    fn named(protocol: &str, name: &str) -> Result<Defect> {
+        let of_driver = DRIVER_CANARIES.iter().find(|(known, _)| *known == name);
+        let of_driver = of_driver.map(|(name, canary)| Defect::OfDriver(name, *canary));
+        let of_roles = || Canary::named(protocol, name).map(Defect::OfRoles);
+        of_driver.or_else(of_roles).ok_or_else(|| {
+            let of_driver = DRIVER_CANARIES.iter().map(|(name, _)| *name);
+            let known: Vec<_> = of_driver
+                .chain(Canary::of(protocol).map(|canary| canary.name))
+                .collect();
+            let known = known.join(", ");
+            BadUsage(format!(
+                "unknown canary {name:?} for {protocol}; available: {known}"
+            ))
+            .into()
+        })
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Defect::OfDriver(name, _) => name,
+            Defect::OfRoles(canary) => canary.name,
         }
     }
-    family::with_protocol(protocol, Names)
+
+    /// The canary that must be active while roles run.
+    pub(crate) fn of_roles(self) -> Option<&'static Canary> {
+        match self {
+            Defect::OfDriver(..) => None,
+            Defect::OfRoles(canary) => Some(canary),
+        }
+    }
+
+    fn of_driver(self) -> OfDriver {
+        match self {
+            Defect::OfDriver(_, canary) => canary,
+            Defect::OfRoles(_) => OfDriver::None,
+        }
+    }
+
+    /// What must survive a crash for it to show.
+    fn durability(self) -> Option<Survives> {
+        match self {
+            Defect::OfDriver(_, OfDriver::HideAmnesia) => Some(Survives::Amnesia),
+            Defect::OfDriver(..) => None,
+            Defect::OfRoles(canary) => canary.durability.map(|name| {
+                Survives::from_str(name, false).expect("a test reads all declarations")
+            }),
+        }
+    }
+
+    /// Among which seeds it shows.
+    fn seeds(self) -> Option<Range<u64>> {
+        let seeds = self.of_roles()?.seeds?;
+        Some(arguments::seeds(seeds).expect("a test reads all declarations"))
+    }
 }
 
 impl Choice {
@@ -75,25 +127,32 @@ impl Choice {
                 "--protocol {wanted}: the deployment runs {found}"
             );
         }
-        let canary_name = arguments.canary.clone();
-        let canary = canary_name
-            .as_deref()
-            .map_or(Ok(Canary::None), |name| canary(&deployment.protocol, name))?;
-        let durability = arguments.durability.unwrap_or(match canary {
-            Canary::HideAmnesia | Canary::Named("amnesia") => Survives::Amnesia,
-            // It takes an acceptor that stays away.
-            Canary::Named("l8") => Survives::Memory,
-            _ => Survives::Disk,
-        });
-        // That defect shows only when something changes.
-        let changes = arguments.changes || canary == Canary::Named("at-once");
+        let defect = arguments.canary.as_deref();
+        let defect = defect
+            .map(|name| Defect::named(&deployment.protocol, name))
+            .transpose()?;
+        let declared = defect.and_then(Defect::durability);
+        let seeds = match arguments.seed {
+            Some(seed) => Some(seed..seed + 1),
+            None => arguments.seeds.clone(),
+        };
         Ok(Choice {
+            durability: arguments.durability.or(declared).unwrap_or(Survives::Disk),
+            seeds: seeds
+                .or_else(|| defect.and_then(Defect::seeds))
+                .unwrap_or(SEEDS),
+            changes: arguments.changes
+                || defect
+                    .and_then(Defect::of_roles)
+                    .is_some_and(|canary| canary.changes),
             deployment,
-            canary_name,
-            canary,
-            durability,
-            changes,
+            defect,
         })
+    }
+
+    /// The canary that must be active while roles run.
+    pub(crate) fn canary(&self) -> Option<&'static Canary> {
+        self.defect.and_then(Defect::of_roles)
     }
 
     pub(crate) fn scenario<P: Protocol>(&self, arguments: &arguments::Sim) -> Result<Scenario> {
@@ -127,13 +186,17 @@ impl Choice {
                 .reads
                 .map_or(base.read_levels.clone(), |level| vec![level.read_level()]),
             operations: arguments.operations,
-            canary: self.canary,
+            canary: self.of_driver(),
             changes,
             tunes: self.changes,
-            gives_up: self.canary == Canary::GivesUpAlone,
+            gives_up: self.of_driver() == OfDriver::GivesUpAlone,
             stable_log: !P::EXECUTES_BEFORE_STABLE,
             ..base
         })
+    }
+
+    fn of_driver(&self) -> OfDriver {
+        self.defect.map_or(OfDriver::None, Defect::of_driver)
     }
 
     fn name(&self, arguments: &arguments::Sim) -> String {
@@ -176,7 +239,7 @@ impl Choice {
             arguments.reads.map(|level| level.name().to_owned()),
         );
         say("operations", Some(arguments.operations.to_string()));
-        say("canary", self.canary_name.clone());
+        say("canary", self.defect.map(|defect| defect.name().to_owned()));
         say("trace", Some(format!("seed-{seed}.trace")));
         if self.changes {
             words.push("--changes".to_owned());
@@ -185,78 +248,45 @@ impl Choice {
     }
 }
 
-/// The deployment of the flags, or the smallest one in which the protocol, or the canary, shows.
+/// The deployment of the flags, or the one in which the canary shows, or the smallest of the
+/// protocol.
 fn deployment(arguments: &arguments::Sim) -> Result<Deployment> {
-    let base = match (
-        &arguments.config,
-        &arguments.preset,
-        arguments.protocol.as_deref(),
-    ) {
-        (Some(file), _, _) => Deployment::load(file)?,
-        (None, Some(name), _) => preset(name)?,
-        // A window of one slot makes payloads void within reach of a run.
-        (None, None, Some(SPaxos::NAME)) if arguments.canary.as_deref() == Some("void") => {
-            preset(SPaxos::NAME)?.with_overrides(&["options.window_slots=1"])?
-        }
-        // Of the others the smallest preset bears the protocol's name.
-        (None, None, Some(other)) if other != MultiPaxos::NAME => preset(other)?,
-        (None, None, _) => {
-            // Batchers hide the slot that l5 is about: they propose so often that it is soon
-            // filled.
-            let l5 = arguments.canary.as_deref() == Some("l5");
-            let preset = preset(if l5 { "baseline" } else { DEFAULT_PRESET })?;
-            if matches!(arguments.canary.as_deref(), Some("s1" | "s7")) {
-                grid(preset)
-            } else {
-                preset
+    let base = match (&arguments.config, &arguments.preset) {
+        (Some(file), _) => Deployment::load(file)?,
+        (None, Some(name)) => preset(name)?,
+        (None, None) => {
+            let smallest = smallest(arguments.protocol.as_deref())?;
+            match arguments.canary.as_deref() {
+                Some(name) => shows(smallest, name)?,
+                None => smallest,
             }
         }
     };
     Ok(base.with_overrides(&arguments.overrides)?)
 }
 
+/// The smallest preset of a protocol bears its name, if it is not the default.
+fn smallest(protocol: Option<&str>) -> Result<Deployment> {
+    let default = preset(DEFAULT_PRESET)?;
+    match protocol.filter(|protocol| *protocol != default.protocol) {
+        Some(protocol) => preset(protocol),
+        None => Ok(default),
+    }
+}
+
+/// The deployment in which a canary shows. One that the protocol has from another declares
+/// deployments of the other.
+fn shows(smallest: Deployment, name: &str) -> Result<Deployment> {
+    let canary = Canary::named(&smallest.protocol, name);
+    let Some(canary) = canary.filter(|canary| canary.protocol == smallest.protocol) else {
+        return Ok(smallest);
+    };
+    let base = canary.preset.map_or(Ok(smallest), preset)?;
+    Ok(base.with_overrides(canary.set)?)
+}
+
 fn preset(name: &str) -> Result<Deployment> {
     Ok(Deployment::preset(name, &PresetOptions::default())?)
-}
-
-/// Acceptors in rows longer than f+1, for defects that only such a grid shows: the nodes of `base`
-/// twice, in a 2x3 grid.
-fn grid(base: Deployment) -> Deployment {
-    let again = base.nodes.iter().map(|node| Node {
-        name: format!("{}-again", node.name),
-        // A simulation listens nowhere; the address must only differ.
-        address: node.address.replace("127.0.0.1", "127.0.0.2"),
-        roles: node.roles.clone(),
-        ..Node::default()
-    });
-    let nodes = base.nodes.iter().cloned().chain(again).collect();
-    Deployment {
-        quorums: QuorumSpec::Grid {
-            rows: 2,
-            columns: 3,
-        },
-        nodes,
-        ..base
-    }
-}
-
-fn canary(protocol: &str, name: &str) -> Result<Canary> {
-    if let Some((_, canary)) = DRIVER_CANARIES.iter().find(|(known, _)| *known == name) {
-        return Ok(*canary);
-    }
-    let own = own_canaries(protocol)?;
-    if let Some(known) = own.iter().find(|known| **known == name) {
-        return Ok(Canary::Named(known));
-    }
-    let known: Vec<&str> = DRIVER_CANARIES
-        .iter()
-        .map(|(name, _)| *name)
-        .chain(own)
-        .collect();
-    bail!(BadUsage(format!(
-        "there is no canary {name:?} for {protocol}: there are {}",
-        known.join(", ")
-    )))
 }
 
 /// As a shell takes it.
@@ -277,14 +307,22 @@ mod tests {
     use ionian_protocols::unreplicated::Unreplicated;
 
     #[test]
-    fn every_canary_of_the_help_text_is_known() {
-        for protocol in ionian_protocols::registry::NAMES {
-            for name in own_canaries(protocol).unwrap() {
-                assert_eq!(canary(protocol, name).unwrap(), Canary::Named(name));
+    fn every_canary_of_every_protocol_is_known_and_declares_what_can_be_simulated() {
+        for protocol in registry::NAMES {
+            for canary in Canary::of(protocol) {
+                let known = Defect::named(protocol, canary.name).unwrap();
+                assert_eq!(known, Defect::OfRoles(canary));
+                // These read the declarations.
+                let _ = (known.durability(), known.seeds());
+                let deployment = shows(smallest(Some(protocol)).unwrap(), canary.name).unwrap();
+                assert_eq!(deployment.protocol, *protocol);
+                family::check(&deployment).unwrap();
             }
         }
-        let error = canary(Unreplicated::NAME, "s1").unwrap_err().to_string();
-        assert!(error.ends_with("there are no-fence, forget-disk, ignores-disk-errors, hide-amnesia, gives-up-alone, reads-ahead, hides-deadlines"), "{error}");
+        let error = Defect::named(Unreplicated::NAME, "s1")
+            .unwrap_err()
+            .to_string();
+        assert!(error.ends_with("available: no-fence, forget-disk, ignores-disk-errors, hide-amnesia, gives-up-alone, reads-ahead, hides-deadlines"), "{error}");
     }
 
     #[test]

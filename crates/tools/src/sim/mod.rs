@@ -15,9 +15,11 @@ use anyhow::{Context, Result, bail};
 use choice::Choice;
 pub(crate) use choice::{canary_names, driver_canary_names};
 use indicatif::{ProgressBar, ProgressStyle};
+use ionian_canaries::canary::Canary;
 use ionian_kernel::protocol::Protocol;
 use ionian_program::INTERRUPTED;
 use ionian_sim::{Failure, Outcome, Scenario, Sink, Summary, Watch, run_seed_watched};
+use parallel::Plan;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
@@ -29,7 +31,14 @@ use std::time::Instant;
 pub(crate) fn run(arguments: &arguments::Sim) -> Result<ExitCode> {
     let choice = Choice::of(arguments)?;
     let protocol = choice.deployment.protocol.clone();
-    family::with_protocol(&protocol, Simulate { arguments, choice })?
+    let canary = choice.canary();
+    let work = Simulate { arguments, choice };
+    match canary {
+        // The same protocol, from the copy that has the defects.
+        Some(_) => ionian_canaries::registry::with_protocol(&protocol, work)
+            .expect("the copy has every protocol"),
+        None => family::with_protocol(&protocol, work)?,
+    }
 }
 
 struct Simulate<'a> {
@@ -41,6 +50,20 @@ impl Work for Simulate<'_> {
     type Output = Result<ExitCode>;
 
     fn run<P: Protocol>(self) -> Result<ExitCode> {
+        self.simulate::<P>()
+    }
+}
+
+impl ionian_canaries::registry::Work for Simulate<'_> {
+    type Output = Result<ExitCode>;
+
+    fn run<P: Protocol>(self) -> Result<ExitCode> {
+        self.simulate::<P>()
+    }
+}
+
+impl Simulate<'_> {
+    fn simulate<P: Protocol>(self) -> Result<ExitCode> {
         let Simulate { arguments, choice } = self;
         let scenario = choice.scenario::<P>(arguments)?;
         // A file that cannot be written is to be told now, not after the work.
@@ -51,7 +74,7 @@ impl Work for Simulate<'_> {
             .transpose()?;
         let begun = Instant::now();
         let stop = until_interrupted()?;
-        let summary = simulate::<P>(&scenario, arguments, &stop);
+        let summary = simulate::<P>(&scenario, arguments, &choice, &stop);
         let seconds = begun.elapsed().as_secs_f64();
         output::print(format_args!("{}", summary.report));
         let runs = summary.report.runs;
@@ -65,6 +88,7 @@ impl Work for Simulate<'_> {
         let first = summary.failures.first();
         if let Some((path, file)) = trace {
             let seed = first.map(|outcome| outcome.seed).or(arguments.seed);
+            let _active = choice.canary().map(Canary::activate);
             write_trace::<P>(&scenario, seed, path, file)?;
         }
         for outcome in &summary.failures {
@@ -101,18 +125,21 @@ fn until_interrupted() -> Result<Arc<AtomicBool>> {
 
 /// The exit code; for a canary, failing is what is asked for.
 fn judge(first: Option<&Outcome>, choice: &Choice) -> Result<ExitCode> {
-    match (&choice.canary_name, first) {
-        (Some(canary), Some(outcome)) => {
-            say!("canary {canary} was caught by seed {}", outcome.seed);
+    match (choice.defect, first) {
+        (Some(defect), Some(outcome)) => {
+            say!(
+                "canary {} was caught by seed {}",
+                defect.name(),
+                outcome.seed
+            );
             Ok(ExitCode::SUCCESS)
         }
-        (Some(canary), None) if canary == "l5" => bail!(
-            "canary l5 was NOT caught: it takes a rare order of events, which shows in about one run of a thousand; \
-             try --seeds 0..5000 (the project's tests play it exactly)"
+        (Some(defect), None) => bail!(
+            "canary {} was NOT caught: try more --seeds, or another deployment; some canaries take \
+             an order of events so rare that only a play or the test of a role finds them \
+             (docs/defects.md)",
+            defect.name()
         ),
-        (Some(canary), None) => {
-            bail!("canary {canary} was NOT caught: try more --seeds, or another deployment")
-        }
         (None, Some(_)) => Ok(ExitCode::FAILURE),
         (None, None) => Ok(ExitCode::SUCCESS),
     }
@@ -122,25 +149,27 @@ fn judge(first: Option<&Outcome>, choice: &Choice) -> Result<ExitCode> {
 fn simulate<P: Protocol>(
     scenario: &Scenario,
     arguments: &arguments::Sim,
+    choice: &Choice,
     stop: &AtomicBool,
 ) -> Summary {
-    let seeds = match arguments.seed {
-        Some(seed) => seed..seed + 1,
-        None => arguments.seeds.clone(),
-    };
+    let seeds = choice.seeds.clone();
     let bar = ProgressBar::new(seeds.end - seeds.start);
     let style =
         ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left {msg}");
     bar.set_style(style.expect("the template is well formed"));
     let mut failed = 0;
-    let summary =
-        parallel::run_seeds::<P>(scenario, seeds, !arguments.keep_going, stop, |outcome| {
-            bar.inc(1);
-            if outcome.result.is_err() {
-                failed += 1;
-                bar.set_message(format!("({failed} failed)"));
-            }
-        });
+    let plan = Plan {
+        canary: choice.canary(),
+        seeds,
+        stop_at_first: !arguments.keep_going,
+    };
+    let summary = parallel::run_seeds::<P>(scenario, plan, stop, |outcome| {
+        bar.inc(1);
+        if outcome.result.is_err() {
+            failed += 1;
+            bar.set_message(format!("({failed} failed)"));
+        }
+    });
     bar.finish_and_clear();
     summary
 }

@@ -3,6 +3,7 @@
 //! neither does what is printed.
 
 use core::ops::Range;
+use ionian_canaries::canary::Canary;
 use ionian_kernel::protocol::Protocol;
 use ionian_sim::{Outcome, Scenario, Summary, run_seed};
 use std::collections::BTreeMap;
@@ -12,15 +13,28 @@ use std::sync::mpsc;
 /// More gain nothing on the machines that this was measured on.
 const MAX_THREADS: usize = 8;
 
-/// Runs every seed; with `stop_at_first`, the runs up to and with the lowest that fails. No further
-/// one is begun once `stop` is set. `progress` receives each outcome in the order of the seeds.
+/// Which runs there are.
+pub(crate) struct Plan {
+    /// The canary that is active in each.
+    pub(crate) canary: Option<&'static Canary>,
+    pub(crate) seeds: Range<u64>,
+    /// Whether the lowest seed that fails is the last.
+    pub(crate) stop_at_first: bool,
+}
+
+/// Runs every seed of the plan. No further one starts once `stop` is set. `progress` receives each
+/// outcome in the order of the seeds.
 pub(crate) fn run_seeds<P: Protocol>(
     scenario: &Scenario,
-    seeds: Range<u64>,
-    stop_at_first: bool,
+    plan: Plan,
     stop: &AtomicBool,
     mut progress: impl FnMut(&Outcome),
 ) -> Summary {
+    let Plan {
+        canary,
+        seeds,
+        stop_at_first,
+    } = plan;
     let threads = std::thread::available_parallelism()
         .map_or(1, |count| count.get())
         .min(MAX_THREADS);
@@ -33,6 +47,7 @@ pub(crate) fn run_seeds<P: Protocol>(
         for _ in 0..threads {
             let (next, enough, done, end) = (&next, &enough, done.clone(), seeds.end);
             scope.spawn(move || {
+                let _active = canary.map(Canary::activate);
                 // Seeds are handed out in order: when one fails, all before it are done or under
                 // way.
                 while !enough.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
@@ -84,7 +99,12 @@ mod tests {
             ..Scenario::new("unreplicated", layout)
         };
         let (stop, mut told) = (AtomicBool::new(false), 0);
-        let summary = run_seeds::<Unreplicated>(&scenario, 0..1_000_000, true, &stop, |outcome| {
+        let plan = Plan {
+            canary: None,
+            seeds: 0..1_000_000,
+            stop_at_first: true,
+        };
+        let summary = run_seeds::<Unreplicated>(&scenario, plan, &stop, |outcome| {
             assert_eq!(outcome.seed, told);
             told += 1;
             stop.store(told >= 5, Ordering::Relaxed);

@@ -91,9 +91,9 @@ fn sim_runs_seeds_and_catches_canaries() {
     fails(
         &["sim", "--protocol", "spaxos", "--canary", "s99"],
         2,
-        "there is no canary",
+        "unknown canary",
     );
-    fails(&["sim", "--canary", "none"], 2, "there is no canary");
+    fails(&["sim", "--canary", "none"], 2, "unknown canary");
     fails(&["sim", "--seed", "18446744073709551615"], 2, "is not in");
     fails(
         &["sim", "--protocol", "unreplicated", "--preset", "batched"],

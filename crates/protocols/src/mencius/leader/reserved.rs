@@ -3,8 +3,6 @@
 
 use super::long_runs::long_runs;
 use crate::mencius::message::Reserved;
-use crate::multipaxos::canary::Canary;
-use crate::multipaxos::config::Config;
 use crate::parts::leader::Notes;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -49,16 +47,8 @@ impl Notes for ReservedRanges {
         ends.max().unwrap_or_default()
     }
 
-    fn left_out(
-        config: &Config,
-        start: Slot,
-        end: Slot,
-        values: &BTreeMap<Slot, Value>,
-    ) -> Vec<(Slot, Slot)> {
-        match config.has(Canary::FillsGaps) {
-            true => Vec::new(),
-            false => long_runs(start, end, values),
-        }
+    fn left_out(start: Slot, end: Slot, values: &BTreeMap<Slot, Value>) -> Vec<(Slot, Slot)> {
+        long_runs(start, end, values)
     }
 }
 

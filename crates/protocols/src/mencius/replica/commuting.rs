@@ -9,7 +9,6 @@
 //! they do not depend on each other through their session, and when the time at which they are
 //! executed makes no difference.
 
-use crate::mencius::canary::Canary;
 use crate::parts::replica::ReplicaCore;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -61,7 +60,6 @@ impl Commuting {
         &mut self,
         replica: &ReplicaCore,
         skipped_until: impl Fn(Slot) -> Slot,
-        canary: Option<Canary>,
     ) -> Vec<Slot> {
         let (mut ready, mut earlier) = (Vec::new(), Earlier::default());
         // Without a suggestion every slot that comes next is executed as soon as it is chosen.
@@ -81,10 +79,6 @@ impl Commuting {
             }
             let chosen = replica.value(slot);
             let Some(value) = chosen.or_else(|| self.suggested.get(&slot)) else {
-                if canary == Some(Canary::CommutesWithTheUnknown) {
-                    slot = slot.next();
-                    continue;
-                }
                 break;
             };
             latest = latest.max(value.stamp);

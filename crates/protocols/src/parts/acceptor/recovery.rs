@@ -1,7 +1,6 @@
 //! What an acceptor writes down, and how it finds that again.
 
 use super::{AcceptorCore, AcceptorPort};
-use crate::multipaxos::canary::Canary;
 use crate::parts::message::Vote;
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
@@ -123,11 +122,6 @@ impl AcceptorCore {
     pub fn start(&mut self, port: &mut impl AcceptorPort) {
         let mut recovered = core::mem::take(&mut self.recovered);
         self.begin(&mut recovered, port);
-        if self.config.has(Canary::PardonsEarlierEpochs) {
-            recovered.bare = recovered
-                .bare
-                .split_off(&self.config.oldest_round().epoch());
-        }
         let missing = recovered.missing();
         let Recovered {
             votes, forgotten, ..
@@ -143,9 +137,6 @@ impl AcceptorCore {
         for (slot, vote) in votes.into_iter().filter(|(slot, _)| *slot >= forgotten) {
             self.votes.insert(slot, vote);
             self.watermark = slot.next();
-        }
-        if self.config.has(Canary::S8WatermarkLost) {
-            self.watermark = Slot::ZERO;
         }
         port.release_below(forgotten);
     }

@@ -11,7 +11,6 @@
 //! until the clocks have caught up: what is to expire late expires, and nobody has to wait for ever
 //! (decision 0023).
 
-use crate::multipaxos::canary::Canary;
 use crate::multipaxos::config::Config;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -34,7 +33,6 @@ const SLOWED: u64 = 2;
 pub(super) struct LogClock {
     node: NodeId,
     f: usize,
-    believes_itself: bool,
     /// By how many milliseconds the clocks of other nodes are ahead of this one.
     others: BTreeMap<NodeId, Shown>,
     /// What follows from them: by how many milliseconds its own clock is corrected. Known
@@ -55,11 +53,9 @@ struct Shown {
 impl LogClock {
     pub(super) fn new(node: NodeId, config: &Config) -> Self {
         let ahead = (Instant::ZERO, Timestamp(0));
-        let (f, believes_itself) = (most_wrong(config), config.has(Canary::BelievesItsClock));
         LogClock {
             node,
-            f,
-            believes_itself,
+            f: most_wrong(config),
             others: BTreeMap::new(),
             correction_ms: 0,
             stamped: Timestamp(0),
@@ -78,7 +74,7 @@ impl LogClock {
 
     /// What the clock of a node shows.
     pub(super) fn hear(&mut self, now: Instant, node: NodeId, clock: Timestamp) {
-        if node == self.node || clock == Timestamp(0) || self.believes_itself {
+        if node == self.node || clock == Timestamp(0) {
             return;
         }
         let ahead = (clock.0.min(i64::MAX as u64) as i64).saturating_sub(now.timestamp().0 as i64);

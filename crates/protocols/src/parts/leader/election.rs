@@ -4,7 +4,6 @@ use super::carried::Carried;
 use super::handover::Handover;
 use super::phase1::Phase1;
 use super::{Heartbeat, LeaderCore, LeaderPort, Notes, Record, State};
-use crate::multipaxos::canary::Canary;
 use crate::multipaxos::kind;
 use crate::parts::branch;
 use crate::parts::message::{Proposer, Votes};
@@ -21,8 +20,7 @@ impl<N: Notes> LeaderCore<N> {
         }
         // Nobody has heard it for a whole timeout, or too few have: what waits here may wait for
         // ever.
-        let in_vain =
-            matches!(self.state, State::Candidate { .. }) && !self.config.has(Canary::KeepsQueue);
+        let in_vain = matches!(self.state, State::Candidate { .. });
         if in_vain {
             port.reached(branch::STANDS_IN_VAIN);
             self.turn_queue_away(port);
@@ -139,7 +137,7 @@ impl<N: Notes> LeaderCore<N> {
             State::Phase1(phase1) => {
                 let before = phase1.next_of(from);
                 let more = phase1.on_votes(from, votes, notes);
-                if phase1.next_of(from) > before && !self.config.has(Canary::ImpatientPhase1) {
+                if phase1.next_of(from) > before {
                     // It advances: however long it takes, another election would have to do all of
                     // it again.
                     self.timer.restart(now);
@@ -209,7 +207,7 @@ impl<N: Notes> LeaderCore<N> {
             time: self.clock.read(now),
         });
         if Handover::is_waiting(&self.config, round) {
-            self.handover.asks(&self.config);
+            self.handover.asks();
             self.ask_witnesses(port);
         }
     }
@@ -254,9 +252,6 @@ impl<N: Notes> LeaderCore<N> {
                 Proposer::Leader {} => {}
             }
         }
-        if self.config.has(Canary::L10DeposedLeaderDrops) {
-            return;
-        }
         port.not_leader(clients, batchers, round);
     }
 
@@ -274,9 +269,7 @@ impl<N: Notes> LeaderCore<N> {
             self.state = State::Standby;
             self.timer.settled(now);
             self.succession.heard();
-            if !self.config.has(Canary::KeepsQueue) {
-                self.turn_queue_away(port);
-            }
+            self.turn_queue_away(port);
         }
     }
 }

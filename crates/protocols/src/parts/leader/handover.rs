@@ -7,7 +7,6 @@
 //! by a command in the log.
 
 use super::progress::Progress;
-use crate::multipaxos::canary::Canary;
 use crate::multipaxos::config::Config;
 use ionian_kernel::id::*;
 use ionian_kernel::membership::Change;
@@ -43,10 +42,8 @@ impl Handover {
 
     /// The acceptors are asked anew: only those that answer now can be reached. Once a round of
     /// both configurations has begun nothing can be done without a quorum of each.
-    pub(super) fn asks(&mut self, config: &Config) {
-        if !config.has(Canary::AnswersNeverAge) {
-            self.answered = AcceptorSet::EMPTY;
-        }
+    pub(super) fn asks(&mut self) {
+        self.answered = AcceptorSet::EMPTY;
     }
 
     /// An acceptor answers; true when a round in the epoch of both configurations can begin.

@@ -1,6 +1,5 @@
 //! What acceptors note beside votes, where a protocol has them do so.
 
-use crate::multipaxos::config::Config;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ionian_kernel::id::{Round, Slot};
@@ -32,12 +31,7 @@ pub trait Notes: Default {
 
     /// The runs of slots from `start` up to `end`, lowest first, that a new leader does not fill
     /// with noops: it has found none of these `values` there.
-    fn left_out(
-        config: &Config,
-        start: Slot,
-        end: Slot,
-        values: &BTreeMap<Slot, Value>,
-    ) -> Vec<(Slot, Slot)>;
+    fn left_out(start: Slot, end: Slot, values: &BTreeMap<Slot, Value>) -> Vec<(Slot, Slot)>;
 }
 
 /// Acceptors note votes alone.
@@ -60,7 +54,7 @@ impl Notes for () {
         Slot::ZERO
     }
 
-    fn left_out(_: &Config, _: Slot, _: Slot, _: &BTreeMap<Slot, Value>) -> Vec<(Slot, Slot)> {
+    fn left_out(_: Slot, _: Slot, _: &BTreeMap<Slot, Value>) -> Vec<(Slot, Slot)> {
         Vec::new()
     }
 }

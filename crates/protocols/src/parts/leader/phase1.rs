@@ -1,7 +1,6 @@
 //! What a leader gathers in phase 1: the votes of a read quorum, a stretch at a time.
 
 use super::Notes;
-use crate::multipaxos::canary::Canary;
 use crate::multipaxos::config::Config;
 use crate::parts::acceptor::MAX_VOTES;
 use crate::parts::message::{Vote, Votes};
@@ -152,14 +151,11 @@ impl<N: Notes> Phase1<N> {
         self.watermark = self.watermark.max(votes.watermark);
         self.notes.add(notes);
         for (slot, vote) in votes.votes {
-            let ignored = self.config.has(Canary::S1GridLeaderChange)
-                && usize::from(from.0) % self.quorums.members().len() != (slot.0 as usize) % 2;
             // The safe value is that of the highest round over the *whole* read quorum (s1).
-            if !ignored
-                && self
-                    .votes
-                    .get(&slot)
-                    .is_none_or(|highest| highest.round < vote.round)
+            if self
+                .votes
+                .get(&slot)
+                .is_none_or(|highest| highest.round < vote.round)
             {
                 self.votes.insert(slot, vote);
             }
@@ -197,15 +193,7 @@ impl<N: Notes> Phase1<N> {
     /// they still hold.
     pub(super) fn finish(self) -> Outcome {
         let start = self.start.max(self.forgotten);
-        let highest_voted = self
-            .votes
-            .keys()
-            .next_back()
-            .map_or(Slot::ZERO, |slot| slot.next());
-        let unvoted = match self.config.has(Canary::S2NextSlotFallsBack) {
-            true => highest_voted,
-            false => start.max(self.watermark),
-        };
+        let unvoted = start.max(self.watermark);
         let stamp = self
             .votes
             .values()
@@ -216,7 +204,7 @@ impl<N: Notes> Phase1<N> {
         let values = safe
             .filter_map(|slot| Some((*slot, self.value(*slot)?.clone())))
             .collect();
-        let left_out = N::left_out(&self.config, start, unvoted, &values);
+        let left_out = N::left_out(start, unvoted, &values);
         Outcome {
             start,
             unvoted,
@@ -346,12 +334,7 @@ mod tests {
         fn unused_from(&self) -> Slot {
             Slot(6)
         }
-        fn left_out(
-            _: &Config,
-            start: Slot,
-            end: Slot,
-            values: &BTreeMap<Slot, Value>,
-        ) -> Vec<(Slot, Slot)> {
+        fn left_out(start: Slot, end: Slot, values: &BTreeMap<Slot, Value>) -> Vec<(Slot, Slot)> {
             assert_eq!((start, end, values.len()), (Slot(0), Slot(5), 3));
             vec![(Slot(3), Slot(4))]
         }

@@ -1,7 +1,6 @@
 //! Giving batches their slots, or turning them away.
 
 use super::{LeaderCore, LeaderPort, Notes, Proposal, State};
-use crate::multipaxos::canary::Canary;
 use crate::parts::branch;
 use crate::parts::message::Proposer;
 use ionian_kernel::id::*;
@@ -57,8 +56,7 @@ impl<N: Notes> LeaderCore<N> {
     /// proposed again.
     pub(super) fn has(&mut self, batch: &Batch) -> bool {
         let found = self.carried.batches().chain(self.window.batches());
-        let has =
-            !self.config.has(Canary::QueuesCopies) && self.held.has(batch, &self.queue, found);
+        let has = self.held.has(batch, &self.queue, found);
         self.repeated += u64::from(has);
         has
     }

@@ -12,7 +12,6 @@
 //! them since goes on: they may be down for all, and another leader would be no better.
 
 use super::{LeaderCore, LeaderPort, Notes, State};
-use crate::multipaxos::canary::Canary;
 use ionian_kernel::id::*;
 use ionian_kernel::time::{Duration, Instant};
 
@@ -108,20 +107,17 @@ impl<N: Notes> LeaderCore<N> {
             self.progress.executed(),
             self.config.options().election_timeout,
         );
-        if self.config.has(Canary::TrustsItsIdleness) && self.window.len() == 0 {
-            self.reach.settle(now, executed);
-        }
         let progress = (executed, self.window.is_cut_off(now));
         match self.reach.look(now, progress, timeout, |answered| {
             quorums.is_write_quorum(answered)
         }) {
             Finding::Unknown => self.ask_witnesses(port),
-            Finding::Lost if !self.config.has(Canary::LeadsAlone) => {
+            Finding::Lost => {
                 debug_assert!(matches!(self.state, State::Leading));
                 self.on_higher_round(now, self.round, port);
                 return false;
             }
-            Finding::Advances | Finding::Lost => {}
+            Finding::Advances => {}
         }
         true
     }

@@ -9,7 +9,6 @@
 
 use super::Notes;
 use super::phase1::Phase1;
-use crate::multipaxos::canary::Canary;
 use crate::multipaxos::config::Config;
 use crate::parts::message::Votes;
 use alloc::collections::BTreeMap;
@@ -74,10 +73,10 @@ impl<N: Notes> Repairs<N> {
         // The votes that others still hold say nothing, not even those of a whole read quorum: the
         // one that forgot may be the only member that voted for what was chosen, and what remains
         // is then a vote of an older round, for something else.
-        if forgotten && !self.config.has(Canary::RepairsForgotten) {
+        if forgotten {
             return None;
         }
-        let noop = || (!forgotten && repair.is_noop_without_votes()).then(Value::default);
+        let noop = || repair.is_noop_without_votes().then(Value::default);
         let value = repair.value(slot).cloned().or_else(noop);
         value.map(|value| (slot, value))
     }

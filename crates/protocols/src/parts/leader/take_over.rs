@@ -2,7 +2,6 @@
 //! led in its absence.
 
 use super::{LeaderCore, LeaderPort, Notes, State};
-use crate::multipaxos::canary::Canary;
 use ionian_kernel::id::*;
 use ionian_kernel::time::Instant;
 
@@ -20,16 +19,12 @@ impl<N: Notes> LeaderCore<N> {
         if !self.may_return(now) {
             return;
         }
-        if self.config.has(Canary::DeposesBlindly) {
-            return self.begin_phase1(now, self.round, self.config.epoch(), port);
-        }
         self.returns = Some(AcceptorSet::EMPTY);
         self.ask_witnesses(port);
     }
 
     fn may_return(&self, now: Instant) -> bool {
-        let stands =
-            matches!(self.state, State::Candidate { .. }) && !self.config.has(Canary::NeverReturns);
+        let stands = matches!(self.state, State::Candidate { .. });
         (self.is_standby() || stands) && !self.succession.drains() && !self.window.is_cut_off(now)
     }
 

@@ -3,7 +3,6 @@
 
 use super::LeaderPort;
 use super::failing::Failing;
-use crate::multipaxos::canary::Canary;
 use crate::multipaxos::config::Config;
 use crate::multipaxos::kind;
 use crate::parts::message::Proposer;
@@ -123,8 +122,7 @@ impl Window {
     /// Whether it hears no proxy leader any more, or no replica: nothing would be chosen, or there
     /// would soon be no room.
     pub(super) fn is_cut_off(&self, now: Instant) -> bool {
-        !self.config.has(Canary::NeedsNoHelpers)
-            && (self.proxies.is_cut_off(now) || self.replicas.is_cut_off(now))
+        self.proxies.is_cut_off(now) || self.replicas.is_cut_off(now)
     }
 
     pub(super) fn heard_replica(&mut self, from: ReplicaId, now: Instant) {
@@ -243,11 +241,7 @@ impl Window {
     /// Those proxy leaders to which slots are given.
     fn able_proxies(&mut self, now: Instant) -> Set<ProxyLeaderId> {
         let present = self.proxies.present(now);
-        if self.config.has(Canary::CountsOnTheHeard) {
-            present
-        } else {
-            self.failing.among(present, now)
-        }
+        self.failing.among(present, now)
     }
 
     fn hand_over(

@@ -1,7 +1,6 @@
 //! How a replica gets what it missed: single slots from a peer or, failing that, from the leader; a
 //! snapshot when it is so far behind that peers have forgotten the slots.
 
-use crate::multipaxos::canary::Canary;
 use crate::multipaxos::config::Config;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -111,18 +110,15 @@ impl CatchUp {
             self.attempts = 1;
             self.ask_at = Some(now);
         } else if self.ask_at.is_none() || executed > self.stuck_at {
-            let fired = self.attempts > 0 && self.config.has(Canary::L1HoleTimerOnce);
             if executed > self.stuck_at {
                 self.attempts = 0;
             }
             self.stuck_at = executed;
             (self.bulk, self.waited) = (0, false);
-            self.ask_at = (!fired).then(|| {
-                if self.cut_off && !self.asks {
-                    now
-                } else {
-                    self.soon(now)
-                }
+            self.ask_at = Some(if self.cut_off && !self.asks {
+                now
+            } else {
+                self.soon(now)
             });
         }
     }
@@ -197,8 +193,7 @@ impl CatchUp {
             1 << self.attempts.min(3)
         };
         let after = self.config.options().resend_after * patience;
-        self.ask_at = (!self.config.has(Canary::L1HoleTimerOnce))
-            .then(|| now + self.random.duration(after, 2 * after));
+        self.ask_at = Some(now + self.random.duration(after, 2 * after));
         self.attempts += 1;
         // A peer that goes silent in the middle of its snapshot is left after a few times of
         // asking.

@@ -1,0 +1,54 @@
+//! Canaries that the test of one role finds: the tests of `crates/protocols/tests/roles`, compiled
+//! for the mutated protocols, pass without a canary and fail with it.
+
+extern crate ionian_canaries as ionian_protocols;
+
+mod caught;
+
+#[path = "../../protocols/tests/roles/bytes.rs"]
+mod bytes;
+#[path = "../../protocols/tests/roles/known_defects.rs"]
+mod known_defects;
+#[path = "../../protocols/tests/roles/lives.rs"]
+mod lives;
+#[path = "../../protocols/tests/roles/membership.rs"]
+mod membership;
+#[path = "../../protocols/tests/roles/mencius.rs"]
+mod mencius;
+#[path = "../../protocols/tests/roles/reach.rs"]
+mod reach;
+#[path = "../../protocols/tests/roles/stage.rs"]
+#[allow(dead_code)]
+mod stage;
+#[path = "../../protocols/tests/roles/strays.rs"]
+mod strays;
+#[path = "../../protocols/tests/roles/time.rs"]
+mod time;
+
+use caught::caught;
+
+caught! {
+    "multipaxos/s2": known_defects::s2_the_leader_continues_above_all_votes_and_fills_holes_with_noops,
+    "multipaxos/l10": known_defects::l10_a_deposed_leader_sends_queued_work_back,
+    "multipaxos/alone": reach::a_leader_without_a_write_quorum_stops,
+    "multipaxos/alone": mencius::a_leader_whose_reservations_stay_unanswered_stops,
+    "multipaxos/idle": reach::one_without_work_stops_as_well,
+    "multipaxos/keeps-queue": reach::a_candidate_that_gets_no_answer_turns_away_what_waits,
+    "multipaxos/keeps-queue": reach::a_candidate_that_hears_the_leader_turns_away_what_waits,
+    "multipaxos/clock": time::a_leader_whose_clock_is_a_day_ahead_stamps_no_more_than_the_others_show_and_tells_replicas_so,
+    "multipaxos/asks-ahead": time::a_replica_goes_on_asking_for_the_deadline,
+    "multipaxos/blames": strays::a_batcher_does_not_blame_a_leader_for_what_another_left_unanswered,
+    "multipaxos/blames": strays::clients_whose_batcher_was_not_told_of_the_new_leader_wait_for_it_once,
+    "multipaxos/blames": strays::a_lane_does_not_blame_a_leader_for_what_another_left_unanswered,
+    "multipaxos/watermarks": membership::a_read_across_a_change_is_not_stale,
+    "multipaxos/newcomers": membership::a_new_acceptor_does_not_bar_the_old_ones,
+    "multipaxos/answers": membership::new_acceptors_must_be_reached_together_before_a_round_needs_them,
+    "multipaxos/epochs": membership::rounds_begin_in_the_last_epoch_with_their_quorums,
+    "multipaxos/pardons": lives::an_acceptor_tells_its_own_votes_from_those_of_one_that_lived_here_before,
+    "multipaxos/copies": bytes::what_a_leader_has_in_hand_is_neither_queued_nor_proposed_again,
+    "multipaxos/hasty": bytes::a_proxy_leader_asks_by_its_own_timer_alone_and_only_who_has_not_voted,
+    "multipaxos/impatient": bytes::a_phase_1_that_advances_is_not_begun_anew_and_one_that_does_not_is_given_more_time,
+    "mencius/l6": mencius::l6_a_range_of_skips_does_not_stop_at_known_slots,
+    "mencius/l6": mencius::l6_a_range_of_skips_does_not_stop_at_executed_slots,
+    "mencius/fills-gaps": mencius::what_predecessors_left_below_the_watermark_is_skipped_as_one_range,
+}

@@ -1,0 +1,62 @@
+//! Every canary that it takes a whole cluster to show is found by the simulator: from seeds, or in
+//! a play. Without a canary the mutated protocols do as the plays say and pass the seeds.
+
+mod mencius;
+mod multipaxos;
+mod spaxos;
+#[path = "../../../sim/tests/suite/mod.rs"]
+#[allow(dead_code)]
+mod suite;
+
+use ionian_canaries::canary::Canary;
+use ionian_kernel::protocol::Protocol;
+use ionian_sim::machine::Lists;
+use ionian_sim::play::{Play, PlayError};
+use ionian_sim::{Durability, Failure, Scenario, Summary, Watch, run_seeds};
+
+fn canary<P: Protocol>(name: &str) -> &'static Canary {
+    let known = Canary::named(P::NAME, name);
+    known.unwrap_or_else(|| panic!("{} has no canary {name}", P::NAME))
+}
+
+fn run<P: Protocol>(scenario: &Scenario, seeds: impl IntoIterator<Item = u64>) -> Summary {
+    run_seeds::<P>(scenario, seeds, true, |_| Watch::default(), |_| {})
+}
+
+/// The defect must be found within `seeds` seeds, and the protocol without it pass the seed that
+/// found it.
+fn catches<P: Protocol>(
+    name: &str,
+    scenario: Scenario,
+    durability: Durability,
+    seeds: u64,
+) -> Failure {
+    let scenario = Scenario {
+        durability,
+        ..scenario
+    };
+    let active = canary::<P>(name).activate();
+    let found = run::<P>(&scenario, 0..seeds).failures;
+    drop(active);
+    let found = found
+        .first()
+        .unwrap_or_else(|| panic!("{name} was not caught in {seeds} seeds"));
+    let without = run::<P>(&scenario, [found.seed]);
+    assert!(
+        without.failures.is_empty(),
+        "{name}: seed {} fails without it as well",
+        found.seed
+    );
+    println!("{} {name}: seed {}", P::NAME, found.seed);
+    found.result.clone().expect_err("was caught")
+}
+
+/// What the play says happens, and with the canary it does not: how it fails then.
+fn play<P: Protocol>(text: &str, scenario: &Scenario, name: &str) -> PlayError {
+    let play = Play::parse(text).expect("a play");
+    play.run::<P>(scenario, Lists::new(3))
+        .expect("without the canary the protocol does as the play says");
+    let _active = canary::<P>(name).activate();
+    play.run::<P>(scenario, Lists::new(3))
+        .expect_err("the play catches the canary")
+}

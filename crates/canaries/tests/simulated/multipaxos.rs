@@ -1,0 +1,267 @@
+//! The canaries of MultiPaxos.
+
+use crate::suite::{AMNESIA, MEMORY, apart, preset, together};
+use ionian_canaries::multipaxos::{MultiPaxos, kind};
+use ionian_kernel::quorum_spec::QuorumSpec;
+use ionian_sim::{Durability, Failure, FailureKind, Scenario, variations};
+
+fn grid() -> Scenario {
+    let quorums = QuorumSpec::Grid {
+        rows: 2,
+        columns: 3,
+    };
+    apart::<MultiPaxos>("grid", &[2, 2, 2, 2, 2, 6, 3, 2], quorums)
+}
+
+fn catches(name: &str, scenario: Scenario, durability: Durability, seeds: u64) -> Failure {
+    crate::catches::<MultiPaxos>(name, scenario, durability, seeds)
+}
+
+fn play(text: &str, scenario: &Scenario, name: &str) {
+    crate::play::<MultiPaxos>(text, scenario, name);
+}
+
+#[test]
+fn s1_grid_leader_change() {
+    catches("s1", grid(), MEMORY, 400);
+    catches(
+        "s1",
+        together::<MultiPaxos>("three", 1),
+        Durability::Disk,
+        200,
+    );
+}
+
+#[test]
+fn s2_next_slot_falls_back() {
+    catches("s2", together::<MultiPaxos>("three", 1), AMNESIA, 200);
+}
+
+/// About one seed in five hundred meets it.
+#[test]
+fn s7_reads_on_a_grid() {
+    catches("s7", grid(), Durability::Disk, 1000);
+}
+
+#[test]
+fn s8_watermark_lost() {
+    catches(
+        "s8",
+        together::<MultiPaxos>("three", 1),
+        Durability::Disk,
+        200,
+    );
+}
+
+#[test]
+fn unfenced_votes() {
+    catches(
+        "unfenced",
+        together::<MultiPaxos>("three", 1),
+        Durability::Disk,
+        400,
+    );
+}
+
+#[test]
+fn log_truncated_too_far() {
+    catches(
+        "truncation",
+        together::<MultiPaxos>("three", 1),
+        Durability::Disk,
+        5000,
+    );
+}
+
+#[test]
+fn snapshots_without_sessions() {
+    let failure = catches(
+        "sessions",
+        together::<MultiPaxos>("three", 1),
+        Durability::Disk,
+        400,
+    );
+    // One replica executes a command again: seen as such, or by the replicas that do not.
+    assert!(
+        matches!(
+            failure.kind,
+            FailureKind::ExactlyOnce | FailureKind::Divergence
+        ),
+        "{failure}"
+    );
+}
+
+#[test]
+fn a_leader_that_believes_its_own_clock() {
+    let failure = catches(
+        "clock",
+        together::<MultiPaxos>("three", 1),
+        Durability::Disk,
+        400,
+    );
+    assert!(failure.message.contains("the log's time is"), "{failure}");
+}
+
+#[test]
+fn forgotten_promises() {
+    catches(
+        "promise",
+        together::<MultiPaxos>("three", 1),
+        Durability::Disk,
+        400,
+    );
+}
+
+#[test]
+fn acceptors_without_memory() {
+    catches("amnesia", together::<MultiPaxos>("three", 1), AMNESIA, 400);
+}
+
+/// Clients are served by the others: only who asks each node sees it.
+#[test]
+fn acceptors_that_are_shut_out() {
+    let failure = catches(
+        "shuts-out",
+        together::<MultiPaxos>("three", 1),
+        AMNESIA,
+        100,
+    );
+    assert!(failure.message.contains(" has forgotten=1"), "{failure}");
+}
+
+#[test]
+fn l1_hole_timer_fires_once() {
+    catches("l1", together::<MultiPaxos>("three", 1), MEMORY, 200);
+}
+
+#[test]
+fn l8_always_thrifty() {
+    catches("l8", together::<MultiPaxos>("three", 1), MEMORY, 200);
+}
+
+#[test]
+fn l9_part_batch_waits() {
+    catches("l9", preset::<MultiPaxos>("batched"), Durability::Disk, 200);
+}
+
+#[test]
+fn l10_deposed_leader_drops() {
+    catches(
+        "l10",
+        preset::<MultiPaxos>("batched"),
+        Durability::Disk,
+        200,
+    );
+}
+
+#[test]
+fn l5_voted_never_chosen() {
+    let scenario = apart::<MultiPaxos>("apart", &[2, 0, 0, 2, 2, 3, 2, 0], QuorumSpec::Majority);
+    play(
+        include_str!("../../../sim/tests/plays/l5_voted_never_chosen.play"),
+        &scenario,
+        "l5",
+    );
+}
+
+/// Thousands of seeds did not meet it: it needs a vote of a round that lost, acceptors that are one
+/// heartbeat apart in what they have forgotten, and a replica that asks the leader just then
+/// because its peers' answers are lost. The simulator loses messages at random and not the same
+/// kind for long. About one seed in two thousand meets it: a leader stranded with one acceptor, and
+/// replicas that cannot help each other when it is back. What sees it is the ledger, at the first
+/// vote, long before two replicas execute different values.
+#[test]
+fn repairs_of_forgotten_slots_are_found_from_seeds() {
+    let failure = catches("repair", preset::<MultiPaxos>("baseline"), MEMORY, 4000);
+    assert!(
+        failure.message.contains("against what is chosen"),
+        "{failure}"
+    );
+}
+
+#[test]
+fn a_forgotten_slot_is_not_repaired_with_an_old_vote() {
+    for durability in [Durability::Disk, MEMORY] {
+        let mut scenario =
+            apart::<MultiPaxos>("apart", &[2, 0, 0, 2, 2, 3, 3, 0], QuorumSpec::Majority);
+        scenario.layout.options.snapshot_slots = 1;
+        scenario.durability = durability;
+        play(
+            include_str!("../../../sim/tests/plays/repair_of_a_forgotten_slot.play"),
+            &scenario,
+            "repair",
+        );
+    }
+}
+
+/// Seeds cut nodes into two sides, and ask for answers when all is healed: a cut in which one node
+/// alone reaches a majority never came about.
+#[test]
+fn a_leader_that_reaches_no_quorum_leaves_the_hub_to_lead() {
+    play(
+        include_str!("../../../sim/tests/plays/hub.play"),
+        &together::<MultiPaxos>("five", 2),
+        "alone",
+    );
+}
+
+/// Seeds cut links one way too, but asked for answers only when all was healed, until one node
+/// stayed deaf.
+#[test]
+fn an_idle_leader_without_a_quorum_stops() {
+    play(
+        include_str!("../../../sim/tests/plays/deaf.play"),
+        &together::<MultiPaxos>("three", 1),
+        "idle",
+    );
+    catches(
+        "idle",
+        preset::<MultiPaxos>("colocated"),
+        Durability::Disk,
+        2000,
+    );
+}
+
+/// No seed breaks single links for good: when all is healed the acceptor tells the leader itself.
+#[test]
+fn a_leader_is_told_of_a_higher_round_by_proxy_leaders_too() {
+    let scenario = apart::<MultiPaxos>("apart", &[2, 0, 0, 2, 2, 3, 2, 0], QuorumSpec::Majority);
+    play(
+        include_str!("../../../sim/tests/plays/refused.play"),
+        &scenario,
+        "drops",
+    );
+}
+
+/// As above.
+#[test]
+fn a_leader_without_proxy_leaders_or_replicas_stops() {
+    let mut scenario =
+        apart::<MultiPaxos>("apart", &[2, 0, 0, 2, 2, 3, 2, 0], QuorumSpec::Majority);
+    scenario.layout.options.window_slots = 2;
+    play(
+        include_str!("../../../sim/tests/plays/no_helpers.play"),
+        &scenario,
+        "helpers",
+    );
+}
+
+/// Seeds asked no more than that every client is served before a minute has passed; where one node
+/// of many is deaf for good, most commands do not meet it. Ten thousand seeds of larger shapes,
+/// whose clients have little patience, found it.
+#[test]
+fn a_proxy_leader_that_is_heard_and_does_nothing_is_given_nothing() {
+    let scenario = apart::<MultiPaxos>("apart", &[2, 0, 0, 2, 2, 3, 2, 0], QuorumSpec::Majority);
+    play(
+        include_str!("../../../sim/tests/plays/deaf_proxy.play"),
+        &scenario,
+        "heard",
+    );
+}
+
+#[test]
+fn a_configuration_applied_at_once_is_caught() {
+    let mut scenario = preset::<MultiPaxos>("colocated");
+    scenario.changes = variations(&scenario.layout, kind::Acceptor, kind::Replica);
+    catches("at-once", scenario, Durability::Disk, 1000);
+}

@@ -1,0 +1,146 @@
+//! The canaries of S-Paxos, and some of the roles that it shares.
+
+use crate::suite::{self, AMNESIA, MEMORY, apart};
+use ionian_canaries::spaxos::SPaxos;
+use ionian_kernel::quorum_spec::QuorumSpec;
+use ionian_sim::play::PlayError;
+use ionian_sim::{Durability, Failure, FailureKind, Scenario};
+
+fn preset(name: &str) -> Scenario {
+    suite::preset::<SPaxos>(name)
+}
+
+/// The limits of a payload's life are reached all the time where the leader's window is one slot.
+fn short_lived() -> Scenario {
+    let mut scenario = preset("spaxos");
+    scenario.layout.options.window_slots = 1;
+    scenario
+}
+
+fn catches(name: &str, scenario: Scenario, durability: Durability, seeds: u64) -> Failure {
+    crate::catches::<SPaxos>(name, scenario, durability, seeds)
+}
+
+fn play(text: &str, scenario: &Scenario, name: &str) -> PlayError {
+    crate::play::<SPaxos>(text, scenario, name)
+}
+
+fn is_caught_as(failure: &Failure, what: &str) {
+    assert!(
+        failure.kind == FailureKind::Invariant && failure.message.contains(what),
+        "{failure}"
+    );
+}
+
+#[test]
+fn payloads_proposed_before_they_are_stable() {
+    is_caught_as(
+        &catches("unstable", preset("spaxos"), Durability::Disk, 100),
+        "is held by 1 stabilizers",
+    );
+}
+
+/// A payload that no disk holds is noticed when its slot is chosen; or later, when all that held it
+/// in memory have crashed: then no replica gets past its slot.
+#[test]
+fn unfenced_acknowledgements() {
+    let failure = catches("unfenced", preset("spaxos"), Durability::Disk, 400);
+    if failure.kind != FailureKind::Liveness {
+        is_caught_as(&failure, "is held by");
+    }
+}
+
+#[test]
+fn payloads_forgotten_before_they_are_kept() {
+    is_caught_as(
+        &catches("forgets", preset("spaxos-compartmentalized"), MEMORY, 100),
+        "is held by",
+    );
+}
+
+#[test]
+fn payloads_given_two_slots() {
+    is_caught_as(
+        &catches("twice", preset("spaxos"), Durability::Disk, 100),
+        "was given two slots",
+    );
+}
+
+#[test]
+fn void_payloads_delivered() {
+    is_caught_as(
+        &catches("void", short_lived(), Durability::Disk, 400),
+        "that was not chosen",
+    );
+}
+
+#[test]
+fn stabilizers_without_memory() {
+    is_caught_as(
+        &catches("amnesia", preset("spaxos"), AMNESIA, 400),
+        "is held by 1 stabilizers, and 0 have lost",
+    );
+}
+
+#[test]
+fn defects_of_the_shared_roles_show_here_too() {
+    catches("promise", preset("spaxos"), Durability::Disk, 1000);
+}
+
+/// So rare that the simulator does not come across it in 20,000 seeds; the play catches the canary.
+#[test]
+fn acknowledgements_of_a_former_life() {
+    let failure = play(
+        include_str!("../../../sim/tests/plays/lost_acknowledgement.play"),
+        &without_disks(),
+        "lives",
+    );
+    assert!(
+        failure
+            .message
+            .contains("is held by 0 stabilizers, and 1 have lost their memory"),
+        "{failure}"
+    );
+}
+
+/// The simulator used to crash f different nodes in a run without disks, and so no two stabilizers
+/// in turn; and the watcher of all roles counted a stabilizer twice that lost its memory and then
+/// took the payload in.
+#[test]
+fn acknowledgements_of_a_former_life_when_memories_are_lost_in_turn() {
+    let text = include_str!("../../../sim/tests/plays/lost_acknowledgements_in_turn.play");
+    let failure = play(text, &without_disks(), "others-lives");
+    assert!(failure.message.contains("is held by"), "{failure}");
+}
+
+fn without_disks() -> Scenario {
+    let layout = apart::<SPaxos>(
+        "apart",
+        &[1, 0, 2, 0, 2, 2, 3, 3, 2, 0],
+        QuorumSpec::Majority,
+    );
+    Scenario {
+        durability: AMNESIA,
+        ..layout
+    }
+}
+
+/// The shared roles' repair of a slot, of which MultiPaxos's test says why seeds did not find the
+/// defect.
+#[test]
+fn a_forgotten_slot_is_not_repaired_with_an_old_vote() {
+    for durability in [Durability::Disk, MEMORY] {
+        let mut scenario = apart::<SPaxos>(
+            "apart",
+            &[2, 0, 2, 0, 2, 2, 3, 3, 3, 0],
+            QuorumSpec::Majority,
+        );
+        scenario.layout.options.snapshot_slots = 1;
+        scenario.durability = durability;
+        play(
+            include_str!("../../../sim/tests/plays/spaxos_repair_of_a_forgotten_slot.play"),
+            &scenario,
+            "repair",
+        );
+    }
+}
