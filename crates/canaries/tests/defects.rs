@@ -1,7 +1,7 @@
 //! The catalogue of known defects (docs/defects.md) and the patches say the same, and the catalogue
 //! names tests that there are.
 
-use ionian_canaries::canary::ALL;
+use ionian_canaries::canary::{ALL, Canary};
 use ionian_canaries::registry;
 use std::collections::BTreeSet;
 use std::fs;
@@ -107,6 +107,16 @@ fn every_canary_is_of_a_protocol() {
     for canary in ALL {
         assert!(registry::NAMES.contains(&canary.protocol), "{}", canary.id);
     }
+}
+
+#[test]
+fn a_protocol_has_its_own_canaries_and_those_of_the_roles_that_it_shares() {
+    let id = |protocol, name| Canary::named(protocol, name).map(|canary| canary.id);
+    assert_eq!(id("multipaxos", "unfenced"), Some("multipaxos/unfenced"));
+    assert_eq!(id("spaxos", "unfenced"), Some("spaxos/unfenced"));
+    assert_eq!(id("mencius", "unfenced"), Some("multipaxos/unfenced"));
+    assert_eq!(id("multipaxos", "twice"), None);
+    assert_eq!(id("unreplicated", "unfenced"), None);
 }
 
 #[test]
