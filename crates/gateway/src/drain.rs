@@ -19,35 +19,36 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
 
-/// How long a client has to say something more. A client in the middle of a conversation does
-/// within a round trip and the time that a busy program takes to go on; who does not is idle.
+/// How long an active client may take to send its next command: a round trip, and the time that a
+/// busy program needs. A client that is silent for longer is idle.
 const QUIET: Duration = Duration::from_millis(250);
 
-/// How often it is looked who is idle.
+/// Interval between two checks for idle clients.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Clients that the system holds for the gateway while its event loop is busy.
+/// Length of the queue in which the system holds new connections while the event loop is busy.
 const BACKLOG: u32 = 1024;
 
-/// The pause before the gateway tries again to listen where it listened.
+/// The pause before the gateway tries again to listen.
 const LISTEN_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Whether the gateway drains.
+/// The drain state of the gateway.
 #[derive(Default)]
 pub(crate) struct Drain {
     on: Cell<bool>,
-    /// Whether the gateway listens no more. Who is sent away before that comes back at once, and
-    /// finds the door half closed.
+    /// Whether the gateway has stopped listening. A client that is disconnected before would
+    /// reconnect at once.
     leaving: Cell<bool>,
-    /// Whether it has lasted for long enough that a silent client is idle.
+    /// Whether the drain has lasted long enough that a silent client counts as idle.
     idle_too: Cell<bool>,
-    /// Goes up whenever it begins or ends.
+    /// Incremented whenever a drain starts or ends.
     turns: Cell<u64>,
     changed: Notify,
 }
 
 impl Drain {
-    /// Whether clients are to leave, and if so, whether those too that are sent no reply.
+    /// Whether clients must leave and, if so, whether clients without a pending reply must leave,
+    /// too.
     pub(crate) fn leave(&self) -> Option<bool> {
         self.leaving.get().then(|| self.idle_too.get())
     }
@@ -72,7 +73,7 @@ impl Inner {
         self.drain.turns.set(self.drain.turns.get() + 1);
         self.drain.leaving.set(false);
         self.drain.idle_too.set(false);
-        // Kept for a task that does not wait at this moment.
+        // Remembered for a task that is not waiting at this moment.
         self.drain.changed.notify_one();
         if drains {
             let turn = self.drain.turns.get();
@@ -94,12 +95,12 @@ impl Inner {
         }
     }
 
-    /// Does not listen until the gateway serves again. A client that the system has accepted
-    /// already may have sent a command, and is served like all others.
+    /// Stops listening until the gateway serves again. A client whose connection the system has
+    /// already accepted may have sent a command, and is served like all others.
     pub(crate) async fn pause(self: &Rc<Self>, listener: TcpListener) -> TcpListener {
         let address = listener.local_addr();
-        // The system is asked itself: the event queue may not have told of the last ones yet, and
-        // who is left in the queue of a socket that is closed is cut off.
+        // Asks the system directly: the event queue may not have reported the last connections yet,
+        // and closing the socket resets those in its queue.
         if let Ok(listener) = listener.into_std() {
             while let Ok((stream, _)) = listener.accept() {
                 let stream = stream
@@ -118,7 +119,7 @@ impl Inner {
             {
                 Ok(listener) => return listener,
                 Err(error) => {
-                    tracing::error!("clients cannot be served again, which is tried on: {error}")
+                    tracing::error!("cannot serve clients again, still trying: {error}")
                 }
             }
             tokio::time::sleep(LISTEN_AGAIN_AFTER).await;
@@ -138,17 +139,16 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
 }
 
 impl Open {
-    /// Closes the connection, together with the end of the last reply, if the client has begun
-    /// nothing that it has not been answered. `idle_too` says whether it is closed with no reply
-    /// from the cluster on its way as well: who has only been greeted is about to ask for
-    /// something.
+    /// Closes the connection, together with the end of the last reply, if the client has no
+    /// unfinished command. `idle_too` says whether to close it also if no reply of the cluster is
+    /// in the output: a client that has only been greeted is about to send a command.
     pub(crate) fn leave_if_quiet(&mut self, idle_too: bool) {
         let leaves = idle_too || self.connection.ends_with_answer();
         if !leaves || !self.connection.is_quiet() || self.has_input() {
             return;
         }
-        // What is written from here on is held back until the connection is closed, unless it fills
-        // a segment.
+        // The system holds back further output until the connection is closed, unless it fills a
+        // segment.
         #[cfg(target_os = "linux")]
         let _ = SockRef::from(self.socket.as_ref()).set_tcp_cork(true);
         self.connection.close();
@@ -159,7 +159,7 @@ impl Open {
         let mut byte = [MaybeUninit::uninit()];
         match SockRef::from(self.socket.as_ref()).peek(&mut byte) {
             Ok(count) => count > 0,
-            // A connection that is broken is met by its task.
+            // The connection's task handles a broken connection.
             Err(error) => error.kind() == ErrorKind::Interrupted,
         }
     }

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// The version of Redis whose answers the gateway gives. Clients decide by it what they may ask
-/// for.
+/// The version of Redis whose replies the gateway imitates. Clients use it to decide which commands
+/// exist.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
 type Info = Box<dyn Fn(&mut InfoWriter)>;
@@ -23,19 +23,19 @@ pub struct Host {
     pub(crate) limits: Limits,
     pub(crate) stats: Stats,
     pub(crate) started: Instant,
-    /// Where clients connect; empty as long as the gateway listens nowhere.
+    /// The address where clients connect; empty while the gateway does not listen.
     pub(crate) listening: RefCell<String>,
     info: Info,
     clients: RefCell<BTreeMap<u64, Rc<Client>>>,
     next_id: Cell<u64>,
-    /// What all clients together hold.
+    /// Memory of all clients together.
     held: Cell<usize>,
     pub(crate) usage: Usage,
     /// All gateways of the cluster, this one first; empty until it is set.
     pub(crate) gateways: RefCell<Vec<Peer>>,
 }
 
-/// Counters of one gateway; they only grow.
+/// Counters of one gateway, which never decrease.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     pub(crate) connections: Cell<u64>,
@@ -73,7 +73,7 @@ pub(crate) fn count(counter: &Cell<u64>, by: u64) {
     counter.set(counter.get().wrapping_add(by));
 }
 
-/// What is known of one connection and of how it wants to be answered.
+/// One connection and its settings.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: u64,
@@ -84,9 +84,9 @@ pub(crate) struct Client {
     pub(crate) library: RefCell<Bytes>,
     pub(crate) library_version: RefCell<Bytes>,
     pub(crate) resp3: Cell<bool>,
-    /// The level of the reads that are sent on their own.
+    /// The consistency level of reads that are sent alone.
     pub(crate) level: Cell<ReadLevel>,
-    /// Commands that MULTI has queued, if it is open.
+    /// The number of commands that MULTI has queued, if a transaction is open.
     pub(crate) queued: Cell<Option<usize>>,
     pub(crate) watched: Cell<usize>,
     pub(crate) commands: Cell<u64>,
@@ -95,25 +95,25 @@ pub(crate) struct Client {
     pub(crate) last_active: Cell<Instant>,
     pub(crate) memory: Cell<ClientMemory>,
     pub(crate) tracking: Cell<Tracking>,
-    /// What CLIENT CACHING said about the next command or transaction.
+    /// The argument of CLIENT CACHING for the next command or transaction.
     pub(crate) caching: Cell<Option<bool>>,
 }
 
-/// Which keys a client that caches wants to hear of.
+/// Which keys a caching client tracks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tracking {
     #[default]
     Off,
-    /// All that it reads.
+    /// All keys that it reads.
     On,
-    /// What it reads after CLIENT CACHING YES.
+    /// The keys that it reads after CLIENT CACHING YES.
     OptIn,
-    /// What it reads, but not after CLIENT CACHING NO.
+    /// The keys that it reads, except after CLIENT CACHING NO.
     OptOut,
 }
 
 impl Client {
-    /// Whether the client wants to hear of what its next command reads.
+    /// Whether the client tracks the keys of its next command.
     pub(crate) fn tracks(&self) -> bool {
         match self.tracking.get() {
             Tracking::Off => false,
@@ -124,18 +124,18 @@ impl Client {
     }
 }
 
-/// What a connection takes in memory, in bytes.
+/// The memory of a connection, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClientMemory {
-    /// Of commands that are not complete or not looked at.
+    /// Incomplete or unparsed commands.
     pub(crate) input: usize,
-    /// Of commands that wait, or are under way.
+    /// Commands that wait or are in flight.
     pub(crate) commands: usize,
-    /// Of commands that MULTI has queued, and of watched keys.
+    /// Commands queued by MULTI, and watched keys.
     pub(crate) transaction: usize,
-    /// Of replies that the client has not taken, their buffer included.
+    /// Replies that the client has not read, including their buffer.
     pub(crate) output: usize,
-    /// Of these replies alone.
+    /// These replies alone.
     pub(crate) replies: usize,
 }
 
@@ -162,7 +162,7 @@ impl Host {
         })
     }
 
-    /// Enters a new connection into the list.
+    /// Adds a new connection to the list.
     pub(crate) fn connect(&self, address: String, local_address: String) -> Rc<Client> {
         let client = Rc::new(Client {
             id: self.next_id.replace(self.next_id.get() + 1),
@@ -188,12 +188,12 @@ impl Host {
         client
     }
 
-    /// Bytes that all clients together hold.
+    /// Memory of all clients together in bytes.
     pub(crate) fn held(&self) -> usize {
         self.held.get()
     }
 
-    /// A client holds so much from now on.
+    /// Sets the memory of a client.
     pub(crate) fn account(&self, client: &Client, memory: ClientMemory) {
         let before = client.memory.replace(memory).total();
         self.held.set(self.held.get() + memory.total() - before);
@@ -212,8 +212,8 @@ impl Host {
             .for_each(|client| each(client));
     }
 
-    /// Writes the gateway's sections of INFO, then the node's. How many `keys` there are only a
-    /// replica knows.
+    /// Writes the gateway's sections of INFO, then the node's. The number of `keys` is known to
+    /// replicas only.
     pub(crate) fn write_info(&self, info: &mut InfoWriter, keys: Option<i64>) {
         let uptime = self.started.elapsed().as_secs();
         info.section("Server")
@@ -238,7 +238,7 @@ impl Host {
         info.field("maxmemory", 0)
             .field("maxmemory_policy", "noeviction")
             .field("mem_clients_normal", self.held());
-        // What a client waits for before it sends commands.
+        // Some clients wait for this before they send commands.
         info.section("Persistence").field("loading", 0);
         info.section("Stats");
         self.stats.for_each(|name, value| {
@@ -247,7 +247,7 @@ impl Host {
         (self.info)(info);
         process::write_cpu(info);
         self.usage.write(info);
-        // There are no slots and no redirections, though CLUSTER SLOTS names the gateways.
+        // There are no slots and no redirections, although CLUSTER SLOTS lists the gateways.
         info.section("Cluster").field("cluster_enabled", 0);
         info.section("Keyspace");
         if let Some(keys) = keys.filter(|keys| *keys > 0) {
@@ -257,7 +257,7 @@ impl Host {
 }
 
 impl Client {
-    /// Back to how the connection began, as RESET asks for.
+    /// Restores the initial settings of the connection, for RESET.
     pub(crate) fn reset(&self) {
         self.name.take();
         self.resp3.set(false);

@@ -2,17 +2,17 @@
 
 use std::fmt::{Display, Write};
 
-/// Gathers the sections that the client asked for. The fields of other sections go nowhere.
+/// Collects the sections that the client requested, and drops the fields of other sections.
 #[derive(Debug)]
 pub struct InfoWriter {
     text: String,
-    /// In lower case; none means all.
+    /// In lower case; empty means all.
     wanted: Vec<String>,
     in_wanted: bool,
 }
 
 impl InfoWriter {
-    /// A writer for the sections named by a client; for all of them if it names none, `all`,
+    /// A writer for the sections named by a client; for all sections if it names none, or `all`,
     /// `default` or `everything`.
     pub fn new<'a>(sections: impl Iterator<Item = &'a [u8]>) -> InfoWriter {
         let mut wanted: Vec<_> = sections
@@ -31,7 +31,7 @@ impl InfoWriter {
         }
     }
 
-    /// Begins a section.
+    /// Starts a section.
     pub fn section(&mut self, name: &str) -> &mut Self {
         self.in_wanted = self.wanted.is_empty()
             || self
@@ -45,7 +45,7 @@ impl InfoWriter {
         self
     }
 
-    /// Adds a line to the section that was begun last.
+    /// Adds a line to the current section.
     pub fn field(&mut self, key: &str, value: impl Display) -> &mut Self {
         if self.in_wanted {
             self.push(format_args!("{key}:{value}\r\n"));
@@ -53,12 +53,12 @@ impl InfoWriter {
         self
     }
 
-    /// Whether nothing was asked for of what was there.
+    /// Whether none of the requested sections exist.
     pub(crate) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// All that was written.
+    /// The text.
     pub fn finish(self) -> String {
         self.text
     }

@@ -1,12 +1,12 @@
-//! Inline commands: a line of words, as typed into telnet, with the quotes of Redis's
+//! Inline commands: a line of words, as typed into telnet, with the quoting rules of Redis's
 //! `sdssplitargs`.
 
 use bytes::Bytes;
 
-/// Appends the words of `line` to `words`; `None` if a quote is not closed, or closed inside of a
+/// Appends the words of `line` to `words`; `None` if a quote is not closed, or closed within a
 /// word.
 pub(crate) fn split(line: &[u8], words: &mut Vec<Bytes>) -> Option<()> {
-    // Redis sees a C string here, which ends at the first zero.
+    // Redis uses C strings here, which end at the first zero byte.
     let end = line
         .iter()
         .position(|&byte| byte == 0)
@@ -20,7 +20,7 @@ pub(crate) fn split(line: &[u8], words: &mut Vec<Bytes>) -> Option<()> {
     Some(())
 }
 
-/// The word that `rest` begins with, and what follows it.
+/// The first word of `rest`, and what follows it.
 fn word(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut word = Vec::new();
     loop {

@@ -1,58 +1,62 @@
-//! What a connection may use, and what happens at each limit.
+//! The limits of a connection, and what happens at each of them.
 
 use std::time::Duration;
 
-/// Limits of the gateway. Whatever a client sends, its connection keeps no more than these allow.
+/// Limits of the gateway. No connection uses more memory than these allow, whatever the client
+/// sends.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Open connections; one more gets `max number of clients reached` and is closed.
     pub connections: usize,
-    /// Words of one command, its name included; more are a protocol error.
+    /// Words of one command, including its name; more are a protocol error.
     pub args: usize,
     /// Bytes of one word, and of all words of one command together; more are a protocol error. Keep
-    /// it at `payload_bytes` of the kernel's `LaneLimits` or below: nothing larger can be carried.
+    /// it at or below `payload_bytes` of the kernel's `LaneLimits`, because lanes refuse larger
+    /// commands.
     pub bulk_bytes: usize,
     /// Bytes of one line: of an inline command, or of the head of an array or a bulk string.
     pub inline_bytes: usize,
-    /// Commands that travel as one compound.
+    /// Commands per compound.
     pub compound_commands: usize,
-    /// Bytes that travel as one compound, unless one command alone is larger.
+    /// Bytes per compound, unless a single command is larger.
     pub compound_bytes: usize,
     /// Commands that MULTI queues; one more is refused and makes EXEC fail.
     pub transaction_commands: usize,
-    /// Bytes of the commands that MULTI queues, and of the replies that the gateway keeps for EXEC.
+    /// Bytes of the commands that MULTI queues, and of the replies that the gateway stores for
+    /// EXEC.
     pub transaction_bytes: usize,
-    /// Keys that a connection watches at once.
+    /// Keys that a connection may watch at once.
     pub watched_keys: usize,
-    /// Bytes of replies waiting for a slow reader at which the gateway stops reading its commands.
+    /// If a slow reader has more than this many bytes of unread replies, the gateway stops reading
+    /// its commands.
     pub output_bytes_soft: usize,
-    /// Bytes that the gateway holds for all clients together: of commands and of replies. Beyond
-    /// it, the connection that holds most is closed, then the next.
+    /// Bytes of commands and replies of all clients together. Beyond it the gateway closes the
+    /// connection that uses most, then the next.
     pub memory_bytes: usize,
-    /// Bytes of replies that are expected and not here yet, for all clients together: commands are
-    /// sent on as far as there is room for their replies, by the size of each connection's last
-    /// ones.
+    /// Bytes of expected replies of all clients together. The gateway sends commands only as far as
+    /// this leaves room for their replies, estimated by the size of each connection's recent
+    /// replies.
     pub expected_bytes: usize,
-    /// Bytes that the gateway holds for one client; beyond it, its connection is closed.
+    /// Bytes of one client; beyond it the gateway closes its connection.
     pub client_bytes: usize,
-    /// How long a command may stay unfinished, if it comes at less than 64 kilobit a second; then
-    /// its connection is closed.
+    /// How long a command may remain incomplete if it arrives at less than 64 kilobit per second;
+    /// then the connection is closed.
     pub unfinished: Duration,
-    /// How long a connection is read from, and what comes discarded, after the client was told why
-    /// it is closed. Closing at once would make its system drop what it was told along with what it
-    /// still sends.
+    /// How long the gateway reads and discards input after it has sent the client the reason for
+    /// closing. Closing at once would make the client's system drop the reason together with the
+    /// data that it still sends.
     pub linger: Duration,
-    /// Bytes that are discarded so, at most.
+    /// Maximum number of bytes that are discarded in this way.
     pub linger_bytes: usize,
-    /// How long to wait for the answer to a compound. It is a safety net: the client lane answers
-    /// within its own patience, which is to be shorter.
+    /// How long to wait for the answer to a compound. A safety net: the client lane answers within
+    /// its own patience, which must be shorter.
     pub deadline: Duration,
-    /// What WAIT answers: on how many machines besides one a write is safe when it is acknowledged.
-    /// For majorities this is `f`.
+    /// The answer of WAIT: the number of further machines that have a write when it is
+    /// acknowledged. For majorities this is `f`.
     pub copies: u32,
 }
 
-/// What a client waits for is not sent slower than this: 64 kilobit a second.
+/// Minimum rate of a client whose command is incomplete: 64 kilobit per second.
 pub(crate) const MIN_BYTES_PER_SECOND: u32 = 8 << 10;
 
 impl Default for Limits {
@@ -62,22 +66,21 @@ impl Default for Limits {
             args: 65_536,
             bulk_bytes: 8 << 20,
             inline_bytes: 64 << 10,
-            // More gain nothing: at 16 commands to a compound its fixed cost is already a small
-            // part.
+            // More gains nothing: with 16 commands per compound its fixed cost is already small.
             compound_commands: 1024,
-            // A client that sends without an end has so much under way at a time; what others send
-            // waits behind it.
+            // The data in flight of a client that sends continuously; commands of other clients
+            // wait behind it.
             compound_bytes: 64 << 10,
             transaction_commands: 65_536,
             transaction_bytes: 8 << 20,
             watched_keys: 65_536,
-            // Whatever waits here waits behind a full socket, which holds more than enough for a
-            // fast reader.
+            // These replies wait behind a full socket buffer, which is large enough for a fast
+            // reader.
             output_bytes_soft: 64 << 10,
-            // A node with many clients stays below half a gigabyte: what a client holds here is on
-            // its way through the roles as well.
+            // A node with many clients stays below half a gigabyte, because the roles also hold
+            // what a client has in flight.
             memory_bytes: 128 << 20,
-            // A second of what a small machine carries, as the lane reckons
+            // One second of a small machine's throughput, as the lane assumes
             // (`kernel::time::transit`).
             expected_bytes: 32 << 20,
             // The largest reply.
@@ -85,7 +88,7 @@ impl Default for Limits {
             unfinished: Duration::from_secs(60),
             linger: Duration::from_secs(30),
             linger_bytes: 1 << 30,
-            // The default patience of `LaneLimits`, and a second.
+            // The default patience of `LaneLimits` plus a second.
             deadline: Duration::from_secs(6),
             copies: 1,
         }

@@ -1,4 +1,4 @@
-//! The replies that a client has not taken yet.
+//! Replies that the client has not read yet.
 
 use std::collections::VecDeque;
 
@@ -6,18 +6,18 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     bytes: Vec<u8>,
-    /// The number of bytes at the front that are sent.
+    /// The number of bytes at the front that were sent.
     sent: usize,
-    /// Some of the places in `bytes` where one reply ends and the next begins.
+    /// Some of the positions in `bytes` between two replies.
     borders: VecDeque<usize>,
 }
 
-/// An emptied buffer above this is given back: ten thousand connections that once had a large reply
-/// must not hold on to its memory.
+/// An empty buffer with a larger capacity is freed: ten thousand connections that once had a large
+/// reply must not retain its memory.
 const KEPT_CAPACITY: usize = 16 << 10;
 
-/// Borders are remembered at this distance. So much, and one reply, is kept of an output that is
-/// dropped.
+/// Distance between remembered positions. At most this much, and one reply, remains of a dropped
+/// output.
 const BORDER_DISTANCE: usize = 16 << 10;
 
 impl Output {
@@ -29,7 +29,7 @@ impl Output {
         self.bytes.len() - self.sent
     }
 
-    /// What it takes in memory.
+    /// The memory of the output.
     pub(crate) fn held(&self) -> usize {
         if self.bytes.capacity() > KEPT_CAPACITY {
             self.bytes.capacity()
@@ -38,7 +38,7 @@ impl Output {
         }
     }
 
-    /// Where to append whole replies.
+    /// The buffer to which whole replies are appended.
     pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
         let here = self.bytes.len();
         if self
@@ -60,7 +60,8 @@ impl Output {
         if self.sent == self.bytes.len() {
             self.clear();
         } else if self.sent > self.bytes.len() / 2 {
-            // Each byte is moved at most once on average, as more are gone than stay.
+            // Each byte is moved at most once on average, because more bytes are removed than
+            // remain.
             self.bytes.drain(..self.sent);
             if self.bytes.capacity() > 4 * self.bytes.len() + KEPT_CAPACITY {
                 self.bytes.shrink_to(2 * self.bytes.len());
@@ -74,9 +75,9 @@ impl Output {
         }
     }
 
-    /// Drops the replies that the client has seen nothing of, if they are many, as far as it is
-    /// known where they begin. True if it can be told something in their place; false if that would
-    /// stand in the middle of a large reply.
+    /// Drops the replies of which the client has received nothing, if they are many, as far as
+    /// their starts are known. Returns true if an error can follow; false if it would be inside a
+    /// large reply.
     pub(crate) fn drop_unsent(&mut self) -> bool {
         if self.len() <= 2 * BORDER_DISTANCE {
             return true;
@@ -114,8 +115,7 @@ mod tests {
     #[test]
     fn what_is_dropped_ends_where_a_reply_ends() {
         let large = BORDER_DISTANCE * 3;
-        // Bytes of each reply, bytes sent, what is left, and whether something can be said behind
-        // it.
+        // Sizes of the replies, bytes sent, bytes left, and whether an error can follow.
         for (replies, sent, left, between) in [
             (vec![], 0, 0, true),
             (vec![10, 10], 0, 20, true),

@@ -12,33 +12,33 @@ use crate::limits::Limits;
 use bytes::{Buf, Bytes};
 use std::fmt;
 
-/// Where in a request the next byte belongs.
+/// The position of the next byte in a request.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// At the head of a request.
+    /// At the start of a request.
     Start,
-    /// Inside of the line that announces the next word; with the number of words that are missing.
+    /// In the line that announces the next word; with the number of missing words.
     Head { missing: usize },
-    /// Inside of a word of `len` bytes.
+    /// In a word of `len` bytes.
     Word { missing: usize, len: usize },
 }
 
-/// Why a connection cannot go on. `Display` is the text of the error reply.
+/// Why a connection cannot continue. `Display` is the text of the error reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
-    /// A line without an end, where the head of an array is expected.
+    /// A line that is too long, where the head of an array is expected.
     TooBigCount,
-    /// A line without an end, where the head of a word is expected.
+    /// A line that is too long, where the head of a word is expected.
     TooBigBulkCount,
-    /// `*N` with an N that is no number or above the limit.
+    /// `*N` with an N that is not a number, or above the limit.
     InvalidMultibulkLength,
-    /// `$N` with an N that is no number, or above the limit.
+    /// `$N` with an N that is not a number, or above the limit.
     InvalidBulkLength,
-    /// Something other than `$N` where a word begins.
+    /// Something other than `$N` at the start of a word.
     ExpectedDollar(u8),
-    /// An inline command without an end.
+    /// An inline command that is too long.
     TooBigInline,
-    /// An inline command with a quote that is never closed.
+    /// An inline command with an unclosed quote.
     UnbalancedQuotes,
 }
 
@@ -65,13 +65,13 @@ impl fmt::Display for ProtocolError {
 #[derive(Debug)]
 pub struct Parser {
     stage: Stage,
-    /// The words of the current command, complete ones only.
+    /// The complete words of the current command.
     words: Vec<Bytes>,
-    /// Bytes of all `words` and of the one that is announced.
+    /// Bytes of all `words` and of the announced one.
     bytes: usize,
-    /// The beginning of a line or word that continues in the next piece.
+    /// The start of a line or word that continues in the next piece.
     partial: Vec<u8>,
-    /// The words of the piece in which the command began are in memory of their own.
+    /// Whether the words of the piece in which the command started have their own memory.
     compact: bool,
 }
 
@@ -102,7 +102,7 @@ impl Parser {
         }
         let complete = self.complete(input, limits)?;
         if !complete && !self.words.is_empty() && !self.compact {
-            // They would keep the whole piece alive, and with it the commands in front.
+            // Otherwise they would retain the whole piece, including the commands before.
             self.words = compact(&self.words);
             self.compact = true;
         }
@@ -141,12 +141,12 @@ impl Parser {
         &self.words
     }
 
-    /// Whether a part of a command has come, and not the rest.
+    /// Whether a command is incomplete.
     pub(crate) fn is_unfinished(&self) -> bool {
         !matches!(self.stage, Stage::Start) || !self.partial.is_empty()
     }
 
-    /// What the unfinished command takes in memory.
+    /// Memory of the incomplete command.
     pub(crate) fn held(&self) -> usize {
         let announced = if let Stage::Word { len, .. } = self.stage {
             len
@@ -158,16 +158,14 @@ impl Parser {
             + self.bytes.saturating_sub(announced)
     }
 
-    /// Hands out the words and the memory of their list; [`put_words`](Self::put_words) gives it
-    /// back.
+    /// Returns the words and the memory of their list; [`put_words`](Self::put_words) returns it.
     pub(crate) fn take_words(&mut self) -> Vec<Bytes> {
         std::mem::take(&mut self.words)
     }
 
-    /// Takes the list back, with its words if the command has to be looked at again.
+    /// Takes the list back, with its words if the command must be parsed again.
     pub(crate) fn put_words(&mut self, words: Vec<Bytes>) {
-        // A command of very many words does not keep its memory for as long as the connection
-        // lives.
+        // The memory of a command with very many words is not retained.
         self.words = if words.is_empty() && words.capacity() > 1024 {
             Vec::new()
         } else {
@@ -175,7 +173,7 @@ impl Parser {
         };
     }
 
-    /// Acts upon a whole line, its end included; true if it is a command by itself.
+    /// Handles a whole line, including its end; returns true if the line is a command.
     fn on_line(&mut self, line: &[u8], limits: &Limits) -> Result<bool, ProtocolError> {
         match self.stage {
             Stage::Head { missing } => {
@@ -188,7 +186,7 @@ impl Parser {
                 if count > limits.args as i64 {
                     return Err(ProtocolError::InvalidMultibulkLength);
                 }
-                // Zero and below ask for nothing and get nothing, as in Redis.
+                // Zero and negative counts have no effect, as in Redis.
                 if count > 0 {
                     self.stage = Stage::Head {
                         missing: count as usize,
@@ -220,8 +218,8 @@ impl Parser {
         }
     }
 
-    /// The next word, which is `len` bytes and a line end. Like Redis, the line end is not looked
-    /// at.
+    /// The next word, which has `len` bytes and a line end. Like Redis, it does not check the line
+    /// end.
     fn take_word(&mut self, input: &mut Bytes, len: usize) -> Option<Bytes> {
         let whole = len + 2;
         if self.partial.is_empty() && input.len() >= whole {
@@ -229,10 +227,10 @@ impl Parser {
             input.advance(2);
             return Some(word);
         }
-        // The memory grows with what has arrived, not with what was announced.
+        // The memory grows with the bytes that have arrived, not with the announced length.
         let take = input.len().min(whole - self.partial.len());
         if self.partial.len() + take > whole / 2 {
-            // The last time that it grows, and not to twice what is needed.
+            // The last reallocation has the exact size.
             self.partial.reserve_exact(whole - self.partial.len());
         }
         self.partial.extend_from_slice(&input[..take]);
@@ -245,7 +243,7 @@ impl Parser {
         Some(Bytes::from(word))
     }
 
-    /// Acts upon the next line; `None` if the input has no end of a line.
+    /// Handles the next line; `None` if the input contains no line end.
     fn on_line_end(
         &mut self,
         input: &mut Bytes,
@@ -273,7 +271,7 @@ impl Parser {
     }
 }
 
-/// The same words in memory of their own.
+/// Copies of the words in their own memory.
 pub(crate) fn compact(words: &[Bytes]) -> Vec<Bytes> {
     let mut all = Vec::with_capacity(words.iter().map(Bytes::len).sum());
     words.iter().for_each(|word| all.extend_from_slice(word));
@@ -281,8 +279,8 @@ pub(crate) fn compact(words: &[Bytes]) -> Vec<Bytes> {
     words.iter().map(|word| all.split_to(word.len())).collect()
 }
 
-/// The number after the first byte of a line that ends with `\r\n`, written as Redis accepts it: no
-/// plus sign, no zeros in front.
+/// The number after the first byte of a line that ends with `\r
+/// `, in Redis's notation: no plus sign, no leading zeros.
 fn number(line: &[u8]) -> Option<i64> {
     let digits = line.get(1..)?.strip_suffix(b"\r\n")?;
     let (negative, magnitude) = match digits {

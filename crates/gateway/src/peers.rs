@@ -1,24 +1,24 @@
-//! The gateways of a cluster, as clients that look for several addresses want them told.
+//! The gateways of a cluster, in the form that clients expect.
 
 use std::net::IpAddr;
 
-/// Where a gateway serves.
+/// The address of a gateway.
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// The node's name.
     pub name: String,
-    /// A host name or an address; empty means that by which the client reached this gateway.
+    /// A host name or address; empty means the one by which the client reached this gateway.
     pub host: String,
     /// The port.
     pub port: u16,
 }
 
 impl Peer {
-    /// The gateway of node `name` at `HOST:PORT`; `None` if it is not of this form.
+    /// The gateway of node `name` at `HOST:PORT`; `None` if the address has another form.
     pub fn new(name: &str, address: &str) -> Option<Peer> {
         let (host, port) = address.rsplit_once(':')?;
         let host = host.trim_matches(['[', ']']);
-        // All addresses of a machine are none that a client can connect to.
+        // Clients cannot connect to a wildcard address.
         let host = if host.parse().is_ok_and(|ip: IpAddr| ip.is_unspecified()) {
             ""
         } else {
@@ -31,7 +31,7 @@ impl Peer {
         })
     }
 
-    /// Forty hexadecimal digits, as Redis's nodes have; the same from every gateway.
+    /// Forty hexadecimal digits, like the ids of Redis's nodes; equal at every gateway.
     pub(crate) fn id(&self) -> String {
         let hash = |seed: u64| {
             let step =

@@ -1,11 +1,11 @@
-//! What the operating system says of the node's process, for INFO.
+//! Data of the operating system about the node's process, for INFO.
 
 use crate::info::InfoWriter;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
-/// Begins the section Memory. What the process holds is what the system says is resident: no
-/// allocator is asked.
+/// Starts the section Memory. The memory of the process is what the system reports as resident, not
+/// the allocator's count.
 pub(crate) fn write_memory(info: &mut InfoWriter) {
     let [now, peak] = resident();
     info.section("Memory")
@@ -27,7 +27,7 @@ pub(crate) fn write_cpu(info: &mut InfoWriter) {
     }
 }
 
-/// Bytes of memory that are resident now, and that ever were at once.
+/// Bytes of resident memory: now, and the maximum so far.
 fn resident() -> [u64; 2] {
     let peak = getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| usage.max_rss() as u64 * 1024);
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -35,14 +35,14 @@ fn resident() -> [u64; 2] {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
     };
-    // Systems without such a file tell the peak alone.
+    // Systems without this file report the maximum only.
     [
         field("VmRSS:").unwrap_or(peak),
         field("VmHWM:").unwrap_or(peak),
     ]
 }
 
-/// As Redis writes bytes for people.
+/// Bytes in Redis's notation for people.
 fn human(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes}B"),

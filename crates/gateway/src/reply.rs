@@ -1,9 +1,9 @@
-//! The encodings of the gateway's own replies, in the protocol that the client has chosen.
+//! The encodings of the gateway's own replies, in the client's protocol.
 
 use crate::host::{Client, Host};
 use std::fmt::{Display, Write};
 
-/// Where one of the gateway's own commands is executed and answered.
+/// The context in which one of the gateway's own commands runs.
 pub(crate) struct Context<'a> {
     pub(crate) host: &'a Host,
     pub(crate) client: &'a Client,
@@ -19,7 +19,7 @@ impl Context<'_> {
         self.line('+', text);
     }
 
-    /// An error; `text` begins with its code.
+    /// An error; `text` starts with its code.
     pub(crate) fn error(&mut self, text: impl Display) {
         let start = self.out.len();
         error(self.out, text);
@@ -46,7 +46,7 @@ impl Context<'_> {
         self.out.extend_from_slice(null);
     }
 
-    /// The head of a message that answers nothing; its elements follow. Only for RESP3.
+    /// The head of a message without a request; its elements follow. Only for RESP3.
     pub(crate) fn push(&mut self, len: usize) {
         self.line('>', len);
     }
@@ -110,7 +110,7 @@ impl Context<'_> {
     }
 }
 
-/// Appends an error reply. A line break inside of it would end it early, so it becomes a space.
+/// Appends an error reply. A line break would end it early, so it becomes a space.
 pub(crate) fn error(out: &mut Vec<u8>, text: impl Display) {
     out.push(b'-');
     let start = out.len();
@@ -122,7 +122,7 @@ pub(crate) fn error(out: &mut Vec<u8>, text: impl Display) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Lets text be formatted into the buffer without a string in between.
+/// Formats text into the buffer without a temporary string.
 struct Text<'a>(&'a mut Vec<u8>);
 
 impl Write for Text<'_> {

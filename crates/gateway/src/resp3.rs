@@ -1,9 +1,9 @@
-//! Walking over the replies of the state machine, which are RESP2, and turning them into RESP3.
+//! Parses the replies of the state machine, which are RESP2, and converts them to RESP3.
 //!
-//! Of all that the key-value store answers, only null differs: RESP2 has two of them, for a bulk
-//! string and for an array, RESP3 has one of its own.
+//! Of all replies of the key-value store only null differs: RESP2 has two nulls, for bulk strings
+//! and for arrays, RESP3 has one type for it.
 
-/// Appends `replies` to `out` with RESP3's null in place of RESP2's.
+/// Appends `replies` to `out`, with RESP3's null instead of RESP2's.
 pub(crate) fn convert(replies: &[u8], out: &mut Vec<u8>) {
     let mut rest = replies;
     while let Some((element, after)) = element(rest) {
@@ -13,11 +13,11 @@ pub(crate) fn convert(replies: &[u8], out: &mut Vec<u8>) {
         }
         rest = after;
     }
-    // Nothing is left of what the machine encoded well; of anything else nothing is hidden.
+    // Empty if the machine encoded its replies well; otherwise the rest is passed on unchanged.
     out.extend_from_slice(rest);
 }
 
-/// Splits the first whole reply off, all elements of an array included; `None` if it is cut short.
+/// Splits off the first whole reply, including all elements of an array; `None` if it is truncated.
 pub(crate) fn split_reply(replies: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut rest = replies;
     let mut missing = 1u64;
@@ -29,7 +29,7 @@ pub(crate) fn split_reply(replies: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(replies.split_at(replies.len() - rest.len()))
 }
 
-/// The integers of an array of integers; `None` if `reply` is something else.
+/// The integers of an array of integers; `None` if `reply` is not one.
 pub(crate) fn integers(reply: &[u8]) -> Option<Vec<i64>> {
     let (head, mut rest) = element(reply)?;
     let mut values = Vec::new();
@@ -42,8 +42,8 @@ pub(crate) fn integers(reply: &[u8]) -> Option<Vec<i64>> {
     rest.is_empty().then_some(values)
 }
 
-/// The first element and what follows it. The head of an array is an element of its own: so nothing
-/// here recurses, however deep a reply is nested.
+/// The first element and what follows it. The head of an array counts as an element, so nothing
+/// here recurses, however deeply a reply is nested.
 fn element(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let line = rest.iter().position(|&byte| byte == b'\n')? + 1;
     let len = match rest[0] {
@@ -55,12 +55,12 @@ fn element(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(len)
 }
 
-/// How many elements follow the head of an array; `None` if it is none.
+/// The number of elements after the head of an array; `None` if the element is not one.
 fn array_len(element: &[u8]) -> Option<u64> {
     (element[0] == b'*').then(|| count(element).unwrap_or(0))
 }
 
-/// The count in a head; `None` if it is negative: that is null.
+/// The count in a head; `None` if it is negative, which means null.
 fn count(head: &[u8]) -> Option<u64> {
     std::str::from_utf8(head.get(1..)?.strip_suffix(b"\r\n")?)
         .ok()?

@@ -6,29 +6,28 @@
 use ionian_replication::flow::ByteWindow;
 use std::collections::{HashMap, VecDeque};
 
-/// The least that is reckoned with. So small replies come for as many commands as a lane has in
-/// flight.
+/// Minimum forecast, so that small replies leave room for as many commands as a lane has in flight.
 const LEAST: usize = 8 << 10;
 
-/// What a gateway reckons with that has seen no reply yet.
+/// The forecast before the first reply.
 const UNKNOWN: usize = 64 << 10;
 
-/// A forecast forgets this part of the largest reply with each smaller one.
+/// Each smaller reply reduces the forecast by this part.
 const FORGETS: usize = 8;
 
-/// The size of the replies to come: as the largest lately.
+/// The forecast for the next reply: the size of the largest recent one.
 pub(crate) fn forecast(before: usize, reply: usize) -> usize {
     reply.max(before - before / FORGETS)
 }
 
-/// The replies that are on their way, and the connections that wait for room.
+/// The expected replies, and the connections that wait for room.
 pub(crate) struct Room {
     window: ByteWindow,
-    /// What was reckoned with for each request that has no reply yet, by its token.
+    /// The forecast for each request without a reply, by token.
     expected: HashMap<u64, usize>,
-    /// Connections and what they expect, by class.
+    /// Waiting connections with their forecasts, by class.
     waiting: [VecDeque<(u32, usize)>; 2],
-    /// What a connection expects that has had no reply.
+    /// The forecast for a connection without replies so far.
     newcomer: usize,
 }
 
@@ -42,8 +41,8 @@ impl Room {
         }
     }
 
-    /// Whether a command of a connection that expects so much may be sent on. If not, the
-    /// connection waits until [`next`](Self::next) names it.
+    /// Whether a connection with this forecast may send a command. Otherwise the connection waits
+    /// until [`next`](Self::next) returns it.
     pub(crate) fn admits(&mut self, index: u32, forecast: Option<usize>) -> bool {
         let bytes = forecast.unwrap_or(self.newcomer).max(LEAST);
         let waiting = &mut self.waiting[self.window.class(bytes)];
@@ -54,7 +53,7 @@ impl Room {
         admits
     }
 
-    /// The next connection that has room now.
+    /// The next connection for which there is room.
     pub(crate) fn next(&mut self) -> Option<u32> {
         let Room {
             window, waiting, ..
@@ -65,14 +64,14 @@ impl Room {
         waiting.pop_front().map(|(index, _)| index)
     }
 
-    /// A request was sent on.
+    /// A request was sent.
     pub(crate) fn begin(&mut self, token: u64, forecast: Option<usize>) {
         let bytes = forecast.unwrap_or(self.newcomer).max(LEAST);
         self.window.add(bytes);
         self.expected.insert(token, bytes);
     }
 
-    /// The reply of this size is here, whether its connection still is or not.
+    /// The reply has arrived with this size, whether or not its connection still exists.
     pub(crate) fn end(&mut self, token: u64, reply: usize) {
         let Some(bytes) = self.expected.remove(&token) else {
             return;
@@ -91,13 +90,13 @@ mod tests {
         let mut room = Room::new(4 << 20);
         let mega = Some(1 << 20);
         let admitted: Vec<u32> = (0..10).filter(|index| room.admits(*index, mega)).collect();
-        // Nothing has begun yet.
+        // No request has been sent yet.
         assert_eq!(admitted, (0..10).collect::<Vec<_>>());
         (0..4).for_each(|token| room.begin(token, mega));
         assert!((4..8).all(|index| !room.admits(index, mega)));
         assert!(room.admits(8, Some(5)) && room.next().is_none());
         room.begin(8, Some(5));
-        // The first that waits is the first to go, and none passes it.
+        // Connections continue in the order in which they started to wait.
         room.end(2, 1 << 20);
         room.end(2, 1 << 20);
         assert!(!room.admits(9, mega));
@@ -108,7 +107,7 @@ mod tests {
             .into_iter()
             .for_each(|token| room.end(token, 10));
         assert_eq!((room.window.bytes(), room.expected.len()), (0, 0));
-        // What is larger than all room goes alone.
+        // A forecast above the whole room is admitted alone.
         let order: Vec<u32> = core::iter::from_fn(|| room.next()).collect();
         assert_eq!(order, [5, 6, 7, 9]);
         assert!(room.admits(11, Some(64 << 20)));

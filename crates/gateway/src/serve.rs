@@ -30,24 +30,23 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// As much as is read at once: a pipeline of a thousand short commands, or a piece of a large
-/// value.
+/// Bytes per read: a pipeline of a thousand short commands, or a piece of a large value.
 const READ_BYTES: usize = 64 << 10;
 
-/// Reads of one connection in a row; then others get their turn.
+/// Consecutive reads of one connection; then other connections get their turn.
 const READS_PER_TURN: usize = 4;
 
-/// The deadline is counted in this number of steps; it is met to within one of them.
+/// Number of timer ticks per deadline, which determines the precision of the deadline.
 const TICKS_PER_DEADLINE: u32 = 32;
 
-/// How long to wait when no connection can be accepted, for want of file descriptors say.
+/// The pause after a failure to accept a connection, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// As many clients at once get the error that there are too many; further ones are closed without
-/// it.
+/// At most this many clients at a time get the error about too many clients; the gateway closes
+/// further ones without it.
 const REJECTED_AT_ONCE: usize = 128;
 
-/// How long to wait until they have read it.
+/// How long to wait until they have read the error.
 const REJECTION: Duration = Duration::from_secs(2);
 
 /// The Redis protocol front of a node. Clones are handles of the same gateway.
@@ -60,22 +59,22 @@ pub(crate) struct Inner {
     pub(crate) host: Rc<Host>,
     submit: Box<dyn Fn(Request)>,
     pub(crate) slots: RefCell<Slots>,
-    /// Connections that have got replies since the last flush.
+    /// Connections with new replies since the last flush.
     dirty: RefCell<Vec<u32>>,
-    /// Where sockets are read into, one after the other.
+    /// The buffer for reads of all sockets.
     scratch: RefCell<Box<[u8]>>,
-    /// Replies that are on their way.
+    /// Room for expected replies.
     room: RefCell<Room>,
     timer_runs: Cell<bool>,
     pub(crate) drain: Drain,
-    /// Whether the task runs that looks for what takes too long.
+    /// Whether the task that checks for timeouts runs.
     watch_runs: Cell<bool>,
-    /// Connections that get the error that there are too many.
+    /// The number of connections that are being rejected.
     rejecting: Cell<usize>,
 }
 
 impl Gateway {
-    /// A gateway that hands its requests to `submit`, which is to queue them and to wake the node's
+    /// A gateway that passes its requests to `submit`, which must queue them and wake the node's
     /// loop. `info` adds the node's sections to INFO; it must not call the gateway.
     pub fn new(
         limits: Limits,
@@ -98,7 +97,7 @@ impl Gateway {
         }
     }
 
-    /// Accepts clients until the task is aborted. To be called inside of a tokio `LocalSet`.
+    /// Accepts clients until the task is aborted. Call it in a tokio `LocalSet`.
     pub fn serve(&self, listener: TcpListener) -> JoinHandle<()> {
         if let Ok(address) = listener.local_addr() {
             self.inner.host.listening.replace(address.to_string());
@@ -115,15 +114,14 @@ impl Gateway {
         })
     }
 
-    /// From now on no client is taken in, and those that are here leave when they have their
-    /// answers, unless `drains` is false: then clients are served again.
+    /// Starts or ends a drain. During a drain the gateway accepts no clients, and clients leave
+    /// when they have their answers.
     pub fn drain(&self, drains: bool) {
         self.inner.clone().set_draining(drains);
     }
 
-    /// Takes the reply to a request, in the node's loop; [`flush`](Self::flush) is to follow at the
-    /// end of the burst. A reply that no client waits for any more is dropped. Nothing is submitted
-    /// here.
+    /// Accepts the reply to a request, in the node's loop. Call [`flush`](Self::flush) at the end
+    /// of the burst. Drops replies for which no client waits any more. Submits nothing.
     pub fn on_reply(&self, reply: Reply) {
         let length = reply.outcome.as_ref().map_or(0, Bytes::len);
         self.inner.room.borrow_mut().end(reply.token, length);
@@ -136,18 +134,17 @@ impl Gateway {
             self.inner.dirty.borrow_mut().push(index);
         }
         drop(slots);
-        // Not only when all replies of the burst are here.
+        // During the burst, not only at its end.
         self.inner.clone().shed();
     }
 
-    /// Writes what the replies since the last call amount to, each connection once, and submits the
-    /// commands that have waited for them.
+    /// Writes the replies since the last call, once per connection, and submits the commands that
+    /// waited for them.
     pub fn flush(&self) {
         self.inner.clone().flush();
     }
 
-    /// Names all gateways of the cluster, this one first, to clients that ask for several
-    /// addresses.
+    /// Sets the list of all gateways of the cluster, this one first, for clients that ask for it.
     pub fn set_gateways(&self, gateways: Vec<Peer>) {
         self.inner.host.gateways.replace(gateways);
     }
@@ -175,7 +172,7 @@ impl Inner {
         if self.slots.borrow().len() >= self.host.limits.connections {
             return self.reject(stream);
         }
-        // Replies are written whole; to hold them back for more to come would only delay them.
+        // Replies are written as a whole, so the system must not delay them.
         let _ = stream.set_nodelay(true);
         let text = |address: io::Result<std::net::SocketAddr>| {
             address.map_or(String::new(), |at| at.to_string())
@@ -215,7 +212,7 @@ impl Inner {
         });
     }
 
-    /// Tells a client that there are too many.
+    /// Sends a client the error about too many clients.
     fn reject(self: Rc<Self>, stream: TcpStream) {
         count(&self.host.stats.connections_rejected, 1);
         if self.rejecting.get() >= REJECTED_AT_ONCE {
@@ -223,7 +220,7 @@ impl Inner {
         }
         self.rejecting.set(self.rejecting.get() + 1);
         tokio::task::spawn_local(async move {
-            // Non-blocking, and the buffer of a new socket has room.
+            // Non-blocking, and a new socket's buffer has room.
             let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
             let (mut input, mut output) = stream.into_split();
             let _ = poll_fn(|context| Pin::new(&mut output).poll_shutdown(context)).await;
@@ -232,7 +229,7 @@ impl Inner {
         });
     }
 
-    /// Reads until the client sends no more, or has sent so much.
+    /// Reads until the client closes the connection, or has sent a limited number of bytes.
     async fn discard(&self, input: &mut OwnedReadHalf, most: usize) -> io::Result<()> {
         let mut left = most;
         while left > 0 {
@@ -244,13 +241,13 @@ impl Inner {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
-            // Others get their turn.
+            // Other tasks get their turn.
             tokio::task::yield_now().await;
         }
         Ok(())
     }
 
-    /// Nothing more is written to the client.
+    /// Closes the output side of the connection.
     fn end_output(&self, index: u32, context: &mut Context<'_>) -> Poll<()> {
         let mut slots = self.slots.borrow_mut();
         let Some(open) = slots.get(index) else {
@@ -259,8 +256,8 @@ impl Inner {
         Pin::new(&mut open.socket).poll_shutdown(context).map(drop)
     }
 
-    /// The task of a connection: reads while input is wanted, writes what a flush could not. Ready
-    /// when the connection is to be closed.
+    /// The task of a connection: reads while input is wanted, and writes what a flush could not
+    /// write. Ready when the connection must be closed.
     fn poll(
         self: Rc<Self>,
         index: u32,
@@ -298,8 +295,8 @@ impl Inner {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(())) if buffer.filled().is_empty() => open.connection.end_input(),
-                // Copied into memory of its exact size: an idle connection holds no buffer, and
-                // words that are kept for longer keep no more alive than came with them.
+                // Copied into memory of the exact size: an idle connection has no buffer, and a
+                // retained word retains only what arrived with it.
                 Poll::Ready(Ok(())) => open
                     .connection
                     .receive(Bytes::copy_from_slice(buffer.filled())),
@@ -311,7 +308,7 @@ impl Inner {
         Poll::Pending
     }
 
-    /// Writes until everything is written, and asks to be woken when the socket takes more.
+    /// Writes until all output is written, and asks to be woken when the socket accepts more.
     fn poll_output(self: &Rc<Self>, index: u32, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut slots = self.slots.borrow_mut();
@@ -328,13 +325,12 @@ impl Inner {
                 };
             open.connection.on_sent(sent);
             drop(slots);
-            // Input may have waited for the output to be taken.
+            // Input may have waited for the output to be sent.
             self.clone().settle(index);
         }
     }
 
-    /// After input or replies: lets the connection go on, writes its output and submits its
-    /// request.
+    /// After input or replies: advances the connection, writes its output and submits its request.
     pub(crate) fn settle(self: Rc<Self>, index: u32) {
         let request = {
             let mut slots = self.slots.borrow_mut();
@@ -363,7 +359,7 @@ impl Inner {
         }
     }
 
-    /// The request of a connection, which is to be sent on now.
+    /// Submits the request of a connection.
     fn begin(self: &Rc<Self>, slots: &mut Slots, index: u32) -> Option<Request> {
         let connection = &mut slots.get(index)?.connection;
         let (forecast, (operation, payload)) = (connection.forecast(), connection.take_request()?);
@@ -376,14 +372,14 @@ impl Inner {
         })
     }
 
-    /// Sends on what has waited for room.
+    /// Submits requests that waited for room.
     fn use_room(self: &Rc<Self>) {
         loop {
             let Some(index) = self.room.borrow_mut().next() else {
                 return;
             };
             let mut slots = self.slots.borrow_mut();
-            // The connection may be gone, and another in its place, or its time over.
+            // The connection may be closed or replaced, or its request timed out.
             let waits = slots
                 .get(index)
                 .is_some_and(|open| std::mem::take(&mut open.waits));
@@ -402,7 +398,7 @@ impl Inner {
                 return self.use_room();
             }
             dirty.drain(..).for_each(|index| self.clone().settle(index));
-            // Back for the next burst, unless `submit` answered at once and made a new list.
+            // Kept for the next burst, unless `submit` answered at once and made a new list.
             let mut list = self.dirty.borrow_mut();
             if list.is_empty() {
                 *list = dirty;
@@ -412,7 +408,7 @@ impl Inner {
         }
     }
 
-    /// Closes the connections that hold most, as long as all together hold too much.
+    /// Closes the connections that use most memory while all together use too much.
     fn shed(self: Rc<Self>) {
         while self.host.held() > self.host.limits.memory_bytes {
             let mut slots = self.slots.borrow_mut();
@@ -426,8 +422,8 @@ impl Inner {
         }
     }
 
-    /// What takes too long: one coarse timer, which runs only while a command is not complete or a
-    /// client does not take the error for which its connection is closed.
+    /// Checks for timeouts: a coarse timer, which runs only while a command is incomplete or a
+    /// client does not read its error.
     fn start_watch(self: Rc<Self>) {
         if self.watch_runs.replace(true) {
             return;
@@ -457,7 +453,7 @@ impl Inner {
         });
     }
 
-    /// The deadlines of all connections: one coarse timer, which runs only while something is in
+    /// The deadlines of all connections: a coarse timer, which runs only while a request is in
     /// flight.
     fn start_timer(self: Rc<Self>) {
         if self.timer_runs.replace(true) {
@@ -501,9 +497,8 @@ impl Inner {
 }
 
 impl Open {
-    /// Does what can be done and writes once; more often only if the client's slowness was what
-    /// held the connection up. Wakes the task if something is left for it that it does not wait
-    /// for.
+    /// Advances the connection and writes once; repeats this only if the client's slowness was the
+    /// obstacle. Wakes the task if work is left that no event will trigger.
     fn go_on(&mut self, leave: Option<bool>) {
         loop {
             self.connection.advance();
@@ -514,7 +509,7 @@ impl Open {
             if !self.connection.output().is_empty()
                 && let Ok(sent) = self.socket.try_write(self.connection.output())
             {
-                // An error is met again, and acted upon, by the task.
+                // The task sees the error again and handles it.
                 self.connection.on_sent(sent);
             }
             if !was_full || self.connection.output_is_full() {

@@ -1,5 +1,5 @@
-//! The open connections, each in a slot whose number is part of its requests' tokens: a reply finds
-//! its connection without a search.
+//! The open connections. Each has a slot whose number is part of its requests' tokens, so that a
+//! reply finds its connection without a search.
 
 use crate::connection::Connection;
 use std::task::Waker;
@@ -11,21 +11,20 @@ pub(crate) struct Open {
     pub(crate) socket: OwnedWriteHalf,
     /// Wakes the connection's task.
     pub(crate) waker: Option<Waker>,
-    /// What the task waits for, besides being woken.
+    /// What the task waits for in addition to being woken.
     pub(crate) awaits_input: bool,
     pub(crate) awaits_output: bool,
-    /// It is in the list of connections that the next flush goes through.
+    /// Whether it is in the list of connections for the next flush.
     pub(crate) dirty: bool,
-    /// The compound in flight waits for room.
+    /// Whether the compound waits for room.
     pub(crate) waits: bool,
 }
 
 /// A place for a connection.
 #[derive(Default)]
 struct Slot {
-    /// Goes up with every request and stays when the connection goes: a late reply to a connection
-    /// that was here before, or to a request that was given up, does not have the stamp of the
-    /// present one.
+    /// Incremented with every request, and not reset when the connection closes: a late reply to a
+    /// former connection, or to a request that was given up, has another stamp.
     stamp: u32,
     open: Option<Box<Open>>,
 }
@@ -70,7 +69,7 @@ impl Slots {
         u64::from(index) << 32 | u64::from(slot.stamp)
     }
 
-    /// The connection whose latest request has this token, if it is still in flight.
+    /// The connection whose latest request has this token, if it is in flight.
     pub(crate) fn waiting_for(&mut self, token: u64) -> Option<(u32, &mut Open)> {
         let (index, stamp) = ((token >> 32) as u32, token as u32);
         let slot = self
@@ -84,7 +83,8 @@ impl Slots {
         Some((index, open))
     }
 
-    /// The open connection that holds most; `None` if those that are not being closed hold nothing.
+    /// The open connection that uses most memory; `None` if none uses any, except those that are
+    /// closing.
     pub(crate) fn largest(&self) -> Option<u32> {
         let open = self
             .slots

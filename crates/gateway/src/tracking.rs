@@ -10,7 +10,7 @@ use crate::reply::Context;
 use bytes::Bytes;
 use ionian_machines::kv;
 
-/// The keys that a command reads, if its client wants to hear of them.
+/// The keys that a command reads, if its client tracks them.
 pub(crate) fn keys(client: &Client, words: &[Bytes]) -> Vec<Bytes> {
     let info = kv::command_info(&words[0])
         .filter(|info| client.tracks() && info.flags.contains(&"readonly"));
@@ -24,14 +24,14 @@ pub(crate) fn keys(client: &Client, words: &[Bytes]) -> Vec<Bytes> {
     };
     let places =
         (info.first_key as usize..=last.max(0) as usize).step_by(info.step.max(1) as usize);
-    // In memory of their own: they outlive the input.
+    // Copied, because they outlive the input.
     places
         .filter_map(|place| words.get(place))
         .map(|key| Bytes::copy_from_slice(key))
         .collect()
 }
 
-/// Tells the client that it must forget the keys.
+/// Sends the client an invalidation of the keys.
 pub(crate) fn invalidate(keys: &[Bytes], context: &mut Context<'_>) {
     if keys.is_empty() || !context.client.resp3.get() {
         return;

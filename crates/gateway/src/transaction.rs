@@ -21,61 +21,61 @@ use ionian_machines::kv::{Command, Compound};
 
 const ABORTED: &str = "EXECABORT Transaction discarded because of previous errors.";
 
-/// What a connection knows about its transaction.
+/// The transaction state of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     /// Between MULTI and EXEC.
     queue: Option<Queue>,
     /// Keys with the versions at which they were watched.
     watched: Vec<(Bytes, u64)>,
-    /// What these take in memory.
+    /// Their memory.
     watched_bytes: usize,
-    /// Of the transaction that is executed: keys of reads that the client wants to hear of.
+    /// For the transaction in execution: tracked keys of its reads.
     tracked: Vec<Bytes>,
-    /// A WATCH was not answered: a transaction that relies on it must not be executed.
+    /// Whether a WATCH was not answered, so that a transaction that relies on it must not execute.
     watch_failed: bool,
 }
 
-/// What MULTI has queued.
+/// The commands that MULTI has queued.
 #[derive(Debug, Default)]
 struct Queue {
     commands: Vec<Command>,
     own: Vec<OwnInQueue>,
     bytes: usize,
-    /// Keys of reads that the client wants to hear of.
+    /// Tracked keys of reads.
     tracked: Vec<Bytes>,
-    /// A command could not be queued: EXEC will refuse.
+    /// Whether a command could not be queued, so that EXEC must fail.
     failed: bool,
 }
 
 /// One of the gateway's own commands in a transaction.
 #[derive(Debug)]
 pub(crate) struct OwnInQueue {
-    /// How many commands stand before it.
+    /// The number of commands before it.
     place: usize,
     words: Vec<Bytes>,
 }
 
-/// What comes of a control command.
+/// The effect of a control command.
 pub(crate) enum Step {
     /// The reply is written.
     Answered,
-    /// The reply comes from the state machine.
+    /// The state machine sends the reply.
     Submit(Compound, Expected),
 }
 
-/// How the reply to a compound is to be understood.
+/// How to interpret the reply to a compound.
 #[derive(Debug)]
 pub(crate) enum Expected {
     /// The replies of these commands, or of the first of them.
     Pipeline(Vec<Command>),
-    /// The reply of one command, which is not kept: it may be large.
+    /// The reply of one command, which is not stored because it may be large.
     One,
-    /// How many keys there are, for INFO with these words.
+    /// The number of keys, for INFO with these words.
     Info(Vec<Bytes>),
-    /// That a quorum answers, for IONIAN CHECK.
+    /// Whether a quorum answers, for IONIAN CHECK.
     Check,
-    /// The replies of all commands in an array, or null; some are still to be put in.
+    /// The replies of all commands in an array, or null; replies of own commands are inserted.
     Transaction(Vec<OwnInQueue>),
     /// The versions of these keys.
     Versions(Vec<Bytes>),
@@ -86,7 +86,7 @@ impl Queue {
         self.commands.len() + self.own.len()
     }
 
-    /// Nothing of it will be executed, so its memory can go.
+    /// It will not execute, so its memory can be freed.
     fn fail(&mut self) {
         *self = Queue {
             failed: true,
@@ -96,19 +96,19 @@ impl Queue {
 }
 
 impl Transaction {
-    /// Whether commands are queued at present.
+    /// Whether a transaction is open.
     pub(crate) fn is_open(&self) -> bool {
         self.queue.is_some()
     }
 
-    /// What it takes in memory.
+    /// Memory of the transaction.
     pub(crate) fn held(&self) -> usize {
         self.queue.as_ref().map_or(0, |queue| {
             queue.bytes + queue.commands.capacity() * size_of::<Command>()
         }) + self.watched_bytes
     }
 
-    /// Queues a command, or says why it cannot be queued. The transaction must be open.
+    /// Queues a command, or returns why it cannot be queued. The transaction must be open.
     pub(crate) fn queue(&mut self, words: &[Bytes], context: &mut Context<'_>) {
         let queue = self
             .queue
@@ -159,7 +159,7 @@ impl Transaction {
         Step::Answered
     }
 
-    /// Forgets everything.
+    /// Resets the transaction.
     pub(crate) fn reset(&mut self, client: &Client) {
         *self = Transaction::default();
         client.queued.set(None);
@@ -184,7 +184,7 @@ impl Transaction {
             .sum();
         if self.watched.len() + keys.len() > limits.watched_keys || bytes > limits.transaction_bytes
         {
-            // The client may not notice: a transaction without this watch must not be executed.
+            // The client may not notice, so a transaction without this watch must not execute.
             self.watch_failed = true;
             context.error("ERR too many watched keys");
             return Step::Answered;
@@ -217,7 +217,7 @@ impl Transaction {
         Step::Answered
     }
 
-    /// Keys of the transaction's reads that the client wants to hear of.
+    /// Tracked keys of the transaction's reads.
     pub(crate) fn take_tracked(&mut self) -> Vec<Bytes> {
         std::mem::take(&mut self.tracked)
     }
@@ -267,14 +267,14 @@ impl Queue {
             ));
         }
         if self.failed {
-            // It is not to be executed; all that is wanted is the error that Redis would give.
+            // It does not execute here; it only produces Redis's error.
             return if own.is_some() {
                 Ok(())
             } else {
                 Command::parse_queued(words).map(drop)
             };
         }
-        // Queued words may stay for long, so they do not keep the input alive that they came with.
+        // Queued words may remain for long, so they are copied to release the input.
         let words = compact(words);
         if own.is_some() {
             self.bytes += words.iter().map(Bytes::len).sum::<usize>();
@@ -294,7 +294,7 @@ impl Queue {
     }
 }
 
-/// Writes the reply of EXEC: that of the state machine, with the replies of own commands put in.
+/// Writes the reply of EXEC: the state machine's, with the replies of own commands inserted.
 pub(crate) fn write_executed(reply: &[u8], own: &[OwnInQueue], context: &mut Context<'_>) {
     let len = reply
         .strip_prefix(b"*")
@@ -306,7 +306,7 @@ pub(crate) fn write_executed(reply: &[u8], own: &[OwnInQueue], context: &mut Con
         ))
     });
     let Some((len, mut rest)) = len.filter(|_| !own.is_empty()) else {
-        // Nothing to put in, or null because a watched key has changed.
+        // Nothing to insert, or null because a watched key has changed.
         return write_replies(reply, context);
     };
     rest = &rest[2..];
@@ -314,7 +314,7 @@ pub(crate) fn write_executed(reply: &[u8], own: &[OwnInQueue], context: &mut Con
     let mut own = own.iter().peekable();
     for place in 0..len + own.len() {
         if context.out.len() > context.host.limits.client_bytes {
-            // The connection is about to be closed for it.
+            // The connection will be closed because of it.
             return;
         }
         if let Some(own) = own.next_if(|own| own.place == place) {
@@ -339,7 +339,8 @@ pub(crate) fn write_replies(replies: &[u8], context: &mut Context<'_>) {
 fn run(words: &[Bytes], context: &mut Context<'_>) {
     match commands::find(&words[0]).map(|own| own.run) {
         Some(Run::Plain(run)) => run(context, words),
-        // Of the control commands only UNWATCH is queued, and EXEC has just unwatched everything.
+        // UNWATCH is the only control command that can be queued, and EXEC has just unwatched all
+        // keys.
         _ => context.ok(),
     }
 }

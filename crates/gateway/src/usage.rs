@@ -1,11 +1,11 @@
-//! How often each command was used and which errors were answered, for INFO.
+//! Counts of executed commands and of errors, for INFO.
 
 use crate::info::InfoWriter;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Codes of errors that are counted; a further one counts as `OTHER`.
+/// Maximum number of error codes that are counted separately; others count as `OTHER`.
 const CODES: usize = 128;
 
 /// Counts of commands and of errors.
@@ -32,7 +32,7 @@ impl Usage {
         command.time += time;
     }
 
-    /// A command was not executed, as it is not well formed.
+    /// A malformed command was not executed.
     pub(crate) fn rejected(&self, name: &'static str, error: &[u8]) {
         self.commands.borrow_mut().entry(name).or_default().rejected += 1;
         self.error(error);
@@ -44,7 +44,7 @@ impl Usage {
         self.error(error);
     }
 
-    /// A client was answered with an error, whose text begins with its code.
+    /// A client got an error, whose text starts with its code.
     pub(crate) fn error(&self, text: &[u8]) {
         let code = text.split(|byte| *byte == b' ').next().unwrap_or_default();
         let is_code =

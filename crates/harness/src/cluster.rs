@@ -1,4 +1,4 @@
-//! The nodes: one process each, which this program starts, stops and buries itself.
+//! Clusters whose nodes are child processes of this program.
 
 use crate::ports::free_ports;
 use anyhow::{Context, Result, bail};
@@ -9,10 +9,10 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-/// The program `ionian`: the chosen one, or the one beside this program.
+/// The program `ionian`: the chosen one, or the one in the directory of this program.
 ///
 /// # Errors
-/// When it is not there: says which command builds it.
+/// If it does not exist: names the command that builds it.
 pub fn program(chosen: Option<&Path>) -> Result<PathBuf> {
     let path = match chosen {
         Some(path) => path.to_owned(),
@@ -22,10 +22,10 @@ pub fn program(chosen: Option<&Path>) -> Result<PathBuf> {
         .with_context(|| format!("there is no program {}", path.display()))
 }
 
-/// Moves every node to ports of this machine that are free now.
+/// Changes the addresses of all nodes to free ports of this machine.
 ///
 /// # Errors
-/// When there are fewer.
+/// If there are not enough.
 pub fn place_on_free_ports(deployment: &mut Deployment) -> Result<()> {
     let mut ports = free_ports(2 * deployment.nodes.len(), &[])?.into_iter();
     let mut next = || format!("127.0.0.1:{}", ports.next().expect("two for each node"));
@@ -36,7 +36,7 @@ pub fn place_on_free_ports(deployment: &mut Deployment) -> Result<()> {
     Ok(())
 }
 
-/// A cluster in a directory of its own. Dropping it kills its processes.
+/// A cluster in its own directory. Dropping it kills its processes.
 pub struct Cluster {
     ionian: PathBuf,
     root: PathBuf,
@@ -45,28 +45,28 @@ pub struct Cluster {
     starts: u64,
 }
 
-/// One after the other, of one node.
+/// The processes of one node, one after the other.
 #[derive(Default)]
 struct Process {
     child: Option<Child>,
     starts: u32,
-    /// The node to ask for the deployment, when it is not one of the first nodes.
+    /// The node through which it joins, if it is not one of the founding nodes.
     join: Option<String>,
-    /// By how many milliseconds it misreads the wall clock from its next start on.
+    /// Offset of its wall clock in milliseconds from its next start on.
     clock_ahead_ms: i64,
 }
 
-/// A node that is not in its place yet.
+/// A node that does not replace another one yet.
 pub struct Member {
     described: ionian_deployment::Node,
     process: Process,
 }
 
 impl Cluster {
-    /// Lays out the deployment below `root`. Starts nothing.
+    /// Writes the deployment below `root`. Starts no node.
     ///
     /// # Errors
-    /// When the directory cannot be written to.
+    /// If the directory cannot be written.
     pub fn new(ionian: &Path, root: &Path, deployment: Deployment) -> Result<Self> {
         let processes = deployment
             .nodes
@@ -102,46 +102,46 @@ impl Cluster {
         &self.root
     }
 
-    /// Where what the processes say is kept.
+    /// The directory with the output of the processes.
     pub fn logs(&self) -> PathBuf {
         self.root.join("logs")
     }
 
-    /// What runs here.
+    /// The deployment.
     pub fn deployment(&self) -> &Deployment {
         &self.deployment
     }
 
-    /// Where the nodes keep what survives them.
+    /// The directory with the nodes' data directories.
     pub fn stores(&self) -> PathBuf {
         self.root.join("nodes")
     }
 
-    /// Where this node keeps it.
+    /// The data directory of this node.
     pub fn store(&self, node: usize) -> PathBuf {
         self.stores().join(self.name(node))
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     #[expect(clippy::len_without_is_empty, reason = "there is always one")]
     pub fn len(&self) -> usize {
         self.processes.len()
     }
 
-    /// Processes started so far.
+    /// The number of processes started so far.
     pub fn starts(&self) -> u64 {
         self.starts
     }
 
-    /// What the node is called.
+    /// The name of the node.
     pub fn name(&self, node: usize) -> &str {
         &self.deployment.nodes[node].name
     }
 
-    /// Where clients are served.
+    /// The addresses of the gateways.
     ///
     /// # Errors
-    /// When an address cannot be resolved.
+    /// If an address cannot be resolved.
     pub fn gateways(&self) -> Result<Vec<SocketAddr>> {
         let texts = self
             .deployment
@@ -151,10 +151,10 @@ impl Cluster {
         texts.map(address).collect()
     }
 
-    /// Where nodes answer for their status.
+    /// The addresses at which nodes answer status queries.
     ///
     /// # Errors
-    /// When an address cannot be resolved.
+    /// If an address cannot be resolved.
     pub fn addresses(&self) -> Result<Vec<SocketAddr>> {
         self.deployment
             .nodes
@@ -185,16 +185,16 @@ impl Cluster {
     /// Starts the node.
     ///
     /// # Errors
-    /// When the system starts no process.
+    /// If the system cannot start the process.
     pub fn start(&mut self, node: usize) -> Result<()> {
         self.start_by(node, |program| Command::new(program))
     }
 
-    /// Starts the node by a command to which the arguments are added, such as a shell that limits
-    /// it.
+    /// Starts the node through another command, such as a shell with limits, which gets the node's
+    /// arguments.
     ///
     /// # Errors
-    /// When the system starts no process.
+    /// If the system cannot start the process.
     pub fn start_by(&mut self, node: usize, command: impl FnOnce(&Path) -> Command) -> Result<()> {
         let name = self.name(node).to_owned();
         self.processes[node].starts += 1;
@@ -211,7 +211,7 @@ impl Cluster {
                 self.processes[node].clock_ahead_ms
             ));
         }
-        // With `--supervised` it ends when this program does, however that happens.
+        // With `--supervised` the node stops when this program ends, for whatever reason.
         command
             .arg("--supervised")
             .stdin(Stdio::piped())
@@ -226,7 +226,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// From its next start on the node misreads the wall clock by this number of milliseconds.
+    /// Sets the offset of the node's wall clock, in milliseconds, from its next start on.
     pub fn set_clock(&mut self, node: usize, ahead_ms: i64) {
         self.processes[node].clock_ahead_ms = ahead_ms;
     }
@@ -240,15 +240,15 @@ impl Cluster {
         ))
     }
 
-    /// Whether it has been started, and has not been seen to end.
+    /// Whether the node was started and has not ended as far as known.
     pub fn is_started(&self, node: usize) -> bool {
         self.processes[node].child.is_some()
     }
 
-    /// The process of a node that runs.
+    /// The process of a running node.
     ///
     /// # Errors
-    /// When it is down.
+    /// If the node is down.
     pub fn process(&self, node: usize) -> Result<u32> {
         let child = self.processes[node].child.as_ref();
         child
@@ -256,10 +256,10 @@ impl Cluster {
             .with_context(|| format!("node {} is down", self.name(node)))
     }
 
-    /// Kills these nodes at once; returns how many ran. On return they are gone.
+    /// Kills these nodes; returns how many were running. All have ended on return.
     ///
     /// # Errors
-    /// When the system does not let it.
+    /// If the system refuses.
     pub fn kill(&mut self, nodes: &[usize]) -> Result<u64> {
         let mut killed = 0;
         for node in nodes {
@@ -279,7 +279,7 @@ impl Cluster {
     /// Kills all nodes.
     ///
     /// # Errors
-    /// When the system does not let it.
+    /// If the system refuses.
     pub fn kill_all(&mut self) -> Result<()> {
         let all: Vec<usize> = (0..self.len()).collect();
         self.kill(&all).map(drop)
@@ -288,7 +288,7 @@ impl Cluster {
     /// How the node has ended, if it has.
     ///
     /// # Errors
-    /// When it was not started.
+    /// If the node was not started.
     pub fn ended(&mut self, node: usize) -> Result<Option<ExitStatus>> {
         let Some(child) = &mut self.processes[node].child else {
             bail!("node {} is down", self.name(node))
@@ -300,10 +300,10 @@ impl Cluster {
         Ok(status)
     }
 
-    /// Makes sure that this node, which was started, has not ended.
+    /// Checks that this node, which was started, has not ended.
     ///
     /// # Errors
-    /// When it has: says how.
+    /// If it has: describes how.
     pub fn check(&mut self, node: usize) -> Result<()> {
         match self.ended(node)? {
             Some(status) => bail!(
@@ -315,10 +315,10 @@ impl Cluster {
         }
     }
 
-    /// Makes sure that no node has ended that was started.
+    /// Checks that no started node has ended.
     ///
     /// # Errors
-    /// When one has: says how.
+    /// If one has: describes how.
     pub fn check_all(&mut self) -> Result<()> {
         (0..self.len()).try_for_each(|node| {
             if self.is_started(node) {
@@ -329,20 +329,20 @@ impl Cluster {
         })
     }
 
-    /// How the node's latest process ended, and the last that it said.
+    /// How the node's latest process ended, and its last line of output.
     pub fn describe(&self, node: usize, status: ExitStatus) -> String {
         describe(status, &self.log(node))
     }
 
-    /// The last that the node's latest process said, if it said anything.
-    pub fn last_words(&self, node: usize) -> Option<String> {
-        last_words(&self.log(node))
+    /// The last line of output of the node's latest process, if any.
+    pub fn last_output(&self, node: usize) -> Option<String> {
+        last_output(&self.log(node))
     }
 
-    /// Every line in which a process says that it panicked.
+    /// Every line in which a process reports a panic.
     ///
     /// # Errors
-    /// When a log cannot be read.
+    /// If a log cannot be read.
     pub fn panics(&self) -> Result<Vec<String>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(self.logs())? {
@@ -354,16 +354,16 @@ impl Cluster {
         Ok(found)
     }
 
-    /// Starts a node beside those of the cluster, which asks the node at `peer` for the deployment.
+    /// Starts an additional node, which joins through the node at `peer`.
     ///
     /// # Errors
-    /// When the system starts no process.
+    /// If the system cannot start the process.
     pub fn start_joining(
         &mut self,
         described: ionian_deployment::Node,
         peer: String,
     ) -> Result<Member> {
-        // It has a place of its own while it is started.
+        // It has a temporary index while it starts.
         self.processes.push(Process {
             join: Some(peer),
             ..Process::default()
@@ -375,7 +375,7 @@ impl Cluster {
         started.map(|()| Member { described, process })
     }
 
-    /// The place of `node` is the member's from now on. The process of the old one must have ended.
+    /// Replaces `node` by the member. The process of the old node must have ended.
     pub fn put(&mut self, node: usize, member: Member) {
         self.deployment.nodes[node] = member.described;
         self.processes[node] = member.process;
@@ -383,7 +383,7 @@ impl Cluster {
 }
 
 impl Member {
-    /// What it is called.
+    /// The name of the node.
     pub fn name(&self) -> &str {
         &self.described.name
     }
@@ -391,19 +391,19 @@ impl Member {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // When even that fails there is no way to report it.
+        // A failure here cannot be reported.
         let _ = self.kill_all();
     }
 }
 
-/// How a process ended, and the last that it said.
+/// How a process ended, and its last line of output.
 pub fn describe(status: ExitStatus, log: &Path) -> String {
-    let last = last_words(log).unwrap_or_else(|| "it said nothing".to_owned());
+    let last = last_output(log).unwrap_or_else(|| "no output".to_owned());
     format!("{status}: {last} ({})", log.display())
 }
 
 /// The last line that is not empty.
-fn last_words(log: &Path) -> Option<String> {
+fn last_output(log: &Path) -> Option<String> {
     let text = fs::read_to_string(log).unwrap_or_default();
     text.lines()
         .map(str::trim)

@@ -1,4 +1,4 @@
-//! The machine on which something was measured. A figure without it says little.
+//! The machine of a measurement.
 
 use crate::numbers::rounded;
 use serde::Serialize;
@@ -10,21 +10,21 @@ use std::fs::read_to_string;
 pub struct Machine {
     /// Processors that this process may use.
     pub processors: usize,
-    /// What they are called.
+    /// Their model.
     pub model: String,
     /// The operating system.
     pub system: String,
     /// The release of its kernel.
     pub kernel: String,
-    /// All memory, in bytes; 0 when the system does not tell.
+    /// Total memory in bytes; 0 if the system does not report it.
     pub memory_bytes: u64,
-    /// How many threads ran or wanted to in the last minute, on average; none when the system does
-    /// not tell.
+    /// Average number of running or ready threads in the last minute; none if the system does not
+    /// report it.
     pub load_average: Option<f64>,
 }
 
 impl Machine {
-    /// This machine, now.
+    /// Describes this machine.
     pub fn look() -> Self {
         let read = |path| read_to_string(path).unwrap_or_default();
         Machine {
@@ -45,7 +45,7 @@ impl Machine {
     }
 }
 
-/// What follows `name` and the sign in its line.
+/// The text after `name` and the separator in its line.
 fn field(text: &str, name: &str, sign: char) -> Option<String> {
     let mut lines = text.lines().filter_map(|line| line.split_once(sign));
     let (_, value) = lines.find(|(found, _)| found.trim() == name)?;

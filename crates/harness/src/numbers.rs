@@ -1,6 +1,6 @@
-//! Medians, and how numbers are written.
+//! Medians, and the format of numbers.
 
-/// The median; of an even number of values, the mean of the two in the middle; of none, no number.
+/// The median: of an even number of values the mean of the two middle ones, NaN without values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -25,7 +25,7 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
-/// Three significant digits, if there are as many before the point.
+/// Three significant digits, or all digits before the point if there are more.
 pub fn rounded(value: f64) -> String {
     match value {
         _ if !value.is_finite() => "-".into(),

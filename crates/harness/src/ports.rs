@@ -3,16 +3,16 @@
 use anyhow::{Result, ensure};
 use std::net::TcpListener;
 
-/// Where ports are looked for: outside the range from which the system takes those of outgoing
-/// connections, which could otherwise take one away while its node is down.
+/// The range to search: outside the range from which the system takes ports for outgoing
+/// connections, so that no connection takes a port while its node is down.
 const RANGE: std::ops::Range<u16> = 20_000..32_000;
 
-/// Ports that are free now, and not among `taken`: those of nodes that are down.
+/// Ports that are free now and not in `taken`, which are the ports of stopped nodes.
 ///
 /// # Errors
-/// When there are fewer.
+/// If there are not enough.
 pub fn free_ports(count: usize, taken: &[u16]) -> Result<Vec<u16>> {
-    // Programs that run beside each other begin at different places.
+    // Concurrent programs start at different places.
     let offset = std::process::id().wrapping_mul(997) as usize % RANGE.len();
     let places = RANGE
         .cycle()

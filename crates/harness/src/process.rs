@@ -1,4 +1,4 @@
-//! What a process and its directory hold, and what it uses.
+//! Memory, disk space and processor time of a process.
 
 use anyhow::{Context, Result};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -8,23 +8,23 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Bytes of memory in which the process has something, shared libraries included.
+/// Resident memory of the process in bytes, including shared libraries.
 ///
 /// # Errors
-/// When the process is gone, or the system does not tell.
+/// If the process has ended, or the system does not report it.
 pub fn resident_bytes(process: u32) -> Result<u64> {
     Ok(number(&format!("/proc/{process}/status"), "VmRSS:")? << 10)
 }
 
-/// The most of these bytes that it ever held.
+/// The maximum of its resident memory so far.
 ///
 /// # Errors
-/// As [`resident_bytes`].
+/// Like [`resident_bytes`].
 pub fn peak_resident_bytes(process: u32) -> Result<u64> {
     Ok(number(&format!("/proc/{process}/status"), "VmHWM:")? << 10)
 }
 
-/// The number behind this word in a file of the system.
+/// The number after this word in a file of the system.
 fn number(path: &str, word: &str) -> Result<u64> {
     let text = fs::read_to_string(path)
         .with_context(|| format!("cannot read {path}, which only Linux has"))?;
@@ -33,22 +33,21 @@ fn number(path: &str, word: &str) -> Result<u64> {
     number.with_context(|| format!("{path} does not say {word}"))
 }
 
-/// The processor time that the process has used until now, all its threads together, in user mode
-/// and in the system.
+/// The processor time of the process so far, of all its threads, in user mode and in the system.
 ///
 /// # Errors
-/// When the process is gone, or the system does not tell.
+/// If the process has ended, or the system does not report it.
 #[cfg(target_os = "linux")]
 pub fn processor_time(process: u32) -> Result<Duration> {
     let process = nix::unistd::Pid::from_raw(i32::try_from(process)?);
-    // 0 would be this process.
+    // 0 would mean this process.
     anyhow::ensure!(process.as_raw() > 0, "no process has the number {process}");
-    // Not from `/proc/PID/stat`, which tells the same in hundredths of a second.
+    // `/proc/PID/stat` has the same time in hundredths of a second only.
     let clock = nix::time::clock_getcpuclockid(process).context("there is no such process")?;
     Ok(nix::time::clock_gettime(clock)?.into())
 }
 
-/// As on Linux, if it could be.
+/// Not available on this system.
 ///
 /// # Errors
 /// Always.
@@ -57,11 +56,10 @@ pub fn processor_time(_: u32) -> Result<Duration> {
     anyhow::bail!("the processor time of another process can be had on Linux only")
 }
 
-/// The processor time that the calling thread has used, and the time that it was ready to run and
-/// had no processor.
+/// The processor time of the calling thread, and the time that it was ready without a processor.
 ///
 /// # Errors
-/// When the system does not tell.
+/// If the system does not report it.
 pub fn thread_times() -> Result<(Duration, Duration)> {
     let path = "/proc/thread-self/schedstat";
     let text = fs::read_to_string(path)
@@ -73,10 +71,10 @@ pub fn thread_times() -> Result<(Duration, Duration)> {
     both.with_context(|| format!("{path} does not say how long the thread ran"))
 }
 
-/// Lets this process have as many open files as the system allows: every connection is one.
+/// Raises the limit of open files to the system's maximum, because every connection is a file.
 ///
 /// # Errors
-/// When the system does not tell or does not let it.
+/// If the system refuses.
 pub fn raise_file_limit() -> Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if soft < hard {
@@ -91,14 +89,14 @@ pub fn raise_file_limit() -> Result<()> {
 pub struct Size {
     /// The sum of their lengths.
     pub bytes: u64,
-    /// What the file system has really allocated for them.
+    /// The space that the file system has allocated for them.
     pub allocated: u64,
 }
 
-/// All files below `path`. Those that go while they are looked at count for nothing.
+/// The size of all files below `path`. Files that disappear meanwhile do not count.
 ///
 /// # Errors
-/// When a directory cannot be listed or a file not be looked at.
+/// If a directory or a file cannot be read.
 pub fn size(path: &Path) -> Result<Size> {
     let mut size = Size::default();
     walk(path, &mut |file| {
@@ -110,10 +108,10 @@ pub fn size(path: &Path) -> Result<Size> {
     Ok(size)
 }
 
-/// Calls `visit` for all files below `path`. Those that go meanwhile are passed over.
+/// Calls `visit` for all files below `path`. Skips files that disappear meanwhile.
 ///
 /// # Errors
-/// When a directory cannot be listed, or `visit` fails.
+/// If a directory cannot be read, or `visit` fails.
 pub fn walk(path: &Path, visit: &mut dyn FnMut(&Path) -> std::io::Result<()>) -> Result<()> {
     let entries = match fs::read_dir(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -149,7 +147,7 @@ mod tests {
         }
         let used = processor_time(std::process::id()).unwrap() - process;
         assert!(used >= hundredth, "{used:?}");
-        // A child is known until it was waited for.
+        // A child remains known until its parent waits for it.
         let mut child = std::process::Command::new("true").spawn().unwrap();
         assert!(processor_time(child.id()).is_ok());
         child.wait().unwrap();
@@ -162,7 +160,7 @@ mod tests {
         let root = std::env::temp_dir().join(format!("ionian-size-{}", std::process::id()));
         fs::create_dir_all(root.join("a/b")).unwrap();
         fs::write(root.join("a/one"), [1; 10_000]).unwrap();
-        // A hole has a length and no blocks.
+        // A hole has a length but no blocks.
         fs::File::create(root.join("a/b/hole"))
             .unwrap()
             .set_len(1 << 30)

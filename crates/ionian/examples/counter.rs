@@ -4,7 +4,7 @@
 
 use ionian::{NotARead, ReadLevel, RestoreError, StateMachine, Timestamp};
 
-/// The service: `+` counts one up, `?` asks.
+/// The service: `+` increments, `?` reads.
 #[derive(Default)]
 struct Counter(u64);
 
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let workers: Vec<_> = (0..4).map(|_| (cluster.client(), 250)).collect();
     std::thread::scope(|scope| {
         for (client, times) in workers {
-            // Each command is executed exactly once, however often the lane has to ask.
+            // Each command executes exactly once, however often the lane retries it.
             scope.spawn(move || {
                 (0..times)
                     .for_each(|_| drop(client.write_blocking("+").expect("a cluster that serves")))

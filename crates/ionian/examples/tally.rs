@@ -26,7 +26,7 @@ const MAX_LINE: u64 = 1024;
 #[derive(Default)]
 struct Tally(BTreeMap<String, i64>);
 
-/// What a line asks for.
+/// The command in a line.
 enum Command<'a> {
     Add(&'a str, i64),
     Get(&'a str),
@@ -43,13 +43,13 @@ impl<'a> Command<'a> {
                 Ok(Command::Add(name, amount))
             }
             ["get", name] => Ok(Command::Get(name)),
-            _ => Err("error: known are add NAME AMOUNT and get NAME".to_owned()),
+            _ => Err("error: unknown command; available: add NAME AMOUNT, get NAME".to_owned()),
         }
     }
 }
 
 impl StateMachine for Tally {
-    // Any bytes may come: what is no command is answered, not panicked on.
+    // The bytes may be malformed: the answer to them is an error, not a panic.
     fn apply(&mut self, _now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
         let answer = match Command::parse(command) {
             Ok(Command::Add(name, amount)) => {
@@ -96,8 +96,7 @@ impl StateMachine for Tally {
         Ok(())
     }
 
-    // Additions to different names may be executed in either order. It is Mencius that makes use of
-    // that.
+    // Additions to different names commute. Mencius uses that.
     fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
         let hash = |name: &str| {
             name.bytes().fold(0, |hash: u64, byte| {
@@ -150,14 +149,14 @@ fn run() -> Result<(), Box<dyn Error>> {
         let client = node.client();
         std::thread::spawn(move || accept(&listener, &client));
     }
-    // To stop the program is to kill it: what was acknowledged is on disk.
+    // Killing the program is safe, because acknowledged commands are on disk.
     Ok(node.wait()?)
 }
 
 fn accept(listener: &TcpListener, client: &Client) {
     for stream in listener.incoming().flatten() {
         let client = client.clone();
-        // A thread for each connection is enough for an example. It ends with the connection.
+        // One thread per connection is enough for an example. It ends with the connection.
         std::thread::spawn(move || serve(&stream, &client));
     }
 }
@@ -185,7 +184,7 @@ fn serve(stream: &TcpStream, client: &Client) -> std::io::Result<()> {
         };
         let mut text = match answer {
             Ok(answer) => answer.to_vec(),
-            // It says whether the command may have been executed.
+            // The text says whether the command may have been executed.
             Err(refusal) => format!("error: {refusal}").into_bytes(),
         };
         text.push(b'\n');

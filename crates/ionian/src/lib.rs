@@ -73,7 +73,7 @@ pub use ionian_runtime::{
 };
 pub use node::{Node, NodeOptions, Origin};
 
-/// The code of the README and of the documents, so that it is compiled.
+/// The code blocks of the README and of the documents, so that the compiler checks them.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../../README.md")]
@@ -82,23 +82,23 @@ mod documents {
     mod library {}
 }
 
-/// Why there is no cluster, or no node.
+/// Why a cluster or a node does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The deployment is not well formed.
     #[error(transparent)]
     Deployment(#[from] DeploymentError),
-    /// It does not run.
+    /// The cluster does not run.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     /// The node does not run.
     #[error(transparent)]
     Node(#[from] NodeError),
-    /// The deployment is not one of its protocol.
+    /// The deployment is not valid for its protocol.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// There is no such protocol.
-    #[error("there is no protocol {0:?}")]
+    /// The protocol does not exist.
+    #[error("unknown protocol {0:?}")]
     Protocol(String),
 }
 

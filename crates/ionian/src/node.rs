@@ -1,4 +1,4 @@
-//! One node of a cluster of several machines, in a program of the user's.
+//! One node of a cluster on several machines, in a user's program.
 
 use crate::StartError;
 use ionian_deployment::{Configuration, Deployment};
@@ -9,32 +9,32 @@ use ionian_runtime::storage::membership_file;
 use ionian_runtime::{Calls, Client, Hosted, NodeError, NodeSettings, Stop, wait_for_membership};
 use std::path::PathBuf;
 
-/// Which node it is to be.
+/// The identity of the node.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
-    /// Its name in the deployment, such as `n0`.
+    /// The name in the deployment, such as `n0`.
     pub name: String,
-    /// How it finds the others.
+    /// How the node finds the others.
     pub origin: Origin,
-    /// The data directory. The node's own is `nodes/NAME` in it, as with `ionian node` and `ionian
+    /// The data directory. The node uses `nodes/NAME` in it, like `ionian node` and `ionian
     /// snapshot restore`.
     pub data: PathBuf,
-    /// The name of the state machine, which the deployment must have as its `machine`: so that no
+    /// The name of the state machine. It must equal the `machine` of the deployment, so that no
     /// program runs a node whose commands it does not understand.
     pub machine: String,
 }
 
-/// How a node that is started finds the others. What it has learned of changes of the members since
-/// is in its data directory, and counts when it is started again.
+/// How a starting node finds the others. Its data directory stores later changes of the members,
+/// which override this at the next start.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one for a node, at its start"
 )]
 pub enum Origin {
-    /// The deployment with which the cluster was founded: the same for all of its first nodes.
+    /// The deployment with which the cluster was founded: the same for all founding nodes.
     Founded(Deployment),
-    /// `host:port` of a node of a running cluster that this one is to join, or has joined.
+    /// `host:port` of any node of the running cluster, to join it or to rejoin it.
     Joining(String),
 }
 
@@ -62,10 +62,11 @@ impl Node {
         Self::start_with(options, || Box::new(M::default()))
     }
 
-    /// As [`start`](Self::start), with a machine that `machine` makes: always in the same state.
+    /// Like [`start`](Self::start), with machines made by `machine`, which must always return the
+    /// same state.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// Like [`start`](Self::start).
     pub fn start_with(
         options: NodeOptions,
         machine: impl Fn() -> Box<dyn StateMachine> + Send + 'static,
@@ -95,39 +96,39 @@ impl Node {
             data,
             machine,
         };
-        // A deployment has one of the protocols that there are: reading it checks that.
+        // The protocol exists, because parsing the deployment has checked that.
         registry::with_protocol(&protocol, start).ok_or(StartError::Protocol(protocol))?
     }
 
-    /// A handle on the node's client lane.
+    /// A handle to the node's client lane.
     pub fn client(&self) -> Client {
         self.calls.client()
     }
 
-    /// What the deployment says about where this node serves clients, its `gateway`: `host:port`.
-    /// Nothing listens there but what you put there.
+    /// The `gateway` of this node in the deployment: `host:port`. The library does not listen
+    /// there; your program may.
     pub fn gateway(&self) -> Option<&str> {
         self.gateway.as_deref()
     }
 
-    /// Waits until the node has ended by itself: because its disk fails, because others refuse it,
-    /// or, which is no error, because it is no member of the cluster any more.
+    /// Waits until the node ends by itself: because its disk fails, because others refuse it, or,
+    /// without an error, because it is no longer a member of the cluster.
     ///
     /// # Errors
-    /// Says why it has ended.
+    /// The reason why it has ended.
     pub fn wait(mut self) -> Result<(), NodeError> {
         self.hosted.wait()
     }
 
-    /// Whether it has ended by itself; [`wait`](Self::wait) says why.
+    /// Whether it has ended by itself; [`wait`](Self::wait) returns the reason.
     pub fn has_ended(&self) -> bool {
         self.hosted.has_ended()
     }
 
-    /// Stops the node in order: what waits is written out first.
+    /// Stops the node in order, after it has written its pending output.
     ///
     /// # Errors
-    /// When it had ended before, and why.
+    /// If it had already ended, with the reason.
     pub fn stop(mut self) -> Result<(), NodeError> {
         self.hosted.ask_to_stop(Stop::InOrder);
         self.hosted.wait()

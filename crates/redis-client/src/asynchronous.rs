@@ -1,4 +1,4 @@
-//! A connection that does not block the thread, with any number of requests on their way.
+//! A non-blocking connection with any number of requests in flight.
 
 use crate::{Error, Reply, push_request, take_reply};
 use bytes::BytesMut;
@@ -10,8 +10,8 @@ use tokio::time::timeout;
 
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
 
-/// A client's connection. Requests are gathered and sent together. The caller limits how long it
-/// waits for replies.
+/// A client's connection. Requests are buffered and sent together. The caller limits the wait for
+/// replies.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
@@ -20,10 +20,10 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects, within half a second: a process that stands still accepts no connection.
+    /// Connects, within half a second: a paused process accepts no connection.
     ///
     /// # Errors
-    /// Those of the system; when it takes longer.
+    /// The system's errors, and a timeout.
     pub async fn open(address: SocketAddr) -> Result<Self, Error> {
         let connected = timeout(CONNECT_LIMIT, TcpStream::connect(address)).await;
         let stream = connected.map_err(|_| Error::TimedOut(CONNECT_LIMIT))??;
@@ -35,20 +35,20 @@ impl Connection {
         })
     }
 
-    /// Gathers a request.
+    /// Buffers a request.
     pub fn push(&mut self, words: &[&[u8]]) {
         push_request(words, &mut self.output);
     }
 
-    /// Gathers bytes as they are.
+    /// Buffers raw bytes.
     pub fn push_raw(&mut self, bytes: &[u8]) {
         self.output.extend_from_slice(bytes);
     }
 
-    /// Sends what was gathered.
+    /// Sends the buffered requests.
     ///
     /// # Errors
-    /// When the connection breaks.
+    /// If the connection breaks.
     pub async fn flush(&mut self) -> Result<(), Error> {
         self.stream.write_all(&self.output).await?;
         self.output.clear();
@@ -58,7 +58,7 @@ impl Connection {
     /// The next reply.
     ///
     /// # Errors
-    /// When none comes any more.
+    /// If the connection ends before it.
     pub async fn reply(&mut self) -> Result<Reply, Error> {
         loop {
             if let Some(reply) = take_reply(&mut self.input)? {
@@ -73,7 +73,7 @@ impl Connection {
     /// Sends one request and waits for its reply.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is no reply.
     pub async fn call(&mut self, words: &[&[u8]]) -> Result<Reply, Error> {
         self.push(words);
         self.flush().await?;
@@ -83,7 +83,7 @@ impl Connection {
     /// Sends one request whose reply is a simple string, such as OK.
     ///
     /// # Errors
-    /// When there is another reply, or none.
+    /// If the reply is another one, or missing.
     pub async fn call_ok(&mut self, words: &[&[u8]]) -> Result<(), Error> {
         match self.call(words).await? {
             Reply::SimpleString(_) => Ok(()),

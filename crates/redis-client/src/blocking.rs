@@ -6,14 +6,14 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long a connection waits, and how much it holds.
+/// Time and size limits of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// For the connection to be made.
+    /// Time limit for connecting.
     pub connect: Duration,
-    /// For more bytes of a reply.
+    /// Time limit for further bytes of a reply.
     pub reply: Duration,
-    /// The longest reply, in bytes.
+    /// Maximum size of a reply in bytes.
     pub reply_bytes: usize,
 }
 
@@ -29,7 +29,7 @@ impl Connection {
     /// Connects.
     ///
     /// # Errors
-    /// Those of the system; when it takes longer than the limit.
+    /// The system's errors, and a timeout.
     pub fn open(address: SocketAddr, limits: Limits) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, limits.connect)?;
         stream.set_nodelay(true)?;
@@ -44,7 +44,7 @@ impl Connection {
     /// Sends a request and waits for its reply, which may be an error of the server.
     ///
     /// # Errors
-    /// When there is no reply. The connection is of no use then.
+    /// If there is no reply. The connection cannot be used afterwards.
     pub fn call(&mut self, words: &[&[u8]]) -> Result<Reply, Error> {
         let mut request = Vec::new();
         push_request(words, &mut request);
@@ -60,7 +60,7 @@ impl Connection {
         }
     }
 
-    /// Appends what comes next to the input.
+    /// Appends received bytes to the input.
     fn read(&mut self) -> Result<(), Error> {
         let mut piece = [0; 16 << 10];
         match self.stream.read(&mut piece) {
@@ -77,10 +77,10 @@ impl Connection {
         }
     }
 
-    /// The socket, for other ways of using it; reads wait without a limit again.
+    /// The socket, for other uses; its reads have no time limit.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The system's errors.
     pub fn into_stream(self) -> io::Result<TcpStream> {
         self.stream.set_read_timeout(None)?;
         Ok(self.stream)
@@ -98,8 +98,8 @@ mod tests {
         reply_bytes: 100,
     };
 
-    /// What a client gets from a server that sends these bytes in two pieces after a request, and
-    /// closes the connection.
+    /// The result of a request to a server that sends these bytes in two pieces and closes the
+    /// connection.
     fn called(first: &'static [u8], second: Vec<u8>) -> Result<Reply, Error> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -108,7 +108,7 @@ mod tests {
             let mut request = [0; 14];
             stream.read_exact(&mut request).unwrap();
             assert_eq!(&request, b"*1\r\n$4\r\nPING\r\n");
-            // The client may have heard enough and gone.
+            // The client may have closed the connection already.
             let _ = stream
                 .write_all(first)
                 .and_then(|()| stream.write_all(&second));

@@ -28,18 +28,18 @@ pub enum Error {
     #[error("the connection broke: {0}")]
     Broken(#[from] io::Error),
     /// The server closed the connection.
-    #[error("the connection was closed before the reply came")]
+    #[error("the connection was closed before the reply")]
     Closed,
-    /// Nothing came for so long.
-    #[error("nothing came within {} s", .0.as_secs_f64())]
+    /// No bytes arrived within the time limit.
+    #[error("no reply within {} s", .0.as_secs_f64())]
     TimedOut(Duration),
-    /// The server sent something else.
+    /// The server does not use the Redis protocol.
     #[error("not a reply of the Redis protocol: {0:?}")]
     NotRedis(String),
-    /// The reply is longer than the client takes, in bytes.
-    #[error("a reply of more than {0} bytes")]
+    /// The reply exceeds the limit, in bytes.
+    #[error("a reply of more than {0} bytes, the limit")]
     TooLong(usize),
-    /// A reply of another type than the request has.
+    /// A reply of another type than the request expects.
     #[error("an unexpected reply: {0:?}")]
     Unexpected(Reply),
 }
@@ -47,7 +47,7 @@ pub enum Error {
 /// Appends a request to `out`: an array of bulk strings.
 pub fn push_request(words: &[&[u8]], out: &mut Vec<u8>) {
     let header = |kind: char, length: usize, out: &mut Vec<u8>| {
-        // Into memory, which cannot fail.
+        // Writing to memory cannot fail.
         let _ = write!(out, "{kind}{length}\r\n");
     };
     header('*', words.len(), out);
@@ -58,10 +58,10 @@ pub fn push_request(words: &[&[u8]], out: &mut Vec<u8>) {
     }
 }
 
-/// The value that GET replies; none where there is no key.
+/// The value of a reply to GET; none if the key does not exist.
 ///
 /// # Errors
-/// When it is another reply.
+/// If the reply is of another type.
 pub fn bulk(reply: Reply) -> Result<Option<Bytes>, Error> {
     match reply {
         Reply::BulkString(bytes) => Ok(Some(bytes)),

@@ -1,4 +1,4 @@
-//! What can be typed.
+//! Command-line arguments.
 
 use crate::schedule::Kind;
 use clap::{Parser, ValueEnum};
@@ -18,42 +18,42 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "torture", bin_name = "cargo xtask torture")]
 pub(crate) struct Arguments {
-    /// How long there are faults
+    /// How long faults are injected, in seconds
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     pub(crate) seconds: u64,
-    /// Decides which faults come when, and what clients ask [default: a new one]
+    /// Seed of faults and requests [default: random]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// The deployment; `ionian config presets` lists them
     #[arg(long, value_name = "NAME", default_value = ionian_deployment::DEFAULT_PRESET)]
     pub(crate) preset: String,
-    /// Change a setting of the deployment; can be repeated [default: snapshots and catch-up by
-    /// snapshot ten times as often as usual]
+    /// Change a setting of the deployment; repeatable [default: snapshots and catch-up by snapshot
+    /// ten times as often as usual]
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) overrides: Vec<String>,
-    /// Which kinds of faults there are [default: all that need no flag of their own]
+    /// Kinds of faults [default: all that need no other flag]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "KIND")]
     pub(crate) faults: Vec<Kind>,
-    /// Replace nodes through `ionian member replace` as well
+    /// Also replace nodes through `ionian member replace`
     #[arg(long)]
     pub(crate) members: bool,
-    /// The mean time from one fault to the next
+    /// Mean time between two faults, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1500, value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
     pub(crate) gap_ms: u64,
-    /// How many clients there are; every other one sends a pipeline of up to 16 requests
+    /// Number of clients; every other one sends pipelines of up to 16 requests
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) clients: u16,
-    /// How many sets of odd clients there are: one writes values of up to 8 MiB, one sends
-    /// pipelines and does not read, one sends halves of commands
+    /// Number of sets of unusual clients: one writes values of up to 8 MiB, one sends pipelines and
+    /// reads late, one sends partial commands
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=16))]
     pub(crate) odd_clients: u16,
     /// Break a promise on purpose: the exit code must be 1
     #[arg(long = "break", value_enum, value_name = "HOW")]
     pub(crate) sabotage: Option<Sabotage>,
-    /// The program `ionian` [default: the one beside this program]
+    /// The program `ionian` [default: the one in the directory of this program]
     #[arg(long, value_name = "FILE")]
     pub(crate) ionian: Option<PathBuf>,
-    /// Where the run's directory and its report go
+    /// The directory for the run and its report
     #[arg(long, value_name = "DIR", default_value = "target/torture")]
     pub(crate) data: PathBuf,
 }
@@ -61,14 +61,14 @@ pub(crate) struct Arguments {
 /// Promises that can be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sabotage {
-    /// While all nodes are down, each is given back an older state of its directory
+    /// While all nodes are down, each gets an older state of its directory
     Rollback,
     /// While all nodes are down, their directories are emptied
     Forget,
 }
 
 impl Arguments {
-    /// The kinds of faults that this machine is to have.
+    /// The kinds of faults that this machine supports.
     pub(crate) fn kinds(&self) -> Vec<Kind> {
         let mut kinds = match self.faults.as_slice() {
             [] => vec![
@@ -89,7 +89,8 @@ impl Arguments {
         kinds
     }
 
-    /// The settings of the deployment: logs are cut, and snapshots sent, often enough to be tried.
+    /// The settings of the deployment: logs are truncated, and snapshots sent, often enough to be
+    /// tested.
     pub(crate) fn settings(&self) -> Vec<String> {
         let often = [
             "options.snapshot_slots=6000",

@@ -1,5 +1,5 @@
-//! The clients: each has one connection at a time, asks, and writes down what it asked and was
-//! told. When its connection breaks, or nothing comes for too long, it goes to another gateway.
+//! The clients. Each has one connection at a time, and records its requests and replies. If its
+//! connection breaks, or no reply arrives for too long, it connects to another gateway.
 
 use crate::judge::Judge;
 use crate::keys::{Ended, Keys, Ticket, name};
@@ -16,18 +16,18 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// How long a client waits before it tries the next gateway, or the same one after a refusal.
+/// The pause before a client tries the next gateway, or the same one after a refusal.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// What all clients share.
 pub(crate) struct Load {
     pub(crate) keys: RefCell<Keys>,
-    /// Taken away when nothing is left to be judged.
+    /// Taken when nothing is left to judge.
     pub(crate) judge: RefCell<Option<Judge>>,
     pub(crate) counts: Rc<RefCell<Counts>>,
     pub(crate) gateways: Rc<RefCell<Vec<SocketAddr>>>,
     pub(crate) stop: Cell<bool>,
-    /// A reply that no gateway may give.
+    /// A reply that no gateway may send.
     pub(crate) complaint: RefCell<Option<String>>,
 }
 
@@ -35,16 +35,16 @@ pub(crate) struct Load {
 pub(crate) struct Client {
     pub(crate) load: Rc<Load>,
     pub(crate) id: u16,
-    /// The most requests it sends at once.
+    /// Maximum number of requests in flight.
     pub(crate) depth: usize,
-    /// How long it waits for replies before it gives them up. Some are less patient than the
-    /// cluster: their requests are carried out after they have gone.
+    /// How long it waits for replies. Some clients are less patient than the cluster, so that it
+    /// executes their requests after they have disconnected.
     pub(crate) patience: Duration,
     pub(crate) random: Random,
 }
 
 impl Client {
-    /// Works until it has to stop. Every request that it began has then ended.
+    /// Works until it must stop. Every request that it has started has then ended.
     pub(crate) async fn run(mut self) {
         let mut gateway = usize::from(self.id);
         while !self.load.stop.get() {
@@ -71,7 +71,7 @@ impl Client {
         for _ in 0..count {
             asked.push_back(self.load.keys.borrow_mut().begin(self.id, &mut self.random));
         }
-        // Only a client that waits for each reply can write on the strength of what it has read.
+        // Only a client that waits for each reply can base a write on what it has read.
         let exchanges = self.depth == 1
             && self.random.once_in(2)
             && self.load.keys.borrow().may_exchange(&asked[0]);
@@ -92,7 +92,7 @@ impl Client {
 }
 
 impl Load {
-    /// Sends all that is asked in one piece and reads the replies.
+    /// Sends all requests at once and reads the replies.
     async fn answers(
         &self,
         connection: &mut Connection,
@@ -112,7 +112,7 @@ impl Load {
         Ok(())
     }
 
-    /// Reads a register and writes it if it is still the same.
+    /// Reads a register, and writes it if it has not changed.
     async fn exchange(
         &self,
         client: u16,
@@ -121,8 +121,8 @@ impl Load {
     ) -> Result<()> {
         let read_first = asked.front().expect("one was asked");
         let key = name(read_first.key);
-        // What GET told is what WATCH saw, or EXEC must do nothing: no value comes back once it is
-        // overwritten.
+        // WATCH must see the value of GET, or EXEC must have no effect: an overwritten value never
+        // returns.
         connection.push(&[b"WATCH", key.as_bytes()]);
         connection.push(&[b"GET", key.as_bytes()]);
         connection.flush().await?;
@@ -151,7 +151,7 @@ impl Load {
         Ok(())
     }
 
-    /// Writes down what was told.
+    /// Records a reply.
     fn take(&self, ticket: &Ticket, frame: &Reply) -> Result<Took> {
         match interpret(ticket, frame) {
             Ok(ended) => {
@@ -174,13 +174,13 @@ impl Load {
         }
     }
 
-    /// Something was told that no gateway may tell: the run ends.
+    /// Reports a reply that no gateway may send, which ends the run.
     pub(crate) fn complain(&self, complaint: String) {
         self.complaint.borrow_mut().get_or_insert(complaint);
         self.stop.set(true);
     }
 
-    /// How many violations there are so far.
+    /// The number of violations so far.
     pub(crate) fn violations(&self) -> u64 {
         self.judge.borrow().as_ref().map_or(0, Judge::found)
     }
@@ -196,14 +196,14 @@ impl Load {
     }
 }
 
-/// Whether a reply answered.
+/// Whether a reply was an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Took {
     Answer,
     Refusal,
 }
 
-/// Puts a request on its way. An exchange takes more than one and is not among them.
+/// Sends a request. An exchange consists of several requests and is not sent here.
 fn push(connection: &mut Connection, ticket: &Ticket) {
     let name = name(ticket.key);
     let key = name.as_bytes();
@@ -224,7 +224,7 @@ fn push(connection: &mut Connection, ticket: &Ticket) {
     }
 }
 
-/// What a reply to GET tells.
+/// The state in a reply to GET.
 fn state(kind: Kind, frame: &Reply) -> Result<State, String> {
     match frame {
         Reply::BulkString(bytes) => read(kind, Some(bytes)),
@@ -233,10 +233,10 @@ fn state(kind: Kind, frame: &Reply) -> Result<State, String> {
     }
 }
 
-/// What a reply means.
+/// Interprets a reply.
 ///
 /// # Errors
-/// When no gateway may give it.
+/// If no gateway may send it.
 fn interpret(ticket: &Ticket, frame: &Reply) -> Result<Ended, String> {
     let answer = match (ticket.action, frame) {
         (_, Reply::Error(text)) => return refusal(text),
@@ -246,15 +246,15 @@ fn interpret(ticket: &Ticket, frame: &Reply) -> Result<Ended, String> {
         (Action::Add(_), Reply::Integer(number)) => Answer::Number(*number),
         (Action::Append(_), Reply::Integer(length @ 0..)) => Answer::Length(*length as u32),
         (Action::Exchange { .. }, Reply::Array(replies)) if replies.len() == 1 => Answer::Was(true),
-        // What was watched had changed, perhaps before it was read: nothing was done, and nothing
-        // is learned.
+        // The watched key had changed, perhaps before it was read: the command had no effect and
+        // shows nothing.
         (Action::Exchange { .. }, Reply::Null) => return Ok(Ended::Refused),
         (_, other) => return Err(format!("no reply to this command: {other:?}")),
     };
     Ok(Ended::Answered(answer))
 }
 
-/// What an error means; see docs/gateway.md.
+/// Interprets an error; see docs/gateway.md.
 pub(crate) fn refusal(text: &str) -> Result<Ended, String> {
     match text.split(' ').next() {
         Some("BUSY") => Ok(Ended::Refused),

@@ -1,4 +1,4 @@
-//! A cluster to which faults are done: which node a fault has in hand, and who is being replaced.
+//! A cluster with faults: which fault holds which node, and which node is being replaced.
 
 use crate::network::{Network, Place};
 use anyhow::{Context, Result, ensure};
@@ -15,15 +15,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Starts a program that cannot make any file longer than `$0` blocks of 512 bytes, and gets a
-/// signal by an error and not by a signal.
+/// Starts a program that cannot write files longer than `$0` blocks of 512 bytes, and gets an error
+/// instead of a signal.
 const LIMITED: &str = "trap '' XFSZ; ulimit -f \"$0\"; exec \"$@\"";
 
-/// How long a leader uses what a node's clock has shown (decision 23): until then it counts
+/// How long a leader uses the report of a node's clock (decision 23); until then the clock counts
 /// as wrong.
 const REMEMBERED: Duration = Duration::from_secs(25);
 
-/// What a command says that finds all nodes down.
+/// The error of a command if all nodes are down.
 const NO_ANSWER: &str = "no node of the cluster answers";
 
 /// The preset on free ports of this machine, with durability `disk` unless `overrides` say
@@ -35,7 +35,7 @@ pub(crate) fn deployment(preset: &str, overrides: &[String]) -> Result<Deploymen
     Ok(deployment.with_overrides(&[&disk[..], overrides].concat())?)
 }
 
-/// Has every node be found at a forwarder.
+/// Puts a forwarder in front of every node.
 fn forwarders(deployment: &mut Deployment) -> Result<Network> {
     let taken = deployment
         .nodes
@@ -64,19 +64,19 @@ fn forwarders(deployment: &mut Deployment) -> Result<Network> {
     Network::start(places)
 }
 
-/// See the top of this file.
+/// A cluster with faults.
 pub(crate) struct Cluster {
     processes: Processes,
-    /// Whether a fault has the node in hand.
+    /// Whether a fault holds the node.
     held: Vec<bool>,
-    /// Whether a change of the members is under way: there is one at a time.
+    /// Whether a membership change is in progress; there is one at a time.
     changing: bool,
-    /// The network between the nodes, if it can be cut, and how many cuts there are.
+    /// The network between the nodes, if it can be cut, and the number of cuts.
     network: Option<Network>,
     cuts: usize,
-    /// Whether no other fault may begin.
+    /// Whether no other fault may start.
     reserved: bool,
-    /// Whose clock is or was wrong last, and since when it is right again.
+    /// The node whose clock is wrong, or was wrong last, and since when it is correct again.
     wrong_clock: Option<(usize, Option<Instant>)>,
 }
 
@@ -123,27 +123,27 @@ impl Cluster {
         })
     }
 
-    /// Takes the node for a fault, unless another one has it.
+    /// Reserves the node for a fault, unless another fault holds it.
     pub(crate) fn hold(&mut self, node: usize) -> bool {
         !self.reserved && !std::mem::replace(&mut self.held[node], true)
     }
 
-    /// From now on no other fault begins, unless that was so before.
+    /// Prevents other faults from starting; returns false if they were prevented already.
     pub(crate) fn reserve(&mut self) -> bool {
         !std::mem::replace(&mut self.reserved, true)
     }
 
-    /// Other faults may begin again.
+    /// Allows other faults again.
     pub(crate) fn unreserve(&mut self) {
         self.reserved = false;
     }
 
-    /// Whether no fault has any node in hand.
+    /// Whether no fault holds a node.
     pub(crate) fn is_free(&self) -> bool {
         self.cuts == 0 && !self.held.contains(&true)
     }
 
-    /// Cuts the ways between these nodes, unless all is reserved for another fault.
+    /// Cuts these links, unless all nodes are reserved for another fault.
     pub(crate) fn cut(&mut self, ways: &[(usize, usize)]) -> Option<Vec<(String, String)>> {
         let network = self
             .network
@@ -165,12 +165,12 @@ impl Cluster {
         self.network.iter().for_each(|network| network.join(ways));
     }
 
-    /// How often something was held back by a cut.
+    /// The number of times that a cut held back traffic.
     pub(crate) fn held_back(&self) -> u64 {
         self.network.as_ref().map_or(0, Network::held)
     }
 
-    /// Takes the node for the fault that all are reserved for.
+    /// Takes a node for the fault for which all nodes are reserved.
     pub(crate) fn hold_reserved(&mut self, node: usize) {
         assert!(
             self.reserved && !std::mem::replace(&mut self.held[node], true),
@@ -178,7 +178,7 @@ impl Cluster {
         );
     }
 
-    /// Takes the node to be replaced, unless another fault has it or another node is being
+    /// Takes a node that will be replaced, unless another fault holds it or another node is being
     /// replaced.
     pub(crate) fn hold_to_replace(&mut self, node: usize) -> bool {
         let free = !self.changing && self.hold(node);
@@ -186,7 +186,7 @@ impl Cluster {
         free
     }
 
-    /// Whether this fault, which has a node in hand, may replace it.
+    /// Whether this fault, which holds a node, may replace it.
     pub(crate) fn may_replace(&mut self) -> bool {
         !self.reserved && !std::mem::replace(&mut self.changing, true)
     }
@@ -195,7 +195,7 @@ impl Cluster {
         self.held[node] = false;
     }
 
-    /// Starts the node on a file system that takes no file longer than this many KiB.
+    /// Starts the node with a file size limit in KiB.
     pub(crate) fn start_limited(&mut self, node: usize, limit_kib: u64) -> Result<()> {
         self.start_by(node, |program| {
             let mut shell = Command::new("sh");
@@ -213,8 +213,8 @@ impl Cluster {
         )?)
     }
 
-    /// The clock of this node, or of another one that must be right before, jumps at the node's
-    /// next start: whose it is. Nothing happens when another fault has that node.
+    /// Changes the clock of this node at its next start, or that of the node whose clock must be
+    /// corrected first; returns which node. Does nothing if another fault holds that node.
     pub(crate) fn jump(&mut self, node: usize, ahead_ms: i64) -> Option<usize> {
         let remembered =
             |right: &Option<Instant>| right.is_none_or(|since| since.elapsed() < REMEMBERED);
@@ -232,7 +232,7 @@ impl Cluster {
         Some(node)
     }
 
-    /// Makes sure that no node has ended that no fault has in hand.
+    /// Checks that no node has ended without a fault.
     pub(crate) fn check(&mut self) -> Result<()> {
         (0..self.len()).try_for_each(|node| {
             if self.held[node] {
@@ -243,14 +243,13 @@ impl Cluster {
         })
     }
 
-    /// Ends every fault: all nodes run, and freely.
+    /// Ends every fault: all nodes run without restrictions.
     pub(crate) fn heal(&mut self) -> Result<()> {
         self.reserved = false;
         self.cuts = 0;
         self.network.iter().for_each(Network::heal);
         for node in 0..self.len() {
-            // It is unknown what an interrupted fault has left: what it holds is started
-            // anew.
+            // The effect of an interrupted fault is unknown, so its nodes restart.
             if std::mem::take(&mut self.held[node]) {
                 self.kill(&[node])?;
             }
@@ -261,8 +260,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Has a new node take the place of this one, through a command to the running cluster. On
-    /// return the command and the new node run; the command ends when the change is made.
+    /// Replaces this node by a new one, through a command to the running cluster. On return the
+    /// command and the new node run; the command ends when the change is finished.
     pub(crate) fn begin_replacement(&mut self, node: usize, name: &str) -> Result<Replacement> {
         let ports = free_ports(2, &self.ports()?)?;
         let mut ports = ports.iter().map(|port| format!("127.0.0.1:{port}"));
@@ -309,15 +308,14 @@ impl Cluster {
         })
     }
 
-    /// The place of `node` is the new node's from now on. The process of the old one must have
-    /// ended.
+    /// Replaces `node` by the new node. The process of the old node must have ended.
     pub(crate) fn finish_replacement(&mut self, node: usize, replacement: Replacement) {
         self.changing = false;
         self.put(node, replacement.new);
     }
 }
 
-/// A change of the cluster's members that is under way.
+/// A membership change in progress.
 pub(crate) struct Replacement {
     /// The command, and its process.
     command: Command,
@@ -327,17 +325,18 @@ pub(crate) struct Replacement {
 }
 
 impl Replacement {
-    /// Whether the change is made.
+    /// Whether the change is finished.
     ///
     /// # Errors
-    /// When it failed.
+    /// If it failed.
     pub(crate) fn is_made(&mut self) -> Result<bool> {
         match self.child.try_wait()? {
             None => Ok(false),
             Some(status) if status.success() => Ok(true),
             Some(status) => {
                 let how = describe(status, &self.log);
-                // Other faults may have left it no node to ask: then it is asked again.
+                // Other faults may have stopped all nodes that it could ask; then it is tried
+                // again.
                 ensure!(
                     how.contains(NO_ANSWER),
                     "`ionian member replace` to {} failed: {how}",
@@ -350,10 +349,10 @@ impl Replacement {
     }
 }
 
-/// Tries the limit of file lengths on a file in `root`.
+/// Tests the file size limit on a file in `root`.
 ///
 /// # Errors
-/// Says why the fault cannot be had here.
+/// Why this machine does not support the fault.
 pub(crate) fn try_file_limit(root: &Path) -> Result<()> {
     let file = root.join("limit");
     let mut shell = Command::new("sh");

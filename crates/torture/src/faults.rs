@@ -1,4 +1,4 @@
-//! Carries faults out.
+//! Injects the faults.
 
 use crate::cluster::Cluster;
 use crate::loss::{self, Loss, REFUSAL};
@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until, timeout};
 
-/// How often processes are looked at.
+/// Interval between two checks of a process.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// How long a node may take to stop in order, and a change of members to be made.
+/// Time limit for an orderly stop, and for a membership change.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What faults are done to.
+/// The context of the faults.
 #[derive(Clone)]
 pub(crate) struct Faults {
     pub(crate) cluster: Rc<RefCell<Cluster>>,
@@ -32,10 +32,10 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Does what the schedule says until `end`, and waits for the last fault to be over.
+    /// Follows the schedule until `end`, and waits for the last fault to end.
     ///
     /// # Errors
-    /// When a node did what no node may do.
+    /// If a node did what no node may do.
     pub(crate) async fn run(&self, schedule: &mut Schedule, end: Instant) -> Result<()> {
         let mut running: JoinSet<Result<()>> = JoinSet::new();
         let begun = Instant::now();
@@ -49,7 +49,7 @@ impl Faults {
             if let Some((due, fault)) = next.take_if(|(due, _)| *due <= Instant::now()) {
                 let faults = self.clone();
                 running.spawn_local(async move { faults.carry_out(fault).await });
-                // From when it was due, so that a busy machine does not make the schedule longer.
+                // Counted from the due time, so that a busy machine does not stretch the schedule.
                 next = schedule.next().map(|(gap, fault)| (due + gap, fault));
             }
         }
@@ -101,7 +101,7 @@ impl Faults {
         }
     }
 
-    /// Those that no other fault has in hand, by the time of their return.
+    /// The nodes among these that no other fault holds, by the time of their return.
     fn hold(&self, mut victims: Vec<(usize, Duration)>) -> Vec<(usize, Duration)> {
         victims.retain(|(node, _)| self.cluster.borrow_mut().hold(*node));
         victims.sort_by_key(|(_, absence)| *absence);
@@ -128,7 +128,7 @@ impl Faults {
         Ok(())
     }
 
-    /// Kills all nodes, has something done while none runs, and starts them again.
+    /// Kills all nodes, calls a function while none runs, and restarts them.
     pub(crate) fn while_all_are_down(
         &self,
         work: impl FnOnce(&Cluster) -> Result<()>,
@@ -139,7 +139,7 @@ impl Faults {
         self.heal()
     }
 
-    /// Starts a node, and lets go of it.
+    /// Starts a node and releases it.
     fn back(&self, node: usize) -> Result<()> {
         let mut cluster = self.cluster.borrow_mut();
         cluster.start(node)?;
@@ -178,8 +178,8 @@ impl Faults {
         self.cluster.borrow().signal(node, Signal::SIGTERM)?;
         self.counts.borrow_mut().terminations += 1;
         match self.end(node, PATIENCE).await? {
-            // A process that is still recovering has nothing to put in order, and the signal simply
-            // ends it.
+            // The signal simply ends a process that is still recovering, because it has nothing to
+            // put in order.
             Some(status) if status.signal() == Some(Signal::SIGTERM as i32) => {}
             Some(status) => self.expect(node, status, 0, "SIGTERM")?,
             None => bail!(
@@ -191,7 +191,8 @@ impl Faults {
         self.back(node)
     }
 
-    /// When all other faults are over and all nodes serve, stops one after the other in order.
+    /// When all other faults are over and all nodes serve, stops the nodes one after the other in
+    /// order.
     async fn roll(&self) -> Result<()> {
         let free = async {
             while !self.cluster.borrow().is_free() {
@@ -236,14 +237,14 @@ impl Faults {
                 self.expect(node, status, 1, "a full disk")?;
                 self.counts.borrow_mut().full_disks += 1;
             }
-            // It has not needed more.
+            // It has not written beyond the limit.
             None => self.count_kills(&[node])?,
         }
         self.back(node)
     }
 
-    /// Has a node that is started again find its clock wrong, or right again. At most one is wrong:
-    /// more than f would move the time of the log.
+    /// Restarts a node with a wrong clock, or with a correct one again. At most one clock is wrong,
+    /// because more than f wrong clocks would move the time of the log.
     fn jump(&self, node: usize, ahead_ms: i64) -> Result<()> {
         let Some(node) = self.cluster.borrow_mut().jump(node, ahead_ms) else {
             return Ok(());
@@ -253,7 +254,8 @@ impl Faults {
         self.back(node)
     }
 
-    /// Takes a part of a node's log away while it is down. It must refuse to start, and say why.
+    /// Removes a part of a node's log while the node is down. The node must refuse to start, with a
+    /// reason.
     async fn lose(&self, node: usize, loss: Loss, remedy: Remedy) -> Result<()> {
         self.count_kills(&[node])?;
         let (log, aside) = {

@@ -1,4 +1,4 @@
-//! Judges the histories of retired keys, on a thread of its own while clients go on.
+//! Checks the histories of retired keys, on a separate thread while clients work.
 
 use crate::keys::{Outcome, Record, Retired, name};
 use crate::ledger;
@@ -10,32 +10,32 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// Histories that may wait to be judged; beyond that clients wait.
+/// Maximum number of histories that wait to be checked; then clients wait.
 const WAITING: usize = 4096;
 
-/// How many steps the search for an order may take: a history of these lengths needs some hundreds.
+/// Step limit for the search; a history of these lengths needs some hundreds.
 const STEPS: u64 = 10_000_000;
 
 /// What is wrong with a key.
 #[derive(Debug)]
 pub(crate) struct Violation {
     pub(crate) key: String,
-    /// The first line says it, more may explain it.
+    /// The first line describes it, further lines may explain it.
     pub(crate) what: String,
-    /// All that was asked and told, for people.
+    /// All requests and replies as text.
     pub(crate) history: String,
 }
 
-/// What is to be found under a key at the end.
+/// The expected value of a key at the end.
 #[derive(Debug)]
 pub(crate) enum Expected {
-    /// This and nothing else.
+    /// Exactly this value.
     Settled { id: u64, state: State },
-    /// What its whole history explains: there are writes that may still take effect.
+    /// Any value that its whole history explains, because some writes may still take effect.
     Open(Retired),
 }
 
-/// What the judge came to.
+/// The verdict.
 #[derive(Debug, Default)]
 pub(crate) struct Judgement {
     pub(crate) expected: Vec<Expected>,
@@ -68,12 +68,12 @@ impl Judge {
             .expect("the judge works as long as it is handed histories");
     }
 
-    /// How many violations it has found so far.
+    /// The number of violations so far.
     pub(crate) fn found(&self) -> u64 {
         self.found.load(Relaxed)
     }
 
-    /// Waits until everything that was handed over is judged.
+    /// Waits until all histories are checked.
     pub(crate) fn finish(self) -> Judgement {
         drop(self.sender);
         self.thread.join().expect("the judge does not panic")
@@ -100,7 +100,7 @@ fn judge_all(receiver: &Receiver<Retired>, found: &AtomicU64) -> Judgement {
     judgement
 }
 
-/// Checks a closed history; returns what it was closed with.
+/// Checks a closed history; returns its last value.
 pub(crate) fn judge(retired: &Retired) -> Result<State, Violation> {
     let wrong = |what: String| Violation {
         key: name(retired.id),
@@ -126,7 +126,7 @@ impl Expected {
         }
     }
 
-    /// Checks what is found under the key at `moment`, when all is over.
+    /// Checks the value of the key at `moment`, at the end of the run.
     pub(crate) fn compare(
         self,
         kind: Kind,
@@ -158,7 +158,7 @@ impl Expected {
 }
 
 impl Retired {
-    /// Whether no write is left that may yet take effect.
+    /// Whether no write can still take effect.
     fn is_settled(&self) -> bool {
         self.records
             .iter()
@@ -184,7 +184,7 @@ impl Retired {
     }
 }
 
-/// What the checker is given: everything that had, or may have, an effect, or told something.
+/// The input of the checker: everything that had, or may have had, an effect, or returned a value.
 fn intervals(records: &[Record]) -> Vec<Interval<Model>> {
     let told = records.iter().filter_map(|record| {
         let result = match record.outcome {
@@ -238,7 +238,7 @@ mod tests {
     const COUNTER: u64 = 1;
     const LIST: u64 = 2;
 
-    /// A history in which each operation begins when the one before it has ended.
+    /// A history of sequential operations.
     fn one_after_the_other(operations: &[(Action, Outcome)]) -> Vec<Record> {
         let record = |(place, (action, outcome)): (usize, &(Action, Outcome))| {
             let invoked = 10 * place as u64;
@@ -327,7 +327,7 @@ mod tests {
         assert!(what(&closed(COUNTER, &add, b"2")).contains("2"));
         let append = [(Action::Append(1), Outcome::Unknown)];
         assert!(what(&closed(LIST, &append, b"1;1;")).contains("twice"));
-        // A register shows it when the repetition undoes what came between.
+        // A register shows it if the repetition undoes a later write.
         let set = [
             (Action::Set(1), done(Answer::Done)),
             (Action::Set(2), done(Answer::Done)),

@@ -57,7 +57,7 @@ use clap::Parser;
 use measure::{Measurement, Measurements};
 use std::process::ExitCode;
 
-/// Faults under load, and the check of everything.
+/// Faults under load, and the final check.
 pub fn torture() -> ExitCode {
     exit("torture", run::run(&Arguments::parse()))
 }

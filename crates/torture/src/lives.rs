@@ -1,5 +1,4 @@
-//! Keys that live for a while: wrong clocks must end none before its time, and none must outlive
-//! it.
+//! Keys that expire: wrong clocks must not expire a key early, and must not keep it for longer.
 
 use crate::settle::eventually;
 use anyhow::{Result, bail, ensure};
@@ -11,11 +10,11 @@ use std::time::{Duration, Instant};
 const LONG: &[u8] = b"torture-lives-long";
 const SHORT: &[u8] = b"torture-lives-short";
 
-/// How long the short one lives.
+/// Lifetime of the short-lived key in milliseconds.
 const SHORT_MS: &[u8] = b"500";
 
-/// How far time in the log may be from the time of this program: what messages and elections cost
-/// on a busy machine, and much less than a jump of a clock.
+/// Allowed difference between time in the log and the time of this program: larger than the delays
+/// of messages and elections on a busy machine, and much smaller than a clock fault.
 const SLACK: Duration = Duration::from_secs(60);
 
 /// A key that outlives the run, and one that does not.
@@ -25,7 +24,7 @@ pub(crate) struct Lives {
 }
 
 impl Lives {
-    /// Sets the keys, on a cluster that serves. The run takes `run` at least.
+    /// Sets the keys on a cluster that serves. The run takes at least `run`.
     pub(crate) async fn begin(gateway: SocketAddr, run: Duration) -> Result<Self> {
         let given = 10 * run + Duration::from_secs(3600);
         let text = given.as_millis().to_string();
@@ -41,7 +40,7 @@ impl Lives {
         Ok(Lives { begun, given })
     }
 
-    /// Looks at them when the run is over.
+    /// Checks the keys at the end of the run.
     pub(crate) async fn check(&self, gateway: SocketAddr) -> Result<()> {
         let ttl = async |key| match Connection::open(gateway)
             .await?
@@ -56,7 +55,7 @@ impl Lives {
     }
 }
 
-/// What PTTL says of the long one and of the short one, after so long.
+/// Checks the remaining lifetimes.
 fn judge(long: i64, short: i64, given: Duration, elapsed: Duration) -> Result<()> {
     let most = given.as_millis() as i64;
     let least = (given - elapsed.min(given))

@@ -1,12 +1,12 @@
-//! Logs that lose a part while their node is down: a file that goes, or the end of one. Everything
-//! that is taken away is put back later.
+//! Removes a part of a log while its node is down: a file, or the end of one. Everything is
+//! restored later.
 
 use anyhow::{Context, Result, ensure};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// What a log loses.
+/// The lost part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     /// The oldest file that is needed.
@@ -15,7 +15,7 @@ pub(crate) enum Loss {
     Last,
     /// The end of the newest file.
     End,
-    /// The file that says how far the log reaches.
+    /// The file that records how far the log reaches.
     Extent,
 }
 
@@ -23,17 +23,17 @@ impl Loss {
     pub(crate) const ALL: [Loss; 4] = [Loss::First, Loss::Last, Loss::End, Loss::Extent];
 }
 
-/// What a node says that misses a part of its log.
+/// The error of a node whose log lacks a part.
 pub(crate) const REFUSAL: &str = "A crash cannot have done this";
 
-/// What was taken away: where it is kept, and where it belongs.
+/// A removed part: where it is kept, and where it belongs.
 pub(crate) struct Taken {
     kept: PathBuf,
     place: PathBuf,
 }
 
-/// Takes it away from the log of a node that is down, and keeps it in `aside`. Nothing when there
-/// is no log yet.
+/// Removes the part from the log of a stopped node, and keeps it in `aside`. `None` if there is no
+/// log yet.
 pub(crate) fn take(loss: Loss, log: &Path, aside: &Path) -> Result<Option<Taken>> {
     let Some((first, last)) = reaches(&log.join("extent"))? else {
         return Ok(None);
@@ -58,7 +58,7 @@ pub(crate) fn take(loss: Loss, log: &Path, aside: &Path) -> Result<Option<Taken>
 }
 
 impl Taken {
-    /// Puts it back.
+    /// Restores the part.
     pub(crate) fn put_back(self) -> Result<()> {
         fs::rename(&self.kept, &self.place)
             .with_context(|| format!("cannot put {} back", self.place.display()))

@@ -1,4 +1,4 @@
-//! CLIENT: who is connected, under which name.
+//! CLIENT: lists and names connections.
 
 use super::connection::BAD_NAME;
 use super::{SYNTAX, is, number};
@@ -7,7 +7,7 @@ use crate::reply::Context;
 use bytes::Bytes;
 use std::fmt::Write;
 
-/// Bytes of a name; a longer one would only serve to fill memory.
+/// Longest name in bytes, so that names do not fill memory.
 const MAX_NAME_LEN: usize = 1024;
 
 const HELP: &[&str] = &[
@@ -18,16 +18,16 @@ const HELP: &[&str] = &[
     "ID -- Return the ID of the current connection.",
     "INFO -- Return information about the current client connection.",
     "LIST [TYPE NORMAL] [ID <id> ...] -- Return information about client connections.",
-    "NO-EVICT OFF, NO-TOUCH (ON|OFF) -- Accepted; no client is spared when memory is short.",
+    "NO-EVICT OFF, NO-TOUCH (ON|OFF) -- Accepted; the gateway may close any client when memory is short.",
     "REPLY ON -- Accepted; OFF and SKIP are not supported.",
     "SETINFO (LIB-NAME|LIB-VER) <value> -- Set the client library's name or version.",
     "SETNAME <name> -- Assign the name <name> to the current connection.",
-    "TRACKING (ON|OFF) [OPTIN] [OPTOUT] [NOLOOP] -- Each key that is tracked is invalidated once it was read.",
+    "TRACKING (ON|OFF) [OPTIN] [OPTOUT] [NOLOOP] -- Each tracked key is invalidated right after it was read.",
 ];
 
 type Sub = fn(&mut Context<'_>, &[Bytes]);
 
-/// Name, fewest and most words after it.
+/// Name, and the minimum and maximum number of words after it.
 const SUBCOMMANDS: &[(&str, usize, usize, Sub)] = &[
     ("caching", 1, 1, caching),
     ("getname", 0, 0, |context, _| name_or_null(context)),
@@ -66,7 +66,7 @@ pub(super) fn client(context: &mut Context<'_>, words: &[Bytes]) {
     run(context, rest);
 }
 
-/// Whether a name can stand in a list whose fields are separated by spaces and newlines.
+/// Whether a name fits into a list whose fields are separated by spaces and newlines.
 pub(super) fn is_plain_name(name: &[u8]) -> bool {
     name.len() <= MAX_NAME_LEN && name.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
@@ -113,7 +113,7 @@ fn no_evict(context: &mut Context<'_>, words: &[Bytes]) {
     match &*words[0].to_ascii_lowercase() {
         b"off" => context.ok(),
         b"on" => context
-            .error("ERR CLIENT NO-EVICT ON is not supported: every client may have to be closed"),
+            .error("ERR CLIENT NO-EVICT ON is not supported: the gateway must be able to close any client"),
         _ => context.error(SYNTAX),
     }
 }

@@ -1,19 +1,19 @@
-//! ROLE and CLUSTER: how clients find the other gateways. All are equal, so each says of itself
-//! that it is the master of the one shard, and of the others that they are its replicas: a client
-//! goes on with another one when it loses this.
+//! ROLE and CLUSTER: how clients find the other gateways. All gateways are equal, so each reports
+//! itself as the master of the only shard and the others as its replicas. A client that loses this
+//! gateway connects to another.
 
 use super::is;
 use crate::peers::Peer;
 use crate::reply::Context;
 use bytes::Bytes;
 
-/// As many as Redis Cluster has.
+/// The number of slots of Redis Cluster.
 const SLOTS: u16 = 16_384;
 
 const HELP: &[&str] = &[
     "CLUSTER <subcommand> [<arg>]. Subcommands are:",
     "INFO -- Return that all slots are served.",
-    "KEYSLOT <key> -- Return the hash slot of a key. It makes no difference here.",
+    "KEYSLOT <key> -- Return the hash slot of a key. It has no effect here.",
     "MYID -- Return the id of this gateway.",
     "NODES, SHARDS, SLOTS -- Return the gateways: one shard, this gateway its master, the others replicas.",
 ];
@@ -61,7 +61,7 @@ pub(super) fn cluster(context: &mut Context<'_>, words: &[Bytes]) {
     }
 }
 
-/// All gateways, this one first, with an address for each.
+/// All gateways with their addresses, this one first.
 fn gateways(context: &Context<'_>) -> Vec<Peer> {
     let reached = Peer::new("gateway", &context.client.local_address);
     let reached = reached.unwrap_or(Peer {
@@ -146,8 +146,8 @@ fn role_of(place: usize) -> &'static str {
     if place == 0 { "master" } else { "replica" }
 }
 
-/// The slot of a key as Redis Cluster computes it: of what stands in its first braces, if there is
-/// something.
+/// The slot of a key as Redis Cluster computes it: from the text in its first braces, if there is
+/// any.
 fn slot(key: &[u8]) -> u16 {
     let open = key.iter().position(|&byte| byte == b'{');
     let inside = open.and_then(|open| {

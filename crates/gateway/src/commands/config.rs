@@ -1,5 +1,5 @@
-//! CONFIG: what programs ask for before they start. The settings themselves are in the deployment
-//! file.
+//! CONFIG: parameters that programs query at their start. The settings themselves are in the
+//! deployment file.
 
 use super::matches;
 use crate::host::Host;
@@ -42,13 +42,13 @@ fn get(context: &mut Context<'_>, patterns: &[Bytes]) {
     }
 }
 
-/// Redis's names for what is true here.
+/// Redis's names of the settings in force.
 fn parameters(host: &Host) -> Vec<(&'static str, String)> {
     let limits = &host.limits;
     let listening = host.listening.borrow();
     let (address, port) = listening.rsplit_once(':').unwrap_or(("", "0"));
     vec![
-        // Durability is that of the deployment, which these two say nothing about.
+        // The deployment decides about durability; these two say nothing about it.
         ("appendonly", "no".into()),
         ("bind", address.trim_matches(['[', ']']).into()),
         (

@@ -31,8 +31,9 @@ pub(super) fn select(context: &mut Context<'_>, words: &[Bytes]) {
     }
 }
 
-/// There are no users and no passwords. As in Redis without a password, the user `default` has any;
-/// a password for no user is refused, so that no client takes it for protection of the data.
+/// There are no users and no passwords. As in Redis without a password, the user `default` accepts
+/// any password. A password without a user name is refused, so that no client believes it protects
+/// the data.
 pub(super) fn auth(context: &mut Context<'_>, words: &[Bytes]) {
     match words.len() {
         3 if &words[1][..] == b"default" => context.ok(),
@@ -96,7 +97,7 @@ fn greet(context: &mut Context<'_>) {
     context.integer(if context.client.resp3.get() { 3 } else { 2 });
     context.bulk("id");
     context.integer(context.client.id as i64);
-    // Every gateway takes writes and reads, as a lone master does.
+    // Every gateway accepts writes and reads, like a single master.
     for (key, value) in [("mode", "standalone"), ("role", "master")] {
         context.bulk(key);
         context.bulk(value);

@@ -1,4 +1,4 @@
-//! IONIAN: what Redis has no command for.
+//! IONIAN: commands that Redis does not have.
 
 use super::is;
 use crate::reply::Context;
@@ -7,11 +7,11 @@ use ionian_kernel::client::ReadLevel;
 
 const HELP: &[&str] = &[
     "IONIAN <subcommand> [<arg>]. Subcommands are:",
-    "CHECK -- Return OK when a linearizable read is answered by a quorum, an error when it is not (PING asks no node).",
+    "CHECK -- Return OK if a quorum answers a linearizable read, an error otherwise (PING asks no node).",
     "CONSISTENCY -- Return the consistency level of this connection's reads.",
     "CONSISTENCY LINEARIZABLE -- Reads see every write acknowledged before they began (the default).",
     "CONSISTENCY SEQUENTIAL -- Reads see every write and read completed through this node.",
-    "CONSISTENCY EVENTUAL -- Reads see some earlier state, at once.",
+    "CONSISTENCY EVENTUAL -- Reads see some earlier state, without delay.",
     "HELP -- Print this help.",
 ];
 
@@ -23,7 +23,7 @@ const LEVELS: [ReadLevel; 3] = [
 
 pub(super) fn ionian(context: &mut Context<'_>, words: &[Bytes]) {
     match &words[1..] {
-        // In a transaction, which the cluster has just answered.
+        // In a transaction, so the cluster has just answered.
         [sub] if is(sub, "CHECK") => context.ok(),
         [sub] if is(sub, "HELP") => context.help(HELP),
         [sub] if is(sub, "CONSISTENCY") => context.bulk(level_name(context.client.level.get())),
@@ -34,7 +34,7 @@ pub(super) fn ionian(context: &mut Context<'_>, words: &[Bytes]) {
                     context.ok();
                 }
                 None => context
-                    .error("ERR the consistency is one of linearizable, sequential, eventual"),
+                    .error("ERR the consistency level must be linearizable, sequential or eventual"),
             }
         }
         [sub, ..] if is(sub, "CONSISTENCY") => context.wrong_number("ionian|consistency"),

@@ -1,4 +1,4 @@
-//! The commands that the gateway answers itself: those about the connection, the server and
+//! The commands that the gateway executes itself: those about the connection, the server and
 //! transactions. All others go to the state machine.
 
 mod client;
@@ -12,10 +12,10 @@ mod table;
 use crate::reply::Context;
 use bytes::Bytes;
 
-/// One of the gateway's own commands, with what COMMAND tells about it.
+/// One of the gateway's own commands, with its description for COMMAND.
 pub(crate) struct Own {
     pub(crate) name: &'static str,
-    /// As in Redis: the number of words, the name included; if negative, at least as many.
+    /// As in Redis: the number of words including the name; if negative, the minimum number.
     pub(crate) arity: i32,
     pub(crate) flags: &'static [&'static str],
     pub(crate) keys: [i32; 3],
@@ -25,13 +25,13 @@ pub(crate) struct Own {
 /// How a command is executed.
 #[derive(Clone, Copy)]
 pub(crate) enum Run {
-    /// By this function, which touches nothing but the client's settings; MULTI queues it.
+    /// A function that touches only the client's settings; MULTI queues it.
     Plain(fn(&mut Context<'_>, &[Bytes])),
-    /// By the connection, as it changes what becomes of other commands.
+    /// The connection executes it, because it affects other commands.
     Control(Control),
 }
 
-/// The commands that change what becomes of other commands.
+/// The commands that affect other commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
     Multi,
@@ -44,7 +44,7 @@ pub(crate) enum Control {
 }
 
 impl Own {
-    /// Whether a command with this number of words can be this one.
+    /// Whether this command may have this number of words.
     pub(crate) fn takes(&self, words: usize) -> bool {
         let arity = self.arity.unsigned_abs() as usize;
         words == arity || self.arity < 0 && words > arity
@@ -61,7 +61,7 @@ const fn own(name: &'static str, arity: i32, run: Run) -> Own {
     }
 }
 
-/// Sorted by name, for the search.
+/// Sorted by name, for the binary search.
 pub(crate) const OWN: &[Own] = &[
     own("asking", 1, Run::Plain(cluster::any_node)),
     own("auth", -2, Run::Plain(connection::auth)),
@@ -92,7 +92,7 @@ pub(crate) const OWN: &[Own] = &[
     },
 ];
 
-/// The own command with this name, in any case.
+/// The gateway's own command with this name, ignoring case.
 pub(crate) fn find(name: &[u8]) -> Option<&'static Own> {
     let mut lower = [0; 9];
     let lower = lower.get_mut(..name.len())?;
@@ -104,24 +104,24 @@ pub(crate) fn find(name: &[u8]) -> Option<&'static Own> {
     Some(&OWN[at])
 }
 
-/// Whether the word is this one, in any case.
+/// Whether the word equals the name, ignoring case.
 pub(crate) fn is(word: &[u8], name: &str) -> bool {
     word.eq_ignore_ascii_case(name.as_bytes())
 }
 
-/// A whole number as Redis accepts it.
+/// A whole number in Redis's notation.
 fn number(word: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(word).ok()?;
     let value: i64 = text.parse().ok()?;
-    // Redis takes no plus sign and no zeros in front.
+    // Redis rejects a plus sign and leading zeros.
     (value.to_string() == text).then_some(value)
 }
 
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 const SYNTAX: &str = "ERR syntax error";
 
-/// Whether the whole of `text` matches a pattern of `*` and `?`, in any case. It comes back to the
-/// last `*` only, so an unknown client's pattern takes at most the product of the lengths.
+/// Whether the whole of `text` matches a pattern of `*` and `?`, ignoring case. It backtracks to
+/// the last `*` only, so the time for any pattern is bounded by the product of the lengths.
 fn matches(mut pattern: &[u8], text: &str) -> bool {
     let mut text = text.as_bytes();
     let mut retry = None;

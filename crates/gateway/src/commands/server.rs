@@ -24,7 +24,7 @@ pub(crate) fn wants_keys(words: &[Bytes]) -> bool {
     !info.section("Keyspace").field("keys", 0).is_empty()
 }
 
-/// The clock of the gateway's machine, not the time that leaders stamp into the log.
+/// The clock of the gateway's machine, not the time in the log.
 pub(super) fn time(context: &mut Context<'_>, _: &[Bytes]) {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -34,8 +34,8 @@ pub(super) fn time(context: &mut Context<'_>, _: &[Bytes]) {
     context.bulk(now.subsec_micros().to_string());
 }
 
-/// Every write that was acknowledged is already replicated, so there is nothing to wait for: the
-/// answer is on how many further machines it is, which depends on the deployment alone.
+/// Every acknowledged write is already replicated, so the answer needs no wait: the number of
+/// further machines that have the write, which depends only on the deployment.
 pub(super) fn wait(context: &mut Context<'_>, words: &[Bytes]) {
     match (number(&words[1]), number(&words[2])) {
         (Some(_), Some(timeout)) if timeout < 0 => context.error("ERR timeout is negative"),

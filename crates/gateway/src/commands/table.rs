@@ -1,4 +1,4 @@
-//! COMMAND: which commands there are, the gateway's own and the state machine's.
+//! COMMAND: lists the commands of the gateway and of the state machine.
 
 use super::{OWN, SYNTAX, is, matches};
 use crate::reply::Context;
@@ -14,7 +14,7 @@ const HELP: &[&str] = &[
     "LIST [FILTERBY (PATTERN <pattern>|MODULE <name>|ACLCAT <category>)] -- Return command names.",
 ];
 
-/// The description of a command, the same from every gateway.
+/// The description of a command, equal at every gateway.
 #[derive(Clone, Copy)]
 struct Entry {
     name: &'static str,
@@ -32,8 +32,8 @@ pub(super) fn command(context: &mut Context<'_>, words: &[Bytes]) {
     match &*sub.to_ascii_lowercase() {
         b"count" if rest.is_empty() => context.integer(entries().count() as i64),
         b"count" => context.wrong_number("command|count"),
-        // Without it, as before Redis 7, programs keep to the documentation of Redis that they have
-        // themselves.
+        // Without this subcommand, as before Redis 7, clients use their own copy of Redis's
+        // documentation.
         b"getkeys" if rest.len() < 2 => context.wrong_number("command|getkeys"),
         b"getkeys" => get_keys(context, rest),
         b"help" => context.help(HELP),
@@ -72,7 +72,7 @@ fn find(name: &[u8]) -> Option<Entry> {
 }
 
 /// The ten elements of Redis 7; the last four (categories, tips, key specifications, subcommands)
-/// are left empty.
+/// are empty.
 fn describe(context: &mut Context<'_>, entry: Entry) {
     context.array(10);
     context.bulk(entry.name);
@@ -91,7 +91,7 @@ fn list(context: &mut Context<'_>, words: &[Bytes]) {
     let pattern = match words {
         [] => &b"*"[..],
         [filter, kind, pattern] if is(filter, "FILTERBY") && is(kind, "PATTERN") => pattern,
-        // There are no modules and no categories, so nothing is in one.
+        // Modules and categories do not exist here, so these filters match nothing.
         [filter, kind, _]
             if is(filter, "FILTERBY") && (is(kind, "MODULE") || is(kind, "ACLCAT")) =>
         {

@@ -82,7 +82,7 @@ fn simple_ones() {
         ("IONIAN CONSISTENCY", "$12\nlinearizable\n"),
         (
             "IONIAN CONSISTENCY strong",
-            "-ERR the consistency is one of linearizable, sequential, eventual\n",
+            "-ERR the consistency level must be linearizable, sequential or eventual\n",
         ),
         (
             "ionian consistency Eventual\nionian consistency",
@@ -137,7 +137,7 @@ fn client_commands() {
         ("CLIENT NO-EVICT off", "+OK\n"),
         (
             "CLIENT NO-EVICT on",
-            "-ERR CLIENT NO-EVICT ON is not supported: every client may have to be closed\n",
+            "-ERR CLIENT NO-EVICT ON is not supported: the gateway must be able to close any client\n",
         ),
         ("CLIENT NO-TOUCH x", "-ERR syntax error\n"),
         ("CLIENT REPLY on", "+OK\n"),

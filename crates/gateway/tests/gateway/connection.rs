@@ -245,11 +245,11 @@ fn a_client_that_takes_too_much_is_closed_and_told_why() {
     let closed = |mut client: Client| {
         let text = text(client.connection.output());
         assert!(
-            text.contains("-ERR closed: commands and replies of this client take "),
+            text.contains("-ERR closed: commands and replies of this client use "),
             "{text}"
         );
         assert!(
-            text.ends_with(" KiB, 97 are allowed. A command that was not answered may or may not have been executed\n")
+            text.ends_with(" KiB, the limit is 97 KiB. A command that was not answered may or may not have been executed\n")
         );
         assert!(client.connection.is_closing() && client.connection.has_last_word());
         assert!(!client.connection.is_closed() && !client.connection.wants_input());

@@ -350,7 +350,7 @@ fn those_who_hold_most_are_closed_first_and_the_others_served() {
             let len = stream.read(&mut reply).expect("no reset");
             match String::from_utf8_lossy(&reply[..len]) {
                 text if text.starts_with(
-                    "-ERR closed: of all clients of this node this one holds most",
+                    "-ERR closed: the memory of this node's clients is exhausted",
                 ) =>
                 {
                     told += 1

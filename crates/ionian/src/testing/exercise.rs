@@ -1,4 +1,4 @@
-//! The machine by itself: what every state machine must keep to.
+//! Checks a state machine alone, without replication.
 
 use super::Commands;
 use crate::{Footprint, Timestamp};
@@ -7,20 +7,20 @@ use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How many steps one seed takes.
+/// Steps per seed.
 const STEPS: u64 = 120;
 
-/// The longest rubbish, in bytes.
+/// Maximum length of malformed commands in bytes.
 const RUBBISH: u64 = 64;
 
-/// What a machine did that no state machine may do.
+/// A violation of the contract of state machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineFault {
-    /// With which it does it again.
+    /// The seed that reproduces it.
     pub seed: u64,
-    /// After how many steps.
+    /// The number of steps before it.
     pub step: u64,
-    /// What, for people.
+    /// A description.
     pub what: String,
 }
 
@@ -79,7 +79,7 @@ impl<M: Commands> Exercise<M> {
     fn run(mut self) -> Result<(), MachineFault> {
         for step in 1..=STEPS {
             self.step = step;
-            // Time does not stand still, nor does it always pass.
+            // Time advances in some steps only.
             self.now = Timestamp(self.now.0 + self.random.below(3) * 1000);
             match self.random.below(12) {
                 0..5 => self.write()?,
@@ -129,7 +129,7 @@ impl<M: Commands> Exercise<M> {
 
     fn execute(&mut self, command: &[u8]) -> Result<(), MachineFault> {
         let now = self.now;
-        // Taken out, so that a fault can be told with the rest of it.
+        // Taken out, so that a fault can describe the rest.
         let (mut one, mut other) = (
             std::mem::take(&mut self.one),
             std::mem::take(&mut self.other),
@@ -205,7 +205,7 @@ impl<M: Commands> Exercise<M> {
         Ok(())
     }
 
-    /// The second copy becomes one that is restored from the first.
+    /// Replaces the second copy by one restored from the first.
     fn restore(&mut self, is_fresh: bool) -> Result<(), MachineFault> {
         let taken = snapshot(&self.one);
         let mut restored = M::default();
@@ -234,7 +234,7 @@ impl<M: Commands> Exercise<M> {
                 "a {kind} copy that was restored from {taken} has the snapshot {again}"
             ));
         }
-        // It must also answer the same from now on: that shows what the snapshot does not have.
+        // It must also answer the same from now on, which shows what the snapshot lacks.
         self.other = restored;
         Ok(())
     }
@@ -256,7 +256,7 @@ impl<M: Commands> Exercise<M> {
         Ok(())
     }
 
-    /// Two commands that do not conflict, in either order.
+    /// Executes two commands that do not conflict in both orders.
     fn commute(&mut self) -> Result<(), MachineFault> {
         let commands = [
             M::random_write(&mut self.random),
@@ -302,7 +302,7 @@ fn snapshot<M: Commands>(machine: &M) -> Vec<u8> {
     taken
 }
 
-/// The first bytes, for people.
+/// The first bytes as text.
 pub(super) fn shown(bytes: &[u8]) -> String {
     const MOST: usize = 80;
     let more = if bytes.len() > MOST { "..." } else { "" };

@@ -58,12 +58,12 @@ pub use ionian_kernel::random::Random;
 pub use ionian_sim::Report;
 pub use simulation::{Simulation, SimulationFailure};
 
-/// A state machine with what its clients send. `Default` is its state before the first command.
+/// A state machine and what its clients send. `Default` is its state before the first command.
 pub trait Commands: StateMachine + Default + 'static {
-    /// A command that goes through the log: any that clients send, malformed ones too.
+    /// A command for the log: any that clients send, including malformed ones.
     fn random_write(random: &mut Random) -> Vec<u8>;
 
-    /// A query that [`read`](StateMachine::read) answers.
+    /// A query for [`read`](StateMachine::read).
     fn random_read(random: &mut Random) -> Vec<u8>;
 
     /// For the check of linearizability, the part of the state that a command or query is about, if

@@ -1,4 +1,4 @@
-//! The machine replicated, in the simulator.
+//! The state machine, replicated in the simulator.
 
 use super::exercise::shown;
 use super::{Commands, Random, Report};
@@ -19,8 +19,8 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// Each command carries a number, by which the simulator knows it again in the log; the machine
-/// does not see it.
+/// Each command contains a number by which the simulator identifies it in the log; the machine does
+/// not see it.
 const NUMBER: usize = size_of::<u64>();
 
 /// Simulated clusters of your machine: the protocol's real code on a simulated network, simulated
@@ -41,7 +41,7 @@ pub struct Simulation {
     trace: Option<PathBuf>,
 }
 
-/// A seed that shows a fault.
+/// A seed that failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SimulationFailure {
@@ -51,9 +51,9 @@ pub enum SimulationFailure {
     Trace(std::io::Error),
     /// A run failed.
     Run {
-        /// With which it fails again.
+        /// The seed that reproduces it.
         seed: u64,
-        /// Which faults the seed switched on.
+        /// The faults that the seed selected.
         knobs: String,
         /// What was wrong.
         failure: Failure,
@@ -82,7 +82,7 @@ impl fmt::Display for SimulationFailure {
 impl std::error::Error for SimulationFailure {}
 
 impl Simulation {
-    /// Of this preset, such as `colocated`: 100 seeds of about 60 operations, with disks.
+    /// Clusters of this preset, such as `colocated`: 100 seeds of about 60 operations, with disks.
     pub fn new(preset: &str) -> Self {
         Simulation {
             preset: preset.into(),
@@ -93,17 +93,17 @@ impl Simulation {
         }
     }
 
-    /// Runs these seeds.
+    /// Sets the seeds.
     pub fn seeds(self, seeds: Range<u64>) -> Self {
         Simulation { seeds, ..self }
     }
 
-    /// About how many requests clients make in a run while there are faults.
+    /// Sets the approximate number of client requests per run while there are faults.
     pub fn operations(self, operations: u64) -> Self {
         Simulation { operations, ..self }
     }
 
-    /// Nodes have no disks: those that crash come back without their memory.
+    /// Nodes have no disks: after a crash they return without their memory.
     pub fn in_memory(self) -> Self {
         Simulation {
             in_memory: true,
@@ -111,7 +111,7 @@ impl Simulation {
         }
     }
 
-    /// Writes every event of the last run, which is the one that fails if one does, to this file.
+    /// Writes every event of the last run to this file; if a run fails, it is the last one.
     pub fn trace(self, file: impl Into<PathBuf>) -> Self {
         Simulation {
             trace: Some(file.into()),
@@ -119,7 +119,7 @@ impl Simulation {
         }
     }
 
-    /// Runs all seeds, until one fails.
+    /// Runs the seeds until one fails.
     ///
     /// # Errors
     /// The first seed that fails, and why.
@@ -166,7 +166,8 @@ impl<M: Commands> Work for Run<'_, M> {
             } else {
                 Durability::Disk
             },
-            // A single server executes what is not on disk yet, and holds back the answers.
+            // A single server executes commands before they are on disk, and holds back the
+            // answers.
             stable_log: P::NAME != Unreplicated::NAME,
             ..base
         };
@@ -191,7 +192,7 @@ impl<M: Commands> Work for Run<'_, M> {
     }
 }
 
-/// Clients of the machine.
+/// The clients of the machine.
 struct Clients<M> {
     next: u64,
     machine: PhantomData<M>,
@@ -206,7 +207,7 @@ impl<M> Default for Clients<M> {
     }
 }
 
-/// What a client asks.
+/// A client's request.
 #[derive(Clone)]
 struct Asked {
     bytes: Bytes,
@@ -214,7 +215,7 @@ struct Asked {
     is_read: bool,
 }
 
-/// Its input.
+/// The answer.
 #[derive(Clone, PartialEq)]
 struct Told(Bytes);
 
@@ -235,16 +236,16 @@ impl fmt::Display for Told {
     }
 }
 
-/// The state after these commands. It is made by executing them anew, so that nothing rests on
-/// `restore`, which is under test.
+/// The state after these commands. It is computed by executing them again, so that it does not
+/// depend on `restore`, which is under test.
 struct State<M> {
     commands: Vec<(Timestamp, Bytes)>,
-    /// By which equal states are known.
+    /// Equal states have equal snapshots.
     snapshot: Vec<u8>,
     machine: PhantomData<M>,
 }
 
-// By hand: the derived ones would ask it of the machine as well.
+// By hand, because the derived implementations would require the same of the machine.
 impl<M> Clone for State<M> {
     fn clone(&self) -> Self {
         State {
@@ -299,7 +300,7 @@ impl<M: Commands> Specification for Clients<M> {
             reply.clear();
         }
         if action.is_read {
-            // What is no read was refused, and does not come here.
+            // A query that is not a read was refused, and does not get here.
             let _ = machine.read(at, &action.bytes, &mut reply);
         } else {
             machine.apply(at, &action.bytes, &mut reply);
@@ -352,7 +353,7 @@ impl<M: Commands> Model for Clients<M> {
     }
 }
 
-/// The machine, without the numbers.
+/// The machine without the numbers.
 struct Numbered<M>(M);
 
 /// The command without its number.

@@ -1,4 +1,4 @@
-//! What can be typed.
+//! Command-line arguments.
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 /// Measurements of Ionian: real processes of the release build on free ports of this machine
 ///
-/// Each exits with code 0 when it was made and what it asks for holds, 1 when not, 2 on bad usage.
+/// Each exits with code 0 if the measurement succeeded and its limits hold, 1 if not, 2 on bad
+/// usage.
 #[derive(Debug, Parser)]
 #[command(name = "measure", bin_name = "cargo xtask")]
 pub(crate) struct Measurements {
@@ -25,11 +26,11 @@ pub(crate) enum Measurement {
     Burn,
 }
 
-/// Samples without which a quarter of the time says nothing.
+/// Minimum number of samples; with fewer a quarter of the time is meaningless.
 const SAMPLES: f64 = 16.0;
 
 impl Measurements {
-    /// What was typed; does not return when it makes no sense.
+    /// Parses the command line; exits if the values make no sense.
     pub(crate) fn from_command_line() -> Self {
         let measurements = Measurements::parse();
         if let Err(text) = measurements.check() {
@@ -54,22 +55,22 @@ impl Measurements {
     }
 }
 
-/// What all of them understand.
+/// The arguments of all measurements.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Common {
     /// The deployment; `ionian config presets` lists them
     #[arg(long, value_name = "NAME", default_value = ionian_deployment::DEFAULT_PRESET)]
     pub(crate) preset: String,
-    /// Change a setting of the deployment; can be repeated
+    /// Change a setting of the deployment; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) overrides: Vec<String>,
-    /// How long each value is
+    /// Length of each value in bytes
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) value_bytes: u32,
-    /// The program `ionian` [default: the one beside this program]
+    /// The program `ionian` [default: the one in the directory of this program]
     #[arg(long, value_name = "FILE")]
     pub(crate) ionian: Option<PathBuf>,
-    /// Where the nodes' directories and the results go
+    /// The directory for the nodes' data and the results
     #[arg(long, value_name = "DIR", default_value = "target/measure")]
     pub(crate) data: PathBuf,
 }
@@ -86,25 +87,25 @@ pub(crate) struct Common {
 /// (16 MiB) more is always allowed.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Soak {
-    /// How long
+    /// Duration in minutes
     #[arg(long, value_name = "N", default_value_t = 30.0)]
     pub(crate) minutes: f64,
-    /// How many keys there are
+    /// Number of keys
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) keys: u64,
-    /// How many connections there are, spread over all gateways
+    /// Number of connections, distributed over all gateways
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) clients: u16,
-    /// How many of a hundred commands read
+    /// Percentage of reads
     #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u8).range(0..=99))]
     pub(crate) reads: u8,
-    /// Seconds from one sample to the next
+    /// Seconds between two samples
     #[arg(long, value_name = "N", default_value_t = 5.0)]
     pub(crate) every: f64,
-    /// By how much a maximum may have grown
+    /// Allowed growth of a maximum
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
     pub(crate) tolerance: f64,
-    /// Have something grow on purpose: the exit code must be 1
+    /// Make something grow on purpose: the exit code must be 1
     #[arg(long = "break", value_enum, value_name = "HOW")]
     pub(crate) sabotage: Option<Sabotage>,
     #[command(flatten)]
@@ -130,32 +131,32 @@ pub(crate) enum Sabotage {
 /// Exits with code 1 when the longest time exceeds the limit.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RestartTime {
-    /// How many keys there are
+    /// Number of keys
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) keys: u64,
-    /// How many commands come after the snapshot
+    /// Number of commands after the snapshot
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) tail: u64,
-    /// How these come
+    /// How these commands arrive
     #[arg(long, value_enum, value_name = "HOW", default_value = "pipelined")]
     pub(crate) shape: Shape,
-    /// How often each is repeated
+    /// Repetitions of each measurement
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) rounds: u16,
-    /// The longest time that is allowed
+    /// Time limit in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
     pub(crate) limit: f64,
     #[command(flatten)]
     pub(crate) common: Common,
 }
 
-/// How commands come to the gateways.
+/// How commands arrive at the gateways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Shape {
-    /// From 32 connections with pipelines of 64: many commands to a slot
+    /// 32 connections with pipelines of 64: many commands per slot
     Pipelined,
-    /// One after the other: each has a slot of its own. Sets `options.snapshot_slots` to its
-    /// maximum, for by default a snapshot would come after 65,536
+    /// One after the other: one command per slot. Sets `options.snapshot_slots` to its maximum,
+    /// because by default a snapshot would be made after 65,536
     Single,
 }
 
@@ -165,16 +166,16 @@ pub(crate) enum Shape {
 /// durability `disk` and with `memory` in turn. Prints the medians over the rounds.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct GroupCommit {
-    /// How many commands are in flight
+    /// Numbers of commands in flight
     #[arg(long, value_delimiter = ',', value_name = "N", default_values_t = [1, 16, 128, 1024], value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) in_flight: Vec<u16>,
-    /// How often each is measured
+    /// Repetitions of each measurement
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) rounds: u16,
-    /// How long each is measured, after a second of warm-up
+    /// Duration of each measurement in seconds, after a second of warm-up
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) seconds: u64,
-    /// How many different keys are set
+    /// Number of different keys
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) keys: u64,
     #[command(flatten)]
@@ -193,36 +194,36 @@ pub(crate) struct GroupCommit {
 /// Exits with code 1 when a limit is exceeded.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Burden {
-    /// How long the burden lasts
+    /// Duration of the overload in seconds
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) seconds: u64,
-    /// Processes that keep a processor busy
+    /// Number of processes that keep a processor busy
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(0..=1000))]
     pub(crate) burners: u16,
-    /// Clients that write large values, each again and again the same key
+    /// Number of clients that write large values, each repeatedly to the same key
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(0..=1000))]
     pub(crate) large: u16,
-    /// How long these values are, at most; with key and protocol they are as long as this
+    /// Maximum length of these values in bytes, including key and protocol
     #[arg(long, value_name = "N", default_value_t = 8 << 20, value_parser = clap::value_parser!(u32).range(1 << 10..=64 << 20))]
     pub(crate) large_bytes: u32,
-    /// Clients that send SET of 1 KiB without an end and read no reply
+    /// Number of clients that send SET of 1 KiB continuously and read no reply
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(0..=1000))]
     pub(crate) deaf: u16,
-    /// Clients that ask twice for a value of 1 MiB and read nothing
+    /// Number of clients that request a value of 1 MiB twice and read nothing
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1000))]
     pub(crate) askers: u16,
-    /// How long 99 in 100 small commands may take during the burden; one that is not answered takes
-    /// without end. 0: no limit
+    /// Limit for the 99th percentile of small commands during the overload, in milliseconds; an
+    /// unanswered command counts as infinite. 0: no limit
     #[arg(long, value_name = "MS", default_value_t = 2000)]
     pub(crate) during: u32,
-    /// The same from five seconds after it on
+    /// The same from five seconds after the overload
     #[arg(long, value_name = "MS", default_value_t = 200)]
     pub(crate) after: u32,
-    /// The most memory of a node
+    /// Maximum memory of a node in MiB
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     pub(crate) memory: u64,
-    /// The most disk of all nodes together, in parts of what was sent; 128 MiB for each node are
-    /// always allowed
+    /// Maximum disk space of all nodes together, as a multiple of the bytes sent; 128 MiB per node
+    /// are always allowed
     #[arg(long, value_name = "N", default_value_t = 3.0)]
     pub(crate) disk: f64,
     #[command(flatten)]

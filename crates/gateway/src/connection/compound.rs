@@ -1,0 +1,247 @@
+//! The compound in flight: forming it, and the reply to it.
+
+use super::{Connection, Note};
+use crate::commands;
+use crate::host::count;
+use crate::reply::Context;
+use crate::resp3;
+use crate::room;
+use crate::tracking;
+use crate::transaction::{self, Expected};
+use bytes::Bytes;
+use ionian_kernel::client::{Operation, ReadLevel, Refusal};
+use ionian_machines::kv::{Command, Compound};
+use std::time::{Duration, Instant};
+
+impl Connection {
+    /// The compound to send to the cluster now. Returns it once.
+    pub fn take_request(&mut self) -> Option<(Operation, Bytes)> {
+        self.request.take()
+    }
+
+    /// Whether there is such a compound.
+    pub fn has_request(&self) -> bool {
+        self.request.is_some()
+    }
+
+    /// The expected size of its reply: the size of the largest recent reply of this connection.
+    pub fn forecast(&self) -> Option<usize> {
+        self.forecast
+    }
+
+    /// Whether a compound waits for its reply.
+    pub fn is_in_flight(&self) -> bool {
+        self.flight.is_some()
+    }
+
+    /// Since when the client has waited for the compound in flight: since the compound was formed
+    /// or, if the one before was not answered in time, since its first command was received. So a
+    /// client waits for one deadline, not one per command.
+    pub fn in_flight_since(&self) -> Option<Instant> {
+        self.flight.is_some().then_some(self.asked_at)
+    }
+
+    /// Gives up the compound in flight because it takes too long. Call [`advance`](Self::advance)
+    /// afterwards.
+    pub fn give_up(&mut self) {
+        let sent = self.request.take().is_none();
+        self.on_reply(Err(if sent {
+            Refusal::Unknown
+        } else {
+            Refusal::Unavailable
+        }));
+    }
+
+    /// The reply to the compound in flight. [`advance`](Self::advance) is to follow.
+    pub fn on_reply(&mut self, outcome: Result<Bytes, Refusal>) {
+        let Some(expected) = self.flight.take() else {
+            return;
+        };
+        self.flight_bytes = 0;
+        let mut notes = std::mem::take(&mut self.flight_notes);
+        let took = self.flight_since.elapsed();
+        if self.closing {
+            // It was aborted meanwhile, and its client is to see no more than it has.
+            return;
+        }
+        self.ends_with_answer = true;
+        self.unanswered = matches!(outcome, Err(Refusal::Unavailable | Refusal::Unknown));
+        if let Ok(reply) = &outcome {
+            self.forecast = Some(room::forecast(self.forecast.unwrap_or(0), reply.len()));
+        }
+        let mut context = Context {
+            host: &self.host,
+            client: &self.client,
+            out: self.output.tail(),
+        };
+        match (outcome, expected) {
+            (Ok(reply), Expected::Pipeline(mut commands)) => {
+                let (done, replies) = kv::answered(&reply);
+                transaction::write_replies(&replies, &mut context);
+                // The others are sent again when there is room for their replies.
+                let done = done.unwrap_or(commands.len()).clamp(1, commands.len());
+                let again = notes.split_off(done.min(notes.len()));
+                count_executed(&replies, &notes, took, &mut context);
+                again
+                    .into_iter()
+                    .rev()
+                    .for_each(|note| self.notes.push_front(note));
+                for command in commands.drain(done.min(commands.len())..).rev() {
+                    self.waiting_bytes += footprint(&command);
+                    self.waiting.push_front(command);
+                }
+            }
+            (Ok(reply), Expected::One) => {
+                let replies = kv::answered(&reply).1;
+                transaction::write_replies(&replies, &mut context);
+                count_executed(&replies, &notes, took, &mut context);
+            }
+            (Ok(reply), Expected::Transaction(own)) => {
+                transaction::write_executed(&reply, &own, &mut context);
+                count_executed(&reply, &notes, took, &mut context);
+            }
+            (Ok(reply), Expected::Info(words)) => {
+                let keys = resp3::integers(&[b"*1\r\n", &*reply].concat())
+                    .and_then(|keys| keys.first().copied());
+                commands::server::write_info(&mut context, &words, keys);
+            }
+            (Err(_), Expected::Info(words)) => {
+                commands::server::write_info(&mut context, &words, None)
+            }
+            (Ok(_), Expected::Check) => context.ok(),
+            (Ok(reply), Expected::Versions(keys)) => {
+                self.transaction.on_versions(keys, &reply, &mut context)
+            }
+            (Err(refusal), expected) => {
+                count(&self.host.stats.compounds_refused, 1);
+                let commands = match expected {
+                    Expected::Pipeline(commands) => commands.len(),
+                    Expected::Transaction(_)
+                    | Expected::One
+                    | Expected::Check
+                    | Expected::Info(_) => 1,
+                    Expected::Versions(_) => {
+                        self.transaction.on_versions_refused();
+                        1
+                    }
+                };
+                (0..commands).for_each(|_| context.error(refusal_text(refusal)));
+            }
+        }
+        self.account();
+    }
+
+    /// Sends the waiting commands as one compound: the reads at the front, if there are any;
+    /// otherwise all commands, including reads between writes, which preserves the order. Returns
+    /// true if something was sent.
+    pub(super) fn dispatch(&mut self) -> bool {
+        if self.flight.is_some() || self.closing || self.output_is_full() {
+            return false;
+        }
+        let Some(first) = self.waiting.front() else {
+            return false;
+        };
+        let reads = first.is_read();
+        let limits = &self.host.limits;
+        let (mut commands, mut bytes) = (0, 0);
+        for command in self.waiting.iter().take(limits.compound_commands) {
+            bytes += command.encoded_len();
+            if reads && !command.is_read() || commands > 0 && bytes > limits.compound_bytes {
+                break;
+            }
+            commands += 1;
+        }
+        self.flight_notes = self.notes.drain(..commands).collect();
+        let commands: Vec<_> = self.waiting.drain(..commands).collect();
+        self.waiting_bytes -= commands.iter().map(footprint).sum::<usize>();
+        let compound = Compound::Pipeline(commands);
+        self.submit(&compound);
+        if self.unanswered
+            && let Some(first) = self.flight_notes.first()
+        {
+            self.asked_at = first.since;
+        }
+        let Compound::Pipeline(commands) = compound else {
+            unreachable!("it was made a pipeline")
+        };
+        self.flight = Some(if commands.len() > 1 {
+            self.flight_bytes *= 2;
+            Expected::Pipeline(commands)
+        } else {
+            Expected::One
+        });
+        true
+    }
+
+    pub(super) fn submit(&mut self, compound: &Compound) {
+        let operation = match compound {
+            _ if !compound.is_read() => Operation::Write,
+            // A watch must see the present version, whatever the consistency level of the
+            // connection.
+            Compound::Versions(_) => Operation::Read(ReadLevel::Linearizable),
+            Compound::Transaction { watched, .. } if !watched.is_empty() => {
+                Operation::Read(ReadLevel::Linearizable)
+            }
+            Compound::Transaction { .. } | Compound::Pipeline(_) => {
+                Operation::Read(self.client.level.get())
+            }
+        };
+        self.submit_at(operation, compound);
+    }
+
+    pub(super) fn submit_at(&mut self, operation: Operation, compound: &Compound) {
+        assert!(
+            self.flight.is_none(),
+            "a connection has at most one compound in flight"
+        );
+        count(&self.host.stats.compounds, 1);
+        self.flight_since = Instant::now();
+        self.asked_at = self.flight_since;
+        let payload = Bytes::from(compound.encode());
+        self.flight_bytes = payload.len();
+        self.request = Some((operation, payload));
+    }
+}
+
+/// Counts commands that were executed within `took`, and invalidates the keys that they have read.
+fn count_executed(replies: &[u8], notes: &[Note], took: Duration, context: &mut Context<'_>) {
+    let usage = &context.host.usage;
+    let mut rest = replies;
+    for Note { name, .. } in notes {
+        usage.called(name, took);
+        let Some((reply, after)) = resp3::split_reply(rest) else {
+            continue;
+        };
+        if let Some(text) = reply.strip_prefix(b"-") {
+            usage.failed(name, text);
+        }
+        rest = after;
+    }
+    notes
+        .iter()
+        .for_each(|note| tracking::invalidate(&note.tracked, context));
+}
+
+/// Approximate memory of a waiting command: its words are slices of the input, with their lengths
+/// around them.
+pub(super) fn footprint(command: &Command) -> usize {
+    command.encoded_len() + size_of::<Command>()
+}
+
+/// The error for a refusal. Clients know both codes: the same command may succeed later.
+fn refusal_text(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::Busy => {
+            "BUSY Ionian is overloaded: too much in flight, the command was not executed, try again later"
+        }
+        Refusal::Unavailable => {
+            "TRYAGAIN the cluster did not answer in time, the command was not executed"
+        }
+        Refusal::Unknown => {
+            "TRYAGAIN the cluster did not answer in time, the command may or may not have been executed"
+        }
+        Refusal::NotARead => "ERR the command changes state and cannot be sent as a read",
+        Refusal::TooLarge => "ERR the command is larger than the cluster's limit",
+        Refusal::Failed => "ERR the state machine fails on this command, which was not executed",
+    }
+}

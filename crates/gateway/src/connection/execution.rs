@@ -1,0 +1,200 @@
+//! Executes commands: the gateway's own at once, those for the state machine by queueing them for a
+//! compound.
+
+use super::compound::footprint;
+use super::{Connection, Note};
+use crate::commands::{self, Control, Own, Run};
+use crate::host::count;
+use crate::reply::{self, Context};
+use crate::tracking;
+use crate::transaction::{Expected, Step};
+use bytes::Bytes;
+use ionian_kernel::client::{Operation, ReadLevel};
+use ionian_machines::kv::{self, Command, Compound};
+use std::time::{Duration, Instant};
+
+const BAD_EXEC: &str =
+    "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
+
+impl Connection {
+    /// Executes the parsed command, or marks it as waiting.
+    pub(super) fn act(&mut self) {
+        let mut words = self.parser.take_words();
+        self.stalled = !self.execute(&words);
+        if !self.stalled {
+            count(&self.host.stats.commands, 1);
+            count(&self.client.commands, 1);
+            self.unfinished = None;
+            words.clear();
+        }
+        self.parser.put_words(words);
+    }
+
+    /// Executes a command; returns false if the command must wait until all before it are answered.
+    fn execute(&mut self, words: &[Bytes]) -> bool {
+        match commands::find(&words[0]) {
+            Some(own) => self.is_idle() && self.execute_own(own, words),
+            None if self.transaction.is_open() => {
+                self.queue(words);
+                true
+            }
+            None => self.execute_replicated(words),
+        }
+    }
+
+    /// Queues a command for the state machine for the next compound.
+    fn execute_replicated(&mut self, words: &[Bytes]) -> bool {
+        match Command::parse(words) {
+            Ok(command) => {
+                self.waiting_bytes += footprint(&command);
+                self.waiting.push_back(command);
+                let note = self.note(words);
+                self.notes.push_back(note);
+            }
+            Err(_) if is_http(words) => {
+                tracing::warn!(
+                    client = self.client.id,
+                    address = self.client.address,
+                    "closed: HTTP is not supported"
+                );
+                self.abort();
+            }
+            Err(_) if !self.is_idle() => return false,
+            Err(text) => {
+                self.count_refused(words, &text);
+                reply::error(self.output.tail(), text);
+            }
+        }
+        true
+    }
+
+    /// The note for a command for the state machine.
+    fn note(&mut self, words: &[Bytes]) -> Note {
+        let name = kv::command_info(&words[0]).map_or("unknown", |info| info.name);
+        self.client.last_command.set(name);
+        let tracked = tracking::keys(&self.client, words);
+        self.client.caching.set(None);
+        Note {
+            name,
+            since: self.client.last_active.get(),
+            tracked,
+        }
+    }
+
+    /// Counts a command that did not reach the state machine.
+    fn count_refused(&self, words: &[Bytes], text: &str) {
+        let usage = &self.host.usage;
+        match kv::command_info(&words[0]) {
+            None => usage.error(text.as_bytes()),
+            Some(info) if text.starts_with("ERR wrong number") => {
+                usage.rejected(info.name, text.as_bytes())
+            }
+            Some(info) => {
+                usage.called(info.name, Duration::ZERO);
+                usage.failed(info.name, text.as_bytes());
+            }
+        }
+    }
+
+    /// Executes one of the gateway's own commands, while nothing is in flight.
+    fn execute_own(&mut self, own: &'static Own, words: &[Bytes]) -> bool {
+        if matches!(own.run, Run::Control(Control::Exec)) && !own.takes(words.len()) {
+            self.transaction.reset(&self.client);
+            let mut context = Context {
+                host: &self.host,
+                client: &self.client,
+                out: self.output.tail(),
+            };
+            context.error(BAD_EXEC);
+            return true;
+        }
+        let at_once = match own.run {
+            Run::Control(Control::Unwatch) | Run::Plain(_) => !self.transaction.is_open(),
+            Run::Control(_) => true,
+        };
+        if !at_once || self.transaction.is_open() && !own.takes(words.len()) {
+            self.queue(words);
+            return true;
+        }
+        self.ends_with_answer = false;
+        self.client.last_command.set(own.name);
+        let began = Instant::now();
+        let mut context = Context {
+            host: &self.host,
+            client: &self.client,
+            out: self.output.tail(),
+        };
+        if !own.takes(words.len()) {
+            context.wrong_number(own.name);
+            return true;
+        }
+        match own.run {
+            // Only the cluster knows this; an eventual read returns it without delay.
+            Run::Plain(_) if own.name == "info" && commands::server::wants_keys(words) => {
+                let size = Command::parse(&[Bytes::from_static(b"dbsize")])
+                    .expect("a command without arguments");
+                self.submit_at(
+                    Operation::Read(ReadLevel::Eventual),
+                    &Compound::Pipeline(vec![size]),
+                );
+                self.flight = Some(Expected::Info(words.to_vec()));
+            }
+            Run::Plain(_)
+                if own.name == "ionian" && words.len() == 2 && commands::is(&words[1], "CHECK") =>
+            {
+                self.submit_at(
+                    Operation::Read(ReadLevel::Linearizable),
+                    &Compound::Versions(Vec::new()),
+                );
+                self.flight = Some(Expected::Check);
+            }
+            Run::Plain(run) => run(&mut context, words),
+            Run::Control(Control::Quit) => {
+                context.ok();
+                self.closing = true;
+            }
+            Run::Control(Control::Reset) => {
+                self.transaction.reset(&self.client);
+                self.client.reset();
+                context.simple("RESET");
+            }
+            Run::Control(control) => {
+                if let Step::Submit(compound, expected) =
+                    self.transaction.control(control, words, &mut context)
+                {
+                    if let Expected::Transaction(_) = expected {
+                        let tracked = self.transaction.take_tracked();
+                        self.flight_notes = vec![Note {
+                            name: own.name,
+                            since: began,
+                            tracked,
+                        }];
+                        self.client.caching.set(None);
+                    }
+                    self.submit(&compound);
+                    self.flight = Some(expected);
+                }
+            }
+        }
+        if self.flight_notes.is_empty() {
+            self.host.usage.called(own.name, began.elapsed());
+        }
+        true
+    }
+
+    fn queue(&mut self, words: &[Bytes]) {
+        let mut context = Context {
+            host: &self.host,
+            client: &self.client,
+            out: self.output.tail(),
+        };
+        self.transaction.queue(words, &mut context);
+    }
+}
+
+/// A web page can make a browser send a request to this port, whose body would contain commands.
+/// Like Redis, the gateway closes the connection at the first words of such a request.
+fn is_http(words: &[Bytes]) -> bool {
+    debug_assert!(!kv::knows(b"post") && !kv::knows(b"host:"));
+    words[0].eq_ignore_ascii_case(b"post") || words[0].eq_ignore_ascii_case(b"host:")
+}
