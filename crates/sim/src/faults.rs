@@ -2,6 +2,7 @@
 
 use crate::disk::{Disk, Trouble};
 use crate::event::Micros;
+use crate::fault::Fault;
 use crate::model::Model;
 use crate::node::SimNode;
 use crate::scenario::Durability;
@@ -9,58 +10,6 @@ use crate::swarm::{Knobs, Range, Recurring};
 use crate::world::{Event, Simulation, Step};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::protocol::{Instance, Protocol};
-use std::collections::BTreeSet;
-
-/// Something breaks, or is repaired.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Fault {
-    /// One node crashes.
-    Crash,
-    /// This node crashes, if it still lives the same life.
-    CrashInSync { node: usize, life: u32 },
-    /// Every node crashes.
-    Blackout,
-    /// A crashed node comes back, if it was not back before.
-    Restart { node: usize, life: u32 },
-    /// One node stands still.
-    Pause,
-    /// It goes on.
-    Resume { node: usize },
-    /// The nodes are parted.
-    Part,
-    /// They find together again, unless parted anew since.
-    Rejoin { turn: u64 },
-    /// Some links are cut.
-    Cut,
-    /// That cut ends.
-    Splice { turn: u64 },
-    /// A leader is parted from the others, with a minority of each role.
-    Strand,
-    /// It is back, though replicas may not reach each other yet.
-    Return { turn: u64 },
-    /// Messages of some kinds are lost or held back.
-    Meddle,
-    /// No longer.
-    LetBe { turn: u64 },
-    /// The disk of a node begins to fail.
-    BreakDisk,
-    /// It does not any more.
-    RepairDisk { node: usize },
-    /// A link becomes slow.
-    SlowLink,
-    /// It is quick again.
-    QuickLink { from: usize, to: usize },
-}
-
-/// What the faults of a run have to remember.
-#[derive(Default)]
-pub(crate) struct Outages {
-    partitions: u64,
-    /// Nodes that have crashed at least once.
-    crashed: BTreeSet<usize>,
-    /// The furthest that any replica ever was that has crashed since.
-    furthest: u64,
-}
 
 impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Plans the first fault of each kind.
@@ -212,7 +161,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         victims.get(turn).copied().or_else(|| self.random_node())
     }
 
-    fn random_node(&mut self) -> Option<usize> {
+    pub(crate) fn random_node(&mut self) -> Option<usize> {
         let up: Vec<usize> = (0..self.nodes.len())
             .filter(|node| self.nodes[*node].host.is_some())
             .collect();
@@ -220,7 +169,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         up.get(turn).copied()
     }
 
-    fn stays_down(&self) -> bool {
+    pub(crate) fn stays_down(&self) -> bool {
         self.scenario.durability == (Durability::Memory { returns: false })
     }
 
@@ -248,7 +197,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     /// Whether fewer than f other nodes are down or have not regained what they lost: any node may
     /// lose its memory then, however many have before.
-    fn others_are_whole(&self, node: usize) -> bool {
+    pub(crate) fn others_are_whole(&self, node: usize) -> bool {
         let furthest = (0..self.nodes.len())
             .map(|node| self.furthest(node))
             .max()
@@ -384,7 +333,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         );
     }
 
-    fn restart(&mut self, node: usize) -> Step {
+    pub(crate) fn restart(&mut self, node: usize) -> Step {
         if self.nodes[node].host.is_some() {
             return Ok(());
         }
@@ -408,7 +357,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             .plan(self.now() + lasts, Event::Fault(Fault::Resume { node }));
     }
 
-    fn resume(&mut self, node: usize) {
+    pub(crate) fn resume(&mut self, node: usize) {
         if std::mem::take(&mut self.nodes[node].paused) {
             self.trace
                 .note(self.heap.now(), node, "resume", 0, String::new);
@@ -472,7 +421,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             .plan(self.now() + lasts, Event::Fault(Fault::Return { turn }));
     }
 
-    fn leads(&self, node: usize) -> bool {
+    pub(crate) fn leads(&self, node: usize) -> bool {
         let mut leads = false;
         for (_, instance) in self.nodes[node]
             .host
@@ -530,68 +479,6 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         );
     }
 
-    /// Ends all faults and asks every lane for a last proof of life.
-    pub(crate) fn heal(&mut self) -> Step {
-        if std::mem::replace(&mut self.healed, true) {
-            return Ok(());
-        }
-        self.trace.note(self.heap.now(), 0, "heal", 0, String::new);
-        self.deadline = Some(self.now() + self.scenario.liveness_bound.as_micros() as Micros);
-        self.network.heal();
-        heal_disks(&mut self.knobs);
-        for node in 0..self.nodes.len() {
-            self.nodes[node].disk.repair();
-            self.resume(node);
-            if !self.stays_down() || self.nodes[node].life == 0 {
-                self.restart_if_down(node)?;
-            }
-        }
-        if self.knobs.apart {
-            self.leave_one_apart();
-        }
-        let plans = self.workload.finish();
-        self.plan_threads(&plans);
-        self.heap.plan(self.now(), Event::Look);
-        Ok(())
-    }
-
-    /// One node stays deaf, mute or both for good, as one of the f that may fail: the others must
-    /// do without it, whether they hear that it lives or not. Its own clients need not be served.
-    fn leave_one_apart(&mut self) {
-        let leaders: Vec<usize> = (0..self.nodes.len())
-            .filter(|node| self.leads(*node))
-            .collect();
-        let turn = self.random.below(2 * leaders.len().max(1) as u64) as usize;
-        let Some(node) = leaders.get(turn).copied().or_else(|| self.random_node()) else {
-            return;
-        };
-        let lanes: Vec<ClientId> = self.nodes[node].lanes().collect();
-        let keeps_votes = self.scenario.durability == Durability::Disk;
-        if !(keeps_votes || self.others_are_whole(node)) || !self.workload.has_lane_besides(&lanes)
-        {
-            return;
-        }
-        lanes
-            .into_iter()
-            .for_each(|lane| self.workload.lane_apart(lane));
-        let (deaf, mute) = [(true, false), (true, false), (false, true), (true, true)]
-            [self.random.below(4) as usize];
-        self.network
-            .sever(|from, to| (deaf && to == node) || (mute && from == node));
-        self.report.left_apart += 1;
-        self.trace.note(self.heap.now(), node, "apart", 0, || {
-            format!("for good, deaf: {deaf}, mute: {mute}")
-        });
-    }
-
-    fn restart_if_down(&mut self, node: usize) -> Step {
-        if self.nodes[node].host.is_none() {
-            self.restart(node)
-        } else {
-            Ok(())
-        }
-    }
-
     /// Adds the figures of a node's roles to the report.
     pub(crate) fn collect_figures(&mut self, node: usize) {
         let report = &mut self.report;
@@ -606,12 +493,4 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             }
         }
     }
-}
-
-fn heal_disks(knobs: &mut Knobs) {
-    let quick: Range = (100, 3000);
-    knobs.sync = (knobs.sync.0.min(quick.0), knobs.sync.1.min(quick.1));
-    knobs.stall = None;
-    knobs.crash_in_sync = 0.0;
-    knobs.step = (knobs.step.0, knobs.step.1.min(200));
 }

@@ -19,10 +19,13 @@
 extern crate alloc;
 
 mod clock;
+mod configurations;
 mod disk;
 mod event;
+mod fault;
 mod faults;
 mod giving_up;
+mod healing;
 mod history;
 mod journal;
 mod levels;

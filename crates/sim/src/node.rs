@@ -2,10 +2,10 @@
 //! it.
 
 use crate::clock::Clock;
+use crate::configurations::Configuration;
 use crate::disk::{Disk, Loss, Past, Unopened};
 use crate::event::Micros;
 use crate::giving_up;
-use crate::membership::Configuration;
 use crate::scenario::{Canary, Durability, Scenario};
 use crate::trace::mix;
 use bytes::Bytes;

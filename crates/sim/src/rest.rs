@@ -1,10 +1,7 @@
 //! What a healed cluster has to come to before a run ends. That clients are served says little of a
 //! single node: others may stand in for it permanently.
 
-use crate::journal;
-use crate::model::Model;
 use crate::oracle::View;
-use crate::world::Simulation;
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol::{Instance, Protocol};
 use ionian_kernel::status::each;
@@ -19,33 +16,13 @@ pub(crate) struct Rest {
     settled: BTreeSet<(Address, &'static str)>,
 }
 
-impl<P: Protocol, M: Model> Simulation<P, M> {
-    /// What the cluster, whose clients have all that they want, is still to come to, if anything.
-    pub(crate) fn awaited(&mut self) -> Option<String> {
-        let journal = journal::open(&self.journal);
-        let behind = journal
-            .behind()
-            .next()
-            .or_else(|| journal.waiting_for_time().next());
-        drop(journal);
-        let view = View {
-            nodes: &self.nodes,
-            changed: 0,
-        };
-        let left = self.rest.left_over(&view);
-        let short = self.rest.short_of_the_end(&view);
-        let of_oracles = || self.oracles.iter().find_map(|oracle| oracle.awaited(&view));
-        behind.or(short).or(left).or_else(of_oracles)
-    }
-}
-
 fn name<P: Protocol>(address: Address) -> String {
     format!("{}{}", P::KINDS[address.kind as usize], address.index)
 }
 
 impl Rest {
     /// Something that is left at an instance.
-    fn left_over<P: Protocol>(&mut self, view: &View<'_, P>) -> Option<String> {
+    pub(crate) fn left_over<P: Protocol>(&mut self, view: &View<'_, P>) -> Option<String> {
         let mut left = None;
         for (address, instance) in view.instances() {
             let status = instance.status();
@@ -67,7 +44,7 @@ impl Rest {
 
     /// A replica that has not executed all slots that were in use when the work was done, with or
     /// without a command in them.
-    fn short_of_the_end<P: Protocol>(&mut self, view: &View<'_, P>) -> Option<String> {
+    pub(crate) fn short_of_the_end<P: Protocol>(&mut self, view: &View<'_, P>) -> Option<String> {
         let mut replicas = Vec::new();
         for (address, instance) in view.instances() {
             let status = instance.status();

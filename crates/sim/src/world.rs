@@ -1,11 +1,11 @@
 //! The simulated world: nodes, network and clients on one event heap.
 
 use crate::clock::{self, Clock};
+use crate::configurations::{Configurations, OPERATOR};
 use crate::disk::{Defect, Disk, Loss, Unopened};
 use crate::event::{Heap, Micros};
-use crate::faults::{Fault, Outages};
+use crate::fault::{Fault, Outages};
 use crate::journal::{self, Journal, Order, Recorded, SharedJournal};
-use crate::membership::{Configurations, OPERATOR};
 use crate::model::Model;
 use crate::network::{Network, Passage};
 use crate::node::{Boot, Burst, Effects, SimNode};

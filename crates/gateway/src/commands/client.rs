@@ -112,8 +112,9 @@ fn set_info(context: &mut Context<'_>, words: &[Bytes]) {
 fn no_evict(context: &mut Context<'_>, words: &[Bytes]) {
     match &*words[0].to_ascii_lowercase() {
         b"off" => context.ok(),
-        b"on" => context
-            .error("ERR CLIENT NO-EVICT ON is not supported: the gateway must be able to close any client"),
+        b"on" => context.error(
+            "ERR CLIENT NO-EVICT ON is not supported: the gateway must be able to close any client",
+        ),
         _ => context.error(SYNTAX),
     }
 }

@@ -33,8 +33,9 @@ pub(super) fn ionian(context: &mut Context<'_>, words: &[Bytes]) {
                     context.client.level.set(*level);
                     context.ok();
                 }
-                None => context
-                    .error("ERR the consistency level must be linearizable, sequential or eventual"),
+                None => context.error(
+                    "ERR the consistency level must be linearizable, sequential or eventual",
+                ),
             }
         }
         [sub, ..] if is(sub, "CONSISTENCY") => context.wrong_number("ionian|consistency"),

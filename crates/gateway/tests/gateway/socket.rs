@@ -349,9 +349,8 @@ fn those_who_hold_most_are_closed_first_and_the_others_served() {
             let mut reply = [0; 200];
             let len = stream.read(&mut reply).expect("no reset");
             match String::from_utf8_lossy(&reply[..len]) {
-                text if text.starts_with(
-                    "-ERR closed: the memory of this node's clients is exhausted",
-                ) =>
+                text if text
+                    .starts_with("-ERR closed: the memory of this node's clients is exhausted") =>
                 {
                     told += 1
                 }

@@ -1,0 +1,201 @@
+//! The configurations of a run, and how their texts encode them.
+//!
+//! The text of a configuration is two bytes: its index among the scenario's layouts, and the index
+//! of its options among those that the operator chooses from.
+
+use crate::scenario::Scenario;
+use bytes::Bytes;
+use ionian_kernel::client::{Operation, Request};
+use ionian_kernel::id::Epoch;
+use ionian_kernel::layout::{Layout, Options};
+use ionian_kernel::membership::{Change, Membership};
+use ionian_kernel::protocol::{Protocol, Transition};
+use ionian_kernel::setting::Setting;
+use ionian_kernel::wire::encode_all;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Tokens of the operator's requests start here.
+pub(crate) const OPERATOR: u64 = 1 << 63;
+
+/// A configuration in use.
+pub(crate) struct Configuration<P: Protocol> {
+    pub(crate) layout: Layout,
+    pub(crate) config: P::Config,
+}
+
+/// The configurations of a run.
+pub(crate) struct Configurations<P: Protocol> {
+    /// The layouts that the operator chooses from; the first is the founding one.
+    layouts: Vec<Layout>,
+    /// The options that the operator chooses from; the first are the founding ones.
+    tunings: Vec<Options>,
+    /// The configurations so far: the log decides one per epoch.
+    known: BTreeMap<Epoch, (Membership, Rc<Configuration<P>>)>,
+    requests: u64,
+}
+
+impl<P: Protocol> Configurations<P> {
+    /// The configurations of a scenario.
+    pub(crate) fn new(scenario: &Scenario) -> Result<Self, String> {
+        let layouts: Vec<Layout> = core::iter::once(&scenario.layout)
+            .chain(&scenario.changes)
+            .map(|layout| Layout {
+                options: scenario.layout.options.clone(),
+                ..layout.clone()
+            })
+            .collect();
+        let founded = scenario.layout.options.clone();
+        let others = if scenario.tunes {
+            tunings(&founded, P::SETTINGS).to_vec()
+        } else {
+            Vec::new()
+        };
+        let tunings = core::iter::once(founded).chain(others).collect();
+        let mut configurations = Configurations {
+            layouts,
+            tunings,
+            known: BTreeMap::new(),
+            requests: 0,
+        };
+        configurations.of(&Membership::default())?;
+        Ok(configurations)
+    }
+
+    fn layout(&self, text: &Bytes) -> Layout {
+        let [layout, tuning] = places(text);
+        let options = self.tunings[usize::from(tuning)].clone();
+        Layout {
+            options,
+            ..self.layouts[usize::from(layout)].clone()
+        }
+    }
+
+    /// The maximum number of client lanes.
+    pub(crate) fn lanes(&self) -> usize {
+        let lanes = self
+            .layouts
+            .iter()
+            .flat_map(|layout| layout.instances[0].iter().last());
+        lanes
+            .map(|(index, _)| usize::from(index) + 1)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// The configuration of a membership.
+    pub(crate) fn of(&mut self, membership: &Membership) -> Result<Rc<Configuration<P>>, String> {
+        if let Some((known, configuration)) = self.known.get(&membership.epoch) {
+            if known != membership {
+                return Err(format!(
+                    "two memberships in one epoch: {known:?} and {membership:?}"
+                ));
+            }
+            return Ok(configuration.clone());
+        }
+        let Membership {
+            epoch,
+            since,
+            frontier,
+            text,
+            next,
+            expiry,
+        } = membership;
+        let next = next.as_ref().map(|next| Box::new(self.layout(next)));
+        let founding_expiry = expiry.map(|expiry| Duration::from_millis(expiry.founded_ms));
+        let (epoch, since, frontier) = (*epoch, *since, *frontier);
+        let layout = Layout {
+            epoch,
+            since,
+            frontier,
+            next,
+            founding_expiry,
+            ..self.layout(text)
+        };
+        let config = P::configure(layout.clone()).map_err(|error| error.to_string())?;
+        let configuration = Rc::new(Configuration { layout, config });
+        self.known
+            .insert(epoch, (membership.clone(), configuration.clone()));
+        Ok(configuration)
+    }
+
+    /// The next request of the operator: to abandon a change in progress, or to change to other
+    /// options or another layout.
+    pub(crate) fn request(&mut self, membership: &Membership, turn: u64) -> Option<Request> {
+        let change = if membership.is_changing() {
+            Change::Abandon {
+                epoch: membership.epoch,
+            }
+        } else if self.layouts.len() == 1 || self.tunings.len() > 1 && turn.is_multiple_of(2) {
+            let [here, before] = places(&membership.text);
+            let after = (turn / 2 % self.tunings.len() as u64) as u8;
+            let expiry_ms = [before, after]
+                .map(|place| self.tunings[usize::from(place)].session_expiry.as_millis() as u64);
+            Change::Tune {
+                base: membership.epoch,
+                from: Bytes::copy_from_slice(&[here, before]),
+                to: Bytes::copy_from_slice(&[here, after]),
+                expiry_ms: expiry_ms.into(),
+            }
+        } else {
+            let [here, tuning] = places(&membership.text);
+            let to = (turn / 2 % self.layouts.len() as u64) as u8;
+            let (from, next) = (
+                &self.layouts[usize::from(here)],
+                &self.layouts[usize::from(to)],
+            );
+            let joint = P::transition(from, next).ok()? == Transition::Joint;
+            Change::Begin {
+                base: membership.epoch,
+                from: Bytes::copy_from_slice(&[here, tuning]),
+                to: Bytes::copy_from_slice(&[to, tuning]),
+                joint,
+            }
+        };
+        self.requests += 1;
+        let payload = Bytes::from(encode_all(&change));
+        Some(Request {
+            token: OPERATOR + self.requests,
+            operation: Operation::Change,
+            payload,
+        })
+    }
+}
+
+/// The layout and the options that a text names.
+fn places(text: &Bytes) -> [u8; 2] {
+    core::array::from_fn(|place| text.get(place).copied().unwrap_or(0))
+}
+
+/// The options that the operator tries: slower and smaller, faster and larger. Out-of-order
+/// execution does not change, because the check of the execution order depends on it.
+fn tunings(founded: &Options, own: &[Setting]) -> [Options; 2] {
+    let less = |count: usize| (count / 4).max(1);
+    let mut slow = Options {
+        heartbeat: founded.heartbeat * 2,
+        election_timeout: founded.election_timeout * 2,
+        resend_after: founded.resend_after * 2,
+        batch_commands: less(founded.batch_commands),
+        batches_in_flight: less(founded.batches_in_flight),
+        window_slots: less(founded.window_slots),
+        retained_slots: less(founded.retained_slots),
+        thrifty: !founded.thrifty,
+        session_expiry: founded.lane.patience + Duration::from_secs(1),
+        ..founded.clone()
+    };
+    let mut quick = Options {
+        heartbeat: founded.heartbeat / 2,
+        election_timeout: founded.election_timeout / 2,
+        resend_after: founded.resend_after / 2,
+        window_slots: founded.window_slots * 2,
+        retained_slots: founded.retained_slots * 2,
+        ..founded.clone()
+    };
+    for setting in own.iter().filter(|setting| *setting.allowed.end() > 1) {
+        let value = setting.value(founded);
+        setting.state(&mut slow, value / 4);
+        setting.state(&mut quick, value * 2);
+    }
+    [slow, quick]
+}

@@ -1,0 +1,101 @@
+//! The end of the faults, and what the healed cluster must still do.
+
+use crate::event::Micros;
+use crate::journal;
+use crate::model::Model;
+use crate::oracle::View;
+use crate::scenario::Durability;
+use crate::swarm::{Knobs, Range};
+use crate::world::{Event, Simulation, Step};
+use ionian_kernel::id::ClientId;
+use ionian_kernel::protocol::Protocol;
+
+impl<P: Protocol, M: Model> Simulation<P, M> {
+    /// Ends all faults, and sends a last request through every lane.
+    pub(crate) fn heal(&mut self) -> Step {
+        if std::mem::replace(&mut self.healed, true) {
+            return Ok(());
+        }
+        self.trace.note(self.heap.now(), 0, "heal", 0, String::new);
+        self.deadline = Some(self.now() + self.scenario.liveness_bound.as_micros() as Micros);
+        self.network.heal();
+        heal_disks(&mut self.knobs);
+        for node in 0..self.nodes.len() {
+            self.nodes[node].disk.repair();
+            self.resume(node);
+            if !self.stays_down() || self.nodes[node].life == 0 {
+                self.restart_if_down(node)?;
+            }
+        }
+        if self.knobs.apart {
+            self.leave_one_apart();
+        }
+        let plans = self.workload.finish();
+        self.plan_threads(&plans);
+        self.heap.plan(self.now(), Event::Look);
+        Ok(())
+    }
+
+    /// One node remains deaf, mute or both, as one of the f that may fail: the others must serve
+    /// without it, whether or not they receive its heartbeats. Its own clients need not be served.
+    fn leave_one_apart(&mut self) {
+        let leaders: Vec<usize> = (0..self.nodes.len())
+            .filter(|node| self.leads(*node))
+            .collect();
+        let turn = self.random.below(2 * leaders.len().max(1) as u64) as usize;
+        let Some(node) = leaders.get(turn).copied().or_else(|| self.random_node()) else {
+            return;
+        };
+        let lanes: Vec<ClientId> = self.nodes[node].lanes().collect();
+        let keeps_votes = self.scenario.durability == Durability::Disk;
+        if !(keeps_votes || self.others_are_whole(node)) || !self.workload.has_lane_besides(&lanes)
+        {
+            return;
+        }
+        lanes
+            .into_iter()
+            .for_each(|lane| self.workload.lane_apart(lane));
+        let (deaf, mute) = [(true, false), (true, false), (false, true), (true, true)]
+            [self.random.below(4) as usize];
+        self.network
+            .sever(|from, to| (deaf && to == node) || (mute && from == node));
+        self.report.left_apart += 1;
+        self.trace.note(self.heap.now(), node, "apart", 0, || {
+            format!("for good, deaf: {deaf}, mute: {mute}")
+        });
+    }
+
+    fn restart_if_down(&mut self, node: usize) -> Step {
+        if self.nodes[node].host.is_none() {
+            self.restart(node)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// What the cluster, whose clients have all that they want, is still to come to, if anything.
+    pub(crate) fn awaited(&mut self) -> Option<String> {
+        let journal = journal::open(&self.journal);
+        let behind = journal
+            .behind()
+            .next()
+            .or_else(|| journal.waiting_for_time().next());
+        drop(journal);
+        let view = View {
+            nodes: &self.nodes,
+            changed: 0,
+        };
+        let left = self.rest.left_over(&view);
+        let short = self.rest.short_of_the_end(&view);
+        let of_oracles = || self.oracles.iter().find_map(|oracle| oracle.awaited(&view));
+        behind.or(short).or(left).or_else(of_oracles)
+    }
+}
+
+fn heal_disks(knobs: &mut Knobs) {
+    let quick: Range = (100, 3000);
+    knobs.sync = (knobs.sync.0.min(quick.0), knobs.sync.1.min(quick.1));
+    knobs.stall = None;
+    knobs.crash_in_sync = 0.0;
+    knobs.step = (knobs.step.0, knobs.step.1.min(200));
+}

@@ -1,0 +1,399 @@
+//! The cluster on which a play runs.
+
+use super::command::{Command, How, Which};
+use crate::clock::Clock;
+use crate::configurations::Configurations;
+use crate::disk::{Defect, Disk, Unopened};
+use crate::event::Micros;
+use crate::journal::{self, Journal, Recorded, SharedJournal, told_time};
+use crate::model::Model;
+use crate::node::{Boot, Burst, Effects, SimNode};
+use crate::oracle::{Oracle, OwnInvariants, View};
+use crate::run::catching;
+use crate::scenario::Scenario;
+use bytes::Bytes;
+use ionian_kernel::client::{Reply, Request};
+use ionian_kernel::id::ClientId;
+use ionian_kernel::layout::NodeId;
+use ionian_kernel::membership::Membership;
+use ionian_kernel::protocol::{Message, Protocol};
+use ionian_kernel::wire::encode_all;
+use std::collections::{BTreeMap, VecDeque};
+
+/// The cluster on which a play runs.
+pub(super) struct Stage<P: Protocol, M: Model> {
+    scenario: Scenario,
+    model: M,
+    now: Micros,
+    nodes: Vec<SimNode<P>>,
+    journal: SharedJournal,
+    watch: OwnInvariants<P>,
+    effects: Effects<P::Message>,
+    under_way: VecDeque<Parcel>,
+    cut: Vec<Which>,
+    asked: BTreeMap<u64, M::Action>,
+    heard: BTreeMap<ClientId, VecDeque<String>>,
+    /// What has happened since the last command.
+    pub(super) trace: Vec<String>,
+}
+
+#[derive(Clone)]
+struct Parcel {
+    name: &'static str,
+    from: usize,
+    to: usize,
+    members: u64,
+    bytes: Bytes,
+}
+
+const SEGMENT_BYTES: u64 = 16 << 10;
+
+/// Limit of steps per command, above which a play would not end.
+const MOST_STEPS: usize = 100_000;
+
+impl<P: Protocol, M: Model> Stage<P, M> {
+    pub(super) fn new(scenario: &Scenario, model: M) -> Result<Self, String> {
+        let configuration = Configurations::<P>::new(scenario)?.of(&Membership::default())?;
+        let nodes = (0..scenario.nodes()).map(|index| {
+            let id = NodeId(index as u16);
+            let disk = Disk::new(index as u64, SEGMENT_BYTES, Defect::None);
+            SimNode::new(
+                id,
+                configuration.clone(),
+                disk,
+                Clock {
+                    ahead: 0,
+                    drift_ppm: 0,
+                },
+            )
+        });
+        let mut stage = Stage {
+            model,
+            now: 0,
+            nodes: nodes.collect(),
+            journal: Journal::shared(scenario.order, scenario.stable_log),
+            watch: OwnInvariants::new(&configuration.config),
+            effects: Effects::new(),
+            under_way: VecDeque::new(),
+            cut: Vec::new(),
+            asked: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            trace: Vec::new(),
+            scenario: scenario.clone(),
+        };
+        for node in 0..stage.nodes.len() {
+            stage.boot(node)?;
+        }
+        stage.trace.clear();
+        Ok(stage)
+    }
+
+    fn boot(&mut self, node: usize) -> Result<(), String> {
+        let (journal, model, canary) = (&self.journal, &self.model, self.scenario.canary);
+        let machine =
+            |address, life| Recorded::of::<P>((node, address, life), journal, model, canary);
+        let boot = Boot::new(&self.scenario, node as u64, &machine);
+        if let Err(Unopened::Past(what) | Unopened::Storage(what)) =
+            self.nodes[node].boot(self.now, &boot, &mut self.effects)
+        {
+            return Err(what);
+        }
+        self.settle(node)
+    }
+
+    pub(super) fn perform(&mut self, command: &Command) -> Result<(), String> {
+        match command {
+            Command::Submit(lane, text) => self.submit(*lane, text),
+            Command::Move { how, all, which } => self.move_messages(*how, *all, which),
+            Command::Cut(which) => {
+                self.cut.push(which.clone());
+                Ok(())
+            }
+            Command::Heal => {
+                self.cut.clear();
+                Ok(())
+            }
+            Command::Sync(node) => self.sync(self.known(*node)?),
+            Command::Wait(time) => {
+                self.now += time;
+                Ok(())
+            }
+            Command::Timer(node) => self.timer(self.known(*node)?),
+            Command::Crash { node, keeping } => self.crash(self.known(*node)?, *keeping),
+            Command::Restart(node) => self.restart(self.known(*node)?),
+            Command::UntilQuiet => self.run_until_quiet(),
+            Command::RunFor(time) => self.run_for(*time),
+            Command::ExpectReply(lane, text) => {
+                match self.heard.entry(*lane).or_default().pop_front() {
+                    Some(heard) if heard == *text => Ok(()),
+                    Some(heard) => Err(format!("c{} was told {heard:?} and not {text:?}", lane.0)),
+                    None => Err(format!("c{} was told nothing", lane.0)),
+                }
+            }
+            Command::ExpectNoReply(lane) => match self.heard.entry(*lane).or_default().front() {
+                Some(heard) => Err(format!("c{} was told {heard:?}", lane.0)),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Checks what must hold after every command.
+    pub(super) fn check(&self) -> Result<(), String> {
+        match journal::open(&self.journal).take_fault() {
+            Some(fault) => Err(fault.explain(|_| None)),
+            None => Ok(()),
+        }
+    }
+
+    fn known(&self, node: usize) -> Result<usize, String> {
+        let count = self.nodes.len();
+        (node < count)
+            .then_some(node)
+            .ok_or_else(|| format!("there is no n{node}: there are {count} nodes"))
+    }
+
+    pub(super) fn note(&mut self, line: String) {
+        self.trace.push(line);
+    }
+
+    fn submit(&mut self, lane: ClientId, text: &str) -> Result<(), String> {
+        let place = self.scenario.layout.places(0).node_of(lane.0);
+        let node = place
+            .ok_or_else(|| format!("there is no lane c{}", lane.0))?
+            .0 as usize;
+        let call = self.model.parse(text)?;
+        let token = self.asked.len() as u64 + 1;
+        self.note(format!("c{} asks {}", lane.0, call.action));
+        self.asked.insert(token, call.action);
+        let host = self.nodes[node]
+            .host
+            .as_mut()
+            .ok_or_else(|| format!("n{node}, where c{} lives, is down", lane.0))?;
+        host.submit(
+            lane,
+            Request {
+                token,
+                operation: call.operation,
+                payload: call.payload,
+            },
+        );
+        self.settle(node)
+    }
+
+    fn find(&self, which: &Which) -> Option<usize> {
+        self.under_way
+            .iter()
+            .position(|parcel| which.has(parcel.name, parcel.from, parcel.to))
+    }
+
+    fn move_messages(&mut self, how: How, all: bool, which: &Which) -> Result<(), String> {
+        let mut chosen = Vec::new();
+        while let Some(at) = self.find(which) {
+            chosen.extend(self.under_way.remove(at));
+            if !all {
+                break;
+            }
+        }
+        if chosen.is_empty() {
+            let under_way = self
+                .under_way
+                .iter()
+                .map(|parcel| format!("{} n{}->n{}", parcel.name, parcel.from, parcel.to));
+            let under_way: Vec<String> = under_way.collect();
+            return Err(format!(
+                "no such message is under way; there are: {}",
+                under_way.join(", ")
+            ));
+        }
+        for parcel in chosen {
+            if how == How::Repeat {
+                self.under_way.push_back(parcel.clone());
+            }
+            if how == How::Drop {
+                self.lose(&parcel);
+            } else {
+                self.deliver(parcel)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lose(&mut self, parcel: &Parcel) {
+        self.note(format!(
+            "lost: {} n{}->n{}",
+            parcel.name, parcel.from, parcel.to
+        ));
+    }
+
+    fn deliver(&mut self, parcel: Parcel) -> Result<(), String> {
+        let Parcel {
+            name,
+            from,
+            to,
+            members,
+            bytes,
+        } = parcel;
+        if self.nodes[to].host.is_none() {
+            self.note(format!("n{to} is down: {name} from n{from} is lost"));
+            return Ok(());
+        }
+        self.note(format!("n{to} gets {name} from n{from}"));
+        self.nodes[to].arrived.push_back((members, bytes));
+        self.settle(to)
+    }
+
+    fn sync(&mut self, node: usize) -> Result<(), String> {
+        if self.nodes[node].disk.begin_sync() {
+            self.nodes[node].complete_sync();
+            let durable = self.nodes[node].disk.durable().0;
+            self.note(format!("n{node} synced {durable}"));
+        }
+        self.settle(node)
+    }
+
+    fn timer(&mut self, node: usize) -> Result<(), String> {
+        let timer = self.nodes[node]
+            .next_timer()
+            .ok_or_else(|| format!("n{node} waits for no timer"))?;
+        self.now = self.now.max(timer);
+        self.note(format!("n{node} timer"));
+        self.settle(node)
+    }
+
+    fn crash(&mut self, node: usize, keeping: bool) -> Result<(), String> {
+        if self.nodes[node].host.is_none() {
+            return Err(format!("n{node} is down already"));
+        }
+        if keeping && self.nodes[node].disk.begin_sync() {
+            self.nodes[node].complete_sync();
+        }
+        let torn = self.nodes[node].disk.crash_hard();
+        self.nodes[node].die();
+        self.watch.on_crash(self.nodes[node].id);
+        self.note(format!("n{node} crashes, {torn} records lost"));
+        Ok(())
+    }
+
+    fn restart(&mut self, node: usize) -> Result<(), String> {
+        if self.nodes[node].host.is_some() {
+            return Err(format!("n{node} is up already"));
+        }
+        self.note(format!("n{node} restarts"));
+        self.boot(node)
+    }
+
+    fn run_until_quiet(&mut self) -> Result<(), String> {
+        for _ in 0..MOST_STEPS {
+            if let Some(parcel) = self.under_way.pop_front() {
+                self.deliver(parcel)?;
+                continue;
+            }
+            let unsynced = |node: &SimNode<P>| node.host.is_some() && node.disk.has_unsynced();
+            match self.nodes.iter().position(unsynced) {
+                Some(node) => self.sync(node)?,
+                None => return Ok(()),
+            }
+        }
+        Err(format!("not quiet after {MOST_STEPS} steps"))
+    }
+
+    fn run_for(&mut self, time: Micros) -> Result<(), String> {
+        let end = self.now + time;
+        for _ in 0..MOST_STEPS {
+            self.run_until_quiet()?;
+            let timers = self.nodes.iter().enumerate();
+            let next = timers
+                .filter_map(|(node, state)| Some((state.next_timer()?, node)))
+                .min();
+            match next {
+                Some((at, node)) if at <= end => self.timer(node)?,
+                _ => {
+                    self.now = end;
+                    return Ok(());
+                }
+            }
+        }
+        Err(format!("not at the end after {MOST_STEPS} timers"))
+    }
+
+    /// Lets a node work until it has nothing left to do.
+    fn settle(&mut self, node: usize) -> Result<(), String> {
+        let all = Burst {
+            deliver: usize::MAX,
+            run: usize::MAX,
+            ends: true,
+            checkpoint: false,
+        };
+        for _ in 0..MOST_STEPS {
+            let (watch, mut seen) = (&mut self.watch, Ok(()));
+            self.nodes[node].step(self.now, &all, &mut self.effects, &mut |taker, instance| {
+                let found = Oracle::<P>::after_message(watch, taker, instance);
+                seen = core::mem::replace(&mut seen, Ok(())).and(found);
+            })?;
+            seen?;
+            self.watch.after_event(&View {
+                nodes: &self.nodes,
+                changed: node,
+            })?;
+            self.carry_out(node);
+            if let Some(host) = &self.nodes[node].host {
+                host.invariants();
+            }
+            if !self.nodes[node].busy() {
+                return Ok(());
+            }
+        }
+        Err(format!("n{node} keeps busy without an end"))
+    }
+
+    fn carry_out(&mut self, node: usize) {
+        let records = std::mem::take(&mut self.effects.records);
+        if records > 0 {
+            self.note(format!("n{node} appends {records}"));
+        }
+        for (kind, members, message) in std::mem::take(&mut self.effects.sends) {
+            let (name, bytes) = (message.name(), Bytes::from(encode_all(&message)));
+            for to in 0..self.nodes.len() {
+                let places = self.scenario.layout.places(kind);
+                let there = places
+                    .iter()
+                    .filter(|(_, place)| place.0 as usize == to)
+                    .fold(0, |set, (index, _)| set | 1u64 << index);
+                if members & there != 0 {
+                    self.trace.push(format!("n{node} sends {name} to n{to}"));
+                    let parcel = Parcel {
+                        name,
+                        from: node,
+                        to,
+                        members: members & there,
+                        bytes: bytes.clone(),
+                    };
+                    match self
+                        .cut
+                        .iter()
+                        .any(|which| which.has(parcel.name, parcel.from, parcel.to))
+                    {
+                        true => self.lose(&parcel),
+                        false => self.under_way.push_back(parcel),
+                    }
+                }
+            }
+        }
+        for (lane, Reply { token, outcome }) in std::mem::take(&mut self.effects.replies) {
+            let heard = match (self.asked.get(&token), outcome) {
+                (None, _) => "an answer to nothing asked".into(),
+                (_, Err(refusal)) => format!("{refusal:?}"),
+                (Some(action), Ok(bytes)) => {
+                    match told_time(&bytes)
+                        .and_then(|(reply, _)| self.model.interpret(action, reply))
+                    {
+                        Ok(answer) => answer.to_string(),
+                        Err(what) => what,
+                    }
+                }
+            };
+            self.note(format!("c{} hears {heard}", lane.0));
+            self.heard.entry(lane).or_default().push_back(heard);
+        }
+    }
+}
