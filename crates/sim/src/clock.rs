@@ -1,28 +1,28 @@
-//! A node's own clock: off by a constant, and running a little fast or slow.
+//! A node's clock: off by a constant, and running slightly fast or slow.
 
 use crate::event::Micros;
 use ionian_kernel::time::{Instant, Timestamp};
 
-/// What every clock would show at the start of a run if it were right: some time in 2026.
+/// What a correct clock shows at the start of a run: some time in 2026.
 const START: u64 = 1_767_225_600_000_000;
 
-/// Turns simulated time into what one node sees, and back.
+/// Converts simulated time to a node's time, and back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// Ahead of the right time by this much.
+    /// Ahead of the correct time by this much.
     pub(crate) ahead: Micros,
     /// Runs fast by this many millionths; never slower than -500,000.
     pub(crate) drift_ppm: i64,
 }
 
 impl Clock {
-    /// What the node sees at `now`.
+    /// The node's time at `now`.
     pub(crate) fn read(&self, now: Micros) -> Instant {
         let drift = i128::from(now) * i128::from(self.drift_ppm) / 1_000_000;
         Instant(START + self.ahead + (i128::from(now) + drift) as u64)
     }
 
-    /// When the node first sees `local` or more.
+    /// The first time at which the node's clock shows `local` or more.
     pub(crate) fn when(&self, local: Instant) -> Micros {
         let elapsed = local.0.saturating_sub(START + self.ahead);
         let estimate = i128::from(elapsed) * 1_000_000 / i128::from(1_000_000 + self.drift_ppm);
@@ -34,14 +34,14 @@ impl Clock {
     }
 }
 
-/// How far the log's time may be ahead of the clock that it is held against: half a second by
-/// intent, and what two clocks that drift apart make of a measurement that is some tens of seconds
-/// old.
+/// How far the log's time may be ahead of the clock that it is compared with: half a second by
+/// design, plus the error of a measurement that is some tens of seconds old, between two drifting
+/// clocks.
 const LEEWAY_MS: u64 = 3000;
 
-/// Checks the time that the log has got to. It may be ahead of a right clock by that much and no
-/// further, whichever f of the nodes have wrong ones (decision 23): of any f+1 clocks one is right,
-/// so it is held against the (f+1)st highest.
+/// Checks the time in the log. It may be ahead of a correct clock by at most that much, whichever f
+/// of the nodes have wrong clocks (decision 23): of any f+1 clocks one is correct, so it is
+/// compared with the (f+1)st highest.
 pub(crate) fn check_time(
     time: Timestamp,
     now: Micros,

@@ -1,14 +1,15 @@
-//! The event heap: what will happen, by time and, at one time, in the order in which it was
-//! planned. The order is total, so nothing about a run depends on how a heap breaks ties.
+//! The event heap: planned events, ordered by time and, at equal times, by the order of planning.
+//! The order is total, so no run depends on how a heap breaks ties.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Simulated time since the start of the run, in microseconds. Every node's own clock is made from
+/// Simulated time since the start of the run, in microseconds. Every node's clock is derived from
 /// it.
 pub type Micros = u64;
 
-/// Planned events; times are in microseconds, or in whatever unit the owner of the heap counts.
+/// Planned events; times are in microseconds, or in another unit that the owner of the heap
+/// chooses.
 pub(crate) struct Heap<E> {
     items: BinaryHeap<Item<E>>,
     planned: u64,
@@ -30,12 +31,12 @@ impl<E> Heap<E> {
         }
     }
 
-    /// The time of the last event taken out.
+    /// The time of the last event that was removed.
     pub(crate) fn now(&self) -> Micros {
         self.now
     }
 
-    /// Plans `event`; what lies in the past happens now.
+    /// Plans `event`; an event in the past happens now.
     pub(crate) fn plan(&mut self, at: Micros, event: E) {
         self.items.push(Item {
             at: at.max(self.now),
@@ -45,15 +46,15 @@ impl<E> Heap<E> {
         self.planned += 1;
     }
 
-    /// Takes out the next event and moves time to it.
+    /// Removes the next event and advances time to it.
     pub(crate) fn pop(&mut self) -> Option<E> {
         let item = self.items.pop()?;
         self.now = item.at;
         Some(item.event)
     }
 
-    /// As [`pop`](Heap::pop), but leaves what happens at `end` or later; when nothing is before it,
-    /// moves time to it.
+    /// Like [`pop`](Heap::pop), but leaves events at `end` or later; if none is before it, advances
+    /// time to it.
     pub(crate) fn pop_before(&mut self, end: Micros) -> Option<E> {
         if self.items.peek().is_some_and(|item| item.at < end) {
             return self.pop();
@@ -69,7 +70,7 @@ impl<E> Item<E> {
     }
 }
 
-// The standard heap gives the greatest first: the order is turned around.
+// The standard heap returns the greatest element first, so the order is reversed.
 impl<E> Ord for Item<E> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.rank().cmp(&self.rank())

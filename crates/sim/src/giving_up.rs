@@ -1,4 +1,4 @@
-//! Commands that are given up, as after `ionian log skip`: no replica executes them, and their
+//! Commands that are skipped, as after `ionian log skip`: no replica executes them, and their
 //! clients get that error.
 
 use crate::scenario::{Canary, Scenario};
@@ -7,12 +7,12 @@ use ionian_kernel::guard::{Call, Guard, LogCommand, NotDone};
 use ionian_kernel::layout::NodeId;
 use std::sync::Arc;
 
-/// One command in this number is given up.
+/// One command in this number is skipped.
 const ONE_IN: u64 = 12;
 
-/// The guard of the machines of one node. All nodes give up the same commands: which, depends on
-/// the slot, the session and the number alone. A copy of such a command in a later slot is none of
-/// them, as it is none for a node that runs.
+/// The guard of one node's state machines. All nodes skip the same commands, which depend only on
+/// slot, session and number. A copy of such a command in a later slot is not skipped, as in the
+/// runtime.
 struct GivesUp;
 
 impl Guard for GivesUp {
@@ -32,7 +32,7 @@ impl Guard for GivesUp {
     }
 }
 
-/// The guard of the machines of this node, if it has one.
+/// The guard of this node's state machines, if it has one.
 pub(crate) fn guard(scenario: &Scenario, node: NodeId) -> Option<Arc<dyn Guard>> {
     let differs = scenario.canary == Canary::GivesUpAlone && node != NodeId(0);
     (scenario.gives_up && !differs).then(|| Arc::new(GivesUp) as Arc<dyn Guard>)

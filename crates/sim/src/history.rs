@@ -1,4 +1,4 @@
-//! What the simulated clients asked and were told, in the order in which it happened.
+//! The requests and replies of the simulated clients, in the order in which they happened.
 
 use crate::event::Micros;
 use crate::linearizability::Interval;
@@ -7,41 +7,41 @@ use ionian_kernel::client::{Operation, ReadLevel, Refusal};
 use ionian_kernel::time::Timestamp;
 use std::collections::BTreeMap;
 
-/// A moment in the history: its place in the order of all moments, and the time for people.
+/// A moment in the history: its position in the order of all moments, and the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     pub(crate) order: u64,
     pub(crate) at: Micros,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Fate<R> {
     /// No reply yet.
     Open,
     /// Answered by the service.
     Done(R),
-    /// Refused. After [`Refusal::Unknown`] it may take effect at any time or never.
+    /// Refused. After [`Refusal::Unknown`] it may take effect later or never.
     Refused(Refusal),
-    /// The client's own node crashed: as unknown.
+    /// The client's own node crashed: the outcome is unknown.
     Lost,
 }
 
 /// One request.
 pub(crate) struct Entry<S: Specification> {
     pub(crate) lane: u8,
-    /// How often the lane's node had crashed: a lane that starts again remembers nothing.
+    /// The number of crashes of the lane's node: a restarted lane remembers nothing.
     pub(crate) life: u32,
     pub(crate) operation: Operation,
     pub(crate) action: S::Action,
-    /// The time of the log at which it was carried out, as the reply tells it.
+    /// The time in the log at which it was executed, from the reply.
     pub(crate) at: Timestamp,
-    /// How the journal knows the command.
+    /// The journal's id of the command.
     pub(crate) command: u64,
     pub(crate) invoked: Moment,
     pub(crate) completed: Option<Moment>,
     pub(crate) fate: Fate<S::Answer>,
-    /// How many commands some replica had executed when the reply came.
+    /// The number of commands that some replica had executed when the reply arrived.
     pub(crate) executed: u64,
 }
 
@@ -102,7 +102,7 @@ impl<S: Specification> Entry<S> {
             matches!(self.operation, Operation::Read(level) if level != ReadLevel::Linearizable);
         let answer = match &self.fate {
             Fate::Done(answer) => Some(answer.clone()),
-            // Without an answer, what changes nothing constrains nothing.
+            // Without an answer, an operation that changes nothing is no constraint.
             _ if S::is_read(&self.action) || self.operation != Operation::Write => return None,
             Fate::Open | Fate::Lost | Fate::Refused(Refusal::Unknown) => None,
             Fate::Refused(_) => return None,

@@ -1,5 +1,5 @@
-//! What every copy of the replicated machine executed, in one place: each copy is wrapped so that
-//! it reports every command, and must not execute another one where some copy has gone before it.
+//! A record of what every copy of the replicated machine executed. Each copy is wrapped: the
+//! wrapper reports every command, and fails if the copy's order differs from that of another copy.
 
 use crate::model::Model;
 use crate::scenario::Canary;
@@ -14,21 +14,21 @@ use ionian_kernel::wire_struct;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// In which order a protocol's replicas execute.
+/// The order in which a protocol's replicas execute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// All commands in one order, the same everywhere.
+    /// All commands in the same order everywhere.
     #[default]
     Total,
     /// The same order everywhere for commands on the same key (EPaxos, P-SMR).
     PerKey,
 }
 
-/// The stream that takes all commands of [`Order::Total`].
+/// The stream of all commands with [`Order::Total`].
 const ALL: u64 = 0;
 
-/// Set in the streams of commands that write nothing, where only the order on each key is promised:
-/// they commute with their like, so each has a stream of its own.
+/// Marks the streams of commands that write nothing, if only the order per key is promised: they
+/// commute with each other, so each has its own stream.
 const LONE: u64 = 1 << 63;
 
 /// One executed command.
@@ -36,17 +36,18 @@ const LONE: u64 = 1 << 63;
 pub(crate) struct Executed {
     pub(crate) command: u64,
     reply: u64,
-    /// The time of the log at which the first copy executed it.
+    /// The time in the log at which the first copy executed it.
     pub(crate) now: Timestamp,
-    /// Whether that is the same for every copy: not where it may be executed before its turn.
+    /// Whether all copies execute it at the same time in the log: not if it may execute out of
+    /// order.
     pub(crate) is_timed: bool,
-    /// Of this and all before it.
+    /// The hash of this command and all before it.
     chain: u64,
-    /// Which copy was the first here.
+    /// The first copy that executed it.
     by: usize,
 }
 
-/// How far one copy has come in one stream.
+/// The position of one copy in one stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Mark {
     stream: u64,
@@ -60,7 +61,7 @@ wire_struct! { Mark { stream, length, chain } }
 struct MachineCopy {
     name: String,
     marks: BTreeMap<u64, Mark>,
-    /// When, by the log's time, the passing of time alone next changes what it answers.
+    /// The time in the log at which the copy's answers next change without a command.
     deadline: Option<Timestamp>,
     alive: bool,
 }
@@ -68,21 +69,21 @@ struct MachineCopy {
 /// The record of all copies.
 pub(crate) struct Journal {
     order: Order,
-    /// Whether what one copy has executed stays executed permanently. True of a replicated log; not
-    /// of a single server, which may execute first and write to disk afterwards.
+    /// Whether a command that one copy has executed remains executed permanently. True for a
+    /// replicated log; not for a single server, which may execute before it writes to disk.
     stable: bool,
     streams: BTreeMap<u64, Vec<Executed>>,
-    /// What only copies that are dead had executed, where that may not have been written down.
+    /// Commands that only crashed copies had executed, if they may not have been stored.
     buried: BTreeMap<u64, Vec<Executed>>,
-    /// When each command was executed, by the log's time.
+    /// The time in the log at which each command was executed.
     seen: BTreeMap<u64, Timestamp>,
-    /// The latest time that any copy was told.
+    /// The latest time that any copy received.
     time: Timestamp,
     copies: Vec<MachineCopy>,
     fault: Option<Fault>,
 }
 
-/// What went wrong, with the commands it is about by hash: the journal does not know their names.
+/// What went wrong, with the hashes of the commands: the journal does not know their names.
 pub(crate) struct Fault {
     pub(crate) twice: bool,
     what: String,
@@ -91,7 +92,7 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// The fault in words; `name` knows what a command is called.
+    /// The fault in words; `name` returns the name of a command.
     pub(crate) fn explain(&self, name: impl Fn(u64) -> Option<String>) -> String {
         let call =
             |command: &u64| name(*command).unwrap_or_else(|| format!("command {command:016x}"));
@@ -103,10 +104,10 @@ impl Fault {
     }
 }
 
-/// The journal as the wrapped copies hold it.
+/// The journal as the wrapped copies share it.
 pub(crate) type SharedJournal = Arc<Mutex<Journal>>;
 
-/// Opens a shared journal, also after a copy panicked while it held it.
+/// Locks a shared journal, also after a copy has panicked while it held the lock.
 pub(crate) fn open(journal: &SharedJournal) -> MutexGuard<'_, Journal> {
     journal
         .lock()
@@ -127,12 +128,12 @@ impl Journal {
         }))
     }
 
-    /// The first thing that went wrong, once.
+    /// The first fault, once.
     pub(crate) fn take_fault(&mut self) -> Option<Fault> {
         self.fault.take()
     }
 
-    /// How many commands were executed by the copy that is ahead.
+    /// The number of commands that the most advanced copy has executed.
     pub(crate) fn length(&self) -> u64 {
         self.streams
             .values()
@@ -140,17 +141,17 @@ impl Journal {
             .sum()
     }
 
-    /// When some copy executed this command, if one did.
+    /// The time in the log at which some copy executed this command, if any did.
     pub(crate) fn executed_at(&self, command: u64) -> Option<Timestamp> {
         self.seen.get(&command).copied()
     }
 
-    /// The latest time of the log at which any copy executed anything.
+    /// The latest time in the log at which any copy executed a command.
     pub(crate) fn time(&self) -> Timestamp {
         self.time
     }
 
-    /// Living copies of which something waits for time to pass.
+    /// Running copies that wait for time in the log to advance.
     pub(crate) fn waiting_for_time(&self) -> impl Iterator<Item = String> {
         self.copies
             .iter()
@@ -169,7 +170,8 @@ impl Journal {
         self.streams.values().map(|stream| &stream[..])
     }
 
-    /// As [`streams`](Journal::streams), without those of commands whose place is unknown.
+    /// Like [`streams`](Journal::streams), without the streams of commands whose position is
+    /// unknown.
     pub(crate) fn ordered_streams(&self) -> impl Iterator<Item = &[Executed]> {
         self.streams
             .iter()
@@ -177,7 +179,7 @@ impl Journal {
             .map(|(_, stream)| &stream[..])
     }
 
-    /// Living copies that have not executed everything yet.
+    /// Running copies that have not executed everything yet.
     pub(crate) fn behind(&self) -> impl Iterator<Item = String> {
         let length = self.length();
         self.copies
@@ -304,7 +306,8 @@ impl Journal {
         if self.stable {
             return;
         }
-        // What only dead copies executed may never have been written down: the order is open again.
+        // Commands that only crashed copies executed may not have been stored: their order is open
+        // again.
         for (stream, entries) in &mut self.streams {
             let alive = self.copies.iter().filter(|copy| copy.alive);
             let kept = alive
@@ -322,7 +325,7 @@ impl Journal {
         }
     }
 
-    /// A snapshot shows that what only dead copies executed was written down after all.
+    /// A snapshot proves that commands of crashed copies were stored after all.
     fn unbury(&mut self, mark: &Mark) {
         let Some(buried) = self.buried.get(&mark.stream) else {
             return;
@@ -376,7 +379,7 @@ impl Recorded {
         }
     }
 
-    /// The copy of an instance of `node` in its `life`.
+    /// The copy of an instance of `node` in its incarnation `life`.
     pub(crate) fn of<P: Protocol>(
         (node, address, life): (usize, Address, u32),
         journal: &SharedJournal,
@@ -391,7 +394,7 @@ impl Recorded {
         Box::new(Recorded::new(journal, name, model, canary))
     }
 
-    /// The stream of a command, and whether all copies execute it at the same time of the log.
+    /// The stream of a command, and whether all copies execute it at the same time in the log.
     fn stream(&self, command: &[u8]) -> (u64, bool) {
         if self.order == Order::Total {
             return (ALL, true);
@@ -470,13 +473,13 @@ impl Drop for Recorded {
     }
 }
 
-/// Adds to a reply the time that the machine was told: what a service with time answers can be
-/// checked only by it.
+/// Appends to a reply the time that the machine received, because the answers of a service with
+/// time can be checked only with it.
 fn tell_time(now: Timestamp, reply: &mut Vec<u8>) {
     reply.extend_from_slice(&now.0.to_le_bytes());
 }
 
-/// Takes the time off a reply.
+/// Removes the time from a reply.
 pub(crate) fn told_time(reply: &[u8]) -> Result<(&[u8], Timestamp), String> {
     let (reply, time) = reply
         .split_last_chunk()
@@ -487,7 +490,7 @@ pub(crate) fn told_time(reply: &[u8]) -> Result<(&[u8], Timestamp), String> {
 /// How far ahead of the log's time [`Canary::ReadsAhead`] reads.
 const READS_AHEAD_MS: u64 = 50;
 
-/// How a command is known in the journal.
+/// The journal's id of a command.
 pub(crate) fn command_hash(payload: &[u8]) -> u64 {
     hash_bytes(payload)
 }

@@ -1,5 +1,5 @@
-//! Checks of what clients were told against the order in which replicas executed: nothing lost,
-//! nothing invented, nothing of what was refused, and the weaker read levels.
+//! Compares the replies to clients with the order in which replicas executed: nothing lost, nothing
+//! invented, no effect of refused commands, and the weaker read levels.
 
 use crate::history::{Entry, Fate, History};
 use crate::journal::{Executed, Order};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 type Found = Result<(), (FailureKind, String)>;
 
-/// Holds the history against the journal: which commands were executed at all.
+/// Compares the history with the journal: which commands were executed at all.
 pub(crate) fn audit<S: Specification>(history: &History<S>, streams: &[&[Executed]]) -> Found {
     let asked: BTreeMap<u64, &Entry<S>> = history
         .entries
@@ -72,9 +72,9 @@ pub(crate) fn audit<S: Specification>(history: &History<S>, streams: &[&[Execute
 
 /// The log as a reader sees it.
 struct Log<S: Specification> {
-    /// For each key its states, each with the number of commands after which it began.
+    /// For each key its states, each with the number of commands before it.
     states: BTreeMap<u64, Vec<(u64, S::State)>>,
-    /// For each command the number of commands up to and with it.
+    /// For each command the number of commands up to and including it.
     places: BTreeMap<u64, u64>,
     end: u64,
 }
@@ -110,7 +110,8 @@ impl<S: Specification> Log<S> {
         log
     }
 
-    /// The least number of commands, from `low` up to `high`, after which a read gives `answer`.
+    /// The smallest number of commands between `low` and `high` after which a read returns
+    /// `answer`.
     fn place_of_read(
         &self,
         entry: &Entry<S>,
@@ -136,17 +137,17 @@ impl<S: Specification> Log<S> {
     }
 }
 
-/// Checks sequential and eventual reads. Each operation is put at the earliest place in the log
-/// that explains it and is not before any that its lane had completed; if even that fails, nothing
-/// helps.
+/// Checks sequential and eventual reads. Each operation gets the earliest position in the log that
+/// explains it and that is not before any operation that its lane had completed; if there is none,
+/// no order explains the reads.
 pub(crate) fn check<S: Specification>(
     history: &History<S>,
     streams: &[&[Executed]],
     order: Order,
 ) -> Found {
     let log: Log<S> = Log::new(history, streams);
-    // By lane and life (and key, where only the order on each key is promised): when an operation
-    // was completed and where it was put.
+    // By lane and incarnation (and key, if only the order per key is promised): when an operation
+    // was completed, and its position.
     let mut done: BTreeMap<(u8, u32, u64), Vec<(u64, u64)>> = BTreeMap::new();
     for entry in &history.entries {
         let (Fate::Done(answer), Some(completed)) = (&entry.fate, entry.completed) else {
@@ -168,7 +169,7 @@ pub(crate) fn check<S: Specification>(
         let place = match entry.operation {
             Operation::Write | Operation::Change => match log.places.get(&entry.command) {
                 Some(place) => Some(*place).filter(|place| *place > low),
-                // It was executed, and wrote nothing: it is a read that went through the log.
+                // It was executed, and wrote nothing: a read that went through the log.
                 None => log.place_of_read(entry, answer, low, high),
             },
             Operation::Read(ReadLevel::Eventual) => log.place_of_read(entry, answer, 0, high),
@@ -220,7 +221,7 @@ mod tests {
     use ionian_kernel::machine::StateMachine;
     use ionian_kernel::time::Timestamp;
 
-    /// A log of `set a 1; set a 2` and what clients say of it.
+    /// A log of `set a 1; set a 2` and the reads of clients.
     struct Case {
         lists: Lists,
         history: History<Lists>,
@@ -349,7 +350,7 @@ mod tests {
                 .for_each(|value| case.read(0, "eventual", *value));
             assert_eq!(case.verdict(), expected, "{values:?}");
         }
-        // No replica had executed this when it was read.
+        // No replica had executed this at the time of the read.
         let mut case = Case::new();
         case.read(1, "eventual", 3);
         case.ask(0, "set a 3", true, Fate::Done(Answer::Done));

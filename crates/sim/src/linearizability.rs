@@ -7,20 +7,20 @@ use std::fmt::Write;
 
 /// One operation of a client on one key.
 pub struct Interval<S: Specification> {
-    /// Who asked, for the table.
+    /// The client, for the report.
     pub client: String,
     /// What was asked.
     pub action: S::Action,
-    /// The time of the log at which it was carried out; of no account to services without time.
+    /// The time in the log at which it was executed; irrelevant for services without time.
     pub at: Timestamp,
-    /// When, in an order of all moments.
+    /// The moment of the request.
     pub invoked: u64,
-    /// When the answer came and what it was; without one, the operation may take effect at any
-    /// later time or never.
+    /// The moment and the value of the answer; without an answer the operation may take effect at
+    /// any later time or never.
     pub result: Option<(u64, S::Answer)>,
 }
 
-// By hand: the derived one would ask it of the specification as well.
+// By hand, because the derived implementation would require `Clone` of the specification as well.
 impl<S: Specification> Clone for Interval<S> {
     fn clone(&self) -> Self {
         let Interval {
@@ -40,14 +40,14 @@ impl<S: Specification> Clone for Interval<S> {
     }
 }
 
-/// What the checker found.
+/// The result of the checker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// There is an order that explains every answer.
+    /// Some order explains every answer.
     Linearizable,
-    /// There is none: here is the shortest prefix of the history for which there is none.
+    /// No order does: the shortest prefix of the history without such an order.
     Violation(String),
-    /// The search was given up after this number of steps.
+    /// The search was abandoned after this number of steps.
     Unknown(u64),
 }
 
@@ -60,7 +60,7 @@ pub fn check<S: Specification>(intervals: &[Interval<S>], limit: u64) -> Verdict
     }
 }
 
-/// The history up to and with moment `end`.
+/// The history up to and including moment `end`.
 fn cut<S: Specification>(intervals: &[Interval<S>], end: u64) -> Vec<Interval<S>> {
     let begun = intervals
         .iter()
@@ -74,7 +74,8 @@ fn cut<S: Specification>(intervals: &[Interval<S>], end: u64) -> Vec<Interval<S>
         .collect()
 }
 
-/// Prefixes of a linearizable history are linearizable, so the first bad one is found by halving.
+/// Prefixes of a linearizable history are linearizable, so a binary search finds the shortest bad
+/// one.
 fn shortest_prefix<S: Specification>(intervals: &[Interval<S>], limit: u64) -> Vec<Interval<S>> {
     let mut ends: Vec<u64> = intervals
         .iter()
@@ -108,11 +109,11 @@ fn table<S: Specification>(intervals: &[Interval<S>]) -> String {
     table
 }
 
-/// The moments of a history as a list from which an operation can be lifted out and put back.
+/// The moments of a history as a list from which operations can be removed and restored.
 struct Moments {
     next: Vec<usize>,
     previous: Vec<usize>,
-    /// Which operation, and whether this is its beginning. The head of the list has none.
+    /// The operation, and whether this is its start. The head of the list has none.
     what: Vec<Option<(usize, bool)>>,
     begins: Vec<usize>,
     ends: Vec<Option<usize>>,
@@ -131,7 +132,7 @@ impl Moments {
             Some((interval.result.as_ref()?.0, operation, false))
         });
         let mut sorted: Vec<(u64, usize, bool)> = begins.chain(ends).collect();
-        // At equal moments what begins comes before what ends: they overlap.
+        // At equal moments starts come before ends: the operations overlap.
         sorted.sort_by_key(|(at, operation, begins)| (*at, !begins, *operation));
         let size = sorted.len() + 1;
         let mut moments = Moments {
@@ -174,7 +175,7 @@ impl Moments {
         }
     }
 
-    /// Undoes the latest [`lift`](Moments::lift) that was not undone yet.
+    /// Undoes the latest [`lift`](Moments::lift) that has not been undone.
     fn put_back(&mut self, operation: usize) {
         if let Some(end) = self.ends[operation] {
             self.relink(end);
@@ -183,7 +184,7 @@ impl Moments {
     }
 }
 
-/// Whether there is a linearization; `None` when that was not found out within `limit` steps.
+/// Whether a linearization exists; `None` if `limit` steps did not decide it.
 fn search<S: Specification>(intervals: &[Interval<S>], limit: u64) -> Option<bool> {
     let mut moments = Moments::new(intervals);
     let mut unexplained = intervals
@@ -227,7 +228,7 @@ fn search<S: Specification>(intervals: &[Interval<S>], limit: u64) -> Option<boo
                 at = moments.next[at];
             }
         } else {
-            // It ended here and was not placed: one of those placed before was wrong.
+            // This operation ended without a position: an earlier choice was wrong.
             let Some((operation, before)) = stack.pop() else {
                 return Some(false);
             };

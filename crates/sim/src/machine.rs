@@ -1,5 +1,5 @@
-//! The service that simulations replicate: a few keys, each holding a list of numbers, some of them
-//! for a time only.
+//! The service that simulations replicate: a few keys, each with a list of numbers, some of which
+//! expire.
 
 use crate::model::{Call, Model, Specification, Want};
 use bytes::Bytes;
@@ -12,38 +12,38 @@ use ionian_kernel::{wire_enum, wire_struct};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What is done to one key.
+/// The operation on one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// Tells the list.
+    /// Returns the list.
     Get,
-    /// Makes `value` the whole list.
+    /// Replaces the list by `value`.
     Set {
         /// The only number of the new list.
         value: u64,
     },
-    /// Makes `value` the whole list, which is gone when so much time has passed by the log.
+    /// Replaces the list by `value`, and deletes it when this much time has passed in the log.
     SetFor {
         /// The only number of the new list.
         value: u64,
-        /// For this number of milliseconds.
+        /// The lifetime in milliseconds.
         ms: u64,
     },
-    /// Adds `token` at the end; the list stays for as long as it would have.
+    /// Appends `token`; the list keeps its deadline.
     Append {
         /// The number added.
         token: u64,
     },
-    /// If the list ends in `old`, makes `new` the whole list.
+    /// If the list ends in `old`, replaces it by `new`.
     Cas {
         /// The number that must be last.
         old: u64,
         /// The only number of the new list.
         new: u64,
     },
-    /// Takes the key away.
+    /// Deletes the key.
     Delete,
-    /// Not a command: the machine must say so and live on. Carries this many bytes of rubbish.
+    /// Not a command: the machine must reject it and continue. Contains this many arbitrary bytes.
     Rubbish {
         /// How many.
         bytes: u32,
@@ -55,45 +55,45 @@ wire_enum! { Deed {
     6 => SetFor { value, ms },
 } }
 
-/// One command of the machine.
+/// A command of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Different for every command of a run, so that no two are the same bytes.
+    /// Unique in a run, so that no two commands have the same bytes.
     pub id: u64,
     /// The key.
     pub key: u64,
-    /// What is done to it.
+    /// The operation.
     pub deed: Deed,
 }
 
 wire_struct! { Command { id, key, deed } }
 
-/// What the machine answers.
+/// An answer of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To [`Deed::Get`]: the list, if the key is there.
+    /// To [`Deed::Get`]: the list, if the key exists.
     List(Option<Vec<u64>>),
     /// To [`Deed::Set`].
     Done,
-    /// To [`Deed::Append`]: how long the list is now.
+    /// To [`Deed::Append`]: the new length of the list.
     Length(u64),
     /// To [`Deed::Cas`]: whether the list ended in the old number. To [`Deed::Delete`]: whether the
-    /// key was there.
+    /// key existed.
     Was(bool),
-    /// To bytes that are no command.
+    /// To bytes that are not a command.
     Malformed,
 }
 
 wire_enum! { Answer { 0 => List(list), 1 => Done, 2 => Length(length), 3 => Was(was), 4 => Malformed } }
 
-/// The key under which everything that is no command is filed: it touches none.
+/// The key of everything that is not a command, which touches no key.
 const NO_KEY: u64 = u64::MAX;
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Held {
     list: Vec<u64>,
-    /// When it is gone, by the log's time, unless it stays.
+    /// When it expires, by the log's time; `None` if it does not.
     until: Option<Timestamp>,
 }
 
@@ -112,7 +112,7 @@ impl Held {
     }
 }
 
-/// The replicated machine: what each key holds. What is gone stays in it until its key is written
+/// The replicated machine: the value of each key. An expired value remains until the key is written
 /// again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SimMachine {
@@ -229,16 +229,16 @@ fn carry_out(held: &mut Option<Held>, deed: &Deed, now: Timestamp) -> Answer {
 pub struct Lists {
     keys: u64,
     next_id: u64,
-    /// The last number written to each key, for a compare-and-set that has a chance.
+    /// The last number written to each key, so that a compare-and-set can succeed.
     last: BTreeMap<u64, u64>,
     /// Some requests carry up to this many bytes.
     large: Option<u32>,
-    /// Whether some lists are there for a time only.
+    /// Whether some lists expire.
     timed: bool,
 }
 
-/// For how long lists are there, in milliseconds: some are gone before any client sees them, some
-/// outlive a leader.
+/// Lifetimes of lists in milliseconds: some expire before any client reads them, some outlive a
+/// leader.
 const TERMS_MS: [u64; 4] = [1, 30, 200, 900];
 
 impl Lists {
@@ -253,14 +253,13 @@ impl Lists {
         }
     }
 
-    /// The same clients; some of their requests carry up to this many bytes, if that is said.
+    /// The same clients; if `large` is set, some of their requests have up to this many bytes.
     #[must_use]
     pub fn with_large(self, large: Option<u32>) -> Self {
         Lists { large, ..self }
     }
 
-    /// The same clients; some of the lists that they write are there for a time only, if that is
-    /// said.
+    /// The same clients; if `timed` is set, some of the lists that they write expire.
     #[must_use]
     pub fn with_time(self, timed: bool) -> Self {
         Lists { timed, ..self }
@@ -356,7 +355,7 @@ impl Model for Lists {
         match want {
             Want::Write => self.write(random),
             Want::Read(level) => self.read(random, level),
-            // Now and then a write is sent as a read, which must be refused (b3).
+            // Sometimes a write is sent as a read, which must be refused (b3).
             Want::Any(level) if random.once_in(60) => {
                 let (key, value) = (random.below(self.keys), self.next_id);
                 self.call(Operation::Read(level), key, Deed::Append { token: value })
@@ -370,11 +369,11 @@ impl Model for Lists {
         let words: Vec<&str> = text.split_whitespace().collect();
         let number = |word: &str| {
             word.parse::<u64>()
-                .map_err(|_| format!("{word:?} is no number"))
+                .map_err(|_| format!("{word:?} is not a number"))
         };
         let milliseconds = |word: &str| match word.strip_suffix("ms") {
             Some(ms) => number(ms),
-            None => Err(format!("{word:?} is no time such as 20ms")),
+            None => Err(format!("{word:?} is not a time such as 20ms")),
         };
         let (operation, deed) = match words[..] {
             ["get", _] => (Operation::Write, Deed::Get),
@@ -419,7 +418,7 @@ impl Model for Lists {
             [letter @ b'a'..=b'z'] => u64::from(letter - b'a'),
             _ => {
                 return Err(format!(
-                    "{:?} is no key: keys are the letters a to z",
+                    "{:?} is not a key: keys are the letters a to z",
                     words[1]
                 ));
             }
@@ -556,7 +555,7 @@ mod tests {
                 .unwrap_err()
                 .contains("letters a to z")
         );
-        assert!(lists.parse("set x y").unwrap_err().contains("no number"));
+        assert!(lists.parse("set x y").unwrap_err().contains("not a number"));
     }
 
     proptest! {

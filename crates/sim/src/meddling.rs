@@ -1,23 +1,23 @@
-//! Meddling: for a while messages of a few kinds are lost or held back, everywhere or on some
-//! links. What it takes one kind of message to be missing for, losing all alike hides.
+//! Selective faults: for a while, messages of a few kinds are lost or delayed, everywhere or on
+//! some links. Uniform losses hide defects that need the loss of a single kind of message.
 
 use crate::event::Micros;
 use crate::trace::hash_bytes;
 use ionian_kernel::random::Random;
 
-/// What is done to a message.
+/// What happens to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meddled {
     Not,
     Lost,
-    /// It arrives so much later.
+    /// It arrives this much later.
     Held(Micros),
 }
 
 /// The rules in force.
 #[derive(Default)]
 pub(crate) struct Meddling {
-    /// Kinds of message that were sent so far, in the order of the first of each.
+    /// The kinds of messages sent so far, in the order of their first message.
     seen: Vec<&'static str>,
     rules: Vec<Rule>,
     turns: u64,
@@ -26,22 +26,22 @@ pub(crate) struct Meddling {
 struct Rule {
     turn: u64,
     kinds: Kinds,
-    /// Of this sender, or of all.
+    /// Of this sender, or of all nodes.
     from: Option<usize>,
-    /// To this node, or to all.
+    /// To this node, or to all nodes.
     to: Option<usize>,
     chance: f64,
-    /// For at most so long; lost if nothing is said.
+    /// Maximum delay; `None` means that the message is lost.
     held: Option<Micros>,
 }
 
 enum Kinds {
     These(Vec<&'static str>),
-    /// Those whose name's hash leaves this remainder, though none was sent yet.
+    /// Kinds whose name hashes to this remainder, even if none was sent yet.
     Hashed(u64),
 }
 
-/// How many classes of kinds there are.
+/// The number of classes of kinds.
 const CLASSES: u64 = 24;
 
 impl Kinds {
@@ -54,7 +54,7 @@ impl Kinds {
 }
 
 impl Meddling {
-    /// Decides over a message of kind `name`.
+    /// Decides about a message of kind `name`.
     pub(crate) fn judge(
         &mut self,
         random: &mut Random,
@@ -77,7 +77,7 @@ impl Meddling {
         Meddled::Not
     }
 
-    /// Begins to meddle; says with what, and the turn by which it ends.
+    /// Adds a rule; returns its description and the turn that ends it.
     pub(crate) fn begin(&mut self, random: &mut Random, nodes: usize) -> (u64, String) {
         let pick =
             |random: &mut Random, from: &[f64]| from[random.below(from.len() as u64) as usize];

@@ -1,5 +1,5 @@
-//! What the simulated clients do and what answers are right: the border between the simulator and
-//! the service that a run replicates.
+//! What the simulated clients send and which answers are correct: the interface between the
+//! simulator and the replicated service.
 
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel};
@@ -9,64 +9,65 @@ use ionian_kernel::time::Timestamp;
 use std::fmt::Display;
 use std::hash::Hash;
 
-/// A service as one thread of execution would carry it out: the measure of every answer. It falls
-/// apart by key, so that each key's history can be checked alone.
+/// A service as a single thread would execute it, which defines the correct answers. Keys are
+/// independent, so each key's history can be checked alone.
 pub trait Specification {
-    /// What a client asks.
+    /// A client's request.
     type Action: Clone + Display;
-    /// Its input.
+    /// The answer.
     type Answer: Clone + PartialEq + Display;
     /// The state of one key.
     type State: Clone + Default + Eq + Hash;
 
-    /// The one key that `action` touches. One for all where histories are kept key by key already.
+    /// The only key that `action` touches. The same for all actions if histories are separated by
+    /// key already.
     fn key(action: &Self::Action) -> u64 {
         let _ = action;
         0
     }
     /// Whether `action` changes nothing.
     fn is_read(action: &Self::Action) -> bool;
-    /// Carries `action` out at this time of the log, as the machine was told it.
+    /// Executes `action` at this time in the log, as the machine received it.
     fn apply(state: &mut Self::State, action: &Self::Action, at: Timestamp) -> Self::Answer;
 }
 
-/// A service with the clients that try it.
+/// A service with the clients that test it.
 pub trait Model: Specification {
-    /// Makes up the next request. Payloads of writes must differ from each other: that is how a
-    /// command is known again in the log.
+    /// Creates the next request. Payloads of writes must differ from each other, because they
+    /// identify a command in the log.
     fn next(&mut self, random: &mut Random, want: Want) -> Call<Self::Action>;
-    /// Reads a request off one line of a play.
+    /// Parses a request from a line of a play.
     ///
     /// # Errors
-    /// Says what is wrong with the line.
+    /// Describes what is wrong with the line.
     fn parse(&mut self, text: &str) -> Result<Call<Self::Action>, String>;
-    /// Reads the service's reply.
+    /// Parses the service's reply.
     ///
     /// # Errors
-    /// Says why the bytes are no reply to `action`.
+    /// Describes why the bytes are not a reply to `action`.
     fn interpret(&self, action: &Self::Action, reply: &[u8]) -> Result<Self::Answer, String>;
     /// An empty service.
     fn machine(&self) -> Box<dyn StateMachine>;
 }
 
-/// What kind of request is wanted of a [`Model`].
+/// The kind of request that a [`Model`] must create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// Any, reads being of this level.
+    /// Any kind; reads have this level.
     Any(ReadLevel),
-    /// One that goes through the log.
+    /// A request that goes through the log.
     Write,
-    /// One that does not.
+    /// A request that does not go through the log.
     Read(ReadLevel),
 }
 
 /// A request of a simulated client.
 #[derive(Clone, Debug)]
 pub struct Call<A> {
-    /// Sent as this.
+    /// The kind of operation.
     pub operation: Operation,
     /// The bytes sent.
     pub payload: Bytes,
-    /// What they ask. An action that is no read, sent as one, must be refused.
+    /// The meaning of the bytes. An action that is not a read, sent as one, must be refused.
     pub action: A,
 }

@@ -8,7 +8,7 @@ use crate::trace::hash_bytes;
 use ionian_kernel::random::Random;
 use std::collections::BTreeMap;
 
-/// What the network does with one message.
+/// The fate of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passage {
     Lost(&'static str),
@@ -20,18 +20,18 @@ pub(crate) struct Network {
     nodes: usize,
     knobs: NetworkKnobs,
     blocked: Vec<bool>,
-    /// Added to each delay of the link.
+    /// Additional delay of the link.
     slow: Vec<Micros>,
-    /// When the last message of the link arrives, for links that keep order.
+    /// When the last message of the link arrives, for ordered links.
     last: Vec<Micros>,
-    /// When the link is free, where bytes take time.
+    /// When the link is free, if bytes take time.
     free: Vec<Micros>,
-    /// How many cuts each link is in.
+    /// The number of cuts that include each link.
     severed: Vec<u32>,
-    /// The cuts, by turn, with the links of each.
+    /// The links of each cut, by turn.
     cuts: BTreeMap<u64, Vec<usize>>,
     cut_turns: u64,
-    /// What strikes some kinds of message only.
+    /// Faults that affect some kinds of messages only.
     pub(crate) meddling: Meddling,
 }
 
@@ -56,8 +56,8 @@ impl Network {
         from * self.nodes + to
     }
 
-    /// A node's process has begun: nothing waits on its new connections for what was sent on those
-    /// of before.
+    /// A node's process has started: no message waits on its new connections behind those of the
+    /// old ones.
     pub(crate) fn connect(&mut self, node: usize, now: Micros) {
         for other in 0..self.nodes {
             for link in [self.link(node, other), self.link(other, node)] {
@@ -66,7 +66,7 @@ impl Network {
         }
     }
 
-    /// Decides over a message of kind `name` and this many bytes.
+    /// Decides about a message of kind `name` with this many bytes.
     pub(crate) fn pass(
         &mut self,
         random: &mut Random,
@@ -99,7 +99,7 @@ impl Network {
         if self.knobs.drop > 0.0 && random.chance(self.knobs.drop) {
             return Passage::Lost("loss");
         }
-        // Bytes leave one after another; what comes behind them waits.
+        // Bytes leave one after the other; later messages wait.
         let mut leaves = now;
         if let Some(bytes_a_ms) = self.knobs.bytes_a_ms {
             leaves = now.max(self.free[link]) + bytes as u64 * 1000 / bytes_a_ms;
@@ -127,13 +127,13 @@ impl Network {
         at
     }
 
-    /// Cuts links by a random pattern and says which. An earlier partition ends.
+    /// Cuts links by a random pattern; returns a description. An earlier partition ends.
     pub(crate) fn partition(&mut self, random: &mut Random) -> String {
         self.blocked.fill(false);
         if self.nodes < 2 {
             return "no nodes to part".into();
         }
-        // Both halves have a member: a random split of the nodes with one put in each by hand.
+        // Both halves have a member: a random split, with one node put into each half.
         let mut half: Vec<bool> = (0..self.nodes).map(|_| random.once_in(2)).collect();
         let one = random.below(self.nodes as u64) as usize;
         let other = (one + 1 + random.below(self.nodes as u64 - 1) as usize) % self.nodes;
@@ -166,8 +166,8 @@ impl Network {
         self.blocked.fill(false);
     }
 
-    /// Cuts some links, for as long as the turn that is returned lasts; other cuts and partitions
-    /// go on. Says which.
+    /// Cuts some links until the returned turn ends; other cuts and partitions remain. Returns a
+    /// description.
     pub(crate) fn cut(&mut self, random: &mut Random) -> (u64, String) {
         let nodes = self.nodes as u64;
         let (one, other) = (random.below(nodes) as usize, random.below(nodes) as usize);
@@ -177,9 +177,9 @@ impl Network {
             1 => (from, to) == (one, other) || (to, from) == (one, other),
             2 => to == one,
             3 => from == one,
-            // All reach only the hub.
+            // Each node reaches only the hub.
             4 => from != one && to != one,
-            // Each reaches its neighbours.
+            // Each node reaches its neighbours.
             _ => from.abs_diff(to) > 1,
         };
         let text = match shape {
@@ -193,7 +193,7 @@ impl Network {
         (self.sever(is_cut), text)
     }
 
-    /// Cuts these links, given from and to, until the turn that is returned ends.
+    /// Cuts these links, given by sender and receiver, until the returned turn ends.
     pub(crate) fn sever(&mut self, is_cut: impl Fn(usize, usize) -> bool) -> u64 {
         let pairs = (0..self.nodes).flat_map(|from| (0..self.nodes).map(move |to| (from, to)));
         let links: Vec<usize> = pairs
@@ -213,13 +213,13 @@ impl Network {
         }
     }
 
-    /// Makes a link slow, or (`extra` zero) quick again.
+    /// Makes a link slow or, with `extra` zero, fast again.
     pub(crate) fn slow_down(&mut self, from: usize, to: usize, extra: Micros) {
         let link = self.link(from, to);
         self.slow[link] = extra;
     }
 
-    /// Ends all faults: from now on messages arrive once and in their time.
+    /// Ends all faults: from now on each message arrives once and in time.
     pub(crate) fn heal(&mut self) {
         self.rejoin();
         self.severed.fill(0);

@@ -1,5 +1,4 @@
-//! A simulated node: the kernel's node with a disk, a clock and a queue of arrived messages around
-//! it.
+//! A simulated node: the kernel's node with a disk, a clock and a queue of arrived messages.
 
 use crate::clock::Clock;
 use crate::configurations::Configuration;
@@ -24,40 +23,40 @@ use std::rc::Rc;
 /// One node; the disk and the clock outlive its crashes.
 pub(crate) struct SimNode<P: Protocol> {
     pub(crate) id: NodeId,
-    /// What it knows of the membership; written down, so that it outlives crashes.
+    /// Its membership, which is stored and survives crashes.
     pub(crate) membership: Membership,
     pub(crate) configuration: Rc<Configuration<P>>,
-    /// The process; none while it is down.
+    /// The process; `None` while the node is down.
     pub(crate) host: Option<Node<P>>,
     pub(crate) disk: Disk,
     pub(crate) clock: Clock,
-    /// Messages that arrived and were not taken in yet: destinations and bytes.
+    /// Arrived messages that were not delivered yet: destinations and bytes.
     pub(crate) arrived: VecDeque<(u64, Bytes)>,
     pub(crate) paused: bool,
-    /// How often it has crashed.
+    /// The number of crashes.
     pub(crate) life: u32,
-    /// When it is next woken.
+    /// The time of the next wake-up.
     pub(crate) wake_at: Option<Micros>,
     burst_open: bool,
-    /// What the roles were last told of the disk.
+    /// The disk position that the roles know.
     told: Lsn,
-    /// Snapshots that are on disk since the roles were last called.
+    /// Snapshots that have reached the disk since the roles were last called.
     stored: Vec<(Address, u64)>,
-    /// A checkpoint under way: when everything up to the first position is on disk, everything
-    /// before the second is forgotten.
+    /// A checkpoint in progress: when everything up to the first position is on disk, everything
+    /// before the second is dropped.
     checkpoint: Option<(Lsn, Lsn)>,
 }
 
-/// What a node's roles asked for in one call.
+/// The effects of one call of a node's roles.
 pub(crate) struct Effects<M> {
     pub(crate) sends: Vec<(u8, u64, M)>,
     pub(crate) replies: Vec<(ClientId, Reply)>,
-    /// How many records were appended, and their bytes.
+    /// The number of records that were appended.
     pub(crate) records: u64,
     pub(crate) record_bytes: u64,
-    /// How many snapshots were begun.
+    /// The number of snapshots that were started.
     pub(crate) snapshots: u64,
-    /// The membership that the log has led to.
+    /// The membership that the log has decided.
     pub(crate) announced: Option<Membership>,
     /// The rare branches taken.
     pub(crate) reached: Vec<&'static str>,
@@ -77,7 +76,7 @@ impl<M> Effects<M> {
     }
 }
 
-/// A node's way out while its roles are called.
+/// The node's `World` while its roles are called.
 struct Port<'a, M> {
     disk: &'a mut Disk,
     effects: &'a mut Effects<M>,
@@ -120,24 +119,24 @@ impl<P: Protocol> World<P> for Port<'_, P::Message> {
     }
 }
 
-/// How much a node does at one go.
+/// The work of a node in one step.
 pub(crate) struct Burst {
-    /// Arrived messages to take in.
+    /// Maximum number of arrived messages to deliver.
     pub(crate) deliver: usize,
-    /// Queued messages to hand to roles.
+    /// Maximum number of queued messages to pass to roles.
     pub(crate) run: usize,
     /// Whether the burst ends here.
     pub(crate) ends: bool,
-    /// Whether the node begins a checkpoint of its log, if none is under way.
+    /// Whether the node starts a checkpoint of its log, if none is in progress.
     pub(crate) checkpoint: bool,
 }
 
-/// What a node is started with.
+/// The parameters of a node's start.
 pub(crate) struct Boot<'a> {
     pub(crate) seed: u64,
     /// Whether ordinary records are stored.
     pub(crate) keeps_records: bool,
-    /// Whether a node that crashed learns that its memory is lost.
+    /// Whether a node learns after a crash that its memory is lost.
     pub(crate) tells_amnesia: bool,
     pub(crate) machine: &'a dyn Fn(Address, u32) -> Box<dyn StateMachine>,
     scenario: &'a Scenario,
@@ -185,18 +184,18 @@ impl<P: Protocol> SimNode<P> {
         }
     }
 
-    /// Whether the roles can be called.
+    /// Whether the process runs.
     pub(crate) fn runs(&self) -> bool {
         self.host.is_some() && !self.paused
     }
 
-    /// The client lanes that live here.
+    /// The client lanes of the node.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = ClientId> {
         self.configuration.layout.client_lanes(self.id).iter()
     }
 
-    /// Starts the node's process: builds its roles, gives them back their records, and starts them.
-    /// Returns what is lost. When the storage fails there is no process.
+    /// Starts the node's process: constructs its roles, replays their records, and starts them.
+    /// Returns what is lost. If the storage fails there is no process.
     pub(crate) fn boot(
         &mut self,
         now: Micros,
@@ -241,7 +240,7 @@ impl<P: Protocol> SimNode<P> {
         Ok(loss)
     }
 
-    /// Builds the roles that are to live here and do not.
+    /// Constructs the roles that the configuration places here and that do not exist yet.
     fn host_missing(&self, host: &mut Node<P>, boot: &Boot<'_>, amnesiac: bool) {
         let Configuration { layout, config } = &*self.configuration;
         let mut missing = layout.on_node(self.id);
@@ -264,7 +263,7 @@ impl<P: Protocol> SimNode<P> {
         }
     }
 
-    /// The node has learned of another configuration.
+    /// The node has learned another configuration.
     pub(crate) fn reconfigure(
         &mut self,
         now: Micros,
@@ -297,7 +296,7 @@ impl<P: Protocol> SimNode<P> {
         self.host = Some(host);
     }
 
-    /// The process is gone, with everything in its memory.
+    /// Ends the process and drops its memory.
     pub(crate) fn die(&mut self) {
         self.host = None;
         self.arrived.clear();
@@ -309,12 +308,12 @@ impl<P: Protocol> SimNode<P> {
         self.life += 1;
     }
 
-    /// The sync under way is done; the roles hear of it when they are next called.
+    /// The sync is done; the roles learn of it at their next call.
     pub(crate) fn complete_sync(&mut self) {
         self.stored.extend(self.disk.complete_sync());
     }
 
-    /// Lets the roles work. `watch` sees each that took in a message.
+    /// Runs the roles. `watch` is called for each role that received a message.
     pub(crate) fn step(
         &mut self,
         now: Micros,
@@ -380,14 +379,14 @@ impl<P: Protocol> SimNode<P> {
         }
     }
 
-    /// Whether there is something to do at once.
+    /// Whether there is work to do.
     pub(crate) fn busy(&self) -> bool {
         self.burst_open
             || !self.arrived.is_empty()
             || self.host.as_ref().is_some_and(|host| host.queued() > 0)
     }
 
-    /// When the roles next want to be called.
+    /// The time of the next timer.
     pub(crate) fn next_timer(&self) -> Option<Micros> {
         Some(self.clock.when(self.host.as_ref()?.next_timer()?))
     }

@@ -1,47 +1,45 @@
-//! Oracles: watchers that see all nodes at once and say when something is wrong that no single role
-//! could know.
+//! Oracles: observers of all nodes, which detect errors that no single role could detect.
 
 use crate::node::SimNode;
 use ionian_kernel::layout::{Address, NodeId};
 use ionian_kernel::protocol::{Invariants, Protocol};
 use std::collections::BTreeSet;
 
-/// Watches one run of a protocol. Each run gets its own.
+/// Observes one run of a protocol. Each run has its own.
 pub trait Oracle<P: Protocol> {
     /// Called after every event in which roles of the node [`View::changed`] were called.
     ///
     /// # Errors
-    /// Says what is wrong; the run fails.
+    /// Describes what is wrong; the run fails.
     fn after_event(&mut self, view: &View<'_, P>) -> Result<(), String>;
 
-    /// Called after each message that a role takes in. Within an event a role can take in several,
-    /// and the next one may undo what this one did.
+    /// Called after each message that a role receives. In one event a role may receive several, and
+    /// the next one may undo what this one did.
     ///
     /// # Errors
-    /// Says what is wrong; the run fails.
+    /// Describes what is wrong; the run fails.
     fn after_message(&mut self, address: Address, instance: &P::Instance) -> Result<(), String> {
         let _ = (address, instance);
         Ok(())
     }
 
-    /// A message leaves a node (what its fence waited for is on disk). Hops inside a node are not
-    /// told.
+    /// A message leaves a node, after its fence. Messages within a node are not reported.
     fn on_send(&mut self, from: NodeId, message: &P::Message) {
         let _ = (from, message);
     }
 
-    /// A node crashed: what its roles held in memory is gone.
+    /// A node crashed: its roles have lost their memory.
     fn on_crash(&mut self, node: NodeId) {
         let _ = node;
     }
 
-    /// Some node has learned of this configuration.
+    /// A node has learned this configuration.
     fn on_reconfigure(&mut self, config: &P::Config) {
         let _ = config;
     }
 
-    /// What the healed cluster is still to come to when there is no work left, if anything. Asked
-    /// again and again: the run goes on until it says nothing, and fails when that takes too long.
+    /// What the healed cluster must still reach when no work is left, if anything. Called
+    /// repeatedly: the run continues until it returns `None`, and fails if that takes too long.
     fn awaited(&self, view: &View<'_, P>) -> Option<String> {
         let _ = view;
         None
@@ -50,7 +48,7 @@ pub trait Oracle<P: Protocol> {
     /// Called once, when the healed cluster has finished its work.
     ///
     /// # Errors
-    /// Says what is wrong; the run fails.
+    /// Describes what is wrong; the run fails.
     fn at_end(&mut self, view: &View<'_, P>) -> Result<(), String> {
         let _ = view;
         Ok(())
@@ -60,7 +58,7 @@ pub trait Oracle<P: Protocol> {
 /// The protocol's own [`Invariants`]: the oracle of every run.
 pub(crate) struct OwnInvariants<P: Protocol> {
     invariants: P::Invariants,
-    /// What lives, or has lived, on each node.
+    /// The instances that are, or have been, on each node.
     addresses: BTreeSet<(NodeId, Address)>,
 }
 
@@ -72,7 +70,7 @@ impl<P: Protocol> OwnInvariants<P> {
         }
     }
 
-    /// What these instances held in memory is gone.
+    /// Drops the state of instances that have lost their memory.
     fn forget(&mut self, gone: impl Fn(&(NodeId, Address)) -> bool) {
         let invariants = &mut self.invariants;
         self.addresses.retain(|known| {
@@ -92,7 +90,7 @@ impl<P: Protocol> Oracle<P> for OwnInvariants<P> {
             .on_node(here)
             .map(|(address, _)| (here, address))
             .collect();
-        // What does not live there any more may come back one day, and know nothing.
+        // An instance that has left may return later, without memory.
         self.forget(|known| known.0 == here && !hosted.contains(known));
         self.addresses.extend(hosted);
         view.on_node(here)
@@ -117,7 +115,7 @@ impl<P: Protocol> Oracle<P> for OwnInvariants<P> {
     }
 }
 
-/// All roles that are up.
+/// All running roles.
 pub struct View<'a, P: Protocol> {
     pub(crate) nodes: &'a [SimNode<P>],
     pub(crate) changed: usize,

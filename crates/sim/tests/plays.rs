@@ -126,7 +126,7 @@ fn mistakes_are_explained() {
         ("\n> what", "line 2: there is no command above"),
         ("deliver a b", "line 1: \"b\" is no link such as n0->n1"),
         ("cut", "line 1: expected a message's name"),
-        ("wait soon", "line 1: \"soon\" is no time such as 20ms"),
+        ("wait soon", "line 1: \"soon\" is not a time such as 20ms"),
         ("sync 0", "line 1: \"0\" is no node such as n0"),
         ("sync n9", "line 1: there is no n9: there are 3 nodes"),
         ("submit c7 get x", "line 1: there is no lane c7"),

@@ -1,4 +1,4 @@
-//! Clients in a closed loop, dealt out over the lanes, and the latencies that they see.
+//! Clients in a closed loop, distributed over the lanes, and their latencies.
 
 use super::server::Nanos;
 use super::{Latency, Service, Setting};
@@ -12,7 +12,7 @@ pub(super) struct Clients {
     random: Random,
     /// Requests answered so far.
     pub(super) answered: u64,
-    /// Of the requests answered since the measurement began.
+    /// Latencies of the requests answered since the measurement started.
     latencies: Vec<Nanos>,
 }
 
@@ -67,7 +67,7 @@ impl Clients {
         )
     }
 
-    /// Takes an answer in and says whose it is.
+    /// Handles an answer; returns its client.
     pub(super) fn on_reply(&mut self, now: Nanos, reply: &Reply) -> usize {
         assert!(
             reply.outcome.is_ok(),
@@ -80,7 +80,7 @@ impl Clients {
         index
     }
 
-    /// From now on it counts.
+    /// Starts the measurement.
     pub(super) fn begin(&mut self) {
         self.latencies.clear();
     }

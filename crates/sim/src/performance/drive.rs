@@ -11,9 +11,9 @@ use ionian_kernel::layout::LayoutError;
 use ionian_kernel::protocol::Protocol;
 
 enum Event<M> {
-    /// What a burst sent to one node.
+    /// Messages of a burst arrive at a node.
     Arrive { server: usize, messages: Parcel<M> },
-    /// A server has something to do.
+    /// A server has work to do.
     Look(usize),
 }
 
@@ -30,11 +30,11 @@ struct Run<'a, P: Protocol, C, S> {
 /// Measures one deployment.
 ///
 /// # Errors
-/// When the layout is no deployment of the protocol.
+/// If the layout is not a deployment of the protocol.
 ///
 /// # Panics
-/// When there is no client, or a request is refused: it was in flight for longer than the layout's
-/// patience, say.
+/// If there is no client, or a request is refused, for example because it was in flight for longer
+/// than the layout's patience.
 pub fn measure<P: Protocol>(
     setting: &Setting,
     costs: &impl Costs<P>,
@@ -110,7 +110,7 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
         }
     }
 
-    /// Has a server look for work as soon as there is some.
+    /// Plans a server's next look for work.
     fn plan(&mut self, server: usize) {
         if let Some(at) = self.fleet.plan(server, self.heap.now()) {
             self.heap.plan(at, Event::Look(server));

@@ -1,4 +1,4 @@
-//! All nodes of a deployment that is measured, and who lives where.
+//! All nodes of a measured deployment, and the nodes of each instance.
 
 use super::server::{Nanos, Outcome, Server, Terms};
 use super::{Costs, Service};
@@ -8,29 +8,29 @@ use ionian_kernel::layout::{Address, Layout, LayoutError, NodeId};
 use ionian_kernel::protocol::Protocol;
 use std::collections::BTreeMap;
 
-/// See the top of this file. Nodes are named by their place among the nodes of the layout.
+/// All nodes, identified by their index in the layout.
 pub(super) struct Fleet<P: Protocol> {
     servers: Vec<Server<P>>,
-    /// The server of each instance, by kind and number.
+    /// The server of each instance, by kind and index.
     places: Vec<Vec<Option<usize>>>,
     outcome: Outcome<P::Message>,
 }
 
-/// What a node sends to another in one go: the messages, each with the instances that are meant.
+/// The messages of one burst to one node, each with the receiving instances.
 pub(super) type Parcel<M> = Vec<(u64, M)>;
 
-/// What came of a burst.
+/// The result of a burst.
 pub(super) struct Done<M> {
-    /// When the node was done with it: what it sent leaves then.
+    /// When the node finished the burst: its messages leave then.
     pub(super) at: Nanos,
-    /// What goes to which other node.
+    /// The messages to each other node.
     pub(super) parcels: BTreeMap<usize, Parcel<M>>,
     /// Answers to clients.
     pub(super) replies: Vec<(ClientId, Reply)>,
 }
 
 impl<P: Protocol> Fleet<P> {
-    /// The nodes of `layout`; those with no other roles than `client_kinds` take no time.
+    /// The nodes of `layout`; nodes with no other roles than `client_kinds` take no time.
     pub(super) fn new(
         layout: &Layout,
         client_kinds: &[u8],
@@ -62,12 +62,12 @@ impl<P: Protocol> Fleet<P> {
         self.servers.len()
     }
 
-    /// Where a client lane lives.
+    /// The node of a client lane.
     pub(super) fn place_of(&self, lane: ClientId) -> usize {
         self.places[0][usize::from(lane.0)].expect("every lane lives somewhere")
     }
 
-    /// Has a node start its roles.
+    /// Starts the roles of a node.
     pub(super) fn start(&mut self, server: usize) -> Done<P::Message> {
         self.servers[server].start(&mut self.outcome);
         let (parcels, replies) = (self.parcels(), std::mem::take(&mut self.outcome.replies));
@@ -78,18 +78,18 @@ impl<P: Protocol> Fleet<P> {
         }
     }
 
-    /// What another node has sent has arrived.
+    /// Messages of another node have arrived.
     pub(super) fn arrive(&mut self, server: usize, messages: Parcel<P::Message>) {
         self.servers[server].arrived.extend(messages);
     }
 
-    /// Hands a request to a lane at once; taking it from the client costs its node so much.
+    /// Passes a request to a lane immediately; receiving it from the client costs its node time.
     pub(super) fn submit(&mut self, lane: ClientId, request: Request, us: f64) {
         let place = self.place_of(lane);
         self.servers[place].submit(lane, request, us);
     }
 
-    /// When a node is to look for work, if that is sooner than it was to already.
+    /// When a node must look for work, if that is earlier than already planned.
     pub(super) fn plan(&mut self, server: usize, now: Nanos) -> Option<Nanos> {
         let server = &mut self.servers[server];
         let at = server.next_look(now)?;
@@ -97,12 +97,12 @@ impl<P: Protocol> Fleet<P> {
         sooner.then(|| *server.looks_at.insert(at))
     }
 
-    /// Whether a node is to look for work now: not when it has been planned anew since.
+    /// Whether a node must look for work now: not if another time has been planned since.
     pub(super) fn is_due(&self, server: usize, now: Nanos) -> bool {
         self.servers[server].looks_at == Some(now)
     }
 
-    /// Has a node do what there is to do.
+    /// Runs a node's roles.
     pub(super) fn work(
         &mut self,
         server: usize,
@@ -124,11 +124,11 @@ impl<P: Protocol> Fleet<P> {
         }
     }
 
-    /// Divides up what was sent: all to one node goes together.
+    /// Groups the messages of a burst by receiving node.
     fn parcels(&mut self) -> BTreeMap<usize, Parcel<P::Message>> {
         let mut parcels: BTreeMap<usize, Parcel<P::Message>> = BTreeMap::new();
         for (kind, mut members, message) in self.outcome.sends.drain(..) {
-            // Each node receives it once, for all members there.
+            // Each node receives a message once, for all its instances.
             let mut nodes: BTreeMap<usize, u64> = BTreeMap::new();
             while members != 0 {
                 let index = members.trailing_zeros() as usize;
@@ -147,14 +147,14 @@ impl<P: Protocol> Fleet<P> {
         parcels
     }
 
-    /// The measurement begins: what was spent before does not count.
+    /// The measurement starts: earlier time does not count.
     pub(super) fn begin(&mut self) {
         self.servers.iter_mut().for_each(|server| server.spent = 0);
     }
 
-    /// The part of the time since the beginning, in nanoseconds, that each node was busy.
+    /// The fraction of the time since the start, in nanoseconds, that each node was busy.
     pub(super) fn utilization(&self, elapsed: f64) -> Vec<(NodeId, f64)> {
-        // A burst that begins before the end is counted whole.
+        // A burst that starts before the end counts as a whole.
         self.servers
             .iter()
             .map(|server| (server.id, (server.spent as f64 / elapsed).min(1.0)))

@@ -1,4 +1,4 @@
-//! The network: a delay that varies a little, and links that keep their order.
+//! The network: a delay that varies slightly, and links that preserve order.
 
 use super::Setting;
 use super::server::Nanos;
@@ -32,7 +32,7 @@ impl Links {
         }
     }
 
-    /// When what leaves `from` now arrives at `to`.
+    /// When a message that leaves `from` now arrives at `to`.
     pub(super) fn arrival(&mut self, from: usize, to: usize, leaves: Nanos) -> Nanos {
         let last = &mut self.last[from][to];
         *last = (*last).max(leaves + self.random.between(self.shortest, self.longest));

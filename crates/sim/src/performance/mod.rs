@@ -36,89 +36,87 @@ use ionian_kernel::protocol::Protocol;
 
 pub use drive::measure;
 
-/// What a message costs whom it is for.
+/// The cost of messages.
 pub trait Costs<P: Protocol> {
-    /// Microseconds of processor time that the instance at `to` spends because of `message`,
-    /// whatever it sends because of it included.
+    /// Processor time in microseconds of the instance at `to` for `message`, including everything
+    /// that it sends because of it.
     fn of(&self, to: Address, message: &P::Message) -> f64;
 
-    /// Microseconds that each of two nodes spends, beside, because `message` goes from one to the
-    /// other.
+    /// Additional processor time in microseconds at each of the two nodes, because `message` goes
+    /// from one to the other.
     fn carrying(&self, message: &P::Message) -> f64 {
         let _ = message;
         0.0
     }
 
-    /// Microseconds that a node spends, beside, on taking a request from a client, and again on
-    /// giving the answer.
+    /// Additional processor time of a node in microseconds for receiving a request from a client,
+    /// and again for sending the answer.
     fn serving(&self) -> f64 {
         0.0
     }
 }
 
-/// What the clients ask and what answers them.
+/// What the clients send, and the state machine that answers.
 pub trait Service {
-    /// The write that client `client` sends as its request number `number`.
+    /// The write that client `client` sends as its request `number`.
     fn write(&self, client: usize, number: u64) -> Bytes;
-    /// As [`write`](Service::write), for a read.
+    /// Like [`write`](Service::write), for a read.
     fn read(&self, client: usize, number: u64) -> Bytes;
     /// An empty state machine.
     fn machine(&self) -> Box<dyn StateMachine>;
 }
 
-/// What is measured.
+/// The parameters of a measurement.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// The deployment.
     pub layout: Layout,
-    /// The places among [`KINDS`](Protocol::KINDS) of the roles that run on the machines of
-    /// clients. A node that hosts no others takes no time, and each of its messages is a burst of
-    /// its own.
+    /// The indices in [`KINDS`](Protocol::KINDS) of the roles on the clients' machines. A node
+    /// without other roles takes no time, and each of its messages is a separate burst.
     pub client_kinds: Vec<u8>,
-    /// How many clients there are, each with one request under way.
+    /// The number of clients, each with one request in flight.
     pub clients: usize,
-    /// The part of the requests that are reads.
+    /// The fraction of reads.
     pub read_fraction: f64,
-    /// How fresh the reads must be.
+    /// The consistency level of the reads.
     pub read_level: ReadLevel,
-    /// From the end of a burst on one node to the arrival on another on average, microseconds.
+    /// Mean delay from the end of a burst to the arrival at another node, in microseconds.
     pub network_delay_us: f64,
-    /// By which part of itself the delay is longer or shorter at most, below 1. Without any,
-    /// clients march in step, as they would nowhere else.
+    /// Maximum relative deviation of the delay, below 1. With 0, clients would move in lockstep.
     pub network_jitter: f64,
-    /// What it costs a node to be woken when it has nothing to do, microseconds.
+    /// Cost of waking an idle node, in microseconds.
     pub wake_us: f64,
-    /// A burst takes in nothing more when its price has reached this, microseconds.
+    /// A burst accepts no further message when its cost has reached this, in microseconds.
     pub burst_us: f64,
-    /// The requests that are answered before the measurement begins.
+    /// The number of requests before the measurement starts.
     pub warm_up_requests: u64,
-    /// It ends when this many more are answered,
+    /// The measurement ends after this many further requests,
     pub requests: u64,
-    /// or when it has lasted for so long, microseconds.
+    /// or after this many microseconds.
     pub longest_us: u64,
 }
 
-/// What came of it.
+/// The result of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Requests answered in the time measured.
+    /// Requests answered during the measurement.
     pub requests: u64,
     /// Per second.
     pub requests_per_second: f64,
-    /// Latency of a request as its client sees it, microseconds.
+    /// Latency of a request as its client measures it, in microseconds.
     pub latency_us: Latency,
-    /// The part of the time that each node was busy, by node.
+    /// The fraction of time that each node was busy.
     pub utilization: Vec<(NodeId, f64)>,
 }
 
 /// Of all requests measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Latency {
-    /// Their mean.
+    /// The mean.
     pub mean: f64,
-    /// Half of them were no slower.
+    /// The median.
     pub p50: f64,
-    /// 99 of 100 were no slower.
+    /// The 99th percentile.
     pub p99: f64,
 }
 
@@ -142,7 +140,7 @@ impl Latency {
 }
 
 impl Measured {
-    /// The node that was busiest, and the part of the time that it was.
+    /// The busiest node, and the fraction of time that it was busy.
     pub fn busiest(&self) -> Option<(NodeId, f64)> {
         self.utilization
             .iter()

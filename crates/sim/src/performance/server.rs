@@ -1,4 +1,4 @@
-//! A node that takes its time: one processor, a queue of what has arrived, and the roles.
+//! A node whose work takes time: one processor, a queue of arrived messages, and the roles.
 
 use super::{Costs, Service};
 use crate::trace::mix;
@@ -19,26 +19,26 @@ pub(super) type Nanos = u64;
 /// What every clock shows at the start: some time in 2026, in microseconds.
 const START_US: u64 = 1_767_225_600_000_000;
 
-/// See the top of this file.
+/// A node whose work takes time.
 pub(super) struct Server<P: Protocol> {
     pub(super) id: NodeId,
     host: Node<P>,
-    /// Stands for machines of clients: takes no time, and serves every client as if it were alone
-    /// there.
+    /// Represents clients' machines: takes no time, and serves every client as if it were the only
+    /// one.
     pub(super) free: bool,
-    /// What other nodes have sent and it has not taken in.
+    /// Messages that have arrived but were not processed.
     pub(super) arrived: VecDeque<(u64, P::Message)>,
-    /// What it owes for requests that it has taken from clients, microseconds.
+    /// Cost of requests received from clients that was not charged yet, in microseconds.
     owed: f64,
-    /// Its processor is at work until then.
+    /// The processor is busy until then.
     busy_until: Nanos,
-    /// When it is planned to look for work next.
+    /// The planned time of the next look for work.
     pub(super) looks_at: Option<Nanos>,
-    /// Processor time spent since the measurement began.
+    /// Processor time since the start of the measurement.
     pub(super) spent: Nanos,
 }
 
-/// What a burst led to.
+/// The result of a burst.
 pub(super) struct Outcome<M> {
     pub(super) sends: Vec<(u8, u64, M)>,
     pub(super) replies: Vec<(ClientId, Reply)>,
@@ -53,7 +53,7 @@ impl<M> Outcome<M> {
     }
 }
 
-/// A node of a deployment in memory, without faults: there is nothing to wait for.
+/// A deployment in memory, without faults: there is nothing to wait for.
 impl<P: Protocol> World<P> for Outcome<P::Message> {
     fn send(&mut self, kind: u8, members: u64, message: P::Message) {
         self.sends.push((kind, members, message));
@@ -80,7 +80,7 @@ impl<P: Protocol> World<P> for Outcome<P::Message> {
     }
 }
 
-/// What a burst costs beside its messages, and at what price it ends.
+/// Costs of a burst besides its messages, and its limit.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
     pub(super) wake_us: f64,
@@ -129,13 +129,13 @@ impl<P: Protocol> Server<P> {
         self.host.start(Instant(START_US), outcome);
     }
 
-    /// Hands a request to a lane of this node at once; it costs this many microseconds.
+    /// Passes a request to a lane of this node immediately; it costs this many microseconds.
     pub(super) fn submit(&mut self, lane: ClientId, request: Request, us: f64) {
         self.owed += us;
         self.host.submit(lane, request);
     }
 
-    /// When there is something to do next, if there is.
+    /// The time of the next work, if any is known.
     pub(super) fn next_look(&self, now: Nanos) -> Option<Nanos> {
         if !self.arrived.is_empty() || self.host.queued() > 0 {
             return Some(self.busy_until.max(now));
@@ -151,7 +151,8 @@ impl<P: Protocol> Server<P> {
         )
     }
 
-    /// Takes in what has arrived, and says how many microseconds that costs, without what is sent.
+    /// Processes the messages that have arrived; returns the cost in microseconds without that of
+    /// sending.
     pub(super) fn burst(
         &mut self,
         now: Nanos,
@@ -163,8 +164,8 @@ impl<P: Protocol> Server<P> {
         let local = Instant(START_US + now / 1000);
         let mut us = std::mem::take(&mut self.owed);
         loop {
-            // Hops between roles of this node come first, so that a burst ends with none of them
-            // half done.
+            // Messages between roles of this node come first, so that a burst leaves none of them
+            // unprocessed.
             if self.host.queued() == 0
                 && us < terms.burst_us
                 && let Some((members, message)) = self.arrived.pop_front()
@@ -193,7 +194,7 @@ impl<P: Protocol> Server<P> {
         us
     }
 
-    /// A burst that began now costs so much: says when the processor is done with it.
+    /// The end of a burst that starts now and costs this much.
     pub(super) fn finish(&mut self, now: Nanos, us: f64) -> Nanos {
         if self.free {
             return now;

@@ -144,5 +144,5 @@ fn parse_time(text: &str) -> Result<Micros, String> {
     let found = units
         .iter()
         .find_map(|(unit, us)| Some(text.strip_suffix(unit)?.parse::<Micros>().ok()? * us));
-    found.ok_or_else(|| format!("{text:?} is no time such as 20ms"))
+    found.ok_or_else(|| format!("{text:?} is not a time such as 20ms"))
 }
