@@ -6,7 +6,7 @@ use crate::fault::Fault;
 use crate::model::Model;
 use crate::node::SimNode;
 use crate::scenario::Durability;
-use crate::swarm::{Knobs, Range, Recurring};
+use crate::swarm::Recurring;
 use crate::world::{Event, Simulation, Step};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::protocol::{Instance, Protocol};

@@ -3,25 +3,16 @@
 //! As in the runtime, every message carries the sender's membership, a sender with an old one gets
 //! a notice, and a node stores what it has learned before it acts on it.
 
-use crate::event::Micros;
 use crate::journal::Recorded;
 use crate::model::Model;
 use crate::node::Boot;
 use crate::report::FailureKind;
-use crate::scenario::Scenario;
 use crate::trace::mix;
 use crate::world::{Event, Parcel, Simulation, Step};
 use bytes::Bytes;
-use ionian_kernel::client::{Operation, Request};
-use ionian_kernel::id::{ClientId, Epoch};
-use ionian_kernel::layout::{Layout, Options};
-use ionian_kernel::membership::{Change, Membership};
-use ionian_kernel::protocol::{Protocol, Transition};
-use ionian_kernel::setting::Setting;
-use ionian_kernel::wire::encode_all;
-use std::collections::BTreeMap;
-use std::rc::Rc;
-use std::time::Duration;
+use ionian_kernel::id::ClientId;
+use ionian_kernel::membership::Membership;
+use ionian_kernel::protocol::Protocol;
 
 impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Plans the operator's next step.

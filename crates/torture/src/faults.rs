@@ -276,7 +276,7 @@ impl Faults {
             );
         };
         self.expect(node, status, 1, "a part of its log was lost")?;
-        let said = self.cluster.borrow().last_words(node).unwrap_or_default();
+        let said = self.cluster.borrow().last_output(node).unwrap_or_default();
         ensure!(
             said.contains(REFUSAL),
             "a node that lost a part of its log, {loss:?}, says: {said}"

@@ -315,7 +315,7 @@ impl Scene {
         };
         match failure.borrow_mut().take() {
             Some(error) => Err(error).context("the rest of the deployment"),
-            None => measured.with_context(|| subject.last_words()),
+            None => measured.with_context(|| subject.last_output()),
         }
     }
 
@@ -418,10 +418,10 @@ impl Subject {
     }
 
     /// The last lines of its log, as an explanation of a failure.
-    fn last_words(&self) -> String {
+    fn last_output(&self) -> String {
         let last = self
             .cluster
-            .last_words(self.node)
+            .last_output(self.node)
             .unwrap_or_else(|| "nothing".to_owned());
         format!("the process that is measured said last: {last}")
     }

@@ -10,7 +10,7 @@ use crate::tracking;
 use crate::transaction::{self, Expected};
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel, Refusal};
-use ionian_machines::kv::{Command, Compound};
+use ionian_machines::kv::{self, Command, Compound};
 use std::time::{Duration, Instant};
 
 impl Connection {

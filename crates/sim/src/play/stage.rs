@@ -9,7 +9,6 @@ use crate::journal::{self, Journal, Recorded, SharedJournal, told_time};
 use crate::model::Model;
 use crate::node::{Boot, Burst, Effects, SimNode};
 use crate::oracle::{Oracle, OwnInvariants, View};
-use crate::run::catching;
 use crate::scenario::Scenario;
 use bytes::Bytes;
 use ionian_kernel::client::{Reply, Request};
