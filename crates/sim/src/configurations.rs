@@ -3,6 +3,7 @@
 //! The text of a configuration is two bytes: its index among the scenario's layouts, and the index
 //! of its options among those that the operator chooses from.
 
+use crate::event::Micros;
 use crate::scenario::Scenario;
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, Request};
@@ -18,6 +19,9 @@ use std::time::Duration;
 
 /// Tokens of the operator's requests start here.
 pub(crate) const OPERATOR: u64 = 1 << 63;
+
+/// Intervals between two requests of the operator, in microseconds.
+pub(crate) const CHANGE_EVERY: [Micros; 3] = [100_000, 400_000, 1_500_000];
 
 /// A configuration in use.
 pub(crate) struct Configuration<P: Protocol> {

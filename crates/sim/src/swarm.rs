@@ -2,6 +2,7 @@
 //! kinds on, at random rates: bugs that need one kind without another are found that way, which a
 //! mix of everything at once would hide. Some seeds are calm.
 
+use crate::configurations::CHANGE_EVERY;
 use crate::event::Micros;
 use crate::scenario::{Durability, Scenario};
 use ionian_kernel::client::ReadLevel;
@@ -12,9 +13,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const MS: Micros = 1000;
-
-/// Intervals between two requests of the operator, in microseconds.
-const CHANGE_EVERY: [Micros; 3] = [100_000, 400_000, 1_500_000];
 
 /// How many requests each client lane has where they come all at once.
 const BURST: u64 = 250;
