@@ -13,7 +13,7 @@ pub const BENCH: &str =
     "Measure servers under load, the service demand of a role, or the papers' figures";
 
 /// The line of `ionian sim` in `ionian --help`.
-pub const SIM: &str = "Try a protocol in the deterministic simulator, under faults";
+pub const SIM: &str = "Test a protocol in the deterministic simulator, under faults";
 
 /// Whether this command line of `ionian` is for a tool, or for the help of one.
 pub fn are_asked_for(mut arguments: impl Iterator<Item = OsString>) -> bool {

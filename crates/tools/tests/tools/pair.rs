@@ -77,7 +77,7 @@ fn tools_of_another_commit_refuse_to_work_for_this_ionian() {
     let error = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(
-        error.starts_with("ionian: ionian is 0.0.1 (commit 0123456789ab), and ionian-tools")
+        error.starts_with("ionian: ionian is 0.0.1 (commit 0123456789ab), but ionian-tools")
             && error.contains("-p ionian-cli -p ionian-tools`")
             && error.lines().count() == 1,
         "{error}"
