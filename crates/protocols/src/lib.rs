@@ -12,4 +12,8 @@ pub mod multipaxos;
 pub mod parts;
 pub mod registry;
 pub mod spaxos;
+/// A protocol for tests.
+#[cfg(feature = "toy")]
+#[path = "../tests/toy/mod.rs"]
+pub mod toy;
 pub mod unreplicated;

@@ -13,22 +13,22 @@ pub trait Work {
 }
 
 macro_rules! protocols {
-    ($($module:ident::$protocol:ident,)*) => {
+    ($($(#[$when:meta])? $module:ident::$protocol:ident,)*) => {
         /// The protocols, by their types.
         pub mod types {
-            $(pub use crate::$module::$protocol;)*
+            $($(#[$when])? pub use crate::$module::$protocol;)*
         }
 
         /// What each protocol says of itself.
-        pub const ALL: &[Description] = &[$(Description::of::<types::$protocol>()),*];
+        pub const ALL: &[Description] = &[$($(#[$when])? Description::of::<types::$protocol>()),*];
 
         /// The names of all protocols, as deployment files give them.
-        pub const NAMES: &[&str] = &[$(types::$protocol::NAME),*];
+        pub const NAMES: &[&str] = &[$($(#[$when])? types::$protocol::NAME),*];
 
         /// Does `work` for the protocol of this name. `None` when there is none.
         pub fn with_protocol<W: Work>(name: &str, work: W) -> Option<W::Output> {
             match name {
-                $(types::$protocol::NAME => Some(work.run::<types::$protocol>()),)*
+                $($(#[$when])? types::$protocol::NAME => Some(work.run::<types::$protocol>()),)*
                 _ => None,
             }
         }
@@ -40,6 +40,8 @@ protocols! {
     mencius::Mencius,
     spaxos::SPaxos,
     unreplicated::Unreplicated,
+    #[cfg(feature = "toy")]
+    toy::Toy,
 }
 
 /// What the protocol of this name says of itself. `None` when there is none.

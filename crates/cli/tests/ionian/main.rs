@@ -16,4 +16,6 @@ mod resp;
 mod snapshot;
 mod status;
 mod tools;
+#[cfg(feature = "toy")]
+mod toy;
 mod up;

@@ -5,6 +5,8 @@ mod bench;
 mod common;
 mod pair;
 mod sim;
+#[cfg(feature = "toy")]
+mod toy;
 
 use std::process::{Command, Output};
 
