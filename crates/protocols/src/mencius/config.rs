@@ -25,6 +25,9 @@ pub struct Config {
     replicas: Set<ReplicaId>,
     /// The replicas beside each leader, in the order of the leaders.
     beside: Vec<(LeaderId, Set<ReplicaId>)>,
+    /// Those that propose in each stripe, in the order of the stripes.
+    clients: Vec<Set<ClientId>>,
+    batchers: Vec<Set<BatcherId>>,
 }
 
 impl Config {
@@ -41,15 +44,20 @@ impl Config {
         let beside = leaders
             .iter()
             .map(|(leader, node)| (LeaderId(*leader), layout.near(kind::Replica, *node)));
-        Ok(Config {
+        let mut config = Config {
             settings: Settings::of(&layout.options),
             stripes: Stripes::new(leaders.len()),
             each,
             leaders: layout.all(kind::Leader),
             replicas: layout.all(kind::Replica),
             beside: beside.collect(),
+            clients: Vec::new(),
+            batchers: Vec::new(),
             layout,
-        })
+        };
+        config.clients = config.proposers(kind::Client);
+        config.batchers = config.proposers(kind::Batcher);
+        Ok(config)
     }
 
     /// What MultiPaxos's roles need to know in this stripe.
@@ -86,13 +94,26 @@ impl Config {
         }
     }
 
-    /// The instances of a kind that propose in a stripe.
-    pub fn proposers<I: Id>(&self, kind: u8, stripe: Stripe) -> Set<I> {
+    /// The instances of a kind that propose in each stripe, in the order of the stripes.
+    fn proposers<I: Id>(&self, kind: u8) -> Vec<Set<I>> {
         let places = self.layout.places(kind);
-        let there = places
-            .iter()
-            .filter(|(index, node)| self.stripe_near(*index, *node) == stripe);
-        there.map(|(index, _)| I::at(index)).collect()
+        let propose_in = |stripe| {
+            let there = places
+                .iter()
+                .filter(|(index, node)| self.stripe_near(*index, *node) == stripe);
+            there.map(|(index, _)| I::at(index)).collect()
+        };
+        self.stripes.iter().map(propose_in).collect()
+    }
+
+    /// The client lanes that propose in a stripe.
+    pub fn clients(&self, stripe: Stripe) -> Set<ClientId> {
+        self.clients[usize::from(stripe.0)]
+    }
+
+    /// The batchers that propose in a stripe.
+    pub fn batchers(&self, stripe: Stripe) -> Set<BatcherId> {
+        self.batchers[usize::from(stripe.0)]
     }
 
     /// The replicas on the node of a leader; all of them where there is none.
@@ -190,10 +211,7 @@ mod tests {
         );
         assert_eq!(config.of(Stripe(4)).leader(Round(0), 0), LeaderId(4));
         assert_eq!(config.stripe_near(3, NodeId(3)), Stripe(3));
-        assert_eq!(
-            config.proposers::<ClientId>(kind::Client, Stripe(2)),
-            Set::one(ClientId(2))
-        );
+        assert_eq!(config.clients(Stripe(2)), Set::one(ClientId(2)));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{In, Leader, Record, Served};
 use crate::mencius::config::Config;
 use crate::mencius::stripe::Stripe;
-use crate::mencius::{Envelope, acceptor, batcher, client, kind, proxy_leader, replica};
+use crate::mencius::{Envelope, acceptor, batcher, client, proxy_leader, replica};
 use crate::multipaxos;
 use crate::multipaxos::message::Proposer;
 use crate::parts;
@@ -120,10 +120,10 @@ impl LeaderPort for Port<'_, '_> {
 
     /// Those that propose in other stripes have other leaders to follow.
     fn new_leader(&mut self, round: Round) {
-        let clients = self.config.proposers(kind::Client, self.stripe);
+        let clients = self.config.clients(self.stripe);
         let message = client::In::NewLeader { round };
         self.out.send(Envelope::ToClients(clients, message));
-        let batchers = self.config.proposers(kind::Batcher, self.stripe);
+        let batchers = self.config.batchers(self.stripe);
         let message = batcher::In::NewLeader { round };
         self.out.send(Envelope::ToBatchers(batchers, message));
     }
@@ -131,12 +131,12 @@ impl LeaderPort for Port<'_, '_> {
     /// Commands of all stripes wait in its own: those that propose in another are told of a round
     /// of that one.
     fn not_leader(&mut self, clients: Set<ClientId>, batchers: Set<BatcherId>, round: Round) {
-        let own = (self.stripe, round);
-        for (round, clients) in rounds(self.config, own, self.others, kind::Client, clients) {
+        let (config, own) = (self.config, (self.stripe, round));
+        for (round, clients) in rounds(|of| config.clients(of), own, self.others, clients) {
             let message = client::In::NotLeader { round };
             self.out.send(Envelope::ToClients(clients, message));
         }
-        for (round, batchers) in rounds(self.config, own, self.others, kind::Batcher, batchers) {
+        for (round, batchers) in rounds(|of| config.batchers(of), own, self.others, batchers) {
             let message = batcher::In::NotLeader { round };
             self.out.send(Envelope::ToBatchers(batchers, message));
         }
@@ -172,10 +172,9 @@ impl LeaderPort for Port<'_, '_> {
 /// Of `whom`, those that propose in a stripe and in each of the others that are served, with what
 /// is known of its rounds.
 fn rounds<'a, I: Id + 'a>(
-    config: &'a Config,
+    proposers: impl Fn(Stripe) -> Set<I> + 'a,
     own: (Stripe, Round),
     (before, after): (&'a [Served], &'a [Served]),
-    kind: u8,
     whom: Set<I>,
 ) -> impl Iterator<Item = (Round, Set<I>)> + 'a {
     let others = before
@@ -183,6 +182,6 @@ fn rounds<'a, I: Id + 'a>(
         .chain(after)
         .map(|served| (served.stripe, served.core.round()));
     let each = core::iter::once(own).chain(others);
-    each.map(move |(stripe, round)| (round, whom.and(config.proposers(kind, stripe))))
+    each.map(move |(stripe, round)| (round, whom.and(proposers(stripe))))
         .filter(|(_, some)| !some.is_empty())
 }
