@@ -140,7 +140,7 @@ fn a_user_defined_service_runs_on_three_nodes_and_works_with_all_commands() {
     assert!(
         ask(&deployment, 0, "steal apples")
             .unwrap()
-            .contains("known are add NAME AMOUNT")
+            .contains("available: add NAME AMOUNT")
     );
 
     // One node fails. Its acknowledged writes survive, and the others continue.

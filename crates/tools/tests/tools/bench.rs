@@ -335,7 +335,7 @@ fn what_cannot_be_measured_is_told_in_a_line() {
             "cannot be used with",
         ),
         (2, &["--level", "eventual"], "say --reads PERCENT"),
-        (2, &["--preset", "none"], "there are colocated"),
+        (2, &["--preset", "none"], "available: colocated"),
         (
             2,
             &["--lanes", "--in-flight", "100000"],
