@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Output};
 use std::{fs, io};
 
@@ -105,8 +105,7 @@ fn costs(mode: &Mode) -> Result<bool, Box<dyn Error>> {
 }
 
 fn file() -> PathBuf {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask.with_file_name("docs").join("costs.toml")
+    crate::repository().join("docs").join("costs.toml")
 }
 
 fn has_valgrind() -> io::Result<bool> {

@@ -14,6 +14,7 @@ mod tidy;
 use process::{End, Group};
 use std::env;
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
@@ -132,6 +133,23 @@ const VERIFY: &[Step] = &[
         "burden works, and memory and disk stay within their limits",
         &words!("measure" "burden" "--seconds" "4" "--burners" "2" "--large" "1" "--large-bytes" "2097152" "--deaf" "2"
         "--askers" "6" "--during" "0" "--after" "0"),
+    ),
+    step(
+        "a protocol that is a folder and a line of the registry works everywhere",
+        &[
+            "test",
+            "--package",
+            "ionian-cli",
+            "--package",
+            "ionian-tools",
+            "--features",
+            "ionian-cli/toy,ionian-tools/toy",
+            "--test",
+            "ionian",
+            "--test",
+            "tools",
+            "toy::",
+        ],
     ),
     Step {
         what: "the tests pass",
@@ -287,6 +305,16 @@ fn harness(name: &str, arguments: impl Iterator<Item = OsString>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The folder of the repository. Cargo names this package's folder when it starts the program; the
+/// one in which it was built may be that of another checkout with a copy of the target folder.
+fn repository() -> PathBuf {
+    let built = env!("CARGO_MANIFEST_DIR").into();
+    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or(built));
+    package
+        .parent()
+        .map_or_else(|| ".".into(), Path::to_path_buf)
 }
 
 fn cargo() -> Command {

@@ -7,11 +7,12 @@ mod blocks;
 mod numbers;
 mod session;
 
+use crate::repository;
 use session::{Clone, Session};
 use std::error::Error;
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// The pages at the root of the repository, in the order in which a newcomer reads them; those in
@@ -49,13 +50,6 @@ fn finish(done: Result<(), Box<dyn Error>>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap_or(Path::new("."))
-        .to_owned()
 }
 
 /// All pages, by their paths in the repository.

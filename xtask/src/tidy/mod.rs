@@ -50,9 +50,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 
 /// Checks the tree and prints what is wrong; returns the number of violations.
 fn tidy(write: bool) -> Result<usize, Box<dyn Error>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .ok_or("xtask has no parent directory")?;
+    let root = &crate::repository();
     let read = |path: &str| {
         fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"))
     };
