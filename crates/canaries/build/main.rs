@@ -20,6 +20,8 @@ fn main() {
     let home = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("protocols");
     let (originals, patches) = (home.join("../protocols/src"), home.join("patches"));
+    // The copy has the conditions of the original, and not its features.
+    println!(r#"cargo::rustc-check-cfg=cfg(feature, values("toy"))"#);
     for folder in ["build", "patches", "../protocols/src"] {
         println!("cargo::rerun-if-changed={folder}");
     }

@@ -73,10 +73,11 @@ fn it_serves_clients_is_shown_saved_and_restored_and_refuses_new_members() {
     cluster.kill_all();
     cluster.start_again(&[]);
     assert_eq!(cluster.client(1).get("a").as_deref(), Some("1"));
-    let oracle = cluster.data() + "/oracle-0";
     cluster.stop(Signal::SIGTERM);
+    let oracle = cluster.data() + "/nodes/oracle-0";
+    let salvaged = cluster.directory.path("salvaged").display().to_string();
     refused(
-        &["snapshot", "salvage", &oracle, "--output", "/dev/null"],
+        &["snapshot", "salvage", &oracle, "--output", &salvaged],
         "toy",
     );
 
