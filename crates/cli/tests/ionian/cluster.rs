@@ -23,6 +23,22 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
     ionian().args(arguments).output().unwrap()
 }
 
+/// Runs a command that must work; returns its output.
+pub(crate) fn works(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {error}");
+    text(&output.stdout)
+}
+
+/// Runs a command that must fail with this exit code and an error that contains `says`.
+pub(crate) fn fails(arguments: &[&str], code: i32, says: &str) {
+    let output = run(arguments);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+    assert!(error.contains(says), "{arguments:?}: {error}");
+}
+
 /// Like [`run`], for a node that should end by itself: its exit code and its output. If it does not
 /// end, it is killed and the test fails.
 pub(crate) fn run_node(arguments: &[&str]) -> (Option<i32>, String) {

@@ -1,28 +1,11 @@
 //! The commands that start no node, and those that query a cluster.
 
-use crate::cluster::{Cluster, Directory, Nodes, deployment, eventually, run, text};
+use crate::cluster::{Cluster, Directory, Nodes, deployment, eventually, fails, run, text, works};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::io::Read;
 use std::process::{Command, Stdio};
-
-fn fails(arguments: &[&str], code: i32, says: &str) {
-    let output = run(arguments);
-    let error = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
-    assert!(error.contains(says), "{arguments:?}: {error}");
-}
-
-fn works(arguments: &[&str]) -> String {
-    let output = run(arguments);
-    assert!(
-        output.status.success(),
-        "{arguments:?}: {}",
-        text(&output.stderr)
-    );
-    text(&output.stdout)
-}
 
 #[test]
 fn config_init_writes_what_config_check_accepts() {

@@ -2,7 +2,7 @@
 //! the commands of this program on its cluster. It covers docs/library.md and its promises about
 //! failures.
 
-use crate::cluster::{Directory, LIMIT, deployment, eventually, free_port, run, text};
+use crate::cluster::{Directory, LIMIT, deployment, eventually, free_port, run, text, works};
 use ionian_deployment::Deployment;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -100,17 +100,6 @@ fn add(deployment: &Deployment, place: usize, name: &str, amount: i64, expected:
     );
 }
 
-fn done(arguments: &[&str]) -> String {
-    let output = run(arguments);
-    assert_eq!(
-        output.status.code(),
-        Some(0),
-        "{arguments:?}: {}",
-        text(&output.stderr)
-    );
-    text(&output.stdout)
-}
-
 /// Three nodes of a deployment on free ports, and its file.
 fn three(directory: &Directory, cluster: &str) -> (Deployment, String) {
     let deployment = deployment(
@@ -151,8 +140,8 @@ fn a_user_defined_service_runs_on_three_nodes_and_works_with_all_commands() {
     // A backup, by a program that does not contain this state machine.
     let backup = directory.path("backup.snapshot");
     let backup = backup.to_str().unwrap();
-    done(&["snapshot", "save", backup, "--config", &file]);
-    let about = done(&["snapshot", "inspect", backup]);
+    works(&["snapshot", "save", backup, "--config", &file]);
+    let about = works(&["snapshot", "inspect", backup]);
     assert!(
         about.contains("replicating tally") && about.contains("sessions"),
         "{about}"
@@ -165,7 +154,7 @@ fn a_user_defined_service_runs_on_three_nodes_and_works_with_all_commands() {
     let gateway = format!("127.0.0.1:{}", free_port());
     let contact = deployment.nodes[1].address.as_str();
     let joining = Node::start(&directory, "n3", &["--join", contact], "data-n3");
-    done(&[
+    works(&[
         "member",
         "replace",
         "n0",
@@ -177,7 +166,7 @@ fn a_user_defined_service_runs_on_three_nodes_and_works_with_all_commands() {
         "--config",
         &file,
     ]);
-    let members = done(&["member", "list", "--config", &file, "--toml"]);
+    let members = works(&["member", "list", "--config", &file, "--toml"]);
     assert!(
         members.contains(&address) && members.contains("machine = \"tally\""),
         "{members}"
@@ -200,7 +189,7 @@ fn a_user_defined_service_runs_on_three_nodes_and_works_with_all_commands() {
     nodes.clear();
     let (restored, new_file) = three(&directory, "tallies-2");
     let new_data = directory.path("data-2");
-    done(&[
+    works(&[
         "snapshot",
         "restore",
         backup,
@@ -224,7 +213,7 @@ fn a_user_defined_service_runs_on_three_nodes_and_works_with_all_commands() {
 fn only_commands_that_need_the_state_machine_refuse_an_unknown_one() {
     let directory = Directory::new();
     let (_, file) = three(&directory, "tallies");
-    done(&["config", "check", &file]);
+    works(&["config", "check", &file]);
     let data = directory.path("data");
     for arguments in [
         &["up", &file, "--data", data.to_str().unwrap()][..],

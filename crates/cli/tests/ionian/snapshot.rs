@@ -2,7 +2,7 @@
 //! nodes.
 
 use crate::cluster::{
-    Cluster, Directory, Nodes, deployment, eventually, ionian, run, run_node, text,
+    Cluster, Directory, Nodes, deployment, eventually, ionian, run, run_node, text, works,
 };
 use crate::resp::{Client, Reply};
 use nix::sys::signal::Signal;
@@ -17,18 +17,6 @@ const DISK: &[&str] = &[
     "options.snapshot_slots=40",
 ];
 
-/// Runs a command that must succeed; returns its output.
-fn done(arguments: &[&str]) -> String {
-    let output = run(arguments);
-    assert_eq!(
-        output.status.code(),
-        Some(0),
-        "{arguments:?}: {}",
-        text(&output.stderr)
-    );
-    text(&output.stdout)
-}
-
 /// Runs a command that must fail; returns its one-line error.
 fn refused(code: i32, arguments: &[&str]) -> String {
     let output = run(arguments);
@@ -42,7 +30,7 @@ fn refused(code: i32, arguments: &[&str]) -> String {
 }
 
 fn inspect(file: &str) -> Value {
-    serde_json::from_str(&done(&["snapshot", "inspect", file, "--json"])).unwrap()
+    serde_json::from_str(&works(&["snapshot", "inspect", file, "--json"])).unwrap()
 }
 
 fn set(client: &mut Client, number: u64) {
@@ -79,7 +67,7 @@ fn restore(preset: &str, file: &str) -> Cluster {
     let (config, data) = (at(&directory, "given.toml"), at(&directory, "data"));
     // One node after the other, as on separate machines.
     for node in &deployment.nodes {
-        let said = done(&[
+        let said = works(&[
             "snapshot", "restore", file, "--config", &config, "--data", &data, "--node", &node.name,
         ]);
         assert!(
@@ -132,7 +120,7 @@ fn is_saved_and_restored(preset: &str) {
             (acknowledged.load(Ordering::Acquire) > 200).then_some(())
         });
         let before = acknowledged.load(Ordering::Acquire);
-        done(&["snapshot", "save", &file, "--data", &cluster.data()]);
+        works(&["snapshot", "save", &file, "--data", &cluster.data()]);
         let after = acknowledged.load(Ordering::Acquire);
         stop.store(true, Ordering::Release);
         (before, after)
@@ -158,7 +146,7 @@ fn is_saved_and_restored(preset: &str) {
     new.start_again(&[]);
     assert_has(&new, keys + 1);
     let second = at(&new.directory, "second");
-    done(&["snapshot", "save", &second, "--data", &new.data()]);
+    works(&["snapshot", "save", &second, "--data", &new.data()]);
     assert_eq!(inspect(&second)["keys"], keys + 1);
 }
 
@@ -173,7 +161,7 @@ fn save_needs_a_read_quorum_or_allow_stale() {
     eventually("the node is gone", || {
         cluster.pid(1).is_none().then_some(())
     });
-    done(&["snapshot", "save", &one, "--data", &cluster.data()]);
+    works(&["snapshot", "save", &one, "--data", &cluster.data()]);
     assert_eq!(
         (
             inspect(&one)["keys"].as_u64(),
@@ -190,7 +178,7 @@ fn save_needs_a_read_quorum_or_allow_stale() {
         why.contains("too few acceptors answer") && why.contains("--allow-stale"),
         "{why}"
     );
-    done(&[
+    works(&[
         "snapshot",
         "save",
         &two,
@@ -250,7 +238,7 @@ fn a_new_cluster_starts_from_a_salvaged_snapshot() {
         at(&cluster.directory, "given.toml"),
         at(&cluster.directory, "all"),
     );
-    let said = done(&[
+    let said = works(&[
         "snapshot", "salvage", &n0, &n1, "--config", &config, "--output", &all,
     ]);
     assert!(said.contains("contains every acknowledged write"), "{said}");
@@ -264,7 +252,7 @@ fn a_new_cluster_starts_from_a_salvaged_snapshot() {
 
     // With one node of three: its snapshot and its acceptor's votes, up to the first gap.
     let one = at(&cluster.directory, "one");
-    let said = done(&["snapshot", "salvage", &n2, "--output", &one]);
+    let said = works(&["snapshot", "salvage", &n2, "--output", &one]);
     assert!(
         said.contains("Possibly lost") && said.contains("Possibly added"),
         "{said}"
@@ -276,7 +264,7 @@ fn a_new_cluster_starts_from_a_salvaged_snapshot() {
         "{stored} stored, {keys} salvaged"
     );
     let past = at(&cluster.directory, "past");
-    done(&[
+    works(&[
         "snapshot",
         "salvage",
         &n2,
@@ -286,7 +274,7 @@ fn a_new_cluster_starts_from_a_salvaged_snapshot() {
     ]);
     assert!((keys..=200).contains(&inspect(&past)["keys"].as_u64().unwrap()));
     let copy = at(&cluster.directory, "copy");
-    done(&["snapshot", "save", &copy, "--stopped", &n2]);
+    works(&["snapshot", "save", &copy, "--stopped", &n2]);
     assert_eq!(inspect(&copy)["keys"], stored);
 
     let new = restore("colocated", &one);
@@ -301,7 +289,7 @@ fn unusable_snapshots_are_refused_with_a_reason() {
     let mut cluster = Cluster::start("colocated", DISK, &[]);
     set(&mut cluster.client(0), 0);
     let file = at(&cluster.directory, "file");
-    done(&["snapshot", "save", &file, "--data", &cluster.data()]);
+    works(&["snapshot", "save", &file, "--data", &cluster.data()]);
     cluster.stop(Signal::SIGTERM);
     let (config, data) = (
         at(&cluster.directory, "given.toml"),
@@ -393,10 +381,10 @@ fn nodes_restored_from_different_files_refuse_each_other() {
     let mut client = old.client(0);
     (0..10).for_each(|number| set(&mut client, number));
     let file = at(&old.directory, "saved");
-    done(&["snapshot", "save", &file, "--data", &old.data()]);
+    works(&["snapshot", "save", &file, "--data", &old.data()]);
     set(&mut client, 10);
     let other = at(&old.directory, "other");
-    done(&["snapshot", "save", &other, "--data", &old.data()]);
+    works(&["snapshot", "save", &other, "--data", &old.data()]);
 
     let directory = Directory::new();
     let deployment = deployment("colocated", &["durability=disk", "cluster=new"]);
@@ -404,7 +392,7 @@ fn nodes_restored_from_different_files_refuse_each_other() {
     let (config, data) = (at(&directory, "given.toml"), at(&directory, "data"));
     let place = directory.path("data/nodes/n2");
     let make = |node: &str, file: &str| {
-        done(&[
+        works(&[
             "snapshot", "restore", file, "--config", &config, "--data", &data, "--node", node,
         ])
     };

@@ -1,25 +1,11 @@
 //! The protocol `toy` (crates/protocols/tests/toy) came in through the registry alone: every
 //! command works for it, or refuses it with the protocol's own reason.
 
-use crate::cluster::{Cluster, Directory, deployment, run, text};
+use crate::cluster::{Cluster, Directory, deployment, fails, works};
 use nix::sys::signal::Signal;
 use std::fs;
 
 const PRESET: &str = "toy-pair";
-
-fn works(arguments: &[&str]) -> String {
-    let output = run(arguments);
-    let error = text(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {error}");
-    text(&output.stdout)
-}
-
-fn refused(arguments: &[&str], why: &str) {
-    let output = run(arguments);
-    let error = text(&output.stderr);
-    assert!(!output.status.success(), "{arguments:?}");
-    assert!(error.contains(why), "{arguments:?}: {error}");
-}
 
 #[test]
 fn its_preset_setting_and_errors_are_those_that_it_declares() {
@@ -39,7 +25,7 @@ fn its_preset_setting_and_errors_are_those_that_it_declares() {
     ] {
         assert!(written.contains(from), "{from}: {written}");
         fs::write(&file, written.replace(from, to)).unwrap();
-        refused(&["config", "check", path], why);
+        fails(&["config", "check", path], 1, why);
     }
 }
 
@@ -58,12 +44,14 @@ fn it_serves_clients_is_shown_saved_and_restored_and_refuses_new_members() {
     let copied = &oracle["metrics"]["copied_answers"];
     assert!(copied.as_u64().is_some_and(|copied| copied > 0), "{oracle}");
 
-    refused(
+    fails(
         &["member", "remove", "gateway-1", "--data", &data],
+        1,
         "a toy stays as it was made",
     );
-    refused(
+    fails(
         &["options", "set", "heartbeat_ms=50", "--data", &data],
+        1,
         "a toy stays as it was made",
     );
 
@@ -76,8 +64,9 @@ fn it_serves_clients_is_shown_saved_and_restored_and_refuses_new_members() {
     cluster.stop(Signal::SIGTERM);
     let oracle = cluster.data() + "/nodes/oracle-0";
     let salvaged = cluster.directory.path("salvaged").display().to_string();
-    refused(
+    fails(
         &["snapshot", "salvage", &oracle, "--output", &salvaged],
+        1,
         "toy",
     );
 
