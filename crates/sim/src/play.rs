@@ -4,6 +4,13 @@
 //!
 //! ```text
 //! # Comments and empty lines are for people.
+//! protocol NAME                     the protocol of the cluster, where the play names its cluster
+//! nodes 3 all                       3 nodes, with one instance of all roles on each
+//! nodes 2 ROLE ROLE                 2 nodes more, with one instance of these roles on each
+//! tolerates 2                       how many nodes may fail; default 1
+//! quorums grid 2x3                  default majorities
+//! set KEY=VALUE                     a setting of deployment files
+//! durability memory                 what survives a crash: disk, memory or amnesia; default disk
 //! submit c0 append x 1              a request on client lane 0
 //! deliver server::Execute n1->n0    the oldest such message; the link can be left out, `*` is any name or node
 //! deliver all client::Answer        all of them that are in flight now
@@ -28,7 +35,10 @@
 //! The model parses requests; for the simulator's own model see [`Lists`](crate::machine::Lists).
 
 mod command;
+mod setup;
 mod stage;
+
+pub use setup::Setup;
 
 use crate::model::Model;
 use crate::run::catching;
@@ -41,6 +51,7 @@ use std::fmt;
 /// A parsed play.
 #[derive(Clone, Debug)]
 pub struct Play {
+    setup: Option<Setup>,
     lines: Vec<Line>,
 }
 
@@ -51,6 +62,17 @@ struct Line {
     /// None for a comment.
     command: Option<Command>,
     expected: Vec<String>,
+}
+
+/// What happens to the traces of a play's commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Traces {
+    /// The expected ones are compared with the actual ones.
+    Compare,
+    /// All actual ones are written.
+    Record,
+    /// The actual ones replace the expected ones.
+    Rewrite,
 }
 
 /// An error in a play, or a difference between the run and the play.
@@ -76,7 +98,7 @@ impl Play {
     /// # Errors
     /// Names the wrong line and what is wrong with it.
     pub fn parse(text: &str) -> Result<Play, PlayError> {
-        let mut lines: Vec<Line> = Vec::new();
+        let (mut lines, mut setup) = (Vec::<Line>::new(), None);
         for (number, text) in (1..).zip(text.lines()) {
             let trimmed = text.trim();
             if let Some(expected) = trimmed.strip_prefix('>') {
@@ -92,10 +114,10 @@ impl Play {
                 continue;
             }
             let quiet = trimmed.is_empty() || trimmed.starts_with('#');
-            let command = if quiet {
-                Ok(None)
-            } else {
-                parse_command(trimmed).map(Some)
+            let command = match Setup::read(&mut setup, trimmed).filter(|_| !quiet) {
+                Some(read) => read.map(|()| None),
+                None if quiet => Ok(None),
+                None => parse_command(trimmed).map(Some),
             };
             let command = command.map_err(|message| PlayError {
                 line: number,
@@ -108,7 +130,12 @@ impl Play {
                 expected: Vec::new(),
             });
         }
-        Ok(Play { lines })
+        Ok(Play { setup, lines })
+    }
+
+    /// The cluster that the play names.
+    pub fn setup(&self) -> Option<&Setup> {
+        self.setup.as_ref()
     }
 
     /// Runs the play on the scenario's layout, and compares the traces with the expected ones.
@@ -120,7 +147,8 @@ impl Play {
         scenario: &Scenario,
         model: impl Model,
     ) -> Result<(), PlayError> {
-        self.perform::<P>(scenario, model, true).map(|_| ())
+        self.perform::<P>(scenario, model, Traces::Compare)
+            .map(|_| ())
     }
 
     /// Runs the play and returns its text with the actual trace below each command.
@@ -132,14 +160,27 @@ impl Play {
         scenario: &Scenario,
         model: impl Model,
     ) -> Result<String, PlayError> {
-        self.perform::<P>(scenario, model, false)
+        self.perform::<P>(scenario, model, Traces::Record)
+    }
+
+    /// Runs the play and returns its text with the actual trace in place of each expected one.
+    /// Expected replies stay: the play claims them.
+    ///
+    /// # Errors
+    /// Like [`run`](Play::run), except for differences between traces.
+    pub fn rewrite<P: Protocol>(
+        &self,
+        scenario: &Scenario,
+        model: impl Model,
+    ) -> Result<String, PlayError> {
+        self.perform::<P>(scenario, model, Traces::Rewrite)
     }
 
     fn perform<P: Protocol>(
         &self,
         scenario: &Scenario,
         model: impl Model,
-        compare: bool,
+        traces: Traces,
     ) -> Result<String, PlayError> {
         let mut text = String::new();
         let mut stage = catching(|| Stage::<P, _>::new(scenario, model))
@@ -158,7 +199,8 @@ impl Play {
                 message,
             })?;
             let happened = std::mem::take(&mut stage.trace);
-            if compare && !line.expected.is_empty() && happened != line.expected {
+            let expects = !line.expected.is_empty();
+            if traces == Traces::Compare && expects && happened != line.expected {
                 let message = format!(
                     "expected\n  {}\nbut\n  {}",
                     line.expected.join("\n  "),
@@ -169,9 +211,11 @@ impl Play {
                     message,
                 });
             }
-            happened
-                .iter()
-                .for_each(|happened| text += &format!("> {happened}\n"));
+            if traces == Traces::Record || expects {
+                happened
+                    .iter()
+                    .for_each(|happened| text += &format!("> {happened}\n"));
+            }
         }
         Ok(text)
     }

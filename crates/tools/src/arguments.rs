@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Sim(Sim),
+    Sim(Box<Sim>),
     Bench(Box<crate::bench::Bench>),
 }
 
@@ -37,7 +37,8 @@ pub(crate) enum Command {
     ionian sim --preset batched --seeds 0..10000\n  \
     ionian sim --durability amnesia                     nodes come back without their memory\n  \
     ionian sim --canary unfenced                        a defect on purpose: is it caught?\n  \
-    ionian sim --seed 17 --trace 17.trace               one run, every event of it\n\n\
+    ionian sim --seed 17 --trace 17.trace               one run, every event of it\n  \
+    ionian sim --play crates/sim/tests/plays/write.play one scripted scenario\n\n\
     Canaries of any protocol: {}.\n\
     Canaries of one protocol: {}.", crate::sim::driver_canary_names(), crate::sim::canary_names()))]
 pub(crate) struct Sim {
@@ -81,6 +82,15 @@ pub(crate) struct Sim {
     /// Run all seeds, even after a failure
     #[arg(long)]
     pub(crate) keep_going: bool,
+    /// Run the scripted scenario in FILE, on the cluster that it names, in place of seeds
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "protocol", "preset", "config", "overrides", "seeds", "seed", "durability", "reads",
+        "operations", "changes", "canary", "trace", "keep_going",
+    ])]
+    pub(crate) play: Option<PathBuf>,
+    /// With --play: write the traces that FILE expects anew
+    #[arg(long, requires = "play")]
+    pub(crate) rewrite: bool,
 }
 
 /// What survives a crash of a simulated node.

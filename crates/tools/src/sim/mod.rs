@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `choice` | from flags to a scenario, and back to the flags that repeat it |
 //! | `parallel` | many seeds on several threads, told in order |
+//! | `play` | one scripted scenario from a file |
 
 mod choice;
 mod parallel;
+mod play;
 
 use crate::arguments;
 use crate::family::{self, Work};
@@ -29,6 +31,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 pub(crate) fn run(arguments: &arguments::Sim) -> Result<ExitCode> {
+    if let Some(file) = &arguments.play {
+        return play::run(file, arguments.rewrite);
+    }
     let choice = Choice::of(arguments)?;
     let protocol = choice.deployment.protocol.clone();
     let canary = choice.canary();

@@ -101,3 +101,36 @@ fn sim_runs_seeds_and_catches_canaries() {
         "the deployment runs multipaxos",
     );
 }
+
+#[test]
+fn a_play_is_compared_with_what_happens_or_written_anew() {
+    let directory = Directory::new();
+    let file = directory.path("some.play");
+    let file = file.to_str().unwrap();
+    let play = "protocol unreplicated\nnodes 1 client\nnodes 1 server\ntolerates 0\nrun for 1s\n\
+                submit c0 append x 7\n> what?\nrun until quiet\nexpect reply c0 length 1\n";
+    fs::write(file, play).unwrap();
+    fails(&["sim", "--play", file], 1, "line 6: expected");
+    works(&["sim", "--play", file, "--rewrite"]);
+    let anew = play.replace(
+        "> what?",
+        "> c0 asks append x 7\n> n0 sends server::Execute to n1",
+    );
+    assert_eq!(fs::read_to_string(file).unwrap(), anew);
+    works(&["sim", "--play", file]);
+    fs::write(file, play.replace("length 1", "length 2")).unwrap();
+    fails(
+        &["sim", "--play", file, "--rewrite"],
+        1,
+        "line 9: c0 was told",
+    );
+    fs::write(file, play.replace("nodes 1 server", "nodes 1 sever")).unwrap();
+    fails(
+        &["sim", "--play", file],
+        1,
+        "has no role \"sever\"; its roles are client",
+    );
+    fs::write(file, "run for 1s\n").unwrap();
+    fails(&["sim", "--play", file], 1, "it names no cluster");
+    fails(&["sim", "--rewrite"], 2, "--play");
+}

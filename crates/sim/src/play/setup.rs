@@ -1,0 +1,141 @@
+//! What a play is performed on, if its text says so itself.
+
+use super::PlayError;
+use crate::scenario::{Durability, Scenario};
+use ionian_kernel::layout::{Layout, NodeId, Options, numbered};
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::quorum_spec::QuorumSpec;
+
+/// What the first lines of a play say of its cluster.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The protocol.
+    pub protocol: String,
+    /// The settings that differ from their defaults, by their keys in deployment files.
+    pub settings: Vec<(String, u64)>,
+    nodes: Vec<Nodes>,
+    f: usize,
+    quorums: QuorumSpec,
+    durability: Durability,
+}
+
+/// This number of nodes, each with one instance of these roles.
+#[derive(Clone, Debug)]
+struct Nodes {
+    count: u16,
+    roles: Vec<String>,
+}
+
+/// Stands for all roles of a protocol.
+const ALL: &str = "all";
+
+impl Setup {
+    /// Reads a line; `None` when it is not one of these.
+    pub(super) fn read(setup: &mut Option<Setup>, text: &str) -> Option<Result<(), String>> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        if let ["protocol", name] = words[..] {
+            let (nodes, settings) = (Vec::new(), Vec::new());
+            *setup = Some(Setup {
+                protocol: name.to_owned(),
+                settings,
+                nodes,
+                f: 1,
+                quorums: QuorumSpec::Majority,
+                durability: Durability::Disk,
+            });
+            return Some(Ok(()));
+        }
+        let is_one = ["nodes", "tolerates", "quorums", "set", "durability"];
+        let first = words.first().filter(|first| is_one.contains(first))?;
+        Some(match setup {
+            None => Err(format!(
+                "{first} comes after the line that names the protocol"
+            )),
+            Some(setup) => setup.add(&words),
+        })
+    }
+
+    fn add(&mut self, words: &[&str]) -> Result<(), String> {
+        let number = |text: &str| {
+            let number = text.parse::<u16>();
+            number.map_err(|_| format!("{text:?} is not a number of at most {}", u16::MAX))
+        };
+        match *words {
+            ["nodes", count, ref roles @ ..] if !roles.is_empty() => self.nodes.push(Nodes {
+                count: number(count)?,
+                roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+            }),
+            ["tolerates", f] => self.f = number(f)?.into(),
+            ["quorums", "grid", shape] => {
+                let (rows, columns) = shape
+                    .split_once('x')
+                    .ok_or_else(|| format!("{shape:?} is not a grid such as 2x3"))?;
+                self.quorums = QuorumSpec::Grid {
+                    rows: number(rows)?.into(),
+                    columns: number(columns)?.into(),
+                };
+            }
+            ["set", setting] => {
+                let (key, value) = setting
+                    .split_once('=')
+                    .ok_or_else(|| format!("{setting:?} is not a setting such as key=1"))?;
+                let value = value.parse();
+                let value = value.map_err(|_| format!("{setting:?} has no whole number"))?;
+                self.settings.push((key.to_owned(), value));
+            }
+            ["durability", "disk"] => self.durability = Durability::Disk,
+            ["durability", "memory"] => self.durability = Durability::Memory { returns: false },
+            ["durability", "amnesia"] => self.durability = Durability::Memory { returns: true },
+            _ => {
+                return Err(format!(
+                    "{:?} is not understood; allowed are nodes N ROLE..., tolerates N, quorums grid RxC, \
+                     set KEY=VALUE, durability disk, memory or amnesia",
+                    words.join(" ")
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The cluster that the play says, with these options: what [`settings`](Setup::settings) are
+    /// in the kernel's types.
+    ///
+    /// # Errors
+    /// If the protocol has no such role.
+    pub fn scenario<P: Protocol>(&self, options: Options) -> Result<Scenario, PlayError> {
+        let mut places = vec![Vec::new(); P::KINDS.len()];
+        let mut next = (0..).map(NodeId);
+        for Nodes { count, roles } in &self.nodes {
+            let unknown = roles
+                .iter()
+                .find(|role| *role != ALL && !P::KINDS.contains(&role.as_str()));
+            if let Some(unknown) = unknown {
+                let message = format!(
+                    "{} has no role {unknown:?}; its roles are {}",
+                    P::NAME,
+                    P::KINDS.join(", ")
+                );
+                return Err(PlayError { line: 0, message });
+            }
+            for node in next.by_ref().take(usize::from(*count)) {
+                for (kind, places) in P::KINDS.iter().zip(&mut places) {
+                    if roles.iter().any(|role| role == ALL || role == kind) {
+                        places.push(node);
+                    }
+                }
+            }
+        }
+        let layout = Layout {
+            f: self.f,
+            quorums: self.quorums,
+            instances: numbered(places),
+            options,
+            ..Layout::default()
+        };
+        Ok(Scenario {
+            durability: self.durability,
+            stable_log: !P::EXECUTES_BEFORE_STABLE,
+            ..Scenario::new(P::NAME, layout)
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! The plays in `plays`, each on the cluster that it names itself. With the environment variable
+//! `REWRITE_PLAYS` set they are not compared: what they expect in traces is written anew.
+
+use ionian_deployment::Settings;
+use ionian_kernel::protocol::Protocol;
+use ionian_protocols::registry::{Work, with_protocol};
+use ionian_sim::machine::Lists;
+use ionian_sim::play::{Play, PlayError};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plays")
+}
+
+/// Performs a play, or writes it anew.
+struct Perform<'a> {
+    play: &'a Play,
+    rewrite: bool,
+}
+
+impl Work for Perform<'_> {
+    type Output = Result<Option<String>, PlayError>;
+
+    fn run<P: Protocol>(self) -> Self::Output {
+        let setup = self.play.setup().expect("the play names its cluster");
+        let mut settings = Settings::default();
+        for (key, value) in &setup.settings {
+            settings.set(key, *value).expect("a setting");
+        }
+        let (scenario, model) = (setup.scenario::<P>(settings.options())?, Lists::new(3));
+        match self.rewrite {
+            true => self.play.rewrite::<P>(&scenario, model).map(Some),
+            false => self.play.run::<P>(&scenario, model).map(|()| None),
+        }
+    }
+}
+
+fn perform(name: &str) {
+    let path = folder().join(name).with_extension("play");
+    let text = fs::read_to_string(&path).expect("the play");
+    let play = Play::parse(&text).unwrap_or_else(|error| panic!("{name}.play: {error}"));
+    let setup = play.setup().expect("the play names its cluster");
+    let rewrite = std::env::var_os("REWRITE_PLAYS").is_some();
+    let work = Perform {
+        play: &play,
+        rewrite,
+    };
+    let done = with_protocol(&setup.protocol, work).expect("a protocol of the registry");
+    match done.unwrap_or_else(|error| panic!("{name}.play: {error}")) {
+        None => {}
+        Some(anew) if anew == text => {}
+        Some(anew) => fs::write(&path, anew).expect("the play is written"),
+    }
+}
+
+macro_rules! plays {
+    ($($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                perform(stringify!($name));
+            }
+        )*
+
+        #[test]
+        fn every_play_of_the_folder_is_performed() {
+            let listed = BTreeSet::from([$(concat!(stringify!($name), ".play")),*]);
+            let files = fs::read_dir(folder()).expect("the plays");
+            let there: BTreeSet<_> = files
+                .map(|entry| entry.expect("an entry").file_name())
+                .collect();
+            let there: BTreeSet<_> = there.iter().filter_map(|name| name.to_str()).collect();
+            assert_eq!(there, listed);
+        }
+    };
+}
+
+plays! {
+    acceptor_down
+    acceptor_without_memory
+    answer_is_lost
+    deaf
+    deaf_proxy
+    election
+    hub
+    l5_voted_never_chosen
+    leader_is_not_deposed_by_one_bad_link
+    lost_acknowledgement
+    lost_acknowledgements_in_turn
+    mencius_broken_link
+    mencius_command_is_suggested_again
+    mencius_deaf
+    mencius_figure_2
+    mencius_figure_3
+    mencius_repair_of_a_forgotten_slot
+    mencius_return
+    mencius_row_without_column
+    no_helpers
+    phase_1_fills_holes
+    read
+    refused
+    repair_of_a_forgotten_slot
+    replica_far_behind
+    replica_misses_a_slot
+    spaxos_repair_of_a_forgotten_slot
+    spaxos_write
+    unreplicated_write
+    vote_before_disk
+    write
+    write_in_a_batch
+}
+
+/// Every play says what it shows before anything else.
+#[test]
+fn every_play_begins_with_what_it_shows() {
+    for entry in fs::read_dir(folder()).expect("the plays") {
+        let path = entry.expect("an entry").path();
+        let text = fs::read_to_string(&path).expect("a play");
+        assert!(text.starts_with("# "), "{}", path.display());
+    }
+}
