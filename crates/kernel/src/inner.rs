@@ -191,8 +191,8 @@ pub trait Translate {
 
     /// What takes the envelope's place.
     fn translate(&self, envelope: Self::From) -> Self::To;
-    /// What the role is to know of a configuration.
-    fn within(&self, config: &Self::Config) -> Self::Within;
+    /// What the role is to know of a configuration, which is in force from now on.
+    fn within(&mut self, config: &Self::Config) -> Self::Within;
 }
 
 /// A role of another protocol that works in this one as it works in its own, but that what it says

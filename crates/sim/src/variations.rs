@@ -2,14 +2,15 @@
 //! with.
 
 use ionian_kernel::layout::{Layout, NodeId, Places};
+use ionian_kernel::protocol::{Protocol, Transition};
 use ionian_kernel::quorum_spec::QuorumSpec;
 
 /// For [`Scenario::changes`](crate::Scenario::changes): the first and the last node replaced by new
-/// ones, one more of everything on a new node, one more of all but acceptors and replicas, and,
-/// where there are three acceptors in majorities, a grid of four. Instances have the same numbers
-/// wherever they occur, so that each can be changed into each. `acceptor` and `replica` are their
-/// places among the protocol's kinds.
-pub fn variations(layout: &Layout, acceptor: u8, replica: u8) -> Vec<Layout> {
+/// ones, one more on a new node of everything of which there can be one more, one more of all that
+/// can be added without an epoch of both configurations, and, where there are three acceptors in
+/// majorities, a grid of four. Instances have the same numbers wherever they occur, so that each
+/// can be changed into each.
+pub fn variations<P: Protocol>(layout: &Layout) -> Vec<Layout> {
     let nodes = layout.nodes();
     let (Some(first), Some(last)) = (nodes.first().copied(), nodes.last().copied()) else {
         return Vec::new();
@@ -19,17 +20,21 @@ pub fn variations(layout: &Layout, acceptor: u8, replica: u8) -> Vec<Layout> {
         numbers.replace(layout, first),
         numbers.replace(layout, last),
     ];
-    let arranged = layout.quorums != QuorumSpec::Majority;
-    let more = numbers.extend(layout, |kind| kind != acceptor || !arranged);
-    variations.push(numbers.extend(layout, |kind| kind != acceptor && kind != replica));
-    if layout.f == 1 && !arranged && more.count(acceptor) == 4 {
-        variations.push(Layout {
-            quorums: QuorumSpec::Grid {
-                rows: 2,
-                columns: 2,
-            },
-            ..more.clone()
-        });
+    let one_more = |kind| {
+        let more = Numbers::new(layout, last).extend(layout, |other| other == kind);
+        P::transition(layout, &more).ok()
+    };
+    let more = numbers.extend(layout, |kind| one_more(kind).is_some());
+    variations.push(numbers.extend(layout, |kind| one_more(kind) == Some(Transition::AtOnce)));
+    let grid = Layout {
+        quorums: QuorumSpec::Grid {
+            rows: 2,
+            columns: 2,
+        },
+        ..more.clone()
+    };
+    if layout.quorums == QuorumSpec::Majority && P::transition(layout, &grid).is_ok() {
+        variations.push(grid);
     }
     variations.push(more);
     variations

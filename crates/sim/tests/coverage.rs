@@ -3,7 +3,7 @@
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::protocol::Protocol;
 use ionian_protocols::mencius::Mencius;
-use ionian_protocols::multipaxos::{MultiPaxos, kind};
+use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::spaxos::SPaxos;
 use ionian_sim::{Durability, Report, Scenario, Watch, run_seeds, variations};
 
@@ -31,7 +31,7 @@ fn scenarios<P: Protocol>(presets: &[&str], changes: bool) -> Vec<Scenario> {
         let deployment = Deployment::preset(name, &PresetOptions::default()).expect("a preset");
         let layout = deployment.layout(P::KINDS).expect("a layout");
         let changes = if changes {
-            variations(&layout, kind::Acceptor, kind::Replica)
+            variations::<P>(&layout)
         } else {
             Vec::new()
         };
@@ -99,8 +99,7 @@ fn of_spaxos() {
         "stabilizer: a reference was chosen too late and stands for nothing",
         "stabilizer: one that lost its memory is asked for a copy",
     ];
-    reaches::<SPaxos>(
-        &scenarios::<SPaxos>(&["spaxos", "spaxos-compartmentalized"], false),
-        &elsewhere,
-    );
+    let mut all = scenarios::<SPaxos>(&["spaxos", "spaxos-compartmentalized"], false);
+    all.extend(scenarios::<SPaxos>(&["spaxos"], true));
+    reaches::<SPaxos>(&all, &elsewhere);
 }

@@ -1,7 +1,7 @@
 //! The canaries of MultiPaxos.
 
 use crate::suite::{AMNESIA, MEMORY, apart, preset, together};
-use ionian_canaries::multipaxos::{MultiPaxos, kind};
+use ionian_canaries::multipaxos::MultiPaxos;
 use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_sim::{Durability, Failure, FailureKind, Scenario, variations};
 
@@ -262,6 +262,6 @@ fn a_proxy_leader_that_is_heard_and_does_nothing_is_given_nothing() {
 #[test]
 fn a_configuration_applied_at_once_is_caught() {
     let mut scenario = preset::<MultiPaxos>("colocated");
-    scenario.changes = variations(&scenario.layout, kind::Acceptor, kind::Replica);
+    scenario.changes = variations::<MultiPaxos>(&scenario.layout);
     catches("at-once", scenario, Durability::Disk, 1000);
 }

@@ -1,5 +1,7 @@
 //! `ionian member` on clusters of real processes.
 
+mod refused;
+
 use crate::cluster::{Cluster, Directory, Nodes, eventually, free_port, ionian, run, text};
 use crate::failures::Writer;
 use crate::resp::Client;
@@ -72,9 +74,8 @@ impl Drop for Node {
     }
 }
 
-#[test]
-fn a_killed_node_is_replaced_under_load_and_the_cluster_starts_again_without_it() {
-    let mut cluster = Cluster::start("colocated", &["durability=disk"], &[]);
+fn replaces_a_killed_node_and_starts_again_without_it(preset: &str) {
+    let mut cluster = Cluster::start(preset, &["durability=disk"], &[]);
     let (address, gateway) = (local(free_port()), local(free_port()));
     let writer = Writer::start(cluster.gateways()[0], "k");
     writer.go_on(50);
@@ -177,6 +178,16 @@ fn a_killed_node_is_replaced_under_load_and_the_cluster_starts_again_without_it(
     assert!(!cluster.stderr().contains("n1"), "{}", cluster.stderr());
 }
 
+#[test]
+fn a_killed_node_of_multipaxos_is_replaced_under_load() {
+    replaces_a_killed_node_and_starts_again_without_it("colocated");
+}
+
+#[test]
+fn a_killed_node_of_spaxos_is_replaced_under_load() {
+    replaces_a_killed_node_and_starts_again_without_it("spaxos");
+}
+
 /// As in a script or a service unit with fixed flags.
 #[test]
 fn address_flags_may_be_repeated_but_not_changed_after_a_membership_change() {
@@ -235,9 +246,8 @@ fn free_ports() -> u16 {
     })
 }
 
-#[test]
-fn a_change_that_waits_for_a_node_can_be_abandoned_or_finished() {
-    let cluster = Cluster::start("colocated", &[], &[]);
+fn abandons_or_finishes_a_change_that_waits_for_a_node(preset: &str) {
+    let cluster = Cluster::start(preset, &[], &[]);
     // Another host for `ionian up`, so that it does not start the node.
     let address = format!("localhost:{}", free_port());
     let add = [
@@ -331,11 +341,20 @@ fn a_change_that_waits_for_a_node_can_be_abandoned_or_finished() {
     );
 }
 
+#[test]
+fn a_change_of_multipaxos_that_waits_for_a_node_can_be_abandoned_or_finished() {
+    abandons_or_finishes_a_change_that_waits_for_a_node("colocated");
+}
+
+#[test]
+fn a_change_of_spaxos_that_waits_for_a_node_can_be_abandoned_or_finished() {
+    abandons_or_finishes_a_change_that_waits_for_a_node("spaxos");
+}
+
 /// Three new nodes, none of which runs, are to replace three others: the old ones serve, and status
 /// reports that.
-#[test]
-fn status_reports_a_serving_cluster_while_new_nodes_are_missing() {
-    let cluster = Cluster::start("colocated", &[], &[]);
+fn serves_while_new_nodes_are_missing(preset: &str) {
+    let cluster = Cluster::start(preset, &[], &[]);
     let mut next = cluster.deployment.numbered().unwrap();
     for (place, node) in next.nodes.iter_mut().enumerate() {
         (node.name, node.id) = (format!("m{place}"), None);
@@ -365,104 +384,13 @@ fn status_reports_a_serving_cluster_while_new_nodes_are_missing() {
 }
 
 #[test]
-fn impossible_changes_are_refused_with_a_reason() {
-    let cluster = Cluster::start("baseline", &[], &[]);
-    let address = local(free_port());
-    let taken = cluster.deployment.nodes[2].address.clone();
-    let cases: &[(&[&str], &str)] = &[
-        (
-            &["remove", "n7"],
-            "unknown node \"n7\"; available: n0, n1, n2",
-        ),
-        (&["remove", "n2"], "there must be at least 2f+1 = 3"),
-        (
-            &["replace", "n7", "n8", "--address", &address],
-            "unknown node \"n7\"",
-        ),
-        (
-            &["replace", "n1", "n2", "--address", &address],
-            "= \"n2\": already used by",
-        ),
-        (
-            &["add", "n1", "--address", &address, "--roles", "replica"],
-            "already used by",
-        ),
-        (
-            &["add", "n3", "--address", &taken, "--roles", "replica"],
-            "already used by node.n2.address",
-        ),
-        (
-            &["add", "n3", "--address", &address],
-            "node.n3.roles = []: must be a list with at least one role",
-        ),
-        (
-            &["add", "n3", "--address", &address, "--roles", "mixer"],
-            "must be roles of multipaxos",
-        ),
-        (
-            &[
-                "add",
-                "n3",
-                "--address",
-                &address,
-                "--roles",
-                "acceptor",
-                "--quorums",
-                "grid 3x3",
-            ],
-            "a 3x3 grid holds 9",
-        ),
-    ];
-    for (arguments, reason) in cases {
-        let (code, said) = refused(&member(&cluster, arguments));
-        assert_eq!(code, Some(1), "{arguments:?}: {said}");
-        assert!(said.contains(reason), "{arguments:?}: {said}");
-    }
-    let bad: &[&[&str]] = &[
-        &["add", "n3", "--roles", "replica"],
-        &["add", "n3", "--address", "nowhere", "--roles", "replica"],
-        &["add", "n 3", "--address", &address, "--roles", "replica"],
-        &["add", "n3", "--address", &address, "--roles", "replica*0"],
-        &[
-            "add",
-            "n3",
-            "--address",
-            &address,
-            "--roles",
-            "replica",
-            "--quorums",
-            "most",
-        ],
-        &["exchange", "n1"],
-    ];
-    for arguments in bad {
-        let (code, said) = refused(&member(&cluster, arguments));
-        assert_eq!(code, Some(2), "{arguments:?}: {said}");
-    }
-    // A file for another cluster, and one that would move a node.
-    let file = cluster.directory.path("next.toml");
-    let apply = |edit: &dyn Fn(String) -> String| {
-        std::fs::write(&file, edit(done(&member(&cluster, &["list", "--toml"])))).unwrap();
-        refused(&member(&cluster, &["apply", file.to_str().unwrap()]))
-    };
-    let (code, said) = apply(&|text| text.replace("\"ionian\"", "\"other\""));
-    assert_eq!(code, Some(1));
-    assert!(
-        said.contains("cluster = \"other\": must be \"ionian\" as in the running cluster"),
-        "{said}"
-    );
-    let (_, said) = apply(&|text| text.replace(&taken, &address));
-    assert!(
-        said.contains("to move a node, replace it by a node of another name"),
-        "{said}"
-    );
-    // None of this changed anything, and the present deployment as a file changes nothing.
-    std::fs::write(&file, done(&member(&cluster, &["list", "--toml"]))).unwrap();
-    let said = done(&member(&cluster, &["apply", file.to_str().unwrap()]));
-    assert_eq!(
-        said,
-        "no change: the cluster has this configuration already (epoch 0)\n"
-    );
+fn status_reports_a_serving_multipaxos_cluster_while_new_nodes_are_missing() {
+    serves_while_new_nodes_are_missing("colocated");
+}
+
+#[test]
+fn status_reports_a_serving_spaxos_cluster_while_new_nodes_are_missing() {
+    serves_while_new_nodes_are_missing("spaxos");
 }
 
 /// A cluster with one running node, and a command that waits for the others.
@@ -660,88 +588,5 @@ fn abandon_fails_if_the_change_has_finished() {
     stranded.ended(
         1,
         "the change was finished before it could be abandoned, in epoch 2\n",
-    );
-}
-
-#[test]
-fn a_stopped_cluster_cannot_be_changed() {
-    let directory = Directory::new();
-    let file = directory.path("d.toml");
-    let deployment = crate::cluster::deployment("baseline", &[]);
-    std::fs::write(&file, deployment.to_toml()).unwrap();
-    let (code, said) = refused(&run(&[
-        "member",
-        "remove",
-        "n1",
-        "--config",
-        file.to_str().unwrap(),
-    ]));
-    assert_eq!(code, Some(1));
-    assert!(
-        said.starts_with("ionian: no node of the cluster answers: n0 at"),
-        "{said}"
-    );
-    for node in &deployment.nodes {
-        let named = said.matches(&node.address).count();
-        assert_eq!(named, 1, "{} is named {named} times: {said}", node.address);
-    }
-}
-
-/// If the protocol cannot change members, the error says so, and does not mention other faults of
-/// the plan.
-#[track_caller]
-fn members_stay_what_they_are(preset: &str, reason: &str) {
-    let cluster = Cluster::start(preset, &[], &[]);
-    let old = cluster.deployment.nodes[0].name.as_str();
-    let other = cluster.directory.path("other.toml");
-    let text = cluster.deployment.to_toml();
-    // An unsuitable deployment, and the one in force.
-    std::fs::write(
-        &other,
-        text.replace("f = 0", "f = 1").replace("f = 1", "f = 2"),
-    )
-    .unwrap();
-    let same = cluster.directory.path("given.toml");
-    let address = local(free_port());
-    for arguments in [
-        &["add", "new", "--address", &address, "--roles", "replica"][..],
-        &["remove", old],
-        // With and without a gateway.
-        &["replace", old, "new", "--address", &address],
-        &["replace", "unknown", "new", "--address", &address],
-        &["apply", other.to_str().unwrap()],
-        &["apply", same.to_str().unwrap()],
-    ] {
-        let (code, said) = refused(&member(&cluster, arguments));
-        assert_eq!(code, Some(1), "{arguments:?}: {said}");
-        assert!(
-            said.starts_with("ionian: this cannot be done: ") && said.contains(reason),
-            "{arguments:?}: {said}"
-        );
-    }
-    cluster.client(0).set("k", "v");
-}
-
-#[test]
-fn the_members_of_a_mencius_cluster_cannot_change() {
-    members_stay_what_they_are(
-        "mencius",
-        "the membership of a Mencius cluster cannot be changed: save a snapshot",
-    );
-}
-
-#[test]
-fn the_members_of_an_spaxos_cluster_cannot_change() {
-    members_stay_what_they_are(
-        "spaxos",
-        "the members of an S-Paxos cluster cannot be changed while it runs",
-    );
-}
-
-#[test]
-fn the_members_of_an_unreplicated_cluster_cannot_change() {
-    members_stay_what_they_are(
-        "unreplicated",
-        "an unreplicated cluster cannot be changed while it runs",
     );
 }

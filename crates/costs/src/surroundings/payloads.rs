@@ -81,9 +81,13 @@ impl Storing {
     fn store(&self, slot: Slot, round: Round, batch: Batch) -> stabilizer::In {
         let Reference { id, until, .. } = self.payloads.reference(slot.0);
         stabilizer::In::Store {
-            round,
             floor: self.payloads.floor(id),
-            payload: Payload { id, until, batch },
+            payload: Payload {
+                id,
+                round,
+                until,
+                batch,
+            },
         }
     }
 

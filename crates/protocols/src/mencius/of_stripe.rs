@@ -25,7 +25,7 @@ impl Translate for InStripe {
     type Config = Arc<Config>;
     type Within = Arc<multipaxos::config::Config>;
 
-    fn within(&self, config: &Arc<Config>) -> Self::Within {
+    fn within(&mut self, config: &Arc<Config>) -> Self::Within {
         config.of(self.stripe).clone()
     }
 

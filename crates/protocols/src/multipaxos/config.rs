@@ -104,17 +104,7 @@ impl Config {
     pub fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError> {
         check(from)?;
         check(to)?;
-        for (address, node) in to.addresses() {
-            if let Some(before) = from.node_of(address).filter(|before| *before != node) {
-                let role = super::KINDS[address.kind as usize];
-                return Err(LayoutError(format!(
-                    "{role} {} would move from node {} to node {}: give the new one a number of its own",
-                    address.index,
-                    from.name(before),
-                    to.name(node)
-                )));
-            }
-        }
+        check_places(from, to, super::KINDS)?;
         let differs = |kind: u8| from.places(kind) != to.places(kind);
         let same_quorums = from.quorums == to.quorums && from.f == to.f && !differs(kind::Acceptor);
         Ok(match same_quorums && !differs(kind::Replica) {
@@ -185,9 +175,10 @@ impl Config {
 
     /// The epoch in which a leader can begin a round, when the acceptors in `answered` can be
     /// reached and the highest round that they have promised is `promise`. While the membership is
-    /// changing it is the present one if both configurations can be reached, else the one before as
-    /// long as that is possible: nobody need wait for nodes that are not started yet.
-    pub fn electable(&self, answered: AcceptorSet, promise: Round) -> Option<Epoch> {
+    /// changing it is the present one if both configurations can be reached and a `joint` round may
+    /// begin, else the one before as long as that is possible: no leader waits for nodes that are
+    /// not started yet.
+    pub fn electable(&self, answered: AcceptorSet, promise: Round, joint: bool) -> Option<Epoch> {
         let reachable = |quorums: &QuorumSystem| {
             quorums.is_read_quorum(answered)
                 && (!self.is_joint() || quorums.is_write_quorum(answered))
@@ -195,12 +186,20 @@ impl Config {
         let epoch = self.epoch();
         match &self.before {
             _ if promise.epoch() > epoch => None,
-            _ if reachable(&self.quorums) => Some(epoch),
+            _ if reachable(&self.quorums) && (joint || !self.waits_for_joint(promise)) => {
+                Some(epoch)
+            }
             Some(before) if promise.epoch() < epoch && reachable(before) => {
                 Some(self.epoch_before())
             }
             _ => None,
         }
+    }
+
+    /// Whether the membership is changing and no acceptor with this promise has heard of a round of
+    /// both configurations.
+    fn waits_for_joint(&self, promise: Round) -> bool {
+        self.is_joint() && promise.epoch() < self.epoch()
     }
 
     /// The latest epoch with the quorums of `round`, if this configuration knows them: rounds begin
@@ -217,6 +216,14 @@ impl Config {
                 epoch
             }
         })
+    }
+
+    /// The latest epoch in which one configuration alone is in force.
+    pub fn single_epoch(&self) -> Epoch {
+        match self.is_joint() {
+            true => self.epoch_before(),
+            false => self.epoch(),
+        }
     }
 
     /// While the membership is changing: the last epoch of the configuration before.
@@ -308,6 +315,26 @@ impl Config {
             .copied()
             .unwrap_or_default()
     }
+}
+
+/// Refuses a change in which an instance moves to another node: its state would stay behind.
+pub(crate) fn check_places(
+    from: &Layout,
+    to: &Layout,
+    kinds: &[&'static str],
+) -> Result<(), LayoutError> {
+    for (address, node) in to.addresses() {
+        if let Some(before) = from.node_of(address).filter(|before| *before != node) {
+            return Err(LayoutError(format!(
+                "{} {} would move from node {} to node {}: give the new one a number of its own",
+                kinds[address.kind as usize],
+                address.index,
+                from.name(before),
+                to.name(node)
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Checks one configuration by itself: its quorum system, and who keeps what.

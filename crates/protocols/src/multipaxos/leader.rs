@@ -8,7 +8,7 @@ use super::config::Config;
 use super::message::{Proposer, Times, Votes};
 use super::{Envelope, acceptor, batcher, client, kind, proxy_leader, replica};
 pub use crate::parts::leader::Record;
-use crate::parts::leader::{Heartbeat, LeaderCore, LeaderPort, Proposal};
+use crate::parts::leader::{Heartbeat, LeaderCore, LeaderPort, Proposal, Ready};
 use crate::parts::metrics;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -148,6 +148,12 @@ impl Leader {
     /// What it leads, and what it has proposed.
     pub fn core(&self) -> &LeaderCore<()> {
         &self.core
+    }
+
+    /// Says what other roles than acceptors and replicas are ready for, while the membership is
+    /// changing.
+    pub(crate) fn set_ready(&mut self, ready: Ready) {
+        self.core.set_ready(ready);
     }
 
     /// Proposes noops in slots below this one, as far as its window is open and nothing else waits.

@@ -25,6 +25,7 @@ mod take_over;
 mod unused;
 mod window;
 
+pub use self::handover::Ready;
 pub use self::notes::Notes;
 pub use self::port::{Heartbeat, LeaderPort};
 pub use self::queue::Proposal;
@@ -193,6 +194,18 @@ impl<N: Notes> LeaderCore<N> {
     /// How many batches it has dropped because too many waited.
     pub fn dropped(&self) -> u64 {
         self.dropped
+    }
+
+    /// Says what other roles than acceptors and replicas are ready for, while the membership is
+    /// changing.
+    pub fn set_ready(&mut self, ready: Ready) {
+        self.handover.set_ready(ready);
+    }
+
+    /// Whether it leads by the quorums of both configurations, and the replicas of the new one keep
+    /// everything that was chosen before.
+    pub fn replicas_are_ready(&self) -> bool {
+        self.handover.replicas_are_ready(&self.progress)
     }
 
     fn resend_after(&self) -> Duration {
@@ -374,7 +387,8 @@ impl<N: Notes> LeaderCore<N> {
             // The quorums of its round are those of an epoch that is over: it begins another at
             // once.
             State::Leading | State::Phase1(_) if self.config.quorums_of(self.round).is_none() => {
-                self.begin_phase1(now, self.round, self.config.epoch(), port);
+                let epoch = self.handover.next_epoch(&self.config);
+                self.begin_phase1(now, self.round, epoch, port);
             }
             State::Leading => self.send_heartbeat(now, port),
             // The leader has left: the first of those that stay takes over.

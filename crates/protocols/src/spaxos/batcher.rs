@@ -10,6 +10,7 @@ use crate::multipaxos::batcher::batches::{Batches, Due};
 use crate::multipaxos::metrics;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
+use ionian_kernel::layout::NodeId;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
@@ -47,6 +48,7 @@ const HAND_OVER_AFTER: Duration = Duration::from_millis(1000);
 pub struct Batcher {
     id: BatcherId,
     config: Config,
+    node: NodeId,
     batches: Batches<Option<DisseminatorId>>,
     disseminators: Choice<DisseminatorId>,
 }
@@ -58,6 +60,7 @@ impl Batcher {
         let near = config.near(kind::Disseminator, birth.node);
         Batcher {
             id: BatcherId(birth.address.index),
+            node: birth.node,
             batches: Batches::new(HAND_OVER_AFTER, &config.layout().options, &mut random),
             disseminators: Choice::new(config.disseminators, near, random.any()),
             config,
@@ -112,6 +115,10 @@ impl Role for Batcher {
 
     fn on_reconfigure(&mut self, _: Instant, config: Config, _: &mut Out<'_, Self>) {
         self.batches.reconfigure(&config.layout().options);
+        self.disseminators.reconfigure(
+            config.disseminators,
+            config.near(kind::Disseminator, self.node),
+        );
         self.config = config;
     }
 

@@ -21,5 +21,8 @@ branches! {
     COPY_IN_PAGES = "stabilizer: a copy does not fit one message",
     WHOLE = "stabilizer: has copied what it had lost",
     ACKNOWLEDGES_FORGETFUL = "stabilizer: takes in a payload before it has copied what it lost",
+    SEALED = "stabilizer: a payload of an epoch is refused whose payloads others have taken over",
+    TAKES_OVER = "stabilizer: takes over the payloads of the configuration before",
+    TAKEN_OVER = "leader: a write quorum of the new stabilizers has taken over",
     STALE = "stabilizer: stale payloads hold too much",
 }

@@ -37,7 +37,8 @@ impl Translate for Commands {
     type Config = Config;
     type Within = Arc<multipaxos::config::Config>;
 
-    fn within(&self, config: &Config) -> Self::Within {
+    fn within(&mut self, config: &Config) -> Self::Within {
+        self.go_to_batchers = config.has_batchers();
         config.lanes.clone()
     }
 

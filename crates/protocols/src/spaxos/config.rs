@@ -3,8 +3,9 @@
 use super::id::{DisseminatorId, StabilizerId};
 use super::kind;
 use super::settings::stale_bytes;
-use crate::multipaxos::config::{Config as Ordering, at_least, combinations};
+use crate::multipaxos::config::{Config as Ordering, at_least, check_places, combinations};
 use crate::multipaxos::kind as ordering;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -34,10 +35,14 @@ pub struct Checked {
     /// The deployment as client lanes see it: their commands go to batchers, or to disseminators
     /// where there are none.
     pub lanes: Arc<Ordering>,
-    /// How the stabilizers are arranged.
+    /// How the stabilizers are arranged; while the membership is changing, those of both
+    /// configurations together.
     pub stabilizers: Stabilizers,
+    /// While the membership is changing: those of each configuration.
+    change: Option<Change>,
     /// All disseminators.
     pub disseminators: Set<DisseminatorId>,
+    has_batchers: bool,
     /// Stabilizers that live beside replicas, each with those: it hands them what is chosen, and so
     /// needs every payload.
     beside: Vec<(StabilizerId, Set<ReplicaId>)>,
@@ -58,6 +63,13 @@ impl Deref for Config {
 /// a member holds whatever is stable.
 pub type Stabilizers = QuorumSystem<StabilizerId>;
 
+/// The stabilizers of two configurations, of which the one is being changed into the other.
+#[derive(Debug)]
+struct Change {
+    before: Stabilizers,
+    after: Stabilizers,
+}
+
 /// As the acceptors are arranged if as many stabilizers can be, else in majorities.
 fn arrange(layout: &Layout) -> Result<Stabilizers, LayoutError> {
     let system = |spec| QuorumSystem::new(spec, layout.all(kind::Stabilizer), layout.f);
@@ -71,12 +83,21 @@ impl Config {
     /// # Errors
     /// Says which rule of the protocol it breaks.
     pub fn new(layout: Layout) -> Result<Self, LayoutError> {
-        if layout.next.is_some() {
-            return Err(LayoutError(NO_CHANGE.into()));
-        }
-        let stabilizers = check(&layout)?;
-        let by_batchers = layout.count(kind::Batcher) > 0;
-        let gather = if by_batchers {
+        let before = check(&layout)?;
+        let after = layout.next.as_deref().map(check).transpose()?;
+        let change = after.map(|after| Change {
+            before: before.clone(),
+            after,
+        });
+        let stabilizers = match &change {
+            Some(change) => before.joint(change.after.clone()),
+            None => before,
+        };
+        // While the membership is changing, as in the configuration before: the batchers of the one
+        // after may not be started yet.
+        let batchers = &layout.instances[usize::from(kind::Batcher)];
+        let has_batchers = batchers.iter().next().is_some();
+        let gather = if has_batchers {
             kind::Batcher
         } else {
             kind::Disseminator
@@ -89,25 +110,30 @@ impl Config {
             beside: neighbours(&layout, kind::Stabilizer, kind::Replica),
             helpers: neighbours(&layout, kind::Disseminator, kind::Leader),
             disseminators: layout.all(kind::Disseminator),
+            has_batchers,
             stabilizers,
+            change,
             stale_bytes: stale_bytes(&layout.options),
             layout,
         })))
     }
 
-    /// How to get from one layout to another: not while the cluster runs.
+    /// How to get from one layout to another: at once when acceptors, stabilizers and replicas stay
+    /// what they are.
     ///
     /// # Errors
-    /// Always, with the reason.
-    pub fn transition(_: &Layout, _: &Layout) -> Result<Transition, LayoutError> {
-        Err(LayoutError(NO_CHANGE.into()))
+    /// When either breaks a rule, or an instance would move to another node.
+    pub fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError> {
+        check_places(from, to, super::KINDS)?;
+        let same_stabilizers = check(from)? == check(to)?;
+        let view = |layout| view(layout, kind::Disseminator);
+        let ordering = Ordering::transition(&view(from), &view(to))?;
+        Ok(match same_stabilizers {
+            true => ordering,
+            false => Transition::Joint,
+        })
     }
 }
-
-/// Payloads are on the stabilizers of one configuration: those of another would have to be handed
-/// what is not executed yet, and references name stabilizers by their numbers.
-const NO_CHANGE: &str = "the members of an S-Paxos cluster cannot be changed while it runs, because nothing hands \
-    the payloads that its stabilizers hold over to others. Save a snapshot, and restore it into a new cluster";
 
 impl Checked {
     /// The layout as it was checked.
@@ -115,9 +141,52 @@ impl Checked {
         &self.layout
     }
 
+    /// The epoch that the layout is of.
+    pub fn epoch(&self) -> Epoch {
+        self.layout.epoch
+    }
+
+    /// Whether the membership is changing: quorums of two configurations are needed.
+    pub fn is_joint(&self) -> bool {
+        self.change.is_some()
+    }
+
+    /// The quorums by which payloads of `round` become stable, as far as this configuration knows:
+    /// those of the round's epoch, and of no epoch that is over or is to come.
+    pub fn stabilizers_of(&self, round: Round) -> Option<&Stabilizers> {
+        let Layout { epoch, since, .. } = self.layout;
+        match &self.change {
+            _ if round.epoch() > epoch || round.epoch() < since => None,
+            Some(change) if round.epoch() < epoch => Some(&change.before),
+            _ => Some(&self.stabilizers),
+        }
+    }
+
+    /// Whether payloads of `round` that these stabilizers store are stable.
+    pub fn is_stable(&self, round: Round, stored: Set<StabilizerId>) -> bool {
+        let quorums = self.stabilizers_of(round);
+        quorums.is_some_and(|quorums| quorums.is_write_quorum(stored))
+    }
+
+    /// While the membership is changing: the stabilizers of the configuration before.
+    pub fn stabilizers_before(&self) -> Option<&Stabilizers> {
+        self.change.as_ref().map(|change| &change.before)
+    }
+
+    /// While the membership is changing: those of the configuration that it changes into.
+    pub fn stabilizers_after(&self) -> Option<&Stabilizers> {
+        self.change.as_ref().map(|change| &change.after)
+    }
+
+    /// Whether a stabilizer is of the configuration that the cluster changes into, and of no other.
+    pub fn is_new(&self, stabilizer: StabilizerId) -> bool {
+        let before = self.stabilizers_before();
+        before.is_some_and(|before| !before.members().contains(stabilizer))
+    }
+
     /// Whether clients send their commands to batchers.
     pub fn has_batchers(&self) -> bool {
-        self.layout.count(kind::Batcher) > 0
+        self.has_batchers
     }
 
     /// All instances of a kind.
@@ -172,10 +241,12 @@ fn view(layout: &Layout, batchers: u8) -> Layout {
         (ordering::Unbatcher, kind::Unbatcher),
     ];
     for (theirs, ours) in kinds {
-        instances[usize::from(theirs)] = layout.places(ours);
+        instances[usize::from(theirs)] = layout.instances[usize::from(ours)].clone();
     }
+    let next = layout.next.as_deref();
     Layout {
         instances,
+        next: next.map(|next| Box::new(view(next, batchers))),
         ..layout.clone()
     }
 }
@@ -191,8 +262,13 @@ fn neighbours<I: Id, J: Id>(layout: &Layout, one: u8, other: u8) -> Vec<(I, Set<
         .collect()
 }
 
-/// What MultiPaxos does not ask; the rest its own configuration checks.
+/// Checks one configuration by itself, for what MultiPaxos does not ask; the rest its own
+/// configuration checks.
 fn check(layout: &Layout) -> Result<Stabilizers, LayoutError> {
+    let layout = &Layout {
+        next: None,
+        ..layout.clone()
+    };
     let f = layout.f;
     at_least("disseminators", layout.count(kind::Disseminator), f + 1)?;
     if layout.count(kind::Batcher) > 0 {
@@ -303,13 +379,48 @@ mod tests {
                 "without node 90 (counted from 0) no write quorum of stabilizers is left"
             )
         );
-        let layout = apart([1, 0, 2, 0, 2, 2, 3, 3, 2, 0], majority);
-        assert!(
-            Config::transition(&layout, &layout)
-                .unwrap_err()
-                .0
-                .contains("cannot be changed while it runs")
-        );
+    }
+
+    #[test]
+    fn a_change_of_stabilizers_needs_an_epoch_of_both_configurations() {
+        let layout = || apart([1, 0, 2, 0, 2, 2, 3, 3, 2, 0], QuorumSpec::Majority);
+        let with = |kind: u8, places: &[(u8, u16)]| {
+            let mut layout = layout();
+            let places = places.iter().map(|(index, node)| (*index, NodeId(*node)));
+            layout.instances[usize::from(kind)] = places.collect();
+            layout
+        };
+        let transition = |to| Config::transition(&layout(), &to).map_err(|error| error.0);
+        let more = with(kind::Disseminator, &[(0, 1), (1, 2), (2, 50)]);
+        assert_eq!(transition(more), Ok(Transition::AtOnce));
+        let replaced = with(kind::Stabilizer, &[(0, 10), (1, 11), (3, 50)]);
+        assert_eq!(transition(replaced), Ok(Transition::Joint));
+        let moved = transition(with(kind::Stabilizer, &[(0, 10), (1, 11), (2, 50)])).unwrap_err();
+        assert!(moved.starts_with("stabilizer 2 would move"), "{moved}");
+        let few = with(kind::Stabilizer, &[(0, 10), (1, 11)]);
+        assert!(transition(few).unwrap_err().starts_with("2 stabilizers"));
+    }
+
+    #[test]
+    fn a_payload_becomes_stable_by_the_quorums_of_its_rounds_epoch() {
+        let mut layout = apart([1, 0, 2, 0, 2, 2, 3, 3, 2, 0], QuorumSpec::Majority);
+        let mut next = layout.clone();
+        next.instances[usize::from(kind::Stabilizer)] =
+            [(0, NodeId(10)), (3, NodeId(50)), (4, NodeId(51))]
+                .into_iter()
+                .collect();
+        (layout.epoch, layout.since, layout.next) = (Epoch(5), Epoch(3), Some(next.into()));
+        let config = Config::new(layout).unwrap();
+        let is_stable = |epoch, stored: &[u8]| {
+            let stored = stored.iter().map(|index| StabilizerId(*index)).collect();
+            config.is_stable(Round::new(Epoch(epoch), 7, LeaderId(1)), stored)
+        };
+        // Those of an epoch that is over, or is to come, are not known here.
+        assert!(!is_stable(2, &[0, 1, 2, 3, 4]) && !is_stable(6, &[0, 1, 2, 3, 4]));
+        assert!(is_stable(4, &[0, 1]) && !is_stable(4, &[0, 3, 4]));
+        assert!(is_stable(5, &[0, 1, 3]) && !is_stable(5, &[0, 1]) && !is_stable(5, &[0, 3]));
+        let new = |index| config.is_new(StabilizerId(index));
+        assert!(new(3) && !new(0) && !new(1));
     }
 
     #[test]

@@ -6,11 +6,14 @@
 //! Sessions see to it that a command that is ordered twice is executed once.
 
 mod helping;
+mod neighbours;
 
 use self::helping::Helping;
+use self::neighbours::Neighbours;
 use super::branch;
 use super::config::Config;
 use super::id::{DisseminatorId, StabilizerId};
+use super::lives::{Heard, Lives};
 use super::message::{Payload, PayloadId, Ticket};
 use super::metrics;
 use super::{Envelope, batcher, kind, leader, stabilizer};
@@ -18,7 +21,7 @@ use crate::multipaxos;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
-use ionian_kernel::layout::Options;
+use ionian_kernel::layout::{NodeId, Options};
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
@@ -112,12 +115,8 @@ const PROPOSE_AGAIN_AFTER: Duration = Duration::from_millis(250);
 pub struct Disseminator {
     id: DisseminatorId,
     config: Config,
-    /// The replicas on this node.
-    near: Set<ReplicaId>,
-    near_stabilizers: Set<StabilizerId>,
-    /// Stabilizers that are to have every payload, because they hand it to the replicas on their
-    /// own node.
-    beside: Set<StabilizerId>,
+    node: NodeId,
+    neighbours: Neighbours,
     open: OpenBatch,
     /// Payloads not known chosen, by number.
     in_flight: BTreeMap<u64, InFlight>,
@@ -132,8 +131,7 @@ pub struct Disseminator {
     /// What it has heard of the log reaches to this slot.
     reached: Slot,
     suspicion: Suspicion<StabilizerId>,
-    /// How often stabilizers have lost their memory, where they have.
-    lives: BTreeMap<StabilizerId, u64>,
+    lives: Lives,
     turn: u64,
     helping: Helping,
     /// Batches chosen in this burst, by the batcher that waits for them.
@@ -166,13 +164,8 @@ impl Disseminator {
         let id = DisseminatorId(birth.address.index);
         Disseminator {
             id,
-            near: config.near(kind::Replica, birth.node),
-            near_stabilizers: config.near(kind::Stabilizer, birth.node),
-            beside: config
-                .beside()
-                .iter()
-                .map(|(stabilizer, _)| *stabilizer)
-                .collect(),
+            node: birth.node,
+            neighbours: Neighbours::of(&config, birth.node),
             open: OpenBatch::default(),
             in_flight: BTreeMap::new(),
             in_flight_bytes: 0,
@@ -182,7 +175,7 @@ impl Disseminator {
             executed: None,
             reached: Slot::ZERO,
             suspicion: Suspicion::default(),
-            lives: BTreeMap::new(),
+            lives: Lives::default(),
             turn: random.any() >> 1,
             helping: Helping::new(config.clone(), id),
             chosen_batches: BTreeMap::new(),
@@ -302,21 +295,23 @@ impl Disseminator {
             return;
         }
         self.turn += 1;
-        let (all, resend_after) = (
-            self.config.stabilizers.members(),
-            self.options().resend_after,
-        );
-        let (trusted, probe) = (self.suspicion.trusted(all), self.suspicion.probe(now));
-        let quorum =
-            self.config
-                .stabilizers
-                .write_quorum(trusted, self.near_stabilizers, self.turn);
+        let config = self.config.clone();
+        let Some(quorums) = config.stabilizers_of(self.round) else {
+            // Its round's epoch is over: a leader of a later one will say that it leads, and the
+            // payload is stored under another name.
+            return self.wait(now, number);
+        };
+        let (all, resend_after) = (quorums.members(), self.options().resend_after);
+        let trusted = self.suspicion.trusted(all);
+        let probe = self.suspicion.probe(now).and(all);
+        let (near, beside) = (self.neighbours.stabilizers, self.neighbours.beside.and(all));
+        let quorum = quorums.write_quorum(trusted, near, self.turn);
         let payload = self
             .in_flight
             .get_mut(&number)
             .expect("asked for a payload in flight");
         let asked = match quorum {
-            Some(quorum) if payload.attempts < 2 => quorum.or(probe).or(self.beside),
+            Some(quorum) if payload.attempts < 2 => quorum.or(probe).or(beside),
             _ => all,
         };
         if payload.attempts > 0 && asked == all {
@@ -330,11 +325,24 @@ impl Disseminator {
             id, round, floor, ..
         } = self.ticket(number, until);
         let message = stabilizer::In::Store {
-            round,
             floor,
-            payload: Payload { id, until, batch },
+            payload: Payload {
+                id,
+                round,
+                until,
+                batch,
+            },
         };
         out.send(Envelope::ToStabilizers(asked, message));
+    }
+
+    /// Leaves a payload as it is for a while.
+    fn wait(&mut self, now: Instant, number: u64) {
+        let due = now + self.options().resend_after;
+        if let Some(payload) = self.in_flight.get_mut(&number) {
+            (payload.due, payload.asked) = (due, Set::EMPTY);
+        }
+        self.check_at = earliest(self.check_at, Some(due));
     }
 
     fn on_stored(
@@ -363,22 +371,18 @@ impl Disseminator {
     /// Takes in what is known of stabilizers that lost their memory: what they acknowledged before
     /// does not count for what is not stable yet. False when `from` said this in such an earlier
     /// life. See `stabilizer/copying.rs`.
-    fn is_of_present_life(&mut self, from: StabilizerId, lives: &[(StabilizerId, u64)]) -> bool {
-        let life_of = |lives: &[(StabilizerId, u64)]| {
-            lives
-                .iter()
-                .find(|(id, _)| *id == from)
-                .map_or(0, |(_, life)| *life)
-        };
-        let mut renewed = Set::EMPTY;
-        for (stabilizer, life) in lives {
-            let known = self.lives.entry(*stabilizer).or_default();
-            if life > known {
-                *known = *life;
-                renewed.insert(*stabilizer);
-            }
-        }
+    fn is_of_present_life(
+        &mut self,
+        from: StabilizerId,
+        lives: &[(StabilizerId, u64)],
+        out: &mut Out<'_, Self>,
+    ) -> bool {
+        let Heard {
+            renewed,
+            is_present,
+        } = self.lives.hear(from, lives);
         if !renewed.is_empty() {
+            out.reached(branch::LIFE_RENEWED);
             for payload in self
                 .in_flight
                 .values_mut()
@@ -388,7 +392,10 @@ impl Disseminator {
             }
             self.helping.renew(renewed);
         }
-        life_of(lives) >= self.lives.get(&from).copied().unwrap_or_default()
+        if !is_present {
+            out.reached(branch::EARLIER_LIFE);
+        }
+        is_present
     }
 
     fn on_own_stored(
@@ -403,7 +410,7 @@ impl Disseminator {
             return;
         };
         payload.stored.insert(from);
-        if payload.stable || !self.config.stabilizers.is_write_quorum(payload.stored) {
+        if payload.stable || !self.config.is_stable(self.round, payload.stored) {
             return;
         }
         (payload.stable, payload.attempts) = (true, 0);
@@ -428,7 +435,11 @@ impl Disseminator {
         self.check_at = earliest(self.check_at, Some(payload.due));
         let (stored, until) = (payload.stored, payload.until);
         let leader = self.config.ordering.leader(self.round, 0);
-        let message = leader::In::propose(&self.ticket(number, until), stored, self.near);
+        let message = leader::In::propose(
+            &self.ticket(number, until),
+            stored,
+            self.neighbours.replicas,
+        );
         out.send(Envelope::ToLeaders(Set::one(leader), message));
     }
 
@@ -532,6 +543,8 @@ impl Role for Disseminator {
     }
 
     fn on_reconfigure(&mut self, _: Instant, config: Config, _: &mut Out<'_, Self>) {
+        self.neighbours = Neighbours::of(&config, self.node);
+        self.helping.reconfigure(config.clone());
         self.config = config;
     }
 
@@ -552,14 +565,8 @@ impl Role for Disseminator {
                 tickets,
                 lives,
             } => {
-                let known = self.lives.len();
-                let is_present = self.is_of_present_life(from, &lives);
-                if self.lives.len() > known {
-                    out.reached(branch::LIFE_RENEWED);
-                }
-                match is_present {
-                    true => self.on_stored(now, from, &tickets, out),
-                    false => out.reached(branch::EARLIER_LIFE),
+                if self.is_of_present_life(from, &lives, out) {
+                    self.on_stored(now, from, &tickets, out);
                 }
             }
             In::Chosen { numbers, below } => self.on_chosen(now, &numbers, below, out),
@@ -589,7 +596,8 @@ impl Role for Disseminator {
                 from: self.id,
                 numbers,
             };
-            out.send(Envelope::ToBatchers(Set::one(batcher), message));
+            let batcher = Set::one(batcher).and(self.config.all(kind::Batcher));
+            out.send(Envelope::ToBatchers(batcher, message));
         }
     }
 

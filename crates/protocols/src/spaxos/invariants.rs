@@ -1,6 +1,8 @@
 //! What must hold over all roles at once, at every moment of every run. The simulator asks after
 //! each event.
 
+use super::config::Config;
+use super::id::StabilizerId;
 use super::message::{PayloadId, Reference};
 use super::stabilizer::Stabilizer;
 use super::{Instance, SPaxos};
@@ -19,11 +21,12 @@ use ionian_replication::batch::Batch;
 
 /// What was seen so far in one run.
 pub struct Invariants {
-    config: super::config::Config,
+    /// The latest configuration that some node has had.
+    config: Config,
     /// What MultiPaxos says of votes, which are for references here.
     ordering: Ordering,
-    /// What each payload is.
-    payloads: BTreeMap<PayloadId, Batch>,
+    /// What each payload is, and the round in which it is to be ordered.
+    payloads: BTreeMap<PayloadId, (Round, Batch)>,
     /// In which slot each payload was voted for.
     voted: BTreeMap<PayloadId, Slot>,
     stabilizers: BTreeMap<Address, Holder>,
@@ -44,7 +47,7 @@ struct Holder {
 }
 
 impl protocol::Invariants<SPaxos> for Invariants {
-    fn new(config: &super::config::Config) -> Self {
+    fn new(config: &Config) -> Self {
         Invariants {
             config: config.clone(),
             ordering: protocol::Invariants::new(&config.ordering),
@@ -56,8 +59,19 @@ impl protocol::Invariants<SPaxos> for Invariants {
         }
     }
 
-    fn reconfigured(&mut self, config: &super::config::Config) {
+    fn reconfigured(&mut self, config: &Config) {
         protocol::Invariants::reconfigured(&mut self.ordering, &config.ordering);
+        if config.epoch() > self.config.epoch() {
+            self.config = config.clone();
+            // Those that have left are of no account, nor those that had the numbers of new ones.
+            let layout = config.layout();
+            let stays = |address: &Address| {
+                let places = layout.instances.get(usize::from(address.kind));
+                places.is_some_and(|places| places.node_of(address.index).is_some())
+            };
+            self.stabilizers.retain(|address, _| stays(address));
+            self.kept.retain(|address, _| stays(address));
+        }
     }
 
     fn check(&mut self, address: Address, instance: &Instance) -> Result<(), String> {
@@ -115,36 +129,68 @@ impl Invariants {
         Ok(())
     }
 
-    /// A payload whose slot f+1 replicas do not keep is held by so many that f failures leave one.
-    /// Who has lost its memory counts among the failures, and so not among those that hold what
-    /// came since: it may fail again.
+    /// A payload whose slot f+1 replicas do not keep is held by so many that f failures leave one:
+    /// by stabilizers of the configuration in force; while the membership is changing by those of
+    /// the one before, and, if the payload is to be ordered by the quorums of both, of the other
+    /// one too.
     fn check_can_be_had(&self, slot: Slot, reference: &Reference) -> Result<(), String> {
-        let lost = self
-            .stabilizers
-            .values()
-            .filter(|holder| holder.lost)
-            .count();
-        let holds = |holder: &&Holder| !holder.lost && holder.held.contains(&reference.id);
-        let held = self.stabilizers.values().filter(holds).count();
-        if held + lost > self.config.ordering.f()
-            || slot < self.kept_by_enough()
-            || reference.is_void(slot)
-        {
+        let Invariants {
+            config, payloads, ..
+        } = self;
+        if reference.is_void(slot) || slot < config.ordering.frontier() {
             return Ok(());
         }
-        let id = reference.id;
+        let round = payloads.get(&reference.id).map(|(round, _)| *round);
+        let keepers = &config.ordering.keepers;
+        let sides = [config.stabilizers_before(), config.stabilizers_after()];
+        let [before, after] = match sides {
+            [Some(before), Some(after)] => {
+                let is_of_both = round.is_some_and(|round| round.epoch() >= config.epoch());
+                [Some(before), Some(after).filter(|_| is_of_both)]
+            }
+            _ => [Some(&config.stabilizers), None],
+        };
+        let in_force = [before.zip(keepers.first()), after.zip(keepers.last())];
+        in_force
+            .into_iter()
+            .flatten()
+            .try_for_each(|(stabilizers, keepers)| {
+                self.check_held(slot, reference.id, stabilizers.members(), *keepers)
+            })
+    }
+
+    /// The same for one configuration. A stabilizer that has lost its memory counts among the
+    /// failures, and so not among those that hold what came since: it may fail again.
+    fn check_held(
+        &self,
+        slot: Slot,
+        id: PayloadId,
+        stabilizers: Set<StabilizerId>,
+        (replicas, f): (Set<ReplicaId>, usize),
+    ) -> Result<(), String> {
+        let holders = || {
+            let members = self.stabilizers.iter();
+            let members = members.filter(|(at, _)| stabilizers.contains(StabilizerId(at.index)));
+            members.map(|(_, holder)| holder)
+        };
+        let lost = holders().filter(|holder| holder.lost).count();
+        let holds = |holder: &&Holder| !holder.lost && holder.held.contains(&id);
+        let held = holders().filter(holds).count();
+        if held + lost > f || slot < self.kept_by_enough(replicas, f) {
+            return Ok(());
+        }
         Err(format!(
             "{id:?}, voted for in {slot:?}, is held by {held} stabilizers, and {lost} have lost their memory"
         ))
     }
 
-    /// What f+1 replicas keep.
-    fn kept_by_enough(&self) -> Slot {
-        let mut kept: Vec<Slot> = self.kept.values().copied().collect();
+    /// What f+1 of these replicas keep.
+    fn kept_by_enough(&self, replicas: Set<ReplicaId>, f: usize) -> Slot {
+        let members = self.kept.iter();
+        let members = members.filter(|(at, _)| replicas.contains(ReplicaId(at.index)));
+        let mut kept: Vec<Slot> = members.map(|(_, kept)| *kept).collect();
         kept.sort_unstable_by(|a, b| b.cmp(a));
-        kept.get(self.config.ordering.f())
-            .copied()
-            .unwrap_or_default()
+        kept.get(f).copied().unwrap_or_default()
     }
 
     /// A payload is what it is, whoever holds it.
@@ -162,9 +208,10 @@ impl Invariants {
         }
         holder.changes = stabilizer.changes();
         let mut forgot: BTreeSet<PayloadId> = core::mem::take(&mut holder.held);
-        for (id, batch) in stabilizer.payloads() {
-            let known = self.payloads.entry(id).or_insert_with(|| batch.clone());
-            if known != batch {
+        for (id, round, batch) in stabilizer.payloads() {
+            let known = self.payloads.entry(id);
+            let known = known.or_insert_with(|| (round, batch.clone()));
+            if *known != (round, batch.clone()) {
                 return Err(format!("there are two payloads {id:?}"));
             }
             forgot.remove(&id);
@@ -197,7 +244,10 @@ impl Invariants {
                 _ if voted.stamp != value.stamp => false,
                 None => voted.batch == value.batch,
                 Some(reference) if reference.is_void(slot) => value.batch.is_empty(),
-                Some(reference) => payloads.get(&reference.id) == Some(&value.batch),
+                Some(reference) => {
+                    let payload = payloads.get(&reference.id);
+                    payload.is_some_and(|(_, batch)| *batch == value.batch)
+                }
             };
             chosen.extend(
                 reference

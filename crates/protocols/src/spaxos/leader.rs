@@ -8,6 +8,9 @@
 //! leader, who leads in it in one of its lives only. So it is enough that this leader, while it
 //! leads in a round, remembers the payloads that it has taken in the round.
 
+mod change;
+
+use self::change::Change;
 use super::branch;
 use super::config::Config;
 use super::id::{DisseminatorId, StabilizerId};
@@ -18,6 +21,7 @@ use crate::multipaxos;
 use crate::multipaxos::leader::{Leader as Ordered, Record};
 use crate::multipaxos::message::Proposer;
 use crate::parts;
+use crate::parts::leader::Ready;
 use alloc::vec;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -49,6 +53,21 @@ messages! {
         2 => CarryTo {
             /// The slot.
             slot: Slot,
+        },
+        /// A stabilizer lives: said while the membership is changing.
+        3 => StabilizerAlive {
+            /// The stabilizer.
+            from: StabilizerId,
+        },
+        /// A stabilizer of the new configuration holds all payloads of earlier epochs that can
+        /// still be chosen.
+        4 => TookOver {
+            /// The stabilizer.
+            from: StabilizerId,
+            /// The round in which it was asked to.
+            round: Round,
+            /// How often stabilizers have lost their memory, as far as this one knows.
+            lives: Vec<(StabilizerId, u64)>,
         },
         /// What one of MultiPaxos is told.
         1 => Ordering via message {
@@ -83,6 +102,7 @@ pub struct Leader {
     taken: Taken,
     /// The log is to be carried to this slot, with noops if there is nothing else.
     carry_to: Slot,
+    change: Change,
     repeated: u64,
     late: u64,
 }
@@ -142,6 +162,7 @@ impl Leader {
             config,
             taken: Taken::default(),
             carry_to: Slot::ZERO,
+            change: Change::default(),
             repeated: 0,
             late: 0,
         }
@@ -243,9 +264,11 @@ impl Leader {
             config,
             taken,
             carry_to,
+            change,
             ..
         } = self;
         inner.call(act);
+        let replicas_are_ready = config.is_joint() && inner.core().replicas_are_ready();
         let left = inner.pour(out, &Untagged, |mut envelope, relay| {
             match &mut envelope {
                 Theirs::ToProxyLeaders(
@@ -282,12 +305,27 @@ impl Leader {
                         executed: *executed,
                     };
                     relay.send(Envelope::ToDisseminators(config.disseminators, message));
+                    // Not before: what is kept need not be taken over.
+                    if replicas_are_ready {
+                        let message = stabilizer::In::TakeOver { round: *round };
+                        let to = change.ask(*round, config);
+                        relay.send(Envelope::ToStabilizers(to, message));
+                    }
                 }
                 _ => {}
             }
             relay.send(envelope.into());
         });
         left.pass_on(out);
+    }
+
+    /// Tells the role that orders what stabilizers are ready for.
+    fn look_ready(&mut self, now: Instant) {
+        let ready = match self.config.is_joint() {
+            true => self.change.ready(now, &self.config),
+            false => Ready::default(),
+        };
+        self.inner.set_ready(ready);
     }
 
     /// Goes on to where the log is to be carried, as far as replicas are ready for it.
@@ -317,17 +355,29 @@ impl Role for Leader {
     }
 
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.look_ready(now);
         self.call(out, |leader, out| leader.on_start(now, out));
     }
 
     fn on_reconfigure(&mut self, now: Instant, config: Config, out: &mut Out<'_, Self>) {
         self.config = config;
+        self.change.reconfigure(&self.config);
+        self.look_ready(now);
         let within = self.config.ordering.clone();
         self.call(out, |leader, out| leader.on_reconfigure(now, within, out));
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        if self.config.is_joint() {
+            self.look_ready(now);
+        }
         match message {
+            In::StabilizerAlive { from } => self.change.heard(from, now),
+            In::TookOver { from, round, lives } => {
+                if self.change.on_took_over(from, round, &lives, &self.config) {
+                    out.reached(branch::TAKEN_OVER);
+                }
+            }
             In::Propose {
                 round,
                 floor,
@@ -354,6 +404,9 @@ impl Role for Leader {
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.config.is_joint() {
+            self.look_ready(now);
+        }
         self.call(out, |leader, out| leader.on_timer(now, out));
     }
 

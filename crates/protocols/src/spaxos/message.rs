@@ -27,13 +27,16 @@ wire_struct! { PayloadId { disseminator, life, number } }
 pub struct Payload {
     /// Its name.
     pub id: PayloadId,
+    /// The round in which alone it may be given a slot. It is stable when a write quorum of the
+    /// round's epoch stores it.
+    pub round: Round,
     /// It has an effect only in a slot below this one.
     pub until: Slot,
     /// The commands.
     pub batch: Batch,
 }
 
-wire_struct! { Payload { id, until, batch } }
+wire_struct! { Payload { id, round, until, batch } }
 
 /// What goes with a payload and is no part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -83,6 +83,7 @@ pub(crate) mod branch;
 pub mod config;
 pub mod id;
 pub mod invariants;
+mod lives;
 mod metrics;
 mod presets;
 mod service;
@@ -178,11 +179,9 @@ impl Protocol for SPaxos {
         config.ordering.latest_epoch()
     }
 
-    /// Its own, and those of the roles that it shares, but for changes of the membership.
+    /// Its own, and those of the roles that it shares.
     fn branches() -> Vec<&'static str> {
-        let shared = parts::branch::ALL
-            .iter()
-            .filter(|one| !parts::branch::OF_CHANGES.contains(one));
+        let shared = parts::branch::ALL;
         branch::ALL.iter().chain(shared).copied().collect()
     }
 
@@ -243,7 +242,7 @@ impl Translate for Verbatim {
     type Config = Config;
     type Within = Arc<multipaxos::config::Config>;
 
-    fn within(&self, config: &Config) -> Self::Within {
+    fn within(&mut self, config: &Config) -> Self::Within {
         config.ordering.clone()
     }
 

@@ -14,6 +14,7 @@ use crate::multipaxos::proxy_leader::ProxyLeader as Ordered;
 use crate::parts;
 use ionian_kernel::id::*;
 use ionian_kernel::inner::{Inner, Relay, Untagged};
+use ionian_kernel::layout::NodeId;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
@@ -54,6 +55,7 @@ pub struct ProxyLeader {
 /// Which stabilizers tell replicas.
 struct Deliverers {
     config: Config,
+    node: NodeId,
     near: Set<StabilizerId>,
     present: Presence<StabilizerId>,
     turn: u64,
@@ -63,6 +65,7 @@ impl ProxyLeader {
     /// The proxy leader of this birth.
     pub fn new(config: Config, birth: &Birth<'_>) -> Self {
         let deliverers = Deliverers {
+            node: birth.node,
             near: config.near(kind::Stabilizer, birth.node),
             present: Presence::new(config.stabilizers.members(), STABILIZER_PRESENCE),
             turn: Random::new(birth.seed).any() >> 1,
@@ -154,6 +157,13 @@ struct Chosen {
 }
 
 impl Deliverers {
+    /// The membership has changed.
+    fn reconfigure(&mut self, config: Config) {
+        self.near = config.near(kind::Stabilizer, self.node);
+        self.present.reconfigure(config.stabilizers.members());
+        self.config = config;
+    }
+
     /// Has stabilizers tell the replicas what is chosen in `slot`.
     fn hand_over(
         &mut self,
@@ -215,7 +225,7 @@ impl Role for ProxyLeader {
 
     fn on_reconfigure(&mut self, now: Instant, config: Config, out: &mut Out<'_, Self>) {
         let within = config.ordering.clone();
-        self.deliverers.config = config;
+        self.deliverers.reconfigure(config);
         self.call(now, out, |proxy, out| {
             proxy.on_reconfigure(now, within, out)
         });

@@ -11,8 +11,10 @@ use ionian_kernel::service::{Enough, Memory, Need, Service, one_of_each};
 /// While rounds of `epoch` choose.
 pub(super) fn service(config: &Config, epoch: Epoch) -> Service {
     let in_force = ordering::quorums_of(&config.ordering, epoch);
-    let stabilizers = config.stabilizers.members();
-    let (write, read) = (config.stabilizers.clone(), config.stabilizers.clone());
+    let storing = config.stabilizers_of(epoch.first_round());
+    let storing = storing.unwrap_or(&config.stabilizers);
+    let stabilizers = storing.members();
+    let (write, read) = (storing.clone(), storing.clone());
     let voters = ordering::voters(kind::Acceptor, &in_force);
     let mut needs = ordering::needs_of_voters(&voters);
     needs.push(Need {

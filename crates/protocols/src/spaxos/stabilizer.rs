@@ -4,18 +4,22 @@
 //! leaders and replicas. What it says it holds must survive its crash: every answer is fenced
 //! behind the record of the payload.
 
+mod copies;
 mod copying;
 mod payloads;
 mod stale;
+mod taking_over;
 mod waiting;
 
 use self::copying::Copying;
 use self::payloads::Payloads;
 use self::stale::Stale;
+use self::taking_over::TakingOver;
 use self::waiting::{Order, Waiting};
 use super::branch;
 use super::config::Config;
 use super::id::{DisseminatorId, StabilizerId};
+use super::lives::{Lives, first_before, first_of};
 use super::message::{Payload, PayloadId, Places, Reference, Ticket};
 use super::metrics;
 use super::{Envelope, disseminator, kind, leader, proxy_leader, replica};
@@ -35,8 +39,6 @@ messages! {
     "stabilizer" In {
         /// A disseminator wants a payload kept.
         0 => Store {
-            /// The round in which it is to be ordered.
-            round: Round,
             /// The disseminator proposes nothing more that has a number below this one.
             floor: u64,
             /// The payload.
@@ -85,6 +87,10 @@ messages! {
             from: StabilizerId,
             /// Its life.
             life: u64,
+            /// Set by one that takes over, while the membership is changing: only payloads of
+            /// rounds before this epoch are wanted, and from now on the one that is asked
+            /// acknowledges no other.
+            seals: Option<Epoch>,
             /// It has everything that comes before this payload, in the order of their names, and
             /// this one.
             after: Option<PayloadId>,
@@ -95,10 +101,18 @@ messages! {
             from: StabilizerId,
             /// The life of the one that asked.
             life: u64,
+            /// As the one that asked said it.
+            seals: Option<Epoch>,
             /// The payloads, in the order of their names.
             payloads: Vec<Payload>,
             /// Whether there are no more.
             last: bool,
+        },
+        /// The membership is changing, and this leader leads by the quorums of both configurations:
+        /// a stabilizer of the new one is to copy what those of the one before hold.
+        8 => TakeOver {
+            /// The leader's round.
+            round: Round,
         },
     }
 }
@@ -134,10 +148,19 @@ pub enum Record {
         /// The number of its life.
         life: u64,
     },
+    /// It acknowledges no payload of a round before this epoch any more. Vital: another has copied
+    /// what it held, and takes its place.
+    Sealed {
+        /// The epoch.
+        epoch: Epoch,
+    },
 }
 
 wire_enum! {
-    Record { 0 => Kept { place, payload }, 1 => Released { below }, 2 => Begun { life }, 3 => Renewed { stabilizer, life } }
+    Record {
+        0 => Kept { place, payload }, 1 => Released { below }, 2 => Begun { life }, 3 => Renewed { stabilizer, life },
+        4 => Sealed { epoch }
+    }
 }
 
 /// How often a stabilizer says that it lives.
@@ -176,10 +199,12 @@ pub struct Stabilizer {
     /// What this one has handed to replicas and not told the others.
     delivered: Places,
     tell_at: Option<Instant>,
-    /// How often each stabilizer has lost its memory, where it has.
-    lives: BTreeMap<StabilizerId, u64>,
+    lives: Lives,
+    /// Payloads of rounds before this epoch are acknowledged no more.
+    sealed: Epoch,
     /// Set while an earlier process's payloads are lost.
     copying: Option<Copying>,
+    taking_over: Option<TakingOver>,
     alive_at: Instant,
     stored: u64,
     handed_over: u64,
@@ -193,6 +218,8 @@ pub struct Stabilizer {
 struct Recovered {
     payloads: BTreeMap<u64, Payload>,
     released: u64,
+    /// Whether there was any record: it has lived before.
+    any: bool,
 }
 
 impl Stabilizer {
@@ -212,8 +239,10 @@ impl Stabilizer {
             helpers: config.helpers().map(|(helper, _)| helper).collect(),
             delivered: Places::new(),
             tell_at: None,
-            lives: BTreeMap::new(),
+            lives: Lives::default(),
+            sealed: Epoch::default(),
             copying: birth.amnesiac.then(Copying::default),
+            taking_over: None,
             alive_at: Instant::ZERO,
             stored: 0,
             handed_over: 0,
@@ -229,8 +258,8 @@ impl Stabilizer {
         self.payloads.get(id).is_some()
     }
 
-    /// The payloads that it holds.
-    pub fn payloads(&self) -> impl Iterator<Item = (PayloadId, &Batch)> {
+    /// The payloads that it holds, each with the round in which it is to be ordered.
+    pub fn payloads(&self) -> impl Iterator<Item = (PayloadId, Round, &Batch)> {
         self.payloads.iter()
     }
 
@@ -249,23 +278,16 @@ impl Stabilizer {
         self.keeps_records
     }
 
-    fn life(&self) -> u64 {
-        self.lives.get(&self.id).copied().unwrap_or_default()
-    }
-
-    /// Takes in that a stabilizer lives this life; whether that is news.
-    fn learn_life(&mut self, stabilizer: StabilizerId, life: u64) -> bool {
-        let known = self.lives.entry(stabilizer).or_default();
-        let is_news = life > *known;
-        *known = life.max(*known);
-        is_news
-    }
-
-    fn lives(&self) -> Vec<(StabilizerId, u64)> {
-        self.lives
-            .iter()
-            .map(|(stabilizer, life)| (*stabilizer, *life))
-            .collect()
+    /// The life, and place of the first record, that this process begins with, unless it has lost
+    /// its memory. One of a number that another may have had in an earlier epoch begins above all
+    /// that that one counted: what is known of the lives of the other does not make it one of the
+    /// past, and what the log of this node holds of the other's payloads does not mix with its own.
+    fn begin(&self, has_lived: bool) -> u64 {
+        let known = self.lives.of(self.id);
+        match !has_lived || self.config.is_new(self.id) {
+            true => known.max(first_of(self.config.epoch())),
+            false => known,
+        }
     }
 
     fn others(&self) -> Set<StabilizerId> {
@@ -274,24 +296,23 @@ impl Stabilizer {
 
     // Payloads come in.
 
-    fn on_store(
-        &mut self,
-        now: Instant,
-        round: Round,
-        floor: u64,
-        payload: Payload,
-        out: &mut Out<'_, Self>,
-    ) {
-        let Payload { id, until, .. } = payload;
+    fn on_store(&mut self, now: Instant, floor: u64, payload: Payload, out: &mut Out<'_, Self>) {
+        let Payload {
+            id, round, until, ..
+        } = payload;
         let is_full = self.payloads.len() >= MAX_PAYLOADS || self.payloads.byte_len() >= MAX_BYTES;
-        if until <= self.kept || is_full {
+        let is_sealed = round.epoch() < self.sealed;
+        if is_sealed {
+            out.reached(branch::SEALED);
+        }
+        if until <= self.kept || is_full || is_sealed {
             self.refused += 1;
             return;
         }
         if self.is_amnesiac() {
             out.reached(branch::ACKNOWLEDGES_FORGETFUL);
         }
-        self.keep(now, round, payload, out);
+        self.keep(now, payload, out);
         let ticket = Ticket {
             id,
             until,
@@ -305,9 +326,9 @@ impl Stabilizer {
     }
 
     /// Holds a payload so that it would be found again.
-    fn keep(&mut self, now: Instant, round: Round, payload: Payload, out: &mut Out<'_, Self>) {
+    fn keep(&mut self, now: Instant, payload: Payload, out: &mut Out<'_, Self>) {
         let id = payload.id;
-        if let Some(place) = self.payloads.keep(round, payload.clone()) {
+        if let Some(place) = self.payloads.keep(payload.clone()) {
             self.stored += 1;
             out.persist(Record::Kept { place, payload });
             self.hand_over_waiting(now, id, out);
@@ -330,9 +351,10 @@ impl Stabilizer {
             let message = disseminator::In::Stored {
                 from: self.id,
                 tickets,
-                lives: self.lives(),
+                lives: self.lives.all(),
             };
             let all = self.helpers.or(Set::one(disseminator));
+            let all = all.and(self.config.disseminators);
             out.send(Envelope::ToDisseminators(all, message));
         }
     }
@@ -431,14 +453,15 @@ impl Stabilizer {
             }
             None => return out.reached(branch::NO_ANSWER),
         };
-        out.send(Envelope::ToStabilizers(Set::one(from), message));
+        let from = Set::one(from).and(self.others());
+        out.send(Envelope::ToStabilizers(from, message));
     }
 
     fn on_fetched(&mut self, now: Instant, payload: Payload, out: &mut Out<'_, Self>) {
         if payload.until > self.kept && !self.holds(payload.id) {
             self.fetched += 1;
             out.reached(branch::FETCHED);
-            self.keep(now, Round(0), payload, out);
+            self.keep(now, payload, out);
         }
     }
 
@@ -453,83 +476,6 @@ impl Stabilizer {
                     slot,
                 },
             ));
-        }
-    }
-
-    /// To one that lost its memory: see `copying.rs`.
-    fn on_copy(
-        &mut self,
-        from: StabilizerId,
-        life: u64,
-        after: Option<PayloadId>,
-        out: &mut Out<'_, Self>,
-    ) {
-        // Whatever this one acknowledges from now on comes too late for that copy.
-        if self.learn_life(from, life) {
-            out.persist_vital(Record::Renewed {
-                stabilizer: from,
-                life,
-            });
-        }
-        if self.is_amnesiac() {
-            return out.reached(branch::COPY_REFUSED);
-        }
-        let (payloads, last) = self.payloads.page(after, COPY_BYTES);
-        if !last {
-            out.reached(branch::COPY_IN_PAGES);
-        }
-        let message = In::Copied {
-            from: self.id,
-            life,
-            payloads,
-            last,
-        };
-        // Fenced: it is held by this one, and not only by its memory; and so is the life of the one
-        // that asks.
-        out.send(Envelope::ToStabilizers(Set::one(from), message));
-    }
-
-    fn on_copied(
-        &mut self,
-        now: Instant,
-        from: StabilizerId,
-        payloads: Vec<Payload>,
-        last: bool,
-        out: &mut Out<'_, Self>,
-    ) {
-        let Some(copying) = &mut self.copying else {
-            return;
-        };
-        let reached = payloads.last().map(|payload| payload.id);
-        copying.on_page(now, from, reached, last);
-        let whole = self.config.stabilizers.is_read_quorum(copying.complete());
-        for payload in payloads {
-            if payload.until > self.kept && !self.holds(payload.id) {
-                self.keep(now, Round(0), payload, out);
-            }
-        }
-        if whole {
-            self.copying = None;
-            out.reached(branch::WHOLE);
-            self.alive_at = now;
-        } else {
-            self.ask_for_copies(now, out);
-        }
-    }
-
-    fn ask_for_copies(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let (others, resend_after) = (self.others(), self.config.layout().options.resend_after);
-        let life = self.life();
-        let Some(copying) = &mut self.copying else {
-            return;
-        };
-        for (other, after) in copying.overdue(now, others, resend_after) {
-            let message = In::Copy {
-                from: self.id,
-                life,
-                after,
-            };
-            out.send(Envelope::ToStabilizers(Set::one(other), message));
         }
     }
 
@@ -579,19 +525,30 @@ impl Role for Stabilizer {
 
     fn recover(&mut self, record: Record) {
         match record {
-            Record::Kept { place, payload } => drop(self.recovered.payloads.insert(place, payload)),
+            Record::Kept { place, payload } => {
+                self.recovered.payloads.insert(place, payload);
+            }
             Record::Released { below } => {
                 self.recovered.released = self.recovered.released.max(below)
             }
-            Record::Begun { life } => drop(self.learn_life(self.id, life)),
-            Record::Renewed { stabilizer, life } => drop(self.learn_life(stabilizer, life)),
+            Record::Begun { life } => {
+                self.lives.learn(self.id, life);
+            }
+            Record::Renewed { stabilizer, life } => {
+                self.lives.learn(stabilizer, life);
+            }
+            Record::Sealed { epoch } => self.sealed = self.sealed.max(epoch),
         }
+        self.recovered.any = true;
     }
 
     fn key(record: &Record) -> Option<u64> {
         match record {
             Record::Kept { place, .. } => Some(*place),
-            Record::Released { .. } | Record::Begun { .. } | Record::Renewed { .. } => None,
+            Record::Released { .. }
+            | Record::Begun { .. }
+            | Record::Renewed { .. }
+            | Record::Sealed { .. } => None,
         }
     }
 
@@ -599,7 +556,10 @@ impl Role for Stabilizer {
         out.persist(Record::Released {
             below: self.payloads.first_place(),
         });
-        for (stabilizer, life) in self.lives() {
+        if self.sealed > Epoch::default() {
+            out.persist_vital(Record::Sealed { epoch: self.sealed });
+        }
+        for (stabilizer, life) in self.lives.all() {
             out.persist_vital(match stabilizer == self.id {
                 true => Record::Begun { life },
                 false => Record::Renewed { stabilizer, life },
@@ -608,27 +568,32 @@ impl Role for Stabilizer {
     }
 
     fn on_start(&mut self, _: Instant, out: &mut Out<'_, Self>) {
-        let Recovered { payloads, released } = core::mem::take(&mut self.recovered);
-        self.payloads.recover(released, payloads);
-        if self.is_amnesiac() {
-            let life = self.life() + 1;
-            self.lives.insert(self.id, life);
-            out.persist_vital(Record::Begun { life });
+        let Recovered {
+            payloads,
+            released,
+            any,
+        } = core::mem::take(&mut self.recovered);
+        let begun = self.begin(any) + u64::from(self.is_amnesiac());
+        if self.lives.learn(self.id, begun) {
+            out.persist_vital(Record::Begun { life: begun });
         }
+        // What a stabilizer of this number stored that lived on this node before is of no use.
+        let released = released.max(first_before(begun));
+        self.payloads.recover(released, payloads);
         out.release_below(self.payloads.first_place());
     }
 
-    fn on_reconfigure(&mut self, _: Instant, config: Config, _: &mut Out<'_, Self>) {
+    fn on_reconfigure(&mut self, now: Instant, config: Config, out: &mut Out<'_, Self>) {
+        self.helpers = config.helpers().map(|(helper, _)| helper).collect();
         self.config = config;
+        self.reconfigure_copies(now, out);
+        // A leader is to know soon that this one is ready for the change.
+        self.alive_at = now;
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
-            In::Store {
-                round,
-                floor,
-                payload,
-            } => self.on_store(now, round, floor, payload, out),
+            In::Store { floor, payload } => self.on_store(now, floor, payload, out),
             In::Chosen {
                 slot,
                 value,
@@ -651,17 +616,24 @@ impl Role for Stabilizer {
             In::Fetch { from, id, slot } => self.on_fetch(from, id, slot, out),
             In::Fetched { payload } => self.on_fetched(now, payload, out),
             In::Delivered { places } => self.on_delivered(&places),
-            In::Copy { from, life, after } => self.on_copy(from, life, after, out),
+            In::Copy {
+                from,
+                life,
+                seals,
+                after,
+            } => self.on_copy(from, life, (seals, after), out),
             In::Copied {
                 from,
                 life,
+                seals,
                 payloads,
                 last,
-            } if life == self.life() => {
-                self.on_copied(now, from, payloads, last, out);
+            } if life == self.lives.of(self.id) => {
+                self.on_copied(now, from, seals, (payloads, last), out);
             }
             // The answer to an earlier process.
             In::Copied { .. } => {}
+            In::TakeOver { round } => self.on_take_over(now, round, out),
         }
     }
 
@@ -671,6 +643,7 @@ impl Role for Stabilizer {
         }
         self.fetch_waiting(now, out);
         self.ask_for_copies(now, out);
+        self.ask_for_rest(now, out);
         self.look_for_stale(now, out);
         if self.alive_at <= now {
             self.alive_at = now + ALIVE_EVERY;
@@ -681,6 +654,10 @@ impl Role for Stabilizer {
                     self.config.all(kind::ProxyLeader),
                     message,
                 ));
+                if self.config.is_joint() {
+                    let message = leader::In::StabilizerAlive { from: self.id };
+                    out.send(Envelope::ToLeaders(self.config.all(kind::Leader), message));
+                }
             }
         }
     }
@@ -688,7 +665,10 @@ impl Role for Stabilizer {
     fn next_timer(&self) -> Option<Instant> {
         let asks = earliest(
             self.waiting.next_timer(),
-            self.copying.as_ref().map(Copying::next_timer),
+            earliest(
+                self.copying.as_ref().map(Copying::next_timer),
+                self.taking_over.as_ref().and_then(TakingOver::next_timer),
+            ),
         );
         earliest(
             earliest(Some(self.alive_at), self.tell_at),

@@ -24,6 +24,7 @@ mod read_batcher;
 mod replica;
 mod servers;
 mod spaxos;
+mod spaxos_membership;
 mod stage;
 mod strays;
 mod succession;

@@ -337,12 +337,13 @@ pub(crate) fn rounds_begin_in_the_last_epoch_with_their_quorums() {
     let (old, all): (AcceptorSet, AcceptorSet) = (AcceptorSet::first(3), AcceptorSet::first(6));
     let round = |epoch| Round::new(Epoch(epoch), 7, LeaderId(1));
     for promised in [Round(0), round(1), round(2), round(4)] {
-        assert_eq!(config.electable(old, promised), Some(Epoch(4)));
-        assert_eq!(config.electable(all, promised), Some(Epoch(5)));
+        assert_eq!(config.electable(old, promised, true), Some(Epoch(4)));
+        assert_eq!(config.electable(all, promised, true), Some(Epoch(5)));
+        assert_eq!(config.electable(all, promised, false), Some(Epoch(4)));
     }
     let of_later = (
-        config.electable(old, round(5)),
-        config.electable(all, round(6)),
+        config.electable(old, round(5), true),
+        config.electable(all, round(6), true),
     );
     assert_eq!(of_later, (None, None));
     let latest = [1, 2, 4, 5, 6].map(|epoch| config.latest_like(round(epoch)));

@@ -338,14 +338,11 @@ fn what_passes_through_the_leader_is_as_large_whatever_the_commands_are() {
 fn store(number: u64, until: u64) -> stabilizer::In {
     let payload = Payload {
         id: id(number),
+        round: Round(64),
         until: Slot(until),
         batch: batch(16),
     };
-    stabilizer::In::Store {
-        round: Round(64),
-        floor: 0,
-        payload,
-    }
+    stabilizer::In::Store { floor: 0, payload }
 }
 
 fn chosen(number: u64, until: u64, slot: u64) -> stabilizer::In {
@@ -448,6 +445,7 @@ fn what_is_missing_is_fetched_until_it_is_there() {
     let fetched = stabilizer::In::Fetched {
         payload: Payload {
             id: id(7),
+            round: Round(64),
             until: Slot(10),
             batch: batch(16),
         },
@@ -604,6 +602,7 @@ fn one_that_lost_its_memory_counts_when_it_has_copied_from_a_read_quorum_of_the_
             .iter()
             .map(|number| Payload {
                 id: id(*number),
+                round: Round(64),
                 until: Slot(10),
                 batch: batch(16),
             })
@@ -611,6 +610,7 @@ fn one_that_lost_its_memory_counts_when_it_has_copied_from_a_read_quorum_of_the_
         stabilizer::In::Copied {
             from: StabilizerId(from),
             life,
+            seals: None,
             payloads,
             last,
         }
@@ -630,6 +630,7 @@ fn one_that_lost_its_memory_counts_when_it_has_copied_from_a_read_quorum_of_the_
     let copy = stabilizer::In::Copy {
         from: StabilizerId(2),
         life: 4,
+        seals: None,
         after: None,
     };
     assert!(stage.tell(copy.clone()).is_empty());

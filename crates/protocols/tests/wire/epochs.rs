@@ -142,7 +142,7 @@ pub(crate) fn forged_epochs_change_nothing_in_mencius() {
 
 #[test]
 pub(crate) fn forged_epochs_change_nothing_in_spaxos() {
-    nothing_is_believed::<SPaxos>(&together(10), 27, spaxos_messages);
+    nothing_is_believed::<SPaxos>(&together(10), 32, spaxos_messages);
 }
 
 /// A round of the epoch after that of a cluster that was never changed.

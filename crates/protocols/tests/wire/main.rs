@@ -151,6 +151,7 @@ impl Draw {
     fn payload(&mut self) -> Payload {
         Payload {
             id: self.payload_id(),
+            round: self.round(),
             until: self.slot(),
             batch: self.batch(),
         }
@@ -433,9 +434,14 @@ fn spaxos_messages(seed: u64) -> Vec<spaxos::Message> {
             Set::EMPTY,
         )),
         Leader(leader::In::CarryTo { slot: d.slot() }),
+        Leader(leader::In::StabilizerAlive { from: d.id() }),
+        Leader(leader::In::TookOver {
+            from: d.id(),
+            round: d.round(),
+            lives: d.many(|draw| (draw.id(), draw.number())),
+        }),
         ProxyLeader(proxy_leader::In::StabilizerAlive { from: d.id() }),
         Stabilizer(stabilizer::In::Store {
-            round: d.round(),
             floor: d.number(),
             payload: d.payload(),
         }),
@@ -463,14 +469,17 @@ fn spaxos_messages(seed: u64) -> Vec<spaxos::Message> {
         Stabilizer(stabilizer::In::Copy {
             from: d.id(),
             life: d.number(),
+            seals: d.flag().then(|| d.epoch()),
             after: d.flag().then(|| d.payload_id()),
         }),
         Stabilizer(stabilizer::In::Copied {
             from: d.id(),
             life: d.number(),
+            seals: d.flag().then(|| d.epoch()),
             payloads: d.many(Draw::payload),
             last: d.flag(),
         }),
+        Stabilizer(stabilizer::In::TakeOver { round: d.round() }),
     ]);
     messages
 }

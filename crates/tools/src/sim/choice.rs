@@ -158,22 +158,14 @@ impl Choice {
     pub(crate) fn scenario<P: Protocol>(&self, arguments: &arguments::Sim) -> Result<Scenario> {
         let layout = self.deployment.layout(P::KINDS)?;
         family::configure::<P>(layout.clone())?;
-        let place = |role| {
-            P::KINDS
-                .iter()
-                .position(|kind| *kind == role)
-                .map(|place| place as u8)
-        };
-        let changes = match (self.changes, place("acceptor").zip(place("replica"))) {
-            (true, Some((acceptor, replica))) if P::transition(&layout, &layout).is_ok() => {
-                variations(&layout, acceptor, replica)
-            }
-            (true, _) if P::check_tunable().is_ok() => Vec::new(),
-            (true, _) => bail!(BadUsage(format!(
+        let changes = match self.changes {
+            true if P::transition(&layout, &layout).is_ok() => variations::<P>(&layout),
+            true if P::check_tunable().is_ok() => Vec::new(),
+            true => bail!(BadUsage(format!(
                 "--changes: {} cannot be changed while it runs",
                 P::NAME
             ))),
-            (false, _) => Vec::new(),
+            false => Vec::new(),
         };
         let base = Scenario::new(self.name(arguments), layout);
         Ok(Scenario {

@@ -95,9 +95,10 @@ fn keeping(from: StabilizerId) -> Actor {
     let taken = kept.clone();
     let hear = move |_: &mut OnStage<'_>, message| match message {
         Message::Stabilizer(stabilizer::In::Store {
-            round,
             floor,
-            payload: Payload { id, until, .. },
+            payload: Payload {
+                id, round, until, ..
+            },
         }) => {
             let ticket = Ticket {
                 id,
@@ -180,11 +181,11 @@ fn storing(all: Arc<References>) -> Actor {
             let ticket = asker.ticket(play.flow.take_slot());
             let payload = Payload {
                 id: ticket.id,
+                round: ticket.round,
                 until: ticket.until,
                 batch: batch.clone(),
             };
             let message = stabilizer::In::Store {
-                round: ticket.round,
                 floor: ticket.floor,
                 payload,
             };

@@ -77,7 +77,7 @@ impl<N: Notes> LeaderCore<N> {
         }
         testimonies.insert(from);
         let above = *promise;
-        if let Some(epoch) = self.config.electable(*testimonies, above) {
+        if let Some(epoch) = self.handover.electable(&self.config, *testimonies, above) {
             self.begin_phase1(now, above, epoch, port);
         }
     }

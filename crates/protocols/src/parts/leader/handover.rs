@@ -26,12 +26,64 @@ pub(super) struct Handover {
     /// Set when this leader leads in the epoch of both configurations.
     frontier: Option<Slot>,
     finish_at: Instant,
+    ready: Ready,
+}
+
+/// What must be ready for a change beside acceptors and replicas: always, unless the protocol has
+/// other roles that keep state (S-Paxos).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// A round of both configurations can begin.
+    pub for_joint_round: bool,
+    /// The new configuration has what it needs of the one before.
+    pub to_finish: bool,
+}
+
+impl Default for Ready {
+    fn default() -> Self {
+        Ready {
+            for_joint_round: true,
+            to_finish: true,
+        }
+    }
 }
 
 impl Handover {
     /// Another configuration, or another round: all begins anew.
     pub(super) fn clear(&mut self) {
-        *self = Handover::default();
+        *self = Handover {
+            ready: self.ready,
+            ..Handover::default()
+        };
+    }
+
+    /// Says what the other roles that keep state are ready for.
+    pub(super) fn set_ready(&mut self, ready: Ready) {
+        self.ready = ready;
+    }
+
+    /// The epoch in which a round can begin; see [`Config::electable`].
+    pub(super) fn electable(
+        &self,
+        config: &Config,
+        answered: AcceptorSet,
+        promise: Round,
+    ) -> Option<Epoch> {
+        config.electable(answered, promise, self.ready.for_joint_round)
+    }
+
+    /// The epoch of a round that begins before any acceptor was asked.
+    pub(super) fn next_epoch(&self, config: &Config) -> Epoch {
+        match self.ready.for_joint_round {
+            true => config.epoch(),
+            false => config.single_epoch(),
+        }
+    }
+
+    /// Whether the replicas of the new configuration keep everything below the frontier.
+    pub(super) fn replicas_are_ready(&self, progress: &Progress) -> bool {
+        self.frontier
+            .is_some_and(|frontier| progress.is_handed_over(frontier))
     }
 
     /// Whether the leader of `round` has yet to begin a round in the epoch of both configurations,
@@ -50,7 +102,7 @@ impl Handover {
     pub(super) fn on_answer(&mut self, from: AcceptorId, config: &Config, round: Round) -> bool {
         self.answered.insert(from);
         Handover::is_waiting(config, round)
-            && config.electable(self.answered, round) == Some(config.epoch())
+            && self.electable(config, self.answered, round) == Some(config.epoch())
     }
 
     /// This leader leads in the epoch of both configurations: every slot in which anything was
@@ -72,7 +124,7 @@ impl Handover {
         progress: &Progress,
     ) -> Option<Batch> {
         let frontier = self.frontier?;
-        if now < self.finish_at || !progress.is_handed_over(frontier) {
+        if now < self.finish_at || !self.ready.to_finish || !progress.is_handed_over(frontier) {
             return None;
         }
         self.finish_at = now + FINISH_AGAIN_AFTER;

@@ -31,17 +31,21 @@ struct Other {
 
 impl Helping {
     pub(super) fn new(config: Config, me: DisseminatorId) -> Self {
-        let leaders = config
-            .helpers()
-            .find(|(helper, _)| *helper == me)
-            .map_or(Set::EMPTY, |(_, leaders)| leaders);
         Helping {
+            leaders: leaders_beside(&config, me),
             config,
             me,
-            leaders,
             others: BTreeMap::new(),
             helped: 0,
         }
+    }
+
+    /// The membership has changed.
+    pub(super) fn reconfigure(&mut self, config: Config) {
+        self.leaders = leaders_beside(&config, self.me);
+        let stay = config.disseminators;
+        self.others.retain(|other, _| stay.contains(*other));
+        self.config = config;
     }
 
     /// Whether another disseminator lives beside the leader of `round`, and this one does not.
@@ -84,7 +88,7 @@ impl Helping {
         }
         let (stored, proposed) = other.stored.entry(ticket.id.number).or_default();
         stored.insert(from);
-        if *proposed || !self.config.stabilizers.is_write_quorum(*stored) {
+        if *proposed || !self.config.is_stable(ticket.round, *stored) {
             return None;
         }
         *proposed = true;
@@ -110,4 +114,11 @@ impl Helping {
     pub(super) fn helped(&self) -> u64 {
         self.helped
     }
+}
+
+/// The leaders on the node of a disseminator.
+fn leaders_beside(config: &Config, me: DisseminatorId) -> Set<LeaderId> {
+    let mut helpers = config.helpers();
+    let own = helpers.find(|(helper, _)| *helper == me);
+    own.map_or(Set::EMPTY, |(_, leaders)| leaders)
 }

@@ -132,6 +132,11 @@ impl Copying {
         asked
     }
 
+    /// The stabilizers to ask have changed.
+    pub(super) fn look_again(&mut self, now: Instant) {
+        self.next_timer = now;
+    }
+
     pub(super) fn next_timer(&self) -> Instant {
         self.next_timer
     }

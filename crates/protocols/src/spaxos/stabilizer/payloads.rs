@@ -9,7 +9,7 @@ use crate::spaxos::id::DisseminatorId;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Bound;
-use ionian_kernel::id::{Round, Slot};
+use ionian_kernel::id::{Epoch, Round, Slot};
 use ionian_replication::batch::Batch;
 
 /// Records of payloads that are forgotten may stand between those of others up to this many, and as
@@ -38,7 +38,7 @@ pub(super) struct Payloads {
 struct Held {
     until: Slot,
     batch: Batch,
-    /// The round in which it was to be ordered; 0 where that was forgotten.
+    /// The round in which it is to be ordered.
     round: Round,
     /// It can be forgotten as soon as replicas keep every slot below this one.
     end: Slot,
@@ -77,13 +77,16 @@ impl Payloads {
     pub(super) fn payload(&self, id: PayloadId) -> Option<Payload> {
         self.held(id).map(|held| Payload {
             id,
+            round: held.round,
             until: held.until,
             batch: held.batch.clone(),
         })
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (PayloadId, &Batch)> {
-        self.iter_after(None).map(|(id, held)| (id, &held.batch))
+    /// All of them, each with the round in which it is to be ordered.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (PayloadId, Round, &Batch)> {
+        let all = self.iter_after(None);
+        all.map(|(id, held)| (id, held.round, &held.batch))
     }
 
     /// Those that come after this one in the order of their names, or all.
@@ -105,17 +108,25 @@ impl Payloads {
         })
     }
 
-    /// Those that come after `after` in the order of their names, at most so many bytes but one
-    /// payload at least, and whether there are no more.
-    pub(super) fn page(&self, after: Option<PayloadId>, most_bytes: usize) -> (Vec<Payload>, bool) {
+    /// Those that come after `after` in the order of their names and are to be ordered in rounds of
+    /// epochs before `before`, at most so many bytes but one payload at least, and whether there
+    /// are no more.
+    pub(super) fn page(
+        &self,
+        after: Option<PayloadId>,
+        before: Option<Epoch>,
+        most_bytes: usize,
+    ) -> (Vec<Payload>, bool) {
         let (mut page, mut bytes) = (Vec::new(), 0);
-        for (id, held) in self.iter_after(after) {
+        let wanted = |held: &Held| before.is_none_or(|before| held.round.epoch() < before);
+        for (id, held) in self.iter_after(after).filter(|(_, held)| wanted(held)) {
             if bytes >= most_bytes {
                 return (page, false);
             }
             bytes += held.batch.byte_len() + 64;
             page.push(Payload {
                 id,
+                round: held.round,
                 until: held.until,
                 batch: held.batch.clone(),
             });
@@ -123,19 +134,24 @@ impl Payloads {
         (page, true)
     }
 
-    /// Takes a payload in that is to be ordered in this round; the place of its record, unless it
-    /// is held already.
-    pub(super) fn keep(&mut self, round: Round, payload: Payload) -> Option<u64> {
+    /// Takes a payload in; the place of its record, unless it is held already.
+    pub(super) fn keep(&mut self, payload: Payload) -> Option<u64> {
         if self.held(payload.id).is_some() {
             return None;
         }
         let place = self.next_place();
         self.records.push_back(Some(payload.id));
-        self.insert(round, payload, place);
+        self.insert(payload, place);
         Some(place)
     }
 
-    fn insert(&mut self, round: Round, Payload { id, until, batch }: Payload, place: u64) {
+    fn insert(&mut self, payload: Payload, place: u64) {
+        let Payload {
+            id,
+            round,
+            until,
+            batch,
+        } = payload;
         self.changes += 1;
         self.bytes += batch.byte_len();
         self.void_from.entry(until).or_default().push(id);
@@ -167,7 +183,7 @@ impl Payloads {
                 self.records.push_back(None);
             }
             self.records.push_back(Some(payload.id));
-            self.insert(Round(0), payload, place);
+            self.insert(payload, place);
         }
     }
 
@@ -324,6 +340,7 @@ mod tests {
         });
         Payload {
             id: id(number),
+            round: Round(1),
             until: Slot(until),
             batch,
         }
@@ -331,20 +348,16 @@ mod tests {
 
     fn held(payloads: &Payloads) -> Vec<u64> {
         payloads.invariants();
-        payloads.iter().map(|(id, _)| id.number).collect()
+        payloads.iter().map(|(id, _, _)| id.number).collect()
     }
 
     #[test]
     fn a_payload_is_held_until_its_slot_is_kept_or_it_would_be_void() {
         let mut payloads = Payloads::default();
         for number in 0..4 {
-            assert_eq!(payloads.keep(Round(1), payload(number, 10)), Some(number));
+            assert_eq!(payloads.keep(payload(number, 10)), Some(number));
         }
-        assert_eq!(
-            payloads.keep(Round(1), payload(3, 10)),
-            None,
-            "held already"
-        );
+        assert_eq!(payloads.keep(payload(3, 10)), None, "held already");
         assert!(
             payloads.chosen(id(1), Slot(4))
                 && !payloads.chosen(id(1), Slot(4))
@@ -368,10 +381,10 @@ mod tests {
     #[test]
     fn the_log_is_not_held_back_by_what_nobody_orders() {
         let mut payloads = Payloads::default();
-        payloads.keep(Round(1), payload(0, 1 << 20));
+        payloads.keep(payload(0, 1 << 20));
         let mut written = 0;
         for number in 1..1000 {
-            payloads.keep(Round(1), payload(number, 1 << 20));
+            payloads.keep(payload(number, 1 << 20));
             payloads.chosen(id(number), Slot(number));
             payloads.forget_kept(Slot(number + 1));
             while let Some((place, moved)) = payloads.move_oldest() {
@@ -404,12 +417,12 @@ mod tests {
             ),
             (vec![0, 1], 9, 11)
         );
-        assert_eq!(payloads.keep(Round(1), payload(2, 10)), Some(11));
+        assert_eq!(payloads.keep(payload(2, 10)), Some(11));
         // Places go on even if nothing is left: a record that was released may come to light again.
-        assert_eq!(recover(11, &[]).keep(Round(1), payload(3, 10)), Some(11));
+        assert_eq!(recover(11, &[]).keep(payload(3, 10)), Some(11));
         let mut payloads = recover(11, &[(9, 1), (10, 0), (11, 3)]);
         assert_eq!(
-            (held(&payloads), payloads.keep(Round(1), payload(2, 10))),
+            (held(&payloads), payloads.keep(payload(2, 10))),
             (vec![3], Some(12))
         );
     }
@@ -418,11 +431,11 @@ mod tests {
     fn pages_hold_everything_once() {
         let mut payloads = Payloads::default();
         for number in 0..10 {
-            payloads.keep(Round(1), payload(number, 10));
+            payloads.keep(payload(number, 10));
         }
         let (mut after, mut all, mut pages) = (None, Vec::new(), 0);
         loop {
-            let (page, last) = payloads.page(after, 300);
+            let (page, last) = payloads.page(after, None, 300);
             all.extend(page.iter().map(|payload| payload.id.number));
             after = page.last().map(|payload| payload.id);
             pages += 1;
@@ -431,6 +444,13 @@ mod tests {
             }
         }
         assert_eq!((all, pages), ((0..10).collect(), 5));
-        assert_eq!(Payloads::default().page(None, 300), (vec![], true));
+        let round = Epoch(2).first_round();
+        payloads.keep(Payload {
+            round,
+            ..payload(10, 10)
+        });
+        let count = |before| payloads.page(None, before, usize::MAX).0.len();
+        assert_eq!((count(Some(Epoch(2))), count(Some(Epoch(3)))), (10, 11));
+        assert_eq!(Payloads::default().page(None, None, 300), (vec![], true));
     }
 }

@@ -96,6 +96,7 @@ impl Waiting {
                 self.turn += 1;
                 let one = missing
                     .stored
+                    .and(others)
                     .pick(self.turn)
                     .filter(|_| missing.attempts == 0);
                 asked.push((*id, missing.order.slot, one.map_or(others, Set::one)));
