@@ -13,7 +13,8 @@ pub trait Work {
 }
 
 macro_rules! protocols {
-    ($($(#[$when:meta])? $module:ident::$protocol:ident,)*) => {
+    // The macro that this one defines needs a dollar sign of its own.
+    ($dollar:tt $($(#[$when:meta])? $module:ident::$protocol:ident,)*) => {
         /// The protocols, by their types.
         pub mod types {
             $($(#[$when])? pub use crate::$module::$protocol;)*
@@ -32,10 +33,20 @@ macro_rules! protocols {
                 _ => None,
             }
         }
+
+        /// Gives the list of protocols, each as `module::Type`, to a macro: for tests that every
+        /// protocol gets with its line here.
+        #[macro_export]
+        macro_rules! for_each_protocol {
+            ($dollar tests:ident) => {
+                $dollar tests! { $($(#[$when])? $module::$protocol,)* }
+            };
+        }
     };
 }
 
 protocols! {
+    $
     multipaxos::MultiPaxos,
     mencius::Mencius,
     spaxos::SPaxos,

@@ -94,7 +94,7 @@ fn of_spaxos() {
         "leader: one that does not lead turns a batch away",
         // Replicas learn from stabilizers.
         "acceptor: told that a vote is chosen that it does not have",
-        // Windows of one slot: `short_lived_payloads_pass`.
+        // Windows of one slot: a shape of `every_protocol`.
         "leader: a payload would be void by the time of its turn",
         "stabilizer: a reference was chosen too late and stands for nothing",
         "stabilizer: one that lost its memory is asked for a copy",

@@ -4,8 +4,6 @@
 mod mencius;
 mod multipaxos;
 mod spaxos;
-#[path = "../../../sim/tests/suite/mod.rs"]
-#[allow(dead_code)]
 mod suite;
 
 use ionian_canaries::canary::Canary;

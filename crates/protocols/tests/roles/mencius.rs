@@ -448,7 +448,7 @@ fn done(said: Vec<Envelope>) -> Vec<Done> {
 /// between would take the cluster longer than an election timeout, so that the next leader would
 /// have to do the same: so five servers came to no rest after acceptors had lost their memory one
 /// after another. It takes leaders deposed in a row, each before f+1 replicas are beyond what it
-/// has left: one of the 360 seeded runs in `crates/sim/tests/mencius.rs` did that.
+/// has left: one of 360 seeded runs did that.
 #[test]
 pub(crate) fn what_predecessors_left_below_the_watermark_is_skipped_as_one_range() {
     let vote = |round, stamp| Vote {

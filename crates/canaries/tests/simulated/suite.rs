@@ -1,15 +1,14 @@
-//! What the tests of every protocol share: the shapes of deployments, and that a shape passes in
-//! each durability.
+//! The shapes of deployments in which canaries are found.
 
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum_spec::QuorumSpec;
-use ionian_sim::{Durability, Scenario, Watch, run_seeds};
+use ionian_sim::{Durability, Scenario};
 
-/// Nodes that stop have forgotten, and stay away.
+/// Nodes that stop have lost their memory, and stay away.
 pub(crate) const MEMORY: Durability = Durability::Memory { returns: false };
-/// Nodes that stop have forgotten, and come back.
+/// Nodes that stop have lost their memory, and come back.
 pub(crate) const AMNESIA: Durability = Durability::Memory { returns: true };
 
 /// The deployment that comes with Ionian under this name.
@@ -44,26 +43,4 @@ pub(crate) fn apart<P: Protocol>(name: &str, counts: &[usize], quorums: QuorumSp
         ..Layout::default()
     };
     Scenario::new(name, layout)
-}
-
-/// No seed below `seeds` may fail, whatever survives a crash, and clients must get work done.
-pub(crate) fn passes<P: Protocol>(scenario: Scenario, seeds: u64) {
-    for durability in [Durability::Disk, MEMORY, AMNESIA] {
-        let scenario = Scenario {
-            durability,
-            ..scenario.clone()
-        };
-        let summary = run_seeds::<P>(&scenario, 0..seeds, true, |_| Watch::default(), |_| {});
-        if let Some(failed) = summary.failures.first() {
-            panic!(
-                "{} {durability:?}: seed {} [{}]: {:?}",
-                scenario.name, failed.seed, failed.knobs, failed.result
-            );
-        }
-        assert!(
-            summary.report.acknowledged_under_faults > seeds * 5,
-            "an idle run: {}",
-            summary.report
-        );
-    }
 }

@@ -1,0 +1,53 @@
+//! Defects that the simulator's driver builds in, under any protocol: a tester that does not find
+//! them shows nothing. The defects of roles are canaries (`crates/canaries`).
+
+use crate::shapes::{self, AMNESIA};
+use ionian_kernel::protocol::Protocol;
+use ionian_sim::{Canary, Durability, FailureKind, Scenario, Watch, run_seeds};
+
+/// Seeds that a defect may take.
+const SEEDS: u64 = 400;
+
+/// What a lost or premature record can lead to.
+const LOSSES: &[FailureKind] = &[
+    FailureKind::Panic,
+    FailureKind::Divergence,
+    FailureKind::Invariant,
+    FailureKind::Linearizability,
+    FailureKind::LostWrite,
+    FailureKind::ExactlyOnce,
+    FailureKind::Sequential,
+];
+
+fn is_found<P: Protocol>(canary: Canary, durability: Durability, expected: &[FailureKind]) {
+    let scenario = Scenario {
+        canary,
+        durability,
+        gives_up: canary == Canary::GivesUpAlone,
+        ..shapes::smallest::<P>()
+    };
+    let found = run_seeds::<P>(&scenario, 0..SEEDS, true, |_| Watch::default(), |_| {}).failures;
+    let found = found.first();
+    let found = found.unwrap_or_else(|| panic!("{}: {canary:?}: not found", P::NAME));
+    let failure = found.result.clone().expect_err("a failed run");
+    assert!(
+        expected.contains(&failure.kind),
+        "{}: {canary:?}: seed {}: {failure}",
+        P::NAME,
+        found.seed
+    );
+    println!("{canary:?}: seed {}: {failure}", found.seed);
+}
+
+pub(crate) fn are_found<P: Protocol>() {
+    let disk = Durability::Disk;
+    is_found::<P>(Canary::NoFence, disk, LOSSES);
+    is_found::<P>(Canary::ForgetDisk, disk, LOSSES);
+    is_found::<P>(Canary::ReadsAhead, disk, &[FailureKind::Linearizability]);
+    is_found::<P>(Canary::HidesDeadlines, disk, &[FailureKind::Liveness]);
+    if shapes::smallest::<P>().layout.f > 0 {
+        is_found::<P>(Canary::HideAmnesia, AMNESIA, LOSSES);
+        // One server alone has no other that it could differ from.
+        is_found::<P>(Canary::GivesUpAlone, disk, &[FailureKind::Divergence]);
+    }
+}

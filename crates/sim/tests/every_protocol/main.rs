@@ -1,0 +1,61 @@
+//! What every protocol of the registry must do under the simulator. A protocol gets these tests
+//! with its line there, in a module of its name: `cargo test -p ionian-sim --test every_protocol
+//! mencius::` runs those of one.
+
+mod defects;
+mod seeds;
+mod shapes;
+
+macro_rules! tests {
+    ($($(#[$when:meta])? $module:ident::$protocol:ident,)*) => {
+        $(
+            $(#[$when])?
+            mod $module {
+                use crate::{defects, seeds};
+                use ionian_protocols::registry::types::$protocol as Protocol;
+
+                #[test]
+                fn seeds_pass_in_each_shape_and_durability() {
+                    seeds::pass::<Protocol>();
+                }
+
+                #[test]
+                fn a_seed_gives_the_same_run_again_and_another_seed_another_run() {
+                    seeds::give_the_same_run_again::<Protocol>();
+                }
+
+                #[test]
+                fn commands_that_are_given_up_are_never_executed() {
+                    seeds::pass_while_commands_are_given_up::<Protocol>();
+                }
+
+                #[test]
+                fn members_change_under_faults_or_a_change_is_refused_with_a_reason() {
+                    seeds::pass_while_members_change::<Protocol>();
+                }
+
+                #[test]
+                fn options_change_under_faults_or_a_change_is_refused_with_a_reason() {
+                    seeds::pass_while_options_change::<Protocol>();
+                }
+
+                #[test]
+                fn members_and_options_change_in_turn() {
+                    seeds::pass_while_members_and_options_change::<Protocol>();
+                }
+
+                #[test]
+                fn logs_are_torn_and_truncated_and_snapshots_stored() {
+                    seeds::tear_and_truncate_logs::<Protocol>();
+                }
+
+                #[test]
+                fn defects_that_the_driver_builds_in_are_found() {
+                    defects::are_found::<Protocol>();
+                }
+            }
+        )*
+    };
+}
+
+ionian_protocols::for_each_protocol!(tests);

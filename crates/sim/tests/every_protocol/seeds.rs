@@ -1,0 +1,155 @@
+//! Seeded runs. Each shape gets as many seeds as make a number of events, so that all shapes take
+//! about the same time; `ionian sim` runs more.
+
+use crate::shapes;
+use ionian_kernel::protocol::Protocol;
+use ionian_sim::{Durability, Report, Scenario, Watch, run_seed, run_seeds, variations};
+
+/// Events of the runs of one shape with one durability.
+const EVENTS: u64 = 250_000;
+/// A shape gets at least this number of seeds, and runs in batches of it.
+const LEAST_SEEDS: u64 = 8;
+/// A shape whose runs are short gets at most this number of seeds with one durability.
+const MOST_SEEDS: u64 = 100;
+
+/// None of these seeds may fail.
+fn pass_range<P: Protocol>(scenario: &Scenario, seeds: core::ops::Range<u64>) -> Report {
+    let summary = run_seeds::<P>(scenario, seeds, true, |_| Watch::default(), |_| {});
+    if let Some(failed) = summary.failures.first() {
+        panic!(
+            "{} {:?}: seed {} [{}]: {:?}",
+            scenario.name, scenario.durability, failed.seed, failed.knobs, failed.result
+        );
+    }
+    summary.report
+}
+
+/// No seed may fail until there were this number of events, or the most seeds.
+fn pass_events<P: Protocol>(scenario: &Scenario, events: u64) -> Report {
+    let mut report = Report::default();
+    while report.events < events && report.runs < MOST_SEEDS {
+        let seeds = report.runs..report.runs + LEAST_SEEDS;
+        report.merge(&pass_range::<P>(scenario, seeds));
+    }
+    report
+}
+
+/// The same with each durability. Clients must get work done.
+fn pass_in_each_durability<P: Protocol>(scenario: &Scenario, events: u64) -> Report {
+    let mut report = Report::default();
+    for durability in shapes::durabilities(scenario) {
+        let scenario = Scenario {
+            durability: *durability,
+            ..scenario.clone()
+        };
+        report.merge(&pass_events::<P>(&scenario, events));
+    }
+    assert!(
+        report.acknowledged_under_faults > 5 * report.runs,
+        "{}: clients got little work done: {report}",
+        scenario.name
+    );
+    report
+}
+
+pub(crate) fn pass<P: Protocol>() {
+    for shape in shapes::all::<P>() {
+        let report = pass_in_each_durability::<P>(&shape, EVENTS);
+        println!(
+            "{}: {} seeds, {} events",
+            shape.name, report.runs, report.events
+        );
+    }
+}
+
+pub(crate) fn give_the_same_run_again<P: Protocol>() {
+    for shape in shapes::presets::<P>() {
+        let hash = |seed| run_seed::<P>(&shape, seed).trace_hash;
+        assert_eq!(hash(7), hash(7), "{}", shape.name);
+        assert_ne!(hash(7), hash(8), "{}", shape.name);
+    }
+}
+
+/// Commands that every replica leaves out, as after `ionian log skip`: none has an effect, in
+/// whatever order replicas learn of them, from snapshots too, and though their clients ask again;
+/// and none is taken for one that was executed.
+pub(crate) fn pass_while_commands_are_given_up<P: Protocol>() {
+    for shape in shapes::presets::<P>() {
+        let scenario = Scenario {
+            gives_up: true,
+            ..shape
+        };
+        let report = pass_in_each_durability::<P>(&scenario, EVENTS / 4);
+        let given_up = report.refused_failed;
+        assert!(given_up > report.runs / 4, "{}: {report}", scenario.name);
+    }
+}
+
+/// A reason is a sentence for the operator who asked.
+fn assert_is_a_reason<P: Protocol>(reason: &str) {
+    assert!(reason.split(' ').count() > 3, "{}: {reason:?}", P::NAME);
+}
+
+pub(crate) fn pass_while_members_change<P: Protocol>() {
+    for shape in shapes::presets::<P>() {
+        if let Err(reason) = P::transition(&shape.layout, &shape.layout) {
+            assert_is_a_reason::<P>(&reason.0);
+            continue;
+        }
+        let scenario = Scenario {
+            changes: variations::<P>(&shape.layout),
+            ..shape
+        };
+        let report = pass_in_each_durability::<P>(&scenario, 2 * EVENTS);
+        assert!(report.epochs > report.runs, "{}: {report}", scenario.name);
+    }
+}
+
+pub(crate) fn pass_while_options_change<P: Protocol>() {
+    for shape in shapes::presets::<P>() {
+        if let Err(reason) = P::check_tunable() {
+            assert_is_a_reason::<P>(&reason.0);
+            continue;
+        }
+        let scenario = Scenario {
+            tunes: true,
+            ..shape
+        };
+        let report = pass_in_each_durability::<P>(&scenario, EVENTS / 2);
+        assert!(
+            report.epochs > report.runs / 4,
+            "{}: {report}",
+            scenario.name
+        );
+    }
+}
+
+pub(crate) fn pass_while_members_and_options_change<P: Protocol>() {
+    let shape = shapes::smallest::<P>();
+    let layout = &shape.layout;
+    if P::check_tunable().is_err() || P::transition(layout, layout).is_err() {
+        return;
+    }
+    let scenario = Scenario {
+        changes: variations::<P>(layout),
+        tunes: true,
+        ..shape
+    };
+    let report = pass_in_each_durability::<P>(&scenario, EVENTS);
+    assert!(report.epochs > report.runs, "{report}");
+}
+
+/// Runs are only worth something if crashes hit logs while they are written and after they were
+/// cut.
+pub(crate) fn tear_and_truncate_logs<P: Protocol>() {
+    let scenario = Scenario {
+        durability: Durability::Disk,
+        ..shapes::smallest::<P>()
+    };
+    let mut report = Report::default();
+    while report.torn_logs == 0 || report.truncated_logs == 0 || report.snapshots == 0 {
+        assert!(report.runs < 2000, "no crash hit a log so: {report}");
+        let seeds = report.runs..report.runs + LEAST_SEEDS;
+        report.merge(&pass_range::<P>(&scenario, seeds));
+    }
+}
