@@ -2,9 +2,8 @@
 //! `docs/costs.toml` says. A role that has become slower is noticed in the commit that makes it so,
 //! on a machine of whatever speed.
 //!
-//! callgrind counts the instructions of one role (`crates/costs`), which are the same on every run,
-//! over a number of bursts and over twice as many: the difference is the steady state without the
-//! way to it.
+//! callgrind counts the instructions of all nodes with the same roles (`crates/costs`), which are
+//! the same on every run.
 
 use crate::cargo;
 use serde::{Deserialize, Serialize};
@@ -18,24 +17,24 @@ use std::{fs, io};
 /// A role may cost this much more than recorded.
 const ALLOWED: f64 = 1.05;
 
-/// The bursts of one run; the other has twice as many.
-const BURSTS: u32 = 500;
+/// The bursts that are counted.
+const BURSTS: u32 = 20;
+
+/// Instructions a command: a role that needs fewer has nothing to do with the commands.
+const LEAST: f64 = 5.0;
 
 /// What is counted, with all that it calls.
-const COUNTED: &str = "--toggle-collect=ionian_costs::stage::Stage::pass";
+const COUNTED: &str = "--toggle-collect=ionian_costs::count::group_*";
 
 const HEADER: &str = "\
-# How many instructions a command costs each role, counted by callgrind: `crates/costs` says what is driven and how.
-# Commands are SET of 16 bytes, reads GET. The deployments are the presets \"compartmentalized\" (32 commands in a burst)
-# and, where it says batched, \"batched\" (100 commands in a batch, 4 batches in a burst). Decoding of what arrives and
-# encoding of what leaves are counted with it; system calls are not. Durability is \"memory\" where no disk is named.
-# Mencius's are \"mencius-compartmentalized\" and \"mencius-batched\", where every leader suggests as much as the others;
-# the leader that is driven hears of the others, and skips one slot, once a burst.
-# S-Paxos's are \"spaxos-compartmentalized\" and \"spaxos-batched\": a command is a payload, or where it says batched a
-# batch of 100 is. The stabilizer that is driven hands every payload that it stores to all replicas.
+# How many instructions a command costs all instances of a role together, counted by callgrind in a deployment of
+# every preset, with every role as it is (`crates/costs` says how). Decoding of what arrives and encoding of what leaves
+# are counted, system calls are not. `node` is a node with every role, and here the sum of all nodes.
+# Writes are SET of 16 bytes, reads linearizable GETs; 400 commands arrive at a time, from all client lanes together.
+# Durability is \"memory\" unless the name says \"on disk\".
 #
 # `cargo xtask costs` fails when one has grown by more than 5 %. If that is intended, record it again with
-# `cargo xtask costs --record`, and says why in the same commit.
+# `cargo xtask costs --record`, and say why in the same commit.
 
 ";
 
@@ -48,9 +47,12 @@ struct Costs {
     compiler: String,
     /// So does another C library, where memory comes from and is copied.
     library: String,
-    /// For each case, instructions a command.
-    instructions: BTreeMap<String, f64>,
+    /// For each case and each role, instructions a command.
+    instructions: BTreeMap<String, Instructions>,
 }
+
+/// For each role, instructions a command.
+type Instructions = BTreeMap<String, f64>;
 
 enum Mode {
     Compare,
@@ -120,10 +122,7 @@ fn measure() -> Result<Costs, Box<dyn Error>> {
     let cases = words(role_cost(None, &[])?)?;
     let mut instructions = BTreeMap::new();
     for case in cases.lines() {
-        let (counted, commands) = count(case, BURSTS)?;
-        let (counted_of_both, commands_of_both) = count(case, 2 * BURSTS)?;
-        let cost = (counted_of_both - counted) / (commands_of_both - commands);
-        instructions.insert(case.to_owned(), (cost * 10.0).round() / 10.0);
+        instructions.insert(case.to_owned(), count(case)?);
     }
     Ok(Costs {
         compiler: compiler()?,
@@ -132,25 +131,59 @@ fn measure() -> Result<Costs, Box<dyn Error>> {
     })
 }
 
-/// How many instructions were counted, and for how many commands.
-fn count(case: &str, bursts: u32) -> Result<(f64, f64), Box<dyn Error>> {
-    let valgrind = [
-        "valgrind",
-        "--tool=callgrind",
-        "--callgrind-out-file=/dev/null",
-        COUNTED,
-    ];
-    let output = role_cost(Some(&valgrind), &[case, &bursts.to_string()])?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let counted = said
-        .lines()
-        .find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
-    let commands = words(output)?.trim().parse()?;
-    Ok((
-        counted
-            .ok_or_else(|| format!("{case}: callgrind has not said what it counted:\n{said}"))?,
-        commands,
-    ))
+/// What a command of this case costs each role.
+fn count(case: &str) -> Result<Instructions, Box<dyn Error>> {
+    let profile = std::env::temp_dir().join(format!("ionian-costs-{}", std::process::id()));
+    let file = format!("--callgrind-out-file={}", profile.display());
+    let valgrind = ["valgrind", "--quiet", "--tool=callgrind", &file, COUNTED];
+    let printed = words(role_cost(Some(&valgrind), &[case, &BURSTS.to_string()])?)?;
+    let text = fs::read_to_string(&profile)?;
+    fs::remove_file(&profile)?;
+    let inclusive = inclusive(&text);
+    let (commands, groups) = printed.split_once('\n').unwrap_or_default();
+    let commands: f64 = commands.parse()?;
+    let mut instructions = Instructions::new();
+    for (function, role) in groups.lines().filter_map(|line| line.split_once(' ')) {
+        let function = format!("ionian_costs::count::{function}");
+        let counted = inclusive.get(function.as_str()).copied().unwrap_or(0);
+        let cost = (counted as f64 / commands * 10.0).round() / 10.0;
+        // What is left out are heartbeats.
+        if cost >= LEAST {
+            instructions.insert(role.to_owned(), cost);
+        }
+    }
+    match instructions.is_empty() {
+        true => Err(format!("{case}: callgrind has counted nothing").into()),
+        false => Ok(instructions),
+    }
+}
+
+/// For each function of a profile, its instructions with those of all that it calls. Every line
+/// below `fn=(number) name` that ends in two numbers is a position and instructions: of the
+/// function itself, or behind a `calls=` line of what it calls.
+fn inclusive(profile: &str) -> BTreeMap<&str, u64> {
+    let mut names: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut counted: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut function = "";
+    for line in profile.lines() {
+        let named = line.strip_prefix("fn=").or(line.strip_prefix("cfn="));
+        if let Some((number, name)) = named.and_then(|it| it.split_once(')')) {
+            // The name stands only where the number is used first.
+            if !name.is_empty() {
+                names.insert(number, name.trim());
+            }
+            if line.starts_with("fn=") {
+                function = names.get(number).copied().unwrap_or_default();
+            }
+        } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
+            let instructions = line
+                .split(' ')
+                .nth(1)
+                .and_then(|count| count.parse::<u64>().ok());
+            *counted.entry(function).or_default() += instructions.unwrap_or(0);
+        }
+    }
+    counted
 }
 
 /// Has cargo build the program and run it, by another if one is given.
@@ -213,29 +246,27 @@ fn library() -> String {
 /// Says what differs. False when something costs too much.
 fn compare(recorded: &Costs, now: &Costs) -> bool {
     eprintln!(
-        "{:<40} {:>12} {:>12} {:>8}",
+        "{:<50} {:>12} {:>12} {:>8}",
         "instructions a command", "recorded", "now", ""
     );
+    let (before, after) = (flat(recorded), flat(now));
     let mut faults = Vec::new();
-    for (case, cost) in &now.instructions {
-        let Some(before) = recorded.instructions.get(case) else {
-            eprintln!("{case:<40} {:>12} {cost:>12.1}", "-");
-            faults.push(format!("{case} is not recorded"));
+    for (name, cost) in &after {
+        let Some(before) = before.get(name) else {
+            eprintln!("{name:<50} {:>12} {cost:>12.1}", "-");
+            faults.push(format!("{name} is not recorded"));
             continue;
         };
         let growth = (cost / before - 1.0) * 100.0;
-        eprintln!("{case:<40} {before:>12.1} {cost:>12.1} {growth:>+7.1}%");
+        eprintln!("{name:<50} {before:>12.1} {cost:>12.1} {growth:>+7.1}%");
         if *cost > before * ALLOWED {
             faults.push(format!(
-                "{case} costs {cost:.1} instructions a command, {growth:.1} % more than recorded"
+                "{name} costs {cost:.1} instructions a command, {growth:.1} % more than recorded"
             ));
         }
     }
-    let gone = recorded
-        .instructions
-        .keys()
-        .filter(|case| !now.instructions.contains_key(*case));
-    faults.extend(gone.map(|case| format!("{case} is recorded, and there is no such case")));
+    let gone = before.keys().filter(|name| !after.contains_key(*name));
+    faults.extend(gone.map(|name| format!("{name} is recorded, and was not counted")));
     faults.iter().for_each(|fault| eprintln!("==> {fault}"));
     let (made_with, with) = (
         (&recorded.compiler, &recorded.library),
@@ -256,19 +287,27 @@ fn compare(recorded: &Costs, now: &Costs) -> bool {
     false
 }
 
+/// All of them by case and role.
+fn flat(costs: &Costs) -> BTreeMap<String, f64> {
+    let of = |(case, roles): (&String, &Instructions)| {
+        let named = |(role, cost): (&String, &f64)| (format!("{case}: {role}"), *cost);
+        roles.iter().map(named).collect::<Vec<_>>()
+    };
+    costs.instructions.iter().flat_map(of).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn costs(compiler: &str, instructions: &[(&str, f64)]) -> Costs {
-        let instructions = instructions
+        let roles = instructions
             .iter()
-            .map(|(case, cost)| ((*case).to_owned(), *cost))
-            .collect();
+            .map(|(role, cost)| ((*role).to_owned(), *cost));
         Costs {
             compiler: compiler.into(),
             library: "glibc".into(),
-            instructions,
+            instructions: [("a preset".to_owned(), roles.collect())].into(),
         }
     }
 
@@ -302,5 +341,27 @@ mod tests {
             &recorded,
             &costs("another rustc", &[("leader", 2000.0)])
         ));
+    }
+    #[test]
+    fn calls_count_for_the_function_that_makes_them() {
+        let profile = "\
+            events: Ir\n\
+            fl=(1) file.rs\n\
+            fn=(1) count::group_0\n\
+            16 2\n\
+            cfn=(2) settle\n\
+            calls=3 40\n\
+            +1 100\n\
+            \n\
+            fn=(2)\n\
+            40 70\n\
+            cfn=(3) memcpy\n\
+            calls=3 1\n\
+            * 30\n\
+            fn=(1)\n\
+            -3 4\n\
+            totals: 206\n";
+        let counted = [("count::group_0", 106), ("settle", 100)];
+        assert_eq!(inclusive(profile), counted.into());
     }
 }

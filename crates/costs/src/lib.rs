@@ -1,54 +1,35 @@
-//! What a command costs each role: one role alone on a node, with the messages of all roles around
-//! it forged.
+//! What a command costs each role of each preset: a whole deployment of real roles in one process,
+//! where every node receives bytes and makes bytes, as in the runtime, but no system call is made.
 //!
 //! `cargo xtask costs` counts instructions with it, `tests/allocations.rs` allocations. Both are
 //! the same on every run, which no clock is: so they can be a gate. What a command costs on a real
-//! machine, system calls and all, is another question.
+//! machine, system calls included, is another question (`ionian bench role`).
 //!
 //! | file | job |
 //! |---|---|
-//! | `stage` | a node with one role, and what lies outside it |
-//! | `forge` | commands and answers of others |
-//! | `surroundings` | what others say in the other protocols |
-//! | `cases` | which roles are driven, in which deployment |
-//! | the others | one a role: says to it what it hears in the steady state |
+//! | `case` | which deployments are measured, and with which commands |
+//! | `load` | these commands |
+//! | `cluster` | all nodes of a deployment, and the bursts of commands that pass through them |
+//! | `member` | one node: its roles, the bytes that arrive, the bytes that leave |
+//! | `count` | one function for each group of nodes, so that a profiler can tell them apart |
 //!
-//! Where the instructions go:
+//! Where the instructions of the leader of `compartmentalized` go (`role-cost` prints which
+//! function stands for which role):
 //!
 //! ```text
 //! cargo build --release -p ionian-costs
-//! valgrind --tool=callgrind --callgrind-out-file=leader.callgrind \
-//!     --toggle-collect=ionian_costs::stage::Stage::pass target/release/role-cost leader 1000
-//! callgrind_annotate leader.callgrind
+//! valgrind --tool=callgrind --callgrind-out-file=costs.callgrind \
+//!     --toggle-collect=ionian_costs::count::group_1 \
+//!     target/release/role-cost "compartmentalized, write" 20
+//! callgrind_annotate costs.callgrind
 //! ```
 #![forbid(unsafe_code)]
 
-mod acceptor;
-mod batchers;
-pub mod cases;
-mod client;
-mod forge;
-mod leader;
-mod proxy_leader;
-mod replica;
-pub mod stage;
-mod surroundings;
-mod unbatcher;
+pub mod case;
+mod cluster;
+pub mod count;
+mod load;
+mod member;
 
-use stage::Stage;
-
-/// Says to a role what it hears in the steady state.
-pub trait Drive {
-    /// Says what belongs to one burst. The stage is then to [pass](Stage::pass) it.
-    fn burst(&mut self, stage: &mut Stage) -> Burst;
-}
-
-/// What a burst holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Burst {
-    /// The commands that pass the role.
-    pub commands: usize,
-    /// How many messages and replies must leave it for them, each counted once for every
-    /// destination: a role that ignored what it was told would be cheap.
-    pub due: usize,
-}
+pub use cluster::Run;
+pub use load::Load;

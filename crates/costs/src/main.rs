@@ -1,16 +1,21 @@
-//! `role-cost CASE BURSTS`: drives one role and says how many commands have passed. Run by `cargo
-//! xtask costs` under callgrind, which counts the instructions of `Stage::pass`. Without arguments,
+//! `role-cost CASE BURSTS`: passes commands through a deployment and prints the number of commands,
+//! and for each group of nodes the function that stands for it and its name. Run by `cargo xtask
+//! costs` under callgrind, which counts the instructions of these functions. Without arguments,
 //! lists the cases.
 
-use ionian_costs::cases::{CASES, Case};
+use ionian_costs::case::Case;
+use ionian_costs::count::{ByFunction, FUNCTIONS, Uncounted};
 use std::env;
 use std::process::ExitCode;
+
+/// Bursts before counting, in which everything that grows grows to its size.
+const BEFORE: u32 = 10;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let (case, bursts) = match &arguments[..] {
         [] => {
-            CASES.iter().for_each(|case| println!("{}", case.name));
+            Case::all().for_each(|case| println!("{}", case.name()));
             return ExitCode::SUCCESS;
         }
         [name, bursts] => (Case::named(name), bursts.parse::<u32>()),
@@ -21,10 +26,12 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let mut run = case.begin();
-    for _ in 0..bursts {
-        run.arrive();
-        run.stage.pass();
+    (0..BEFORE).for_each(|_| run.burst(&mut Uncounted));
+    let before = run.commands();
+    (0..bursts).for_each(|_| run.burst(&mut ByFunction));
+    println!("{}", run.commands() - before);
+    for ((function, _), group) in FUNCTIONS.iter().zip(run.groups()) {
+        println!("{function} {group}");
     }
-    println!("{}", run.commands());
     ExitCode::SUCCESS
 }

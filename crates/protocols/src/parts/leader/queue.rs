@@ -64,7 +64,7 @@ impl Queue {
         Some(proposal)
     }
 
-    /// Takes everything port.
+    /// Takes everything out.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Proposal> {
         core::mem::take(self).classes.into_iter().flatten()
     }

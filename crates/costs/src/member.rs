@@ -1,0 +1,214 @@
+//! One node: what it receives comes as bytes, what it sends leaves as bytes, but no system call is
+//! made.
+
+use crate::count::Pass;
+use ionian_kernel::client::{Reply, Request};
+use ionian_kernel::id::ClientId;
+use ionian_kernel::layout::{Address, Layout, NodeId};
+use ionian_kernel::machine::{Frozen, StateMachine};
+use ionian_kernel::membership::Membership;
+use ionian_kernel::node::{Node, World};
+use ionian_kernel::protocol::{Birth, Protocol};
+use ionian_kernel::role::Lsn;
+use ionian_kernel::time::Instant;
+use ionian_machines::kv::Kv;
+use ionian_runtime::transport::frame::{FrameReader, encode_frame};
+
+/// The roles of one node, and what lies between them and the other nodes.
+pub(crate) struct Member<P: Protocol> {
+    node: Node<P>,
+    outside: Outside,
+    arrived: FrameReader,
+    requests: Vec<(ClientId, Request)>,
+    now: Instant,
+}
+
+impl<P: Protocol> Member<P> {
+    pub(crate) fn new(
+        config: &P::Config,
+        layout: &Layout,
+        node: NodeId,
+        keeps_records: bool,
+        now: Instant,
+    ) -> Self {
+        let machine = || Box::new(Kv::default()) as Box<dyn StateMachine>;
+        let mut hosted = Node::new(config, keeps_records);
+        for address in layout.on_node(node) {
+            let birth = Birth {
+                address,
+                node,
+                seed: u64::from(address.kind) << 8 | u64::from(address.index),
+                amnesiac: false,
+                keeps_records,
+                machine: &machine,
+                guard: None,
+            };
+            hosted.host(address, P::instantiate(config, birth));
+        }
+        let mut member = Member {
+            node: hosted,
+            outside: Outside::new(layout, P::KINDS.len()),
+            arrived: FrameReader::default(),
+            requests: Vec::new(),
+            now,
+        };
+        member.node.start(now, &mut member.outside);
+        member
+    }
+
+    /// Bytes of another node arrive.
+    pub(crate) fn arrive(&mut self, bytes: &[u8]) {
+        self.arrived.space().extend_from_slice(bytes);
+    }
+
+    /// The application of a client lane wants something.
+    pub(crate) fn submit(&mut self, lane: ClientId, request: Request) {
+        self.requests.push((lane, request));
+    }
+
+    /// The time passes. Whether the node has anything to do.
+    pub(crate) fn is_due(&mut self, now: Instant) -> bool {
+        self.now = now;
+        self.arrived.pending() > 0
+            || !self.requests.is_empty()
+            || !self.outside.snapshots.is_empty()
+            || self.node.next_timer().is_some_and(|timer| timer <= now)
+    }
+
+    /// Takes what has left for other nodes, by the number of the node.
+    pub(crate) fn leaving(&mut self) -> &mut [Vec<u8>] {
+        &mut self.outside.outgoing
+    }
+
+    /// Takes the answers to requests.
+    pub(crate) fn replies(&mut self) -> std::vec::Drain<'_, Reply> {
+        self.outside.replies.drain(..)
+    }
+}
+
+impl<P: Protocol> Pass for Member<P> {
+    fn receive(&mut self) {
+        while let Some(frame) = self.arrived.next_frame().expect("frames") {
+            let message = frame.message.decode().expect("a message");
+            self.node.deliver(frame.members, message);
+        }
+    }
+
+    fn work(&mut self) {
+        for (lane, request) in self.requests.drain(..) {
+            self.node.submit(lane, request);
+        }
+        for (from, stamp) in std::mem::take(&mut self.outside.snapshots) {
+            self.node.on_snapshot(from, stamp, &mut self.outside);
+        }
+        if self
+            .node
+            .next_timer()
+            .is_some_and(|timer| timer <= self.now)
+        {
+            self.node.fire_timers(self.now, &mut self.outside);
+        }
+        self.node.settle(self.now, &mut self.outside);
+        if self.outside.durable < self.outside.appended {
+            // Here the disk would be waited for.
+            self.outside.durable = self.outside.appended;
+            self.outside.log.clear();
+            self.node.on_durable(&mut self.outside);
+            self.node.settle(self.now, &mut self.outside);
+        }
+    }
+}
+
+/// Encodes what is sent.
+struct Outside {
+    /// The node of each instance, by kind and index.
+    nodes: Vec<Vec<Option<usize>>>,
+    /// Bytes to each other node.
+    outgoing: Vec<Vec<u8>>,
+    /// A frame that goes to several nodes, encoded once.
+    scratch: Vec<u8>,
+    /// Records that wait to be written to disk.
+    log: Vec<u8>,
+    appended: Lsn,
+    durable: Lsn,
+    /// Snapshots that have been written.
+    snapshots: Vec<(Address, u64)>,
+    replies: Vec<Reply>,
+}
+
+impl Outside {
+    fn new(layout: &Layout, kinds: usize) -> Self {
+        let nodes: Vec<NodeId> = layout.nodes().into_iter().collect();
+        let place = |node| nodes.iter().position(|known| *known == node);
+        let mut places = vec![Vec::new(); kinds];
+        for (address, node) in layout.addresses() {
+            let of_kind = &mut places[usize::from(address.kind)];
+            let index = usize::from(address.index);
+            of_kind.resize(of_kind.len().max(index + 1), None);
+            of_kind[index] = place(node);
+        }
+        Outside {
+            nodes: places,
+            outgoing: vec![Vec::new(); nodes.len()],
+            scratch: Vec::new(),
+            log: Vec::new(),
+            appended: Lsn::default(),
+            durable: Lsn::default(),
+            snapshots: Vec::new(),
+            replies: Vec::new(),
+        }
+    }
+
+    /// The nodes of these instances of a kind, each once, as a set of bits.
+    fn nodes_of(&self, kind: u8, mut members: u64) -> u64 {
+        let mut nodes = 0;
+        while members != 0 {
+            let index = members.trailing_zeros() as usize;
+            members &= members - 1;
+            let place = self.nodes[usize::from(kind)].get(index).copied().flatten();
+            nodes |= place.map_or(0, |place| 1 << place);
+        }
+        nodes
+    }
+}
+
+impl<P: Protocol> World<P> for Outside {
+    fn send(&mut self, kind: u8, members: u64, message: P::Message) {
+        let mut nodes = self.nodes_of(kind, members);
+        if nodes.count_ones() == 1 {
+            let out = &mut self.outgoing[nodes.trailing_zeros() as usize];
+            return encode_frame(out, members, &message).expect("a message of usual size");
+        }
+        self.scratch.clear();
+        encode_frame(&mut self.scratch, members, &message).expect("a message of usual size");
+        while nodes != 0 {
+            self.outgoing[nodes.trailing_zeros() as usize].extend_from_slice(&self.scratch);
+            nodes &= nodes - 1;
+        }
+    }
+
+    fn append(&mut self, _: Address, record: &[u8], _: bool) -> Lsn {
+        self.log.extend_from_slice(record);
+        self.appended.0 += 1;
+        self.appended
+    }
+
+    fn durable(&self) -> Lsn {
+        self.durable
+    }
+
+    fn store_snapshot(&mut self, from: Address, stamp: u64, mut frozen: Box<dyn Frozen>) {
+        // The runtime writes it on another thread.
+        let mut written = Vec::new();
+        while frozen.write_some(&mut written) {}
+        self.snapshots.push((from, stamp));
+    }
+
+    fn announce(&mut self, _: Membership) {
+        unreachable!("the membership does not change")
+    }
+
+    fn reply(&mut self, _: ClientId, reply: Reply) {
+        self.replies.push(reply);
+    }
+}
