@@ -17,6 +17,8 @@ mod membership;
 mod mencius;
 #[path = "../../protocols/tests/roles/reach.rs"]
 mod reach;
+#[path = "../../protocols/tests/roles/spaxos_membership.rs"]
+mod spaxos_membership;
 #[path = "../../protocols/tests/roles/stage.rs"]
 #[allow(dead_code)]
 mod stage;
@@ -51,4 +53,7 @@ caught! {
     "mencius/l6": mencius::l6_a_range_of_skips_does_not_stop_at_known_slots,
     "mencius/l6": mencius::l6_a_range_of_skips_does_not_stop_at_executed_slots,
     "mencius/fills-gaps": mencius::what_predecessors_left_below_the_watermark_is_skipped_as_one_range,
+    "spaxos/no-seal": spaxos_membership::one_that_hands_over_acknowledges_no_payload_of_earlier_epochs_any_more,
+    "spaxos/one-side": spaxos_membership::a_payload_is_stable_when_a_write_quorum_of_its_rounds_epoch_stores_it,
+    "spaxos/before-alone": spaxos_membership::one_that_may_have_taken_over_and_lost_its_memory_copies_from_both_configurations,
 }

@@ -127,43 +127,60 @@ impl<P: Protocol> Configurations<P> {
     /// The next request of the operator: to abandon a change in progress, or to change to other
     /// options or another layout.
     pub(crate) fn request(&mut self, membership: &Membership, turn: u64) -> Option<Request> {
-        let change = if membership.is_changing() {
-            Change::Abandon {
-                epoch: membership.epoch,
-            }
+        if membership.is_changing() {
+            Some(self.abandon(membership))
         } else if self.layouts.len() == 1 || self.tunings.len() > 1 && turn.is_multiple_of(2) {
             let [here, before] = places(&membership.text);
             let after = (turn / 2 % self.tunings.len() as u64) as u8;
             let expiry_ms = [before, after]
                 .map(|place| self.tunings[usize::from(place)].session_expiry.as_millis() as u64);
-            Change::Tune {
+            Some(self.of_change(&Change::Tune {
                 base: membership.epoch,
                 from: Bytes::copy_from_slice(&[here, before]),
                 to: Bytes::copy_from_slice(&[here, after]),
                 expiry_ms: expiry_ms.into(),
-            }
+            }))
         } else {
-            let [here, tuning] = places(&membership.text);
             let to = (turn / 2 % self.layouts.len() as u64) as u8;
-            let (from, next) = (
-                &self.layouts[usize::from(here)],
-                &self.layouts[usize::from(to)],
-            );
-            let joint = P::transition(from, next).ok()? == Transition::Joint;
-            Change::Begin {
-                base: membership.epoch,
-                from: Bytes::copy_from_slice(&[here, tuning]),
-                to: Bytes::copy_from_slice(&[to, tuning]),
-                joint,
-            }
-        };
+            self.change(membership, to).ok()
+        }
+    }
+
+    /// A request to change to this one of the layouts.
+    ///
+    /// # Errors
+    /// If there is no such layout, or the protocol does not allow the change.
+    pub(crate) fn change(&mut self, membership: &Membership, to: u8) -> Result<Request, String> {
+        let [here, tuning] = places(&membership.text);
+        let from = &self.layouts[usize::from(here)];
+        let next = self.layouts.get(usize::from(to));
+        let next = next.ok_or_else(|| {
+            let last = self.layouts.len() - 1;
+            format!("there is no layout {to}: the last is {last}")
+        })?;
+        let transition = P::transition(from, next).map_err(|error| error.to_string())?;
+        Ok(self.of_change(&Change::Begin {
+            base: membership.epoch,
+            from: Bytes::copy_from_slice(&[here, tuning]),
+            to: Bytes::copy_from_slice(&[to, tuning]),
+            joint: transition == Transition::Joint,
+        }))
+    }
+
+    /// A request to abandon the change in progress.
+    pub(crate) fn abandon(&mut self, membership: &Membership) -> Request {
+        self.of_change(&Change::Abandon {
+            epoch: membership.epoch,
+        })
+    }
+
+    fn of_change(&mut self, change: &Change) -> Request {
         self.requests += 1;
-        let payload = Bytes::from(encode_all(&change));
-        Some(Request {
+        Request {
             token: OPERATOR + self.requests,
             operation: Operation::Change,
-            payload,
-        })
+            payload: Bytes::from(encode_all(change)),
+        }
     }
 }
 

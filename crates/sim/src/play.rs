@@ -7,6 +7,7 @@
 //! protocol NAME                     the protocol of the cluster, where the play names its cluster
 //! nodes 3 all                       3 nodes, with one instance of all roles on each
 //! nodes 2 ROLE ROLE                 2 nodes more, with one instance of these roles on each
+//! layout 1 replaces n0 n1           another layout: two new nodes have the roles of these
 //! tolerates 2                       how many nodes may fail; default 1
 //! quorums grid 2x3                  default majorities
 //! set KEY=VALUE                     a setting of deployment files
@@ -24,16 +25,21 @@
 //! crash n0                          the node loses its memory, and all records that are not synced
 //! crash n0 keeping all              the same, but all records happen to have reached the disk
 //! restart n0
+//! change c0 to 1                    lane 0 asks for a change to layout 1; 0 is the first one
+//! abandon c0                        lane 0 asks to abandon the change in progress
 //! run until quiet                   delivers and syncs everything until all is quiet; no timers
 //! run for 300ms                     the same with timers
 //! expect reply c0 length 1          the next reply of lane 0 that no command has expected yet
 //! expect no reply c0
+//! expect epoch n0 2                 n0 knows of the membership of epoch 2, and of no later one
 //! > n0 appends 1                    the expected trace of the command above: these lines are compared
 //! > n0 synced 1                     with all that it did, and may be omitted
 //! ```
 //!
+//! A message `membership`, from a node that has learned of a change, brings that and nothing else.
 //! The model parses requests; for the simulator's own model see [`Lists`](crate::machine::Lists).
 
+mod changing;
 mod command;
 mod setup;
 mod stage;

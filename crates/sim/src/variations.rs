@@ -15,13 +15,13 @@ pub fn variations<P: Protocol>(layout: &Layout) -> Vec<Layout> {
     let (Some(first), Some(last)) = (nodes.first().copied(), nodes.last().copied()) else {
         return Vec::new();
     };
-    let mut numbers = Numbers::new(layout, last);
+    let mut numbers = Numbers::new(layout);
     let mut variations = vec![
         numbers.replace(layout, first),
         numbers.replace(layout, last),
     ];
     let one_more = |kind| {
-        let more = Numbers::new(layout, last).extend(layout, |other| other == kind);
+        let more = Numbers::new(layout).extend(layout, |other| other == kind);
         P::transition(layout, &more).ok()
     };
     let more = numbers.extend(layout, |kind| one_more(kind).is_some());
@@ -41,17 +41,17 @@ pub fn variations<P: Protocol>(layout: &Layout) -> Vec<Layout> {
 }
 
 /// Numbers that are not in use.
-struct Numbers {
+pub(crate) struct Numbers {
     node: u16,
     /// By kind.
     instances: Vec<u8>,
 }
 
 impl Numbers {
-    fn new(layout: &Layout, last: NodeId) -> Self {
+    pub(crate) fn new(layout: &Layout) -> Self {
         let next = |places: &Places| places.iter().last().map_or(0, |(index, _)| index + 1);
         Numbers {
-            node: last.0 + 1,
+            node: layout.nodes().last().map_or(0, |last| last.0 + 1),
             instances: layout.instances.iter().map(next).collect(),
         }
     }
@@ -67,7 +67,7 @@ impl Numbers {
     }
 
     /// What lived on `old` lives on a new node, under new numbers.
-    fn replace(&mut self, layout: &Layout, old: NodeId) -> Layout {
+    pub(crate) fn replace(&mut self, layout: &Layout, old: NodeId) -> Layout {
         let new = self.node();
         let mut instances = Vec::new();
         for (kind, places) in layout.instances.iter().enumerate() {

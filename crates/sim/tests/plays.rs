@@ -142,6 +142,23 @@ fn mistakes_are_explained() {
         ("restart n0", "line 1: n0 is up already"),
         ("timer n0", "line 1: n0 waits for no timer"),
         (
+            "change c0 to n1",
+            "line 1: \"n1\" is not a number of a layout such as 1",
+        ),
+        (
+            "change c0 to 1",
+            "line 1: there is no layout 1: the last is 0",
+        ),
+        ("expect epoch n0 1", "line 1: n0 is in epoch 0"),
+        (
+            "expect epoch n0 x",
+            "line 1: \"x\" is not an epoch such as 2",
+        ),
+        (
+            "protocol toy\nlayout 2 replaces n0",
+            "line 2: the next layout is 1",
+        ),
+        (
             "submit c0 get x\nrun until quiet\nexpect reply c0 ok",
             "line 3: c0 was told \"nothing\" and not \"ok\"",
         ),

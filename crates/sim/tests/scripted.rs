@@ -97,6 +97,7 @@ plays! {
     mencius_repair_of_a_forgotten_slot
     mencius_return
     mencius_row_without_column
+    members_change
     no_helpers
     phase_1_fills_holes
     read
@@ -104,6 +105,7 @@ plays! {
     repair_of_a_forgotten_slot
     replica_far_behind
     replica_misses_a_slot
+    spaxos_payload_is_taken_over
     spaxos_repair_of_a_forgotten_slot
     spaxos_write
     unreplicated_write

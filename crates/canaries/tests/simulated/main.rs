@@ -7,6 +7,7 @@ mod spaxos;
 mod suite;
 
 use ionian_canaries::canary::Canary;
+use ionian_deployment::Settings;
 use ionian_kernel::protocol::Protocol;
 use ionian_sim::machine::Lists;
 use ionian_sim::play::{Play, PlayError};
@@ -47,6 +48,19 @@ fn catches<P: Protocol>(
     );
     println!("{} {name}: seed {}", P::NAME, found.seed);
     found.result.clone().expect_err("was caught")
+}
+
+/// The cluster that the play names.
+fn cluster<P: Protocol>(text: &str) -> Scenario {
+    let play = Play::parse(text).expect("a play");
+    let setup = play.setup().expect("the play names its cluster");
+    let mut settings = Settings::default();
+    for (key, value) in &setup.settings {
+        settings.set(key, *value).expect("a setting");
+    }
+    setup
+        .scenario::<P>(settings.options())
+        .expect("roles of the protocol")
 }
 
 /// What the play says happens, and with the canary it does not: how it fails then.

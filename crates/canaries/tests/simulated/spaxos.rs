@@ -4,7 +4,7 @@ use crate::suite::{self, AMNESIA, MEMORY, apart};
 use ionian_canaries::spaxos::SPaxos;
 use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_sim::play::PlayError;
-use ionian_sim::{Durability, Failure, FailureKind, Scenario};
+use ionian_sim::{Durability, Failure, FailureKind, Scenario, variations};
 
 fn preset(name: &str) -> Scenario {
     suite::preset::<SPaxos>(name)
@@ -123,6 +123,38 @@ fn without_disks() -> Scenario {
         durability: AMNESIA,
         ..layout
     }
+}
+
+fn that_changes() -> Scenario {
+    let mut scenario = preset("spaxos");
+    scenario.changes = variations::<SPaxos>(&scenario.layout);
+    scenario
+}
+
+/// Seeds did not find it before the watcher of all roles checked, at the end of a change, every
+/// payload that an acceptor ever voted for: it takes a vote of which no leader hears until the
+/// change is over.
+#[test]
+fn changes_that_leave_payloads_behind() {
+    is_caught_as(
+        &catches("leaves-behind", that_changes(), Durability::Disk, 1000),
+        "is held by",
+    );
+}
+
+#[test]
+fn payloads_of_a_joint_round_that_one_side_stores() {
+    is_caught_as(
+        &catches("one-side", that_changes(), Durability::Disk, 400),
+        "is held by",
+    );
+}
+
+#[test]
+fn a_payload_that_those_who_leave_alone_store_is_taken_over() {
+    let text = include_str!("../../../sim/tests/plays/spaxos_payload_is_taken_over.play");
+    let failure = play(text, &crate::cluster::<SPaxos>(text), "leaves-behind");
+    assert!(failure.message.contains("is held by"), "{failure}");
 }
 
 /// The shared roles' repair of a slot, of which MultiPaxos's test says why seeds did not find the

@@ -28,7 +28,9 @@ pub struct Invariants {
     /// What each payload is, and the round in which it is to be ordered.
     payloads: BTreeMap<PayloadId, (Round, Batch)>,
     /// In which slot each payload was voted for.
-    voted: BTreeMap<PayloadId, Slot>,
+    voted: BTreeMap<PayloadId, (Slot, Reference)>,
+    /// A change of the membership is over, and what was voted for is to be checked again.
+    has_changed: bool,
     stabilizers: BTreeMap<Address, Holder>,
     /// The furthest that each replica ever kept.
     kept: BTreeMap<Address, Slot>,
@@ -53,6 +55,7 @@ impl protocol::Invariants<SPaxos> for Invariants {
             ordering: protocol::Invariants::new(&config.ordering),
             payloads: BTreeMap::new(),
             voted: BTreeMap::new(),
+            has_changed: false,
             stabilizers: BTreeMap::new(),
             kept: BTreeMap::new(),
             chosen: BTreeMap::new(),
@@ -63,6 +66,7 @@ impl protocol::Invariants<SPaxos> for Invariants {
         protocol::Invariants::reconfigured(&mut self.ordering, &config.ordering);
         if config.epoch() > self.config.epoch() {
             self.config = config.clone();
+            self.has_changed = !config.is_joint();
             // Those that have left are of no account, nor those that had the numbers of new ones.
             let layout = config.layout();
             let stays = |address: &Address| {
@@ -76,10 +80,14 @@ impl protocol::Invariants<SPaxos> for Invariants {
 
     fn check(&mut self, address: Address, instance: &Instance) -> Result<(), String> {
         match instance {
-            Instance::Acceptor(acceptor) => self.check_acceptor(address, acceptor),
-            Instance::Stabilizer(stabilizer) => self.check_stabilizer(address, stabilizer),
-            Instance::Replica(replica) => self.check_replica(address, replica),
-            _ => Ok(()),
+            Instance::Acceptor(acceptor) => self.check_acceptor(address, acceptor)?,
+            Instance::Stabilizer(stabilizer) => self.check_stabilizer(address, stabilizer)?,
+            Instance::Replica(replica) => self.check_replica(address, replica)?,
+            _ => {}
+        }
+        match core::mem::take(&mut self.has_changed) {
+            true => self.check_handed_over(),
+            false => Ok(()),
         }
     }
 
@@ -115,8 +123,8 @@ impl Invariants {
             let Some(reference) = Reference::of(&vote.value.batch) else {
                 continue;
             };
-            match self.voted.insert(reference.id, slot) {
-                Some(other) if other != slot => {
+            match self.voted.insert(reference.id, (slot, reference)) {
+                Some((other, _)) if other != slot => {
                     return Err(format!(
                         "{:?} was given two slots, {other:?} and {slot:?}",
                         reference.id
@@ -127,6 +135,12 @@ impl Invariants {
             }
         }
         Ok(())
+    }
+
+    /// A vote for a payload may come to light after a change that was over before.
+    fn check_handed_over(&self) -> Result<(), String> {
+        let mut voted = self.voted.values();
+        voted.try_for_each(|(slot, reference)| self.check_can_be_had(*slot, reference))
     }
 
     /// A payload whose slot f+1 replicas do not keep is held by so many that f failures leave one:

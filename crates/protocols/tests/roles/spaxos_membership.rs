@@ -197,7 +197,7 @@ fn proposes(config: Config, round: Round, stored: &[u8]) -> bool {
 }
 
 #[test]
-fn a_payload_is_stable_when_a_write_quorum_of_its_rounds_epoch_stores_it() {
+pub(crate) fn a_payload_is_stable_when_a_write_quorum_of_its_rounds_epoch_stores_it() {
     // Before and during the change, for a leader that has not begun a round of both: C decides.
     for config in [before(), joint()] {
         assert!(proposes(config.clone(), OLD, &[0, 1]));
@@ -287,7 +287,7 @@ fn one_of_both_configurations_counts_itself_and_seals_itself() {
 }
 
 #[test]
-fn one_that_hands_over_acknowledges_no_payload_of_earlier_epochs_any_more() {
+pub(crate) fn one_that_hands_over_acknowledges_no_payload_of_earlier_epochs_any_more() {
     let mut stage = stabilizer(joint(), 0);
     stage.tell(store(7, OLD));
     stage.tell(store(8, JOINT));
@@ -333,7 +333,7 @@ fn is_whole_after(config: Config, vital: &[Record], from: &[u8]) -> bool {
 /// Its former life may have told the leader that it had taken over: then others of D may have
 /// no copy but its own, and it must hold again what a read quorum of D holds.
 #[test]
-fn one_that_may_have_taken_over_and_lost_its_memory_copies_from_both_configurations() {
+pub(crate) fn one_that_may_have_taken_over_and_lost_its_memory_copies_from_both_configurations() {
     let sealed = &[Record::Sealed { epoch: Epoch(1) }];
     assert!(is_whole_after(joint(), &[], &[0, 1]), "C is enough");
     assert!(!is_whole_after(joint(), sealed, &[0, 1]));

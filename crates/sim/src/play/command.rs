@@ -7,18 +7,28 @@ use ionian_kernel::id::ClientId;
 #[derive(Clone, Debug)]
 pub(super) enum Command {
     Submit(ClientId, String),
-    Move { how: How, all: bool, which: Which },
+    Move {
+        how: How,
+        all: bool,
+        which: Which,
+    },
     Cut(Which),
     Heal,
     Sync(usize),
     Wait(Micros),
     Timer(usize),
-    Crash { node: usize, keeping: bool },
+    Crash {
+        node: usize,
+        keeping: bool,
+    },
     Restart(usize),
     UntilQuiet,
     RunFor(Micros),
     ExpectReply(ClientId, String),
     ExpectNoReply(ClientId),
+    /// To this one of the scenario's layouts, or back from the change in progress.
+    Change(ClientId, Option<u8>),
+    ExpectEpoch(usize, u32),
 }
 
 /// What happens to a message.
@@ -71,6 +81,15 @@ pub(super) fn parse_command(text: &str) -> Result<Command, String> {
         ["restart", node] => Command::Restart(parse_node(node)?),
         ["run", "until", "quiet"] => Command::UntilQuiet,
         ["run", "for", time] => Command::RunFor(parse_time(time)?),
+        ["change", lane, "to", layout] => {
+            Command::Change(parse_lane(lane)?, Some(parse_layout(layout)?))
+        }
+        ["abandon", lane] => Command::Change(parse_lane(lane)?, None),
+        ["expect", "epoch", node, epoch] => {
+            let parsed = epoch.parse();
+            let parsed = parsed.map_err(|_| format!("{epoch:?} is not an epoch such as 2"))?;
+            Command::ExpectEpoch(parse_node(node)?, parsed)
+        }
         ["expect", "no", "reply", lane] => Command::ExpectNoReply(parse_lane(lane)?),
         ["expect", "reply", lane, _, ..] => {
             Command::ExpectReply(parse_lane(lane)?, words[3..].join(" "))
@@ -78,7 +97,7 @@ pub(super) fn parse_command(text: &str) -> Result<Command, String> {
         _ => {
             return Err(format!(
                 "{text:?} is no command; known are submit, deliver, drop, repeat, cut, heal, sync, wait, timer, crash, \
-                 restart, run until quiet, run for, expect reply, expect no reply"
+                 restart, change, abandon, run until quiet, run for, expect reply, expect no reply, expect epoch"
             ));
         }
     })
@@ -123,11 +142,16 @@ fn parse_link(text: &str) -> Result<Link, String> {
     Ok((end(from)?, end(to)?))
 }
 
-fn parse_node(text: &str) -> Result<usize, String> {
+pub(super) fn parse_node(text: &str) -> Result<usize, String> {
     let number = text
         .strip_prefix('n')
         .and_then(|number| number.parse().ok());
     number.ok_or_else(|| format!("{text:?} is no node such as n0"))
+}
+
+fn parse_layout(text: &str) -> Result<u8, String> {
+    let number = text.parse();
+    number.map_err(|_| format!("{text:?} is not a number of a layout such as 1"))
 }
 
 fn parse_lane(text: &str) -> Result<ClientId, String> {

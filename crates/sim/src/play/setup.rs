@@ -1,7 +1,9 @@
 //! What a play is performed on, if its text says so itself.
 
 use super::PlayError;
+use super::command::parse_node;
 use crate::scenario::{Durability, Scenario};
+use crate::variations::Numbers;
 use ionian_kernel::layout::{Layout, NodeId, Options, numbered};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum_spec::QuorumSpec;
@@ -14,6 +16,8 @@ pub struct Setup {
     /// The settings that differ from their defaults, by their keys in deployment files.
     pub settings: Vec<(String, u64)>,
     nodes: Vec<Nodes>,
+    /// The nodes that each other layout replaces.
+    layouts: Vec<Vec<NodeId>>,
     f: usize,
     quorums: QuorumSpec,
     durability: Durability,
@@ -29,24 +33,34 @@ struct Nodes {
 /// Stands for all roles of a protocol.
 const ALL: &str = "all";
 
+/// What the lines about the cluster begin with, after the first one.
+const LINES: [&str; 6] = [
+    "nodes",
+    "layout",
+    "tolerates",
+    "quorums",
+    "set",
+    "durability",
+];
+
 impl Setup {
     /// Reads a line; `None` when it is not one of these.
     pub(super) fn read(setup: &mut Option<Setup>, text: &str) -> Option<Result<(), String>> {
         let words: Vec<&str> = text.split_whitespace().collect();
         if let ["protocol", name] = words[..] {
-            let (nodes, settings) = (Vec::new(), Vec::new());
+            let (nodes, layouts, settings) = (Vec::new(), Vec::new(), Vec::new());
             *setup = Some(Setup {
                 protocol: name.to_owned(),
                 settings,
                 nodes,
+                layouts,
                 f: 1,
                 quorums: QuorumSpec::Majority,
                 durability: Durability::Disk,
             });
             return Some(Ok(()));
         }
-        let is_one = ["nodes", "tolerates", "quorums", "set", "durability"];
-        let first = words.first().filter(|first| is_one.contains(first))?;
+        let first = words.first().filter(|first| LINES.contains(first))?;
         Some(match setup {
             None => Err(format!(
                 "{first} comes after the line that names the protocol"
@@ -65,6 +79,16 @@ impl Setup {
                 count: number(count)?,
                 roles: roles.iter().map(|role| (*role).to_owned()).collect(),
             }),
+            ["layout", place, "replaces", ref nodes @ ..] if !nodes.is_empty() => {
+                if usize::from(number(place)?) != self.layouts.len() + 1 {
+                    return Err(format!("the next layout is {}", self.layouts.len() + 1));
+                }
+                let nodes = nodes.iter().map(|node| {
+                    let number = u16::try_from(parse_node(node)?);
+                    number.map(NodeId).map_err(|error| error.to_string())
+                });
+                self.layouts.push(nodes.collect::<Result<_, String>>()?);
+            }
             ["tolerates", f] => self.f = number(f)?.into(),
             ["quorums", "grid", shape] => {
                 let (rows, columns) = shape
@@ -88,8 +112,8 @@ impl Setup {
             ["durability", "amnesia"] => self.durability = Durability::Memory { returns: true },
             _ => {
                 return Err(format!(
-                    "{:?} is not understood; allowed are nodes N ROLE..., tolerates N, quorums grid RxC, \
-                     set KEY=VALUE, durability disk, memory or amnesia",
+                    "{:?} is not understood; allowed are nodes N ROLE..., layout N replaces NODE..., \
+                     tolerates N, quorums grid RxC, set KEY=VALUE, durability disk, memory or amnesia",
                     words.join(" ")
                 ));
             }
@@ -132,7 +156,20 @@ impl Setup {
             options,
             ..Layout::default()
         };
+        let mut numbers = Numbers::new(&layout);
+        let changes = self.layouts.iter().map(|replaced| {
+            let mut replaced = replaced.iter();
+            replaced.try_fold(layout.clone(), |layout, node| {
+                let known = layout.nodes().contains(node);
+                let unknown = || format!("a layout replaces n{}, which has no roles", node.0);
+                let replaced = known.then(|| numbers.replace(&layout, *node));
+                replaced.ok_or_else(unknown)
+            })
+        });
+        let changes = changes.collect::<Result<_, _>>();
+        let changes = changes.map_err(|message| PlayError { line: 0, message })?;
         Ok(Scenario {
+            changes,
             durability: self.durability,
             stable_log: !P::EXECUTES_BEFORE_STABLE,
             ..Scenario::new(P::NAME, layout)

@@ -1,8 +1,9 @@
 //! The cluster on which a play runs.
 
+use super::changing::answer;
 use super::command::{Command, How, Which};
 use crate::clock::Clock;
-use crate::configurations::Configurations;
+use crate::configurations::{Configuration, Configurations, OPERATOR};
 use crate::disk::{Defect, Disk, Unopened};
 use crate::event::Micros;
 use crate::journal::{self, Journal, Recorded, SharedJournal, told_time};
@@ -18,13 +19,15 @@ use ionian_kernel::membership::Membership;
 use ionian_kernel::protocol::{Message, Protocol};
 use ionian_kernel::wire::encode_all;
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 /// The cluster on which a play runs.
 pub(super) struct Stage<P: Protocol, M: Model> {
     scenario: Scenario,
     model: M,
     now: Micros,
-    nodes: Vec<SimNode<P>>,
+    pub(super) configurations: Configurations<P>,
+    pub(super) nodes: Vec<SimNode<P>>,
     journal: SharedJournal,
     watch: OwnInvariants<P>,
     effects: Effects<P::Message>,
@@ -36,13 +39,16 @@ pub(super) struct Stage<P: Protocol, M: Model> {
     pub(super) trace: Vec<String>,
 }
 
+/// A message under way. One without bytes brings the sender's membership alone.
 #[derive(Clone)]
-struct Parcel {
-    name: &'static str,
-    from: usize,
-    to: usize,
-    members: u64,
-    bytes: Bytes,
+pub(super) struct Parcel {
+    pub(super) name: &'static str,
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) members: u64,
+    pub(super) bytes: Bytes,
+    /// The sender's membership.
+    pub(super) news: Membership,
 }
 
 const SEGMENT_BYTES: u64 = 16 << 10;
@@ -52,7 +58,8 @@ const MOST_STEPS: usize = 100_000;
 
 impl<P: Protocol, M: Model> Stage<P, M> {
     pub(super) fn new(scenario: &Scenario, model: M) -> Result<Self, String> {
-        let configuration = Configurations::<P>::new(scenario)?.of(&Membership::default())?;
+        let mut configurations = Configurations::<P>::new(scenario)?;
+        let configuration = configurations.of(&Membership::default())?;
         let nodes = (0..scenario.nodes()).map(|index| {
             let id = NodeId(index as u16);
             let disk = Disk::new(index as u64, SEGMENT_BYTES, Defect::None);
@@ -68,6 +75,7 @@ impl<P: Protocol, M: Model> Stage<P, M> {
         });
         let mut stage = Stage {
             model,
+            configurations,
             now: 0,
             nodes: nodes.collect(),
             journal: Journal::shared(scenario.order, scenario.stable_log),
@@ -98,6 +106,17 @@ impl<P: Protocol, M: Model> Stage<P, M> {
             return Err(what);
         }
         self.settle(node)
+    }
+
+    /// A node acts on another configuration.
+    pub(super) fn reconfigure(&mut self, node: usize, to: Rc<Configuration<P>>) {
+        Oracle::<P>::on_reconfigure(&mut self.watch, &to.config);
+        self.nodes[node].configuration = to;
+        let (journal, model, canary) = (&self.journal, &self.model, self.scenario.canary);
+        let machine =
+            |address, life| Recorded::of::<P>((node, address, life), journal, model, canary);
+        let boot = Boot::new(&self.scenario, node as u64, &machine);
+        self.nodes[node].reconfigure(self.now, &boot, &mut self.effects);
     }
 
     pub(super) fn perform(&mut self, command: &Command) -> Result<(), String> {
@@ -133,6 +152,8 @@ impl<P: Protocol, M: Model> Stage<P, M> {
                 Some(heard) => Err(format!("c{} was told {heard:?}", lane.0)),
                 None => Ok(()),
             },
+            Command::Change(lane, to) => self.change(*lane, *to),
+            Command::ExpectEpoch(node, epoch) => self.expect_epoch(self.known(*node)?, *epoch),
         }
     }
 
@@ -156,26 +177,36 @@ impl<P: Protocol, M: Model> Stage<P, M> {
     }
 
     fn submit(&mut self, lane: ClientId, text: &str) -> Result<(), String> {
-        let place = self.scenario.layout.places(0).node_of(lane.0);
-        let node = place
-            .ok_or_else(|| format!("there is no lane c{}", lane.0))?
-            .0 as usize;
         let call = self.model.parse(text)?;
         let token = self.asked.len() as u64 + 1;
         self.note(format!("c{} asks {}", lane.0, call.action));
         self.asked.insert(token, call.action);
-        let host = self.nodes[node]
-            .host
-            .as_mut()
-            .ok_or_else(|| format!("n{node}, where c{} lives, is down", lane.0))?;
-        host.submit(
-            lane,
-            Request {
-                token,
-                operation: call.operation,
-                payload: call.payload,
-            },
-        );
+        let request = Request {
+            token,
+            operation: call.operation,
+            payload: call.payload,
+        };
+        self.ask(lane, request)
+    }
+
+    /// The running node that has this client lane, as it knows itself.
+    pub(super) fn home(&self, lane: ClientId) -> Result<usize, String> {
+        let has_lane = |node: &SimNode<P>| node.lanes().any(|known| known == lane);
+        let all = 0..self.nodes.len();
+        let mut homes = all.filter(|node| has_lane(&self.nodes[*node]));
+        let (first, up) = (homes.clone().next(), |node: &usize| {
+            self.nodes[*node].host.is_some()
+        });
+        homes.find(up).ok_or_else(|| match first {
+            Some(node) => format!("n{node}, where c{} lives, is down", lane.0),
+            None => format!("there is no lane c{}", lane.0),
+        })
+    }
+
+    pub(super) fn ask(&mut self, lane: ClientId, request: Request) -> Result<(), String> {
+        let node = self.home(lane)?;
+        let host = self.nodes[node].host.as_mut();
+        host.expect("a node that is up").submit(lane, request);
         self.settle(node)
     }
 
@@ -231,13 +262,17 @@ impl<P: Protocol, M: Model> Stage<P, M> {
             to,
             members,
             bytes,
+            news,
         } = parcel;
         if self.nodes[to].host.is_none() {
             self.note(format!("n{to} is down: {name} from n{from} is lost"));
             return Ok(());
         }
         self.note(format!("n{to} gets {name} from n{from}"));
-        self.nodes[to].arrived.push_back((members, bytes));
+        self.exchange_news(from, to, &news)?;
+        if !bytes.is_empty() {
+            self.nodes[to].arrived.push_back((members, bytes));
+        }
         self.settle(to)
     }
 
@@ -334,7 +369,7 @@ impl<P: Protocol, M: Model> Stage<P, M> {
                 nodes: &self.nodes,
                 changed: node,
             })?;
-            self.carry_out(node);
+            self.carry_out(node)?;
             if let Some(host) = &self.nodes[node].host {
                 host.invariants();
             }
@@ -345,7 +380,7 @@ impl<P: Protocol, M: Model> Stage<P, M> {
         Err(format!("n{node} keeps busy without an end"))
     }
 
-    fn carry_out(&mut self, node: usize) {
+    fn carry_out(&mut self, node: usize) -> Result<(), String> {
         let records = std::mem::take(&mut self.effects.records);
         if records > 0 {
             self.note(format!("n{node} appends {records}"));
@@ -353,8 +388,9 @@ impl<P: Protocol, M: Model> Stage<P, M> {
         for (kind, members, message) in std::mem::take(&mut self.effects.sends) {
             let (name, bytes) = (message.name(), Bytes::from(encode_all(&message)));
             for to in 0..self.nodes.len() {
-                let places = self.scenario.layout.places(kind);
-                let there = places
+                let layout = &self.nodes[node].configuration.layout;
+                let there = layout
+                    .places(kind)
                     .iter()
                     .filter(|(_, place)| place.0 as usize == to)
                     .fold(0, |set, (index, _)| set | 1u64 << index);
@@ -366,20 +402,15 @@ impl<P: Protocol, M: Model> Stage<P, M> {
                         to,
                         members: members & there,
                         bytes: bytes.clone(),
+                        news: self.nodes[node].membership.clone(),
                     };
-                    match self
-                        .cut
-                        .iter()
-                        .any(|which| which.has(parcel.name, parcel.from, parcel.to))
-                    {
-                        true => self.lose(&parcel),
-                        false => self.under_way.push_back(parcel),
-                    }
+                    self.post(parcel);
                 }
             }
         }
         for (lane, Reply { token, outcome }) in std::mem::take(&mut self.effects.replies) {
             let heard = match (self.asked.get(&token), outcome) {
+                (None, outcome) if token > OPERATOR => answer(&outcome),
                 (None, _) => "an answer to nothing asked".into(),
                 (_, Err(refusal)) => format!("{refusal:?}"),
                 (Some(action), Ok(bytes)) => {
@@ -393,6 +424,19 @@ impl<P: Protocol, M: Model> Stage<P, M> {
             };
             self.note(format!("c{} hears {heard}", lane.0));
             self.heard.entry(lane).or_default().push_back(heard);
+        }
+        match self.effects.announced.take() {
+            Some(membership) => self.adopt(node, &membership),
+            None => Ok(()),
+        }
+    }
+
+    /// A message leaves its sender.
+    pub(super) fn post(&mut self, parcel: Parcel) {
+        let is_lost = |which: &Which| which.has(parcel.name, parcel.from, parcel.to);
+        match self.cut.iter().any(is_lost) {
+            true => self.lose(&parcel),
+            false => self.under_way.push_back(parcel),
         }
     }
 }

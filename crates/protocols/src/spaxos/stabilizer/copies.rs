@@ -84,7 +84,7 @@ impl Stabilizer {
         }
         match seals {
             None => self.go_on_copying(now, out),
-            Some(_) => self.go_on_taking_over(now, out),
+            Some(_) => self.on_taken_over(now, out),
         }
     }
 

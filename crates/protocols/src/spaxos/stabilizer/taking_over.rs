@@ -71,8 +71,16 @@ impl Stabilizer {
         self.go_on_taking_over(now, out);
     }
 
+    /// A page of what another holds has come.
+    pub(super) fn on_taken_over(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let is_done = |taking_over: &TakingOver| taking_over.is_done;
+        if !self.taking_over.as_ref().is_some_and(is_done) {
+            self.go_on_taking_over(now, out);
+        }
+    }
+
     /// Tells the leader when a read quorum has told everything; if not, asks for more.
-    pub(super) fn go_on_taking_over(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+    fn go_on_taking_over(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let (Some(taking_over), Some(before)) =
             (&mut self.taking_over, self.config.stabilizers_before())
         else {
