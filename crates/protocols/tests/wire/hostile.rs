@@ -1,12 +1,11 @@
-//! What peers send that are out of order, to whole clusters of real roles: drawn messages of every
-//! kind, and real ones with damaged bytes. No role may panic, and none may take memory as much as
-//! somebody names.
+//! What faulty peers send to whole clusters of real roles: drawn messages of every kind, and real
+//! ones with damaged bytes. No role may panic, and none may take as much memory as a message names.
 //!
 //! One kind of panic is a peer's to cause: a role that learns of two values in one slot (of one
 //! round, or chosen) stops its node, for then the log is broken and to go on would spread it. Peers
 //! are taken at their word in that; a run ends there.
 
-use super::{mencius_messages, multipaxos_messages, spaxos_messages, unreplicated_messages};
+use super::drawn;
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel, Reply, Request};
 use ionian_kernel::id::*;
@@ -14,24 +13,23 @@ use ionian_kernel::layout::{Address, Layout, NodeId, numbered};
 use ionian_kernel::machine::{Frozen, NotARead, RestoreError, StateMachine};
 use ionian_kernel::membership::Membership;
 use ionian_kernel::node::{Node, World};
+use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Message, Protocol};
 use ionian_kernel::random::Random;
 use ionian_kernel::role::Lsn;
 use ionian_kernel::time::{Instant, Timestamp};
 use ionian_kernel::wire::{Reader, decode_all, encode_all};
-use ionian_protocols::mencius::Mencius;
-use ionian_protocols::multipaxos::MultiPaxos;
-use ionian_protocols::spaxos::SPaxos;
-use ionian_protocols::unreplicated::Unreplicated;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(crate) const SERVERS: usize = 3;
 const STEPS: usize = 400;
+/// Runs with each protocol, if none ends early.
+const RUNS: u64 = 40;
 /// More messages under way than that are lost.
 const MAX_UNDER_WAY: usize = 200;
 
-struct Echo;
+pub(crate) struct Echo;
 
 impl StateMachine for Echo {
     fn apply(&mut self, _: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
@@ -88,12 +86,7 @@ pub(crate) struct Cluster<P: Protocol> {
 }
 
 impl<P: Protocol> Cluster<P> {
-    /// Every role on each of the servers; of roles of which there can be one only, that.
-    fn new(seed: u64, layout: Layout) -> Self {
-        Cluster::recovered(seed, layout, &[])
-    }
-
-    /// The same, with records from before.
+    /// A cluster of this layout, which goes on from these records.
     pub(crate) fn recovered(seed: u64, layout: Layout, records: &[(Address, Vec<u8>)]) -> Self {
         let config = P::configure(layout.clone()).expect("a deployment");
         let machine = || Box::new(Echo) as Box<dyn StateMachine>;
@@ -103,7 +96,8 @@ impl<P: Protocol> Cluster<P> {
             snapshots: Vec::new(),
             done: Vec::new(),
         };
-        let nodes = (0..SERVERS).map(|_| Node::new(&config, true)).collect();
+        let nodes = layout.nodes();
+        let nodes = nodes.iter().map(|_| Node::new(&config, true)).collect();
         let (random, now, under_way) = (Random::new(seed), Instant(1_000_000), VecDeque::new());
         let mut cluster = Cluster {
             random,
@@ -132,7 +126,7 @@ impl<P: Protocol> Cluster<P> {
                     .expect("a record of it");
             }
         }
-        for index in 0..SERVERS {
+        for index in 0..cluster.nodes.len() {
             cluster.nodes[index].start(cluster.now, &mut cluster.port);
             cluster.settle(index);
         }
@@ -154,7 +148,7 @@ impl<P: Protocol> Cluster<P> {
         nodes[node].invariants();
         for (kind, members, message) in core::mem::take(&mut self.port.sent) {
             let bytes = Bytes::from(encode_all(&message));
-            for to in 0..SERVERS {
+            for to in 0..self.nodes.len() {
                 let there = self.layout.places(kind);
                 let there = there.iter().filter(|(_, place)| usize::from(place.0) == to);
                 let there = there.fold(0, |set, (index, _)| set | 1u64 << index);
@@ -202,18 +196,14 @@ impl<P: Protocol> Cluster<P> {
         bytes.into()
     }
 
-    fn step(&mut self, drawn: &mut dyn FnMut(u64) -> Vec<P::Message>) {
+    fn step(&mut self) {
+        let count = self.nodes.len() as u64;
         match self.random.below(16) {
             0 => {
-                let drawn = drawn(self.random.any());
-                let Some(message) =
-                    drawn.get(self.random.below(drawn.len().max(1) as u64) as usize)
-                else {
-                    return;
-                };
-                let (to, members) = (self.random.below(SERVERS as u64) as usize, u64::MAX);
+                let message = drawn::message::<P>(&mut self.random);
+                let (to, members) = (self.random.below(count) as usize, u64::MAX);
                 assert!(usize::from(message.kind()) < P::KINDS.len());
-                self.deliver(to, members, &encode_all(message).into());
+                self.deliver(to, members, &encode_all(&message).into());
             }
             1 | 2 if !self.under_way.is_empty() => {
                 let any = self.random.below(self.under_way.len() as u64) as usize;
@@ -222,7 +212,8 @@ impl<P: Protocol> Cluster<P> {
                 self.deliver(to, members, &bytes);
             }
             3 => {
-                let lane = ClientId(self.random.below(SERVERS as u64) as u8);
+                let lanes: Vec<_> = self.layout.places(0).iter().collect();
+                let (lane, node) = lanes[self.random.below(lanes.len() as u64) as usize];
                 let levels = [
                     ReadLevel::Linearizable,
                     ReadLevel::Sequential,
@@ -239,11 +230,12 @@ impl<P: Protocol> Cluster<P> {
                     operation,
                     payload: Bytes::from_static(b"x"),
                 };
-                self.nodes[usize::from(lane.0)].submit(lane, request);
-                self.settle(lane.0.into());
+                let node = usize::from(node.0);
+                self.nodes[node].submit(ClientId(lane), request);
+                self.settle(node);
             }
             4..6 => {
-                let next = (0..SERVERS)
+                let next = (0..self.nodes.len())
                     .filter_map(|node| Some((self.nodes[node].next_timer()?, node)))
                     .min();
                 let Some((at, node)) = next else { return };
@@ -261,28 +253,24 @@ impl<P: Protocol> Cluster<P> {
     }
 }
 
-/// Runs of one seed after the other, until they have taken as many steps as so many whole runs
-/// would; `drawn` makes messages out of nothing.
-fn survives<P: Protocol>(
-    layout: &Layout,
-    runs: u64,
-    mut drawn: impl FnMut(u64) -> Vec<P::Message>,
-) {
+/// Runs of one seed after the other, until they have taken as many steps as whole runs would.
+pub(crate) fn survive<P: Protocol>() {
+    let layout = layout::<P>();
     let mut steps = 0;
     for seed in 0.. {
-        if steps >= STEPS * runs as usize {
+        if steps >= STEPS * RUNS as usize {
             return;
         }
         assert!(
-            seed < 10 * runs,
+            seed < 10 * RUNS,
             "{seed} runs took {steps} steps together: they show little"
         );
-        let mut cluster = Cluster::<P>::new(seed, layout.clone());
+        let mut cluster = Cluster::<P>::recovered(seed, layout.clone(), &[]);
         let mut last = 0;
         let run = catch_unwind(AssertUnwindSafe(|| {
             for step in 0..STEPS {
                 last = step;
-                cluster.step(&mut drawn);
+                cluster.step();
             }
         }));
         steps += last + 1;
@@ -299,6 +287,35 @@ fn survives<P: Protocol>(
     }
 }
 
+/// Every role on each of the servers, or the preset with the most roles where that is no
+/// deployment of the protocol.
+pub(crate) fn layout<P: Protocol>() -> Layout {
+    let layout = together(P::KINDS.len());
+    if P::configure(layout.clone()).is_ok() {
+        return layout;
+    }
+    let kinds = |preset: &&Preset| {
+        let roles = preset.nodes.iter().flat_map(|nodes| nodes.roles);
+        roles.collect::<BTreeSet<_>>().len()
+    };
+    let preset = P::PRESETS.iter().max_by_key(kinds);
+    let preset = preset.expect("a protocol has presets");
+    let (mut next, mut places) = ((0..).map(NodeId), vec![Vec::new(); P::KINDS.len()]);
+    for nodes in preset.nodes {
+        for node in next.by_ref().take(nodes.count) {
+            let kinds = P::KINDS.iter().zip(&mut places);
+            let here = kinds.filter(|(kind, _)| nodes.roles.contains(kind));
+            here.for_each(|(_, places)| places.push(node));
+        }
+    }
+    Layout {
+        f: preset.f,
+        quorums: preset.quorums,
+        instances: numbered(places),
+        ..Layout::default()
+    }
+}
+
 pub(crate) fn together(kinds: usize) -> Layout {
     let nodes: Vec<NodeId> = (0..SERVERS as u16).map(NodeId).collect();
     Layout {
@@ -306,33 +323,4 @@ pub(crate) fn together(kinds: usize) -> Layout {
         instances: numbered(vec![nodes; kinds]),
         ..Layout::default()
     }
-}
-
-const RUNS: u64 = 40;
-
-#[test]
-fn multipaxos_survives_bad_peers() {
-    survives::<MultiPaxos>(&together(8), RUNS, multipaxos_messages);
-}
-
-#[test]
-fn mencius_survives_bad_peers() {
-    survives::<Mencius>(&together(8), RUNS, mencius_messages);
-}
-
-#[test]
-fn spaxos_survives_bad_peers() {
-    survives::<SPaxos>(&together(10), RUNS, spaxos_messages);
-}
-
-#[test]
-fn unreplicated_servers_survive_bad_peers() {
-    let mut layout = together(4);
-    layout.f = 0;
-    let server = Unreplicated::KINDS
-        .iter()
-        .position(|kind| *kind == "server")
-        .expect("a kind");
-    layout.instances[server] = vec![NodeId(0)].into();
-    survives::<Unreplicated>(&layout, RUNS, unreplicated_messages);
 }
