@@ -160,8 +160,8 @@ pub trait Invariants<P: Protocol> {
     /// An instance crashed: what it held in memory is gone.
     fn crashed(&mut self, address: Address);
 
-    /// What a deployment without faults and without work is still to come to, if anything: each
-    /// part is to take up again what is its own. `instances` are those that are up.
+    /// What an idle deployment without faults has not restored yet, if anything: every role must
+    /// resume its own work. `instances` are those that are up.
     fn awaited(&self, instances: &[(Address, &P::Instance)]) -> Option<String> {
         let _ = instances;
         None

@@ -100,9 +100,8 @@ pub trait Role {
         let _ = out;
     }
 
-    /// The node is about to stop, or must leave to others what they can do in its place (`drains`);
-    /// or it may take part again. The role hands over, and does not take, what only one instance
-    /// does at a time, such as leading.
+    /// Drain starts (`drains`) or ends. While it drains, the role gives up duties that only one
+    /// instance may have, such as leading, and takes no new ones.
     fn on_drain(&mut self, now: Instant, drains: bool, out: &mut Out<'_, Self>) {
         let _ = (now, drains, out);
     }

@@ -103,7 +103,7 @@ ionian_kernel::protocol! {
     7 Unbatcher "unbatcher" ToUnbatchers(UnbatcherId) unbatcher::Unbatcher,
 }
 
-/// Compartmentalized MultiPaxos; with every role on every node, MultiPaxos as everyone knows it.
+/// Compartmentalized MultiPaxos; with every role on every node, Classic MultiPaxos.
 pub enum MultiPaxos {}
 
 impl Protocol for MultiPaxos {

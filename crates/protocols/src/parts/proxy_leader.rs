@@ -1,7 +1,7 @@
-//! The part of a proxy leader (3.1): gets the slots that a leader hands it chosen, and tells the
-//! replicas.
+//! The part of a proxy leader (3.1): runs phase 2 for the slots that a leader assigns to it, and
+//! sends the chosen values to the replicas.
 //!
-//! It keeps nothing that matters: when it dies, the leader hands its slots to another.
+//! It has no durable state: if it fails, the leader assigns its slots to another proxy leader.
 
 use super::branch;
 use super::message::Proposer;
@@ -20,8 +20,8 @@ use ionian_replication::batch::Value;
 use ionian_replication::slot_map::{SlotMap, slots_where};
 use ionian_replication::suspicion::{Presence, Suspicion};
 
-/// What a proxy leader has said by the role that it is part of. Nothing of it depends on a record:
-/// it keeps none.
+/// The messages that this part sends through its role. None depends on a record: a proxy leader
+/// keeps none.
 pub trait ProxyLeaderPort {
     /// Asks acceptors for their votes.
     fn phase2a(&mut self, to: AcceptorSet, slot: Slot, round: Round, value: Value);
@@ -40,7 +40,8 @@ pub trait ProxyLeaderPort {
 /// Where all acceptors are asked at once, one that has not voted for this long is not expected to.
 const ACCEPTOR_PRESENCE: Duration = Duration::from_millis(800);
 
-/// See the top of this file.
+/// The slots that a proxy leader runs phase 2 for, with the votes of each (compartmentalization
+/// 3.1).
 pub struct ProxyLeaderCore {
     config: Arc<Config>,
     node: NodeId,
@@ -107,8 +108,7 @@ impl ProxyLeaderCore {
         }
     }
 
-    /// Follows `round`; false when it is an old one, or of an epoch that this node knows no quorums
-    /// of.
+    /// Follows `round`; false if it is old, or if this node does not know the quorums of its epoch.
     fn enter(&mut self, round: Round) -> bool {
         if self.config.quorums_of(round).is_none() {
             return false;
@@ -153,7 +153,7 @@ impl ProxyLeaderCore {
     }
 
     /// Sends Phase2a: to one write quorum of acceptors that answered lately, then to another, then
-    /// to all (thrifty, and then not: l8).
+    /// to all (first to one quorum, later to all: defect l8 in docs/defects.md).
     fn ask(&mut self, now: Instant, slot: Slot, port: &mut impl ProxyLeaderPort) {
         self.turn += 1;
         let config = self.config.clone();
@@ -179,7 +179,7 @@ impl ProxyLeaderCore {
                 branch::SECOND_QUORUM
             });
         }
-        // Who has voted needs not be sent the value again.
+        // Acceptors that have voted do not need the value again.
         let asked = asked.without(pending.voted);
         pending.asked = asked;
         let wait = self.config.options().resend_after * (1 << pending.attempts.min(5));
@@ -218,7 +218,7 @@ impl ProxyLeaderCore {
         }
     }
 
-    /// What the acceptors asked left unanswered is asked of others.
+    /// Asks other acceptors for the votes that those asked before have not given in time.
     fn ask_again(&mut self, now: Instant, port: &mut impl ProxyLeaderPort) {
         let transit = transit(
             self.pending
@@ -244,10 +244,10 @@ impl ProxyLeaderCore {
             .min();
     }
 
-    /// The value is chosen: all replicas learn it, and it names one of them to answer the clients.
-    /// Those on the node of an acceptor that has the value learn it there, without the value:
-    /// it has voted, or, where all are asked at once and it votes at all, will have by the time
-    /// that this comes behind the question.
+    /// The value is chosen: sends it to all replicas, with the name of the one that answers the
+    /// clients. A replica on the node of an acceptor that has the value gets it from there. An
+    /// acceptor has the value if it has voted, or if it was asked: channels are FIFO, so it votes,
+    /// if at all, before it receives `Learn`.
     fn announce(
         &mut self,
         now: Instant,
@@ -271,7 +271,7 @@ impl ProxyLeaderCore {
         let mut replicas = self.config.replicas();
         if self.config.has_neighbours() {
             let mut acceptors = AcceptorSet::EMPTY;
-            // To a replica on this node the value is no more than a reference.
+            // A replica on this node gets a reference to the value, not a copy.
             for acceptor in informed.without(self.near).iter() {
                 let beside = self.config.replicas_beside(acceptor).and(replicas);
                 if !beside.is_empty() {

@@ -4,12 +4,12 @@ use ionian_kernel::status::Metric;
 
 pub(super) const DISSEMINATOR: &[Metric] = &[
     Metric::counter("payloads", "payloads", "payloads formed"),
-    Metric::gauge("in_flight", "payloads", "payloads that have no slot yet"),
+    Metric::gauge("in_flight", "payloads", "payloads not known to be chosen"),
     Metric::gauge("in_flight_bytes", "bytes", "bytes of these"),
     Metric::counter(
         "disseminated_again",
         "payloads",
-        "payloads sent to stabilizers once more",
+        "payloads given a new name",
     ),
     Metric::counter(
         "helped",
@@ -32,17 +32,17 @@ pub(super) const LEADER: &[Metric] = &[
     Metric::gauge(
         "payloads_taken",
         "payloads",
-        "payloads whose slot it remembers",
+        "payloads accepted in this round",
     ),
     Metric::counter(
         "repeated_proposals",
         "payloads",
-        "payloads proposed although they have a slot",
+        "payloads proposed again or beyond its limit",
     ),
     Metric::counter(
         "late_proposals",
         "payloads",
-        "payloads proposed after they had become void",
+        "payloads that would be void at their turn",
     ),
     Metric::gauge(
         "carried_to",
@@ -74,12 +74,16 @@ pub(super) const STABILIZER: &[Metric] = &[
     Metric::counter(
         "fetched",
         "payloads",
-        "payloads copied from other stabilizers",
+        "chosen payloads fetched from other stabilizers",
     ),
-    Metric::counter("void", "payloads", "payloads that have become void"),
+    Metric::counter(
+        "void",
+        "payloads",
+        "references chosen in a slot where they are void",
+    ),
     Metric::counter(
         "refused",
         "payloads",
-        "payloads not taken in, for they are void",
+        "payloads refused: void, sealed, or no room",
     ),
 ];

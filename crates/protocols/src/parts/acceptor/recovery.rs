@@ -153,18 +153,20 @@ impl AcceptorCore {
         (promised, [forgot].into_iter().chain(self.beginning()))
     }
 
-    /// Tells its own records from those of another acceptor of its number, which lived on this node
-    /// before.
+    /// Separates its own records from those of an earlier acceptor with the same number on this
+    /// node.
     ///
-    /// When that one left, its log was needed no more: it was truncated anywhere, perhaps between a
-    /// vote and its confirmation. It left at an epoch without it, and this one takes part in later
-    /// epochs alone. So it notes the first of them before anything else, and a restart drops what
-    /// is older: as if this one had not crashed, for it began without votes. What the other helped
-    /// to choose lies below the frontier, or is held by the quorums in between; its promises bar
-    /// only rounds that are over. If a crash takes the note, it takes all that this one wrote with
-    /// it. A configuration in which it is new then says the same; in a later one it goes on with
-    /// the votes of the other, as one that never left would, and if some of these are cut off above
-    /// the frontier it does not start: a node too many that has to be replaced, and no vote lost.
+    /// The log of the earlier acceptor was not needed after it left, so it can end anywhere, even
+    /// between a vote and its confirmation. This acceptor takes part only in later epochs. It
+    /// records the first of them before anything else, and a restart drops every older record.
+    /// That loses nothing: what the earlier acceptor helped to choose lies below the frontier, or
+    /// the quorums of the epochs in between hold it; its promises concern only finished rounds.
+    ///
+    /// If a crash removes this record, it removes everything that this acceptor wrote. If it is
+    /// new in the configuration, it records its first epoch again. In a later configuration it
+    /// keeps the votes of the earlier acceptor, as if that had never left. If some of these votes
+    /// above the frontier are missing, it does not start, and the node must be replaced; no vote
+    /// is lost.
     fn begin(&mut self, recovered: &mut Recovered, port: &mut impl AcceptorPort) {
         let is_new = !self.config.takes_part(self.id, self.config.oldest_round());
         let first = self.config.first_epoch_of(self.id);
