@@ -8,7 +8,7 @@ use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::{Wire, encode_all};
 use ionian_protocols::multipaxos;
-use ionian_protocols::multipaxos::message::{Proposer, Votes};
+use ionian_protocols::multipaxos::message::Votes;
 use ionian_protocols::spaxos::config::Config;
 use ionian_protocols::spaxos::disseminator::Disseminator;
 use ionian_protocols::spaxos::id::{DisseminatorId, StabilizerId};
@@ -16,7 +16,7 @@ use ionian_protocols::spaxos::leader::Leader;
 use ionian_protocols::spaxos::message::{Payload, PayloadId, Reference, Ticket};
 use ionian_protocols::spaxos::stabilizer::Stabilizer;
 use ionian_protocols::spaxos::{
-    Envelope, SPaxos, acceptor, disseminator, kind, leader, proxy_leader, replica, stabilizer,
+    Envelope, SPaxos, acceptor, disseminator, kind, leader, proxy_leader, stabilizer,
 };
 use ionian_replication::batch::{Batch, Command, Purpose, Value};
 use std::collections::BTreeMap;
@@ -97,104 +97,6 @@ fn leading() -> (Stage<Leader>, Round) {
     (stage, round)
 }
 
-fn propose(number: u64, round: Round, until: u64, floor: u64) -> leader::In {
-    let ticket = Ticket {
-        id: id(number),
-        until: Slot(until),
-        round,
-        floor,
-    };
-    leader::In::propose(&ticket, Set::first(2), Set::EMPTY)
-}
-
-/// The slots that a leader hands to proxy leaders, with the payload of each.
-fn ordered(sent: &[Envelope]) -> Vec<(u64, u64)> {
-    let slots = sent.iter().filter_map(|envelope| match envelope {
-        Envelope::ToProxyLeaders(
-            _,
-            proxy_leader::In::Ordering {
-                message: multipaxos::proxy_leader::In::Phase2a { slot, value, .. },
-            },
-        ) => Some((
-            slot.0,
-            Reference::of(&value.batch).expect("a reference").id.number,
-        )),
-        _ => None,
-    });
-    slots.collect()
-}
-
-#[test]
-fn a_payload_is_given_one_slot_however_often_it_is_proposed() {
-    let (mut stage, round) = leading();
-    assert_eq!(ordered(&stage.tell(propose(7, round, 1000, 7))), [(0, 7)]);
-    assert_eq!(ordered(&stage.tell(propose(8, round, 1000, 7))), [(1, 8)]);
-    assert_eq!(ordered(&stage.tell(propose(7, round, 1000, 7))), []);
-    // Everything below 9 is settled: what comes of it now is older than that.
-    assert_eq!(ordered(&stage.tell(propose(9, round, 1000, 9))), [(2, 9)]);
-    assert_eq!(ordered(&stage.tell(propose(7, round, 1000, 7))), []);
-    assert_eq!(ordered(&stage.tell(propose(8, round, 1000, 7))), []);
-    // Another round than the one it leads in was never its own to order in.
-    let told = stage.tell(propose(10, Round(1), 1000, 9));
-    assert!(ordered(&told).is_empty());
-    assert!(
-        matches!(told[..], [Envelope::ToDisseminators(_, disseminator::In::NewLeader { round: r })] if r == round)
-    );
-    assert!(
-        stage
-            .tell(propose(10, Round(round.0 + 1), 1000, 9))
-            .is_empty()
-    );
-}
-
-#[test]
-fn who_missed_that_a_payload_is_chosen_is_told_again() {
-    let (mut stage, round) = leading();
-    stage.tell(propose(7, round, 1000, 7));
-    assert!(
-        stage.tell(propose(7, round, 1000, 7)).is_empty(),
-        "it is not known chosen"
-    );
-    let (from, executed, kept) = (ReplicaId(0), Slot(1), Slot(0));
-    let message = multipaxos::leader::In::Executed {
-        from,
-        executed,
-        kept,
-        round,
-        times: Default::default(),
-    };
-    stage.tell(leader::In::Ordering { message });
-    let told = stage.tell(propose(7, round, 1000, 7));
-    let chosen = |envelope: &Envelope| match envelope {
-        Envelope::ToDisseminators(to, disseminator::In::Chosen { numbers, below }) => {
-            (*to, numbers.clone(), *below) == (Set::one(DisseminatorId(1)), vec![7], Slot(1))
-        }
-        _ => false,
-    };
-    assert!(told.iter().any(chosen), "{told:?}");
-}
-
-#[test]
-fn what_would_be_void_when_its_turn_comes_is_not_taken() {
-    let (mut stage, round) = leading();
-    assert_eq!(ordered(&stage.tell(propose(7, round, 1, 7))), [(0, 7)]);
-    assert_eq!(ordered(&stage.tell(propose(8, round, 1, 7))), []);
-    assert_eq!(ordered(&stage.tell(propose(9, round, 2, 7))), [(1, 9)]);
-}
-
-#[test]
-fn nobody_proposes_past_the_disseminators() {
-    let (mut stage, _) = leading();
-    let (proposer, near) = (Proposer::Client { id: ClientId(0) }, Set::EMPTY);
-    let message = multipaxos::leader::In::Propose {
-        proposer,
-        near,
-        batch: batch(16),
-        again: false,
-    };
-    assert!(stage.tell(leader::In::Ordering { message }).is_empty());
-}
-
 /// A disseminator that knows the leader of this round, and the payload that it has just had stored.
 fn disseminating(size: usize, round: Round) -> (Stage<Disseminator>, Payload) {
     let mut stage = Stage::alone(config(), kind::Disseminator, Disseminator::new);
@@ -245,69 +147,6 @@ fn proposals(sent: &[Envelope]) -> Vec<&leader::In> {
         _ => None,
     });
     proposals.collect()
-}
-
-#[test]
-fn only_what_is_stable_is_proposed() {
-    let round = Round(64);
-    let (mut stage, payload) = disseminating(16, round);
-    assert!(proposals(&stage.tell(acknowledge(&payload, round, 2, &[]))).is_empty());
-    assert!(
-        proposals(&stage.tell(acknowledge(&payload, round, 2, &[]))).is_empty(),
-        "twice is once"
-    );
-    assert_eq!(
-        proposals(&stage.tell(acknowledge(&payload, round, 0, &[]))).len(),
-        1
-    );
-}
-
-#[test]
-fn what_a_stabilizer_held_before_it_lost_its_memory_does_not_count() {
-    let round = Round(64);
-    let (mut stage, payload) = disseminating(16, round);
-    stage.tell(acknowledge(&payload, round, 2, &[]));
-    // Stabilizer 0 took the payload in after 2 had begun anew.
-    assert!(proposals(&stage.tell(acknowledge(&payload, round, 0, &[(2, 1)]))).is_empty());
-    assert!(
-        proposals(&stage.tell(acknowledge(&payload, round, 2, &[]))).is_empty(),
-        "of its former life"
-    );
-    assert_eq!(
-        proposals(&stage.tell(acknowledge(&payload, round, 2, &[(2, 1)]))).len(),
-        1
-    );
-}
-
-#[test]
-fn what_may_be_void_or_lost_with_its_leader_is_ordered_anew_under_another_name() {
-    let round = Round(64);
-    let (mut stage, payload) = disseminating(16, round);
-    let chosen = |below| disseminator::In::Chosen {
-        numbers: vec![payload.id.number],
-        below,
-    };
-    let again = stored(&stage.tell(chosen(payload.until.next()))).expect("disseminated again");
-    assert_eq!(again.batch, payload.batch);
-    assert_ne!(again.id, payload.id);
-    assert!(
-        stage.tell(chosen(payload.until)).is_empty(),
-        "the first is settled"
-    );
-    let third = stored(&stage.tell(disseminator::In::NewLeader { round: Round(129) }))
-        .expect("disseminated again");
-    assert_ne!(third.id, again.id);
-    let settled = disseminator::In::Chosen {
-        numbers: vec![third.id.number],
-        below: third.until,
-    };
-    assert!(stage.tell(settled).is_empty());
-    assert!(
-        stage
-            .tell(disseminator::In::NewLeader { round: Round(193) })
-            .is_empty(),
-        "nothing is in flight"
-    );
 }
 
 /// "While MultiPaxos agrees on a log of commands, S-Paxos agrees on a log of command ids" (7).
@@ -363,28 +202,6 @@ fn chosen(number: u64, until: u64, slot: u64) -> stabilizer::In {
     }
 }
 
-/// What replicas are told: slots and commands.
-fn told(sent: &[Envelope]) -> Vec<(u64, Batch)> {
-    let told = sent.iter().filter_map(|envelope| match envelope {
-        Envelope::ToReplicas(
-            replicas,
-            replica::In::Chosen {
-                slot,
-                value,
-                replier,
-            },
-        ) => {
-            assert_eq!(
-                (*replicas, *replier, value.stamp),
-                (Set::first(2), ReplicaId(1), Timestamp(9))
-            );
-            Some((slot.0, value.batch.clone()))
-        }
-        _ => None,
-    });
-    told.collect()
-}
-
 fn stabilizer(amnesiac: bool) -> Stage<Stabilizer> {
     let birth = birth(kind::Stabilizer, 0, NodeId(99));
     Stage::new(
@@ -396,104 +213,6 @@ fn stabilizer(amnesiac: bool) -> Stage<Stabilizer> {
         },
         Stabilizer::new,
     )
-}
-
-#[test]
-fn replicas_are_told_the_payload_or_nothing_where_it_is_void() {
-    let mut stage = stabilizer(false);
-    stage.tell(store(7, 10));
-    assert_eq!(told(&stage.tell(chosen(7, 10, 9))), [(9, batch(16))]);
-    assert_eq!(
-        told(&stage.tell(chosen(7, 10, 10))),
-        [(10, Batch::default())]
-    );
-    // By the slot alone, whether it is held or not.
-    assert_eq!(
-        told(&stage.tell(chosen(8, 10, 11))),
-        [(11, Batch::default())]
-    );
-}
-
-#[test]
-fn what_is_missing_is_fetched_until_it_is_there() {
-    let mut stage = stabilizer(false);
-    assert!(stage.tell(chosen(7, 10, 3)).is_empty());
-    let mut asked = Vec::new();
-    while asked.len() < 3 {
-        let sent = stage.timer();
-        asked.extend(sent.into_iter().filter_map(|envelope| match envelope {
-            Envelope::ToStabilizers(
-                to,
-                stabilizer::In::Fetch {
-                    id: wanted,
-                    slot: Slot(3),
-                    ..
-                },
-            ) => {
-                assert_eq!(wanted, id(7));
-                Some(to)
-            }
-            _ => None,
-        }));
-    }
-    let others = Set::from_bits(0b110);
-    assert_eq!(
-        asked,
-        [Set::one(StabilizerId(1)), others, others],
-        "first one that holds it, and then all"
-    );
-    let fetched = stabilizer::In::Fetched {
-        payload: Payload {
-            id: id(7),
-            round: Round(64),
-            until: Slot(10),
-            batch: batch(16),
-        },
-    };
-    assert_eq!(told(&stage.tell(fetched)), [(3, batch(16))]);
-    // Or until nobody needs it.
-    stage.tell(chosen(8, 10, 4));
-    stage.tell(stabilizer::In::Kept {
-        round: Round(1),
-        kept: Slot(5),
-    });
-    for _ in 0..5 {
-        let sent = stage.timer();
-        assert!(!sent.iter().any(|envelope| matches!(
-            envelope,
-            Envelope::ToStabilizers(_, stabilizer::In::Fetch { .. })
-        )));
-    }
-}
-
-#[test]
-fn payloads_are_forgotten_when_their_slot_is_kept_whoever_handed_them_over() {
-    let mut stage = stabilizer(false);
-    (7..10).for_each(|number| drop(stage.tell(store(number, 10))));
-    stage.tell(chosen(7, 10, 3));
-    stage.tell(stabilizer::In::Delivered {
-        places: vec![(id(8), Slot(4))],
-    });
-    let held = |stage: &Stage<Stabilizer>| {
-        (7..10)
-            .filter(|number| stage.role.holds(id(*number)))
-            .collect::<Vec<_>>()
-    };
-    for (kept, left) in [
-        (3, vec![7, 8, 9]),
-        (4, vec![8, 9]),
-        (5, vec![9]),
-        (9, vec![9]),
-        (10, vec![]),
-    ] {
-        stage.tell(stabilizer::In::Kept {
-            round: Round(1),
-            kept: Slot(kept),
-        });
-        assert_eq!(held(&stage), left, "{kept}");
-    }
-    // Void wherever it were chosen from now on: nobody need store it.
-    assert!(stage.tell(store(11, 10)).is_empty());
 }
 
 /// Where the stabilizer asks the leader to carry the log, in so many of its timers.
