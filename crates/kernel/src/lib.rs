@@ -21,6 +21,7 @@ pub mod protocol;
 pub mod quorum_spec;
 pub mod random;
 pub mod role;
+pub mod salvage;
 pub mod service;
 pub mod setting;
 pub mod status;

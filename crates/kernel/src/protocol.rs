@@ -9,6 +9,7 @@ use crate::layout::{Address, Layout, LayoutError, NodeId, Options};
 use crate::machine::{RestoreError, StateMachine};
 use crate::preset::Preset;
 use crate::role::{Lsn, Outbox, Picture};
+use crate::salvage::Salvage;
 use crate::service::Service;
 use crate::setting::Setting;
 use crate::status::{Metrics, Status};
@@ -95,6 +96,15 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// With which records of its log an instance begins in a cluster that goes on from a snapshot
     /// of all slots below `slot`: it knows nothing of these.
     fn founding_records(config: &Self::Config, kind: u8, slot: Slot) -> Vec<Vec<u8>>;
+
+    /// What reads the records of stopped nodes, when more nodes are lost than the protocol
+    /// tolerates.
+    ///
+    /// # Errors
+    /// Says why nothing does.
+    fn salvage() -> Result<Box<dyn Salvage>, LayoutError> {
+        Err(LayoutError("its log cannot be salvaged".into()))
+    }
 
     /// Builds one instance.
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Self::Instance;

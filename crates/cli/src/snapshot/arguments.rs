@@ -87,8 +87,8 @@ pub(crate) struct Restore {
 
 /// Save what the directories of some nodes contain, when too few are left for a quorum
 ///
-/// Takes the newest snapshot that a replica has stored, and executes what the acceptors voted for
-/// after it. Reports how far that went, which writes may be missing, and which writes may appear
+/// Takes the newest snapshot that a replica has stored, and executes after it what the nodes voted
+/// for. Reports how far that went, which writes may be missing, and which writes may appear
 /// although they were never acknowledged. Changes nothing in the directories.
 #[derive(Debug, Args)]
 pub(crate) struct Salvage {

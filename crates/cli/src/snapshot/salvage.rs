@@ -1,26 +1,25 @@
-//! `ionian snapshot salvage`: the newest snapshot of any replica, followed by the votes of the
-//! acceptors with the highest round in each slot.
+//! `ionian snapshot salvage`: the newest snapshot of any replica, followed by what the log holds by
+//! the records in the directories. What these say, the protocol knows
+//! ([`Salvage`](ionian_kernel::salvage::Salvage)).
 //!
-//! With a read quorum of acceptors this is what a new leader would do in phase 1, and no
-//! acknowledged write is lost. With fewer acceptors it is the best possible guess.
+//! If the directories are enough, no acknowledged write is lost. If not, it is the best possible
+//! guess.
 
 use super::file::{self, Head, Origin};
 use super::stopped::{machine_in, newest, warn};
 use super::{arguments, state};
 use crate::output::say;
-use crate::protocols::MACHINE;
-use anyhow::{Context, Result, bail};
+use crate::protocols::{self, MACHINE, Work};
+use anyhow::{Context, Result, anyhow, bail};
 use ionian_deployment::{Configuration, Deployment};
-use ionian_kernel::id::{AcceptorId, AcceptorSet, Epoch, Slot};
-use ionian_kernel::layout::Address;
+use ionian_kernel::id::Slot;
 use ionian_kernel::protocol::Protocol;
+use ionian_kernel::salvage::Salvaged;
 use ionian_kernel::wire::decode_all;
-use ionian_protocols::multipaxos::message::Vote;
-use ionian_protocols::multipaxos::{self, MultiPaxos, acceptor, kind};
+use ionian_replication::batch::Value;
 use ionian_replication::executor::Executor;
 use ionian_runtime::storage::membership_file;
 use ionian_runtime::storage::offline::StoppedNode;
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
@@ -34,20 +33,20 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
         );
     }
     let (base, from) = furthest(&nodes)?;
-    let votes = Votes::read(&nodes, base.slot)?;
     let known = known(arguments, cluster)?;
-    let quorum = known
-        .as_ref()
-        .map(|known| votes.are_a_read_quorum(known))
-        .transpose()?
-        .unwrap_or(false);
+    let read = Read {
+        nodes: &nodes,
+        known: known.as_ref(),
+        start: base.slot,
+    };
+    let salvaged = protocols::with_protocol(protocol, read)??;
     let mut executor = base.executor;
-    let end = votes.execute(&mut executor, base.slot, quorum || arguments.past_holes);
-    // Acceptors that joined with a change may know nothing of the slots below its frontier.
+    let end = execute(&salvaged, &mut executor, base.slot, arguments.past_holes)?;
+    // Members that joined with a change may know nothing of the slots below its frontier.
     let settled = known
         .map_or(Slot::ZERO, |known| known.membership.frontier)
-        .max(votes.forgotten);
-    let complete = quorum && base.slot >= settled;
+        .max(salvaged.forgotten);
+    let complete = salvaged.is_complete && base.slot >= settled;
     let head = Head::new(cluster, protocol, MACHINE, &from, Origin::Salvaged);
     let head = Head {
         slot: end.0,
@@ -55,7 +54,13 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
         ..head
     };
     file::write(&arguments.output, &head, &executor.snapshot())?;
-    report(&arguments.output, &votes, (base.slot, end), &from, complete);
+    report(
+        &arguments.output,
+        &salvaged,
+        (base.slot, end),
+        &from,
+        complete,
+    );
     Ok(())
 }
 
@@ -89,14 +94,6 @@ fn open_all(directories: &[std::path::PathBuf]) -> Result<Vec<StoppedNode>> {
     let mut nodes: Vec<StoppedNode> = Vec::new();
     for path in directories {
         let node = StoppedNode::open(path)?;
-        if node.protocol() != MultiPaxos::NAME {
-            bail!(
-                "{} runs {}: only {} can be salvaged",
-                path.display(),
-                node.protocol(),
-                MultiPaxos::NAME
-            );
-        }
         if let Some(first) = nodes
             .first()
             .filter(|first| first.cluster() != node.cluster())
@@ -106,6 +103,17 @@ fn open_all(directories: &[std::path::PathBuf]) -> Result<Vec<StoppedNode>> {
                 path.display(),
                 node.cluster(),
                 first.cluster()
+            );
+        }
+        if let Some(first) = nodes
+            .first()
+            .filter(|first| first.protocol() != node.protocol())
+        {
+            bail!(
+                "{} runs {}, the others run {}",
+                path.display(),
+                node.protocol(),
+                first.protocol()
             );
         }
         if nodes.iter().any(|other| other.name() == node.name()) {
@@ -157,148 +165,83 @@ fn furthest(nodes: &[StoppedNode]) -> Result<(Base, String)> {
     ))
 }
 
-/// The votes in the directories.
-#[derive(Default)]
-struct Votes {
-    /// The vote with the highest round in each slot.
-    highest: BTreeMap<Slot, Vote>,
-    /// The acceptors found, each with its node: since then another node may have got the same
-    /// number.
-    acceptors: BTreeSet<(AcceptorId, String)>,
-    /// An acceptor has forgotten all slots below this one, so f+1 replicas had stored them.
-    forgotten: Slot,
-    /// The latest epoch in which an acceptor has promised a round.
-    epoch: Epoch,
+/// Reads the records of the nodes.
+struct Read<'a> {
+    nodes: &'a [StoppedNode],
+    known: Option<&'a Configuration>,
+    start: Slot,
 }
 
-impl Votes {
-    /// The votes from slot `start` on.
-    fn read(nodes: &[StoppedNode], start: Slot) -> Result<Votes> {
-        let mut votes = Votes::default();
-        for node in nodes {
-            // The votes of each instance; it confirms some of them in higher rounds.
-            let mut own: BTreeMap<(u8, Slot), Vote> = BTreeMap::new();
-            let mut here = AcceptorSet::EMPTY;
+impl Work for Read<'_> {
+    type Output = Result<Salvaged>;
+
+    fn run<P: Protocol>(self) -> Result<Salvaged> {
+        let mut salvage = P::salvage().map_err(|why| anyhow!("{}: {why}", P::NAME))?;
+        for node in self.nodes {
             for record in node.records()? {
                 let (author, record) = record?;
-                if author.kind != kind::Acceptor {
-                    continue;
-                }
-                here.insert(AcceptorId(author.index));
-                let record = decode_all(&record);
-                let record = record
-                    .with_context(|| format!("a record of node {} cannot be read", node.name()))?;
-                if let acceptor::Record::Promised { round }
-                | acceptor::Record::Voted {
-                    vote: Vote { round, .. },
-                    ..
-                }
-                | acceptor::Record::Confirmed { round, .. } = &record
-                {
-                    votes.epoch = votes.epoch.max(round.epoch());
-                }
-                match record {
-                    acceptor::Record::Voted { slot, vote } if slot >= start => {
-                        own.insert((author.index, slot), vote.clone());
-                        votes.add(slot, vote);
-                    }
-                    acceptor::Record::Confirmed { slot, round } => {
-                        if let Some(vote) = own.get_mut(&(author.index, slot)) {
-                            vote.round = round;
-                            votes.add(slot, vote.clone());
-                        }
-                    }
-                    acceptor::Record::Forgot { below } => {
-                        votes.forgotten = votes.forgotten.max(below)
-                    }
-                    acceptor::Record::Voted { .. }
-                    | acceptor::Record::Promised { .. }
-                    | acceptor::Record::Began { .. } => {}
-                }
+                let read = salvage.read(node.name(), author, &record);
+                read.with_context(|| format!("a record of node {} cannot be read", node.name()))?;
             }
-            votes.acceptors.extend(
-                here.iter()
-                    .map(|acceptor| (acceptor, node.name().to_owned())),
-            );
         }
-        Ok(votes)
-    }
-
-    fn add(&mut self, slot: Slot, vote: Vote) {
-        if self
-            .highest
-            .get(&slot)
-            .is_none_or(|highest| highest.round < vote.round)
-        {
-            self.highest.insert(slot, vote);
-        }
-    }
-
-    /// Whether these acceptors know every acknowledged write, given that `known` is the membership.
-    /// It is if none of them has promised a later epoch, which acceptors do before they leave. An
-    /// acceptor of a removed node does not count for the member that has its number now.
-    fn are_a_read_quorum(&self, known: &Configuration) -> Result<bool> {
-        let config = multipaxos::config::Config::new(known.layout(MultiPaxos::KINDS)?)?;
-        let layout = config.layout();
-        let is_member = |(acceptor, node): &&(AcceptorId, String)| {
-            let place = layout.node_of(Address {
-                kind: kind::Acceptor,
-                index: acceptor.0,
-            });
-            place.is_some_and(|place| layout.name(place) == *node)
-        };
-        let members = self
-            .acceptors
-            .iter()
-            .filter(is_member)
-            .map(|(acceptor, _)| *acceptor)
-            .collect();
-        Ok(config.can_read(members, self.epoch))
-    }
-
-    /// The slot after the last vote.
-    fn end(&self) -> Slot {
-        self.highest
-            .keys()
-            .next_back()
-            .map_or(Slot::ZERO, |slot| slot.next())
-    }
-
-    /// Executes the votes from slot `start` on; returns the first slot that is not executed. Unless
-    /// `past_holes` it stops at a slot without a vote, because other acceptors may have chosen a
-    /// value there. If a read quorum has no vote in a slot that it has not forgotten, no value was
-    /// chosen there.
-    fn execute(&self, executor: &mut Executor, start: Slot, past_holes: bool) -> Slot {
-        let mut next = start;
-        for (slot, vote) in &self.highest {
-            if *slot != next && !past_holes {
-                break;
-            }
-            executor.execute(*slot, &vote.value, None);
-            next = slot.next();
-        }
-        next
+        let known = self.known.map(|known| known.layout(P::KINDS)).transpose()?;
+        let salvaged = salvage.finish(self.start, known);
+        salvaged.map_err(|why| anyhow!("{}: {why}", P::NAME))
     }
 }
 
-fn report(output: &Path, votes: &Votes, (start, end): (Slot, Slot), from: &str, complete: bool) {
-    let executed = votes.highest.range(..end).count() as u64;
+/// Executes the log from slot `start` on; returns the first slot that is not executed. Unless
+/// `past_holes` it stops at a slot whose value may be elsewhere.
+fn execute(
+    salvaged: &Salvaged,
+    executor: &mut Executor,
+    start: Slot,
+    past_holes: bool,
+) -> Result<Slot> {
+    let mut next = start;
+    for (slot, value) in &salvaged.values {
+        if *slot != next && !salvaged.is_complete && !past_holes {
+            break;
+        }
+        match value {
+            Some(value) => {
+                let value = decode_all::<Value>(value);
+                let value = value.with_context(|| format!("slot {} cannot be read", slot.0))?;
+                executor.execute(*slot, &value, None);
+                next = slot.next();
+            }
+            None if past_holes => {}
+            None => break,
+        }
+    }
+    Ok(next)
+}
+
+fn report(
+    output: &Path,
+    salvaged: &Salvaged,
+    (start, end): (Slot, Slot),
+    from: &str,
+    complete: bool,
+) {
+    let values = &salvaged.values;
+    let executed = values.range(..end).filter(|(_, value)| value.is_some());
+    let executed = executed.count() as u64;
     let holes = (end.0 - start.0).saturating_sub(executed);
     say!(
-        "wrote {}: the state at slot {}, from the snapshot of node {from} at slot {} and {executed} later slots from \
-         the votes of {} acceptors",
+        "wrote {}: the state at slot {}, from the snapshot of node {from} at slot {} and {executed} later slots from {}",
         output.display(),
         end.0,
         start.0,
-        votes.acceptors.len()
+        salvaged.sources
     );
-    if end < votes.end() {
-        let left = votes.highest.range(end..).count();
+    let left = values.range(end..).count();
+    if left > 0 {
         warn(
             output,
             &format!(
-                "ends before slot {}, where no vote is known; it lacks {left} later slots, which --past-holes would \
-                 include",
+                "ends before slot {}, whose value is not known; it lacks {left} later slots, which --past-holes would \
+                 include as far as they are known",
                 end.0
             ),
         );
@@ -306,54 +249,24 @@ fn report(output: &Path, votes: &Votes, (start, end): (Slot, Slot), from: &str, 
     if holes > 0 && !complete {
         warn(
             output,
-            &format!("lacks {holes} slots in between, where no vote is known"),
+            &format!("lacks {holes} slots in between, whose values are not known"),
         );
     }
-    if start < votes.forgotten {
+    if start < salvaged.forgotten {
         warn(
             output,
             &format!(
                 "lacks acknowledged writes: only replicas whose directories were not given have stored the slots below \
                  {}",
-                votes.forgotten.0
+                salvaged.forgotten.0
             ),
         );
     } else if complete {
-        say!("These acceptors are a read quorum: the snapshot contains every acknowledged write.");
+        say!("These are a read quorum: the snapshot contains every acknowledged write.");
     } else {
         say!(
-            "Possibly lost: acknowledged writes with votes only of acceptors whose directories were not given.\nPossibly \
+            "Possibly lost: acknowledged writes that only nodes have whose directories were not given.\nPossibly \
              added: writes that were voted for here and never acknowledged, also in place of lost ones."
         );
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ionian_deployment::PresetOptions;
-
-    /// When a node leaves, the next new node gets the number of its acceptor.
-    #[test]
-    fn an_acceptor_of_a_removed_node_does_not_count_for_its_successor() {
-        let known = Configuration::founded(
-            Deployment::preset("colocated", &PresetOptions::default()).unwrap(),
-        );
-        let is_quorum = |acceptors: &[(u8, &str)]| {
-            let acceptors = acceptors
-                .iter()
-                .map(|(index, node)| (AcceptorId(*index), (*node).to_owned()))
-                .collect();
-            Votes {
-                acceptors,
-                ..Votes::default()
-            }
-            .are_a_read_quorum(&known)
-            .unwrap()
-        };
-        assert!(is_quorum(&[(0, "n0"), (2, "n2")]));
-        assert!(!is_quorum(&[(0, "n0")]));
-        assert!(!is_quorum(&[(0, "n0"), (2, "left")]));
-        assert!(is_quorum(&[(0, "n0"), (1, "n1"), (2, "left")]));
     }
 }

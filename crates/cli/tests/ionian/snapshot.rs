@@ -197,7 +197,23 @@ fn save_needs_a_read_quorum_or_allow_stale() {
 
 #[test]
 fn a_new_cluster_starts_from_a_salvaged_snapshot() {
-    let mut cluster = Cluster::start("colocated", DISK, &[]);
+    is_salvaged("colocated", 120);
+}
+
+#[test]
+fn a_new_spaxos_cluster_starts_from_a_salvaged_snapshot() {
+    is_salvaged("spaxos", 120);
+}
+
+/// Two slots of three are skipped.
+#[test]
+fn a_new_mencius_cluster_starts_from_a_salvaged_snapshot() {
+    is_salvaged("mencius", 360);
+}
+
+/// `kept`: in which slot more than 100 commands are executed.
+fn is_salvaged(preset: &str, kept: u64) {
+    let mut cluster = Cluster::start(preset, DISK, &[]);
     let mut client = cluster.client(0);
     (0..200).for_each(|number| set(&mut client, number));
     let [n0, n1, n2] = ["n0", "n1", "n2"].map(|name| format!("{}/nodes/{name}", cluster.data()));
@@ -216,7 +232,7 @@ fn a_new_cluster_starts_from_a_salvaged_snapshot() {
         "{running}"
     );
     eventually("every replica has stored something", || {
-        let kept = |node: &Value| {
+        let stored = |node: &Value| {
             let roles = node["status"]["roles"].as_array()?.iter();
             roles
                 .filter(|role| role["role"] == "replica")
@@ -226,7 +242,7 @@ fn a_new_cluster_starts_from_a_salvaged_snapshot() {
         let nodes = cluster.status()["nodes"].as_array().unwrap().clone();
         nodes
             .iter()
-            .all(|node| kept(node).is_some_and(|kept| kept > 120))
+            .all(|node| stored(node).is_some_and(|stored| stored > kept))
             .then_some(())
     });
     // Like a power failure: what remains is what had been synced.
@@ -277,7 +293,7 @@ fn a_new_cluster_starts_from_a_salvaged_snapshot() {
     works(&["snapshot", "save", &copy, "--stopped", &n2]);
     assert_eq!(inspect(&copy)["keys"], stored);
 
-    let new = restore("colocated", &one);
+    let new = restore(preset, &one);
     assert_has(&new, keys);
     // Salvage has not changed the directories: the old cluster still starts.
     cluster.start_again(&[]);

@@ -24,7 +24,7 @@ use self::gaps::Gaps;
 use self::port::Port;
 use self::relay::Relay;
 use self::reservation::Reservation;
-use self::reserved::ReservedRanges;
+pub(super) use self::reserved::ReservedRanges;
 use self::reserving::reserve;
 use self::returning::Returning;
 use self::skips::{Range, Skips};

@@ -92,6 +92,7 @@ pub mod config;
 pub mod invariants;
 mod metrics;
 mod presets;
+mod salvage;
 mod service;
 mod settings;
 
@@ -100,12 +101,14 @@ use self::of_stripe::of_stripe;
 use self::stripe::Stripe;
 use crate::multipaxos;
 use crate::parts;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError, Options};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
+use ionian_kernel::salvage::Salvage;
 use ionian_kernel::service::Service;
 use ionian_kernel::setting::Setting;
 use ionian_kernel::status::Metrics;
@@ -185,6 +188,10 @@ impl Protocol for Mencius {
             kind::Acceptor => config.stripes.iter().map(forgot).collect(),
             _ => Vec::new(),
         }
+    }
+
+    fn salvage() -> Result<Box<dyn Salvage>, LayoutError> {
+        Ok(Box::new(salvage::Salvage::default()))
     }
 
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {

@@ -79,14 +79,17 @@ pub mod config;
 pub mod invariants;
 pub(crate) mod metrics;
 mod presets;
+mod salvage;
 pub(crate) mod service;
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
+use ionian_kernel::salvage::Salvage;
 use ionian_kernel::service::Service;
 use ionian_kernel::status::Metrics;
 use ionian_kernel::wire::encode_all;
@@ -145,6 +148,10 @@ impl Protocol for MultiPaxos {
             kind::Acceptor => [encode_all(&acceptor::Record::Forgot { below: slot })].into(),
             _ => Vec::new(),
         }
+    }
+
+    fn salvage() -> Result<Box<dyn Salvage>, LayoutError> {
+        Ok(Box::new(salvage::Salvage::default()))
     }
 
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {

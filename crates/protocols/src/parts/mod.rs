@@ -21,3 +21,4 @@ pub mod message;
 pub(crate) mod metrics;
 pub mod proxy_leader;
 pub mod replica;
+pub mod salvage;

@@ -86,11 +86,13 @@ pub mod invariants;
 mod lives;
 mod metrics;
 mod presets;
+mod salvage;
 mod service;
 mod settings;
 
 use crate::multipaxos;
 use crate::parts;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use config::Config;
@@ -101,6 +103,7 @@ use ionian_kernel::layout::{Layout, LayoutError};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
 use ionian_kernel::role::Role;
+use ionian_kernel::salvage::Salvage;
 use ionian_kernel::service::Service;
 use ionian_kernel::setting::Setting;
 use ionian_kernel::status::Metrics;
@@ -198,6 +201,10 @@ impl Protocol for SPaxos {
             ),
             _ => Vec::new(),
         }
+    }
+
+    fn salvage() -> Result<Box<dyn Salvage>, LayoutError> {
+        Ok(Box::new(salvage::Salvage::default()))
     }
 
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {

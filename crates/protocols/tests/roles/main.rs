@@ -22,6 +22,7 @@ mod proxy_leader;
 mod reach;
 mod read_batcher;
 mod replica;
+mod salvage;
 mod servers;
 mod spaxos;
 mod spaxos_batcher;
