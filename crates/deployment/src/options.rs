@@ -55,7 +55,7 @@ const MAX_IN_FLIGHT: u64 = SESSION_WINDOW / 4;
 settings! {
     "batch_commands" count batch_commands, 1..=65_536, false,
         "a batcher closes a batch that holds this many commands";
-    "batch_bytes" count batch_bytes, 1..=64 << 20, false,
+    "batch_bytes" count batch_bytes, 1..=32 << 20, false,
         "a batcher closes a batch that holds this many bytes";
     "batch_delay_us" us batch_delay, 1..=10_000_000, false,
         "a batcher closes a batch this old, full or not";
@@ -64,10 +64,10 @@ settings! {
     "window_slots" count window_slots, 1..=1 << 20, true,
         "slots a leader may run ahead of what a replica has executed";
     "window_bytes" count window_bytes, 1..=1 << 30, false,
-        "bytes of proposed values not yet chosen, or one value";
+        "bytes of proposed values not yet executed, or one value";
     "retained_slots" count retained_slots, 1..=1 << 20, true,
         "executed slots a replica keeps for peers that missed them";
-    "snapshot_slots" count snapshot_slots, 1..=1 << 24, false,
+    "snapshot_slots" count snapshot_slots, 1..=1 << 20, false,
         "slots after which a replica with a disk stores a snapshot";
     "snapshot_mib_per_s" mib snapshot_bytes_per_second, 1..=2047, false,
         "MiB of a snapshot sent to a peer or into a backup per second";
@@ -306,6 +306,26 @@ mod tests {
                 setting.key
             );
         }
+    }
+
+    /// A replica with a disk lets acceptors forget what its snapshot contains. If a snapshot were
+    /// due after more slots than an acceptor has room for, nothing could be chosen before it.
+    #[test]
+    fn a_snapshot_is_due_long_before_acceptors_are_full() {
+        let setting = all()
+            .find(|setting| setting.key == "snapshot_slots")
+            .unwrap();
+        let most = ionian_protocols::parts::acceptor::MAX_VOTES as u64 / 4;
+        assert!(*setting.allowed.end() <= most, "{:?}", setting.allowed);
+    }
+
+    /// A batch closes when it has at least `batch_bytes`, so one command more may be in it.
+    #[test]
+    fn a_full_batch_fits_into_a_frame() {
+        let setting = all().find(|setting| setting.key == "batch_bytes").unwrap();
+        let command = Options::default().lane.payload_bytes as u64;
+        let (most, frame) = (*setting.allowed.end() + command, 64 << 20);
+        assert!(most < frame, "{:?}", setting.allowed);
     }
 
     #[test]

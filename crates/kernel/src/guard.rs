@@ -39,7 +39,7 @@ pub struct NotDone;
 /// See the top of this file. Shared by all machines of a node, and with the threads that write
 /// their pictures.
 pub trait Guard: Send + Sync {
-    /// Calls the machine, by `call`, or does not.
+    /// Runs `call`, which calls the machine, or skips it.
     ///
     /// A guard that leaves a command out does so on every replica alike: what is in the log has one
     /// effect everywhere.

@@ -204,8 +204,9 @@ pub struct Options {
     pub batches_in_flight: usize,
     /// How many slots a leader may have proposed beyond what a replica is known to have executed.
     pub window_slots: usize,
-    /// How many bytes of values a leader may have proposed beyond that, and how many bytes a client
-    /// lane or a batcher may have under way to it, if it is not one value alone.
+    /// How many bytes of small values, and of large ones, a leader may have proposed beyond that;
+    /// and how many a client lane or a batcher may have in flight to it, unless it is one value
+    /// alone.
     pub window_bytes: usize,
     /// How many executed slots a replica keeps for peers that missed them.
     pub retained_slots: usize,

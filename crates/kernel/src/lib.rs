@@ -1,8 +1,8 @@
-//! What every protocol of Ionian shares: roles and how they are driven, names, quorum systems, the
-//! log's windows, sessions, elections, time and randomness.
+//! The contract between roles and drivers: roles, nodes, ids, layouts, membership, the state
+//! machine, the codec, time and randomness.
 //!
-//! The crate is `no_std`: what is built on it reads no clock, opens no socket, spawns no thread and
-//! iterates no randomly seeded map, because it cannot. The same inputs give the same outputs.
+//! The crate is `no_std`: code that uses only it cannot read a clock, open a socket, spawn a thread
+//! or iterate a randomly seeded map. The same inputs give the same outputs.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -60,8 +60,8 @@ pub struct Node<P: Protocol> {
     latest: Epoch,
     /// The number of messages of later epochs that were ignored.
     ignored: u64,
-    /// Positions of the records of the present call: `lsns[n]` is the position that a send behind
-    /// n + 1 of them waits for. Reused.
+    /// Positions of the records of the present call: `lsns[n]` is the position of record n of the
+    /// call. Reused.
     lsns: Vec<Lsn>,
 }
 

@@ -191,7 +191,7 @@ impl<P: Protocol> Invariants<P> for NoInvariants {
     fn crashed(&mut self, _: Address) {}
 }
 
-/// What an instance is born with.
+/// What a protocol needs to build an instance.
 pub struct Birth<'a> {
     /// Who it is.
     pub address: Address,

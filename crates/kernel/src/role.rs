@@ -94,8 +94,8 @@ pub trait Role {
         Picture::Never
     }
 
-    /// Persists again what it needs of the records that it persisted without a key: the driver
-    /// drops all of those next.
+    /// Persists again what it needs of the records that it persisted without a key: the driver may
+    /// drop those next.
     fn checkpoint(&self, out: &mut Out<'_, Self>) {
         let _ = out;
     }
@@ -129,7 +129,7 @@ pub trait Role {
 pub enum Picture {
     /// Roles of this kind have no state to copy.
     Never,
-    /// It has executed less than that so far: only everything below this stamp.
+    /// It has executed only what is below this stamp.
     NotYet(u64),
     /// The picture, which contains everything below the stamp and nothing above.
     Taken(u64, Box<dyn Frozen>),
@@ -151,7 +151,7 @@ pub struct Outbox<E> {
     pub(crate) snapshot: Option<(u64, Box<dyn Frozen>)>,
     /// The membership that the log has led to.
     pub(crate) membership: Option<Membership>,
-    /// Whether the driver stores ordinary records; if not they are counted and not encoded.
+    /// Whether the driver stores ordinary records. If not, only vital ones are stored.
     pub(crate) keeps_records: bool,
     /// The rare branches taken.
     pub(crate) reached: Vec<&'static str>,
@@ -298,7 +298,7 @@ impl<'a, R: Role + ?Sized> Out<'a, R> {
 
     /// Stores a picture of this role's state in place of the one before, in the background. When it
     /// is on disk the driver calls [`on_snapshot`](Role::on_snapshot) with the stamp. A role stores
-    /// one at a time.
+    /// one at a time. Does nothing on a node that stores only vital records.
     pub fn store_snapshot(&mut self, stamp: u64, frozen: Box<dyn Frozen>) {
         if self.outbox.keeps_records {
             self.outbox.snapshot = Some((stamp, frozen));

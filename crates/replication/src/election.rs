@@ -42,7 +42,7 @@ impl ElectionTimer {
         }
     }
 
-    /// Another candidate is to try first, or the present election advances.
+    /// Restarts the timer: another candidate goes first, or this election advances.
     pub fn restart(&mut self, now: Instant) {
         let timeout = self.timeout * (1 << self.failures.min(MOST_DOUBLINGS));
         self.deadline = now + self.random.duration(timeout, 2 * timeout);

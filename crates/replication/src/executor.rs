@@ -117,7 +117,7 @@ impl Executor {
         self.execute_batch(slot, value, &mut answers);
     }
 
-    /// Has the time of the log come to a value's: all that is left to do when the turn has come of
+    /// Advances the log time to the value's stamp: all that is left to do when the turn has come of
     /// one that was executed early.
     pub fn pass(&mut self, value: &Value) {
         // A new leader's clock may be behind: time in the log never falls.
@@ -443,7 +443,8 @@ pub fn refounded(snapshot: &Bytes) -> Result<Bytes, RestoreError> {
     Ok(Bytes::from(out))
 }
 
-/// The picture of an executor: sessions are small and copied, the machine shares what it can.
+/// The picture of an executor: sessions are copied, results included, the machine shares what it
+/// can.
 struct Picture {
     head: Option<Vec<u8>>,
     machine: Box<dyn Frozen>,

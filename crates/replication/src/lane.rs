@@ -16,7 +16,7 @@ use ionian_kernel::layout::Options;
 use ionian_kernel::random::Random;
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
 
-/// What the largest answer was is forgotten by this part with each answer.
+/// The estimate of the answer size decays by 1/FORGETS with each answer.
 const FORGETS: usize = 16;
 
 /// The requests of one client lane.
@@ -25,8 +25,8 @@ pub struct Lane {
     limits: LaneLimits,
     session: Session,
     writes: InFlight,
-    /// The writes that are sent and unanswered. What has no room waits here: so it is known what a
-    /// new leader is handed at once, and what is asked again when an answer is late.
+    /// The writes that are sent and unanswered. Writes that do not fit wait, so that a new leader
+    /// receives at most one window.
     window: ByteWindow,
     /// The numbers of the writes that wait for room, by class; some may be answered or given up
     /// meanwhile.
@@ -76,7 +76,8 @@ struct Pending {
 pub struct Via {
     /// Those that carried writes.
     pub writes: u64,
-    /// Those that carried reads.
+    /// Those that carried linearizable reads. (Other reads go to a replica, which is known by its
+    /// answer.)
     pub reads: u64,
 }
 
@@ -382,7 +383,10 @@ impl Lane {
             token: pending.token,
             outcome,
         });
-        1 << (pending.via % 64)
+        match pending.operation {
+            Operation::Read(ReadLevel::Sequential | ReadLevel::Eventual) => 0,
+            _ => 1 << (pending.via % 64),
+        }
     }
 
     fn settle_write(&mut self, number: u64, outcome: Outcome, due: &mut Due) -> u64 {

@@ -128,7 +128,7 @@ impl Sessions {
         }
     }
 
-    /// From now on sessions live so long, those that are open too.
+    /// Sets the expiry of all sessions, open ones included.
     pub fn set_expiry(&mut self, now: Timestamp, expiry: Duration) {
         self.expiry_ms = expiry.as_millis() as u64;
         self.next_sweep = self

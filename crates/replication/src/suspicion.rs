@@ -9,18 +9,21 @@ use ionian_kernel::time::{Duration, Instant};
 /// recovered.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
 
+/// When each suspect gets its next piece of work.
+type Probes<I> = BTreeMap<I, Instant>;
+
 /// The instances of one role that left a request unanswered and have sent nothing since.
 #[derive(Clone, Debug)]
 pub struct Suspicion<I: Id> {
     suspects: Set<I>,
-    next_probe: Instant,
+    probes: Probes<I>,
 }
 
 impl<I: Id> Default for Suspicion<I> {
     fn default() -> Self {
         Suspicion {
             suspects: Set::EMPTY,
-            next_probe: Instant::ZERO,
+            probes: Probes::new(),
         }
     }
 }
@@ -28,14 +31,24 @@ impl<I: Id> Default for Suspicion<I> {
 impl<I: Id> Suspicion<I> {
     /// `id` answered.
     pub fn heard(&mut self, id: I) {
-        self.suspects.remove(id);
+        if self.suspects.contains(id) {
+            self.suspects.remove(id);
+            self.probes.remove(&id);
+        }
     }
 
     /// `ids` left a request unanswered for too long.
     pub fn silent(&mut self, ids: Set<I>, now: Instant) {
-        // Also for one that was suspected before: it has just failed a probe.
-        self.next_probe = now + PROBE_EVERY;
         self.suspects = self.suspects.or(ids);
+        // Also for one that was suspected before: it has just failed a probe.
+        let probes = ids.iter().map(|id| (id, now + PROBE_EVERY));
+        self.probes.extend(probes);
+    }
+
+    /// Instances that are not in `all` are no longer suspected.
+    fn retain(&mut self, all: Set<I>) {
+        self.suspects = self.suspects.and(all);
+        self.probes.retain(|id, _| all.contains(*id));
     }
 
     /// Those of `all` that are not suspected; all of them if all are suspected, since work must go
@@ -51,11 +64,12 @@ impl<I: Id> Suspicion<I> {
 
     /// The suspects that get a piece of work now, which a trusted instance gets too.
     pub fn probe(&mut self, now: Instant) -> Set<I> {
-        if self.suspects.is_empty() || now < self.next_probe {
-            return Set::EMPTY;
+        let mut due = Set::EMPTY;
+        for (id, at) in self.probes.iter_mut().filter(|(_, at)| **at <= now) {
+            *at = now + PROBE_EVERY;
+            due.insert(*id);
         }
-        self.next_probe = now + PROBE_EVERY;
-        self.suspects
+        due
     }
 }
 
@@ -87,7 +101,7 @@ impl<I: Id> Choice<I> {
     pub fn reconfigure(&mut self, all: Set<I>, near: Set<I>) {
         self.preferred = all.preferring(near);
         self.all = all;
-        self.suspicion.suspects = self.suspicion.suspects.and(all);
+        self.suspicion.retain(all);
     }
 
     /// Whether the deployment has no such instance.
@@ -132,6 +146,8 @@ impl<I: Id> Choice<I> {
 pub struct Presence<I: Id> {
     all: Set<I>,
     heard: BTreeMap<I, Instant>,
+    /// Those that joined later and have not sent a heartbeat yet.
+    joined: Set<I>,
     within: Duration,
     since: Instant,
     /// The last result, because every command asks for it.
@@ -151,6 +167,7 @@ impl<I: Id> Presence<I> {
         Presence {
             all,
             heard: BTreeMap::new(),
+            joined: Set::EMPTY,
             within,
             since: Instant::ZERO,
             found: Cell::new(None),
@@ -165,9 +182,7 @@ impl<I: Id> Presence<I> {
 
     /// The membership has changed. New instances are absent until their first heartbeat.
     pub fn reconfigure(&mut self, all: Set<I>) {
-        for new in all.without(self.all).iter() {
-            self.heard.entry(new).or_insert(Instant::ZERO);
-        }
+        self.joined = self.joined.or(all.without(self.all)).and(all);
         self.heard.retain(|id, _| all.contains(*id));
         self.all = all;
         self.found.set(None);
@@ -177,6 +192,7 @@ impl<I: Id> Presence<I> {
     pub fn heard(&mut self, id: I, now: Instant) {
         if self.all.contains(id) {
             self.heard.insert(id, now);
+            self.joined.remove(id);
             // An instance that was present stays so, and for longer than was found.
             self.found
                 .set(self.found.get().filter(|found| found.present.contains(id)));
@@ -205,6 +221,7 @@ impl<I: Id> Presence<I> {
         let last = |id: &I| self.heard.get(id).copied().unwrap_or(self.since);
         let present: Set<I> = self
             .all
+            .without(self.joined)
             .iter()
             .filter(|id| now.since(last(id)) <= self.within)
             .collect();
@@ -288,5 +305,30 @@ mod tests {
         assert_eq!(suspicion.trusted(all), all);
         suspicion.heard(ReplicaId(1));
         assert_eq!(suspicion.trusted(all), one);
+    }
+    #[test]
+    fn each_suspect_is_probed_although_another_fails_again_and_again() {
+        let (slow, recovered) = (Set::one(ReplicaId(0)), Set::one(ReplicaId(1)));
+        let mut suspicion = Suspicion::default();
+        suspicion.silent(recovered, Instant(0));
+        for at in (0..600_000).step_by(100_000) {
+            suspicion.silent(slow, Instant(at));
+        }
+        assert_eq!(suspicion.probe(Instant(600_000)), recovered);
+    }
+
+    #[test]
+    fn new_members_are_absent_and_do_not_cut_the_listener_off() {
+        let mut presence = Presence::new(Set::first(1), Duration::from_micros(10));
+        presence.start(Instant(100));
+        presence.reconfigure(Set::first(2));
+        assert_eq!(presence.present(Instant(105)), Set::one(ReplicaId(0)));
+        assert!(
+            !presence.is_cut_off(Instant(999)),
+            "no instance has sent a heartbeat yet"
+        );
+        presence.heard(ReplicaId(1), Instant(1000));
+        assert_eq!(presence.present(Instant(1005)), Set::one(ReplicaId(1)));
+        assert!(presence.is_cut_off(Instant(1011)));
     }
 }

@@ -29,7 +29,7 @@ use ionian_kernel::{messages, wire_enum};
 use ionian_replication::batch::Value;
 
 messages! {
-    /// What an acceptor is told.
+    /// The messages that an acceptor receives.
     "acceptor" In {
         /// What MultiPaxos's is told, of the slots of a stripe.
         0 => InStripe via message {

@@ -49,7 +49,7 @@ use ionian_kernel::time::{Instant, Timestamp, earliest};
 use ionian_kernel::{messages, wire_struct};
 
 messages! {
-    /// What a leader is told.
+    /// The messages that a leader receives.
     "leader" In {
         /// What MultiPaxos's is told, of the slots of a stripe.
         0 => InStripe via message {

@@ -22,7 +22,7 @@ use ionian_kernel::wire::Never;
 use ionian_replication::batch::Value;
 
 messages! {
-    /// What a proxy leader is told.
+    /// The messages that a proxy leader receives.
     "proxy_leader" In {
         /// What MultiPaxos's is told, of the slots of a stripe.
         0 => InStripe via message {

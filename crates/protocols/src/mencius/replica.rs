@@ -33,7 +33,7 @@ use ionian_kernel::wire::Never;
 use ionian_replication::batch::Value;
 
 messages! {
-    /// What a replica is told.
+    /// The messages that a replica receives.
     "replica" In {
         /// What MultiPaxos's is told, of slots of the log.
         0 => OfLog via message {

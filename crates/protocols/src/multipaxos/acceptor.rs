@@ -19,7 +19,7 @@ use ionian_kernel::time::{Instant, Timestamp};
 use ionian_replication::batch::Value;
 
 messages! {
-    /// What an acceptor is told.
+    /// The messages that an acceptor receives.
     "acceptor" In {
         /// A leader asks for a promise and for the votes of a stretch of slots.
         0 => Phase1a {

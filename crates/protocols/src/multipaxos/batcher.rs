@@ -26,7 +26,7 @@ use ionian_kernel::wire::Never;
 use ionian_replication::batch::Batch;
 
 messages! {
-    /// What a batcher is told.
+    /// The messages that a batcher receives.
     "batcher" In {
         /// Commands of a client.
         0 => Commands {

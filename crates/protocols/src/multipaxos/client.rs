@@ -27,7 +27,7 @@ use ionian_replication::lane::{Due, DueWrite, Lane};
 use ionian_replication::suspicion::Choice;
 
 messages! {
-    /// What a client lane is told.
+    /// The messages that a client lane receives.
     "client" In {
         /// The application wants this done.
         0 => Submit {
@@ -63,7 +63,7 @@ messages! {
     }
 }
 
-/// A command of so many bytes is large.
+/// A command of at least this many bytes is large.
 const LARGE_BYTES: usize = 32 << 10;
 
 /// A large command is first sent so many times to the leader of the round before others are tried.
@@ -320,8 +320,8 @@ impl ClientLane {
         }
     }
 
-    /// The stray was wrong: turns to the leader of the round again, which has none of what went
-    /// astray.
+    /// The guessed leader does not lead: returns to the leader of the round again, which has none
+    /// of what went astray.
     fn come_back(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.stray > LARGE_STRAYS_AFTER {
             return self.follow(now, self.round, out);

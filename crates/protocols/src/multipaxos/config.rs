@@ -240,10 +240,10 @@ impl Config {
         enough && epoch <= self.epoch()
     }
 
-    /// The leader to ask when that of `round` was asked `stray` times for nothing.
+    /// The leader to try after the leader of `round` and `stray - 1` others did not answer.
     pub fn leader(&self, round: Round, stray: u64) -> LeaderId {
         let leaders = self.leaders();
-        // Nobody owns the first round of all.
+        // No leader owns round 0.
         let owner = if round == Round(0) {
             self.initial_leader
         } else {
@@ -255,7 +255,7 @@ impl Config {
             .expect("a deployment has leaders")
     }
 
-    /// The replicas that clients are sent to: not those that have yet to catch up.
+    /// The replicas that serve clients; new replicas are excluded until the change finishes.
     pub fn serving(&self) -> Set<ReplicaId> {
         let (first, _) = self.keepers[0];
         let (last, _) = self.keepers[self.keepers.len() - 1];

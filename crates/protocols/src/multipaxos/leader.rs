@@ -21,7 +21,7 @@ use ionian_kernel::time::{Instant, Timestamp};
 use ionian_replication::batch::{Batch, Value};
 
 messages! {
-    /// What a leader is told.
+    /// The messages that a leader receives.
     "leader" In {
         /// A batch to get chosen.
         0 => Propose {
@@ -102,15 +102,14 @@ messages! {
             /// The highest round that it has promised.
             promise: Round,
         },
-        /// The leader is about to stop, or to do without leading: whoever is told so takes over at
-        /// once.
+        /// The leader is about to stop, or to do without leading: the receiver takes over at once.
         10 => TakeOver {
             /// The leader.
             from: LeaderId,
             /// Its round.
             round: Round,
         },
-        /// Whoever was to take over cannot lead either, or is not to.
+        /// The receiver of TakeOver does not take over.
         11 => Declined {
             /// Who was asked.
             from: LeaderId,

@@ -1,4 +1,5 @@
-//! The proxy leader (3.1): gets the slots that a leader hands it chosen, and tells the replicas.
+//! The proxy leader (3.1): runs phase 2 for the slots that a leader assigns to it, and sends chosen
+//! values to the replicas.
 //!
 //! Stands between leader and acceptors, and between acceptors and replicas. Its rules are those of
 //! [`ProxyLeaderCore`]; here are its messages.
@@ -20,7 +21,7 @@ use ionian_kernel::wire::Never;
 use ionian_replication::batch::Value;
 
 messages! {
-    /// What a proxy leader is told.
+    /// The messages that a proxy leader receives.
     "proxy_leader" In {
         /// A leader wants this value chosen in this slot.
         0 => Phase2a {
@@ -58,8 +59,8 @@ messages! {
     }
 }
 
-/// How often a proxy leader says that it lives. A leader that has not heard of it for
-/// that long hands its slots to others.
+/// The interval of a proxy leader's heartbeats. A leader that receives none for 800 ms assigns its
+/// slots to others.
 pub const ALIVE_EVERY: Duration = Duration::from_millis(250);
 
 /// A proxy leader.

@@ -47,7 +47,7 @@ struct Inquiry {
 /// A PreRead to send: to whom, and the number of the inquiry.
 pub(super) type Ask = (AcceptorSet, u64);
 
-/// An inquiry is given up after so many attempts: whoever waits for it asks again by then.
+/// The reader drops an inquiry after this many attempts; the client has repeated its reads by then.
 const ATTEMPTS: u32 = 6;
 
 impl QuorumReader {
@@ -148,21 +148,21 @@ impl QuorumReader {
     pub(super) fn overdue(&mut self, now: Instant) -> Vec<Ask> {
         let all = self.config.quorums.members();
         let resend_after = self.config.options().resend_after;
-        let mut asks = Vec::new();
-        for (number, inquiry) in self
-            .inquiries
-            .iter_mut()
-            .filter(|(_, inquiry)| inquiry.ask_at <= now)
-        {
-            self.suspicion
-                .silent(inquiry.asked.without(inquiry.answered), now);
+        let (mut asks, suspicion) = (Vec::new(), &mut self.suspicion);
+        self.inquiries.retain(|number, inquiry| {
+            if inquiry.ask_at > now {
+                return true;
+            }
+            suspicion.silent(inquiry.asked.without(inquiry.answered), now);
+            if inquiry.attempts == ATTEMPTS {
+                return false;
+            }
             inquiry.asked = all;
             inquiry.ask_at = now + resend_after * (1 << inquiry.attempts);
             inquiry.attempts += 1;
             asks.push((all.without(inquiry.answered), *number));
-        }
-        self.inquiries
-            .retain(|_, inquiry| inquiry.attempts <= ATTEMPTS);
+            true
+        });
         asks
     }
 

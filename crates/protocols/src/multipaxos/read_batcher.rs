@@ -22,7 +22,7 @@ use ionian_replication::batch::Batch;
 use ionian_replication::suspicion::Presence;
 
 messages! {
-    /// What a read batcher is told.
+    /// The messages that a read batcher receives.
     "read_batcher" In {
         /// Linearizable reads of a client.
         0 => Reads {

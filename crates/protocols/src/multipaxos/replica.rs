@@ -25,7 +25,7 @@ use ionian_kernel::wire::Never;
 use ionian_replication::batch::{Answers, Batch, Value};
 
 messages! {
-    /// What a replica is told.
+    /// The messages that a replica receives.
     "replica" In {
         /// A value is chosen.
         0 => Chosen {

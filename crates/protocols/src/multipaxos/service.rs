@@ -7,7 +7,7 @@ use ionian_kernel::id::{AcceptorId, AcceptorSet, Epoch};
 use ionian_kernel::service::{Enough, Memory, Need, Service, Voters, one_of_each};
 use ionian_replication::quorum::QuorumSystem;
 
-/// While rounds of `epoch` choose.
+/// What the cluster needs while leaders use rounds of `epoch`.
 pub(super) fn service(config: &Config, epoch: Epoch) -> Service {
     let in_force = quorums_of(config, epoch);
     let voters = voters(kind::Acceptor, &in_force);

@@ -1,9 +1,8 @@
 //! The part of an acceptor (2.2, 3.2, 3.4) that all protocols share whose log is ordered by votes:
 //! its promise, its votes, and how far it has ever voted.
 //!
-//! What it promises and votes must survive its crash: every answer is fenced behind the record of
-//! what it reveals. Which answers need no fence is decided here; how a message looks is the
-//! [port](AcceptorPort)'s affair.
+//! Its promises and votes must survive its crash: an answer that reveals one is fenced behind its
+//! record, unless a comment here says why not. The [port](AcceptorPort) builds the messages.
 
 mod port;
 mod recovery;
@@ -29,6 +28,9 @@ use ionian_replication::window::SlotWindow;
 /// replicas are missing for very long; it then refuses, and service stops until they are back.
 pub const MAX_VOTES: usize = 1 << 22;
 
+/// Bytes of values that it remembers votes for; beyond them it refuses too.
+const MAX_VOTE_BYTES: u64 = 4 << 30;
+
 /// Bytes of votes in one Phase1b, at least one vote.
 const PHASE1B_BYTES: usize = 1 << 20;
 
@@ -46,7 +48,10 @@ pub struct AcceptorCore {
     promise: Round,
     /// Its last vote in each slot that is not forgotten.
     votes: SlotWindow<Vote>,
-    /// The slot after the highest in which it ever voted. Never falls.
+    /// The bytes of their values.
+    vote_bytes: u64,
+    /// Every slot in which it voted, or that it has forgotten, is below this one. Only admission
+    /// may lower it.
     watermark: Slot,
     witness: Witness,
     /// What was found again, until it starts.
@@ -70,6 +75,7 @@ impl AcceptorCore {
             id: AcceptorId(birth.address.index),
             promise: config.oldest_round(),
             votes: SlotWindow::new(Slot::ZERO, MAX_VOTES),
+            vote_bytes: 0,
             watermark: Slot::ZERO,
             witness: Witness::default(),
             recovered: Recovered::default(),
@@ -184,8 +190,8 @@ impl AcceptorCore {
     fn refuse(&mut self, round: Round, port: &mut impl AcceptorPort) {
         self.refused += 1;
         let leader = Set::one(round.leader()).and(self.config.leaders());
-        // Unfenced, for it must not wait until large votes are on disk: whoever is told of a round
-        // that a crash undoes has stepped down for nothing, and nobody counts a refusal.
+        // Unfenced, for it must not wait until large votes are on disk: a leader that learns of a
+        // round that a crash undoes steps down needlessly, and no quorum counts refusals.
         port.send_unfenced(port.nack_leaders(leader, self.promise));
     }
 
@@ -213,7 +219,7 @@ impl AcceptorCore {
             port.reached(branch::PHASE_2A_FORGOTTEN);
             return port.send(port.forgotten(from, self.votes.base()));
         }
-        if !self.votes.admits(slot) {
+        if !self.votes.admits(slot) || self.vote_bytes >= MAX_VOTE_BYTES {
             self.refused += 1;
             return port.reached(branch::VOTES_FULL);
         }
@@ -256,7 +262,7 @@ impl AcceptorCore {
                 vote: vote.clone(),
             },
         });
-        self.votes.insert(slot, vote);
+        self.keep(slot, vote);
         self.watermark = self.watermark.max(slot.next());
         self.cast += 1;
         true
@@ -308,8 +314,16 @@ impl AcceptorCore {
         }
     }
 
+    /// Notes its vote in a slot, in place of an earlier one.
+    fn keep(&mut self, slot: Slot, vote: Vote) {
+        let earlier = self.votes.get(slot).map_or(0, bytes);
+        self.vote_bytes = self.vote_bytes - earlier + bytes(&vote);
+        self.votes.insert(slot, vote);
+    }
+
     fn forget_below(&mut self, slot: Slot) {
-        self.votes.advance_to(slot);
+        let left = &mut self.vote_bytes;
+        self.votes.advance_with(slot, |vote| *left -= bytes(vote));
         self.watermark = self.watermark.max(slot);
     }
 
@@ -328,8 +342,7 @@ impl AcceptorCore {
     }
 
     /// Takes part again, as if it had promised `round`, forgotten everything below `frontier`, and
-    /// voted for nothing above it. `leader/admission` in `docs/protocols/multipaxos.md` has the
-    /// argument.
+    /// voted for nothing above it. "Admission" in `docs/protocols/multipaxos.md` has the argument.
     pub fn on_admit(
         &mut self,
         nonce: u64,
@@ -354,6 +367,7 @@ impl AcceptorCore {
         port.persist(Record::Forgot { below: frontier });
         port.release_below(frontier);
         self.votes.reset(frontier);
+        self.vote_bytes = 0;
         self.watermark = frontier;
     }
 
@@ -377,8 +391,7 @@ impl AcceptorCore {
         // No record: it would be raised again if it were forgotten.
         self.promise = self.promise.max(self.config.oldest_round());
         if !self.config.leaders().contains(self.promise.leader()) {
-            // A leader that is no longer one is gone: nobody need wait until its silence is
-            // noticed.
+            // A leader that is no longer one is gone: candidates need not wait for a timeout.
             self.witness = Witness::default();
         }
     }
@@ -389,6 +402,8 @@ impl AcceptorCore {
             self.votes.is_empty() || self.watermark >= self.votes.end(),
             "a watermark below a vote"
         );
+        let bytes: u64 = self.votes.iter().map(|(_, vote)| bytes(vote)).sum();
+        assert_eq!(bytes, self.vote_bytes, "an acceptor miscounts its votes");
         assert!(
             self.votes
                 .iter()
@@ -401,6 +416,12 @@ impl AcceptorCore {
     pub(crate) fn report_work(&self, status: &mut Status) {
         status.round = Some(self.promise);
         status.remembers = Some(self.rejoin.is_none());
-        status.add([self.votes.len() as u64, self.cast, self.refused]);
+        let votes = self.votes.len() as u64;
+        status.add([votes, self.vote_bytes, self.cast, self.refused]);
     }
+}
+
+/// What a vote counts for in the limit.
+fn bytes(vote: &Vote) -> u64 {
+    vote.value.batch.byte_len() as u64
 }

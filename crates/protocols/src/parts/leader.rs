@@ -109,7 +109,7 @@ pub struct LeaderCore<N: Notes> {
 
 /// Where a leader stands.
 enum State<N> {
-    /// Another leads, or nobody.
+    /// Another leader leads, or none.
     Standby,
     /// Asks the acceptors whether the leader is gone.
     Candidate {
@@ -175,7 +175,7 @@ impl<N: Notes> LeaderCore<N> {
         self.progress.executed()
     }
 
-    /// The slot that a batch would be given that came now, if nothing else is proposed meanwhile.
+    /// The slot that a batch proposed now would get.
     pub fn place_of_next(&self) -> Slot {
         self.window.next_slot.plus(self.queue.len() as u64)
     }

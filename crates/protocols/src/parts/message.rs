@@ -6,7 +6,7 @@ use ionian_kernel::time::Timestamp;
 use ionian_kernel::{wire_enum, wire_struct};
 use ionian_replication::batch::Value;
 
-/// Who proposed a batch: told when it is chosen, or that somebody else leads now.
+/// The proposer of a batch; it learns when the batch is chosen, or that another leader leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proposer {
     /// A client lane; its answer tells it all it needs.

@@ -12,7 +12,7 @@ pub(crate) const LEADER_POSITIONS: &[Metric] = &[
     Metric::gauge(
         "executed_by_replicas",
         "slot",
-        "enough replicas have executed all slots below",
+        "some replica has executed all slots below",
     ),
 ];
 
@@ -31,8 +31,8 @@ pub(crate) const LEADER: &[Metric] = &[
     ),
     Metric::gauge(
         "carried",
-        "values",
-        "values of earlier rounds that it has still to propose",
+        "slots",
+        "slots of earlier rounds that it has still to propose, noops included",
     ),
     Metric::gauge(
         "queued",
@@ -42,7 +42,7 @@ pub(crate) const LEADER: &[Metric] = &[
     Metric::counter(
         "handed_over_again",
         "slots",
-        "slots given to another proxy leader",
+        "slots given to a proxy leader again",
     ),
     Metric::gauge(
         "failing_proxy_leaders",
@@ -71,7 +71,11 @@ pub(crate) const LEADER: &[Metric] = &[
 pub(crate) const PROXY_LEADER: &[Metric] = &[
     Metric::gauge("pending", "slots", "slots that wait for votes").settling(),
     Metric::counter("chosen", "slots", "slots in which a value was chosen"),
-    Metric::counter("retries", "messages", "acceptors asked again for a vote"),
+    Metric::counter(
+        "retries",
+        "slots",
+        "slots for which votes were requested again",
+    ),
     Metric::gauge(
         "suspected_acceptors",
         "acceptors",
@@ -90,11 +94,12 @@ pub(crate) const ACCEPTOR_POSITIONS: &[Metric] = &[Metric::gauge(
 /// The work of an acceptor.
 pub(crate) const ACCEPTOR: &[Metric] = &[
     Metric::gauge("votes", "slots", "slots of which it keeps a vote"),
+    Metric::gauge("vote_bytes", "bytes", "bytes of the values of these votes"),
     Metric::counter("votes_cast", "votes", "votes given"),
     Metric::counter(
         "refused",
         "messages",
-        "messages of rounds below the one that it has promised",
+        "messages refused: an old round, an epoch without this acceptor, or no room",
     ),
 ];
 
@@ -106,7 +111,7 @@ pub(crate) const REPLICA: &[Metric] = &[
         "executed slots kept for replicas that missed them",
     ),
     Metric::gauge("sessions", "sessions", "sessions of clients"),
-    Metric::counter("reads", "reads", "reads answered"),
+    Metric::counter("reads", "reads", "reads received"),
     Metric::counter(
         "failed_reads",
         "reads",
@@ -118,10 +123,6 @@ pub(crate) const REPLICA: &[Metric] = &[
         "reads that wait for slots to be executed",
     )
     .settling(),
-    Metric::counter("holes_asked", "slots", "missing slots asked of others"),
-    Metric::counter(
-        "stale",
-        "messages",
-        "values of slots that it had executed already",
-    ),
+    Metric::counter("holes_asked", "requests", "requests for missing slots"),
+    Metric::counter("stale", "messages", "messages discarded"),
 ];

@@ -79,7 +79,7 @@ impl Pending {
 }
 
 impl ProxyLeaderCore {
-    /// That of the proxy leader of this birth.
+    /// Creates the part.
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
         ProxyLeaderCore {
             node: birth.node,

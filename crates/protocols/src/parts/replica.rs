@@ -233,8 +233,7 @@ impl ReplicaCore {
         self.announce_membership(port);
     }
 
-    /// What the log has led to is told to the driver, which tells it to the roles of this node and
-    /// others.
+    /// Announces a new membership to the driver, which reconfigures roles and notifies peers.
     fn announce_membership(&mut self, port: &mut impl ReplicaPort) {
         let membership = self.executor.membership();
         if membership.epoch > self.announced {
@@ -243,7 +242,7 @@ impl ReplicaCore {
         }
     }
 
-    /// Goes on at `end`. Whoever is behind gets a snapshot.
+    /// Continues at `end`; peers behind it need a snapshot.
     fn pass_over(&mut self, end: Slot) {
         self.executed = end;
         self.retained_bytes = 0;

@@ -22,7 +22,7 @@ use ionian_replication::batch::Batch;
 use ionian_replication::suspicion::Choice;
 
 messages! {
-    /// What a batcher is told.
+    /// The messages that a batcher receives.
     "batcher" In {
         /// Commands of a client.
         0 => Commands {

@@ -33,7 +33,7 @@ use ionian_replication::batch::{Batch, BatchBuilder, OpenBatch};
 use ionian_replication::suspicion::Suspicion;
 
 messages! {
-    /// What a disseminator is told.
+    /// The messages that a disseminator receives.
     "disseminator" In {
         /// Commands of a client.
         0 => Commands {

@@ -35,7 +35,7 @@ use ionian_replication::batch::Batch;
 use ionian_replication::window::SlotWindow;
 
 messages! {
-    /// What a leader is told.
+    /// The messages that a leader receives.
     "leader" In {
         /// A payload is stable: it can be ordered.
         0 => Propose {

@@ -26,7 +26,7 @@ use ionian_replication::batch::Value;
 use ionian_replication::suspicion::Presence;
 
 messages! {
-    /// What a proxy leader is told.
+    /// The messages that a proxy leader receives.
     "proxy_leader" In {
         /// What one of MultiPaxos is told.
         0 => Ordering via message {

@@ -35,7 +35,7 @@ use ionian_kernel::{messages, wire_enum};
 use ionian_replication::batch::{Batch, Value};
 
 messages! {
-    /// What a stabilizer is told.
+    /// The messages that a stabilizer receives.
     "stabilizer" In {
         /// A disseminator wants a payload kept.
         0 => Store {

@@ -19,7 +19,7 @@ use ionian_kernel::wire::Never;
 use ionian_replication::batch::{Batch, OpenBatch};
 
 messages! {
-    /// What a batcher is told.
+    /// The messages that a batcher receives.
     "batcher" In {
         /// Commands of a client.
         0 => Commands {

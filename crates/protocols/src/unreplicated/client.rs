@@ -21,7 +21,7 @@ use ionian_replication::lane::{Due, DueWrite, Lane};
 use ionian_replication::suspicion::Choice;
 
 messages! {
-    /// What a client lane is told.
+    /// The messages that a client lane receives.
     "client" In {
         /// The application wants this done.
         0 => Submit {

@@ -15,7 +15,7 @@ use ionian_kernel::wire::Never;
 use ionian_replication::batch::{Answers, AnswersByClient};
 
 messages! {
-    /// What an unbatcher is told.
+    /// The messages that an unbatcher receives.
     "unbatcher" In {
         /// The server's answers to the commands of a batch.
         0 => Results {

@@ -2,6 +2,7 @@
 //! each. All that it asks of its driver is compared: messages with their fences, records, releases.
 
 use crate::stage::{Stage, batch, birth, only};
+use bytes::Bytes;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::Protocol;
@@ -324,4 +325,40 @@ fn the_replicas_of_its_node_get_the_value_that_was_chosen_in_the_round_of_its_vo
     for unknown in [learn(SLOT, 2), learn(Slot(9), 1)] {
         assert_eq!(acceptor.asked(unknown), only(vec![], vec![]));
     }
+}
+
+/// While fewer than f+1 replicas keep what is chosen, an acceptor forgets nothing: its memory is
+/// bounded in bytes.
+#[test]
+fn an_acceptor_refuses_votes_when_it_remembers_four_gibibytes_of_values() {
+    let mut acceptor = acceptor();
+    // All values share the same 32 MiB.
+    let payload = Bytes::from(vec![0; 32 << 20]);
+    let value = Value {
+        stamp: Timestamp(7),
+        batch: batch(payload),
+    };
+    let large = |slot: u64| {
+        let vote = Vote {
+            round: round(1),
+            value: value.clone(),
+        };
+        phase2a(Slot(slot), vote)
+    };
+    let mut voted = 0;
+    while !acceptor.asked(large(voted)).sends.is_empty() {
+        voted += 1;
+    }
+    assert_eq!(voted, 128);
+    assert_eq!(
+        acceptor.asked(large(200)),
+        only(vec![], vec![]),
+        "it is full"
+    );
+    // When replicas keep these slots there is room again.
+    acceptor.tell(In::Heartbeat {
+        round: round(1),
+        kept: Slot(128),
+    });
+    assert_eq!(acceptor.asked(large(200)).sends.len(), 1);
 }

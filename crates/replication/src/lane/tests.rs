@@ -579,3 +579,22 @@ fn limits_refuse_clearly() {
         .collect();
     assert_eq!(outcomes, [Err(Refusal::Busy), Err(Refusal::TooLarge)]);
 }
+
+/// A replica answers sequential and eventual reads itself: its number says nothing of the reader
+/// with the same number.
+#[test]
+fn only_answers_to_linearizable_reads_clear_those_that_carried_them() {
+    let (mut lane, mut due, _) = lane();
+    for (level, cleared) in [(ReadLevel::Linearizable, 8), (ReadLevel::Eventual, 0)] {
+        let request = Request {
+            operation: Operation::Read(level),
+            ..write(1)
+        };
+        lane.submit(Instant(1), request, &mut due);
+        let (_, command, _) = due.reads.pop().expect("a read is sent");
+        lane.sent_via(Purpose::Read, command.number, 3);
+        let answer = answer(Purpose::Read, command.number, Outcome::Done(Bytes::new()));
+        let via = lane.on_answers(Instant(2), &answer, &mut due);
+        assert_eq!((via.writes, via.reads), (0, cleared), "{level:?}");
+    }
+}

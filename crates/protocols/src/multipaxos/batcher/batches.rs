@@ -14,7 +14,7 @@ use ionian_replication::flow::ByteWindow;
 /// dropped, and asked again by them.
 const MAX_BYTES: usize = 64 << 20;
 
-/// And there are at most so many of them.
+/// The most batches that are not known to be chosen.
 const MAX_BATCHES: usize = 1 << 14;
 
 /// The batches of a batcher, which notes for each of them with whom it is.
@@ -139,7 +139,7 @@ impl<W> Batches<W> {
         None
     }
 
-    /// Whoever serves now may have none of what is in flight: everything waits anew.
+    /// The new leader may have none of the batches in flight: all are queued again.
     pub(crate) fn requeue(&mut self) {
         self.window.clear();
         self.waiting = self.in_flight.keys().copied().collect();
@@ -219,7 +219,6 @@ impl<W> Batches<W> {
         );
     }
 
-    /// Reports figures for people.
     /// Reports the [batches](crate::multipaxos::metrics::BATCHES).
     pub(crate) fn report(&self, status: &mut Status) {
         status.add([self.closed, self.in_flight.len() as u64, self.dropped]);

@@ -133,9 +133,10 @@ impl AcceptorCore {
             "the log confirms a vote below {missing:?} that it does not have"
         );
         self.votes.reset(forgotten);
+        self.vote_bytes = 0;
         self.watermark = forgotten;
         for (slot, vote) in votes.into_iter().filter(|(slot, _)| *slot >= forgotten) {
-            self.votes.insert(slot, vote);
+            self.keep(slot, vote);
             self.watermark = slot.next();
         }
         port.release_below(forgotten);

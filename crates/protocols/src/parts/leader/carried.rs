@@ -106,7 +106,7 @@ impl Carried {
     }
 
     /// Some replica has executed every slot below `executed`, so that these need not be proposed
-    /// again; `gone` is told what would have been.
+    /// again; calls `gone` with each dropped batch.
     pub(super) fn skip_to(&mut self, executed: Slot, mut gone: impl FnMut(&Batch)) {
         while let Some(found) = self
             .values

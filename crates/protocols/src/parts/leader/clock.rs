@@ -26,7 +26,7 @@ const SLACK: i64 = 500;
 /// largest is the nearest to the truth, for it was under way for the shortest time.
 const COUNTS_FOR: Duration = Duration::from_secs(10);
 
-/// Time that has run ahead goes on at one part in so many.
+/// Log time that is ahead of the clock advances at 1/SLOWED of its speed.
 const SLOWED: u64 = 2;
 
 /// See the top of this file.

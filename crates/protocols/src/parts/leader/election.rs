@@ -18,8 +18,7 @@ impl<N: Notes> LeaderCore<N> {
         if matches!(self.state, State::Phase1(_)) {
             self.timer.failed();
         }
-        // Nobody has heard it for a whole timeout, or too few have: what waits here may wait for
-        // ever.
+        // The candidate got no read quorum within a timeout: queued batches could wait without end.
         let in_vain = matches!(self.state, State::Candidate { .. });
         if in_vain {
             port.reached(branch::STANDS_IN_VAIN);
@@ -92,7 +91,7 @@ impl<N: Notes> LeaderCore<N> {
     ) {
         let above = self.round.max(above);
         if above.epoch() > epoch {
-            // Somebody knows of a change of which this node has yet to hear.
+            // An acceptor knows a membership change that this node does not.
             return;
         }
         self.round = above.next_of(self.id, epoch);
@@ -158,7 +157,7 @@ impl<N: Notes> LeaderCore<N> {
     }
 
     /// Phase 1 is over: what may have been chosen is proposed again, holes are filled with noops,
-    /// and everybody is told.
+    /// and the leader notifies all proposers.
     pub(super) fn lead(&mut self, now: Instant, phase1: Phase1<N>, port: &mut impl LeaderPort) {
         let outcome = phase1.finish();
         self.clock.learn(now, outcome.stamp);
@@ -212,7 +211,7 @@ impl<N: Notes> LeaderCore<N> {
         }
     }
 
-    /// Somebody has a higher round. A rejected leader waits its turn and does not jump above (l4);
+    /// A higher round exists. A rejected leader waits its turn and does not jump above (l4);
     /// what it had queued goes back to the proposers, who are not left to their timers (l10).
     pub(super) fn on_higher_round(
         &mut self,

@@ -75,8 +75,8 @@ impl Failing {
         }
     }
 
-    /// Those of `present` that are given slots. When all are failing it is not they who do, and all
-    /// are given slots again.
+    /// Those of `present` that are given slots. If all are failing, the fault is elsewhere, and all
+    /// get slots again.
     pub(super) fn among(
         &mut self,
         present: Set<ProxyLeaderId>,

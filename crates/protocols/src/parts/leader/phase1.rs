@@ -12,8 +12,7 @@ use ionian_kernel::time::{Instant, Timestamp};
 use ionian_replication::batch::Value;
 use ionian_replication::quorum::QuorumSystem;
 
-/// So many questions in a row that are left unanswered double the wait for the next; those after
-/// them do not.
+/// Unanswered requests double the wait for the next at most this often.
 const MOST_DOUBLINGS: u32 = 5;
 
 /// Phase 1 of one round, for the slots from `start` up to `end`.

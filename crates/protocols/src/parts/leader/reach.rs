@@ -15,7 +15,8 @@ use super::{LeaderCore, LeaderPort, Notes, State};
 use ionian_kernel::id::*;
 use ionian_kernel::time::{Duration, Instant};
 
-/// Answers wait behind the acceptors' records: they are given so many election timeouts.
+/// The leader waits this many election timeouts for answers: nodes answer only at the end of a
+/// burst.
 const GIVES_UP_AFTER: u32 = 2;
 
 /// See the top of this file.

@@ -1,4 +1,4 @@
-//! Mending single slots below the leader's window (l2): phase 1 for one slot, within the leader's
+//! Repairing single slots below the leader's window (l2): phase 1 for one slot, within the leader's
 //! round.
 //!
 //! Such a slot is chosen, since some replica executed beyond it, but the leader has forgotten its

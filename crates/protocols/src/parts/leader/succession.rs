@@ -13,9 +13,8 @@ use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_kernel::time::Instant;
 
-/// So many timeouts a leader that drains, or could not lead well, lets pass before it stands all
-/// the same: the others come first, but a cluster in which no other leader is left must not do
-/// without one.
+/// A leader that drains or is cut off waits this many timeouts before it stands: the others come
+/// first, but a cluster in which no other leader is left must not do without one.
 const HOLDS_BACK: u32 = 4;
 
 /// See the top of this file.

@@ -6,7 +6,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::time::Instant;
 
 impl<N: Notes> LeaderCore<N> {
-    /// Whether another leads, or nobody, and it does nothing about it.
+    /// Whether it neither leads nor stands for election.
     pub fn is_standby(&self) -> bool {
         matches!(self.state, State::Standby)
     }

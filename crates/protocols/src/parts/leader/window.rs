@@ -25,12 +25,12 @@ const MAX_WINDOW: usize = 1 << 22;
 /// its proxy leader lives: a message was lost.
 const HAND_OVER_AFTER: u32 = 5;
 
-/// A slot that is executed within so many resend times of having been handed over was not held up
-/// by anything but its proxy leader: each allows for a round trip, and it takes about two until the
-/// leader is told.
+/// If a slot executes within this many `resend_after` after its reassignment, its first proxy
+/// leader caused the delay: each allows for a round trip, and it takes about two until the leader
+/// is told.
 const PROMPT: u32 = 2;
 
-/// Only so many of the lowest unexecuted slots are taken for stuck: those behind them wait for
+/// Only this many of the lowest unexecuted slots can count as stuck: those behind them wait for
 /// them.
 const STUCK_SLOTS: usize = 16;
 
@@ -51,7 +51,7 @@ pub(super) struct Window {
     pub(super) flow: ByteWindow,
     /// The slot of the next proposal.
     pub(super) next_slot: Slot,
-    /// Nothing new is proposed in slots from this one on.
+    /// No new value is proposed in slots from this one on; noops may be.
     pub(super) limit: Slot,
     check_at: Option<Instant>,
     /// How much later an answer may come because of what was under way when it was last looked.
@@ -108,7 +108,7 @@ impl Window {
         self.config = config;
     }
 
-    /// Everybody is given the time to be heard of.
+    /// Counts all replicas and proxy leaders as heard at `now`.
     pub(super) fn start(&mut self, now: Instant) {
         self.replicas.start(now);
         self.proxies.start(now);
@@ -394,7 +394,7 @@ impl Window {
         );
         assert!(
             self.slots.is_empty() || self.check_at.is_some(),
-            "nobody watches the window"
+            "slots in the window and no timer"
         );
     }
 }

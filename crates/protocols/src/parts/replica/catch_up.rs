@@ -46,8 +46,8 @@ pub(super) struct CatchUp {
     /// The last slot of a whole stretch that the leader was asked for: when it is there, the next
     /// stretch is asked for.
     stretch: Option<Slot>,
-    /// Whether what is missing will not come unless it is asked for: this replica does not hear
-    /// somebody who is to tell it.
+    /// Whether what is missing will not come unless it is asked for: this replica is cut off from a
+    /// sender of chosen values.
     cut_off: bool,
     /// Whether a peer is asked and has not answered, while cut off.
     asks: bool,
@@ -97,6 +97,8 @@ impl CatchUp {
     /// Called whenever the replica has executed what it could: `executed` is where it stands,
     /// `wanted` how far it knows the log to reach.
     pub(super) fn watch(&mut self, now: Instant, executed: Slot, wanted: Slot) {
+        let is_useful = |install: &Install| install.executed > executed;
+        self.install = self.install.take().filter(is_useful);
         if executed >= wanted {
             self.ask_at = None;
             self.attempts = 0;
@@ -134,7 +136,7 @@ impl CatchUp {
         now + self.random.duration(after, 2 * after)
     }
 
-    /// This replica hears everybody who tells it what is chosen, or does not.
+    /// Sets whether this replica is cut off from a sender of chosen values.
     pub(super) fn set_cut_off(&mut self, cut_off: bool) {
         (self.cut_off, self.asks, self.helper) = (
             cut_off,

@@ -58,7 +58,7 @@ impl Deferred {
         Some(ready)
     }
 
-    /// Lets go of those that nobody waits for any more.
+    /// Drops reads whose lanes have given up.
     pub(super) fn drop_hopeless(&mut self, now: Instant) {
         self.waiting.retain(|_, waiting| {
             let before = waiting.len();

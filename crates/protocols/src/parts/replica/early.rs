@@ -35,7 +35,7 @@ impl Early {
         self.slots.clear();
     }
 
-    /// What whoever sees the state may have seen: everything below this slot.
+    /// A reader of the state may have seen effects of slots below this one.
     pub(super) fn seen(&self, executed: Slot) -> Slot {
         self.slots.last().map_or(executed, |last| last.next())
     }

@@ -35,11 +35,8 @@ impl ReplicaCore {
         self.helping.waiting.remove(&from);
         if start < self.log.base() {
             // Forgotten here: the peer gets the state itself.
-            if start < self.executed {
-                port.reached(branch::OFFERS_SNAPSHOT);
-                self.offer_snapshot(now, from, start, port);
-            }
-            return;
+            port.reached(branch::OFFERS_SNAPSHOT);
+            return self.offer_snapshot(now, from, start, port);
         }
         if waits && self.log.get(start).is_none() && self.config.replicas().contains(from) {
             port.reached(branch::PEER_WAITS);

@@ -127,7 +127,7 @@ impl Offer {
         }
     }
 
-    /// What there is from `offset` on; `None` where nobody who takes the pieces in turn would ask.
+    /// What there is from `offset` on; `None` for an offset beyond what was written.
     fn piece(&mut self, now: Instant, offset: u64) -> Option<Piece> {
         if offset > self.written {
             return None;

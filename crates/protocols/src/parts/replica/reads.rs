@@ -40,7 +40,8 @@ impl ReplicaCore {
             return;
         }
         // Something was voted for in the slots that it waits for: whatever is missing there counts
-        // as a hole (l5). A stranger's huge slot makes nobody allocate anything (b4).
+        // as a hole (l5). The limit prevents a forged slot from causing allocation (b4 in
+        // docs/defects.md).
         self.wanted = self
             .wanted
             .max(executed.min(self.executed.plus(MAX_AHEAD as u64)));

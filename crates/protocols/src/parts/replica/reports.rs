@@ -56,7 +56,7 @@ impl Reports {
         executed.distance(self.told) >= REPORT_SLOTS || (enough && executed > self.told)
     }
 
-    /// What was executed is told soon.
+    /// Schedules a report soon.
     pub(super) fn tell_soon(&mut self, now: Instant, executed: Slot) {
         if executed > self.told {
             self.at = self.at.min(now + REPORT_AFTER);

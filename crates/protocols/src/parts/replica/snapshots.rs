@@ -4,7 +4,8 @@ use crate::multipaxos::config::Config;
 use alloc::sync::Arc;
 use ionian_kernel::id::Slot;
 
-/// A replica stores a snapshot after so many bytes of commands, if not before after so many slots.
+/// A replica stores a snapshot after this many bytes of commands, or `snapshot_slots` slots,
+/// whichever comes first.
 const SNAPSHOT_BYTES: usize = 64 << 20;
 
 /// See the top of this file.

@@ -190,3 +190,37 @@ fn a_peer_that_waits_for_slots_gets_them_when_they_come() {
     let asked = replica.asked(chosen(2, write(1, "b"), PEER));
     assert_eq!(asked, only(vec![]), "once");
 }
+
+/// The rest of a snapshot that ends below what the replica has executed is of no use: a hole above
+/// it is asked for at once, not after unanswered requests for that rest.
+#[test]
+fn a_snapshot_that_the_replica_has_passed_does_not_delay_what_it_misses() {
+    let mut replica = in_session();
+    let chunk = In::SnapshotChunk {
+        from: PEER,
+        executed: Slot(3),
+        offset: 0,
+        last: false,
+        bytes: Bytes::from_static(b"the first piece"),
+    };
+    replica.tell(chosen(6, write(5, "f"), PEER));
+    let next = In::FetchSnapshot {
+        from: ID,
+        executed: Slot(3),
+        offset: 15,
+    };
+    assert_eq!(replica.asked(chunk), only(vec![to_peer(next)]));
+    for (slot, text) in [(1, "a"), (2, "b"), (3, "c")] {
+        replica.tell(chosen(slot, write(slot - 1, text), PEER));
+    }
+    let fetch = In::Fetch {
+        from: ID,
+        start: Slot(4),
+        end: Slot(7),
+        waits: false,
+    };
+    match &next_sent(&mut replica)[..] {
+        [Envelope::ToReplicas(_, message)] => assert_eq!(*message, fetch),
+        sent => panic!("{sent:?}"),
+    }
+}
