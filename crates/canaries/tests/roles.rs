@@ -15,8 +15,13 @@ mod lives;
 mod membership;
 #[path = "../../protocols/tests/roles/mencius.rs"]
 mod mencius;
+#[path = "../../protocols/tests/roles/mencius_membership.rs"]
+mod mencius_membership;
 #[path = "../../protocols/tests/roles/reach.rs"]
 mod reach;
+#[path = "../../protocols/tests/roles/servers.rs"]
+#[allow(dead_code)]
+mod servers;
 #[path = "../../protocols/tests/roles/spaxos_membership.rs"]
 mod spaxos_membership;
 #[path = "../../protocols/tests/roles/stage.rs"]
@@ -52,6 +57,13 @@ caught! {
     "multipaxos/impatient": bytes::a_phase_1_that_advances_is_not_begun_anew_and_one_that_does_not_is_given_more_time,
     "mencius/l6": mencius::l6_a_range_of_skips_does_not_stop_at_known_slots,
     "mencius/l6": mencius::l6_a_range_of_skips_does_not_stop_at_executed_slots,
+    "mencius/one-frontier": mencius_membership::a_change_is_not_finished_before_the_frontier_of_every_stripe_is_known,
+    "mencius/positions": mencius_membership::the_frontier_is_a_position_in_each_stripe,
+    "mencius/keeps-nothing": mencius_membership::a_change_is_finished_when_the_new_replicas_keep_everything_below_the_highest_frontier,
+    "mencius/low-frontier": mencius_membership::a_leader_of_the_joint_epoch_tells_the_others_where_earlier_epochs_end,
+    "mencius/bars-reservations": mencius_membership::a_new_acceptor_neither_notes_nor_refuses_what_is_reserved_in_the_configuration_before,
+    "mencius/joint-reservations": mencius_membership::a_leader_that_waits_for_new_acceptors_reserves_with_those_that_it_leads_by,
+    "mencius/low-watermark": mencius_membership::an_acceptor_tells_readers_at_least_the_frontier,
     "mencius/fills-gaps": mencius::what_predecessors_left_below_the_watermark_is_skipped_as_one_range,
     "spaxos/no-seal": spaxos_membership::one_that_hands_over_acknowledges_no_payload_of_earlier_epochs_any_more,
     "spaxos/one-side": spaxos_membership::a_payload_is_stable_when_a_write_quorum_of_its_rounds_epoch_stores_it,

@@ -82,7 +82,8 @@ fn of_mencius() {
     // It takes a snapshot that is due while the command before it is not known yet: not once in
     // 1,200 runs.
     let early = "replica: a snapshot waits for what was executed early";
-    let all = scenarios::<Mencius>(&["mencius", "mencius-compartmentalized"], false);
+    let mut all = scenarios::<Mencius>(&["mencius", "mencius-compartmentalized"], false);
+    all.extend(scenarios::<Mencius>(&["mencius"], true));
     reaches::<Mencius>(&all, &[turned_away, early]);
 }
 

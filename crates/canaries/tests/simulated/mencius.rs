@@ -4,7 +4,7 @@ use crate::suite::{self, MEMORY, together};
 use ionian_canaries::mencius::{Mencius, kind};
 use ionian_kernel::layout::Places;
 use ionian_kernel::quorum_spec::QuorumSpec;
-use ionian_sim::{Durability, Failure, FailureKind, Scenario};
+use ionian_sim::{Durability, Failure, FailureKind, Scenario, variations};
 
 fn apart(counts: &[usize]) -> Scenario {
     suite::apart::<Mencius>("apart", counts, QuorumSpec::Majority)
@@ -103,6 +103,23 @@ fn defects_of_the_shared_roles_show_here_too() {
         Durability::Disk,
         1000,
     );
+}
+
+/// Three servers, of which the members change.
+fn changing() -> Scenario {
+    let mut scenario = suite::preset::<Mencius>("mencius");
+    scenario.changes = variations::<Mencius>(&scenario.layout);
+    scenario
+}
+
+#[test]
+fn new_replicas_that_do_not_keep_what_acceptors_of_the_configuration_before_chose() {
+    catches("keeps-nothing", changing(), Durability::Disk, 300);
+}
+
+#[test]
+fn the_frontier_of_the_log_taken_for_a_position() {
+    catches("positions", changing(), Durability::Disk, 100);
 }
 
 /// The shared roles' repair of a slot, of which MultiPaxos's test says why seeds did not find the

@@ -1,5 +1,6 @@
 //! `ionian member` on clusters of real processes.
 
+mod each_protocol;
 mod refused;
 
 use crate::cluster::{Cluster, Directory, Nodes, eventually, free_port, ionian, run, text};
@@ -178,16 +179,6 @@ fn replaces_a_killed_node_and_starts_again_without_it(preset: &str) {
     assert!(!cluster.stderr().contains("n1"), "{}", cluster.stderr());
 }
 
-#[test]
-fn a_killed_node_of_multipaxos_is_replaced_under_load() {
-    replaces_a_killed_node_and_starts_again_without_it("colocated");
-}
-
-#[test]
-fn a_killed_node_of_spaxos_is_replaced_under_load() {
-    replaces_a_killed_node_and_starts_again_without_it("spaxos");
-}
-
 /// As in a script or a service unit with fixed flags.
 #[test]
 fn address_flags_may_be_repeated_but_not_changed_after_a_membership_change() {
@@ -341,16 +332,6 @@ fn abandons_or_finishes_a_change_that_waits_for_a_node(preset: &str) {
     );
 }
 
-#[test]
-fn a_change_of_multipaxos_that_waits_for_a_node_can_be_abandoned_or_finished() {
-    abandons_or_finishes_a_change_that_waits_for_a_node("colocated");
-}
-
-#[test]
-fn a_change_of_spaxos_that_waits_for_a_node_can_be_abandoned_or_finished() {
-    abandons_or_finishes_a_change_that_waits_for_a_node("spaxos");
-}
-
 /// Three new nodes, none of which runs, are to replace three others: the old ones serve, and status
 /// reports that.
 fn serves_while_new_nodes_are_missing(preset: &str) {
@@ -381,16 +362,6 @@ fn serves_while_new_nodes_are_missing(preset: &str) {
         text(&looked.stdout)
     );
     cluster.client(1).set("k", "w");
-}
-
-#[test]
-fn status_reports_a_serving_multipaxos_cluster_while_new_nodes_are_missing() {
-    serves_while_new_nodes_are_missing("colocated");
-}
-
-#[test]
-fn status_reports_a_serving_spaxos_cluster_while_new_nodes_are_missing() {
-    serves_while_new_nodes_are_missing("spaxos");
 }
 
 /// A cluster with one running node, and a command that waits for the others.

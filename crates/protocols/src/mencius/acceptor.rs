@@ -217,11 +217,12 @@ impl Acceptor {
     }
 
     /// The slot of the log after the highest in which it ever voted, and the highest epoch of its
-    /// promises, in all stripes in which it may take part.
+    /// promises, in all stripes in which it may take part. At least the frontier of its
+    /// configuration: below that one acceptors of an earlier configuration have voted.
     fn watermark(&self) -> (Slot, Epoch) {
         let stripes = self.config.stripes.iter().zip(&self.stripes);
         stripes.fold(
-            (Slot::ZERO, Epoch::default()),
+            (self.config.layout().frontier, Epoch::default()),
             |(watermark, epoch), (stripe, StripeState { core, .. })| {
                 let (position, promise) = core.watermark().unwrap_or_default();
                 (
@@ -272,6 +273,10 @@ impl Acceptor {
     /// first, it has promised its round and refuses here; if not, the later leader hears of the
     /// reservation. So a reservation that is complete is known to all later leaders, and none of
     /// them puts anything but a noop into a slot that may have been skipped.
+    ///
+    /// Nothing is promised here, also not by an acceptor of two configurations: where a leader of
+    /// the joint epoch has won phase 1, every write quorum of the configuration before has a member
+    /// that refuses what an earlier round reserves.
     fn on_reserve(
         &mut self,
         from: LeaderId,
@@ -279,6 +284,11 @@ impl Acceptor {
         reserved: Reserved,
         out: &mut Out<'_, Self>,
     ) {
+        // As for votes: one that is new has no part in the configuration before, and must not
+        // depose its leader.
+        if !self.config.of(stripe).takes_part(self.id, reserved.round) {
+            return;
+        }
         let place = &mut self.stripes[usize::from(stripe.0)];
         let Some((_, promise)) = place.core.watermark() else {
             return;

@@ -11,6 +11,8 @@ branches! {
     SKIPS_FOR_REPLICA = "leader: skips because a replica waits for it",
     SAYS_SKIP_AGAIN = "leader: says again that slots were skipped",
     MISSES_LEADER = "leader: asks the others to pass on how far one is that it does not hear",
+    HEARS_FRONTIER = "leader: hears where earlier epochs end in a stripe that another leads",
+    FINISHES_CHANGE = "leader: finishes a change of members",
     PASSES_ON = "leader: passes on how far another is",
     RESERVE_REFUSED = "acceptor: a reservation of a deposed leader is refused",
     RESERVED_ALREADY = "acceptor: a reservation that it knows",

@@ -1,14 +1,16 @@
 //! Which layouts are deployments of Mencius, and what every role needs to know of its own.
 
+use super::homes::Homes;
 use super::kind;
 use super::settings::Settings;
 use super::stripe::{Stripe, Stripes};
 use crate::multipaxos;
-use alloc::format;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Layout, LayoutError, NodeId, Options, Places};
+use ionian_kernel::layout::{Layout, LayoutError, NodeId, Options};
+use ionian_kernel::protocol::Transition;
 
 /// A layout that was checked, with what follows from it.
 #[derive(Clone, Debug)]
@@ -21,6 +23,9 @@ pub struct Config {
     /// What MultiPaxos's roles need to know in each stripe: there the leaders are its own and those
     /// that stand in.
     each: Vec<Arc<multipaxos::config::Config>>,
+    homes: Homes,
+    /// Those of the configuration that the cluster is being changed into.
+    next_homes: Option<Homes>,
     leaders: Set<LeaderId>,
     replicas: Set<ReplicaId>,
     /// The replicas beside each leader, in the order of the leaders.
@@ -31,28 +36,43 @@ pub struct Config {
 }
 
 impl Config {
-    /// Checks a layout.
+    /// Checks a layout, and the one that it is being changed into.
     ///
     /// # Errors
     /// Says which rule of the protocol it breaks.
     pub fn new(layout: Layout) -> Result<Self, LayoutError> {
         multipaxos::config::Config::new(layout.clone())?;
-        let leaders: Vec<(u8, NodeId)> = layout.places(kind::Leader).iter().collect();
-        let each =
-            (0..leaders.len()).map(|stripe| of_stripe(&layout, &leaders, stripe).map(Arc::new));
-        let each = each.collect::<Result<_, _>>()?;
-        let beside = leaders
+        let homes = Homes::of(&layout);
+        let next = layout.next.as_deref().map(|next| (next, Homes::of(next)));
+        if let Some((_, next)) = &next {
+            homes.check_same_count(next)?;
+        }
+        let stripes = Stripes::new(homes.count());
+        let of_stripe = |stripe| {
+            let within = |layout, homes: &Homes| homes.within(layout, stripes, stripe);
+            let mut own = within(&layout, &homes)?;
+            if let Some((next, homes)) = &next {
+                own.next = Some(Box::new(within(next, homes)?));
+            }
+            let config = multipaxos::config::Config::new(own)?.telling_neighbours();
+            Ok(Arc::new(config.beginning_with(homes.leader(stripe))))
+        };
+        let each = stripes.iter().map(of_stripe).collect::<Result<_, _>>()?;
+        let beside = layout.places(kind::Leader);
+        let beside = beside
             .iter()
-            .map(|(leader, node)| (LeaderId(*leader), layout.near(kind::Replica, *node)));
+            .map(|(leader, node)| (LeaderId(leader), layout.near(kind::Replica, node)));
         let mut config = Config {
             settings: Settings::of(&layout.options),
-            stripes: Stripes::new(leaders.len()),
+            stripes,
             each,
             leaders: layout.all(kind::Leader),
             replicas: layout.all(kind::Replica),
             beside: beside.collect(),
             clients: Vec::new(),
             batchers: Vec::new(),
+            next_homes: next.map(|(_, homes)| homes),
+            homes,
             layout,
         };
         config.clients = config.proposers(kind::Client);
@@ -60,9 +80,26 @@ impl Config {
         Ok(config)
     }
 
+    /// How to get from one layout to another: as in MultiPaxos, with the same number of leaders.
+    ///
+    /// # Errors
+    /// When either breaks a rule, or the number of stripes would change: which stripe a slot is in
+    /// depends on it.
+    pub fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError> {
+        let (before, after) = (Config::new(from.clone())?, Config::new(to.clone())?);
+        before.homes.check_same_count(&after.homes)?;
+        multipaxos::config::Config::transition(from, to)
+    }
+
     /// What MultiPaxos's roles need to know in this stripe.
     pub fn of(&self, stripe: Stripe) -> &Arc<multipaxos::config::Config> {
         &self.each[usize::from(stripe.0)]
+    }
+
+    /// The acceptors of the quorums by which a round of a stripe works; none if its epoch is over.
+    pub fn acceptors_of(&self, stripe: Stripe, round: Round) -> AcceptorSet {
+        let quorums = self.of(stripe).quorums_of(round);
+        quorums.map_or(Set::EMPTY, |quorums| quorums.members())
     }
 
     /// Whether there is such a stripe.
@@ -70,27 +107,31 @@ impl Config {
         usize::from(stripe.0) < self.each.len()
     }
 
+    /// The stripe that is a leader's own: while the membership is changing, that of the
+    /// configuration before. A leader that the change adds has none yet.
+    pub fn home_of(&self, leader: LeaderId) -> Option<Stripe> {
+        self.stripes
+            .iter()
+            .find(|stripe| self.homes.leader(*stripe) == leader)
+    }
+
     /// The stripes that a leader serves: its own first, then those in which it stands in for
     /// others.
     pub fn served_by(&self, leader: LeaderId) -> Vec<Stripe> {
         let serves = |stripe: &Stripe| self.of(*stripe).leaders().contains(leader);
         let mut served: Vec<Stripe> = self.stripes.iter().filter(serves).collect();
-        served.sort_by_key(|stripe| self.of(*stripe).initial_leader != leader);
+        served.sort_by_key(|stripe| Some(*stripe) != self.home_of(leader));
         served
     }
 
     /// The stripe that an instance on `node` proposes in: that of a leader beside it; where there
     /// is none each takes its turn.
     pub fn stripe_near(&self, index: u8, node: NodeId) -> Stripe {
-        let leaders = self.layout.places(kind::Leader);
-        let homes = self.stripes.iter().zip(leaders.iter());
-        let near: Vec<Stripe> = homes
-            .filter(|(_, (_, home))| *home == node)
-            .map(|(stripe, _)| stripe)
-            .collect();
-        match near.is_empty() {
-            true => Stripe(index % self.stripes.count() as u8),
-            false => near[usize::from(index) % near.len()],
+        let homes = [Some(&self.homes), self.next_homes.as_ref()];
+        let mut near = homes.into_iter().flatten().map(|homes| homes.on(node));
+        match near.find(|near| !near.is_empty()) {
+            None => Stripe(index % self.stripes.count() as u8),
+            Some(near) => near[usize::from(index) % near.len()],
         }
     }
 
@@ -144,37 +185,6 @@ impl Config {
     pub fn options(&self) -> &Options {
         &self.layout.options
     }
-}
-
-/// The configuration of one stripe: its own leader, and the next f on other nodes, which stand in
-/// for it.
-fn of_stripe(
-    layout: &Layout,
-    leaders: &[(u8, NodeId)],
-    stripe: usize,
-) -> Result<multipaxos::config::Config, LayoutError> {
-    let (home, node) = leaders[stripe];
-    let mut served = Vec::from([(home, node)]);
-    for (leader, node) in leaders[stripe + 1..].iter().chain(&leaders[..stripe]) {
-        if served.len() <= layout.f && served.iter().all(|(_, taken)| taken != node) {
-            served.push((*leader, *node));
-        }
-    }
-    if served.len() <= layout.f {
-        return Err(LayoutError(format!(
-            "leader {home} has {} leaders on other nodes to stand in for it: to tolerate f={} it needs at least f",
-            served.len() - 1,
-            layout.f
-        )));
-    }
-    let mut instances = layout.instances.clone();
-    instances[usize::from(kind::Leader)] = served.into_iter().collect::<Places>();
-    let config = multipaxos::config::Config::new(Layout {
-        instances,
-        ..layout.clone()
-    })?;
-    let home = LeaderId(home);
-    Ok(config.telling_neighbours().beginning_with(home))
 }
 
 #[cfg(test)]

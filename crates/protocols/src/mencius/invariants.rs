@@ -7,7 +7,8 @@ use super::leader::Leader;
 use super::replica::Replica;
 use super::stripe::Stripe;
 use super::{Instance, Mencius};
-use crate::multipaxos::invariants::Ledger;
+use crate::multipaxos;
+use crate::multipaxos::invariants::{Ledger, is_write_quorum};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -20,7 +21,11 @@ use ionian_replication::slot_map::SlotMap;
 
 /// What was seen so far in one run.
 pub struct Invariants {
+    /// The latest configuration.
     config: Arc<Config>,
+    /// What a stripe knows of every configuration that some node has ever had: acceptors and their
+    /// quorums are the same in all stripes.
+    configs: BTreeMap<Epoch, Arc<multipaxos::config::Config>>,
     ledger: Ledger,
     /// The votes of each acceptor that were looked at in each stripe, in its present life.
     seen: BTreeMap<(Address, Stripe), Seen>,
@@ -39,9 +44,17 @@ impl protocol::Invariants<Mencius> for Invariants {
     fn new(config: &Arc<Config>) -> Self {
         Invariants {
             config: config.clone(),
+            configs: of_any_stripe(config).into(),
             ledger: Ledger::default(),
             seen: BTreeMap::new(),
         }
+    }
+
+    fn reconfigured(&mut self, config: &Arc<Config>) {
+        if config.layout().epoch > self.config.layout().epoch {
+            self.config = config.clone();
+        }
+        self.configs.extend(of_any_stripe(config));
     }
 
     fn check(&mut self, address: Address, instance: &Instance) -> Result<(), String> {
@@ -74,7 +87,7 @@ impl protocol::Invariants<Mencius> for Invariants {
                     .stripes()
                     .any(|(led, role)| led == stripe && role.is_leading())
             };
-            match leaders().find(|leader| leader.home() == stripe) {
+            match leaders().find(|leader| leader.home() == Some(stripe)) {
                 Some(home) => {
                     (!leads(home)).then(|| format!("{stripe:?} is not led by its own leader"))
                 }
@@ -97,8 +110,7 @@ impl Invariants {
             for (position, vote) in acceptor.votes() {
                 if seen.rounds.insert(position, vote.round) != Some(vote.round) {
                     let slot = self.config.stripes.slot(stripe, position);
-                    let quorums = &self.config.of(stripe).quorums;
-                    let enough = |_, voters| quorums.is_write_quorum(voters);
+                    let enough = |round, voters| is_write_quorum(&self.configs, round, voters);
                     self.ledger
                         .check_vote(AcceptorId(address.index), slot, vote, enough)?;
                 }
@@ -113,19 +125,24 @@ impl Invariants {
     /// leader may skip a slot in which a write quorum stands for another value, and none may do so
     /// later.
     fn check_replica(&mut self, address: Address, replica: &Replica) -> Result<(), String> {
-        let Invariants { config, ledger, .. } = self;
+        let Invariants {
+            configs, ledger, ..
+        } = self;
+        let chooses = |round, voters| is_write_quorum(configs, round, voters);
         ledger.check_replica(address, replica.core(), |votes, slot, value| {
-            let (stripe, _) = config.stripes.place(slot);
-            let quorums = &config.of(stripe).quorums;
-            let is_chosen = |(_, voted, voters): &(Round, &Value, _)| {
-                *voted == value && quorums.is_write_quorum(*voters)
+            let is_chosen = |(round, voted, voters): &(Round, &Value, _)| {
+                *voted == value && chooses(*round, *voters)
             };
             let last = votes.in_slot(slot).filter(is_chosen).last();
             let by_votes = last.map(|(round, voted, _)| (voted.clone(), Some(round)));
-            let is_other = |(_, voted, voters)| voted != value && quorums.is_write_quorum(voters);
+            let is_other = |(round, voted, voters)| voted != value && chooses(round, voters);
             let may_be_skipped =
                 || *value == Value::default() && !votes.standing_in(slot).any(is_other);
             by_votes.or_else(|| may_be_skipped().then(|| (Value::default(), None)))
         })
     }
+}
+
+fn of_any_stripe(config: &Config) -> [(Epoch, Arc<multipaxos::config::Config>); 1] {
+    [(config.layout().epoch, config.of(Stripe(0)).clone())]
 }

@@ -10,7 +10,9 @@
 //! 3). A leader that comes back takes its stripe over again, above everything that was skipped
 //! meanwhile; what it had suggested and lost its proposers send again (Rule 4).
 
+mod change;
 mod gaps;
+mod index;
 mod long_runs;
 mod port;
 mod relay;
@@ -18,8 +20,10 @@ mod reservation;
 mod reserved;
 mod reserving;
 mod returning;
+mod serving;
 mod skips;
 
+use self::change::Change;
 use self::gaps::Gaps;
 use self::port::Port;
 use self::relay::Relay;
@@ -38,9 +42,11 @@ use crate::multipaxos;
 use crate::multipaxos::message::{Times, Votes};
 use crate::parts;
 use crate::parts::leader::{LeaderCore, Proposal};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
+use ionian_kernel::layout::NodeId;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
@@ -128,6 +134,15 @@ messages! {
             /// What its clock shows; zero says nothing.
             clock: Timestamp,
         },
+        /// The membership is changing, and leaders of the epoch of both configurations lead these
+        /// stripes: in each, no slot from this one on is or will be used by a round of an earlier
+        /// epoch.
+        10 => Frontiers {
+            /// The epoch of both configurations.
+            epoch: Epoch,
+            /// The stripes, and the slots of the log.
+            frontiers: Vec<(Stripe, Slot)>,
+        },
         /// What another leader has said of itself, passed on to one that does not hear it.
         8 => PassedOn {
             /// That leader.
@@ -156,9 +171,16 @@ const MAX_JUMP: u64 = 1 << 40;
 /// A leader.
 pub struct Leader {
     id: LeaderId,
+    node: NodeId,
     config: Arc<Config>,
+    random: Random,
+    /// The stripe that is its own. A leader that a change of members adds has none before the
+    /// change is finished.
+    home: Option<Stripe>,
     /// The stripes that it serves, its own first.
     served: Vec<Served>,
+    /// The change of members under way.
+    change: Option<Box<Change>>,
     /// How far the log is used, by this leader or another, in its own stripe.
     frontier: Slot,
     /// The slot after the last that it suggested in its own stripe.
@@ -190,25 +212,17 @@ struct Served {
 impl Leader {
     /// The leader of this birth.
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
-        let id = LeaderId(birth.address.index);
+        let (id, node) = (LeaderId(birth.address.index), birth.node);
         let mut random = Random::new(birth.seed);
-        let served = config.served_by(id).into_iter().map(|stripe| {
-            let birth = Birth {
-                seed: random.any(),
-                ..*birth
-            };
-            Served {
-                stripe,
-                core: LeaderCore::new(config.of(stripe).clone(), &birth),
-                reservation: Reservation::default(),
-                round: None,
-                vacant: None,
-                gaps: Gaps::default(),
-            }
-        });
+        let new = |stripe| Served::new(&config, stripe, (id, node), !birth.amnesiac, random.any());
+        let served = config.served_by(id).into_iter().map(new).collect();
         Leader {
             id,
-            served: served.collect(),
+            node,
+            random,
+            home: config.home_of(id),
+            served,
+            change: Change::under_way(&config, None),
             frontier: Slot::ZERO,
             suggested: Slot::ZERO,
             told: Slot::ZERO,
@@ -229,9 +243,24 @@ impl Leader {
             .map(|served| (served.stripe, &served.core))
     }
 
-    /// The stripe that is its own.
-    pub fn home(&self) -> Stripe {
-        self.served[0].stripe
+    /// The stripe that is its own, if it has one.
+    pub fn home(&self) -> Option<Stripe> {
+        self.home
+    }
+
+    /// Whether the stripe in this place is its own.
+    fn is_own(&self, place: usize) -> bool {
+        place == 0 && self.home.is_some()
+    }
+
+    /// What it does in its own stripe.
+    fn own(&self) -> Option<&Served> {
+        self.served.first().filter(|_| self.home.is_some())
+    }
+
+    /// Whether it leads its own stripe.
+    fn leads_own(&self) -> bool {
+        self.own().is_some_and(|own| own.round.is_some())
     }
 
     fn place(&self, stripe: Stripe) -> Option<usize> {
@@ -249,6 +278,7 @@ impl Leader {
         out: &mut Out<'_, Self>,
         act: impl FnOnce(&mut LeaderCore<ReservedRanges>, &mut Port<'_, '_>),
     ) {
+        let is_own = self.is_own(place);
         let (before, rest) = self.served.split_at_mut(place);
         let (Served { stripe, core, .. }, after) =
             rest.split_first_mut().expect("a stripe that it serves");
@@ -257,8 +287,12 @@ impl Leader {
             config: &self.config,
             stripe: *stripe,
             others: (before, after),
-            suggested: (place == 0).then_some(&mut self.suggested),
+            suggested: is_own.then_some(&mut self.suggested),
             frontier: self.frontier,
+            keep: self
+                .change
+                .as_ref()
+                .map_or(Slot::ZERO, |change| change.keep()),
             out,
         };
         act(core, &mut port);
@@ -331,23 +365,30 @@ impl Leader {
         served.gaps = round
             .map(|_| Gaps::new(now, served.core.left_out()))
             .unwrap_or_default();
-        if place == 0 && round.is_some() {
-            // It goes on above everything that was skipped in its absence: the others must follow.
-            self.suggested = self
-                .suggested
-                .max(self.config.stripes.end(stripe, served.core.next_slot()));
-        }
-        if place == 0 {
-            let deposed = self.served[place].core.is_standby();
+        let deposed = served.core.is_standby();
+        if self.is_own(place) {
             self.returning.follow(now, round.is_some(), deposed);
+            if round.is_some() {
+                self.leads_its_own(stripe);
+            }
+        }
+    }
+
+    /// It goes on above everything that was skipped in its absence: the others must follow.
+    fn leads_its_own(&mut self, stripe: Stripe) {
+        let next = self.served[0].core.next_slot();
+        self.suggested = self.suggested.max(self.config.stripes.end(stripe, next));
+        if let Some(change) = &mut self.change {
+            change.begin_round();
         }
     }
 
     // Skipping.
 
-    /// Everything that is behind is skipped, as far as it is reserved.
-    fn catch_up(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+    /// Everything that is behind is skipped, as far as it is reserved. Whether that is all.
+    fn catch_up(&mut self, now: Instant, out: &mut Out<'_, Self>) -> bool {
         self.frontier = self.frontier.max(self.suggested);
+        let mut done = true;
         for place in 0..self.served.len() {
             self.reserve_gaps(now, place, out);
             let wanted = self.wanted_index(place);
@@ -359,7 +400,7 @@ impl Leader {
             let wanted = wanted.max(next);
             if let Some(end) = served.reservation.want(now, wanted, index, resend_after) {
                 let (start, stripe) = (served.core.vacant().0, served.stripe);
-                let acceptors = self.config.of(stripe).quorums.members();
+                let acceptors = self.config.acceptors_of(stripe, round);
                 reserve(
                     self.id,
                     stripe,
@@ -375,13 +416,15 @@ impl Leader {
                 self.prompt = self.config.replicas();
             }
             let end = wanted.min(granted);
+            done &= end >= wanted && served.vacant.is_none();
             if end > next {
-                if place > 0 {
+                if !self.is_own(place) {
                     out.reached(branch::SKIPS_FOR_ANOTHER);
                 }
                 self.skip(now, place, next, end);
             }
         }
+        done
     }
 
     /// The position that a stripe should go on at: that of its own beyond the frontier (Rule 2),
@@ -390,7 +433,7 @@ impl Leader {
     fn wanted_index(&self, place: usize) -> Slot {
         let (stripe, beta) = (self.served[place].stripe, self.revoke_slots());
         let from = |slot| self.config.stripes.from(stripe, slot);
-        if place == 0 {
+        if self.is_own(place) {
             return from(self.frontier);
         }
         let next = self.served[place].core.next_slot();
@@ -411,13 +454,20 @@ impl Leader {
         self.skipped += end.distance(start);
         self.skips
             .add(now, Range { stripe, start, end }, self.config.replicas());
-        if place > 0 {
+        if !self.is_own(place) {
             self.prompt = self.config.replicas();
         }
     }
 
-    /// Tells replicas of skipped slots: those that wait for it, and all when it is time to.
-    fn tell_skips(&mut self, now: Instant, proposes: bool, out: &mut Out<'_, Self>) {
+    /// Tells replicas of skipped slots: those that wait for it, and all when it is time to. Those
+    /// that wait do so no longer if everything that is behind is skipped (`done`), and else until
+    /// the rest is reserved.
+    fn tell_skips(
+        &mut self,
+        now: Instant,
+        (proposes, done): (bool, bool),
+        out: &mut Out<'_, Self>,
+    ) {
         let settings = self.config.settings;
         let many = self.skips.slots() > settings.skip_slots;
         let late = self
@@ -437,65 +487,8 @@ impl Leader {
                     replica::In::Skip { stripe, start, end },
                 ));
             });
-        self.prompt = Set::EMPTY;
-    }
-
-    /// Tells the other leaders how far this one is.
-    fn tell_index(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.told = self.suggested;
-        self.tell_at = now + self.config.options().heartbeat;
-        let others = self.config.leaders().without(Set::one(self.id));
-        // Unfenced: whoever skips too much for it has lost nothing.
-        out.send_unfenced(Envelope::ToLeaders(
-            others,
-            In::Index {
-                from: self.id,
-                slot: self.suggested,
-            },
-        ));
-    }
-
-    fn on_index(&mut self, now: Instant, from: LeaderId, slot: Slot, out: &mut Out<'_, Self>) {
-        self.relay.heard(from, now);
-        let those = self.relay.those_that_miss(from, now);
-        // Whoever suggests waits for what was skipped, whether it is the one that went furthest or
-        // not: every suggestion carries the promise (Mencius 4.4, Optimization 1).
-        let mut waiting = self.config.replicas_of(from);
-        if !those.is_empty() {
-            out.reached(branch::PASSES_ON);
-            // Unfenced: as when it was said.
-            out.send_unfenced(Envelope::ToLeaders(those, In::PassedOn { from, slot }));
-            // Those that are to pass on what is executed.
-            waiting = self.config.replicas();
-        }
-        self.reach(slot, waiting);
-    }
-
-    /// The log is used up to `slot`, and these replicas wait for what is skipped below.
-    fn reach(&mut self, slot: Slot, waiting: Set<ReplicaId>) {
-        if slot.distance(self.frontier) <= MAX_JUMP {
-            self.frontier = self.frontier.max(slot);
-            self.prompt = self.prompt.or(waiting);
-        }
-    }
-
-    /// Has the others pass on what they hear of those that this one does not hear.
-    fn ask_for_missing(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let others = self.config.leaders().without(Set::one(self.id));
-        let leaders = self
-            .relay
-            .missing(now, others, self.config.options().election_timeout);
-        let rest = others.without(leaders);
-        if !leaders.is_empty() && !rest.is_empty() {
-            out.reached(branch::MISSES_LEADER);
-            // Unfenced: it reveals nothing.
-            out.send_unfenced(Envelope::ToLeaders(
-                rest,
-                In::Misses {
-                    from: self.id,
-                    leaders,
-                },
-            ));
+        if done {
+            self.prompt = Set::EMPTY;
         }
     }
 
@@ -511,7 +504,7 @@ impl Leader {
         again: bool,
         out: &mut Out<'_, Self>,
     ) {
-        if !self.served[0].core.is_standby() {
+        if self.own().is_some_and(|own| !own.core.is_standby()) {
             return self.call(now, 0, out, |core, port| {
                 core.on_propose(now, proposal, again, port);
             });
@@ -531,6 +524,10 @@ impl Leader {
         (rounds, times): (&[Round], Times),
         out: &mut Out<'_, Self>,
     ) {
+        if let (Some(change), Some(own)) = (&mut self.change, self.served.first()) {
+            let heard = rounds.get(usize::from(own.stripe.0)).copied();
+            change.report(from, executed, kept, heard >= Some(own.core.round()));
+        }
         for place in 0..self.served.len() {
             let stripe = self.served[place].stripe;
             // By the number of stripes, not by that of the leaders that serve this one (s3).
@@ -626,7 +623,13 @@ impl Role for Leader {
     fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, out: &mut Out<'_, Self>) {
         self.returning
             .set_timeout(config.options().election_timeout);
+        self.change = Change::under_way(&config, self.change.take());
+        self.skips.reconfigure(config.replicas());
+        self.prompt = self.prompt.and(config.replicas());
+        self.relay
+            .reconfigure(now, config.leaders().without(Set::one(self.id)));
         self.config = config;
+        self.serve_anew(now, out);
         for place in 0..self.served.len() {
             let within = self.config.of(self.served[place].stripe).clone();
             self.call(now, place, out, |core, port| {
@@ -648,11 +651,12 @@ impl Role for Leader {
                 self.on_executed(now, from, (executed, kept), (&rounds, times), out);
             }
             In::Recover { from, slots } => self.on_recover(now, from, &slots, out),
-            In::AdvanceClock { deadline } => {
+            In::AdvanceClock { deadline } if self.home.is_some() => {
                 self.call(now, 0, out, |core, port| {
                     core.on_advance_clock(now, deadline, port);
                 });
             }
+            In::AdvanceClock { .. } => {}
             In::ProxyAlive { from } => {
                 for served in &mut self.served {
                     served.core.on_proxy_alive(now, from);
@@ -685,6 +689,7 @@ impl Role for Leader {
                 stripe,
                 reserved,
             } => self.on_reserved(now, from, stripe, reserved, out),
+            In::Frontiers { epoch, frontiers } => self.on_frontiers(epoch, frontiers, out),
         }
     }
 
@@ -694,7 +699,7 @@ impl Role for Leader {
             self.reserve_again(now, place, out);
         }
         self.come_back(now, out);
-        if self.tell_at <= now && self.served[0].round.is_some() {
+        if self.tell_at <= now && self.leads_own() {
             self.tell_index(now, out);
             self.ask_for_missing(now, out);
         }
@@ -709,17 +714,21 @@ impl Role for Leader {
             .skips
             .oldest()
             .map(|oldest| oldest + self.config.settings.skip_delay);
-        let tell = self.served[0].round.map(|_| self.tell_at);
+        let tell = self.leads_own().then_some(self.tell_at);
+        let change = self.change.as_ref().and_then(|change| change.next_timer());
         earliest(
-            earliest(inner, skips),
+            earliest(earliest(inner, skips), change),
             earliest(tell, self.returning.next_timer()),
         )
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.change.is_some() {
+            self.hand_over(now, out);
+        }
         let proposes = self.suggested > self.told;
-        self.catch_up(now, out);
-        self.tell_skips(now, proposes, out);
+        let done = self.catch_up(now, out);
+        self.tell_skips(now, (proposes, done), out);
         if proposes {
             self.tell_index(now, out);
         }
@@ -755,11 +764,12 @@ impl Role for Leader {
     ];
 
     fn status(&self, status: &mut Status) {
+        // While it has no stripe that is its own: one in which it stands in.
         let home = &self.served[0];
         let of_log = |position| self.config.stripes.slot(home.stripe, position).0;
         let led = |served: &&Served| served.round.is_some();
         let parts = self.served.iter().filter(led).count() as u64;
-        let own = home.core.is_leading();
+        let own = self.leads_own();
         status.leads = Some(Leads {
             own,
             others: parts.saturating_sub(own.into()),

@@ -15,6 +15,7 @@
 //!
 //! proxy leader ── Chosen ──> replica (all) ── Results ──> unbatcher ── Answers ──> client
 //! leader ── INDEX ──> leader (all others): how far I am
+//! leader ── FRONTIERS ──> leader (all others): where earlier epochs end, while members change
 //! leader ── MISSES ──> leader (all others): whom I do not hear
 //! leader ── PASSED ON ──> leader (that does not hear another): how far that one is
 //! leader ── SKIP ──> replica: what I left                                                   (skip)
@@ -89,6 +90,7 @@ pub mod read_batcher {
 }
 
 pub mod config;
+mod homes;
 pub mod invariants;
 mod metrics;
 mod presets;
@@ -146,28 +148,17 @@ impl Protocol for Mencius {
         config::Config::new(layout).map(Arc::new)
     }
 
-    /// Leaders cannot come or go, for the stripes are as many; acceptors and replicas could, but
-    /// each stripe would have to hand over at a slot of its own, and that is not built.
     fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError> {
-        config::Config::new(from.clone())?;
-        config::Config::new(to.clone())?;
-        Err(LayoutError(
-            "the membership of a Mencius cluster cannot be changed: save a snapshot with `ionian snapshot save`, and \
-             restore it into a new cluster"
-                .into(),
-        ))
+        config::Config::transition(from, to)
     }
 
     fn latest_epoch(config: &Self::Config) -> Epoch {
         config.of(Stripe(0)).latest_epoch()
     }
 
-    /// Its own, and those of the roles that it shares, but for changes of the membership.
     fn branches() -> Vec<&'static str> {
-        let shared = parts::branch::ALL
-            .iter()
-            .filter(|one| !parts::branch::OF_CHANGES.contains(one));
-        branch::ALL.iter().chain(shared).copied().collect()
+        let own = branch::ALL.iter();
+        own.chain(parts::branch::ALL).copied().collect()
     }
 
     fn commutes(options: &Options) -> bool {

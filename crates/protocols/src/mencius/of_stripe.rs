@@ -7,6 +7,7 @@ use super::{Envelope, striped};
 use crate::multipaxos;
 use alloc::sync::Arc;
 use ionian_kernel::inner::{Adapted, Translate};
+use ionian_kernel::layout::NodeId;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::Role;
 
@@ -15,6 +16,8 @@ pub type OfStripe<R> = Adapted<R, InStripe>;
 
 /// What is said is said in this stripe.
 pub struct InStripe {
+    index: u8,
+    node: NodeId,
     stripes: Stripes,
     stripe: Stripe,
 }
@@ -26,6 +29,8 @@ impl Translate for InStripe {
     type Within = Arc<multipaxos::config::Config>;
 
     fn within(&mut self, config: &Arc<Config>) -> Self::Within {
+        // The leader beside it may be another, or have left.
+        self.stripe = config.stripe_near(self.index, self.node);
         config.of(self.stripe).clone()
     }
 
@@ -48,6 +53,8 @@ pub(super) fn of_stripe<
         role,
         birth.keeps_records,
         InStripe {
+            index: birth.address.index,
+            node: birth.node,
             stripes: config.stripes,
             stripe,
         },

@@ -66,6 +66,9 @@ messages! {
             round: Round,
             /// How far the log is known to reach.
             executed: Slot,
+            /// The replica is to keep what is below this slot through a crash as soon as it is
+            /// executed.
+            keep: Slot,
             /// What the leader would stamp into the log now.
             time: Timestamp,
         },
@@ -302,10 +305,11 @@ impl Role for Replica {
                 stripe,
                 round,
                 executed,
+                keep,
                 time,
             } if self.config.knows(stripe) => {
                 self.on_heartbeat(now, stripe, round);
-                self.core.on_heartbeat(now, executed, Slot::ZERO, time);
+                self.core.on_heartbeat(now, executed, keep, time);
             }
             In::Suggested { slot, value } => {
                 self.commuting.suggest(self.core.executed(), slot, value)

@@ -342,7 +342,7 @@ impl Invariants {
 }
 
 /// Whether these are enough in the eyes of a node of any configuration that uses the round.
-fn is_write_quorum(
+pub(crate) fn is_write_quorum(
     configs: &BTreeMap<Epoch, Arc<Config>>,
     round: Round,
     voters: AcceptorSet,

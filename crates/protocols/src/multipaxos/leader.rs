@@ -127,9 +127,15 @@ pub struct Leader {
 impl Leader {
     /// The leader of this birth.
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
+        let id = LeaderId(birth.address.index);
         Leader {
-            id: LeaderId(birth.address.index),
-            core: LeaderCore::new(config.clone(), birth),
+            id,
+            core: LeaderCore::new(
+                config.clone(),
+                (id, birth.node),
+                !birth.amnesiac,
+                birth.seed,
+            ),
             config,
         }
     }
@@ -341,7 +347,10 @@ impl Role for Leader {
                 kept,
                 round,
                 times,
-            } => core.on_executed(now, from, (executed, kept), (round, times), port),
+            } => {
+                core.on_executed(now, from, (executed, kept), (round, times), port);
+                core.finish_change(now, port);
+            }
             In::ProxyAlive { from } => core.on_proxy_alive(now, from),
             In::Phase1b {
                 from,
@@ -371,6 +380,7 @@ impl Role for Leader {
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let (core, mut port) = self.part(out);
         core.on_timer(now, &mut port);
+        core.finish_change(now, &mut port);
     }
 
     fn next_timer(&self) -> Option<Instant> {

@@ -46,6 +46,3 @@ branches! {
     OFFER_WAITS = "replica: a snapshot waits for what was executed early",
     OFFER_GONE = "replica: asked for a piece of a snapshot that is gone",
 }
-
-/// Those of changes of the membership.
-pub(crate) const OF_CHANGES: &[&str] = &[JOINT_ROUND, JOINT_LED];

@@ -40,20 +40,21 @@ use alloc::vec::Vec;
 use carried::Carried;
 use clock::LogClock;
 use election::ask_votes;
-use handover::Handover;
+pub use handover::FINISH_AGAIN_AFTER;
+use handover::{Handover, finish};
 use ionian_kernel::id::*;
-use ionian_kernel::layout::Address;
-use ionian_kernel::protocol::Birth;
+use ionian_kernel::layout::{Address, NodeId};
 use ionian_kernel::random::Random;
 use ionian_kernel::time::{Duration, Instant, Timestamp, earliest};
 use ionian_kernel::wire_struct;
 use ionian_replication::election::ElectionTimer;
 use phase1::Phase1;
-use progress::Progress;
+pub(crate) use progress::Progress;
 use queue::{Held, Queue};
 use reach::Reach;
 use repair::Repairs;
 use succession::Succession;
+use take_over::Returns;
 use window::Window;
 
 /// What a leader must find again: a round that it has used. It must not use one twice, for it could
@@ -90,8 +91,8 @@ pub struct LeaderCore<N: Notes> {
     admission: Admission,
     handover: Handover,
     reach: Reach,
-    /// Who has answered since it has wanted to take over where another leads.
-    returns: Option<AcceptorSet>,
+    /// Set while it wants to take over where another leads.
+    returns: Option<Returns>,
     succession: Succession,
     /// What phase 1 has found, until it is proposed again.
     carried: Carried,
@@ -126,21 +127,26 @@ enum State<N> {
 }
 
 impl<N: Notes> LeaderCore<N> {
-    /// That of the leader of this birth.
-    pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
-        let mut random = Random::new(birth.seed);
+    /// That of the leader `id`, which lives on `node`. `is_new` unless an earlier process of the
+    /// leader has taken part in the cluster and its memory is lost; `seed` is that of its random
+    /// numbers.
+    pub fn new(
+        config: Arc<Config>,
+        (id, node): (LeaderId, NodeId),
+        is_new: bool,
+        seed: u64,
+    ) -> Self {
+        let mut random = Random::new(seed);
         LeaderCore {
-            id: LeaderId(birth.address.index),
+            id,
             round: Round(0),
             state: State::Standby,
-            window: Window::new(config.clone(), birth, random.any()),
+            window: Window::new(config.clone(), node, random.any()),
             timer: ElectionTimer::new(config.options().election_timeout, random),
             heartbeat_at: Instant::ZERO,
             vacant: (Slot::ZERO, Slot::ZERO),
             left_out: Vec::new(),
-            founder: birth.address.index == config.initial_leader.0
-                && !birth.amnesiac
-                && config.epoch() == Epoch::default(),
+            founder: id == config.initial_leader && is_new && config.epoch() == Epoch::default(),
             progress: Progress::new(&config),
             repairs: Repairs::new(config.clone()),
             admission: Admission::default(),
@@ -151,7 +157,7 @@ impl<N: Notes> LeaderCore<N> {
             carried: Carried::default(),
             queue: Queue::default(),
             held: Held::default(),
-            clock: LogClock::new(birth.node, &config),
+            clock: LogClock::new(node, &config),
             elections: 0,
             repaired: 0,
             dropped: 0,
@@ -239,7 +245,6 @@ impl<N: Notes> LeaderCore<N> {
         }
         self.propose_queued(now, port);
         self.admit(None, port);
-        self.finish_change(now, port);
     }
 
     /// A replica misses slots that its peers do not have. Each is mended alone: a hole never causes
@@ -330,13 +335,37 @@ impl<N: Notes> LeaderCore<N> {
 
     // Changes of the membership.
 
-    fn finish_change(&mut self, now: Instant, port: &mut impl LeaderPort) {
-        if self.is_leading()
-            && self.may_propose(0)
-            && let Some(batch) = self.handover.finish(now, &self.config, &self.progress)
+    /// Where it leads in the epoch of two configurations: no slot from this one on is or will be
+    /// used by a round of an earlier epoch.
+    pub fn frontier(&self) -> Option<Slot> {
+        self.handover.frontier().filter(|_| self.is_leading())
+    }
+
+    /// Finishes the change under way, if the replicas of the new configuration keep everything
+    /// below the frontier: for a protocol in which no other leader has a part in it.
+    pub fn finish_change(&mut self, now: Instant, port: &mut impl LeaderPort) {
+        if let Some(frontier) = self.frontier()
+            && self.handover.may_finish(now, frontier, &self.progress)
+            && self.propose_finish(now, frontier, port)
         {
+            self.handover.finishes(now);
+        }
+    }
+
+    /// Proposes the command that finishes the change under way, after which no leader asks
+    /// acceptors about a slot of the log below `frontier`. Returns whether it can propose now.
+    pub fn propose_finish(
+        &mut self,
+        now: Instant,
+        frontier: Slot,
+        port: &mut impl LeaderPort,
+    ) -> bool {
+        let can = self.is_leading() && self.may_propose(0);
+        if can {
+            let batch = finish(self.config.epoch(), frontier);
             self.propose(now, Proposer::Leader {}, Set::EMPTY, batch, port);
         }
+        can
     }
 
     /// Lets in those that may be: each once, and `again` the one that asks again.
@@ -422,7 +451,6 @@ impl<N: Notes> LeaderCore<N> {
                     }
                     self.held.tick();
                     self.send_heartbeat(now, port);
-                    self.finish_change(now, port);
                 }
                 self.window.check(now, self.round, port);
                 for (repair, acceptors) in self.repairs.overdue(now) {

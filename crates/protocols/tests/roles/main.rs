@@ -15,6 +15,7 @@ mod membership;
 mod mencius;
 mod mencius_acceptor;
 mod mencius_leader;
+mod mencius_membership;
 mod mencius_replica;
 mod options;
 mod proxies;

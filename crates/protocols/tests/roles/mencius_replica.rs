@@ -233,6 +233,7 @@ fn slots_below_the_index_that_a_leader_reports_are_asked_for() {
         stripe: Stripe(0),
         round: round(1, 0),
         executed: Slot(3),
+        keep: Slot(0),
         time: Timestamp(1000),
     };
     assert_eq!(replica.asked(message), only(vec![]));
@@ -253,6 +254,7 @@ fn a_report_names_the_highest_round_of_each_stripe() {
             stripe: Stripe(stripe),
             round: round(count, stripe),
             executed: Slot(0),
+            keep: Slot(0),
             time: Timestamp(1000),
         };
         replica.tell(message);

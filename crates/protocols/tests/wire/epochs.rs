@@ -131,7 +131,7 @@ pub(crate) fn forged_epochs_change_nothing_in_multipaxos() {
 
 #[test]
 pub(crate) fn forged_epochs_change_nothing_in_mencius() {
-    nothing_is_believed::<Mencius>(24);
+    nothing_is_believed::<Mencius>(25);
 }
 
 #[test]

@@ -164,11 +164,21 @@ fn members_stay_what_they_are(preset: &str, reason: &str) {
 }
 
 #[test]
-fn the_members_of_a_mencius_cluster_cannot_change() {
-    members_stay_what_they_are(
-        "mencius",
-        "the membership of a Mencius cluster cannot be changed: save a snapshot",
-    );
+fn a_mencius_cluster_keeps_its_number_of_leaders() {
+    let cluster = Cluster::start("mencius-batched", &[], &[]);
+    let address = local(free_port());
+    for (arguments, leaders) in [
+        (
+            &["add", "new", "--address", &address, "--roles", "leader"][..],
+            4,
+        ),
+        (&["remove", "leader-1"], 2),
+    ] {
+        let (code, said) = refused(&member(&cluster, arguments));
+        assert_eq!(code, Some(1), "{arguments:?}: {said}");
+        let reason = format!("there are 3, and there would be {leaders}");
+        assert!(said.contains(&reason), "{arguments:?}: {said}");
+    }
 }
 
 #[test]

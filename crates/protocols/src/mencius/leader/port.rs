@@ -23,6 +23,8 @@ pub(super) struct Port<'a, 'b> {
     pub(super) suggested: Option<&'a mut Slot>,
     /// How far the log is used.
     pub(super) frontier: Slot,
+    /// What replicas are to keep through a crash as soon as they can, for a change of members.
+    pub(super) keep: Slot,
     pub(super) out: &'a mut Out<'b, Leader>,
 }
 
@@ -90,7 +92,7 @@ impl LeaderPort for Port<'_, '_> {
     }
 
     fn heartbeat(&mut self, heartbeat: Heartbeat) {
-        // No change of the membership needs anything kept (`keep`).
+        // Of the whole log, not of the stripe (`keep`): only when the ends of all are known.
         let Heartbeat {
             leaders,
             acceptors,
@@ -113,6 +115,7 @@ impl LeaderPort for Port<'_, '_> {
             stripe: self.stripe,
             round,
             executed: end.max(self.frontier),
+            keep: self.keep,
             time,
         };
         self.out.send(Envelope::ToReplicas(replicas, message));

@@ -24,6 +24,16 @@ impl Relay {
         self.since = now;
     }
 
+    /// The membership has changed: what was said of leaders that are none any more is forgotten,
+    /// and new ones are given the time to be heard of.
+    pub(super) fn reconfigure(&mut self, now: Instant, others: Set<LeaderId>) {
+        self.heard.retain(|leader, _| others.contains(*leader));
+        self.asked.retain(|leader, _| others.contains(*leader));
+        for leader in others.iter() {
+            self.heard.entry(leader).or_insert(now);
+        }
+    }
+
     /// Another leader was heard.
     pub(super) fn heard(&mut self, from: LeaderId, now: Instant) {
         self.heard.insert(from, now);

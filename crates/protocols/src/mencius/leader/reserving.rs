@@ -12,13 +12,14 @@ impl Leader {
     /// What acceptors have not noted in time is asked again.
     pub(super) fn reserve_again(&mut self, now: Instant, place: usize, out: &mut Out<'_, Self>) {
         let served = &mut self.served[place];
+        let Some(round) = served.round else { return };
         let (stripe, start) = (served.stripe, served.core.vacant().0);
-        let acceptors = self.config.of(stripe).quorums.members();
+        let acceptors = self.config.acceptors_of(stripe, round);
         let overdue =
             served
                 .reservation
                 .overdue(now, acceptors, self.config.options().resend_after);
-        if let (Some((acceptors, end)), Some(round)) = (overdue, served.round) {
+        if let Some((acceptors, end)) = overdue {
             reserve(
                 self.id,
                 stripe,
@@ -39,7 +40,7 @@ impl Leader {
             return;
         };
         let stripe = served.stripe;
-        let acceptors = self.config.of(stripe).quorums.members();
+        let acceptors = self.config.acceptors_of(stripe, round);
         for (start, end, of) in
             served
                 .gaps
@@ -60,10 +61,13 @@ impl Leader {
         let Some(place) = self.place(stripe) else {
             return;
         };
-        let (served, quorums) = (&mut self.served[place], &self.config.of(stripe).quorums);
+        let served = &mut self.served[place];
         if served.round != Some(reserved.round) {
             return;
         }
+        let Some(quorums) = self.config.of(stripe).quorums_of(reserved.round) else {
+            return;
+        };
         let Reserved { start, end, .. } = reserved;
         if served.gaps.has(start, end) {
             if served.gaps.on_reserved(from, start, quorums) {

@@ -53,6 +53,18 @@ impl Returning {
         self.try_again(now);
     }
 
+    /// It has become the leader of another stripe, which it takes at once; `leads` if it leads it
+    /// already. Or of none.
+    pub(super) fn begin(&mut self, now: Instant, leads: Option<bool>) {
+        let at = leads.filter(|leads| !leads).map(|_| now);
+        let led_since = leads.filter(|leads| *leads).map(|_| now);
+        *self = Returning {
+            at,
+            led_since,
+            ..Returning::new(self.after)
+        };
+    }
+
     /// Whether it is time to take the stripe back.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.at.is_some_and(|at| at <= now)

@@ -54,6 +54,14 @@ impl Skips {
         }
     }
 
+    /// These replicas alone are members now.
+    pub(super) fn reconfigure(&mut self, replicas: Set<ReplicaId>) {
+        self.untold.retain_mut(|untold| {
+            untold.whom = untold.whom.and(replicas);
+            !untold.whom.is_empty()
+        });
+    }
+
     /// Has `tell` told what `whom` has yet to be told.
     pub(super) fn tell(
         &mut self,

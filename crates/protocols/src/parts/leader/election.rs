@@ -51,8 +51,8 @@ impl<N: Notes> LeaderCore<N> {
         port: &mut impl LeaderPort,
     ) {
         self.reach.answered(from);
-        if self.returns_with(now, from) {
-            return self.begin_phase1(now, promised, self.config.epoch(), port);
+        if let Some((epoch, above)) = self.returns_with(now, from, promised) {
+            return self.begin_phase1(now, above, epoch, port);
         }
         if self.is_leading()
             && self
@@ -180,9 +180,12 @@ impl<N: Notes> LeaderCore<N> {
         port.new_leader(round);
         self.admission.won(outcome.unvoted);
         if self.config.is_joint() && round.epoch() == self.config.epoch() {
-            // Something must be chosen by quorums of both before the old ones may be given up.
             port.reached(branch::JOINT_LED);
-            self.propose_noop(now, port);
+            if N::PROPOSES_AT_ONCE {
+                // The command that finishes the change waits until replicas keep this noop, so
+                // until quorums of both configurations have chosen something.
+                self.propose_noop(now, port);
+            }
             self.handover.begin(self.window.next_slot);
         }
         self.propose_queued(now, port);
@@ -240,7 +243,7 @@ impl<N: Notes> LeaderCore<N> {
     }
 
     /// What waits goes back to the proposers.
-    pub(super) fn turn_queue_away(&mut self, port: &mut impl LeaderPort) {
+    pub fn turn_queue_away(&mut self, port: &mut impl LeaderPort) {
         let round = self.round;
         let (mut clients, mut batchers) = (Set::EMPTY, Set::EMPTY);
         for proposal in self.queue.drain() {

@@ -16,7 +16,7 @@ use ionian_replication::batch::{Batch, Command, Purpose};
 
 /// How long a command that finishes a change may take before another is proposed: it was lost with
 /// a proxy leader, or in an election. A second one changes nothing.
-const FINISH_AGAIN_AFTER: Duration = Duration::from_secs(1);
+pub const FINISH_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// What a leader knows of the change under way.
 #[derive(Default)]
@@ -105,8 +105,8 @@ impl Handover {
             && self.electable(config, self.answered, round) == Some(config.epoch())
     }
 
-    /// This leader leads in the epoch of both configurations: every slot in which anything was
-    /// chosen earlier, and one in which this round chooses something, are below `frontier`.
+    /// This leader leads in the epoch of both configurations: every slot that earlier epochs can
+    /// use is below `frontier`.
     pub(super) fn begin(&mut self, frontier: Slot) {
         self.frontier = Some(frontier);
     }
@@ -116,31 +116,32 @@ impl Handover {
         self.frontier.unwrap_or_default()
     }
 
-    /// The command that finishes the change, when it is time for it.
-    pub(super) fn finish(
-        &mut self,
-        now: Instant,
-        config: &Config,
-        progress: &Progress,
-    ) -> Option<Batch> {
-        let frontier = self.frontier?;
-        if now < self.finish_at || !self.ready.to_finish || !progress.is_handed_over(frontier) {
-            return None;
-        }
-        self.finish_at = now + FINISH_AGAIN_AFTER;
-        let payload = encode_all(&Change::Finish {
-            epoch: config.epoch(),
-            frontier,
-        })
-        .into();
-        // Nobody waits for the answer.
-        let (client, purpose) = (ClientId(0), Purpose::Change);
-        Some(Batch::one(&Command {
-            client,
-            purpose,
-            number: 0,
-            floor: 0,
-            payload,
-        }))
+    /// See [`LeaderCore::frontier`](super::LeaderCore::frontier).
+    pub(super) fn frontier(&self) -> Option<Slot> {
+        self.frontier
     }
+
+    /// Whether it is time to finish the change.
+    pub(super) fn may_finish(&self, now: Instant, frontier: Slot, progress: &Progress) -> bool {
+        now >= self.finish_at && self.ready.to_finish && progress.is_handed_over(frontier)
+    }
+
+    /// The command that finishes the change is proposed.
+    pub(super) fn finishes(&mut self, now: Instant) {
+        self.finish_at = now + FINISH_AGAIN_AFTER;
+    }
+}
+
+/// The command that finishes the change of `epoch`.
+pub(super) fn finish(epoch: Epoch, frontier: Slot) -> Batch {
+    let payload = encode_all(&Change::Finish { epoch, frontier }).into();
+    // Nobody waits for the answer.
+    let (client, purpose) = (ClientId(0), Purpose::Change);
+    Batch::one(&Command {
+        client,
+        purpose,
+        number: 0,
+        floor: 0,
+        payload,
+    })
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use ionian_kernel::id::*;
 
 /// One entry a replica.
-pub(super) struct Progress {
+pub(crate) struct Progress {
     /// Replicas of which f+1 must keep what acceptors forget, with their f: of each configuration
     /// in force.
     keepers: Vec<(Set<ReplicaId>, usize)>,
@@ -18,7 +18,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         let nothing = [Slot::ZERO; MAX_INSTANCES];
         Progress {
             keepers: config.keepers.clone(),
@@ -30,7 +30,7 @@ impl Progress {
 
     /// The membership has changed. Who is not a member any more has nothing to say, and a later one
     /// of the same number begins anew.
-    pub(super) fn reconfigure(&mut self, config: &Config) {
+    pub(crate) fn reconfigure(&mut self, config: &Config) {
         self.keepers = config.keepers.clone();
         for index in
             (0..MAX_INSTANCES).filter(|index| !config.replicas().contains(ReplicaId(*index as u8)))
@@ -41,12 +41,12 @@ impl Progress {
 
     /// A round begins. A replica that reports with it has heard of it, so it speaks of what it has
     /// kept since: what it said before may be lost with the process that said it.
-    pub(super) fn begin_round(&mut self) {
+    pub(crate) fn begin_round(&mut self) {
         self.kept_since.fill(Slot::ZERO);
     }
 
     /// Takes a report in; `current` when its sender had heard of this leader's round.
-    pub(super) fn report(&mut self, from: ReplicaId, executed: Slot, kept: Slot, current: bool) {
+    pub(crate) fn report(&mut self, from: ReplicaId, executed: Slot, kept: Slot, current: bool) {
         let raise = |slots: &mut [Slot], slot: Slot| {
             if let Some(known) = slots.get_mut(usize::from(from.0)) {
                 *known = (*known).max(slot);
@@ -78,7 +78,7 @@ impl Progress {
 
     /// Whether the replicas of the configuration that the cluster changes into keep everything
     /// below `frontier`: enough of them, and each that is new, so that clients can be sent to it.
-    pub(super) fn is_handed_over(&self, frontier: Slot) -> bool {
+    pub(crate) fn is_handed_over(&self, frontier: Slot) -> bool {
         let (Some(before), Some(after)) = (self.keepers.first(), self.keepers.last()) else {
             return false;
         };

@@ -5,6 +5,14 @@ use super::{LeaderCore, LeaderPort, Notes, State};
 use ionian_kernel::id::*;
 use ionian_kernel::time::Instant;
 
+/// Which acceptors have answered since a leader has wanted to take over, and the highest round that
+/// they have promised.
+#[derive(Default)]
+pub(super) struct Returns {
+    answered: AcceptorSet,
+    highest: Round,
+}
+
 impl<N: Notes> LeaderCore<N> {
     /// Whether it neither leads nor stands for election.
     pub fn is_standby(&self) -> bool {
@@ -19,7 +27,7 @@ impl<N: Notes> LeaderCore<N> {
         if !self.may_return(now) {
             return;
         }
-        self.returns = Some(AcceptorSet::EMPTY);
+        self.returns = Some(Returns::default());
         self.ask_witnesses(port);
     }
 
@@ -28,18 +36,26 @@ impl<N: Notes> LeaderCore<N> {
         (self.is_standby() || stands) && !self.succession.drains() && !self.window.is_cut_off(now)
     }
 
-    /// Whether so many acceptors have answered, this one now, that it can take over: a write
-    /// quorum, and all whom phase 1 asks.
-    pub(super) fn returns_with(&mut self, now: Instant, from: AcceptorId) -> bool {
-        let Some(answered) = &mut self.returns else {
-            return false;
-        };
+    /// An acceptor answers, which has promised `promised`. When enough have answered: the epoch of
+    /// the round in which it takes over, and the highest round that they have promised. Enough are
+    /// a write quorum, and those that phase 1 asks; while the membership is changing those of the
+    /// configuration before are enough, as for an election.
+    pub(super) fn returns_with(
+        &mut self,
+        now: Instant,
+        from: AcceptorId,
+        promised: Round,
+    ) -> Option<(Epoch, Round)> {
+        let Returns { answered, highest } = self.returns.as_mut()?;
         answered.insert(from);
-        let quorums = &self.config.quorums;
-        if !quorums.is_write_quorum(*answered) || !quorums.is_read_quorum(*answered) {
-            return false;
+        *highest = promised.max(*highest);
+        let (answered, highest) = (*answered, self.round.max(*highest));
+        let epoch = self.handover.electable(&self.config, answered, highest)?;
+        let quorums = self.config.quorums_of(epoch.first_round())?;
+        if !quorums.is_write_quorum(answered) {
+            return None;
         }
         self.returns = None;
-        self.may_return(now)
+        self.may_return(now).then_some((epoch, highest))
     }
 }

@@ -10,7 +10,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::NodeId;
-use ionian_kernel::protocol::Birth;
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
 use ionian_replication::batch::{Batch, Value};
 use ionian_replication::flow::ByteWindow;
@@ -75,10 +74,10 @@ pub(super) struct Proposed {
 }
 
 impl Window {
-    pub(super) fn new(config: Arc<Config>, birth: &Birth<'_>, turn: u64) -> Self {
+    pub(super) fn new(config: Arc<Config>, node: NodeId, turn: u64) -> Self {
         Window {
-            node: birth.node,
-            near: config.near(kind::ProxyLeader, birth.node),
+            near: config.near(kind::ProxyLeader, node),
+            node,
             slots: SlotWindow::new(Slot::ZERO, MAX_WINDOW),
             flow: ByteWindow::new(config.options().window_bytes),
             next_slot: Slot::ZERO,

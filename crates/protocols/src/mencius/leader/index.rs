@@ -1,0 +1,74 @@
+//! How far the log is used: what leaders tell each other, and pass on (compartmentalization 6.2).
+
+use super::{In, Leader, MAX_JUMP};
+use crate::mencius::{Envelope, branch};
+use ionian_kernel::id::*;
+use ionian_kernel::role::Out;
+use ionian_kernel::time::Instant;
+
+impl Leader {
+    /// Tells the other leaders how far this one is.
+    pub(super) fn tell_index(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.told = self.suggested;
+        self.tell_at = now + self.config.options().heartbeat;
+        let others = self.config.leaders().without(Set::one(self.id));
+        // Unfenced: whoever skips too much for it has lost nothing.
+        out.send_unfenced(Envelope::ToLeaders(
+            others,
+            In::Index {
+                from: self.id,
+                slot: self.suggested,
+            },
+        ));
+    }
+
+    pub(super) fn on_index(
+        &mut self,
+        now: Instant,
+        from: LeaderId,
+        slot: Slot,
+        out: &mut Out<'_, Self>,
+    ) {
+        self.relay.heard(from, now);
+        let those = self.relay.those_that_miss(from, now);
+        // Whoever suggests waits for what was skipped, whether it is the one that went furthest or
+        // not: every suggestion carries the promise (Mencius 4.4, Optimization 1).
+        let mut waiting = self.config.replicas_of(from);
+        if !those.is_empty() {
+            out.reached(branch::PASSES_ON);
+            // Unfenced: as when it was said.
+            out.send_unfenced(Envelope::ToLeaders(those, In::PassedOn { from, slot }));
+            // Those that are to pass on what is executed.
+            waiting = self.config.replicas();
+        }
+        self.reach(slot, waiting);
+    }
+
+    /// The log is used up to `slot`, and these replicas wait for what is skipped below.
+    pub(super) fn reach(&mut self, slot: Slot, waiting: Set<ReplicaId>) {
+        if slot.distance(self.frontier) <= MAX_JUMP {
+            self.frontier = self.frontier.max(slot);
+            self.prompt = self.prompt.or(waiting);
+        }
+    }
+
+    /// Has the others pass on what they hear of those that this one does not hear.
+    pub(super) fn ask_for_missing(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let others = self.config.leaders().without(Set::one(self.id));
+        let leaders = self
+            .relay
+            .missing(now, others, self.config.options().election_timeout);
+        let rest = others.without(leaders);
+        if !leaders.is_empty() && !rest.is_empty() {
+            out.reached(branch::MISSES_LEADER);
+            // Unfenced: it reveals nothing.
+            out.send_unfenced(Envelope::ToLeaders(
+                rest,
+                In::Misses {
+                    from: self.id,
+                    leaders,
+                },
+            ));
+        }
+    }
+}
