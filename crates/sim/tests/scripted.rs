@@ -105,6 +105,7 @@ plays! {
     repair_of_a_forgotten_slot
     replica_far_behind
     replica_misses_a_slot
+    spaxos_change_without_memory
     spaxos_payload_is_taken_over
     spaxos_repair_of_a_forgotten_slot
     spaxos_write

@@ -157,6 +157,15 @@ fn a_payload_that_those_who_leave_alone_store_is_taken_over() {
     assert!(failure.message.contains("is held by"), "{failure}");
 }
 
+/// At no time is more than one stabilizer without its memory: each copies from the others before
+/// the next one loses it.
+#[test]
+fn a_payload_is_taken_over_though_one_memory_after_another_is_lost() {
+    let text = include_str!("../../../sim/tests/plays/spaxos_change_without_memory.play");
+    let failure = play(text, &crate::cluster::<SPaxos>(text), "amnesia");
+    assert_eq!(failure.message, "c1 was told nothing");
+}
+
 /// The shared roles' repair of a slot, of which MultiPaxos's test says why seeds did not find the
 /// defect.
 #[test]

@@ -1,6 +1,7 @@
 //! `ionian member` on clusters of real processes.
 
 mod each_protocol;
+mod moved;
 mod refused;
 
 use crate::cluster::{Cluster, Directory, Nodes, eventually, free_port, ionian, run, text};

@@ -355,7 +355,6 @@ impl Role for Leader {
     }
 
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.look_ready(now);
         self.call(out, |leader, out| leader.on_start(now, out));
     }
 
