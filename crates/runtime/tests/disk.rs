@@ -21,7 +21,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 /// Counts the executions of each command. The first eight bytes of a command are its name.
 #[derive(Default)]
@@ -120,6 +119,7 @@ fn counts(client: &Client) -> BTreeMap<u64, u64> {
 #[derive(Default)]
 struct Load {
     next: AtomicU64,
+    acknowledged: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -133,8 +133,18 @@ impl Load {
                 1u64.to_le_bytes(),
                 "command {name} was executed before"
             );
+            self.acknowledged.fetch_add(1, Ordering::Relaxed);
             Ok(name)
         })
+    }
+
+    /// Waits until this number of commands more are acknowledged.
+    fn goes_on(&self, count: u64) {
+        let acknowledged = || self.acknowledged.load(Ordering::Relaxed);
+        let before = acknowledged();
+        eventually("commands are acknowledged", || {
+            acknowledged() >= before + count
+        });
     }
 
     /// Writes until `stop` is set. Returns the names of the acknowledged commands.
@@ -150,11 +160,10 @@ impl Load {
 fn assert_exactly_once(client: &Client, acknowledged: &[u64]) {
     let counts = counts(client);
     for name in acknowledged {
-        if !counts.contains_key(name) {
-            std::thread::sleep(Duration::from_secs(2));
-            let later = self::counts(client).contains_key(name);
-            panic!("command {name} was acknowledged and is lost; there two seconds later: {later}");
-        }
+        assert!(
+            counts.contains_key(name),
+            "command {name} was acknowledged and is lost"
+        );
     }
     let twice: Vec<_> = counts.iter().filter(|(_, count)| **count != 1).collect();
     assert!(twice.is_empty(), "{twice:?}");
@@ -254,9 +263,10 @@ fn a_node_that_is_killed_repeatedly_returns_each_time() {
         .into();
     for life in 0..6 {
         let node = NodeId(if life < 4 { 1 } else { 0 });
-        std::thread::sleep(Duration::from_millis(300));
+        load.goes_on(100);
         cluster.kill(node).unwrap();
-        std::thread::sleep(Duration::from_millis(100));
+        // The others serve without it, and it must catch up.
+        load.goes_on(50);
         cluster.restart(node).unwrap();
     }
     let client = cluster.client_on(ClientId(1));
@@ -285,9 +295,10 @@ fn disk_usage_is_bounded_and_no_write_is_lost() {
         for _ in 0..20 {
             acknowledged.extend(write_in_parallel(&cluster, 3, &load, 25, 4000));
             most = most.max((0..3).map(|node| usage(&wal(&data, node))).max().unwrap());
-            // Replicas report what they retain ten times a second: the log grows by what arrives in
-            // between.
-            std::thread::sleep(Duration::from_millis(50));
+            // Replicas report what they retain ten times a second, and logs are cut then.
+            eventually("the logs are cut", || {
+                (0..3).all(|node| usage(&wal(&data, node)) < 8 << 20)
+            });
         }
         // At least one acceptor received all 24 MB.
         assert!(most < 12 << 20, "a log has grown to {most} bytes");

@@ -7,7 +7,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::net::TcpListener;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 #[test]
 fn every_preset_serves_clients_and_stops_in_order() {
@@ -368,17 +367,14 @@ fn a_second_signal_kills_a_paused_node() {
     let mut cluster = Cluster::start("colocated", &[], &[]);
     cluster.signal(0, Signal::SIGSTOP);
     let pids = cluster.pids();
-    let begun = Instant::now();
     kill(cluster.up_pid(), Signal::SIGINT).unwrap();
     eventually("the first is heard", || {
         cluster.stderr().contains("Ctrl-C again").then_some(())
     });
     kill(cluster.up_pid(), Signal::SIGINT).unwrap();
     assert_eq!(cluster.wait_for_up().code(), Some(0));
-    assert!(
-        begun.elapsed() < Duration::from_secs(4),
-        "{:?}",
-        begun.elapsed()
-    );
+    // Without the second signal `up` says this before it kills the node.
+    let said = cluster.stderr();
+    assert!(!said.contains("does not stop within"), "{said}");
     assert!(pids.iter().all(|pid| !is_alive(*pid)));
 }

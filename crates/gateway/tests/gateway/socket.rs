@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::LocalSet;
 
@@ -110,6 +110,30 @@ fn expect(stream: &mut TcpStream, expected: &[u8]) {
     );
 }
 
+/// Waits until `condition` holds.
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < limit, "not within 30 s: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A number that the gateway reports of its clients.
+fn info(stream: &mut TcpStream, field: &str) -> usize {
+    stream.write_all(b"INFO clients\r\n").unwrap();
+    let mut info = [0; 4096];
+    let len = stream.read(&mut info).unwrap();
+    let info = String::from_utf8_lossy(&info[..len]).into_owned();
+    let value = info
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let value = value.unwrap_or_else(|| panic!("no field {field}: {info}"));
+    value
+        .parse()
+        .unwrap_or_else(|_| panic!("{field} is not a number: {info}"))
+}
+
 #[test]
 fn clients_talk_to_the_cluster() {
     run(Limits::default(), answer_all(), |address| {
@@ -135,12 +159,13 @@ fn clients_talk_to_the_cluster() {
 
 #[test]
 fn a_reader_slower_than_its_replies_gets_them_all() {
+    let limit = 100_000;
     let limits = Limits {
-        output_bytes_soft: 100_000,
+        output_bytes_soft: limit,
         ..Limits::default()
     };
-    run(limits, answer_all(), |address| {
-        let mut stream = connect(address);
+    run(limits, answer_all(), move |address| {
+        let (mut watcher, mut stream) = (connect(address), connect(address));
         let value = vec![b'x'; 1_000_000];
         stream.write_all(&request(&[b"SET", b"k", &value])).unwrap();
         expect(&mut stream, b"+OK\r\n");
@@ -148,7 +173,9 @@ fn a_reader_slower_than_its_replies_gets_them_all() {
         let commands = [request(&[b"GET", b"k"]), request(&[b"PING"])].concat();
         let writing =
             std::thread::spawn(move || (0..100).for_each(|_| writer.write_all(&commands).unwrap()));
-        std::thread::sleep(Duration::from_millis(50));
+        until("replies wait for the reader", || {
+            info(&mut watcher, "client_memory") > limit
+        });
         let expected = [&b"$1000000\r\n"[..], &value, b"\r\n+PONG\r\n"].concat();
         let mut got = vec![0; expected.len()];
         for _ in 0..100 {
@@ -182,15 +209,14 @@ fn there_is_a_limit_to_connections() {
     });
 }
 
-/// A node whose first request is answered together with the second one: late.
-fn first_is_late() -> Node {
+/// A node whose first request is answered together with the second one: late. It counts the
+/// requests.
+fn first_is_late(seen: Arc<AtomicUsize>) -> Node {
     let mut late = None;
-    let mut seen = 0;
     Box::new(move |cluster, requests| {
         let mut replies = Vec::new();
         for request in requests {
-            seen += 1;
-            if seen == 1 {
+            if seen.fetch_add(1, Ordering::Relaxed) == 0 {
                 let reply = execute(cluster, &request);
                 late = Some(Reply {
                     outcome: Ok(Bytes::from_static(b"+LATE\r\n")),
@@ -217,7 +243,7 @@ fn a_request_without_a_reply_is_given_up_and_its_late_reply_ignored() {
         deadline: Duration::from_millis(80),
         ..Limits::default()
     };
-    run(limits, first_is_late(), |address| {
+    run(limits, first_is_late(Arc::default()), |address| {
         let mut stream = connect(address);
         stream.write_all(b"SET a 1\r\nGET a\r\n").unwrap();
         let error = b"-TRYAGAIN the cluster did not answer in time, the command may or may not have been executed\r\n";
@@ -229,15 +255,22 @@ fn a_request_without_a_reply_is_given_up_and_its_late_reply_ignored() {
 
 #[test]
 fn a_late_reply_does_not_reach_the_next_client_in_the_same_slot() {
-    run(Limits::default(), first_is_late(), |address| {
-        let mut gone = connect(address);
+    let seen = Arc::new(AtomicUsize::new(0));
+    let node = first_is_late(seen.clone());
+    run(Limits::default(), node, move |address| {
+        let (mut watcher, mut gone) = (connect(address), connect(address));
         gone.write_all(b"PING\r\n").unwrap();
-        std::thread::sleep(Duration::from_millis(50));
+        // The reply is there, and stays unread.
+        gone.peek(&mut [0]).unwrap();
         gone.write_all(b"SET a 1\r\n").unwrap();
-        std::thread::sleep(Duration::from_millis(50));
+        until("the command is submitted", || {
+            seen.load(Ordering::Relaxed) == 1
+        });
         // With a reply unread this is a reset, upon which the slot is free at once.
         drop(gone);
-        std::thread::sleep(Duration::from_millis(50));
+        until("the slot is free", || {
+            info(&mut watcher, "connected_clients") == 1
+        });
         let mut stream = connect(address);
         stream.write_all(b"GET a\r\n").unwrap();
         expect(&mut stream, b"$1\r\n1\r\n");
@@ -378,15 +411,8 @@ fn those_who_hold_most_are_closed_first_and_the_others_served() {
             served.write_all(b"PING\r\n").unwrap();
             expect(&mut served, b"+PONG\r\n");
         }
-        served.write_all(b"INFO clients\r\n").unwrap();
-        let mut info = [0; 4096];
-        let len = served.read(&mut info).unwrap();
-        let info = String::from_utf8_lossy(&info[..len]).into_owned();
-        let held = info
-            .lines()
-            .find_map(|line| line.strip_prefix("client_memory:"))
-            .expect("a field");
-        assert!(held.parse::<usize>().unwrap() <= 4 << 20, "{info}");
+        let held = info(&mut served, "client_memory");
+        assert!(held <= 4 << 20, "{held}");
     });
 }
 
@@ -397,6 +423,10 @@ fn a_command_that_stays_unfinished_is_given_up() {
         ..Limits::default()
     };
     run(limits, answer_all(), |address| {
+        // One that is idle between commands stays, though it is idle longer than all of them.
+        let mut idle = connect(address);
+        idle.write_all(b"PING\r\n").unwrap();
+        expect(&mut idle, b"+PONG\r\n");
         for part in [
             &b"*2\r\n$3\r\nGET\r\n$5\r\nab"[..],
             b"GET a",
@@ -413,13 +443,8 @@ fn a_command_that_stays_unfinished_is_given_up() {
                 "-ERR Protocol error: the command was not complete after 0 s\r\n"
             );
         }
-        // One that is idle between commands stays.
-        let mut stream = connect(address);
-        stream.write_all(b"PING\r\n").unwrap();
-        expect(&mut stream, b"+PONG\r\n");
-        std::thread::sleep(Duration::from_millis(400));
-        stream.write_all(b"PING\r\n").unwrap();
-        expect(&mut stream, b"+PONG\r\n");
+        idle.write_all(b"PING\r\n").unwrap();
+        expect(&mut idle, b"+PONG\r\n");
     });
 }
 
