@@ -5,6 +5,8 @@ extern crate ionian_canaries as ionian_protocols;
 
 mod caught;
 
+#[path = "../../protocols/tests/roles/acceptor.rs"]
+mod acceptor;
 #[path = "../../protocols/tests/roles/bytes.rs"]
 mod bytes;
 #[path = "../../protocols/tests/roles/known_defects.rs"]
@@ -15,15 +17,30 @@ mod lives;
 mod membership;
 #[path = "../../protocols/tests/roles/mencius.rs"]
 mod mencius;
+#[path = "../../protocols/tests/roles/mencius_acceptor.rs"]
+mod mencius_acceptor;
+#[path = "../../protocols/tests/roles/mencius_leader.rs"]
+mod mencius_leader;
 #[path = "../../protocols/tests/roles/mencius_membership.rs"]
 mod mencius_membership;
 #[path = "../../protocols/tests/roles/reach.rs"]
 mod reach;
+#[path = "../../protocols/tests/roles/read_batcher.rs"]
+mod read_batcher;
 #[path = "../../protocols/tests/roles/servers.rs"]
 #[allow(dead_code)]
 mod servers;
+#[path = "../../protocols/tests/roles/spaxos_disseminator.rs"]
+mod spaxos_disseminator;
+#[path = "../../protocols/tests/roles/spaxos_leader.rs"]
+mod spaxos_leader;
 #[path = "../../protocols/tests/roles/spaxos_membership.rs"]
 mod spaxos_membership;
+#[path = "../../protocols/tests/roles/spaxos_servers.rs"]
+#[allow(dead_code)]
+mod spaxos_servers;
+#[path = "../../protocols/tests/roles/spaxos_stabilizer.rs"]
+mod spaxos_stabilizer;
 #[path = "../../protocols/tests/roles/stage.rs"]
 #[allow(dead_code)]
 mod stage;
@@ -35,6 +52,19 @@ mod time;
 use caught::caught;
 
 caught! {
+    "multipaxos/promise": acceptor::phase_2_of_a_lower_round_is_refused_to_proxy_leader_and_leader,
+    "multipaxos/s7": read_batcher::on_a_grid_reads_ask_a_whole_row,
+    "multipaxos/truncation": acceptor::votes_that_replicas_keep_are_forgotten_and_released,
+    "multipaxos/unfenced": acceptor::a_vote_in_the_promised_round_leaves_behind_its_record,
+    "mencius/reservation": mencius_acceptor::reservations_are_known_after_a_restart_and_after_a_checkpoint,
+    "mencius/s12": mencius_acceptor::a_reservation_in_a_round_below_the_promise_is_refused,
+    "mencius/unreserved": mencius_leader::nothing_is_skipped_before_a_write_quorum_has_noted_its_reservation,
+    "spaxos/lives": spaxos_disseminator::an_acknowledgement_from_before_a_stabilizer_lost_its_memory_does_not_count,
+    "spaxos/others-lives": spaxos_stabilizer::a_stabilizer_that_is_copied_records_the_life_of_the_other_before_it_answers,
+    "spaxos/twice": spaxos_leader::a_payload_that_is_proposed_again_gets_no_second_slot,
+    "spaxos/unfenced": spaxos_stabilizer::a_payload_is_acknowledged_by_its_name_behind_its_record,
+    "spaxos/unstable": spaxos_disseminator::a_payload_is_proposed_when_a_write_quorum_stores_it,
+    "spaxos/void": spaxos_stabilizer::replicas_receive_a_noop_where_the_payload_is_void,
     "multipaxos/s2": known_defects::s2_the_leader_continues_above_all_votes_and_fills_holes_with_noops,
     "multipaxos/l10": known_defects::l10_a_deposed_leader_sends_queued_work_back,
     "multipaxos/alone": reach::a_leader_without_a_write_quorum_stops,

@@ -163,7 +163,7 @@ fn phase_1_of_a_lower_round_is_refused_at_once_and_changes_nothing() {
 }
 
 #[test]
-fn a_vote_in_the_promised_round_leaves_behind_its_record() {
+pub(crate) fn a_vote_in_the_promised_round_leaves_behind_its_record() {
     let mut acceptor = acceptor();
     acceptor.asked(phase1a(1));
     assert_eq!(
@@ -237,7 +237,7 @@ fn two_values_in_one_slot_of_one_round_stop_the_node() {
 }
 
 #[test]
-fn phase_2_of_a_lower_round_is_refused_to_proxy_leader_and_leader() {
+pub(crate) fn phase_2_of_a_lower_round_is_refused_to_proxy_leader_and_leader() {
     let mut acceptor = acceptor();
     acceptor.asked(phase1a(2));
     let proxy = to_proxy(proxy_leader::In::Nack { round: round(2) });
@@ -249,7 +249,7 @@ fn phase_2_of_a_lower_round_is_refused_to_proxy_leader_and_leader() {
 }
 
 #[test]
-fn votes_that_replicas_keep_are_forgotten_and_released() {
+pub(crate) fn votes_that_replicas_keep_are_forgotten_and_released() {
     let mut acceptor = acceptor();
     acceptor.asked(phase2a(SLOT, vote(1, "a")));
     let kept = SLOT.next();

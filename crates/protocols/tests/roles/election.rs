@@ -314,7 +314,7 @@ fn what_one_acceptor_has_forgotten_is_not_proposed_again() {
 fn new_commands_get_slots_above_everything_that_was_ever_voted_for() {
     let mut leader = in_phase1(config(Options::default()));
     let forgot = Votes {
-        forgotten: Slot(9),
+        forgotten: Slot(5),
         watermark: Slot(9),
         ..votes(&[])
     };

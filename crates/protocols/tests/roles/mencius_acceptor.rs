@@ -190,7 +190,7 @@ fn a_reservation_that_is_asked_for_again_needs_no_record() {
 
 /// s12: a later leader that has this acceptor's promise may use the slots.
 #[test]
-fn a_reservation_in_a_round_below_the_promise_is_refused() {
+pub(crate) fn a_reservation_in_a_round_below_the_promise_is_refused() {
     let mut acceptor = acceptor();
     let higher = round(2, 0);
     acceptor.asked(phase1a(STRIPE, higher));
@@ -235,7 +235,7 @@ fn a_reservation_stands_for_the_earlier_ones_that_it_covers() {
 }
 
 #[test]
-fn reservations_are_known_after_a_restart_and_after_a_checkpoint() {
+pub(crate) fn reservations_are_known_after_a_restart_and_after_a_checkpoint() {
     let one = reserved(round(1, 2), 0, 256);
     let record = Record::Reserved {
         stripe: STRIPE,

@@ -2,6 +2,7 @@
 //! 6): suggest, skip, revoke, and return, one test for each rule, optimization and accelerator. All
 //! that it asks of its driver is compared.
 
+#[path = "mencius_leader/revoking.rs"]
 mod revoking;
 
 use crate::servers::{pre_vote_reply, round, value, vote, votes};
@@ -363,7 +364,7 @@ fn a_leader_that_is_not_behind_skips_nothing() {
 /// A later leader of the stripe must know what may have been skipped. The replica that waits for
 /// the skip learns of it as soon as it is reserved.
 #[test]
-fn nothing_is_skipped_before_a_write_quorum_has_noted_its_reservation() {
+pub(crate) fn nothing_is_skipped_before_a_write_quorum_has_noted_its_reservation() {
     let mut leader = unreserved(&[]);
     assert_eq!(leader.asked(index_of(1, 8)), only(vec![]));
     assert_eq!(
@@ -399,7 +400,7 @@ fn replicas_of_the_suggesting_leader_learn_of_a_skip_at_once_and_others_with_the
 }
 
 #[test]
-fn ranges_of_skipped_slots_that_follow_each_other_are_told_as_one() {
+fn each_replica_learns_of_the_skipped_slots_that_it_does_not_know_of() {
     let mut leader = leads();
     leader.tell(index_of(1, 8));
     leader.tell(index_of(1, 14));

@@ -3,6 +3,7 @@
 
 use crate::servers::round;
 use crate::stage::{self, Stage};
+use bytes::Bytes;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, Options, numbered};
 use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
@@ -318,11 +319,33 @@ fn a_command_that_touches_the_same_key_waits_for_the_earlier_one() {
 #[test]
 fn a_command_waits_for_earlier_slots_of_which_nothing_is_known() {
     let mut replica = out_of_order();
-    replica.tell(skip(2, 0, 1));
+    replica.tell(suggested(2, write(2, "zc")));
     let asked = replica.asked(chosen(3, write(1, "yb"), true));
     assert_eq!(asked, only(vec![]));
     let answer = answered(4, &[(1, "b")]);
     let asked = replica.asked(suggested(1, write(0, "xa")));
+    assert_eq!(asked, only(vec![answer]));
+}
+
+/// A client that sends a command with floor 1 has its answers to all before: executed first, it
+/// would have the session take command 0 for settled.
+#[test]
+fn a_command_waits_for_an_earlier_one_of_its_session_that_it_would_settle() {
+    let mut replica = out_of_order();
+    replica.tell(suggested(1, write(0, "xa")));
+    replica.tell(skip(2, 0, 1));
+    let batch = Batch::one(&Command {
+        client: ClientId(0),
+        purpose: Purpose::Execute(SessionId(1)),
+        number: 1,
+        floor: 1,
+        payload: Bytes::from_static(b"yb"),
+    });
+    let stamp = Timestamp(1000);
+    let asked = replica.asked(chosen(3, Value { stamp, batch }, true));
+    assert_eq!(asked, only(vec![]));
+    let answer = answered(4, &[(1, "ab")]);
+    let asked = replica.asked(chosen(1, write(0, "xa"), false));
     assert_eq!(asked, only(vec![answer]));
 }
 

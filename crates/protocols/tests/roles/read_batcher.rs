@@ -99,7 +99,7 @@ fn reads_ask_one_read_quorum_of_acceptors() {
 
 /// s7: on a grid a read quorum is a row, however long.
 #[test]
-fn on_a_grid_reads_ask_a_whole_row() {
+pub(crate) fn on_a_grid_reads_ask_a_whole_row() {
     let nodes: Vec<NodeId> = (0..6).map(NodeId).collect();
     let mut layout = crate::servers::layout(Options::default());
     layout.instances[usize::from(kind::Acceptor)] = nodes.into();

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use ionian_kernel::client::{Operation, Request};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{NodeId, Options};
+use ionian_kernel::role::Asked;
 use ionian_kernel::time::Duration;
 use ionian_protocols::spaxos::batcher::{Batcher, In};
 use ionian_protocols::spaxos::id::DisseminatorId;
@@ -74,6 +75,24 @@ fn a_batch_that_is_chosen_is_not_given_away_again() {
     }
 }
 
+/// The one on its own node comes first: a hop to it is a function call.
+#[test]
+fn a_batcher_avoids_a_disseminator_that_left_a_batch_unchosen() {
+    let birth = birth(kind::Batcher, 1, NodeId(1));
+    let mut batcher = Stage::new(together(), &birth, Batcher::new);
+    let to = |asked: Asked<Envelope>| match &asked.sends[..] {
+        [(Envelope::ToDisseminators(to, disseminator::In::Disseminate { .. }), Some(0))] => *to,
+        other => panic!("{other:?}"),
+    };
+    let beside = Set::one(DisseminatorId(1));
+    let first = batcher.asked(In::Commands { commands: batch() });
+    assert_eq!(to(first), beside);
+    let second = to(batcher.woken());
+    assert!(!second.contains(DisseminatorId(1)), "{second:?}");
+    let next = batcher.asked(In::Commands { commands: batch() });
+    assert!(!to(next).contains(DisseminatorId(1)));
+}
+
 /// What a client lane sends first: the command that opens its session.
 fn first_of_lane(batchers: usize) -> Vec<Envelope> {
     let config = apart(batchers, Options::default());
@@ -84,11 +103,10 @@ fn first_of_lane(batchers: usize) -> Vec<Envelope> {
         operation: Operation::Write,
         payload: Bytes::from_static(b"x"),
     };
-    let mut sent = lane.tell(client::In::Submit { request });
-    while sent.is_empty() {
-        sent = lane.timer();
-    }
-    sent
+    assert!(lane.tell(client::In::Submit { request }).is_empty());
+    let sent = (0..20).map(|_| lane.timer());
+    let first = sent.into_iter().find(|sent| !sent.is_empty());
+    first.expect("a lane opens its session")
 }
 
 fn commands(sent: &[Envelope]) -> (&'static str, &Batch) {

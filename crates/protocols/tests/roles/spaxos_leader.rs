@@ -82,7 +82,7 @@ fn a_stable_payload_gets_the_next_slot_by_its_reference() {
 }
 
 #[test]
-fn a_payload_that_is_proposed_again_gets_no_second_slot() {
+pub(crate) fn a_payload_that_is_proposed_again_gets_no_second_slot() {
     let mut leader = leading();
     leader.asked(proposal(7));
     assert_eq!(leader.asked(proposal(7)), only(vec![]));
@@ -288,4 +288,13 @@ fn a_leader_that_is_to_advance_the_log_fills_it_with_noops_and_has_replicas_keep
 fn a_leader_that_does_not_lead_advances_nothing() {
     let mut leader = in_phase1();
     assert_eq!(leader.asked(In::CarryTo { slot: Slot(2) }), only(vec![]));
+    // Nor later: the round in which it was asked to is over.
+    leader.asked(promise(0));
+    let asked = leader.asked(promise(1));
+    assert!(leader.role.is_leading());
+    let proposals = asked
+        .sends
+        .iter()
+        .filter(|(envelope, _)| matches!(envelope, Envelope::ToProxyLeaders(..)));
+    assert_eq!(proposals.count(), 0, "{asked:?}");
 }

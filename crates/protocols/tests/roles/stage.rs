@@ -73,7 +73,12 @@ pub(crate) struct Stage<R: Role> {
     pub(crate) role: R,
     outbox: Outbox<R::Send>,
     pub(crate) now: Instant,
+    /// How often in a row a timer was due at once.
+    at_once: u32,
 }
+
+/// A timer that is due at once more often than this never lets time pass.
+const MOST_AT_ONCE: u32 = 1000;
 
 impl<R: Role> Stage<R> {
     /// The role that `make` makes, started.
@@ -105,6 +110,7 @@ impl<R: Role> Stage<R> {
             role,
             outbox: Outbox::new(keeps_records),
             now: Instant(1_000_000),
+            at_once: 0,
         }
     }
 
@@ -129,6 +135,16 @@ impl<R: Role> Stage<R> {
         self.role.invariants();
     }
 
+    fn pass_to_timer(&mut self) {
+        let at = self.role.next_timer().expect("a timer is set");
+        self.at_once = if at > self.now { 0 } else { self.at_once + 1 };
+        assert!(
+            self.at_once < MOST_AT_ONCE,
+            "its timer is due at once without end"
+        );
+        self.now = self.now.max(at);
+    }
+
     /// All that the role asks of its driver when it receives this: what it sends, with fences,
     /// what it persists and what it releases.
     pub(crate) fn asked(&mut self, message: R::In) -> Asked<R::Send> {
@@ -144,8 +160,7 @@ impl<R: Role> Stage<R> {
 
     /// The same when time has passed to its next timer.
     pub(crate) fn woken(&mut self) -> Asked<R::Send> {
-        let at = self.role.next_timer().expect("a timer is set");
-        self.now = self.now.max(at);
+        self.pass_to_timer();
         self.do_call(|role, now, out| role.on_timer(now, out));
         self.outbox.take()
     }
@@ -186,9 +201,7 @@ impl<R: Role> Stage<R> {
 
     /// Lets time pass to the next timer.
     pub(crate) fn timer(&mut self) -> Vec<R::Send> {
-        self.now = self
-            .now
-            .max(self.role.next_timer().expect("a timer is set"));
+        self.pass_to_timer();
         self.call(|role, now, out| role.on_timer(now, out))
     }
 
