@@ -33,41 +33,6 @@ fn s3_wrong_stripes() {
 }
 
 #[test]
-fn s12_reserves_for_the_deposed() {
-    catches(
-        "s12",
-        together::<Mencius>("three", 1),
-        Durability::Disk,
-        3000,
-    );
-}
-
-#[test]
-fn skips_what_is_not_reserved() {
-    let failure = catches(
-        "unreserved",
-        together::<Mencius>("three", 1),
-        Durability::Disk,
-        1000,
-    );
-    // The first that sees it: the watcher of all roles, or a replica that hears of two values.
-    assert!(
-        matches!(failure.kind, FailureKind::Invariant | FailureKind::Panic),
-        "{failure}"
-    );
-}
-
-#[test]
-fn reservations_are_lost() {
-    catches(
-        "reservation",
-        together::<Mencius>("three", 1),
-        Durability::Disk,
-        3000,
-    );
-}
-
-#[test]
 fn l6_a_range_of_skips_stops_at_what_is_known() {
     let failure = catches("l6", together::<Mencius>("three", 1), Durability::Disk, 100);
     assert!(
@@ -87,22 +52,6 @@ fn commands_that_overtake_the_unknown() {
     scenario.layout.options.own.insert("out_of_order", 1);
     let failure = catches("commutes", scenario, Durability::Disk, 100);
     assert!(matches!(failure.kind, FailureKind::Divergence), "{failure}");
-}
-
-#[test]
-fn defects_of_the_shared_roles_show_here_too() {
-    catches(
-        "promise",
-        together::<Mencius>("three", 1),
-        Durability::Disk,
-        1000,
-    );
-    catches(
-        "unfenced",
-        together::<Mencius>("three", 1),
-        Durability::Disk,
-        1000,
-    );
 }
 
 /// Three servers, of which the members change.

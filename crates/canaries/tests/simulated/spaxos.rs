@@ -10,13 +10,6 @@ fn preset(name: &str) -> Scenario {
     suite::preset::<SPaxos>(name)
 }
 
-/// The limits of a payload's life are reached all the time where the leader's window is one slot.
-fn short_lived() -> Scenario {
-    let mut scenario = preset("spaxos");
-    scenario.layout.options.window_slots = 1;
-    scenario
-}
-
 fn catches(name: &str, scenario: Scenario, durability: Durability, seeds: u64) -> Failure {
     crate::catches::<SPaxos>(name, scenario, durability, seeds)
 }
@@ -40,16 +33,6 @@ fn payloads_proposed_before_they_are_stable() {
     );
 }
 
-/// A payload that no disk holds is noticed when its slot is chosen; or later, when all that held it
-/// in memory have crashed: then no replica gets past its slot.
-#[test]
-fn unfenced_acknowledgements() {
-    let failure = catches("unfenced", preset("spaxos"), Durability::Disk, 400);
-    if failure.kind != FailureKind::Liveness {
-        is_caught_as(&failure, "is held by");
-    }
-}
-
 #[test]
 fn payloads_forgotten_before_they_are_kept() {
     is_caught_as(
@@ -67,24 +50,11 @@ fn payloads_given_two_slots() {
 }
 
 #[test]
-fn void_payloads_delivered() {
-    is_caught_as(
-        &catches("void", short_lived(), Durability::Disk, 400),
-        "that was not chosen",
-    );
-}
-
-#[test]
 fn stabilizers_without_memory() {
     is_caught_as(
         &catches("amnesia", preset("spaxos"), AMNESIA, 400),
         "is held by 1 stabilizers, and 0 have lost",
     );
-}
-
-#[test]
-fn defects_of_the_shared_roles_show_here_too() {
-    catches("promise", preset("spaxos"), Durability::Disk, 1000);
 }
 
 /// So rare that the simulator does not come across it in 20,000 seeds; the play catches the canary.
