@@ -94,6 +94,7 @@ caught! {
     "mencius/bars-reservations": mencius_membership::a_new_acceptor_neither_notes_nor_refuses_what_is_reserved_in_the_configuration_before,
     "mencius/joint-reservations": mencius_membership::a_leader_that_waits_for_new_acceptors_reserves_with_those_that_it_leads_by,
     "mencius/low-watermark": mencius_membership::an_acceptor_tells_readers_at_least_the_frontier,
+    "mencius/old-keepers": mencius_membership::votes_of_the_joint_epoch_are_not_forgotten_by_the_word_of_a_leader_of_the_one_before,
     "mencius/fills-gaps": mencius::what_predecessors_left_below_the_watermark_is_skipped_as_one_range,
     "spaxos/no-seal": spaxos_membership::one_that_hands_over_acknowledges_no_payload_of_earlier_epochs_any_more,
     "spaxos/one-side": spaxos_membership::a_payload_is_stable_when_a_write_quorum_of_its_rounds_epoch_stores_it,

@@ -85,7 +85,8 @@ pub struct Acceptor {
     config: Arc<Config>,
     stripes: Vec<StripeState>,
     /// By stripe: the first position whose record it needs. All stripes' records are released by
-    /// one number: what is kept of the log grows in all of them alike.
+    /// one number, the lowest: what replicas keep is a prefix of the log, so it grows in all
+    /// stripes alike, also in one whose leader does not reach this acceptor (`on_kept`).
     released: Vec<Slot>,
     /// Replicas of the own node, if they execute out of order.
     listeners: Set<ReplicaId>,
@@ -94,7 +95,7 @@ pub struct Acceptor {
 /// What it does and knows in one stripe.
 struct StripeState {
     core: AcceptorCore,
-    /// What leaders have reserved of it, but for what others have reserved again in later rounds.
+    /// The reservations of this stripe that no later one covers.
     reserved: Vec<Reserved>,
 }
 
@@ -183,7 +184,11 @@ impl Acceptor {
             } => core.on_phase2a(now, from, (slot, round), value, port),
             // A reader asks about the whole log.
             Message::PreRead { .. } => {}
-            Message::Heartbeat { round, kept } => core.on_heartbeat(now, round, kept, port),
+            Message::Heartbeat { round, kept } => {
+                if core.on_heartbeat(now, round, kept, port) {
+                    self.on_kept(self.config.stripes.end(stripe, kept), round.epoch(), out);
+                }
+            }
             Message::PreVote { from } => core.on_pre_vote(now, from, port),
             Message::Admit {
                 nonce,
@@ -198,6 +203,16 @@ impl Acceptor {
         }
     }
 
+    /// f+1 replicas keep every slot of the log below `kept`, as the leader of one stripe says in a
+    /// round of `epoch`.
+    fn on_kept(&mut self, kept: Slot, epoch: Epoch, out: &mut Out<'_, Self>) {
+        for stripe in self.config.stripes.iter() {
+            let position = self.config.stripes.from(stripe, kept);
+            let (core, mut port) = self.part(stripe, out);
+            core.on_kept(position, epoch, &mut port);
+        }
+    }
+
     /// Replicas of this node hear of what is suggested: they may execute other commands before it.
     fn tell_suggestion(
         &self,
@@ -208,7 +223,7 @@ impl Acceptor {
     ) {
         if !self.listeners.is_empty() && !value.batch.is_empty() {
             let (slot, value) = (self.config.stripes.slot(stripe, position), value.clone());
-            // Unfenced: that it was suggested is so whatever becomes of this vote.
+            // Unfenced: the suggestion exists even if this vote is lost.
             out.send_unfenced(Envelope::ToReplicas(
                 self.listeners,
                 replica::In::Suggested { slot, value },
@@ -353,7 +368,7 @@ impl Role for Acceptor {
         }
     }
 
-    /// The stripe's own slots say how long a vote is kept; all else is small and written again at a
+    /// A vote is kept until its position is released; all else is small and written again at a
     /// checkpoint.
     fn key(record: &Record) -> Option<u64> {
         match record {

@@ -125,7 +125,7 @@ impl Config {
     }
 
     /// The stripe that an instance on `node` proposes in: that of a leader beside it; where there
-    /// is none each takes its turn.
+    /// is none, the stripe (index mod n).
     pub fn stripe_near(&self, index: u8, node: NodeId) -> Stripe {
         let homes = [Some(&self.homes), self.next_homes.as_ref()];
         let mut near = homes.into_iter().flatten().map(|homes| homes.on(node));

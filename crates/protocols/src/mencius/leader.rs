@@ -164,8 +164,7 @@ pub struct Record {
 
 wire_struct! { Record { stripe, record } }
 
-/// A leader further ahead than so many slots is not believed: no message of a stranger makes
-/// anybody skip a log's whole life.
+/// An Index further ahead than this is ignored: one bad message must not use up the slot space.
 const MAX_JUMP: u64 = 1 << 40;
 
 /// A leader.
@@ -203,7 +202,8 @@ struct Served {
     reservation: Reservation,
     /// The round in which it leads.
     round: Option<Round>,
-    /// Left by an earlier leader, and not known to be skipped by anybody yet.
+    /// Positions from the watermark to this leader's first; skipped once the reservation is
+    /// granted.
     vacant: Option<Range>,
     /// Left by earlier leaders below what was voted for.
     gaps: Gaps,
@@ -269,7 +269,7 @@ impl Leader {
             .position(|served| served.stripe == stripe)
     }
 
-    /// Has the part that does the work of one stripe do something.
+    /// Calls the core of one served stripe.
     #[inline]
     fn call(
         &mut self,
@@ -374,7 +374,7 @@ impl Leader {
         }
     }
 
-    /// It goes on above everything that was skipped in its absence: the others must follow.
+    /// It continues above everything skipped in its absence; its Index makes the others catch up.
     fn leads_its_own(&mut self, stripe: Stripe) {
         let next = self.served[0].core.next_slot();
         self.suggested = self.suggested.max(self.config.stripes.end(stripe, next));
@@ -544,8 +544,8 @@ impl Leader {
     }
 
     /// A replica misses slots. What this leader skipped it says again; what it has not used yet it
-    /// skips now; all else is mended as in MultiPaxos, where a slot without any vote turns out to
-    /// be a noop.
+    /// skips now; all else is repaired as in MultiPaxos, except that here a slot without votes
+    /// holds a noop.
     fn on_recover(
         &mut self,
         now: Instant,

@@ -128,7 +128,7 @@ ionian_kernel::protocol! {
     7 Unbatcher "unbatcher" ToUnbatchers(UnbatcherId) unbatcher::Unbatcher,
 }
 
-/// Mencius; with every role on every node, as published.
+/// Mencius, in any placement.
 pub enum Mencius {}
 
 impl Protocol for Mencius {

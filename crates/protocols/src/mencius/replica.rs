@@ -230,8 +230,8 @@ impl Replica {
         }
     }
 
-    /// The leader of a stripe lives. Whether all do is looked at when one is heard: while none is,
-    /// nothing is to be had.
+    /// The leader of a stripe lives. Checks all leaders whenever one is heard; with none heard
+    /// there is nothing to fetch.
     fn on_heartbeat(&mut self, now: Instant, stripe: Stripe, round: Round) {
         let stripe = usize::from(stripe.0);
         self.rounds[stripe] = round.max(self.rounds[stripe]);

@@ -276,7 +276,9 @@ impl Role for Acceptor {
                 value,
             } => core.on_phase2a(now, from, (slot, round), value, port),
             In::PreRead { from, inquiry } => self.on_pre_read(from, inquiry, out),
-            In::Heartbeat { round, kept } => core.on_heartbeat(now, round, kept, port),
+            In::Heartbeat { round, kept } => {
+                core.on_heartbeat(now, round, kept, port);
+            }
             In::PreVote { from } => core.on_pre_vote(now, from, port),
             In::Admit {
                 nonce,

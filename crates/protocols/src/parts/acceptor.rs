@@ -31,6 +31,11 @@ pub const MAX_VOTES: usize = 1 << 22;
 /// Bytes of values that it remembers votes for; beyond them it refuses too.
 const MAX_VOTE_BYTES: u64 = 4 << 30;
 
+/// With this many slots of votes, or bytes of values, it forgets what replicas keep even if another
+/// than its own leader says so.
+const MANY_VOTES: usize = 1 << 12;
+const MANY_VOTE_BYTES: u64 = 16 << 20;
+
 /// Bytes of votes in one Phase1b, at least one vote.
 const PHASE1B_BYTES: usize = 1 << 20;
 
@@ -292,26 +297,53 @@ impl AcceptorCore {
         }
     }
 
-    /// The leader of `round` is alive, and f+1 replicas keep every slot below `kept`.
+    /// The leader of `round` is alive, and f+1 replicas keep every slot below `kept`. Returns
+    /// whether this acceptor takes part in the round.
     pub fn on_heartbeat(
         &mut self,
         now: Instant,
         round: Round,
         kept: Slot,
         port: &mut impl AcceptorPort,
-    ) {
+    ) -> bool {
         if self.has_lost_votes() {
-            return;
+            return false;
         }
         if round < self.promise {
-            return self.refuse(round, port);
+            self.refuse(round, port);
+            return false;
         }
         self.witness.heard(now);
-        if kept > self.votes.base() && self.config.takes_part(self.id, round) {
-            port.persist(Record::Forgot { below: kept });
-            port.release_below(kept);
-            self.forget_below(kept);
+        let takes_part = self.config.takes_part(self.id, round);
+        if takes_part && kept > self.votes.base() {
+            self.forget(kept, port);
         }
+        takes_part
+    }
+
+    /// f+1 replicas keep every slot below `kept`: a leader that orders another part of the same log
+    /// says so, in a round of `epoch`. The leader of this part says so too, with every heartbeat;
+    /// but if none reaches this acceptor, its votes would grow without end.
+    ///
+    /// A leader of an earlier epoch than this part has reached may count replicas that leave, while
+    /// those that come miss these slots: its word does not count.
+    pub fn on_kept(&mut self, kept: Slot, epoch: Epoch, port: &mut impl AcceptorPort) {
+        let has_many = self.votes.len() >= MANY_VOTES || self.vote_bytes >= MANY_VOTE_BYTES;
+        if has_many
+            && epoch >= self.promise.epoch()
+            && !self.has_lost_votes()
+            && kept > self.votes.base()
+            && self.config.takes_part(self.id, self.promise)
+        {
+            port.reached(branch::FORGETS_BY_ANOTHER);
+            self.forget(kept, port);
+        }
+    }
+
+    fn forget(&mut self, kept: Slot, port: &mut impl AcceptorPort) {
+        port.persist(Record::Forgot { below: kept });
+        port.release_below(kept);
+        self.forget_below(kept);
     }
 
     /// Notes its vote in a slot, in place of an earlier one.

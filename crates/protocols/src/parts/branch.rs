@@ -25,6 +25,7 @@ branches! {
     PHASE_1A_REFUSED = "acceptor: a leader of an old round is refused",
     PHASE_2A_REFUSED = "acceptor: a vote in an old round is refused",
     PHASE_2A_FORGOTTEN = "acceptor: asked to vote in a slot that it has forgotten",
+    FORGETS_BY_ANOTHER = "acceptor: forgets by the word of another leader than its own",
     VOTES_FULL = "acceptor: asked to vote too far ahead of what it remembers",
     VOTES_ANEW = "acceptor: votes for another value in a slot than before",
     ADMITTED = "acceptor: takes part again without the votes of its earlier life",

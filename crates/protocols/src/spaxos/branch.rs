@@ -3,7 +3,7 @@
 use crate::branches::branches;
 
 branches! {
-    VOID_ANEW = "disseminator: what may never be chosen is ordered anew as another payload",
+    VOID_ANEW = "disseminator: a payload gets a new name (new round, void, or first progress)",
     EARLIER_LIFE = "disseminator: an acknowledgement of an earlier life of a stabilizer does not count",
     LIFE_RENEWED = "disseminator: a stabilizer has lost its memory, and what it acknowledged is struck out",
     LEADER_AGAIN = "disseminator: the same leader asks for what is stable again",

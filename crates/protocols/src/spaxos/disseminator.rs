@@ -123,8 +123,8 @@ pub struct Disseminator {
     in_flight_bytes: usize,
     life: u64,
     next_number: u64,
-    /// The highest round in which a leader has said that it leads: payloads are ordered in it. It
-    /// is not the highest round heard of, for in that one nobody may ever lead.
+    /// The highest round in which a leader has said that it leads: payloads name it. Not the
+    /// highest round heard of: it may never get a leader.
     round: Round,
     /// How far the log is known to be executed. Nothing can be disseminated before that is known.
     executed: Option<Slot>,

@@ -298,14 +298,14 @@ impl Leader {
                         ..
                     },
                 ) => {
-                    // What is void is forgotten when it is kept that it is.
+                    // Stabilizers forget void payloads once replicas keep those slots.
                     *keep = (*keep).max(*carry_to);
                     let message = disseminator::In::Progress {
                         round: *round,
                         executed: *executed,
                     };
                     relay.send(Envelope::ToDisseminators(config.disseminators, message));
-                    // Not before: what is kept need not be taken over.
+                    // Only now: payloads of kept slots need no take-over.
                     if replicas_are_ready {
                         let message = stabilizer::In::TakeOver { round: *round };
                         let to = change.ask(*round, config);

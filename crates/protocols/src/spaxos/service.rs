@@ -29,7 +29,7 @@ pub(super) fn service(config: &Config, epoch: Epoch) -> Service {
         by: Enough::new::<StabilizerId>(kind::Stabilizer, stabilizers, move |set| {
             read.is_read_quorum(set)
         }),
-        waits: "It stores new payloads; for older ones it counts as failed, and it tells no replica, until it has \
+        waits: "It stores new payloads; for older ones it counts as failed, and proxy leaders avoid it, until it has \
                 copied everything that a read quorum of the other stabilizers holds. Those that have lost their \
                 memory too are of no help",
         lost: "too many stabilizers have lost their memory: those that remember can hold no read quorum, even if every \

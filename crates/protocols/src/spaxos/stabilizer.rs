@@ -127,8 +127,8 @@ pub enum Record {
         /// The payload.
         payload: Payload,
     },
-    /// Records of payloads with places below this one are not needed any more: they may come to
-    /// light again when nothing later is left.
+    /// Records of payloads with places below this one are not needed any more: recovery may still
+    /// find them in the log.
     Released {
         /// The place.
         below: u64,

@@ -1,5 +1,5 @@
 //! The unreplicated server (compartmentalization 8.1): one state machine behind the same client
-//! lanes, batchers and unbatchers. It tolerates nothing; every ratio is divided by it.
+//! lanes, batchers and unbatchers. It tolerates no failure. Every reported ratio is relative to it.
 //!
 //! ```text
 //! client ── Commands ──> batcher ── Execute ──> server ── Results ──> unbatcher ── Answers ──> client

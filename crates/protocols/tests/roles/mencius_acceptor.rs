@@ -319,3 +319,46 @@ fn messages_of_stripes_that_do_not_exist_are_ignored() {
     let asked = acceptor.asked(phase2a(Stripe(3), 0, round(1, 0), "a"));
     assert_eq!(asked, only(vec![], vec![]));
 }
+
+/// The leader of stripe 0 does not reach this acceptor, which goes on voting there: what replicas
+/// keep is a fact of the whole log, and another leader says it.
+#[test]
+fn votes_of_a_leader_that_does_not_reach_the_acceptor_are_forgotten_by_the_word_of_another() {
+    let mut acceptor = acceptor();
+    let few = 4095;
+    for position in 0..few {
+        acceptor.asked(phase2a(Stripe(0), position, round(1, 0), "a"));
+    }
+    let kept = |position| {
+        let message = multipaxos::acceptor::In::Heartbeat {
+            round: round(1, 1),
+            kept: Slot(position),
+        };
+        in_stripe(Stripe(1), message)
+    };
+    let forgot = |stripe, position| {
+        let record = Record::InStripe {
+            stripe: Stripe(stripe),
+            record: multipaxos::acceptor::Record::Forgot {
+                below: Slot(position),
+            },
+        };
+        (encode_all(&record), false)
+    };
+    let asked = acceptor.asked(kept(10));
+    assert_eq!(
+        asked.records,
+        [forgot(1, 10)],
+        "few enough to wait for its leader"
+    );
+    acceptor.asked(phase2a(Stripe(0), few, round(1, 0), "a"));
+    let asked = acceptor.asked(kept(2000));
+    // Position 1999 of stripe 1 is slot 5998; 2000 positions of stripe 0 are at or below it.
+    assert_eq!(asked.records, [forgot(1, 2000), forgot(0, 2000)]);
+    assert_eq!(
+        acceptor
+            .asked(phase2a(Stripe(0), 1999, round(1, 0), "b"))
+            .records,
+        []
+    );
+}

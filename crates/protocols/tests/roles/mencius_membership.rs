@@ -497,3 +497,36 @@ fn a_new_leader_serves_as_a_stand_in_and_takes_its_stripe_when_the_change_is_fin
     );
     assert!(asks.contains(&asked), "{asks:?}");
 }
+
+/// Stripe 0 has gone over to the joint epoch, stripe 1 has not. Its leader counts the replicas of
+/// the configuration before: some of them leave, and those that come may miss what they keep.
+#[test]
+pub(crate) fn votes_of_the_joint_epoch_are_not_forgotten_by_the_word_of_a_leader_of_the_one_before()
+{
+    let mut acceptor = Stage::new(joint(), &birth(kind::Acceptor, 2, node(2)), Acceptor::new);
+    for slot in (0..5000).map(Slot) {
+        let message = multipaxos::acceptor::In::Phase2a {
+            from: ProxyLeaderId(0),
+            slot,
+            round: round(1, 1, 0),
+            value: Value::default(),
+        };
+        acceptor.tell(acceptor::In::InStripe {
+            stripe: Stripe(0),
+            message,
+        });
+    }
+    let mut kept = |epoch| {
+        let message = multipaxos::acceptor::In::Heartbeat {
+            round: round(epoch, 1, 1),
+            kept: Slot(2000 + u64::from(epoch)),
+        };
+        let asked = acceptor.asked(acceptor::In::InStripe {
+            stripe: Stripe(1),
+            message,
+        });
+        asked.records.len()
+    };
+    assert_eq!(kept(0), 1, "in its own stripe");
+    assert_eq!(kept(1), 2);
+}

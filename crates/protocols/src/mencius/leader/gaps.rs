@@ -7,8 +7,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::quorum::QuorumSystem;
 
-/// So many questions in a row that are left unanswered double the wait for the next; those after
-/// them do not.
+/// The retry interval doubles at most this often.
 const MOST_DOUBLINGS: u32 = 5;
 
 /// The gaps of one stripe, in the round in which this leader leads.

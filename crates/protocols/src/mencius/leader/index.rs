@@ -12,7 +12,8 @@ impl Leader {
         self.told = self.suggested;
         self.tell_at = now + self.config.options().heartbeat;
         let others = self.config.leaders().without(Set::one(self.id));
-        // Unfenced: whoever skips too much for it has lost nothing.
+        // Unfenced: if a crash undoes the suggestion, the others have skipped more than needed,
+        // which is safe.
         out.send_unfenced(Envelope::ToLeaders(
             others,
             In::Index {
@@ -31,8 +32,8 @@ impl Leader {
     ) {
         self.relay.heard(from, now);
         let those = self.relay.those_that_miss(from, now);
-        // Whoever suggests waits for what was skipped, whether it is the one that went furthest or
-        // not: every suggestion carries the promise (Mencius 4.4, Optimization 1).
+        // Notify the replicas beside every leader that suggests, not only the furthest: each
+        // suggestion implies a skip (Mencius 4.4, Optimization 1).
         let mut waiting = self.config.replicas_of(from);
         if !those.is_empty() {
             out.reached(branch::PASSES_ON);

@@ -1,7 +1,7 @@
-//! What leaders pass on for each other. How far a leader is it tells each other itself; where a
-//! link is broken the two that do not reach each other may both live, so that neither is suspected,
-//! and both would wait. So a leader that has not heard another for an election timeout asks the
-//! rest to pass on what they hear of it. If that other one is dead there is nothing to pass on.
+//! What leaders pass on for each other. Leaders tell each other their index. If the link between
+//! two live leaders breaks, neither is suspected and both would wait. So a leader that has not
+//! heard another for an election timeout asks the rest to pass on what they hear of it. If that
+//! other one is dead there is nothing to pass on.
 
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;

@@ -7,8 +7,8 @@
 //! is *reserved*: a write quorum of acceptors knows that everything below a position may have been
 //! skipped. A later leader of the stripe asks a read quorum before it does anything, hears of the
 //! reservation from an acceptor of both, and begins above it; of the slots below, without votes, it
-//! can make only noops. Reservations are made in large blocks ahead of need, so nobody ever waits
-//! for one but a new leader.
+//! can make only noops. Reservations are made in large blocks ahead of need, so leaders rarely wait
+//! for one.
 
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
@@ -16,8 +16,8 @@ use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::quorum::QuorumSystem;
 
 /// At least so many positions are reserved beyond those that are needed, and at most so many. A
-/// range costs the same whatever its length, and a new leader that begins with few makes its
-/// clients wait together, which they then go on doing.
+/// range costs the same at any length. With a short one, a new leader's clients block together and
+/// stay synchronized.
 const LEAST_AHEAD: u64 = 256;
 const MOST_AHEAD: u64 = 1 << 20;
 

@@ -132,8 +132,8 @@ impl Earlier {
             || value.batch.commands().any(|command| self.settles(&command))
     }
 
-    /// Whether of such a command and an earlier one of its session the one that is executed first
-    /// has the other taken for settled.
+    /// Whether executing one of two commands of a session first would make the session discard the
+    /// other.
     fn settles(&self, command: &Command<&[u8]>) -> bool {
         let Purpose::Execute(session) = command.purpose else {
             return false;

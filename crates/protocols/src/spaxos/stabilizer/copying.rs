@@ -1,4 +1,4 @@
-//! How a stabilizer that lost its memory comes to hold again what it had said it holds.
+//! How an amnesiac stabilizer recovers the payloads that it acknowledged.
 //!
 //! It acknowledges new payloads at once: those it does hold. For the older ones it counts as failed
 //! until it has copied everything that a read quorum of the others holds, none of which lost its

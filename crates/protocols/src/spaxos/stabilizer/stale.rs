@@ -10,9 +10,8 @@
 use ionian_kernel::id::Round;
 use ionian_kernel::time::{Duration, Instant};
 
-/// So long after a leader has begun, what is in flight under its new name is ordered, but for
-/// little: only old names are left of which nothing is known. So long, too, until the leader is
-/// asked again.
+/// By this time after a leader starts, nearly all renamed payloads are ordered; the rest are stale.
+/// Also the interval between requests to the leader.
 const LOOK_AFTER: Duration = Duration::from_secs(2);
 
 /// See the top of this file.
