@@ -95,7 +95,7 @@ const BOUNDS: &[(&str, &[(&str, f64)])] = &[
             ("client", 1.02),
             ("leader", 0.0459),
             ("proxy_leader", 5.11e-05),
-            ("acceptor", 0.000409),
+            ("acceptor", 0.00051),
             ("replica", 0.224),
         ],
     ),

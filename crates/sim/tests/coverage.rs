@@ -16,6 +16,8 @@ const OUT_OF_REACH: &[&str] = &[
     // Millions of slots, and tens of thousands of batches.
     "acceptor: asked to vote too far ahead of what it remembers",
     "leader: a batch is dropped because too many wait",
+    // Thousands of slots of a leader that does not reach an acceptor: tests of the roles.
+    "acceptor: forgets by the word of another leader than its own",
     // More than a mebibyte: tests of the roles.
     "acceptor: its votes do not fit one message",
     "leader: an acceptor is asked for its next stretch of votes",

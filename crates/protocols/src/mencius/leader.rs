@@ -14,6 +14,7 @@ mod change;
 mod gaps;
 mod index;
 mod long_runs;
+mod long_skips;
 mod port;
 mod relay;
 mod reservation;
@@ -25,6 +26,7 @@ mod skips;
 
 use self::change::Change;
 use self::gaps::Gaps;
+use self::long_skips::LongSkips;
 use self::port::Port;
 use self::relay::Relay;
 use self::reservation::Reservation;
@@ -207,6 +209,8 @@ struct Served {
     vacant: Option<Range>,
     /// Left by earlier leaders below what was voted for.
     gaps: Gaps,
+    /// What it has skipped in this round, as far as it is long.
+    long_skips: LongSkips,
 }
 
 impl Leader {
@@ -359,6 +363,7 @@ impl Leader {
         }
         served.round = round;
         served.reservation = Reservation::default();
+        served.long_skips = LongSkips::default();
         let (start, end) = served.core.vacant();
         let stripe = served.stripe;
         served.vacant = (round.is_some() && start < end).then_some(Range { stripe, start, end });
@@ -412,6 +417,7 @@ impl Leader {
             let granted = served.reservation.granted();
             if let Some(range) = served.vacant.take_if(|range| range.end <= granted) {
                 out.reached(branch::VACANT_SKIPPED);
+                served.long_skips.add(range.start, range.end);
                 self.skips.add(now, range, self.config.replicas());
                 self.prompt = self.config.replicas();
             }
@@ -451,6 +457,7 @@ impl Leader {
     fn skip(&mut self, now: Instant, place: usize, start: Slot, end: Slot) {
         let stripe = self.served[place].stripe;
         self.served[place].core.skip_to(end);
+        self.served[place].long_skips.add(start, end);
         self.skipped += end.distance(start);
         self.skips
             .add(now, Range { stripe, start, end }, self.config.replicas());

@@ -443,6 +443,49 @@ fn done(said: Vec<Envelope>) -> Vec<Done> {
     done.collect()
 }
 
+/// A replica asks for it when the one that had executed it is lost.
+#[test]
+fn what_a_predecessor_left_is_said_again_though_a_replica_has_executed_it() {
+    let vote = Vote {
+        round: Round(1),
+        value: Value::default(),
+    };
+    let reserved = [Reserved {
+        round: Round(4),
+        start: Slot(1),
+        end: Slot(5000),
+    }];
+    let (mut leader, round, said) = leads_after(&[(Slot(0), vote)], &reserved);
+    let own = done(said);
+    let Some(Done::Reserved(1, end, _)) = own.last() else {
+        panic!("{own:?}")
+    };
+    for from in [0, 1] {
+        leader.tell(leader::In::Reserved {
+            from: AcceptorId(from),
+            stripe: Stripe(0),
+            reserved: Reserved {
+                round,
+                start: Slot(1),
+                end: Slot(*end),
+            },
+        });
+    }
+    leader.tell(leader::In::Executed {
+        from: ReplicaId(1),
+        executed: Slot(15_000),
+        kept: Slot::ZERO,
+        rounds: vec![Round(0); 3],
+        times: Default::default(),
+    });
+    let misses = leader::In::Recover {
+        from: ReplicaId(2),
+        slots: vec![Slot(1500)],
+    };
+    let to = Set::one(ReplicaId(2));
+    assert_eq!(done(leader.tell(misses)), [Done::Skipped(500, 5000, to)]);
+}
+
 /// A predecessor has proposed in position 0 and was deposed, the next one in 200,000, above all
 /// that the one between had reserved; then it was deposed too. Another noop in each position
 /// between would take the cluster longer than an election timeout, so that the next leader would

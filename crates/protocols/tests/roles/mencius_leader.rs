@@ -18,7 +18,7 @@ use ionian_protocols::mencius::message::Reserved;
 use ionian_protocols::mencius::stripe::Stripe;
 use ionian_protocols::mencius::{Envelope, Mencius, acceptor, kind, proxy_leader, replica};
 use ionian_protocols::multipaxos;
-use ionian_protocols::multipaxos::message::{Proposer, Votes};
+use ionian_protocols::multipaxos::message::{Proposer, Times, Votes};
 use ionian_replication::batch::Value;
 use std::collections::BTreeMap;
 
@@ -465,12 +465,38 @@ fn recover(slot: u64) -> In {
     }
 }
 
+/// A replica has executed everything below this slot, and keeps nothing.
+fn executed(from: u8, executed: u64) -> In {
+    In::Executed {
+        from: ReplicaId(from),
+        executed: Slot(executed),
+        kept: Slot(0),
+        rounds: vec![first(); 3],
+        times: Times {
+            clock: Timestamp(0),
+            log: Timestamp(0),
+        },
+    }
+}
+
 #[test]
 fn a_replica_that_missed_a_skip_hears_of_it_again() {
     let mut leader = leads();
     leader.tell(index_of(1, 8));
     // From the slot that it asks for, which is position 1.
     let told = skip(replicas(0b100), HOME, 1, 3);
+    assert_eq!(leader.asked(recover(3)), only(vec![told]));
+}
+
+/// Some replica has executed the run, and is lost or has restarted from an older snapshot: the
+/// leader no longer knows where its suggestions were, but the long runs that it has skipped.
+#[test]
+fn a_replica_that_missed_a_long_skip_hears_of_it_again_though_another_has_executed_it() {
+    let mut leader = leads();
+    leader.tell(index_of(1, 300));
+    leader.tell(propose("a"));
+    leader.tell(executed(0, 301));
+    let told = skip(replicas(0b100), HOME, 1, 100);
     assert_eq!(leader.asked(recover(3)), only(vec![told]));
 }
 

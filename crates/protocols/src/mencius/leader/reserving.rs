@@ -92,11 +92,10 @@ impl Served {
     pub(super) fn left_until(&self, position: Slot) -> Option<Slot> {
         match self.gaps.around(position) {
             Some((end, granted)) => Some(if granted { end } else { position }),
-            None => Some(
-                self.core
-                    .left_until(position)?
-                    .min(self.reservation.granted()),
-            ),
+            None => match self.core.left_until(position) {
+                Some(end) => Some(end.min(self.reservation.granted())),
+                None => self.long_skips.end_of(position),
+            },
         }
     }
 }

@@ -2,6 +2,7 @@
 //! both.
 
 use super::gaps::Gaps;
+use super::long_skips::LongSkips;
 use super::reservation::Reservation;
 use super::{Leader, Port, Served};
 use crate::mencius::config::Config;
@@ -81,6 +82,7 @@ impl Served {
             round: None,
             vacant: None,
             gaps: Gaps::default(),
+            long_skips: LongSkips::default(),
         }
     }
 }
