@@ -100,7 +100,7 @@ pub(crate) fn pass_while_members_change<P: Protocol>() {
             changes: variations::<P>(&shape.layout),
             ..shape
         };
-        let report = pass_in_each_durability::<P>(&scenario, 2 * EVENTS);
+        let report = pass_in_each_durability::<P>(&scenario, EVENTS);
         assert!(report.epochs > report.runs, "{}: {report}", scenario.name);
     }
 }
