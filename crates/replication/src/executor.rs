@@ -169,10 +169,15 @@ impl Executor {
         })
     }
 
+    /// Adds what a command touches. A machine that sets a flag for this command, in place of adding
+    /// to it, must not clear it for those before.
     fn touches(&self, payload: &[u8], footprint: &mut Footprint) {
+        let (everything, timed) = (footprint.everything, footprint.timed);
         self.must_call(Call::Question, &mut || {
             self.machine.footprint(payload, footprint)
         });
+        footprint.everything |= everything;
+        footprint.timed |= timed;
     }
 
     /// Calls the machine for something that no guard leaves out.

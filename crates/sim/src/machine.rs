@@ -178,7 +178,7 @@ impl StateMachine for SimMachine {
                 ..
             }) => footprint.reads.push(key),
             Some(Command { key, deed, .. }) => {
-                footprint.timed = matches!(deed, Deed::SetFor { .. });
+                footprint.timed |= matches!(deed, Deed::SetFor { .. });
                 footprint.writes.push(key);
             }
             None => {}

@@ -28,6 +28,18 @@ impl StateMachine for Tape {
         self.0 = snapshot.to_vec();
         Ok(())
     }
+    // It sets the flag, where it should only ever raise it.
+    fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
+        footprint.timed = command == b"timed";
+    }
+}
+
+#[test]
+fn a_batch_is_timed_if_any_of_its_commands_is() {
+    let of = |batch: &[(u64, u64, &'static [u8])]| executor().footprint(&value(batch).batch).timed;
+    assert!(of(&[(1, 0, b"timed"), (1, 1, b"not")]));
+    assert!(of(&[(1, 0, b"not"), (1, 1, b"timed")]));
+    assert!(!of(&[(1, 0, b"not"), (1, 1, b"not")]));
 }
 
 fn executor() -> Executor {
