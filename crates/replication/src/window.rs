@@ -82,11 +82,11 @@ impl<P: Position, T> Window<P, T> {
         self.entries.get_mut(index)?.as_mut()
     }
 
-    /// Puts a value at `at`, replacing what was there.
+    /// Puts a value at `at`, and returns what was there.
     ///
     /// # Panics
     /// Where the window does not [admit](Self::admits) the position: the caller must have asked.
-    pub fn insert(&mut self, at: P, value: T) {
+    pub fn insert(&mut self, at: P, value: T) -> Option<T> {
         assert!(
             self.admits(at),
             "{at:?} is outside the window from {:?}",
@@ -96,9 +96,9 @@ impl<P: Position, T> Window<P, T> {
         while self.entries.len() <= index {
             self.entries.push_back(None);
         }
-        if self.entries[index].replace(value).is_none() {
-            self.occupied += 1;
-        }
+        let before = self.entries[index].replace(value);
+        self.occupied += usize::from(before.is_none());
+        before
     }
 
     /// Takes out the value at `at`.

@@ -348,9 +348,9 @@ impl AcceptorCore {
 
     /// Notes its vote in a slot, in place of an earlier one.
     fn keep(&mut self, slot: Slot, vote: Vote) {
-        let earlier = self.votes.get(slot).map_or(0, bytes);
-        self.vote_bytes = self.vote_bytes - earlier + bytes(&vote);
-        self.votes.insert(slot, vote);
+        self.vote_bytes += bytes(&vote);
+        let earlier = self.votes.insert(slot, vote);
+        self.vote_bytes -= earlier.as_ref().map_or(0, bytes);
     }
 
     fn forget_below(&mut self, slot: Slot) {

@@ -97,8 +97,11 @@ impl CatchUp {
     /// Called whenever the replica has executed what it could: `executed` is where it stands,
     /// `wanted` how far it knows the log to reach.
     pub(super) fn watch(&mut self, now: Instant, executed: Slot, wanted: Slot) {
-        let is_useful = |install: &Install| install.executed > executed;
-        self.install = self.install.take().filter(is_useful);
+        if let Some(install) = &self.install
+            && install.executed <= executed
+        {
+            self.install = None;
+        }
         if executed >= wanted {
             self.ask_at = None;
             self.attempts = 0;
