@@ -186,9 +186,11 @@ fn inclusive(profile: &str) -> BTreeMap<&str, u64> {
     counted
 }
 
-/// Has cargo build the program and run it, by another if one is given.
+/// Has cargo build the program and run it, by another if one is given. An incremental build divides
+/// the code differently, and calls what another would inline.
 fn role_cost(runner: Option<&[&str]>, arguments: &[&str]) -> io::Result<Output> {
     let mut command = cargo();
+    command.env("CARGO_INCREMENTAL", "0");
     if let Some(runner) = runner {
         command
             .arg("--config")
