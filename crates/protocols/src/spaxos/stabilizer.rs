@@ -174,11 +174,6 @@ const TELL_AFTER: Duration = Duration::from_millis(50);
 /// Bytes of payloads in one message to a stabilizer that lost its memory, at least one payload.
 const COPY_BYTES: usize = 1 << 20;
 
-/// How many payloads it holds at most, and how many bytes. Reached only when f+1 replicas are
-/// behind for very long; it then refuses more, and service stops until they are back.
-const MAX_PAYLOADS: usize = 1 << 22;
-const MAX_BYTES: usize = 1 << 31;
-
 /// A stabilizer.
 pub struct Stabilizer {
     id: StabilizerId,
@@ -300,12 +295,11 @@ impl Stabilizer {
         let Payload {
             id, round, until, ..
         } = payload;
-        let is_full = self.payloads.len() >= MAX_PAYLOADS || self.payloads.byte_len() >= MAX_BYTES;
         let is_sealed = round.epoch() < self.sealed;
         if is_sealed {
             out.reached(branch::SEALED);
         }
-        if until <= self.kept || is_full || is_sealed {
+        if until <= self.kept || self.payloads.is_full() || is_sealed {
             self.refused += 1;
             return;
         }
@@ -333,6 +327,9 @@ impl Stabilizer {
             out.persist(Record::Kept { place, payload });
             self.hand_over_waiting(now, id, out);
             self.move_oldest(out);
+            if self.payloads.is_half_full() {
+                self.stale.look_soon(now);
+            }
         }
     }
 
@@ -491,21 +488,27 @@ impl Stabilizer {
         }
     }
 
-    /// Has the leader carry the log past the payloads of earlier rounds, when they hold too much.
+    /// Has the leader carry the log past payloads of earlier rounds when they hold too much, and
+    /// past the older half of all that no leader orders when half of the room is used.
     fn look_for_stale(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if !self.stale.is_due(now) {
             return;
         }
         let round = self.stale.round();
         let (bytes, until) = self.payloads.undecided_before(round);
-        if bytes > self.config.stale_bytes {
-            self.stale.look_again(now);
+        let is_crowded = self.payloads.is_half_full();
+        let slot = match bytes > self.config.stale_bytes {
+            true => Some(until),
+            false if is_crowded => self.payloads.older_half(),
+            false => None,
+        };
+        if is_crowded || slot.is_some() {
+            self.stale.look_soon(now);
+        }
+        if let Some(slot) = slot {
             out.reached(branch::STALE);
             let leader = Set::one(round.leader()).and(self.config.all(kind::Leader));
-            out.send(Envelope::ToLeaders(
-                leader,
-                leader::In::CarryTo { slot: until },
-            ));
+            out.send(Envelope::ToLeaders(leader, leader::In::CarryTo { slot }));
         }
     }
 

@@ -12,7 +12,7 @@ use ionian_kernel::wire::encode_all;
 use ionian_protocols::spaxos::id::{DisseminatorId, StabilizerId};
 use ionian_protocols::spaxos::message::Payload;
 use ionian_protocols::spaxos::stabilizer::{In, Record, Stabilizer};
-use ionian_protocols::spaxos::{Envelope, disseminator, kind, proxy_leader, replica};
+use ionian_protocols::spaxos::{Envelope, disseminator, kind, leader, proxy_leader, replica};
 use ionian_replication::batch::{Batch, Value};
 
 const UNTIL: u64 = 10;
@@ -337,6 +337,46 @@ fn a_payload_that_no_leader_orders_is_forgotten_when_all_slots_are_kept_in_which
     assert_eq!(stabilizer.asked(kept(UNTIL - 1)), releases(0, only(vec![])));
     assert!(stabilizer.role.holds(id(7)));
     assert_eq!(stabilizer.asked(kept(UNTIL)), releases(1, only(vec![])));
+}
+
+/// Disseminators stored them and crashed, and the log stands still where commands are few. The
+/// leader of the round is not replaced: nothing else would make room, ever.
+#[test]
+pub(crate) fn a_full_stabilizer_has_the_log_pass_the_older_half_of_what_no_leader_orders() {
+    let birth = Birth {
+        keeps_records: false,
+        ..birth(kind::Stabilizer, 0, NodeId(99))
+    };
+    let config = apart(0, Options::default());
+    let mut stabilizer = Stage::new(config, &birth, Stabilizer::new);
+    stabilizer.tell(kept(0));
+    let large = stage::batch(vec![7; 64 << 20]);
+    let is_stored = |stabilizer: &mut Stage<Stabilizer>, number| {
+        let payload = Payload {
+            batch: large.clone(),
+            ..payload(number, 100 + number)
+        };
+        stabilizer.tell(In::Store { floor: 0, payload });
+        stabilizer.role.holds(id(number))
+    };
+    assert!((0..32).all(|number| is_stored(&mut stabilizer, number)));
+    assert!(!is_stored(&mut stabilizer, 32), "there is no room");
+    let asks = |stabilizer: &mut Stage<Stabilizer>| {
+        let sent = (0..30).flat_map(|_| stabilizer.timer());
+        let asks = |envelope| match envelope {
+            Envelope::ToLeaders(to, leader::In::CarryTo { slot }) => Some((to, slot)),
+            _ => None,
+        };
+        let asks: Vec<_> = sent.filter_map(asks).collect();
+        asks.first().copied()
+    };
+    let leader = Set::one(round(1).leader());
+    assert_eq!(asks(&mut stabilizer), Some((leader, Slot(115))));
+    stabilizer.tell(kept(115));
+    assert!(is_stored(&mut stabilizer, 32), "there is room again");
+    assert_eq!(asks(&mut stabilizer), Some((leader, Slot(124))));
+    stabilizer.tell(kept(124));
+    assert_eq!(asks(&mut stabilizer), None, "there is room enough");
 }
 
 #[test]

@@ -16,6 +16,12 @@ use ionian_replication::batch::Batch;
 /// many again as there are payloads.
 const MAX_GAPS: usize = 64;
 
+/// How much memory the payloads may need: their bytes, and for each this much more to find it.
+/// Reached only while f+1 replicas are behind for very long, or until the log has passed what no
+/// leader orders (see `stale.rs`); the stabilizer refuses more until then, and commands wait.
+const MAX_MEMORY: usize = 1 << 31;
+const MEMORY_OF_EACH: usize = 512;
+
 /// See the top of this file.
 #[derive(Default)]
 pub(super) struct Payloads {
@@ -53,6 +59,20 @@ impl Payloads {
     /// How many bytes all of them hold.
     pub(super) fn byte_len(&self) -> usize {
         self.bytes
+    }
+
+    fn memory(&self) -> usize {
+        self.bytes + self.count * MEMORY_OF_EACH
+    }
+
+    /// Whether there is no room for another.
+    pub(super) fn is_full(&self) -> bool {
+        self.memory() >= MAX_MEMORY
+    }
+
+    /// Whether half of the room is used.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.memory() >= MAX_MEMORY / 2
     }
 
     /// How often one was taken in or forgotten.
@@ -201,14 +221,37 @@ impl Payloads {
         true
     }
 
-    /// What is held by payloads of rounds before this one that are not known to be chosen, and the
+    /// The payloads that are not known to be chosen.
+    fn undecided(&self) -> impl Iterator<Item = &Held> {
+        let all = self.held.values().flat_map(BTreeMap::values);
+        all.filter(|held| held.end == held.until)
+    }
+
+    /// The bytes of payloads of rounds before this one that are not known to be chosen, and the
     /// first slot in which all of them are void.
     pub(super) fn undecided_before(&self, round: Round) -> (usize, Slot) {
-        let all = self.held.values().flat_map(BTreeMap::values);
-        let undecided = all.filter(|held| held.end == held.until && held.round < round);
+        let undecided = self.undecided().filter(|held| held.round < round);
         undecided.fold((0, Slot::ZERO), |(bytes, until), held| {
             (bytes + held.batch.byte_len(), until.max(held.until))
         })
+    }
+
+    /// The first slot in which the older half of the payloads is void that are not known to be
+    /// chosen, by the memory that they need; none if that is less than a quarter of the room. The
+    /// older a payload is, the lower is the slot from which on it is void, whatever its round.
+    pub(super) fn older_half(&self) -> Option<Slot> {
+        let (mut by_slot, mut total) = (BTreeMap::<Slot, usize>::new(), 0);
+        for held in self.undecided() {
+            let memory = held.batch.byte_len() + MEMORY_OF_EACH;
+            *by_slot.entry(held.until).or_default() += memory;
+            total += memory;
+        }
+        let mut older = 0;
+        let mut slots = by_slot.into_iter().filter_map(|(slot, memory)| {
+            older += memory;
+            (older >= total / 2).then_some(slot)
+        });
+        slots.next().filter(|_| total >= MAX_MEMORY / 4)
     }
 
     /// f+1 replicas keep every slot below `kept`.
