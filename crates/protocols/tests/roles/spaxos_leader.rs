@@ -3,6 +3,7 @@
 
 use crate::spaxos_servers::*;
 use ionian_kernel::id::*;
+use ionian_kernel::layout::Options;
 use ionian_kernel::time::{Duration, Timestamp};
 use ionian_protocols::multipaxos;
 use ionian_protocols::multipaxos::message::Proposer;
@@ -146,6 +147,36 @@ fn a_payload_of_an_earlier_round_gets_no_slot_and_its_disseminator_learns_the_ro
         leader.asked(proposal_in(round(2), 7, LATE, 0)),
         only(vec![])
     );
+}
+
+/// It begins a round by itself to admit an acceptor, or for a change of the membership. The
+/// disseminator has the payload ordered in that round under another name.
+#[test]
+pub(crate) fn a_payload_that_waits_for_the_window_gets_no_slot_in_the_leaders_next_round() {
+    let mut leader = leading_with(Options {
+        window_slots: 1,
+        ..Options::default()
+    });
+    assert_eq!(leader.asked(proposal(7)), only(vec![orders(0, 7)]));
+    assert_eq!(leader.asked(proposal(8)), only(vec![]), "it waits");
+    let rejoin = multipaxos::leader::In::Rejoin {
+        from: AcceptorId(2),
+        nonce: 9,
+        promise: round(1),
+    };
+    leader.asked(ordering(rejoin));
+    assert!(!leader.role.is_leading());
+    let orders: usize = [0, 1]
+        .into_iter()
+        .map(|from| {
+            let votes = crate::servers::votes(&[]);
+            let asked = leader.asked(ordering(crate::servers::phase1b(from, round(2), votes)));
+            let orders = |(sent, _): &&(Envelope, _)| matches!(sent, Envelope::ToProxyLeaders(..));
+            asked.sends.iter().filter(orders).count()
+        })
+        .sum();
+    assert!(leader.role.is_leading());
+    assert_eq!(orders, 0);
 }
 
 #[test]

@@ -104,8 +104,12 @@ pub(crate) fn ordering(message: multipaxos::leader::In) -> leader::In {
 
 /// Leader 0, in phase 1 of its first round.
 pub(crate) fn in_phase1() -> Stage<Leader> {
+    in_phase1_with(Options::default())
+}
+
+fn in_phase1_with(options: Options) -> Stage<Leader> {
     let birth = birth(kind::Leader, 0, NodeId(99));
-    let mut leader = Stage::new(apart(0, Options::default()), &birth, Leader::new);
+    let mut leader = Stage::new(apart(0, options), &birth, Leader::new);
     leader.timer();
     for from in [0, 1] {
         leader.tell(ordering(crate::servers::pre_vote_reply(
@@ -125,7 +129,11 @@ pub(crate) fn promise(from: u8) -> leader::In {
 
 /// Leader 0, leading in its first round.
 pub(crate) fn leading() -> Stage<Leader> {
-    let mut leader = in_phase1();
+    leading_with(Options::default())
+}
+
+pub(crate) fn leading_with(options: Options) -> Stage<Leader> {
+    let mut leader = in_phase1_with(options);
     leader.tell(promise(0));
     leader.tell(promise(1));
     assert!(leader.role.is_leading());

@@ -100,6 +100,10 @@ impl<N: Notes> LeaderCore<N> {
         self.returns = None;
         self.repairs.clear();
         self.handover.clear();
+        if self.config.orders_references {
+            // What waits names the round before: its proposers have it ordered under other names.
+            self.turn_queue_away(port);
+        }
         self.progress.begin_round();
         let start = self.progress.executed().max(self.config.frontier());
         let phase1 = Phase1::new(self.config.clone(), self.round, start, Slot::MAX, now);
