@@ -146,6 +146,11 @@ impl Checked {
         self.layout.epoch
     }
 
+    /// The epoch in which this configuration began, or the one before while it is changing.
+    pub fn since(&self) -> Epoch {
+        self.layout.since
+    }
+
     /// Whether the membership is changing: quorums of two configurations are needed.
     pub fn is_joint(&self) -> bool {
         self.change.is_some()

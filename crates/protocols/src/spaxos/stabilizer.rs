@@ -19,7 +19,7 @@ use self::waiting::{Order, Waiting};
 use super::branch;
 use super::config::Config;
 use super::id::{DisseminatorId, StabilizerId};
-use super::lives::{Lives, first_before, first_of};
+use super::lives::{Lives, first_of};
 use super::message::{Payload, PayloadId, Places, Reference, Ticket};
 use super::metrics;
 use super::{Envelope, disseminator, kind, leader, proxy_leader, replica};
@@ -133,8 +133,8 @@ pub enum Record {
         /// The place.
         below: u64,
     },
-    /// It has lost its memory so many times. Vital: what it said in an earlier life must not count
-    /// for a later one.
+    /// It has begun a life: it has lost its memory, or another configuration began. Vital: what it
+    /// said in an earlier life must not count for a later one.
     Begun {
         /// The number of the life.
         life: u64,
@@ -273,15 +273,29 @@ impl Stabilizer {
         self.keeps_records
     }
 
-    /// The life, and place of the first record, that this process begins with, unless it has lost
-    /// its memory. One of a number that another may have had in an earlier epoch begins above all
-    /// that that one counted: what is known of the lives of the other does not make it one of the
-    /// past, and what the log of this node holds of the other's payloads does not mix with its own.
-    fn begin(&self, has_lived: bool) -> u64 {
-        let known = self.lives.of(self.id);
-        match !has_lived || self.config.is_new(self.id) {
-            true => known.max(first_of(self.config.epoch())),
-            false => known,
+    /// Whether its process begins as a new stabilizer: it finds no records, or those of another
+    /// that had its number on this node before.
+    fn is_new(&self, has_lived: bool) -> bool {
+        let first = first_of(self.config.epoch());
+        !has_lived || (self.config.is_new(self.id) && self.lives.of(self.id) < first)
+    }
+
+    /// The first of the lives that it can live in this configuration. It is above all that another
+    /// counted that had its number in an earlier one, while the node of this one was down: what is
+    /// known of those lives does not make this one of the past. One that was there all along begins
+    /// another life too, because it cannot tell. That costs little: what it has acknowledged and is
+    /// not stable yet is asked for again.
+    fn first_life(&self, is_new: bool) -> u64 {
+        first_of(match is_new || self.config.is_new(self.id) {
+            true => self.config.epoch(),
+            false => self.config.since(),
+        })
+    }
+
+    /// Begins this life, unless it lives a later one.
+    fn begin_life(&mut self, life: u64, out: &mut Out<'_, Self>) {
+        if self.lives.learn(self.id, life) {
+            out.persist_vital(Record::Begun { life });
         }
     }
 
@@ -576,12 +590,17 @@ impl Role for Stabilizer {
             released,
             any,
         } = core::mem::take(&mut self.recovered);
-        let begun = self.begin(any) + u64::from(self.is_amnesiac());
-        if self.lives.learn(self.id, begun) {
-            out.persist_vital(Record::Begun { life: begun });
+        let is_new = self.is_new(any);
+        let first = self.first_life(is_new);
+        let mut released = released;
+        if is_new && first > released {
+            // What a stabilizer of this number stored that lived on this node before is of no use,
+            // and does not mix with what this one stores. On disk before the life that it begins.
+            released = first;
+            out.persist(Record::Released { below: released });
         }
-        // What a stabilizer of this number stored that lived on this node before is of no use.
-        let released = released.max(first_before(begun));
+        let known = self.lives.of(self.id);
+        self.begin_life(known.max(first) + u64::from(self.is_amnesiac()), out);
         self.payloads.recover(released, payloads);
         out.release_below(self.payloads.first_place());
     }
@@ -589,6 +608,7 @@ impl Role for Stabilizer {
     fn on_reconfigure(&mut self, now: Instant, config: Config, out: &mut Out<'_, Self>) {
         self.helpers = config.helpers().map(|(helper, _)| helper).collect();
         self.config = config;
+        self.begin_life(self.first_life(false), out);
         self.reconfigure_copies(now, out);
         // A leader is to know soon that this one is ready for the change.
         self.alive_at = now;

@@ -60,14 +60,17 @@ fn after() -> Config {
     SPaxos::configure(layout).expect("a deployment")
 }
 
-fn payload(number: u64, round: Round) -> Payload {
-    let id = PayloadId {
+fn id(number: u64) -> PayloadId {
+    PayloadId {
         disseminator: DisseminatorId(1),
         life: 5,
         number,
-    };
+    }
+}
+
+fn payload(number: u64, round: Round) -> Payload {
     Payload {
-        id,
+        id: id(number),
         round,
         until: Slot(1000),
         batch: batch("write"),
@@ -319,13 +322,19 @@ pub(crate) fn one_that_hands_over_acknowledges_no_payload_of_earlier_epochs_any_
     }
 }
 
+/// The first of the lives of the stabilizers that are there since this configuration began.
+fn lives_from(config: &Config) -> u64 {
+    u64::from(config.layout().since.0) << 40
+}
+
 /// Whether a stabilizer of both configurations that lost its memory is whole when these have told
 /// it everything.
 fn is_whole_after(config: Config, vital: &[Record], from: &[u8]) -> bool {
     let lived = [&[Record::Begun { life: 6 }], vital].concat();
+    let life = 1 + lives_from(&config).max(6);
     let mut stage = forgetful(config, 2, &lived);
     for other in from {
-        stage.tell(copied(*other, 7, None, Vec::new()));
+        stage.tell(copied(*other, life, None, Vec::new()));
     }
     !stage.role.is_amnesiac()
 }
@@ -405,4 +414,65 @@ fn a_new_stabilizer_lives_a_later_life_than_any_that_had_its_number_before() {
         stage.role.holds(payload(9, JOINT).id)
             && begun(joint(), 3, &[Record::Begun { life: 1 << 40 }]).is_empty()
     );
+}
+
+/// The node of stabilizer 2 was down while that left, another had its number, and it came back.
+#[test]
+pub(crate) fn a_stabilizer_counts_after_another_had_its_number_while_its_node_was_down() {
+    let since = |epoch| {
+        let layout = Layout {
+            epoch,
+            since: epoch,
+            ..with_stabilizers(&[0, 1, 2])
+        };
+        SPaxos::configure(layout).expect("a deployment")
+    };
+    let (config, round) = (since(Epoch(8)), Round::new(Epoch(8), 1, LeaderId(0)));
+    let begun = encode_all(&Record::Begun { life: 8 << 40 });
+    let (place, payload) = (3, payload(7, OLD));
+    let found = vec![
+        Record::Begun { life: 6 },
+        Record::Kept { place, payload },
+    ];
+    // The node hears of the change when it runs already, or when it starts.
+    let mut running = stabilizer(before(), 2);
+    let asked = running.reconfigured(config.clone());
+    assert_eq!(vital(&asked), [&begun[..]]);
+    let here = birth(kind::Stabilizer, 2, NodeId(32));
+    let mut restarted = Stage::after(config.clone(), &here, found, Stabilizer::new);
+    assert!(restarted.role.holds(id(7)), "it is its own");
+    for stage in [&mut running, &mut restarted] {
+        let mut disseminator = Stage::alone(config.clone(), kind::Disseminator, Disseminator::new);
+        disseminator.tell(disseminator::In::Commands {
+            commands: batch("write"),
+        });
+        let sent = disseminator.tell(disseminator::In::Progress {
+            round,
+            executed: Slot(3),
+        });
+        let store = sent.into_iter().find_map(|envelope| match envelope {
+            Envelope::ToStabilizers(_, store) => Some(store),
+            _ => None,
+        });
+        let store = store.expect("it is to be stored");
+        // Stabilizer 0 has heard of the lives of the other.
+        let mut first = stabilizer(since(Epoch(0)), 0);
+        let copy = In::Copy {
+            from: StabilizerId(2),
+            life: (5 << 40) + 2,
+            seals: None,
+            after: None,
+        };
+        first.tell(copy);
+        let sent = [&mut first, stage].map(|stage| {
+            let sent = stage.tell(store.clone()).into_iter();
+            let stored = sent.filter_map(|envelope| match envelope {
+                Envelope::ToDisseminators(_, stored) => Some(stored),
+                _ => None,
+            });
+            stored.flat_map(|stored| disseminator.tell(stored)).collect::<Vec<_>>()
+        });
+        assert!(sent[0].is_empty(), "{sent:?}");
+        assert!(matches!(sent[1][..], [Envelope::ToLeaders(..)]), "{sent:?}");
+    }
 }

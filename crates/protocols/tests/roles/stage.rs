@@ -199,6 +199,12 @@ impl<R: Role> Stage<R> {
         self.call(|role, now, out| role.on_reconfigure(now, config, out))
     }
 
+    /// The same, with all that the role asks of its driver.
+    pub(crate) fn reconfigured(&mut self, config: R::Config) -> Asked<R::Send> {
+        self.do_call(|role, now, out| role.on_reconfigure(now, config, out));
+        self.outbox.take()
+    }
+
     /// Lets time pass to the next timer.
     pub(crate) fn timer(&mut self) -> Vec<R::Send> {
         self.pass_to_timer();
