@@ -97,6 +97,7 @@ caught! {
     "mencius/old-keepers": mencius_membership::votes_of_the_joint_epoch_are_not_forgotten_by_the_word_of_a_leader_of_the_one_before,
     "mencius/fills-gaps": mencius::what_predecessors_left_below_the_watermark_is_skipped_as_one_range,
     "spaxos/crowded": spaxos_stabilizer::a_full_stabilizer_has_the_log_pass_the_older_half_of_what_no_leader_orders,
+    "spaxos/forgets-taken": spaxos_leader::a_payload_of_an_earlier_process_gets_no_second_slot,
     "spaxos/old-life": spaxos_membership::a_stabilizer_counts_after_another_had_its_number_while_its_node_was_down,
     "spaxos/old-queue": spaxos_leader::a_payload_that_waits_for_the_window_gets_no_slot_in_the_leaders_next_round,
     "spaxos/no-seal": spaxos_membership::one_that_hands_over_acknowledges_no_payload_of_earlier_epochs_any_more,

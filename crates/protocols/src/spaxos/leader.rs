@@ -9,8 +9,10 @@
 //! leads in a round, remembers the payloads that it has taken in the round.
 
 mod change;
+mod taken;
 
 use self::change::Change;
+use self::taken::Taken;
 use super::branch;
 use super::config::Config;
 use super::id::{DisseminatorId, StabilizerId};
@@ -32,7 +34,6 @@ use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::Instant;
 use ionian_replication::batch::Batch;
-use ionian_replication::window::SlotWindow;
 
 messages! {
     /// The messages that a leader receives.
@@ -107,49 +108,6 @@ pub struct Leader {
     late: u64,
 }
 
-/// The payloads taken in one round, by the process that disseminates them.
-#[derive(Default)]
-struct Taken {
-    round: Round,
-    /// A few, the latest last.
-    lives: Vec<(DisseminatorId, u64, Life)>,
-}
-
-/// The payloads of one process, by their numbers as those of a log are by slots: what was taken
-/// from the floor on, with the slot in the log as soon as it has one.
-type Life = SlotWindow<Option<Slot>>;
-
-/// So many payloads of one process are taken at most, counted from the first that it may propose
-/// again.
-const MAX_TAKEN: usize = 1 << 20;
-
-impl Taken {
-    fn life(&mut self, id: PayloadId) -> &mut Life {
-        let PayloadId {
-            disseminator, life, ..
-        } = id;
-        let known = self
-            .lives
-            .iter()
-            .rposition(|(of, number, _)| (*of, *number) == (disseminator, life));
-        let place = known.unwrap_or_else(|| {
-            self.lives
-                .push((disseminator, life, Life::new(Slot::ZERO, MAX_TAKEN)));
-            self.lives.len() - 1
-        });
-        &mut self.lives[place].2
-    }
-
-    /// A slot was given to what a disseminator calls `number`.
-    fn placed(&mut self, disseminator: DisseminatorId, number: u64, slot: Slot) {
-        for (_, _, life) in self.lives.iter_mut().filter(|(of, ..)| *of == disseminator) {
-            if let Some(place) = life.get_mut(Slot(number)) {
-                *place = Some(slot);
-            }
-        }
-    }
-}
-
 impl Leader {
     /// The leader of this birth.
     pub fn new(config: Config, birth: &Birth<'_>) -> Self {
@@ -181,64 +139,29 @@ impl Leader {
         batch: Batch,
         out: &mut Out<'_, Self>,
     ) {
-        let round = self.inner.round();
-        let Some(Reference { id, until, .. }) = Reference::of(&batch) else {
+        // If it does not lead, the one that does says so to the disseminators.
+        let (Some(reference), true) = (Reference::of(&batch), self.inner.is_leading()) else {
             return;
         };
-        let to = Set::one(id.disseminator);
-        if !self.inner.is_leading() {
-            // Whoever leads tells the disseminators.
-            return;
-        }
+        let (id, round) = (reference.id, self.inner.round());
         if proposed_in != round {
-            out.reached(branch::OF_OLD_ROUND);
-            if proposed_in < round {
-                out.send(Envelope::ToDisseminators(
-                    to,
-                    disseminator::In::NewLeader { round },
-                ));
-            }
-            return;
+            return self.refuse_other_round(id.disseminator, proposed_in, out);
         }
-        if self.taken.round != round {
-            self.taken = Taken {
-                round,
-                lives: Vec::new(),
-            };
-        }
-        let executed = self.inner.core().executed();
-        let number = id.number;
-        let (life, place) = (self.taken.life(id), Slot(number));
-        life.advance_to(Slot(floor));
-        if !life.admits(place) || life.get(place).is_some() {
-            self.repeated += 1;
-            out.reached(branch::REPEATED);
-            // The disseminator may have missed that it was chosen.
-            if let Some(slot) = life
-                .get(place)
-                .copied()
-                .flatten()
-                .filter(|slot| *slot < executed)
-            {
-                let message = disseminator::In::Chosen {
-                    numbers: vec![number],
-                    below: slot.next(),
-                };
-                out.send(Envelope::ToDisseminators(to, message));
-            }
-            return;
-        }
-        if self.inner.core().place_of_next() >= until {
-            // Void by the time its turn comes: a slot for nothing, and the work to have it ordered
-            // anew would only make the queue longer. The disseminator does that in its time.
+        let next = self.inner.core().place_of_next();
+        if reference.is_void(next) {
+            // A slot for nothing, and the work to have it ordered anew would only make the queue
+            // longer. The disseminator does that in its time.
             self.late += 1;
             return out.reached(branch::LATE);
         }
-        life.insert(place, None);
+        self.taken.enter(round);
+        if let Err(slot) = self.taken.take(id, (floor, reference.until, next)) {
+            return self.on_repeated(id, slot, out);
+        }
         let dropped = self.inner.core().dropped();
         let proposer = Proposer::Batcher {
             id: BatcherId(id.disseminator.0),
-            number,
+            number: id.number,
         };
         let message = multipaxos::leader::In::Propose {
             proposer,
@@ -248,17 +171,52 @@ impl Leader {
         };
         self.call(out, |leader, out| leader.on_message(now, message, out));
         if self.inner.core().dropped() > dropped {
-            self.taken.life(id).remove(place);
+            self.taken.drop(id, next);
         }
     }
 
+    /// A payload is to be ordered in another round than the present one.
+    fn refuse_other_round(
+        &mut self,
+        disseminator: DisseminatorId,
+        proposed_in: Round,
+        out: &mut Out<'_, Self>,
+    ) {
+        out.reached(branch::OF_OLD_ROUND);
+        let round = self.inner.round();
+        if proposed_in < round {
+            let message = disseminator::In::NewLeader { round };
+            out.send(Envelope::ToDisseminators(Set::one(disseminator), message));
+        }
+    }
+
+    /// A payload is proposed that was taken already; `slot` is the one that it got, if any. The
+    /// disseminator may have missed that it was chosen.
+    fn on_repeated(&mut self, id: PayloadId, slot: Option<Slot>, out: &mut Out<'_, Self>) {
+        self.repeated += 1;
+        out.reached(branch::REPEATED);
+        let executed = self.inner.core().executed();
+        if let Some(slot) = slot.filter(|slot| *slot < executed) {
+            let message = disseminator::In::Chosen {
+                numbers: vec![id.number],
+                below: slot.next(),
+            };
+            let to = Set::one(id.disseminator);
+            out.send(Envelope::ToDisseminators(to, message));
+        }
+    }
+
+    /// Has the role that orders act, and does what follows for the roles that MultiPaxos does not
+    /// have from what it says to acceptors, proxy leaders and replicas.
     fn call(
         &mut self,
         out: &mut Out<'_, Self>,
         act: impl FnOnce(&mut Ordered, &mut Out<'_, Ordered>),
     ) {
         use multipaxos::Envelope as Theirs;
-        use multipaxos::{acceptor, proxy_leader, replica};
+        use multipaxos::acceptor::In::Heartbeat as ToAcceptor;
+        use multipaxos::proxy_leader::In::Phase2a;
+        use multipaxos::replica::In::Heartbeat as ToReplica;
         let Leader {
             inner,
             config,
@@ -273,25 +231,18 @@ impl Leader {
             match &mut envelope {
                 Theirs::ToProxyLeaders(
                     _,
-                    proxy_leader::In::Phase2a {
+                    Phase2a {
                         slot,
                         proposer: Proposer::Batcher { id, number },
                         ..
                     },
                 ) => taken.placed(DisseminatorId(id.0), *number, *slot),
-                Theirs::ToAcceptors(_, acceptor::In::Heartbeat { round, kept }) => {
-                    let message = stabilizer::In::Kept {
-                        round: *round,
-                        kept: *kept,
-                    };
-                    relay.send(Envelope::ToStabilizers(
-                        config.stabilizers.members(),
-                        message,
-                    ));
+                Theirs::ToAcceptors(_, ToAcceptor { round, kept }) => {
+                    relay.send(kept_to_stabilizers(config, *round, *kept));
                 }
                 Theirs::ToReplicas(
                     _,
-                    replica::In::Heartbeat {
+                    ToReplica {
                         round,
                         executed,
                         keep,
@@ -300,16 +251,10 @@ impl Leader {
                 ) => {
                     // Stabilizers forget void payloads once replicas keep those slots.
                     *keep = (*keep).max(*carry_to);
-                    let message = disseminator::In::Progress {
-                        round: *round,
-                        executed: *executed,
-                    };
-                    relay.send(Envelope::ToDisseminators(config.disseminators, message));
+                    relay.send(progress_to_disseminators(config, *round, *executed));
                     // Only now: payloads of kept slots need no take-over.
                     if replicas_are_ready {
-                        let message = stabilizer::In::TakeOver { round: *round };
-                        let to = change.ask(*round, config);
-                        relay.send(Envelope::ToStabilizers(to, message));
+                        relay.send(change.take_over(*round, config));
                     }
                 }
                 _ => {}
@@ -338,6 +283,18 @@ impl Leader {
             self.call(out, |leader, out| leader.fill_below(now, slot, out));
         }
     }
+}
+
+/// Every slot below `kept` is kept by f+1 replicas.
+fn kept_to_stabilizers(config: &Config, round: Round, kept: Slot) -> Envelope {
+    let message = stabilizer::In::Kept { round, kept };
+    Envelope::ToStabilizers(config.stabilizers.members(), message)
+}
+
+/// Every slot below `executed` is executed by some replica.
+fn progress_to_disseminators(config: &Config, round: Round, executed: Slot) -> Envelope {
+    let message = disseminator::In::Progress { round, executed };
+    Envelope::ToDisseminators(config.disseminators, message)
 }
 
 impl Role for Leader {
@@ -437,9 +394,8 @@ impl Role for Leader {
 
     fn status(&self, status: &mut Status) {
         self.inner.status(status);
-        let lives = self.taken.lives.iter();
         status.add([
-            lives.map(|(_, _, life)| life.len() as u64).sum(),
+            self.taken.len() as u64,
             self.repeated,
             self.late,
             self.carry_to.0,

@@ -2,13 +2,14 @@
 //! gives each payload one slot at most. All that it asks of its driver is compared.
 
 use crate::spaxos_servers::*;
+use crate::stage::Stage;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Options;
 use ionian_kernel::time::{Duration, Timestamp};
 use ionian_protocols::multipaxos;
 use ionian_protocols::multipaxos::message::Proposer;
 use ionian_protocols::spaxos::id::DisseminatorId;
-use ionian_protocols::spaxos::leader::In;
+use ionian_protocols::spaxos::leader::{In, Leader};
 use ionian_protocols::spaxos::{
     Envelope, acceptor, disseminator, proxy_leader, replica, stabilizer,
 };
@@ -133,6 +134,41 @@ fn payloads_of_another_process_of_the_disseminator_are_other_payloads() {
         matches!(asked.sends[0].0, Envelope::ToProxyLeaders(..)),
         "{asked:?}"
     );
+}
+
+/// Proposes payload 7 of this process of the disseminator, void from slot `until` on; whether it
+/// gets a slot.
+fn is_ordered(leader: &mut Stage<Leader>, life: u64, until: u64) -> bool {
+    let of_life = ionian_protocols::spaxos::message::PayloadId { life, ..id(7) };
+    let ticket = ionian_protocols::spaxos::message::Ticket {
+        id: of_life,
+        ..ticket(7, until, 0)
+    };
+    let asked = leader.asked(In::propose(&ticket, stabilizers(&[0, 1]), Set::EMPTY));
+    let orders = |(sent, _): &(Envelope, _)| matches!(sent, Envelope::ToProxyLeaders(..));
+    asked.sends.iter().any(orders)
+}
+
+/// What was proposed on behalf of a process that is gone may still arrive.
+#[test]
+pub(crate) fn a_payload_of_an_earlier_process_gets_no_second_slot() {
+    let mut leader = leading();
+    let mut is_ordered = |life, until| is_ordered(&mut leader, life, until);
+    assert!((5..9).all(|life| is_ordered(life, 10)));
+    assert!((5..9).all(|life| !is_ordered(life, 10)));
+    // Forgotten, because it would be void.
+    assert!((9..15).all(|life| is_ordered(life, 20)));
+    assert!((5..9).all(|life| !is_ordered(life, 10)));
+}
+
+/// A disseminator that restarts again and again is another process each time.
+#[test]
+fn a_leader_forgets_the_payloads_of_processes_that_the_log_has_passed() {
+    let mut leader = leading();
+    for life in 0..1000 {
+        assert!(is_ordered(&mut leader, life, life + 5));
+    }
+    assert_eq!(leader.figure("payloads_taken"), 5);
 }
 
 /// A disseminator has a payload ordered in one round only.

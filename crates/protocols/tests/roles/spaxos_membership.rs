@@ -430,10 +430,7 @@ pub(crate) fn a_stabilizer_counts_after_another_had_its_number_while_its_node_wa
     let (config, round) = (since(Epoch(8)), Round::new(Epoch(8), 1, LeaderId(0)));
     let begun = encode_all(&Record::Begun { life: 8 << 40 });
     let (place, payload) = (3, payload(7, OLD));
-    let found = vec![
-        Record::Begun { life: 6 },
-        Record::Kept { place, payload },
-    ];
+    let found = vec![Record::Begun { life: 6 }, Record::Kept { place, payload }];
     // The node hears of the change when it runs already, or when it starts.
     let mut running = stabilizer(before(), 2);
     let asked = running.reconfigured(config.clone());
@@ -470,7 +467,9 @@ pub(crate) fn a_stabilizer_counts_after_another_had_its_number_while_its_node_wa
                 Envelope::ToDisseminators(_, stored) => Some(stored),
                 _ => None,
             });
-            stored.flat_map(|stored| disseminator.tell(stored)).collect::<Vec<_>>()
+            stored
+                .flat_map(|stored| disseminator.tell(stored))
+                .collect::<Vec<_>>()
         });
         assert!(sent[0].is_empty(), "{sent:?}");
         assert!(matches!(sent[1][..], [Envelope::ToLeaders(..)]), "{sent:?}");

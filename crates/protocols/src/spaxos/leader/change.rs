@@ -10,6 +10,7 @@ use crate::spaxos::config::Config;
 use crate::spaxos::id::StabilizerId;
 use crate::spaxos::lives::Lives;
 use crate::spaxos::proxy_leader::STABILIZER_PRESENCE;
+use crate::spaxos::{Envelope, stabilizer};
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
 use ionian_kernel::time::Instant;
@@ -66,9 +67,15 @@ impl Change {
         after.is_some_and(|after| after.is_write_quorum(self.took_over))
     }
 
+    /// Asks stabilizers of the new configuration to take over; `round` is the leader's.
+    pub(super) fn take_over(&mut self, round: Round, config: &Config) -> Envelope {
+        let message = stabilizer::In::TakeOver { round };
+        Envelope::ToStabilizers(self.ask(round, config), message)
+    }
+
     /// The stabilizers to ask to take over, for the leader of `round`: none unless the round is of
     /// both configurations.
-    pub(super) fn ask(&mut self, round: Round, config: &Config) -> Set<StabilizerId> {
+    fn ask(&mut self, round: Round, config: &Config) -> Set<StabilizerId> {
         let after = config.stabilizers_after();
         let Some(after) = after.filter(|_| round.epoch() == config.epoch()) else {
             return Set::EMPTY;
