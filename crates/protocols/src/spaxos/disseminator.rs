@@ -103,9 +103,10 @@ impl From<multipaxos::batcher::In> for In {
     }
 }
 
-/// Payloads that are not known chosen hold at most this many bytes; what is sent beyond it is
-/// dropped, and asked again by whoever sent it.
+/// Payloads that are not known to be chosen hold at most this many bytes, and are at most this
+/// many. What comes beyond is dropped; its client or batcher sends it again.
 const MAX_BYTES: usize = 64 << 20;
+const MAX_IN_FLIGHT: usize = 1 << 17;
 
 /// How long the leader may leave a payload unchosen before it is proposed again. That costs little:
 /// a leader that has taken it sees that it has.
@@ -143,6 +144,9 @@ pub struct Disseminator {
 }
 
 struct InFlight {
+    id: PayloadId,
+    /// The round in which alone it may be ordered.
+    round: Round,
     batch: Batch,
     /// The batcher that waits for it, with its number.
     from: Option<(BatcherId, u64)>,
@@ -154,6 +158,21 @@ struct InFlight {
     /// How often stabilizers, and then leaders, were asked.
     attempts: u32,
     due: Instant,
+}
+
+impl InFlight {
+    /// What goes with it, when nothing below `floor` is proposed any more.
+    fn ticket(&self, floor: u64) -> Ticket {
+        let InFlight {
+            id, round, until, ..
+        } = *self;
+        Ticket {
+            id,
+            until,
+            round,
+            floor,
+        }
+    }
 }
 
 impl Disseminator {
@@ -194,8 +213,8 @@ impl Disseminator {
     // Commands come in.
 
     fn has_room(&mut self, commands: &Batch) -> bool {
-        let has_room =
-            self.in_flight_bytes + self.open.byte_len() + commands.byte_len() <= MAX_BYTES;
+        let bytes = self.in_flight_bytes + self.open.byte_len() + commands.byte_len();
+        let has_room = bytes <= MAX_BYTES && self.in_flight.len() < MAX_IN_FLIGHT;
         self.dropped += if has_room { 0 } else { commands.len() as u64 };
         has_room
     }
@@ -236,8 +255,15 @@ impl Disseminator {
         let until = self
             .config
             .until(self.reached.max(self.executed.unwrap_or_default()));
+        let id = PayloadId {
+            disseminator: self.id,
+            life: self.life,
+            number,
+        };
         let (asked, stored) = (Set::EMPTY, Set::EMPTY);
         let payload = InFlight {
+            id,
+            round: self.round,
             batch,
             from,
             until,
@@ -268,22 +294,10 @@ impl Disseminator {
         Some(payload)
     }
 
-    fn ticket(&self, number: u64, until: Slot) -> Ticket {
-        let id = PayloadId {
-            disseminator: self.id,
-            life: self.life,
-            number,
-        };
-        let floor = self
-            .in_flight
-            .first_key_value()
-            .map_or(self.next_number, |(first, _)| *first);
-        Ticket {
-            id,
-            until,
-            round: self.round,
-            floor,
-        }
+    /// It proposes nothing more that has a number below this one.
+    fn floor(&self) -> u64 {
+        let first = self.in_flight.first_key_value();
+        first.map_or(self.next_number, |(number, _)| *number)
     }
 
     // Stabilizers.
@@ -296,21 +310,19 @@ impl Disseminator {
         }
         self.turn += 1;
         let config = self.config.clone();
-        let Some(quorums) = config.stabilizers_of(self.round) else {
+        let floor = self.floor();
+        let payload = self.in_flight.get_mut(&number);
+        let payload = payload.expect("asked for a payload in flight");
+        let Some(quorums) = config.stabilizers_of(payload.round) else {
             // Its round's epoch is over: a leader of a later one will say that it leads, and the
             // payload is stored under another name.
             return self.wait(now, number);
         };
-        let (all, resend_after) = (quorums.members(), self.options().resend_after);
+        let (all, resend_after) = (quorums.members(), config.layout().options.resend_after);
         let trusted = self.suspicion.trusted(all);
         let probe = self.suspicion.probe(now).and(all);
         let (near, beside) = (self.neighbours.stabilizers, self.neighbours.beside.and(all));
-        let quorum = quorums.write_quorum(trusted, near, self.turn);
-        let payload = self
-            .in_flight
-            .get_mut(&number)
-            .expect("asked for a payload in flight");
-        let asked = match quorum {
+        let asked = match quorums.write_quorum(trusted, near, self.turn) {
             Some(quorum) if payload.attempts < 2 => quorum.or(probe).or(beside),
             _ => all,
         };
@@ -320,20 +332,16 @@ impl Disseminator {
         payload.asked = asked.without(payload.stored);
         payload.due = now + resend_after * (1 << payload.attempts.min(5));
         self.check_at = earliest(self.check_at, Some(payload.due));
-        let (asked, until, batch) = (payload.asked, payload.until, payload.batch.clone());
-        let Ticket {
-            id, round, floor, ..
-        } = self.ticket(number, until);
         let message = stabilizer::In::Store {
             floor,
             payload: Payload {
-                id,
-                round,
-                until,
-                batch,
+                id: payload.id,
+                round: payload.round,
+                until: payload.until,
+                batch: payload.batch.clone(),
             },
         };
-        out.send(Envelope::ToStabilizers(asked, message));
+        out.send(Envelope::ToStabilizers(payload.asked, message));
     }
 
     /// Leaves a payload as it is for a while.
@@ -410,11 +418,11 @@ impl Disseminator {
             return;
         };
         payload.stored.insert(from);
-        if payload.stable || !self.config.is_stable(self.round, payload.stored) {
+        if payload.stable || !self.config.is_stable(payload.round, payload.stored) {
             return;
         }
         (payload.stable, payload.attempts) = (true, 0);
-        if self.helping.is_helped(self.round) {
+        if self.helping.is_helped(payload.round) {
             // Proposed already, unless an answer to the one beside the leader was lost.
             payload.due = resend_at;
             self.check_at = earliest(self.check_at, Some(resend_at));
@@ -426,20 +434,15 @@ impl Disseminator {
     // The leader.
 
     fn propose(&mut self, now: Instant, number: u64, out: &mut Out<'_, Self>) {
-        let payload = self
-            .in_flight
-            .get_mut(&number)
-            .expect("proposes a payload in flight");
+        let floor = self.floor();
+        let payload = self.in_flight.get_mut(&number);
+        let payload = payload.expect("proposes a payload in flight");
         payload.due = now + PROPOSE_AGAIN_AFTER * (1 << payload.attempts.min(3));
         payload.attempts += 1;
         self.check_at = earliest(self.check_at, Some(payload.due));
-        let (stored, until) = (payload.stored, payload.until);
-        let leader = self.config.ordering.leader(self.round, 0);
-        let message = leader::In::propose(
-            &self.ticket(number, until),
-            stored,
-            self.neighbours.replicas,
-        );
+        let near = self.neighbours.replicas;
+        let message = leader::In::propose(&payload.ticket(floor), payload.stored, near);
+        let leader = self.config.ordering.leader(payload.round, 0);
         out.send(Envelope::ToLeaders(Set::one(leader), message));
     }
 
@@ -610,6 +613,11 @@ impl Role for Disseminator {
         assert_eq!(
             bytes, self.in_flight_bytes,
             "a disseminator lost count of its bytes"
+        );
+        let of_round = |payload: &InFlight| payload.round == self.round;
+        assert!(
+            self.executed.is_none() || self.in_flight.values().all(of_round),
+            "a payload of an earlier round is in flight"
         );
         let waits = self.in_flight.is_empty() || self.executed.is_none();
         assert!(

@@ -365,6 +365,24 @@ fn batches_beyond_64_mib_in_flight_are_dropped() {
     assert_eq!(disseminator.asked(disseminate(batch())).sends.len(), 1);
 }
 
+#[test]
+fn payloads_beyond_131072_in_flight_are_dropped() {
+    let mut disseminator = disseminator_with(Options {
+        batch_commands: 1,
+        ..Options::default()
+    });
+    let commands = |count| {
+        let mut commands = ionian_replication::batch::BatchBuilder::default();
+        (0..count).for_each(|_| commands.append(&batch()));
+        let commands = commands.take();
+        In::Commands { commands }
+    };
+    let sent = disseminator.tell(commands(1 << 17)).len();
+    assert_eq!(sent, 1 << 17);
+    assert_eq!(disseminator.tell(commands(3)).len(), 0);
+    assert_eq!(disseminator.figure("dropped_commands"), 3);
+}
+
 // Where roles share a node.
 
 /// They hand it to the replicas on their own nodes.
