@@ -194,12 +194,13 @@ impl<E> Outbox<E> {
 
     /// Whether the role has asked for nothing.
     pub fn is_empty(&self) -> bool {
-        let nothing_stored =
-            self.record_ends.is_empty() && self.release.is_none() && self.snapshot.is_none();
-        self.sends.is_empty()
-            && nothing_stored
-            && self.membership.is_none()
-            && self.reached.is_empty()
+        self.sends.is_empty() && self.record_ends.is_empty() && self.asks_nothing_rare()
+    }
+
+    /// Whether it has asked for nothing but records and sends, as nearly always.
+    pub(crate) fn asks_nothing_rare(&self) -> bool {
+        let no_storage = self.release.is_none() && self.snapshot.is_none();
+        no_storage && self.membership.is_none() && self.reached.is_empty()
     }
 
     /// Takes out everything that the role has asked for: for tests of one role, which compare all

@@ -87,14 +87,18 @@ impl<P: Position, T> Window<P, T> {
     /// # Panics
     /// Where the window does not [admit](Self::admits) the position: the caller must have asked.
     pub fn insert(&mut self, at: P, value: T) -> Option<T> {
-        assert!(
-            self.admits(at),
-            "{at:?} is outside the window from {:?}",
-            self.base
-        );
-        let index = self.index(at).expect("admitted");
-        while self.entries.len() <= index {
+        let index = self.offset(at).filter(|it| *it < self.limit as u64);
+        let Some(index) = index else {
+            panic!("{at:?} is outside the window from {:?}", self.base)
+        };
+        let index = index as usize;
+        while self.entries.len() < index {
             self.entries.push_back(None);
+        }
+        if index == self.entries.len() {
+            self.entries.push_back(Some(value));
+            self.occupied += 1;
+            return None;
         }
         let before = self.entries[index].replace(value);
         self.occupied += usize::from(before.is_none());

@@ -138,11 +138,16 @@ impl ClientLane {
         for reply in due.replies.drain(..) {
             out.send(Envelope::ToApplication(self.id, reply));
         }
-        for write in due.writes.drain(..) {
-            self.write(now, write, out);
+        // An empty drain is not free, and nearly always one of the three is filled.
+        if !due.writes.is_empty() {
+            for write in due.writes.drain(..) {
+                self.write(now, write, out);
+            }
         }
-        for (level, command, via) in due.reads.drain(..) {
-            self.read(now, level, command, via, out);
+        if !due.reads.is_empty() {
+            for (level, command, via) in due.reads.drain(..) {
+                self.read(now, level, command, via, out);
+            }
         }
         self.due = due;
     }

@@ -201,6 +201,7 @@ impl AcceptorCore {
     }
 
     /// A proxy leader asks for a vote.
+    #[inline]
     pub fn on_phase2a(
         &mut self,
         now: Instant,
@@ -240,6 +241,7 @@ impl AcceptorCore {
     }
 
     /// Votes; false when it has voted so before.
+    #[inline(always)]
     fn cast(&mut self, slot: Slot, vote: Vote, port: &mut impl AcceptorPort) -> bool {
         let earlier = self.votes.get(slot);
         if let Some(earlier) = earlier.filter(|earlier| earlier.round == vote.round) {
@@ -347,6 +349,7 @@ impl AcceptorCore {
     }
 
     /// Notes its vote in a slot, in place of an earlier one.
+    #[inline(always)]
     fn keep(&mut self, slot: Slot, vote: Vote) {
         self.vote_bytes += bytes(&vote);
         let earlier = self.votes.insert(slot, vote);
