@@ -138,6 +138,10 @@ const MAX_COUNT: u64 = 1 << (COUNT_BITS - 1);
 impl Round {
     /// The round of this epoch, count and leader.
     pub const fn new(epoch: Epoch, count: u64, leader: LeaderId) -> Round {
+        assert!(
+            epoch.0 < 1 << EPOCH_BITS,
+            "an epoch has no rounds: it is too large"
+        );
         assert!(count < 1 << COUNT_BITS && (leader.0 as usize) < MAX_INSTANCES);
         Round(
             (epoch.0 as u64) << (COUNT_BITS + LEADER_BITS) | count << LEADER_BITS | leader.0 as u64,
@@ -506,6 +510,13 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    /// Its bits would be lost, and the round would be one of a lower epoch.
+    #[test]
+    #[should_panic(expected = "an epoch has no rounds: it is too large")]
+    fn an_epoch_with_more_bits_than_a_round_has_for_it_has_no_round() {
+        Epoch(1 << EPOCH_BITS).first_round();
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::membership::Membership;
 use crate::role::{Lsn, Out, Outbox, Outgoing, Picture, RecordEnd, Role};
 use crate::status::{Metrics, Status};
 use crate::time::Instant;
+use crate::wire::WireError;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -237,6 +238,10 @@ impl<R: Role, T: Translate<From = R::Send, Within = R::Config>> Role for Adapted
 
     fn recover(&mut self, record: R::Record) {
         self.inner.recover(record);
+    }
+
+    fn check_record(&self, record: &R::Record) -> Result<(), WireError> {
+        self.inner.check_record(record)
     }
 
     fn key(record: &R::Record) -> Option<u64> {

@@ -1,6 +1,9 @@
 //! The part that all drivers share: the roles of one node, the messages between them, and the
 //! fence. The runtime adds sockets, clocks and files, the simulator an event heap.
 
+mod keyed;
+
+use self::keyed::Keyed;
 use crate::client::{Reply, Request};
 use crate::id::{ClientId, Epoch, MAX_INSTANCES};
 use crate::layout::{Address, Layout, NodeId};
@@ -54,6 +57,10 @@ pub struct Node<P: Protocol> {
     places: Vec<[Option<u16>; MAX_INSTANCES]>,
     /// The instances of each kind that are here.
     local: Vec<u64>,
+    /// Messages for the roles here. [`settle`](Node::settle) empties it, and drivers bound what they
+    /// put in between: the runtime reads a mebibyte of each connection, and lanes refuse requests
+    /// beyond their limits. Each message leads to a bounded number of others, because the windows
+    /// and batches of roles are bounded.
     inbox: VecDeque<(u16, P::Message)>,
     outbox: Outbox<P::Envelope>,
     /// The latest epoch that the roles' configuration knows.
@@ -76,24 +83,14 @@ struct Hosted<P: Protocol> {
     started: bool,
     /// Whether it was called since the last end of a burst.
     touched: bool,
-    /// Its records with keys that it may still need, in the order of the log.
-    keyed: VecDeque<(Lsn, u64)>,
-    /// It needs no records with keys below this one.
-    released: u64,
+    /// Its records with keys that it may still need.
+    keyed: Keyed,
     /// Sends that wait for a log position to be on disk, in the order of the log.
+    ///
+    /// Drivers bound them: one takes no more input while many bytes of records wait for the disk,
+    /// and what is sent here has a record, or answers a message that roles repeat less and less
+    /// often.
     fenced: VecDeque<(Lsn, Routed<P::Message>)>,
-}
-
-impl<P: Protocol> Hosted<P> {
-    fn release(&mut self) {
-        while self
-            .keyed
-            .front()
-            .is_some_and(|(_, key)| *key < self.released)
-        {
-            self.keyed.pop_front();
-        }
-    }
 }
 
 impl<P: Protocol> Node<P> {
@@ -128,8 +125,7 @@ impl<P: Protocol> Node<P> {
             told: Lsn(0),
             started: false,
             touched: false,
-            keyed: VecDeque::new(),
-            released: 0,
+            keyed: Keyed::default(),
             fenced: VecDeque::new(),
         });
     }
@@ -158,7 +154,9 @@ impl<P: Protocol> Node<P> {
         let place = self.place(from).ok_or(missing)?;
         let hosted = &mut self.hosted[place as usize];
         let key = hosted.instance.recover(record)?;
-        hosted.keyed.extend(key.map(|key| (lsn, key)));
+        if let Some(key) = key {
+            hosted.keyed.add(lsn, key);
+        }
         (hosted.lsn, hosted.told) = (lsn, lsn);
         Ok(())
     }
@@ -211,8 +209,11 @@ impl<P: Protocol> Node<P> {
         for place in 0..self.hosted.len() {
             self.call(place, world, |instance, outbox| instance.checkpoint(outbox));
         }
-        let keyed = self.hosted.iter().filter_map(|hosted| hosted.keyed.front());
-        keyed.map(|(lsn, _)| *lsn).fold(next, Lsn::min)
+        let oldest = self
+            .hosted
+            .iter()
+            .filter_map(|hosted| hosted.keyed.oldest());
+        oldest.fold(next, Lsn::min)
     }
 
     /// Starts every instance that is not started.
@@ -516,7 +517,9 @@ impl<P: Protocol> Node<P> {
         let mut start = 0;
         for &RecordEnd { end, vital, key } in &self.outbox.record_ends {
             hosted.lsn = world.append(hosted.address, &self.outbox.records[start..end], vital);
-            hosted.keyed.extend(key.map(|key| (hosted.lsn, key)));
+            if let Some(key) = key {
+                hosted.keyed.add(hosted.lsn, key);
+            }
             self.lsns.push(hosted.lsn);
             start = end;
         }
@@ -528,8 +531,7 @@ impl<P: Protocol> Node<P> {
     fn carry_out_rare(&mut self, place: usize, world: &mut impl World<P>) {
         let hosted = &mut self.hosted[place];
         if let Some(released) = self.outbox.release.take() {
-            hosted.released = hosted.released.max(released);
-            hosted.release();
+            hosted.keyed.release_below(released);
         }
         if let Some((stamp, frozen)) = self.outbox.snapshot.take() {
             world.store_snapshot(hosted.address, stamp, frozen);

@@ -261,7 +261,8 @@ pub trait Instance {
     /// [key](crate::role::Role::key).
     ///
     /// # Errors
-    /// When the bytes are not a record of this role.
+    /// When the bytes are not a record of this role, or [records before it are
+    /// missing](crate::role::Role::check_record).
     fn recover(&mut self, record: &mut Reader<'_>) -> Result<Option<u64>, WireError>;
     /// See [`Role::restore`](crate::role::Role::restore).
     ///
@@ -401,6 +402,7 @@ macro_rules! protocol {
                 match self {
                     $(Instance::$kind(role) => {
                         let record = $crate::wire::Wire::decode(record)?;
+                        $crate::role::Role::check_record(role, &record)?;
                         let key = <$module::$role as $crate::role::Role>::key(&record);
                         $crate::role::Role::recover(role, record);
                         Ok(key)

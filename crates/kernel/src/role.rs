@@ -4,7 +4,7 @@ use crate::machine::{Frozen, RestoreError};
 use crate::membership::Membership;
 use crate::status::{Metrics, Status};
 use crate::time::Instant;
-use crate::wire::Wire;
+use crate::wire::{Wire, WireError};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -29,6 +29,16 @@ pub trait Role {
     /// Receives one record that it wrote before a crash; the oldest comes first. It sends nothing.
     /// Records that the role has released or replaced may still be among them.
     fn recover(&mut self, record: Self::Record);
+
+    /// Checks that no record is missing before this one, which is recovered next. A role that can
+    /// do without some of its records accepts all.
+    ///
+    /// # Errors
+    /// Names the records that are missing: the node must not start.
+    fn check_record(&self, record: &Self::Record) -> Result<(), WireError> {
+        let _ = record;
+        Ok(())
+    }
 
     /// How long a record is kept: until the role [releases](Out::release_below) keys above this
     /// one, or (`None`) until its next [`checkpoint`](Role::checkpoint).

@@ -67,6 +67,15 @@ pub enum WireError {
         /// The value read.
         value: u64,
     },
+    /// A record comes after others that are missing.
+    Gap {
+        /// What the records are of.
+        what: &'static str,
+        /// The number of the first record that is missing.
+        missing: u64,
+        /// The number of the record that was found.
+        found: u64,
+    },
 }
 
 impl core::fmt::Display for WireError {
@@ -80,6 +89,14 @@ impl core::fmt::Display for WireError {
             WireError::OutOfRange { what, value } => {
                 write!(f, "{value} is out of range for a {what}")
             }
+            WireError::Gap {
+                what,
+                missing,
+                found,
+            } => write!(
+                f,
+                "it is of {what} {found}, and the records from {what} {missing} on are missing"
+            ),
         }
     }
 }

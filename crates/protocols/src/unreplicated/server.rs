@@ -15,6 +15,7 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Picture, Role};
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Instant, Timestamp};
+use ionian_kernel::wire::WireError;
 use ionian_kernel::{messages, wire_struct};
 use ionian_replication::batch::{AnswersByClient, Batch, Value};
 use ionian_replication::executor::Executor;
@@ -139,6 +140,18 @@ impl Role for Server {
     type Config = Arc<Layout>;
     type Record = Record;
 
+    /// Every batch is in the log, until a snapshot has it.
+    fn check_record(&self, record: &Record) -> Result<(), WireError> {
+        match record.slot > self.executed {
+            true => Err(WireError::Gap {
+                what: "batch",
+                missing: self.executed.0,
+                found: record.slot.0,
+            }),
+            false => Ok(()),
+        }
+    }
+
     fn recover(&mut self, record: Record) {
         // What is in the snapshot may still be in the log.
         if record.slot == self.executed {
@@ -211,6 +224,13 @@ impl Role for Server {
                 batcher::In::BatchesDone { numbers },
             ));
         }
+    }
+
+    fn invariants(&self) {
+        assert!(
+            self.kept <= self.executed,
+            "a snapshot of what is not executed"
+        );
     }
 
     const METRICS: Metrics = &[metrics::SERVER];

@@ -38,3 +38,4 @@ mod strays;
 mod succession;
 mod time;
 mod unbatcher;
+mod unreplicated_server;
