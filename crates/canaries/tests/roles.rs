@@ -23,6 +23,8 @@ mod mencius_acceptor;
 mod mencius_leader;
 #[path = "../../protocols/tests/roles/mencius_membership.rs"]
 mod mencius_membership;
+#[path = "../../protocols/tests/roles/mencius_replica.rs"]
+mod mencius_replica;
 #[path = "../../protocols/tests/roles/reach.rs"]
 mod reach;
 #[path = "../../protocols/tests/roles/read_batcher.rs"]
@@ -50,6 +52,7 @@ mod strays;
 mod time;
 
 use caught::caught;
+use mencius_leader::{limits, revoking};
 
 caught! {
     "multipaxos/promise": acceptor::phase_2_of_a_lower_round_is_refused_to_proxy_leader_and_leader,
@@ -95,6 +98,10 @@ caught! {
     "mencius/joint-reservations": mencius_membership::a_leader_that_waits_for_new_acceptors_reserves_with_those_that_it_leads_by,
     "mencius/low-watermark": mencius_membership::an_acceptor_tells_readers_at_least_the_frontier,
     "mencius/old-keepers": mencius_membership::votes_of_the_joint_epoch_are_not_forgotten_by_the_word_of_a_leader_of_the_one_before,
+    "multipaxos/no-room": membership::the_first_noop_of_both_configurations_waits_for_room_in_the_window,
+    "mencius/stale-skips": mencius_replica::skips_that_come_again_after_their_slots_are_executed_are_not_remembered,
+    "mencius/hasty-return": revoking::a_leader_that_loses_its_stripe_soon_waits_twice_as_long_before_it_takes_it_back,
+    "mencius/far-index": limits::a_leader_that_has_restarted_hears_how_far_the_others_are_wherever_the_log_is,
     "mencius/fills-gaps": mencius::what_predecessors_left_below_the_watermark_is_skipped_as_one_range,
     "spaxos/crowded": spaxos_stabilizer::a_full_stabilizer_has_the_log_pass_the_older_half_of_what_no_leader_orders,
     "spaxos/forgets-taken": spaxos_leader::a_payload_of_an_earlier_process_gets_no_second_slot,

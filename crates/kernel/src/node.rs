@@ -57,10 +57,10 @@ pub struct Node<P: Protocol> {
     places: Vec<[Option<u16>; MAX_INSTANCES]>,
     /// The instances of each kind that are here.
     local: Vec<u64>,
-    /// Messages for the roles here. [`settle`](Node::settle) empties it, and drivers bound what they
-    /// put in between: the runtime reads a mebibyte of each connection, and lanes refuse requests
-    /// beyond their limits. Each message leads to a bounded number of others, because the windows
-    /// and batches of roles are bounded.
+    /// Messages for the roles here. [`settle`](Node::settle) empties it, and drivers bound what
+    /// they put in between: the runtime reads a mebibyte of each connection, and lanes refuse
+    /// requests beyond their limits. Each message leads to a bounded number of others, because the
+    /// windows and batches of roles are bounded.
     inbox: VecDeque<(u16, P::Message)>,
     outbox: Outbox<P::Envelope>,
     /// The latest epoch that the roles' configuration knows.

@@ -276,6 +276,14 @@ impl OpenBatch {
         self.builder.append(commands);
     }
 
+    /// Adds one command.
+    pub fn push(&mut self, now: Instant, command: &Command) {
+        if self.builder.is_empty() {
+            self.opened_at = now;
+        }
+        self.builder.push(command);
+    }
+
     /// Whether it holds nothing.
     pub fn is_empty(&self) -> bool {
         self.builder.is_empty()

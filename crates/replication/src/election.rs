@@ -7,6 +7,7 @@
 //! heartbeats either. So one node with a bad link cannot depose a healthy leader, and when the
 //! leader has really failed, the acceptors that agree are those that phase 1 needs.
 
+use crate::backoff::doubled;
 use ionian_kernel::random::Random;
 use ionian_kernel::time::{Duration, Instant};
 
@@ -44,7 +45,7 @@ impl ElectionTimer {
 
     /// Restarts the timer: another candidate goes first, or this election advances.
     pub fn restart(&mut self, now: Instant) {
-        let timeout = self.timeout * (1 << self.failures.min(MOST_DOUBLINGS));
+        let timeout = doubled(self.timeout, self.failures, MOST_DOUBLINGS);
         self.deadline = now + self.random.duration(timeout, 2 * timeout);
     }
 

@@ -311,43 +311,20 @@ impl Executor {
         answers: &mut AnswersByClient,
     ) -> Option<Batch> {
         let now = self.reading_time(clock);
-        let Executor {
-            machine,
-            guard,
-            reply,
-            failed_reads,
-            ..
-        } = self;
         let mut rest = None;
-        for (
-            done,
-            Command {
+        for (done, command) in (0..).zip(batch.commands()) {
+            if answers.is_full() {
+                rest = Some(batch.after(done));
+                break;
+            }
+            let Command {
                 client,
                 purpose,
                 number,
                 payload,
                 ..
-            },
-        ) in (0..).zip(batch.commands())
-        {
-            if answers.is_full() {
-                rest = Some(batch.after(done));
-                break;
-            }
-            reply.clear();
-            let mut read = Ok(());
-            let outcome = match guard.call(Call::Read(payload), &mut || {
-                read = machine.read(now, payload, reply)
-            }) {
-                Ok(()) => match read {
-                    Ok(()) => Outcome::Done(&reply[..]),
-                    Err(NotARead) => Outcome::NotARead,
-                },
-                Err(NotDone) => {
-                    *failed_reads += 1;
-                    Outcome::Failed
-                }
-            };
+            } = command;
+            let outcome = self.read_one(now, payload);
             answers.push(&Answer {
                 client,
                 purpose,
@@ -355,8 +332,32 @@ impl Executor {
                 outcome,
             });
         }
-        release(reply);
+        release(&mut self.reply);
         rest
+    }
+
+    #[inline]
+    fn read_one(&mut self, now: Timestamp, query: &[u8]) -> Outcome<&[u8]> {
+        let Executor {
+            machine,
+            guard,
+            reply,
+            failed_reads,
+            ..
+        } = self;
+        reply.clear();
+        let mut read = Ok(());
+        let call = &mut || read = machine.read(now, query, reply);
+        match guard.call(Call::Read(query), call) {
+            Ok(()) => match read {
+                Ok(()) => Outcome::Done(&reply[..]),
+                Err(NotARead) => Outcome::NotARead,
+            },
+            Err(NotDone) => {
+                *failed_reads += 1;
+                Outcome::Failed
+            }
+        }
     }
 
     /// The time at which a read is executed. The log's time stands still while nothing is written,

@@ -3,8 +3,11 @@
 //! protocol's affair.
 
 mod in_flight;
+mod pending;
 
 use self::in_flight::InFlight;
+use self::pending::Pending;
+use crate::backoff::doubled;
 use crate::batch::{Answer, Answers, Command, Outcome, Purpose};
 use crate::flow::ByteWindow;
 use alloc::collections::VecDeque;
@@ -54,21 +57,6 @@ enum Session {
     },
     /// Open under this id.
     Open(SessionId),
-}
-
-struct Pending {
-    token: u64,
-    operation: Operation,
-    payload: Bytes,
-    give_up_at: Instant,
-    ask_at: Instant,
-    asked: u32,
-    /// Whether it was sent to those who serve now: it counts as under way.
-    sent: bool,
-    /// What the client had answers to when it was sent first. It says the same each time, so that
-    /// its copies are the same bytes, and a driver that still has the first need not queue another.
-    floor: u64,
-    via: u8,
 }
 
 /// Which instances answered commands had been sent to: bit `i` for instance `i`.
@@ -190,7 +178,7 @@ impl Lane {
                 asked: 0,
                 sent: false,
                 floor: 0,
-                via: 0,
+                via: None,
             };
             match operation {
                 Operation::Write => {
@@ -258,7 +246,7 @@ impl Lane {
                         pending.command(self.id, Purpose::Execute(session), number, floor);
                     due.writes.push(DueWrite {
                         command,
-                        via: again.then_some(pending.via),
+                        via: pending.via.filter(|_| again),
                         again,
                     });
                 }
@@ -313,7 +301,7 @@ impl Lane {
             Purpose::Open | Purpose::KeepAlive(_) | Purpose::Internal => return,
         };
         if let Some(pending) = in_flight.get_mut(number) {
-            pending.via = via;
+            pending.via = Some(via);
         }
     }
 
@@ -385,7 +373,7 @@ impl Lane {
         });
         match pending.operation {
             Operation::Read(ReadLevel::Sequential | ReadLevel::Eventual) => 0,
-            _ => 1 << (pending.via % 64),
+            _ => pending.via.map_or(0, bit),
         }
     }
 
@@ -404,7 +392,7 @@ impl Lane {
             token: pending.token,
             outcome,
         });
-        1 << (pending.via % 64)
+        pending.via.map_or(0, bit)
     }
 
     /// The cluster has forgotten the session. What was sent in it may have been executed before
@@ -448,7 +436,7 @@ impl Lane {
         {
             // The wait doubles, up to sixteen times the first: a cluster that cannot serve for long
             // should not find a heap of such requests when it can. (A new leader is asked at once.)
-            *ask_at = now + self.limits.retry_after * (1 << (*asked).min(4));
+            *ask_at = now + doubled(self.limits.retry_after, *asked, 4);
             let again = *asked > 0;
             *asked += 1;
             let command = Command {
@@ -482,7 +470,7 @@ impl Lane {
                 pending.command(self.id, Purpose::Execute(session), number, pending.floor);
             due.writes.push(DueWrite {
                 command,
-                via: Some(pending.via),
+                via: pending.via,
                 again: true,
             });
         }
@@ -523,7 +511,7 @@ impl Lane {
                 pending.command(self.id, Purpose::Execute(session), number, pending.floor);
             due.writes.push(DueWrite {
                 command,
-                via: Some(pending.via),
+                via: pending.via,
                 again: true,
             });
         }
@@ -535,52 +523,64 @@ impl Lane {
         self.replace_stale_session(now, due);
         if self.check_at.is_some_and(|at| at <= now) {
             self.give_up(now, due);
-            if matches!(self.session, Session::Opening { ask_at, .. } if ask_at <= now) {
-                self.ask_for_session(now, due);
-                due.writes_overdue = true;
-            }
-            let (transit, transit_of_reads) = (self.transit(), self.transit_of_reads());
-            let overdue = |pending: &Pending| pending.asked > 0 && pending.due(transit) <= now;
-            let changes = self
-                .reads
-                .iter()
-                .filter(|pending| pending.operation == Operation::Change);
-            due.writes_overdue |= self
-                .writes
-                .iter()
-                .filter(|pending| pending.sent)
-                .chain(changes)
-                .any(overdue);
+            self.find_overdue_writes(now, due);
+            let transit_of_reads = self.transit_of_reads();
             self.send_overdue(now, due);
             self.send_waiting(now, due);
-            for (number, pending) in self
-                .reads
-                .iter_mut()
-                .filter(|(_, it)| it.due(transit_of_reads) <= now)
-            {
-                let via = Some(pending.via);
-                pending.mark_asked(now, self.limits.retry_after);
-                pending.send_sessionless(self.id, number, via, due);
-            }
+            self.send_overdue_reads(now, transit_of_reads, due);
             self.check_at = self.next_check();
         }
         if let Session::Open(session) = self.session
             && self.keep_alive_at <= now
         {
-            self.keep_alive_at = now + self.keep_alive_every;
-            let command = Command {
-                client: self.id,
-                purpose: Purpose::KeepAlive(session),
-                number: 0,
-                floor: self.writes.floor,
-                payload: Bytes::new(),
-            };
-            due.writes.push(DueWrite {
-                command,
-                via: None,
-                again: false,
-            });
+            self.keep_alive(now, session, due);
         }
+    }
+
+    /// Says whether the request for a session, a write or a change went unanswered for too long.
+    fn find_overdue_writes(&mut self, now: Instant, due: &mut Due) {
+        if matches!(self.session, Session::Opening { ask_at, .. } if ask_at <= now) {
+            self.ask_for_session(now, due);
+            due.writes_overdue = true;
+        }
+        let transit = self.transit();
+        let overdue = |pending: &Pending| pending.asked > 0 && pending.due(transit) <= now;
+        let writes = self.writes.iter().filter(|pending| pending.sent);
+        let changes = self
+            .reads
+            .iter()
+            .filter(|pending| pending.operation == Operation::Change);
+        due.writes_overdue |= writes.chain(changes).any(overdue);
+    }
+
+    /// Asks again for reads and changes that went unanswered for too long.
+    fn send_overdue_reads(&mut self, now: Instant, transit: Duration, due: &mut Due) {
+        let overdue = self
+            .reads
+            .iter_mut()
+            .filter(|(_, it)| it.due(transit) <= now);
+        for (number, pending) in overdue {
+            // A read may wait for acceptors next: no instance has it then.
+            let via = pending.via.take();
+            pending.mark_asked(now, self.limits.retry_after);
+            pending.send_sessionless(self.id, number, via, due);
+        }
+    }
+
+    fn keep_alive(&mut self, now: Instant, session: SessionId, due: &mut Due) {
+        self.keep_alive_at = now + self.keep_alive_every;
+        let command = Command {
+            client: self.id,
+            purpose: Purpose::KeepAlive(session),
+            number: 0,
+            floor: self.writes.floor,
+            payload: Bytes::new(),
+        };
+        due.writes.push(DueWrite {
+            command,
+            via: None,
+            again: false,
+        });
     }
 
     /// How much later an answer may come because of what is under way with it.
@@ -695,50 +695,9 @@ impl Lane {
     }
 }
 
-impl Pending {
-    /// Has a command sent that needs no session.
-    fn send_sessionless(&self, lane: ClientId, number: u64, via: Option<u8>, due: &mut Due) {
-        match self.operation {
-            Operation::Read(level) => {
-                due.reads
-                    .push((level, self.command(lane, Purpose::Read, number, 0), via))
-            }
-            Operation::Change => {
-                let (command, again) = (
-                    self.command(lane, Purpose::Change, number, 0),
-                    self.asked > 1,
-                );
-                due.writes.push(DueWrite {
-                    command,
-                    via,
-                    again,
-                });
-            }
-            Operation::Write => unreachable!("writes have a session"),
-        }
-    }
-
-    /// The wait doubles with each time of asking, up to eight times the first.
-    fn mark_asked(&mut self, now: Instant, retry_after: Duration) {
-        self.ask_at = now + retry_after * (1 << self.asked.min(3));
-        self.asked += 1;
-    }
-
-    /// When it is to be asked again. The allowance for what is under way doubles like the wait: it
-    /// may be too small.
-    fn due(&self, transit: Duration) -> Instant {
-        self.ask_at + transit * (1 << self.asked.saturating_sub(1).min(3))
-    }
-
-    fn command(&self, client: ClientId, purpose: Purpose, number: u64, floor: u64) -> Command {
-        Command {
-            client,
-            purpose,
-            number,
-            floor,
-            payload: self.payload.clone(),
-        }
-    }
+/// The bit of an instance in [`Via`].
+fn bit(index: u8) -> u64 {
+    1 << (index % 64)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+pub mod backoff;
 pub mod batch;
 pub mod election;
 pub mod executor;

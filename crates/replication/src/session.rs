@@ -20,8 +20,15 @@ use ionian_kernel::wire_struct;
 /// number above it does not come from a lane and is not executed.
 pub const SESSION_WINDOW: u64 = 1 << 16;
 
-/// How many sessions are remembered; opening one more forgets the one longest unused.
+/// The most sessions that are remembered, and the most bytes of results that they keep together
+/// when one is opened: then those that were unused for the longest time are forgotten. Between two
+/// openings a session grows by what its lane lets it keep (`LaneLimits::in_flight_bytes`), and
+/// there are at most 64 lanes; the sessions of earlier processes do not grow.
+///
+/// The limits hold where a session is opened, and not where a result is kept, because this must be
+/// the same on every replica: nothing is executed out of order across the opening of a session.
 pub const MAX_SESSIONS: usize = 1 << 14;
+const MAX_RESULT_BYTES: usize = 2 << 30;
 
 /// All sessions of the cluster.
 #[derive(Clone, Debug)]
@@ -148,14 +155,7 @@ impl Sessions {
 
     /// Opens a session.
     pub fn open(&mut self, now: Timestamp) -> SessionId {
-        if self.sessions.len() >= MAX_SESSIONS {
-            let oldest = self
-                .sessions
-                .iter()
-                .min_by_key(|(id, session)| (session.last_used, **id));
-            let oldest = *oldest.expect("the table is full").0;
-            self.sessions.remove(&oldest);
-        }
+        self.make_room(MAX_SESSIONS, MAX_RESULT_BYTES);
         let id = self.next;
         self.next = SessionId(id.0 + 1);
         self.sessions.insert(
@@ -167,6 +167,21 @@ impl Sessions {
             },
         );
         id
+    }
+
+    /// Forgets the sessions longest unused, until there are fewer than `sessions` and the results
+    /// of the rest hold at most `bytes`.
+    fn make_room(&mut self, sessions: usize, bytes: usize) {
+        // Counted here, because this is rare and commands are not.
+        let mut held: usize = self.sessions.values().map(Session::result_bytes).sum();
+        while self.sessions.len() >= sessions || held > bytes {
+            let unused = |(id, session): &(&SessionId, &Session)| (session.last_used, **id);
+            let oldest = self.sessions.iter().min_by_key(unused).map(|(id, _)| *id);
+            let Some(gone) = oldest.and_then(|oldest| self.sessions.remove(&oldest)) else {
+                return;
+            };
+            held -= gone.result_bytes();
+        }
     }
 
     /// A session is in use, and its client has seen all results below `floor`. False where the
@@ -278,6 +293,12 @@ impl Sessions {
 }
 
 impl Session {
+    /// The bytes of its results.
+    fn result_bytes(&self) -> usize {
+        let results = self.results.iter().flatten().filter_map(Kept::result);
+        results.map(<[u8]>::len).sum()
+    }
+
     fn forget_below(&mut self, floor: u64) {
         while self.floor < floor && self.results.pop_front().is_some() {
             self.floor += 1;
@@ -361,6 +382,27 @@ mod tests {
         );
         // A lane sends no floor above its own command: such a floor must not settle the command.
         assert_eq!(execute(&mut sessions, id, 5, 1000), new());
+    }
+
+    /// Processes that restart again and again leave their sessions behind, with all their results.
+    #[test]
+    fn sessions_longest_unused_are_forgotten_when_there_are_too_many_or_their_results_too_large() {
+        let mut sessions = Sessions::new(Duration::from_secs(1));
+        let ids: Vec<SessionId> = (0..4).map(|at| sessions.open(Timestamp(at))).collect();
+        for (at, id) in (4..).zip([ids[2], ids[0], ids[1]]) {
+            sessions.begin(Timestamp(at), id, 0, 0, &mut Vec::new());
+            sessions.finish(id, 0, &[7; 100]);
+        }
+        let open = |sessions: &Sessions| sessions.sessions.keys().copied().collect::<Vec<_>>();
+        sessions.make_room(5, 300);
+        assert_eq!(open(&sessions), ids, "no limit is reached");
+        sessions.make_room(4, 300);
+        assert_eq!(open(&sessions), ids[..3], "the last one was not used since");
+        sessions.make_room(5, 299);
+        assert_eq!(open(&sessions), ids[..2]);
+        sessions.make_room(5, 99);
+        assert_eq!(open(&sessions), []);
+        sessions.make_room(0, 0);
     }
 
     #[test]

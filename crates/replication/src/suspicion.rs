@@ -5,25 +5,28 @@ use core::cell::Cell;
 use ionian_kernel::id::{Id, Set};
 use ionian_kernel::time::{Duration, Instant};
 
+/// How often an instance sends a heartbeat to those that give it work.
+pub const ALIVE_EVERY: Duration = Duration::from_millis(250);
+
+/// An instance without a heartbeat, or other message, for this long gets no work: three of them are
+/// missing.
+pub const PRESENT_FOR: Duration = Duration::from_millis(800);
+
 /// The time after which a suspect gets one piece of work, so that it can show that it has
 /// recovered.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
 
-/// When each suspect gets its next piece of work.
-type Probes<I> = BTreeMap<I, Instant>;
-
 /// The instances of one role that left a request unanswered and have sent nothing since.
 #[derive(Clone, Debug)]
 pub struct Suspicion<I: Id> {
-    suspects: Set<I>,
-    probes: Probes<I>,
+    /// When each suspect gets its next piece of work.
+    probes: BTreeMap<I, Instant>,
 }
 
 impl<I: Id> Default for Suspicion<I> {
     fn default() -> Self {
         Suspicion {
-            suspects: Set::EMPTY,
-            probes: Probes::new(),
+            probes: BTreeMap::new(),
         }
     }
 }
@@ -31,15 +34,11 @@ impl<I: Id> Default for Suspicion<I> {
 impl<I: Id> Suspicion<I> {
     /// `id` answered.
     pub fn heard(&mut self, id: I) {
-        if self.suspects.contains(id) {
-            self.suspects.remove(id);
-            self.probes.remove(&id);
-        }
+        self.probes.remove(&id);
     }
 
     /// `ids` left a request unanswered for too long.
     pub fn silent(&mut self, ids: Set<I>, now: Instant) {
-        self.suspects = self.suspects.or(ids);
         // Also for one that was suspected before: it has just failed a probe.
         let probes = ids.iter().map(|id| (id, now + PROBE_EVERY));
         self.probes.extend(probes);
@@ -47,19 +46,18 @@ impl<I: Id> Suspicion<I> {
 
     /// Instances that are not in `all` are no longer suspected.
     fn retain(&mut self, all: Set<I>) {
-        self.suspects = self.suspects.and(all);
         self.probes.retain(|id, _| all.contains(*id));
     }
 
     /// Those of `all` that are not suspected; all of them if all are suspected, since work must go
     /// somewhere.
     pub fn trusted(&self, all: Set<I>) -> Set<I> {
-        all.preferring(all.without(self.suspects))
+        all.preferring(all.without(self.suspects()))
     }
 
     /// Those under suspicion.
     pub fn suspects(&self) -> Set<I> {
-        self.suspects
+        self.probes.keys().copied().collect()
     }
 
     /// The suspects that get a piece of work now, which a trusted instance gets too.

@@ -10,7 +10,7 @@ use super::multipaxos::{self as parts, Play};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_protocols::mencius::message::striped;
-use ionian_protocols::mencius::stripe::{Stripe, Stripes};
+use ionian_protocols::mencius::stripe::{Stripe, StripePosition, Stripes};
 use ionian_protocols::mencius::{
     Envelope, Mencius, Message, acceptor, kind, leader, proxy_leader, replica,
 };
@@ -53,7 +53,8 @@ pub(crate) struct Striped(pub(crate) Stripes);
 
 impl Striped {
     fn position(&self, slot: Slot) -> (Stripe, Slot) {
-        self.0.place(slot)
+        let (stripe, position) = self.0.place(slot);
+        (stripe, position.in_part())
     }
 
     /// Each stripe has rounds of its own leader; all of these were elected once.
@@ -70,7 +71,9 @@ impl Dialect for Striped {
         use multipaxos::{
             acceptor as acceptors, leader as leaders, proxy_leader as proxies, replica as replicas,
         };
-        let slot = |stripe: &Stripe, position: &Slot| self.0.slot(*stripe, *position);
+        let slot = |stripe: &Stripe, position: &Slot| {
+            self.0.slot(*stripe, StripePosition::of_part(*position))
+        };
         Some(match message {
             Message::ProxyLeader(proxy_leader::In::InStripe { stripe, message }) => {
                 Theirs::ProxyLeader(match message.clone() {
@@ -202,7 +205,8 @@ impl Dialect for Striped {
             }
             Theirs::ToAcceptors(to, acceptors::In::Heartbeat { round, kept }) => {
                 for stripe in self.0.iter() {
-                    let (round, kept) = (Striped::round(stripe, round), self.0.from(stripe, kept));
+                    let round = Striped::round(stripe, round);
+                    let kept = self.0.from(stripe, kept).in_part();
                     let message = acceptors::In::Heartbeat { round, kept };
                     stage.send(striped(self.0, stripe, Theirs::ToAcceptors(to, message)));
                 }

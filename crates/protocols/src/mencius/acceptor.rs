@@ -10,7 +10,7 @@ use self::port::Port;
 use super::branch;
 use super::config::Config;
 use super::message::Reserved;
-use super::stripe::Stripe;
+use super::stripe::{Stripe, StripePosition};
 use super::{Envelope, client, kind, leader, read_batcher, replica};
 use crate::multipaxos;
 use crate::multipaxos::message::ReaderId;
@@ -57,6 +57,12 @@ messages! {
     }
 }
 
+/// The most reservations of a stripe that an acceptor keeps: each page of votes in phase 1 comes
+/// with all of them. A leader adds at most 65, where the one before it has voted since; replicas
+/// that store snapshots remove them. At the limit the acceptor refuses new ones, as it refuses
+/// votes at the limit of those.
+const MAX_RESERVATIONS: usize = 1 << 12;
+
 /// What an acceptor must find again.
 #[derive(Clone, Debug)]
 pub enum Record {
@@ -87,7 +93,7 @@ pub struct Acceptor {
     /// By stripe: the first position whose record it needs. All stripes' records are released by
     /// one number, the lowest: what replicas keep is a prefix of the log, so it grows in all
     /// stripes alike, also in one whose leader does not reach this acceptor (`on_kept`).
-    released: Vec<Slot>,
+    released: Vec<StripePosition>,
     /// Replicas of the own node, if they execute out of order.
     listeners: Set<ReplicaId>,
 }
@@ -123,7 +129,7 @@ impl Acceptor {
             id,
             node,
             stripes: stripes.collect(),
-            released: vec![Slot::ZERO; config.stripes.count()],
+            released: vec![StripePosition::ZERO; config.stripes.count()],
             listeners,
             config,
         }
@@ -165,7 +171,7 @@ impl Acceptor {
     ) {
         use multipaxos::acceptor::In as Message;
         if let Message::Phase2a { slot, value, .. } = &message {
-            self.tell_suggestion(stripe, *slot, value, out);
+            self.tell_suggestion(stripe, StripePosition::of_part(*slot), value, out);
         }
         let (core, mut port) = self.part(stripe, out);
         let port = &mut port;
@@ -186,6 +192,7 @@ impl Acceptor {
             Message::PreRead { .. } => {}
             Message::Heartbeat { round, kept } => {
                 if core.on_heartbeat(now, round, kept, port) {
+                    let kept = StripePosition::of_part(kept);
                     self.on_kept(self.config.stripes.end(stripe, kept), round.epoch(), out);
                 }
             }
@@ -209,7 +216,7 @@ impl Acceptor {
         for stripe in self.config.stripes.iter() {
             let position = self.config.stripes.from(stripe, kept);
             let (core, mut port) = self.part(stripe, out);
-            core.on_kept(position, epoch, &mut port);
+            core.on_kept(position.in_part(), epoch, &mut port);
         }
     }
 
@@ -217,7 +224,7 @@ impl Acceptor {
     fn tell_suggestion(
         &self,
         stripe: Stripe,
-        position: Slot,
+        position: StripePosition,
         value: &Value,
         out: &mut Out<'_, Self>,
     ) {
@@ -239,7 +246,8 @@ impl Acceptor {
         stripes.fold(
             (self.config.layout().frontier, Epoch::default()),
             |(watermark, epoch), (stripe, StripeState { core, .. })| {
-                let (position, promise) = core.watermark().unwrap_or_default();
+                let (voted, promise) = core.watermark().unwrap_or_default();
+                let position = StripePosition::of_part(voted);
                 (
                     watermark.max(self.config.stripes.end(stripe, position)),
                     epoch.max(promise.epoch()),
@@ -299,6 +307,10 @@ impl Acceptor {
         reserved: Reserved,
         out: &mut Out<'_, Self>,
     ) {
+        // The leader of a round alone reserves in it, and at least one position.
+        if reserved.start >= reserved.end || reserved.round.leader() != from {
+            return;
+        }
         // As for votes: one that is new has no part in the configuration before, and must not
         // depose its leader.
         if !self.config.of(stripe).takes_part(self.id, reserved.round) {
@@ -316,10 +328,14 @@ impl Acceptor {
                 leader::In::InStripe { stripe, message },
             ));
         }
-        if place.reserve(reserved) {
+        if place.covers(&reserved) {
+            out.reached(branch::RESERVED_ALREADY);
+        } else if place.has_room_for(&reserved) {
+            place.reserve(reserved);
             out.persist_vital(Record::Reserved { stripe, reserved });
         } else {
-            out.reached(branch::RESERVED_ALREADY);
+            // The leader asks again.
+            return out.reached(branch::RESERVATIONS_FULL);
         }
         let message = leader::In::Reserved {
             from: self.id,
@@ -332,21 +348,23 @@ impl Acceptor {
 }
 
 impl StripeState {
-    /// Takes a reservation down; false when it is known. It stands for all earlier ones that it
-    /// covers.
-    fn reserve(&mut self, reserved: Reserved) -> bool {
-        let covers = |one: &Reserved, other: &Reserved| {
-            one.round >= other.round && one.start <= other.start && one.end >= other.end
-        };
-        if self.reserved.iter().any(|known| covers(known, &reserved)) {
-            return false;
-        }
-        self.reserved.retain(|known| !covers(&reserved, known));
-        // What is forgotten here is chosen, and replicas keep it: it needs no reservation.
-        let forgotten = self.core.forgotten();
+    /// Whether a reservation stands for this one already.
+    fn covers(&self, reserved: &Reserved) -> bool {
+        self.reserved.iter().any(|known| known.covers(reserved))
+    }
+
+    /// Whether there is room for one more, or this one takes the place of another. Those of
+    /// positions that are forgotten here are not needed: these are chosen, and replicas keep them.
+    fn has_room_for(&mut self, new: &Reserved) -> bool {
+        let forgotten = StripePosition::of_part(self.core.forgotten());
         self.reserved.retain(|known| known.end > forgotten);
-        self.reserved.push(reserved);
-        true
+        self.reserved.len() < MAX_RESERVATIONS || self.reserved.iter().any(|one| new.covers(one))
+    }
+
+    /// Notes a reservation. It stands for all earlier ones that it covers.
+    fn reserve(&mut self, new: Reserved) {
+        self.reserved.retain(|known| !new.covers(known));
+        self.reserved.push(new);
     }
 }
 
@@ -362,7 +380,11 @@ impl Role for Acceptor {
                 self.stripes[usize::from(stripe.0)].core.recover(record);
             }
             Record::Reserved { stripe, reserved } if self.config.knows(stripe) => {
-                self.stripes[usize::from(stripe.0)].reserve(reserved);
+                // All of them: the limit held when they were recorded.
+                let place = &mut self.stripes[usize::from(stripe.0)];
+                if !place.covers(&reserved) {
+                    place.reserve(reserved);
+                }
             }
             _ => {}
         }
@@ -439,17 +461,25 @@ impl Role for Acceptor {
     }
 
     fn invariants(&self) {
-        self.stripes
-            .iter()
-            .for_each(|stripe| stripe.core.invariants());
+        for StripeState { core, reserved } in &self.stripes {
+            core.invariants();
+            assert!(
+                reserved.iter().all(|one| one.start < one.end),
+                "an acceptor noted a reservation of nothing"
+            );
+        }
     }
 
     const METRICS: Metrics = &[parts::metrics::ACCEPTOR_POSITIONS, parts::metrics::ACCEPTOR];
 
     fn status(&self, status: &mut Status) {
+        let of_log = |stripe, slot| {
+            let position = StripePosition::of_part(slot);
+            self.config.stripes.slot(stripe, position)
+        };
         let forgotten = self
             .stripes()
-            .map(|(stripe, core)| self.config.stripes.slot(stripe, core.forgotten()));
+            .map(|(stripe, core)| of_log(stripe, core.forgotten()));
         let forgotten = forgotten.min().unwrap_or_default();
         let each = self.stripes().map(|(_, core)| {
             let mut status = Status::default();

@@ -101,7 +101,7 @@ impl Homes {
         instances[usize::from(kind::Leader)] = served.into_iter().collect::<Places>();
         Ok(Layout {
             instances,
-            frontier: stripes.from(stripe, layout.frontier),
+            frontier: stripes.from(stripe, layout.frontier).in_part(),
             next: None,
             ..layout.clone()
         })

@@ -5,7 +5,7 @@ use super::acceptor::Acceptor;
 use super::config::Config;
 use super::leader::Leader;
 use super::replica::Replica;
-use super::stripe::Stripe;
+use super::stripe::{Stripe, StripePosition};
 use super::{Instance, Mencius};
 use crate::multipaxos;
 use crate::multipaxos::invariants::{Ledger, is_write_quorum};
@@ -109,7 +109,10 @@ impl Invariants {
             }
             for (position, vote) in acceptor.votes() {
                 if seen.rounds.insert(position, vote.round) != Some(vote.round) {
-                    let slot = self.config.stripes.slot(stripe, position);
+                    let slot = self
+                        .config
+                        .stripes
+                        .slot(stripe, StripePosition::of_part(position));
                     let enough = |round, voters| is_write_quorum(&self.configs, round, voters);
                     self.ledger
                         .check_vote(AcceptorId(address.index), slot, vote, enough)?;

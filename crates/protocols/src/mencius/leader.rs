@@ -15,6 +15,7 @@ mod gaps;
 mod index;
 mod long_runs;
 mod long_skips;
+mod missing;
 mod port;
 mod relay;
 mod reservation;
@@ -38,7 +39,7 @@ use super::branch;
 use super::config::Config;
 use super::message::Reserved;
 use super::metrics;
-use super::stripe::Stripe;
+use super::stripe::{Stripe, StripePosition};
 use super::{Envelope, replica};
 use crate::multipaxos;
 use crate::multipaxos::message::{Times, Votes};
@@ -166,7 +167,8 @@ pub struct Record {
 
 wire_struct! { Record { stripe, record } }
 
-/// An Index further ahead than this is ignored: one bad message must not use up the slot space.
+/// An Index further than this ahead of what is known to be used or executed is ignored: one bad
+/// message must not use up the slot space.
 const MAX_JUMP: u64 = 1 << 40;
 
 /// A leader.
@@ -364,7 +366,7 @@ impl Leader {
         served.round = round;
         served.reservation = Reservation::default();
         served.long_skips = LongSkips::default();
-        let (start, end) = served.core.vacant();
+        let (start, end) = served.vacant_at_start();
         let stripe = served.stripe;
         served.vacant = (round.is_some() && start < end).then_some(Range { stripe, start, end });
         served.gaps = round
@@ -381,7 +383,7 @@ impl Leader {
 
     /// It continues above everything skipped in its absence; its Index makes the others catch up.
     fn leads_its_own(&mut self, stripe: Stripe) {
-        let next = self.served[0].core.next_slot();
+        let next = self.served[0].next();
         self.suggested = self.suggested.max(self.config.stripes.end(stripe, next));
         if let Some(change) = &mut self.change {
             change.begin_round();
@@ -401,10 +403,10 @@ impl Leader {
             let served = &mut self.served[place];
             let index = self.config.stripes.from(served.stripe, self.frontier);
             let Some(round) = served.round else { continue };
-            let next = served.core.next_slot();
+            let next = served.next();
             let wanted = wanted.max(next);
             if let Some(end) = served.reservation.want(now, wanted, index, resend_after) {
-                let (start, stripe) = (served.core.vacant().0, served.stripe);
+                let (start, stripe) = (served.vacant_at_start().0, served.stripe);
                 let acceptors = self.config.acceptors_of(stripe, round);
                 reserve(
                     self.id,
@@ -436,13 +438,13 @@ impl Leader {
     /// The position that a stripe should go on at: that of its own beyond the frontier (Rule 2),
     /// and that of a stripe that it revokes far ahead of it (Optimization 3), so that nobody has to
     /// wait for the next revocation.
-    fn wanted_index(&self, place: usize) -> Slot {
+    fn wanted_index(&self, place: usize) -> StripePosition {
         let (stripe, beta) = (self.served[place].stripe, self.revoke_slots());
         let from = |slot| self.config.stripes.from(stripe, slot);
         if self.is_own(place) {
             return from(self.frontier);
         }
-        let next = self.served[place].core.next_slot();
+        let next = self.served[place].next();
         if next < from(self.frontier.plus(beta)) {
             from(self.frontier.plus(2 * beta))
         } else {
@@ -454,9 +456,9 @@ impl Leader {
         self.config.settings.revoke_slots
     }
 
-    fn skip(&mut self, now: Instant, place: usize, start: Slot, end: Slot) {
+    fn skip(&mut self, now: Instant, place: usize, start: StripePosition, end: StripePosition) {
         let stripe = self.served[place].stripe;
-        self.served[place].core.skip_to(end);
+        self.served[place].core.skip_to(end.in_part());
         self.served[place].long_skips.add(start, end);
         self.skipped += end.distance(start);
         self.skips
@@ -501,8 +503,8 @@ impl Leader {
 
     // What others ask of it.
 
-    /// Commands go into its own stripe, whoever sends them. In a stripe that it revokes they would
-    /// come far too late.
+    /// Commands go into its own stripe, in whatever stripe their proposer follows the leaders. In a
+    /// stripe that it revokes they would come far too late.
     fn on_propose(
         &mut self,
         now: Instant,
@@ -511,13 +513,12 @@ impl Leader {
         again: bool,
         out: &mut Out<'_, Self>,
     ) {
-        if self.own().is_some_and(|own| !own.core.is_standby()) {
+        if self.home.is_some() {
             return self.call(now, 0, out, |core, port| {
                 core.on_propose(now, proposal, again, port);
             });
         }
         let place = self.place(stripe).unwrap_or(0);
-        out.reached(branch::TURNS_AWAY);
         self.call(now, place, out, |core, port| {
             core.turn_away(proposal.proposer, port);
         });
@@ -538,7 +539,7 @@ impl Leader {
         for place in 0..self.served.len() {
             let stripe = self.served[place].stripe;
             // By the number of stripes, not by that of the leaders that serve this one (s3).
-            let of_stripe = |slot| self.config.stripes.from(stripe, slot);
+            let of_stripe = |slot| self.config.stripes.from(stripe, slot).in_part();
             let (executed, kept) = (of_stripe(executed), of_stripe(kept));
             let round = rounds
                 .get(usize::from(stripe.0))
@@ -547,43 +548,6 @@ impl Leader {
             self.call(now, place, out, |core, port| {
                 core.on_executed(now, from, (executed, kept), (round, times), port);
             });
-        }
-    }
-
-    /// A replica misses slots. What this leader skipped it says again; what it has not used yet it
-    /// skips now; all else is repaired as in MultiPaxos, except that here a slot without votes
-    /// holds a noop.
-    fn on_recover(
-        &mut self,
-        now: Instant,
-        from: ReplicaId,
-        slots: &[Slot],
-        out: &mut Out<'_, Self>,
-    ) {
-        for slot in slots.iter().copied() {
-            let (stripe, start) = self.config.stripes.place(slot);
-            let Some(place) = self
-                .place(stripe)
-                .filter(|place| self.served[*place].round.is_some())
-            else {
-                continue;
-            };
-            let served = &self.served[place];
-            if start >= served.core.next_slot() {
-                out.reached(branch::SKIPS_FOR_REPLICA);
-                self.reach(slot.next(), Set::one(from));
-            } else if let Some(end) = served.left_until(start) {
-                if start < end {
-                    out.reached(branch::SAYS_SKIP_AGAIN);
-                    let message = replica::In::Skip { stripe, start, end };
-                    // Unfenced: as when it was said for the first time.
-                    out.send_unfenced(Envelope::ToReplicas(Set::one(from), message));
-                }
-            } else {
-                self.call(now, place, out, |core, port| {
-                    core.on_recover(now, &[start], port);
-                });
-            }
         }
     }
 
@@ -761,7 +725,16 @@ impl Role for Leader {
                 served.core.is_leading().then(|| served.core.round()),
                 "a round went by unseen"
             );
+            served.reservation.invariants();
+            assert!(
+                served.round.is_some() || served.reservation.granted() == StripePosition::ZERO,
+                "a leader may skip in a round that is over"
+            );
         }
+        assert!(
+            self.told <= self.suggested,
+            "the other leaders were told of slots that are not suggested"
+        );
     }
 
     const METRICS: Metrics = &[
@@ -783,8 +756,8 @@ impl Role for Leader {
             elections: home.core.elections(),
         });
         status.add([
-            of_log(home.core.next_slot()),
-            self.config.stripes.end(home.stripe, home.core.executed()).0,
+            of_log(home.next()),
+            self.config.stripes.end(home.stripe, home.executed()).0,
         ]);
         home.core.report_work(status);
         status.add([self.frontier.0, self.skipped, self.skips.slots()]);

@@ -1,7 +1,7 @@
 //! What several messages are made of, and what stands here for messages of the roles of MultiPaxos
 //! that Mencius takes over as they are.
 
-use super::stripe::{Stripe, Stripes};
+use super::stripe::{Stripe, StripePosition, Stripes};
 use super::{Envelope, acceptor, leader, proxy_leader, replica};
 use crate::multipaxos;
 use alloc::vec::Vec;
@@ -15,12 +15,19 @@ pub struct Reserved {
     /// The round.
     pub round: Round,
     /// The first position.
-    pub start: Slot,
+    pub start: StripePosition,
     /// The position after the last.
-    pub end: Slot,
+    pub end: StripePosition,
 }
 
 wire_struct! { Reserved { round, start, end } }
+
+impl Reserved {
+    /// Whether this reservation stands for the other one.
+    pub(super) fn covers(&self, other: &Reserved) -> bool {
+        self.round >= other.round && self.start <= other.start && self.end >= other.end
+    }
+}
 
 /// What stands here for an envelope of MultiPaxos in a stripe. Readers and replicas are told of
 /// slots of the log.
@@ -98,7 +105,7 @@ fn to_replicas(stripes: Stripes, stripe: Stripe, message: multipaxos::replica::I
             value,
             replier,
         } => Theirs::Chosen {
-            slot: stripes.slot(stripe, position),
+            slot: stripes.slot(stripe, StripePosition::of_part(position)),
             value,
             replier,
         },

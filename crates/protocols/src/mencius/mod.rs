@@ -100,7 +100,6 @@ mod settings;
 
 use self::message::striped;
 use self::of_stripe::of_stripe;
-use self::stripe::Stripe;
 use crate::multipaxos;
 use crate::parts;
 use alloc::boxed::Box;
@@ -153,7 +152,7 @@ impl Protocol for Mencius {
     }
 
     fn latest_epoch(config: &Self::Config) -> Epoch {
-        config.of(Stripe(0)).latest_epoch()
+        config.layout().epoch
     }
 
     fn branches() -> Vec<&'static str> {
@@ -171,7 +170,7 @@ impl Protocol for Mencius {
 
     fn founding_records(config: &Self::Config, kind: u8, slot: Slot) -> Vec<Vec<u8>> {
         let forgot = |stripe| {
-            let below = config.stripes.from(stripe, slot);
+            let below = config.stripes.from(stripe, slot).in_part();
             let record = multipaxos::acceptor::Record::Forgot { below };
             encode_all(&acceptor::Record::InStripe { stripe, record })
         };

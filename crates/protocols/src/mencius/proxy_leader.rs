@@ -4,10 +4,9 @@
 //! Stands between leader and acceptors, and between acceptors and replicas.
 
 use super::config::Config;
-use super::stripe::{Stripe, Stripes};
+use super::stripe::{Stripe, StripePosition, Stripes};
 use super::{Envelope, acceptor, batcher, leader, replica};
 use crate::multipaxos;
-use crate::multipaxos::proxy_leader::ALIVE_EVERY;
 use crate::parts;
 use crate::parts::proxy_leader::{ProxyLeaderCore, ProxyLeaderPort};
 use alloc::sync::Arc;
@@ -20,6 +19,7 @@ use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::Never;
 use ionian_replication::batch::Value;
+use ionian_replication::suspicion::ALIVE_EVERY;
 
 messages! {
     /// The messages that a proxy leader receives.
@@ -107,7 +107,9 @@ impl ProxyLeaderPort for Port<'_, '_> {
     #[inline]
     fn chosen(&mut self, to: Set<ReplicaId>, position: Slot, value: Value, replier: ReplicaId) {
         let message = multipaxos::replica::In::Chosen {
-            slot: self.stripes.slot(self.stripe, position),
+            slot: self
+                .stripes
+                .slot(self.stripe, StripePosition::of_part(position)),
             value,
             replier,
         };

@@ -14,7 +14,7 @@ use super::Envelope;
 use super::branch;
 use super::config::Config;
 use super::metrics;
-use super::stripe::Stripe;
+use super::stripe::{Stripe, StripePosition};
 use crate::multipaxos;
 use crate::parts;
 use crate::parts::replica::{Chunk, ReplicaCore};
@@ -45,9 +45,9 @@ messages! {
             /// The stripe.
             stripe: Stripe,
             /// The first position.
-            start: Slot,
+            start: StripePosition,
             /// The position after the last.
-            end: Slot,
+            end: StripePosition,
         },
         /// A leader suggests this value: the slot holds it or a noop, once it is decided. Told by
         /// an acceptor beside.
@@ -83,7 +83,7 @@ pub struct Replica {
     /// What was skipped, by stripe.
     skipped: Vec<Skipped>,
     /// The skips that it was told of last, if there was room for them.
-    told: Option<(Stripe, Slot, Slot)>,
+    told: Option<(Stripe, StripePosition, StripePosition)>,
     /// The highest round heard of, by stripe.
     rounds: Vec<Round>,
     /// When the leader of each stripe was heard last.
@@ -190,15 +190,22 @@ impl Replica {
         }
     }
 
-    fn on_skip(&mut self, stripe: Stripe, start: Slot, end: Slot, out: &mut Out<'_, Self>) {
+    fn on_skip(
+        &mut self,
+        stripe: Stripe,
+        start: StripePosition,
+        end: StripePosition,
+        out: &mut Out<'_, Self>,
+    ) {
         let known = self.config.stripes.from(stripe, self.core.executed());
         let skipped = &mut self.skipped[usize::from(stripe.0)];
         self.told = (!skipped.is_full()).then_some((stripe, start, end));
+        let unknown = start.max(known);
         let knows_some = skipped.end_from(start) > start || start < known;
         if knows_some {
             out.reached(branch::SKIP_OF_KNOWN);
         }
-        skipped.insert(start.max(known), end);
+        skipped.insert(unknown, end);
     }
 
     /// The first slot from this one on that is not known to be skipped.
@@ -336,6 +343,7 @@ impl Role for Replica {
 
     fn invariants(&self) {
         self.core.invariants();
+        self.skipped.iter().for_each(Skipped::invariants);
         if let Some((stripe, start, end)) = self.told {
             let start = start.max(self.config.stripes.from(stripe, self.core.executed()));
             let known = self.skipped[usize::from(stripe.0)].end_from(start);

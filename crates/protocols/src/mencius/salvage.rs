@@ -4,7 +4,7 @@
 use super::acceptor::Record;
 use super::config::Config;
 use super::leader::ReservedRanges;
-use super::stripe::Stripe;
+use super::stripe::{Stripe, StripePosition};
 use super::{Mencius, kind};
 use crate::parts::leader::Notes;
 use crate::parts::salvage::{Authors, Votes, members};
@@ -64,14 +64,18 @@ impl ionian_kernel::salvage::Salvage for Salvage {
         let nothing = Default::default();
         for stripe in config.stripes.iter() {
             let (votes, ranges) = self.stripes.get(&stripe).unwrap_or(&nothing);
-            for (position, vote) in votes.from(config.stripes.from(stripe, start)) {
-                let slot = config.stripes.slot(stripe, position);
+            for (position, vote) in votes.from(config.stripes.from(stripe, start).in_part()) {
+                let slot = config
+                    .stripes
+                    .slot(stripe, StripePosition::of_part(position));
                 if ranges.counts(position, vote.round) {
                     let value = encode_all(&vote.value).into();
                     salvaged.values.insert(slot, Some(value));
                 }
             }
-            let forgotten = config.stripes.end(stripe, votes.forgotten);
+            let forgotten = config
+                .stripes
+                .end(stripe, StripePosition::of_part(votes.forgotten));
             salvaged.forgotten = salvaged.forgotten.max(forgotten);
             // One whose log says nothing of this stripe knows of no write there.
             let members = members(&self.acceptors, config.layout(), kind::Acceptor);

@@ -1,13 +1,36 @@
 //! How the log is divided among the leaders.
 //!
 //! Inside a stripe slots are counted by themselves, from 0 and without gaps: leaders, proxy leaders
-//! and acceptors do there what they do in MultiPaxos. Such a number is called a *position* here.
-//! Only what concerns the whole log is counted in slots of the log: what replicas execute, what
-//! readers wait for, and how far leaders are.
+//! and acceptors do there what they do in MultiPaxos. Such a number is a [`StripePosition`]. Only
+//! what concerns the whole log is counted in slots of the log: what replicas execute, what readers
+//! wait for, and how far leaders are.
+//!
+//! The [parts](crate::parts) of a stripe call its positions slots, because the stripe is all of the
+//! log that they know. Where a role calls a part it converts them, and nowhere else.
 
 use alloc::vec::Vec;
 use ionian_kernel::id::{MAX_INSTANCES, Slot};
+use ionian_kernel::positions;
 use ionian_kernel::wire::{Reader, Wire, WireError};
+
+positions! {
+    /// A position in a stripe.
+    StripePosition,
+}
+
+impl StripePosition {
+    /// The position that a part of the stripe calls this slot.
+    #[inline]
+    pub fn of_part(slot: Slot) -> Self {
+        StripePosition(slot.0)
+    }
+
+    /// What a part of the stripe calls this position.
+    #[inline]
+    pub fn in_part(self) -> Slot {
+        Slot(self.0)
+    }
+}
 
 /// One leader's part of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,7 +78,7 @@ impl Stripes {
     }
 
     /// The slot of the log at this position of a stripe.
-    pub fn slot(self, stripe: Stripe, position: Slot) -> Slot {
+    pub fn slot(self, stripe: Stripe, position: StripePosition) -> Slot {
         Slot(
             position
                 .0
@@ -65,25 +88,25 @@ impl Stripes {
     }
 
     /// The stripe of a slot, and its position there.
-    pub fn place(self, slot: Slot) -> (Stripe, Slot) {
+    pub fn place(self, slot: Slot) -> (Stripe, StripePosition) {
         (
             Stripe((slot.0 % self.count) as u8),
-            Slot(slot.0 / self.count),
+            StripePosition(slot.0 / self.count),
         )
     }
 
     /// The first position of a stripe whose slot is not below `slot`: how many of its positions lie
     /// below.
-    pub fn from(self, stripe: Stripe, slot: Slot) -> Slot {
-        Slot(slot.0.saturating_sub(stripe.0.into()).div_ceil(self.count))
+    pub fn from(self, stripe: Stripe, slot: Slot) -> StripePosition {
+        StripePosition(slot.0.saturating_sub(stripe.0.into()).div_ceil(self.count))
     }
 
     /// The slot after that of the last position below `end`; the first of the log when there is
     /// none.
-    pub fn end(self, stripe: Stripe, end: Slot) -> Slot {
+    pub fn end(self, stripe: Stripe, end: StripePosition) -> Slot {
         match end.0.checked_sub(1) {
             None => Slot::ZERO,
-            Some(last) => self.slot(stripe, Slot(last)).next(),
+            Some(last) => self.slot(stripe, StripePosition(last)).next(),
         }
     }
 }
@@ -105,7 +128,10 @@ mod tests {
                 for stripe in stripes.iter() {
                     let from = stripes.from(stripe, slot);
                     assert!(stripes.slot(stripe, from) >= slot);
-                    assert!(from == Slot::ZERO || stripes.slot(stripe, Slot(from.0 - 1)) < slot);
+                    assert!(
+                        from == StripePosition::ZERO
+                            || stripes.slot(stripe, StripePosition(from.0 - 1)) < slot
+                    );
                     assert!(stripes.end(stripe, from) <= slot);
                 }
             }

@@ -90,8 +90,6 @@ pub struct ClientLane {
     /// Linearizable reads of this burst, for a read batcher.
     reads: BatchBuilder,
     reads_via: Option<(ReadBatcherId, Set<ReadBatcherId>)>,
-    /// Where the last linearizable reads went that this lane asked the acceptors about itself.
-    quorum_reads_via: Option<ReplicaId>,
 }
 
 impl ClientLane {
@@ -127,7 +125,6 @@ impl ClientLane {
             writes_via: None,
             reads: BatchBuilder::default(),
             reads_via: None,
-            quorum_reads_via: None,
             config,
         }
     }
@@ -228,10 +225,11 @@ impl ClientLane {
     ) {
         let executed = match level {
             ReadLevel::Linearizable if self.read_batchers.is_empty() => {
-                if let Some(silent) = self.quorum_reads_via.filter(|_| via.is_some()) {
-                    self.replicas.silent(silent, now);
+                // None while acceptors have left it unanswered.
+                if let Some(silent) = via {
+                    self.replicas.silent(ReplicaId(silent), now);
                 }
-                return self.reader.add(now, &Batch::one(&command));
+                return self.reader.add_one(now, &command);
             }
             ReadLevel::Linearizable => return self.read_by_batcher(now, command, via, out),
             ReadLevel::Sequential => self.lane.seen(),
@@ -240,10 +238,7 @@ impl ClientLane {
         if let Some(silent) = via {
             self.replicas.silent(ReplicaId(silent), now);
         }
-        let number = command.number;
-        if let Some(replica) = self.send_to_replica(now, Batch::one(&command), executed, out) {
-            self.lane.sent_via(command.purpose, number, replica.index());
-        }
+        self.send_to_replica(now, Batch::one(&command), executed, out);
     }
 
     fn read_by_batcher(
@@ -275,13 +270,18 @@ impl ClientLane {
         reads: Batch,
         executed: Slot,
         out: &mut Out<'_, Self>,
-    ) -> Option<ReplicaId> {
-        let (replica, replicas) = self.replicas.next(now)?;
+    ) {
+        let Some((replica, replicas)) = self.replicas.next(now) else {
+            return;
+        };
+        for read in reads.commands() {
+            self.lane
+                .sent_via(read.purpose, read.number, replica.index());
+        }
         out.send(Envelope::ToReplicas(
             replicas,
             replica::In::Read { reads, executed },
         ));
-        Some(replica)
     }
 
     fn flush_writes(&mut self, out: &mut Out<'_, Self>) {
@@ -397,7 +397,7 @@ impl Role for ClientLane {
                 if let Some((reads, executed)) =
                     self.reader.on_ack(from, inquiry, (watermark, epoch))
                 {
-                    self.quorum_reads_via = self.send_to_replica(now, reads, executed, out);
+                    self.send_to_replica(now, reads, executed, out);
                 }
             }
             In::NewLeader { round } if round >= self.round => self.follow(now, round, out),
@@ -438,6 +438,7 @@ impl Role for ClientLane {
 
     fn invariants(&self) {
         self.lane.invariants();
+        self.reader.invariants();
     }
 
     const METRICS: Metrics = &[metrics::CLIENT];
@@ -448,6 +449,7 @@ impl Role for ClientLane {
             self.lane.in_flight() as u64,
             self.lane.seen().0,
             self.reader.under_way() as u64,
+            self.reader.dropped(),
         ]);
     }
 }

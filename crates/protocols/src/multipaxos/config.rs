@@ -118,11 +118,6 @@ impl Config {
         self.layout.epoch
     }
 
-    /// The latest epoch that this configuration knows: messages that name later ones are ignored.
-    pub fn latest_epoch(&self) -> Epoch {
-        self.epoch()
-    }
-
     /// Below this slot nothing is asked of acceptors: those of this configuration may know nothing
     /// of what others chose there, or something older. Replicas keep it.
     pub fn frontier(&self) -> Slot {
@@ -278,11 +273,6 @@ impl Config {
         &self.layout.options
     }
 
-    /// How many nodes may fail.
-    pub fn f(&self) -> usize {
-        self.layout.f
-    }
-
     /// All instances of a kind.
     pub fn all<I: Id>(&self, kind: u8) -> Set<I> {
         Set::from_bits(self.instances[usize::from(kind)])
@@ -390,15 +380,13 @@ fn check_failures(layout: &Layout, quorums: &QuorumSystem) -> Result<(), LayoutE
 }
 
 fn lost_with(layout: &Layout, quorums: &QuorumSystem, failed: &[NodeId]) -> Option<&'static str> {
-    let alive = |kind| {
-        let places = layout.places(kind);
-        places
-            .iter()
-            .filter(|(_, node)| !failed.contains(node))
-            .map(|(index, _)| AcceptorId(index))
-            .collect()
-    };
-    let acceptors: AcceptorSet = alive(kind::Acceptor);
+    let stays = |(_, node): &(u8, NodeId)| !failed.contains(node);
+    let places = layout.places(kind::Acceptor);
+    let acceptors: AcceptorSet = places
+        .iter()
+        .filter(stays)
+        .map(|(index, _)| AcceptorId(index))
+        .collect();
     if !quorums.is_read_quorum(acceptors) {
         return Some("read quorum of acceptors");
     }
@@ -415,7 +403,9 @@ fn lost_with(layout: &Layout, quorums: &QuorumSystem, failed: &[NodeId]) -> Opti
     ];
     kinds
         .into_iter()
-        .find(|(kind, _)| layout.count(*kind) > 0 && alive(*kind).is_empty())
+        .find(|(kind, _)| {
+            layout.count(*kind) > 0 && !layout.places(*kind).iter().any(|it| stays(&it))
+        })
         .map(|(_, name)| name)
 }
 

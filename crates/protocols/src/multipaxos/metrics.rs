@@ -2,6 +2,12 @@
 
 use ionian_kernel::status::Metric;
 
+const DROPPED_READS: Metric = Metric::counter(
+    "dropped_reads",
+    "reads",
+    "linearizable reads dropped for want of room",
+);
+
 pub(crate) const CLIENT: &[Metric] = &[
     Metric::gauge("in_flight", "commands", "commands that have no answer yet"),
     Metric::gauge(
@@ -15,6 +21,7 @@ pub(crate) const CLIENT: &[Metric] = &[
         "questions to acceptors for linearizable reads",
     )
     .settling(),
+    DROPPED_READS,
 ];
 
 /// The batches of a batcher.
@@ -36,6 +43,7 @@ pub(crate) const READ_BATCHER: &[Metric] = &[
         "questions to acceptors for these batches",
     )
     .settling(),
+    DROPPED_READS,
 ];
 
 pub(crate) const UNBATCHER: &[Metric] = &[Metric::counter(

@@ -132,7 +132,7 @@ impl Protocol for MultiPaxos {
     }
 
     fn latest_epoch(config: &Self::Config) -> Epoch {
-        config.latest_epoch()
+        config.epoch()
     }
 
     fn branches() -> Vec<&'static str> {

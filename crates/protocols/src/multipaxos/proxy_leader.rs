@@ -16,9 +16,10 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
-use ionian_kernel::time::{Duration, Instant, earliest};
+use ionian_kernel::time::{Instant, earliest};
 use ionian_kernel::wire::Never;
 use ionian_replication::batch::Value;
+use ionian_replication::suspicion::ALIVE_EVERY;
 
 messages! {
     /// The messages that a proxy leader receives.
@@ -58,10 +59,6 @@ messages! {
         },
     }
 }
-
-/// The interval of a proxy leader's heartbeats. A leader that receives none for 800 ms assigns its
-/// slots to others.
-pub const ALIVE_EVERY: Duration = Duration::from_millis(250);
 
 /// A proxy leader.
 pub struct ProxyLeader {

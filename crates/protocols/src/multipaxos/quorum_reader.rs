@@ -18,7 +18,8 @@ use ionian_kernel::id::*;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::random::Random;
 use ionian_kernel::time::{Instant, earliest};
-use ionian_replication::batch::{Batch, OpenBatch};
+use ionian_replication::backoff::doubled;
+use ionian_replication::batch::{Batch, Command, OpenBatch};
 use ionian_replication::suspicion::Suspicion;
 
 /// Reads waiting for a watermark.
@@ -29,8 +30,12 @@ pub(super) struct QuorumReader {
     suspicion: Suspicion<AcceptorId>,
     open: OpenBatch,
     inquiries: BTreeMap<u64, Inquiry>,
+    /// The bytes of the reads of all inquiries.
+    bytes: usize,
     next_inquiry: u64,
     turn: u64,
+    /// The number of reads dropped for want of room.
+    dropped: u64,
 }
 
 struct Inquiry {
@@ -50,6 +55,13 @@ pub(super) type Ask = (AcceptorSet, u64);
 /// The reader drops an inquiry after this many attempts; the client has repeated its reads by then.
 const ATTEMPTS: u32 = 6;
 
+/// The most inquiries under way. At the limit, reads wait for one to end.
+const MAX_INQUIRIES: usize = 1 << 12;
+
+/// The most bytes of reads that wait, in inquiries and for the next one. Reads beyond the limit are
+/// dropped, and their clients send them again. Reads that come alone always have room.
+const MAX_BYTES: usize = 64 << 20;
+
 impl QuorumReader {
     pub(super) fn new(config: Arc<Config>, node: NodeId, random: &mut Random) -> Self {
         QuorumReader {
@@ -58,9 +70,11 @@ impl QuorumReader {
             suspicion: Suspicion::default(),
             open: OpenBatch::default(),
             inquiries: BTreeMap::new(),
+            bytes: 0,
             // Answers to an earlier process must not be taken for answers to this one.
             next_inquiry: random.any() >> 1,
             turn: random.any() >> 1,
+            dropped: 0,
             config,
         }
     }
@@ -72,6 +86,7 @@ impl QuorumReader {
     pub(super) fn reconfigure(&mut self, now: Instant, config: Arc<Config>) {
         self.near = config.near(kind::Acceptor, self.node);
         self.config = config;
+        self.bytes = 0;
         for (_, inquiry) in core::mem::take(&mut self.inquiries) {
             let attempts = inquiry.attempts;
             self.inquire(inquiry.reads, AcceptorSet::EMPTY, now, attempts);
@@ -82,6 +97,7 @@ impl QuorumReader {
     fn inquire(&mut self, reads: Batch, asked: AcceptorSet, ask_at: Instant, attempts: u32) -> Ask {
         let number = self.next_inquiry;
         self.next_inquiry += 1;
+        self.bytes += reads.byte_len();
         let (answered, watermark, epoch) = (AcceptorSet::EMPTY, Slot::ZERO, Epoch::default());
         self.inquiries.insert(
             number,
@@ -98,15 +114,32 @@ impl QuorumReader {
         (asked, number)
     }
 
-    /// Adds reads to the inquiry that begins next.
+    /// Adds reads to the inquiry that begins next, if there is room.
     pub(super) fn add(&mut self, now: Instant, reads: &Batch) {
-        self.open.append(now, reads);
+        match self.has_room(reads.byte_len()) {
+            true => self.open.append(now, reads),
+            false => self.dropped += reads.len() as u64,
+        }
+    }
+
+    /// As [`add`](Self::add), of one read.
+    pub(super) fn add_one(&mut self, now: Instant, read: &Command) {
+        match self.has_room(read.payload.len()) {
+            true => self.open.push(now, read),
+            false => self.dropped += 1,
+        }
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        let held = self.bytes + self.open.byte_len();
+        held == 0 || held + bytes <= MAX_BYTES
     }
 
     /// Begins an inquiry for the reads that wait, if it is time to.
     pub(super) fn begin(&mut self, now: Instant) -> Option<Ask> {
         let options = self.config.options();
-        if !self.open.is_due(now, self.inquiries.len(), options) {
+        let under_way = self.inquiries.len();
+        if under_way >= MAX_INQUIRIES || !self.open.is_due(now, under_way, options) {
             return None;
         }
         let ask_at = now + options.resend_after;
@@ -141,6 +174,7 @@ impl QuorumReader {
             return None;
         }
         let inquiry = self.inquiries.remove(&number).expect("just found");
+        self.bytes -= inquiry.reads.byte_len();
         Some((inquiry.reads, inquiry.watermark))
     }
 
@@ -148,17 +182,18 @@ impl QuorumReader {
     pub(super) fn overdue(&mut self, now: Instant) -> Vec<Ask> {
         let all = self.config.quorums.members();
         let resend_after = self.config.options().resend_after;
-        let (mut asks, suspicion) = (Vec::new(), &mut self.suspicion);
+        let (mut asks, suspicion, bytes) = (Vec::new(), &mut self.suspicion, &mut self.bytes);
         self.inquiries.retain(|number, inquiry| {
             if inquiry.ask_at > now {
                 return true;
             }
             suspicion.silent(inquiry.asked.without(inquiry.answered), now);
             if inquiry.attempts == ATTEMPTS {
+                *bytes -= inquiry.reads.byte_len();
                 return false;
             }
             inquiry.asked = all;
-            inquiry.ask_at = now + resend_after * (1 << inquiry.attempts);
+            inquiry.ask_at = now + doubled(resend_after, inquiry.attempts, ATTEMPTS);
             inquiry.attempts += 1;
             asks.push((all.without(inquiry.answered), *number));
             true
@@ -167,10 +202,32 @@ impl QuorumReader {
     }
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
+        // At the limit the next inquiry waits for another to end, and not for a time.
+        let is_open = self.inquiries.len() < MAX_INQUIRIES;
         let late = self.open.closes_at(self.config.options());
+        let late = late.filter(|_| is_open);
         self.inquiries
             .values()
             .fold(late, |next, inquiry| earliest(next, Some(inquiry.ask_at)))
+    }
+
+    /// The number of reads that it has dropped for want of room.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Asserts what must hold between two calls.
+    pub(super) fn invariants(&self) {
+        let reads = self.inquiries.values().map(|inquiry| &inquiry.reads);
+        assert_eq!(
+            reads.map(Batch::byte_len).sum::<usize>(),
+            self.bytes,
+            "a reader lost count of the reads that wait"
+        );
+        assert!(
+            self.inquiries.len() <= MAX_INQUIRIES,
+            "a reader has too many inquiries under way"
+        );
     }
 
     /// How many inquiries are under way.

@@ -16,10 +16,10 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
-use ionian_kernel::time::{Duration, Instant};
+use ionian_kernel::time::Instant;
 use ionian_kernel::wire::Never;
 use ionian_replication::batch::Batch;
-use ionian_replication::suspicion::Presence;
+use ionian_replication::suspicion::{PRESENT_FOR, Presence};
 
 messages! {
     /// The messages that a read batcher receives.
@@ -48,9 +48,6 @@ messages! {
     }
 }
 
-/// A replica not heard of for this long is not given reads.
-pub const REPLICA_PRESENCE: Duration = Duration::from_millis(800);
-
 /// A read batcher.
 pub struct ReadBatcher {
     id: ReadBatcherId,
@@ -71,7 +68,7 @@ impl ReadBatcher {
             id: ReadBatcherId(birth.address.index),
             node: birth.node,
             near: config.near(kind::Replica, birth.node),
-            present: Presence::new(config.serving(), REPLICA_PRESENCE),
+            present: Presence::new(config.serving(), PRESENT_FOR),
             turn: random.any() >> 1,
             batches: 0,
             reader: QuorumReader::new(config, birth.node, &mut random),
@@ -155,9 +152,17 @@ impl Role for ReadBatcher {
         }
     }
 
+    fn invariants(&self) {
+        self.reader.invariants();
+    }
+
     const METRICS: Metrics = &[metrics::READ_BATCHER];
 
     fn status(&self, status: &mut Status) {
-        status.add([self.batches, self.reader.under_way() as u64]);
+        status.add([
+            self.batches,
+            self.reader.under_way() as u64,
+            self.reader.dropped(),
+        ]);
     }
 }

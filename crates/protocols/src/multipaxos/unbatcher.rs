@@ -12,9 +12,10 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
-use ionian_kernel::time::{Duration, Instant};
+use ionian_kernel::time::Instant;
 use ionian_kernel::wire::Never;
 use ionian_replication::batch::{Answers, AnswersByClient};
+use ionian_replication::suspicion::ALIVE_EVERY;
 
 messages! {
     /// The messages that an unbatcher receives.
@@ -26,10 +27,6 @@ messages! {
         },
     }
 }
-
-/// How often an unbatcher says that it lives. A replica that has not heard of it for
-/// [`crate::parts::replica::UNBATCHER_PRESENCE`] uses another.
-pub const ALIVE_EVERY: Duration = Duration::from_millis(250);
 
 /// An unbatcher.
 pub struct Unbatcher {

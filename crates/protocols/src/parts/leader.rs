@@ -30,7 +30,7 @@ pub use self::notes::Notes;
 pub use self::port::{Heartbeat, LeaderPort};
 pub use self::queue::Proposal;
 use super::branch;
-use super::message::{Proposer, Times};
+use super::message::{Proposer, RECOVER_SLOTS, Times};
 use crate::multipaxos::config::Config;
 use crate::multipaxos::kind;
 use admission::Admission;
@@ -242,18 +242,19 @@ impl<N: Notes> LeaderCore<N> {
             .skip_to(executed, |batch| self.held.remove(batch));
         if self.is_leading() {
             self.propose_carried(now, port);
+            self.begin_handover(now, port);
         }
         self.propose_queued(now, port);
         self.admit(None, port);
     }
 
-    /// A replica misses slots that its peers do not have. Each is mended alone: a hole never causes
-    /// a leader change (l2).
+    /// A replica misses slots that its peers do not have. Each is repaired alone: a hole never
+    /// causes a leader change (l2).
     pub fn on_recover(&mut self, now: Instant, slots: &[Slot], port: &mut impl LeaderPort) {
         if !self.is_leading() {
             return;
         }
-        for slot in slots.iter().copied() {
+        for slot in slots.iter().copied().take(RECOVER_SLOTS) {
             if slot >= self.window.next_slot {
                 self.fill_up_to(now, slot, port);
             } else if self.carried.has(slot) {

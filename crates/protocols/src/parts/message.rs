@@ -87,5 +87,9 @@ pub struct Votes {
 
 wire_struct! { Votes { start, end, next, votes, forgotten, watermark } }
 
+/// The most slots that a replica asks the leaders for in one message. A leader ignores those
+/// beyond.
+pub const RECOVER_SLOTS: usize = 32;
+
 /// Slots and their chosen values, from one replica to another.
 pub type ChosenSlots = Vec<(Slot, Value)>;

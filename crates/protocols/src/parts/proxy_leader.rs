@@ -16,9 +16,10 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::status::Status;
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
+use ionian_replication::backoff::doubled;
 use ionian_replication::batch::Value;
 use ionian_replication::slot_map::{SlotMap, slots_where};
-use ionian_replication::suspicion::{Presence, Suspicion};
+use ionian_replication::suspicion::{PRESENT_FOR, Presence, Suspicion};
 
 /// The messages that this part sends through its role. None depends on a record: a proxy leader
 /// keeps none.
@@ -36,9 +37,6 @@ pub trait ProxyLeaderPort {
     /// A rare branch was taken.
     fn reached(&mut self, branch: &'static str);
 }
-
-/// Where all acceptors are asked at once, one that has not voted for this long is not expected to.
-const ACCEPTOR_PRESENCE: Duration = Duration::from_millis(800);
 
 /// The slots that a proxy leader runs phase 2 for, with the votes of each (compartmentalization
 /// 3.1).
@@ -74,7 +72,7 @@ impl Pending {
     /// When it is to be asked for again. The allowance for what is under way doubles like the wait:
     /// it may be too small.
     fn overdue_at(&self, transit: Duration) -> Instant {
-        self.ask_at + transit * (1 << self.attempts.min(5))
+        self.ask_at + doubled(transit, self.attempts, 5)
     }
 }
 
@@ -87,7 +85,7 @@ impl ProxyLeaderCore {
             round: Round(0),
             pending: SlotMap::default(),
             suspicion: Suspicion::default(),
-            present: Presence::new(config.all(kind::Acceptor), ACCEPTOR_PRESENCE),
+            present: Presence::new(config.all(kind::Acceptor), PRESENT_FOR),
             turn: Random::new(birth.seed).any() >> 1,
             check_at: None,
             chosen_batches: BTreeMap::new(),
@@ -182,7 +180,7 @@ impl ProxyLeaderCore {
         // Acceptors that have voted do not need the value again.
         let asked = asked.without(pending.voted);
         pending.asked = asked;
-        let wait = self.config.options().resend_after * (1 << pending.attempts.min(5));
+        let wait = doubled(config.options().resend_after, pending.attempts, 5);
         pending.ask_at = now + wait;
         self.check_at = earliest(self.check_at, Some(pending.ask_at));
         let value = pending.value.clone();

@@ -18,10 +18,10 @@ use self::early::Early;
 use self::helping::Helping;
 use self::offer::Offer;
 pub use self::port::ReplicaPort;
-use self::reports::{REPORT_IDLE, Reports};
+use self::reports::Reports;
 use self::snapshots::Snapshots;
 use super::branch;
-use super::message::{ChosenSlots, Times};
+use super::message::{ChosenSlots, RECOVER_SLOTS, Times};
 use crate::multipaxos::config::Config;
 use crate::multipaxos::kind;
 use alloc::sync::Arc;
@@ -37,11 +37,8 @@ use ionian_kernel::status::Status;
 use ionian_kernel::time::{Duration, Instant, Timestamp, earliest};
 use ionian_replication::batch::{AnswersByClient, Value};
 use ionian_replication::executor::Executor;
-use ionian_replication::suspicion::Presence;
+use ionian_replication::suspicion::{ALIVE_EVERY, PRESENT_FOR, Presence};
 use ionian_replication::window::SlotWindow;
-
-/// An unbatcher not heard of for this long is not used.
-pub const UNBATCHER_PRESENCE: Duration = Duration::from_millis(800);
 
 /// Answers leave at the latest after so many slots.
 const ANSWER_SLOTS: u64 = 64;
@@ -62,9 +59,6 @@ const RETAINED_BYTES: usize = 64 << 20;
 /// would otherwise need another snapshot as soon as it has this one.
 const OFFER_RETAINED_SLOTS: u64 = MAX_AHEAD as u64 / 2;
 const OFFER_RETAINED_BYTES: usize = 2 * RETAINED_BYTES;
-
-/// Slots asked of the leader at a time.
-const RECOVER_SLOTS: usize = 32;
 
 /// How often a replica asks for the time when its machine waits for it.
 const ASK_CLOCK_EVERY: Duration = Duration::from_millis(50);
@@ -132,7 +126,7 @@ impl ReplicaCore {
             early: Early::default(),
             answers: AnswersByClient::default(),
             unbatchers: config.near(kind::Unbatcher, birth.node),
-            present: Presence::new(unbatchers, UNBATCHER_PRESENCE),
+            present: Presence::new(unbatchers, PRESENT_FOR),
             turn: random.any() >> 1,
             catch_up: CatchUp::new(config.clone(), id, random),
             helping: Helping::default(),
@@ -395,7 +389,7 @@ impl ReplicaCore {
         let kept = self.snapshots.kept(self.executed);
         port.report_executed(self.executed, kept, times);
         if self.alive_at <= now {
-            self.alive_at = now + REPORT_IDLE;
+            self.alive_at = now + ALIVE_EVERY;
             port.alive(self.read_batchers);
         }
     }

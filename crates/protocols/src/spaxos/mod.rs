@@ -179,7 +179,7 @@ impl Protocol for SPaxos {
     }
 
     fn latest_epoch(config: &Self::Config) -> Epoch {
-        config.ordering.latest_epoch()
+        config.ordering.epoch()
     }
 
     /// Its own, and those of the roles that it shares.

@@ -408,6 +408,76 @@ fn where_there_are_no_read_batchers_the_lane_asks_a_read_quorum_and_then_a_repli
     assert_eq!(executed, Slot(7));
 }
 
+/// The inquiry of a linearizable read, which the lane has just begun.
+fn inquires(asked: &Asked<Envelope>) -> u64 {
+    let [(Envelope::ToAcceptors(_, acceptor::In::PreRead { inquiry, .. }), _)] = asked.sends[..]
+    else {
+        panic!("{asked:?}")
+    };
+    inquiry
+}
+
+/// A read quorum of acceptors answers: the replica that gets the read of the inquiry, and the
+/// number of the read.
+fn goes_to(lane: &mut Stage<ClientLane>, inquiry: u64) -> (ReplicaId, u64) {
+    let ack = |from| In::PreReadAck {
+        from: AcceptorId(from),
+        inquiry,
+        watermark: Slot(3),
+        epoch: Epoch::default(),
+    };
+    assert_eq!(lane.asked(ack(0)), only(vec![]));
+    let asked = lane.asked(ack(1));
+    let [(Envelope::ToReplicas(to, replica::In::Read { reads, .. }), _)] = &asked.sends[..] else {
+        panic!("{asked:?}")
+    };
+    let number = reads.commands().next().expect("a read").number;
+    (to.iter().next().expect("a replica"), number)
+}
+
+/// Lets time pass until it asks acceptors on behalf of a read that was not answered.
+fn asks_again(lane: &mut Stage<ClientLane>) -> u64 {
+    for _ in 0..100 {
+        let asked = lane.woken();
+        if let [(Envelope::ToAcceptors(..), _)] = asked.sends[..] {
+            return inquires(&asked);
+        }
+    }
+    panic!("it does not ask again")
+}
+
+/// Reads went to one replica, and then to another one.
+#[test]
+fn a_read_that_is_not_answered_makes_the_lane_suspect_the_replica_that_had_it() {
+    let mut lane = direct();
+    // The replica of its node does not answer the first read, and another one gets it.
+    let first = inquires(&lane.asked(submit_read(70, ReadLevel::Linearizable)));
+    assert_eq!(goes_to(&mut lane, first).0, ReplicaId(1));
+    let again = asks_again(&mut lane);
+    let (other, _) = goes_to(&mut lane, again);
+    assert_ne!(other, ReplicaId(1));
+    // Now the replica of its node answers: it gets the next read, and answers that too.
+    lane.tell(answers(3, &[]));
+    let next = inquires(&lane.asked(submit_read(71, ReadLevel::Linearizable)));
+    let (to, number) = goes_to(&mut lane, next);
+    assert_eq!(to, ReplicaId(1));
+    let answer = (Purpose::Read, number, Outcome::Done(Bytes::from("x")));
+    lane.tell(answers(3, &[answer]));
+    // The first read stays unanswered. The other replica had it last.
+    let again = asks_again(&mut lane);
+    assert_eq!(goes_to(&mut lane, again).0, ReplicaId(1));
+}
+
+#[test]
+fn a_read_that_acceptors_leave_unanswered_makes_the_lane_suspect_no_replica() {
+    let mut lane = direct();
+    lane.tell(submit_read(70, ReadLevel::Linearizable));
+    let resend_after = Options::default().lane.retry_after;
+    lane.waited(resend_after * 2);
+    let next = inquires(&lane.asked(submit_read(71, ReadLevel::Linearizable)));
+    assert_eq!(goes_to(&mut lane, next).0, ReplicaId(1));
+}
+
 /// "A sequential read must see what this client has written and read" (3.6).
 #[test]
 fn a_sequential_read_must_see_all_that_was_answered_to_the_lane() {

@@ -342,6 +342,18 @@ fn a_slot_that_an_acceptor_has_forgotten_is_not_repaired_with_the_votes_of_other
     }
 }
 
+/// A replica asks for no more at a time.
+#[test]
+fn of_the_slots_that_a_replica_misses_a_leader_heeds_the_first_32() {
+    let mut leader = server();
+    for _ in 0..40 {
+        leader.tell(propose("a"));
+    }
+    leader.now = leader.now + Options::default().resend_after;
+    let all: Vec<u64> = (0..40).collect();
+    assert_eq!(leader.asked(recover(&all)).sends.len(), 32);
+}
+
 /// l5: an acceptor has voted there, and the read quorum of phase 1 had not.
 #[test]
 fn slots_beyond_the_last_are_filled_with_noops_up_to_one_that_a_replica_waits_for() {

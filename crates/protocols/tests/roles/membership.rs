@@ -7,10 +7,10 @@ use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::role::Role;
-use ionian_kernel::time::Instant;
+use ionian_kernel::time::{Instant, Timestamp};
 use ionian_protocols::multipaxos::acceptor::Acceptor;
 use ionian_protocols::multipaxos::leader::{self, Leader};
-use ionian_protocols::multipaxos::message::Proposer;
+use ionian_protocols::multipaxos::message::{Proposer, Times, Votes};
 use ionian_protocols::multipaxos::read_batcher::ReadBatcher;
 use ionian_protocols::multipaxos::{
     Envelope, MultiPaxos, acceptor, kind, proxy_leader, read_batcher, replica,
@@ -349,4 +349,58 @@ pub(crate) fn rounds_begin_in_the_last_epoch_with_their_quorums() {
     let latest = [1, 2, 4, 5, 6].map(|epoch| config.latest_like(round(epoch)));
     let expected = [None, Some(Epoch(4)), Some(Epoch(4)), Some(Epoch(5)), None];
     assert_eq!(latest, expected);
+}
+
+/// Phase 1 has found votes as far as acceptors vote beyond what they have forgotten: the window has
+/// no room for more. The leader does not stop, and proposes its noop when replicas have executed
+/// some slots.
+#[test]
+pub(crate) fn the_first_noop_of_both_configurations_waits_for_room_in_the_window() {
+    let joint = config(1, 0, C, Some(D));
+    let mut leader = Stage::new(joint, &birth(kind::Leader, 0, NodeId(99)), Leader::new);
+    leader.timer();
+    while leader.role.round() == Round(0) {
+        for from in [1, 2].map(AcceptorId) {
+            let (gone, promise) = (true, Round(0));
+            leader.tell(leader::In::PreVoteReply {
+                from,
+                gone,
+                promise,
+            });
+        }
+    }
+    let (round, end) = (leader.role.round(), Slot(1 << 22));
+    let answer = |from| leader::In::Phase1b {
+        from: AcceptorId(from),
+        round,
+        votes: Votes {
+            start: Slot(0),
+            end: Slot::MAX,
+            next: Slot::MAX,
+            votes: Vec::new(),
+            forgotten: Slot(0),
+            watermark: end,
+        },
+        clock: Timestamp(0),
+    };
+    leader.tell(answer(1));
+    let proposals = |sent: Vec<Envelope>| -> Vec<Slot> {
+        let slots = sent.into_iter().filter_map(|envelope| match envelope {
+            Envelope::ToProxyLeaders(_, proxy_leader::In::Phase2a { slot, .. }) => Some(slot),
+            _ => None,
+        });
+        slots.collect()
+    };
+    let first = proposals(leader.tell(answer(2)));
+    assert!(first.iter().all(|slot| *slot < end), "{:?}", first.last());
+    assert_eq!(leader.figure("leading"), 1);
+    let executed = |executed| leader::In::Executed {
+        from: ReplicaId(0),
+        executed,
+        kept: Slot(0),
+        round,
+        times: Times::default(),
+    };
+    assert_eq!(proposals(leader.tell(executed(end))), [end]);
+    assert_eq!(proposals(leader.tell(executed(end))), [], "once");
 }

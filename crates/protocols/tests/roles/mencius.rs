@@ -14,7 +14,7 @@ use ionian_protocols::mencius::leader::{self, Leader};
 use ionian_protocols::mencius::message::Reserved;
 use ionian_protocols::mencius::proxy_leader::{self, ProxyLeader};
 use ionian_protocols::mencius::replica::{In, Replica};
-use ionian_protocols::mencius::stripe::Stripe;
+use ionian_protocols::mencius::stripe::{Stripe, StripePosition};
 use ionian_protocols::mencius::{Envelope, Mencius, client, kind};
 use ionian_protocols::multipaxos;
 use ionian_protocols::multipaxos::message::{Proposer, Vote, Votes};
@@ -45,8 +45,8 @@ fn executed_after(messages: Vec<In>) -> Slot {
 fn skip(stripe: u8, start: u64, end: u64) -> In {
     In::Skip {
         stripe: Stripe(stripe),
-        start: Slot(start),
-        end: Slot(end),
+        start: StripePosition(start),
+        end: StripePosition(end),
     }
 }
 
@@ -452,8 +452,8 @@ fn what_a_predecessor_left_is_said_again_though_a_replica_has_executed_it() {
     };
     let reserved = [Reserved {
         round: Round(4),
-        start: Slot(1),
-        end: Slot(5000),
+        start: StripePosition(1),
+        end: StripePosition(5000),
     }];
     let (mut leader, round, said) = leads_after(&[(Slot(0), vote)], &reserved);
     let own = done(said);
@@ -466,8 +466,8 @@ fn what_a_predecessor_left_is_said_again_though_a_replica_has_executed_it() {
             stripe: Stripe(0),
             reserved: Reserved {
                 round,
-                start: Slot(1),
-                end: Slot(*end),
+                start: StripePosition(1),
+                end: StripePosition(*end),
             },
         });
     }
@@ -509,8 +509,8 @@ pub(crate) fn what_predecessors_left_below_the_watermark_is_skipped_as_one_range
     ];
     let reserved = [Reserved {
         round: Round(4),
-        start: Slot(1),
-        end: Slot(200_000),
+        start: StripePosition(1),
+        end: StripePosition(200_000),
     }];
     let (mut leader, round, said) = leads_after(&votes, &reserved);
     let (all, replicas) = (Set::first(3), Set::first(3));
@@ -532,8 +532,8 @@ pub(crate) fn what_predecessors_left_below_the_watermark_is_skipped_as_one_range
         stripe: Stripe(0),
         reserved: Reserved {
             round,
-            start: Slot(start),
-            end: Slot(end),
+            start: StripePosition(start),
+            end: StripePosition(end),
         },
     };
     assert_eq!(tell(misses(500)), [], "it may not be skipped yet");
@@ -574,8 +574,8 @@ fn a_leader_that_asks_for_reservations_in_vain_asks_again_those_that_did_not_ans
     let (mut leader, round, _) = leads_after(&[(Slot(1000), vote)], &[]);
     let reserved = Reserved {
         round,
-        start: Slot(0),
-        end: Slot(1000),
+        start: StripePosition(0),
+        end: StripePosition(1000),
     };
     leader.tell(leader::In::Reserved {
         from: AcceptorId(1),

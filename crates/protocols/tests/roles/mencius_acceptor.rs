@@ -11,7 +11,7 @@ use ionian_kernel::role::Asked;
 use ionian_kernel::wire::encode_all;
 use ionian_protocols::mencius::acceptor::{Acceptor, In, Record};
 use ionian_protocols::mencius::message::Reserved;
-use ionian_protocols::mencius::stripe::Stripe;
+use ionian_protocols::mencius::stripe::{Stripe, StripePosition};
 use ionian_protocols::mencius::{Envelope, Mencius, client, kind, leader, proxy_leader, replica};
 use ionian_protocols::multipaxos;
 use ionian_protocols::multipaxos::message::{ReaderId, Vote, Votes};
@@ -122,8 +122,8 @@ fn voted(stripe: Stripe, position: u64, round: Round, text: &'static str) -> (Ve
 fn reserved(round: Round, start: u64, end: u64) -> Reserved {
     Reserved {
         round,
-        start: Slot(start),
-        end: Slot(end),
+        start: StripePosition(start),
+        end: StripePosition(end),
     }
 }
 
@@ -232,6 +232,71 @@ fn a_reservation_stands_for_the_earlier_ones_that_it_covers() {
     let answer = promise(&acceptor, higher, votes(&[]), vec![longer, later]);
     let asked = acceptor.asked(phase1a(STRIPE, higher));
     assert_eq!(asked.sends, [(answer, Some(1))]);
+}
+
+/// The number of reservations of a stripe that an acceptor keeps.
+const MAX_RESERVATIONS: u64 = 4096;
+
+/// Each page of votes in phase 1 comes with all of them.
+#[test]
+fn reservations_beyond_the_limit_are_refused_until_replicas_keep_what_was_reserved() {
+    let mut acceptor = acceptor();
+    let single = |position| reserved(round(1, 2), 2 * position, 2 * position + 1);
+    for position in 0..MAX_RESERVATIONS {
+        acceptor.asked(reserve(single(position)));
+    }
+    let one_more = single(MAX_RESERVATIONS);
+    assert_eq!(acceptor.asked(reserve(one_more)), only(vec![], vec![]));
+    // One that stands for another needs no room.
+    let longer = reserved(round(1, 2), 8, 10);
+    let asked = acceptor.asked(reserve(longer));
+    assert_eq!(
+        asked,
+        only(vec![note(longer)], vec![(noted(longer), Some(1))])
+    );
+    assert_eq!(acceptor.asked(reserve(one_more)), only(vec![], vec![]));
+    let message = multipaxos::acceptor::In::Heartbeat {
+        round: round(1, 2),
+        kept: Slot(1),
+    };
+    acceptor.asked(in_stripe(STRIPE, message));
+    let asked = acceptor.asked(reserve(one_more));
+    let answer = vec![(noted(one_more), Some(1))];
+    assert_eq!(asked, only(vec![note(one_more)], answer));
+}
+
+/// What was recorded counts after a restart, however much it is: the votes that replicas keep are
+/// known only when all records are read.
+#[test]
+fn all_recorded_reservations_are_known_after_a_restart() {
+    let records = (0..MAX_RESERVATIONS + 5).map(|position| Record::Reserved {
+        stripe: STRIPE,
+        reserved: reserved(round(1, 2), 2 * position, 2 * position + 1),
+    });
+    let mut acceptor = after(&[], records.collect());
+    let higher = round(2, 0);
+    let asked = acceptor.asked(phase1a(STRIPE, higher));
+    let [(Envelope::ToLeaders(_, leader::In::Phase1b { reserved, .. }), _)] = &asked.sends[..]
+    else {
+        panic!("{asked:?}")
+    };
+    assert_eq!(reserved.len() as u64, MAX_RESERVATIONS + 5);
+}
+
+#[test]
+fn a_reservation_of_no_position_or_by_another_than_the_leader_of_its_round_is_ignored() {
+    let mut acceptor = acceptor();
+    for malformed in [
+        reserve(reserved(round(1, 2), 256, 256)),
+        reserve(reserved(round(1, 2), 256, 0)),
+        In::Reserve {
+            from: LeaderId(0),
+            stripe: STRIPE,
+            reserved: reserved(round(1, 2), 0, 256),
+        },
+    ] {
+        assert_eq!(acceptor.asked(malformed), only(vec![], vec![]));
+    }
 }
 
 #[test]

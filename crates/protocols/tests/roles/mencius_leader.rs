@@ -2,8 +2,10 @@
 //! 6): suggest, skip, revoke, and return, one test for each rule, optimization and accelerator. All
 //! that it asks of its driver is compared.
 
+#[path = "mencius_leader/limits.rs"]
+pub(crate) mod limits;
 #[path = "mencius_leader/revoking.rs"]
-mod revoking;
+pub(crate) mod revoking;
 
 use crate::servers::{pre_vote_reply, round, value, vote, votes};
 use crate::stage::{self, Stage, batch};
@@ -15,7 +17,7 @@ use ionian_kernel::time::{Duration, Timestamp};
 use ionian_kernel::wire::encode_all;
 use ionian_protocols::mencius::leader::{In, Leader, Record};
 use ionian_protocols::mencius::message::Reserved;
-use ionian_protocols::mencius::stripe::Stripe;
+use ionian_protocols::mencius::stripe::{Stripe, StripePosition};
 use ionian_protocols::mencius::{Envelope, Mencius, acceptor, kind, proxy_leader, replica};
 use ionian_protocols::multipaxos;
 use ionian_protocols::multipaxos::message::{Proposer, Times, Votes};
@@ -119,8 +121,8 @@ fn leads() -> Stage<Leader> {
 fn reserved(round: Round, start: u64, end: u64) -> Reserved {
     Reserved {
         round,
-        start: Slot(start),
-        end: Slot(end),
+        start: StripePosition(start),
+        end: StripePosition(end),
     }
 }
 
@@ -205,8 +207,8 @@ fn index_of(from: u8, slot: u64) -> In {
 fn skip(to: Set<ReplicaId>, stripe: Stripe, start: u64, end: u64) -> (Envelope, Option<usize>) {
     let message = replica::In::Skip {
         stripe,
-        start: Slot(start),
-        end: Slot(end),
+        start: StripePosition(start),
+        end: StripePosition(end),
     };
     (Envelope::ToReplicas(to, message), None)
 }
@@ -312,8 +314,8 @@ fn more_is_reserved_before_what_is_reserved_is_used_up() {
     let Envelope::ToAcceptors(all, acceptor::In::Reserve { reserved, .. }) = &more.0 else {
         unreachable!()
     };
-    assert_eq!((*all, reserved.start), (Set::first(3), Slot(0)));
-    assert!(reserved.end > Slot(AHEAD), "{reserved:?}");
+    assert_eq!((*all, reserved.start), (Set::first(3), StripePosition(0)));
+    assert!(reserved.end > StripePosition(AHEAD), "{reserved:?}");
 }
 
 /// Where nothing is suggested the others hear of the index all the same: a message may be lost.

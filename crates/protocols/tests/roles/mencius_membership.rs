@@ -14,7 +14,7 @@ use ionian_protocols::mencius::acceptor::{self, Acceptor};
 use ionian_protocols::mencius::leader::{self, In, Leader};
 use ionian_protocols::mencius::message::Reserved;
 use ionian_protocols::mencius::replica::{self, Replica};
-use ionian_protocols::mencius::stripe::Stripe;
+use ionian_protocols::mencius::stripe::{Stripe, StripePosition};
 use ionian_protocols::mencius::{Envelope, Mencius, client, kind, proxy_leader};
 use ionian_protocols::multipaxos;
 use ionian_protocols::multipaxos::message::{Proposer, ReaderId, Times, Votes};
@@ -95,8 +95,8 @@ fn phase1b(stripe: u8, from: u8, (round, votes): (Round, Votes), reserved: Vec<R
 fn range(round: Round, start: u64, end: u64) -> Reserved {
     Reserved {
         round,
-        start: Slot(start),
-        end: Slot(end),
+        start: StripePosition(start),
+        end: StripePosition(end),
     }
 }
 

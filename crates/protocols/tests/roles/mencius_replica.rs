@@ -11,7 +11,7 @@ use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::role::Asked;
 use ionian_kernel::time::Timestamp;
 use ionian_protocols::mencius::replica::{In, Replica};
-use ionian_protocols::mencius::stripe::Stripe;
+use ionian_protocols::mencius::stripe::{Stripe, StripePosition};
 use ionian_protocols::mencius::{Envelope, Mencius, kind, leader, unbatcher};
 use ionian_protocols::multipaxos;
 use ionian_protocols::multipaxos::message::Times;
@@ -111,8 +111,8 @@ fn chosen(slot: u64, value: Value, asked: bool) -> In {
 fn skip(stripe: u8, start: u64, end: u64) -> In {
     In::Skip {
         stripe: Stripe(stripe),
-        start: Slot(start),
-        end: Slot(end),
+        start: StripePosition(start),
+        end: StripePosition(end),
     }
 }
 
@@ -208,6 +208,25 @@ fn a_skip_that_comes_again_or_of_a_stripe_that_does_not_exist_changes_nothing() 
         replica.asked(chosen(2, write(1, "xb"), true)),
         only(vec![answer])
     );
+}
+
+/// They would take the room of what is not known: a replica remembers a limited number of ranges.
+#[test]
+pub(crate) fn skips_that_come_again_after_their_slots_are_executed_are_not_remembered() {
+    let mut replica = replica();
+    let executed = 400_000;
+    for stripe in 0..3 {
+        replica.tell(skip(stripe, 0, executed));
+    }
+    assert_eq!(replica.figure("executed"), 3 * executed);
+    // As many ranges as it remembers of a stripe.
+    for position in 0..1 << 16 {
+        replica.tell(skip(1, 2 * position, 2 * position + 1));
+    }
+    for stripe in [1, 0, 2] {
+        replica.tell(skip(stripe, executed, executed + 1));
+    }
+    assert_eq!(replica.figure("executed"), 3 * (executed + 1));
 }
 
 // What is missing.

@@ -8,7 +8,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, Options, numbered};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::time::Timestamp;
-use ionian_protocols::mencius::stripe::Stripe;
+use ionian_protocols::mencius::stripe::{Stripe, StripePosition};
 use ionian_protocols::mencius::{self, Mencius};
 use ionian_protocols::multipaxos::batcher::{self, Batcher};
 use ionian_protocols::multipaxos::leader::{self, Leader};
@@ -95,7 +95,8 @@ fn a_replica_that_is_to_keep_much_less_goes_on() {
 
 fn skip_all(stage: &mut Stage<mencius::replica::Replica>, start: u64, end: u64) -> Slot {
     for stripe in 0..3 {
-        let (stripe, start, end) = (Stripe(stripe), Slot(start / 3), Slot(end / 3));
+        let (start, end) = (StripePosition(start / 3), StripePosition(end / 3));
+        let stripe = Stripe(stripe);
         stage.tell(mencius::replica::In::Skip { stripe, start, end });
     }
     stage.role.executed()

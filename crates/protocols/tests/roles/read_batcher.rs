@@ -266,3 +266,54 @@ fn a_replica_that_is_not_heard_of_any_more_gets_no_reads() {
     let expected = Envelope::ToReplicas(Set::one(ReplicaId(2)), message);
     assert_eq!(reader.asked(ack(0, number, 7)), only(vec![expected]));
 }
+
+/// Reads of this many bytes.
+fn large(bytes: usize) -> In {
+    let reads = Batch::one(&Command {
+        client: ClientId(0),
+        purpose: Purpose::Read,
+        number: 0,
+        floor: 0,
+        payload: vec![b'?'; bytes].into(),
+    });
+    In::Reads { reads }
+}
+
+/// Clients repeat their reads while acceptors do not answer.
+#[test]
+fn reads_beyond_64_mebibytes_that_wait_for_acceptors_are_dropped() {
+    let mut reader = reader(Options::default());
+    let [third, two_thirds] = [20 << 20, 40 << 20];
+    let (_, number) = inquiry(&reader.asked(large(two_thirds)));
+    inquiry(&reader.asked(large(third)));
+    assert_eq!(reader.asked(large(third)), only(vec![]));
+    assert_eq!(reader.figure("dropped_reads"), 1);
+    // The first inquiry ends: there is room again.
+    reader.tell(ack(1, number, 7));
+    assert_eq!(reader.asked(ack(0, number, 7)).sends.len(), 1);
+    inquiry(&reader.asked(large(third)));
+    // Those that are given up make room as well.
+    while reader.figure("inquiries") > 0 {
+        reader.woken();
+    }
+    inquiry(&reader.asked(large(100 << 20)));
+    assert_eq!(reader.figure("dropped_reads"), 1);
+}
+
+#[test]
+fn reads_wait_while_4096_inquiries_are_under_way() {
+    let options = Options {
+        batches_in_flight: 5000,
+        ..Options::default()
+    };
+    let mut reader = reader(options);
+    let numbers: Vec<u64> = (0..4096).map(|_| begun(&mut reader).1).collect();
+    assert_eq!(reader.asked(reads(&[1])), only(vec![]));
+    reader.tell(ack(1, numbers[7], 7));
+    let asked = reader.asked(ack(0, numbers[7], 7));
+    let [answer, next] = &asked.sends[..] else {
+        panic!("{asked:?}")
+    };
+    assert_eq!(*answer, (read(&[0], 7), Some(0)));
+    inquiry(&only(vec![next.0.clone()]));
+}

@@ -9,7 +9,7 @@ use ionian_kernel::salvage::{Salvage, Salvaged};
 use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::encode_all;
 use ionian_protocols::mencius::message::Reserved;
-use ionian_protocols::mencius::stripe::Stripe;
+use ionian_protocols::mencius::stripe::{Stripe, StripePosition};
 use ionian_protocols::mencius::{self, Mencius};
 use ionian_protocols::multipaxos::{self, MultiPaxos};
 use ionian_protocols::parts::acceptor::Record;
@@ -222,8 +222,8 @@ fn mencius_takes_votes_that_no_later_reservation_overrides() {
     );
     let reserved = Reserved {
         round: round(2),
-        start: Slot(2),
-        end: Slot(9),
+        start: StripePosition(2),
+        end: StripePosition(9),
     };
     let stripe = Stripe(0);
     let record = mencius::acceptor::Record::Reserved { stripe, reserved };

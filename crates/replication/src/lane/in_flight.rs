@@ -1,7 +1,7 @@
 //! The requests of a lane that were not answered, and what is known of the answered ones between
 //! them.
 
-use super::Pending;
+use super::pending::Pending;
 use crate::session::SESSION_WINDOW;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

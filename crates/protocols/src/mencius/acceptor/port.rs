@@ -2,7 +2,7 @@
 
 use super::{Acceptor, Record};
 use crate::mencius::message::Reserved;
-use crate::mencius::stripe::{Stripe, Stripes};
+use crate::mencius::stripe::{Stripe, StripePosition, Stripes};
 use crate::mencius::{Envelope, leader, proxy_leader, replica};
 use crate::multipaxos;
 use crate::multipaxos::message::Votes;
@@ -21,7 +21,7 @@ pub(super) struct Port<'a, 'b> {
     /// What leaders have reserved of the stripe: told to those that ask for votes.
     pub(super) reserved: &'a [Reserved],
     /// By stripe: the first position whose record is needed.
-    pub(super) released: &'a mut [Slot],
+    pub(super) released: &'a mut [StripePosition],
     pub(super) out: &'a mut Out<'b, Acceptor>,
 }
 
@@ -69,7 +69,7 @@ impl AcceptorPort for Port<'_, '_> {
 
     fn release_below(&mut self, position: Slot) {
         let released = &mut self.released[usize::from(self.stripe.0)];
-        *released = position.max(*released);
+        *released = StripePosition::of_part(position).max(*released);
         let all = self.released.iter().min().expect("a log has stripes");
         self.out.release_below(all.0);
     }
@@ -122,7 +122,9 @@ impl AcceptorPort for Port<'_, '_> {
         replier: ReplicaId,
     ) -> Envelope {
         let message = multipaxos::replica::In::Chosen {
-            slot: self.stripes.slot(self.stripe, position),
+            slot: self
+                .stripes
+                .slot(self.stripe, StripePosition::of_part(position)),
             value,
             replier,
         };

@@ -30,7 +30,7 @@
 
 use super::{Leader, Served};
 use crate::mencius::config::Config;
-use crate::mencius::stripe::Stripe;
+use crate::mencius::stripe::{Stripe, StripePosition};
 use crate::mencius::{Envelope, branch};
 use crate::parts::leader::{FINISH_AGAIN_AFTER, Progress};
 use alloc::boxed::Box;
@@ -125,6 +125,7 @@ impl Leader {
         let mut found = Vec::new();
         for Served { stripe, core, .. } in &self.served {
             if let Some(frontier) = core.frontier() {
+                let frontier = StripePosition::of_part(frontier);
                 let frontier = self.config.stripes.end(*stripe, frontier);
                 if change.note(*stripe, frontier) {
                     found.push(frontier);

@@ -2,9 +2,11 @@
 //! finds it). Each run is reserved by itself: between them is what phase 1 has found, which may be
 //! chosen, and which no reservation may cover.
 
+use crate::mencius::stripe::StripePosition;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::time::{Duration, Instant};
+use ionian_replication::backoff::doubled;
 use ionian_replication::quorum::QuorumSystem;
 
 /// The retry interval doubles at most this often.
@@ -20,8 +22,8 @@ pub(super) struct Gaps {
 }
 
 struct Gap {
-    start: Slot,
-    end: Slot,
+    start: StripePosition,
+    end: StripePosition,
     /// The acceptors that have noted its reservation.
     noted: AcceptorSet,
     /// Whether they are a write quorum.
@@ -29,12 +31,12 @@ struct Gap {
 }
 
 impl Gaps {
-    /// Those with these first positions and positions after the last. They are to be asked for at
-    /// once.
+    /// Those with these first positions and positions after the last, as the part of the stripe
+    /// names them. They are to be asked for at once.
     pub(super) fn new(now: Instant, gaps: &[(Slot, Slot)]) -> Self {
         let gap = |(start, end): &(Slot, Slot)| Gap {
-            start: *start,
-            end: *end,
+            start: StripePosition::of_part(*start),
+            end: StripePosition::of_part(*end),
             noted: Set::EMPTY,
             granted: false,
         };
@@ -48,7 +50,7 @@ impl Gaps {
 
     /// The end of the gap that this position is in, and whether all positions up to there may be
     /// skipped.
-    pub(super) fn around(&self, position: Slot) -> Option<(Slot, bool)> {
+    pub(super) fn around(&self, position: StripePosition) -> Option<(StripePosition, bool)> {
         let gap = self
             .gaps
             .iter()
@@ -57,7 +59,7 @@ impl Gaps {
     }
 
     /// Whether these positions are a gap.
-    pub(super) fn has(&self, start: Slot, end: Slot) -> bool {
+    pub(super) fn has(&self, start: StripePosition, end: StripePosition) -> bool {
         self.gaps
             .iter()
             .any(|gap| (gap.start, gap.end) == (start, end))
@@ -67,7 +69,7 @@ impl Gaps {
     pub(super) fn on_reserved(
         &mut self,
         from: AcceptorId,
-        start: Slot,
+        start: StripePosition,
         quorums: &QuorumSystem,
     ) -> bool {
         let Some(gap) = self.gaps.iter_mut().find(|gap| gap.start == start) else {
@@ -89,11 +91,11 @@ impl Gaps {
         now: Instant,
         all: AcceptorSet,
         after: Duration,
-    ) -> Vec<(Slot, Slot, AcceptorSet)> {
+    ) -> Vec<(StripePosition, StripePosition, AcceptorSet)> {
         if self.ask_at.is_none_or(|at| at > now) {
             return Vec::new();
         }
-        self.ask_at = Some(now + after * (1 << self.attempts.min(MOST_DOUBLINGS)));
+        self.ask_at = Some(now + doubled(after, self.attempts, MOST_DOUBLINGS));
         self.attempts += 1;
         let asked = self.gaps.iter().filter(|gap| !gap.granted);
         asked
@@ -125,29 +127,32 @@ mod tests {
         let asked = gaps.overdue(Instant(0), all, AFTER);
         assert_eq!(
             asked,
-            [(Slot(5), Slot(90), all), (Slot(91), Slot(300), all)]
+            [
+                (StripePosition(5), StripePosition(90), all),
+                (StripePosition(91), StripePosition(300), all)
+            ]
         );
         assert_eq!(gaps.overdue(Instant(999), all, AFTER), []);
-        assert!(!gaps.on_reserved(AcceptorId(0), Slot(5), &quorums));
+        assert!(!gaps.on_reserved(AcceptorId(0), StripePosition(5), &quorums));
         assert!(
-            !gaps.on_reserved(AcceptorId(0), Slot(5), &quorums),
+            !gaps.on_reserved(AcceptorId(0), StripePosition(5), &quorums),
             "the same one again"
         );
         assert!(
-            !gaps.on_reserved(AcceptorId(1), Slot(91), &quorums),
+            !gaps.on_reserved(AcceptorId(1), StripePosition(91), &quorums),
             "that of another gap"
         );
         assert!(
-            !gaps.on_reserved(AcceptorId(1), Slot(6), &quorums),
+            !gaps.on_reserved(AcceptorId(1), StripePosition(6), &quorums),
             "nobody asked for that"
         );
-        assert!(gaps.on_reserved(AcceptorId(2), Slot(5), &quorums));
+        assert!(gaps.on_reserved(AcceptorId(2), StripePosition(5), &quorums));
         assert!(
-            !gaps.on_reserved(AcceptorId(1), Slot(5), &quorums),
+            !gaps.on_reserved(AcceptorId(1), StripePosition(5), &quorums),
             "it is known"
         );
         let around = |gaps: &Gaps, position| {
-            gaps.around(Slot(position))
+            gaps.around(StripePosition(position))
                 .map(|(end, granted)| (end.0, granted))
         };
         assert_eq!(
@@ -165,11 +170,11 @@ mod tests {
         let missing = Set::from_bits(0b101);
         assert_eq!(
             gaps.overdue(Instant(1000), all, AFTER),
-            [(Slot(91), Slot(300), missing)]
+            [(StripePosition(91), StripePosition(300), missing)]
         );
         // The wait doubles.
         assert_eq!(gaps.next_timer(), Some(Instant(3000)));
-        assert!(gaps.on_reserved(AcceptorId(0), Slot(91), &quorums));
+        assert!(gaps.on_reserved(AcceptorId(0), StripePosition(91), &quorums));
         assert_eq!(
             (gaps.next_timer(), gaps.overdue(Instant(9000), all, AFTER)),
             (None, vec![])

@@ -1,6 +1,6 @@
 //! How far the log is used: what leaders tell each other, and pass on (compartmentalization 6.2).
 
-use super::{In, Leader, MAX_JUMP};
+use super::{In, Leader, MAX_JUMP, Served};
 use crate::mencius::{Envelope, branch};
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
@@ -47,10 +47,18 @@ impl Leader {
 
     /// The log is used up to `slot`, and these replicas wait for what is skipped below.
     pub(super) fn reach(&mut self, slot: Slot, waiting: Set<ReplicaId>) {
-        if slot.distance(self.frontier) <= MAX_JUMP {
+        // A leader that has restarted learns from replicas first how far the log is.
+        let known = self.frontier.max(self.executed());
+        if slot.distance(known) <= MAX_JUMP {
             self.frontier = self.frontier.max(slot);
             self.prompt = self.prompt.or(waiting);
         }
+    }
+
+    /// Some replica has executed every slot of the log below this one, as far as the leader knows.
+    fn executed(&self) -> Slot {
+        let of_log = |served: &Served| self.config.stripes.end(served.stripe, served.executed());
+        self.served.iter().map(of_log).max().unwrap_or_default()
     }
 
     /// Has the others pass on what they hear of those that this one does not hear.

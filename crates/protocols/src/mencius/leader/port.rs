@@ -2,7 +2,7 @@
 
 use super::{In, Leader, Record, Served};
 use crate::mencius::config::Config;
-use crate::mencius::stripe::Stripe;
+use crate::mencius::stripe::{Stripe, StripePosition};
 use crate::mencius::{Envelope, acceptor, batcher, client, proxy_leader, replica};
 use crate::multipaxos;
 use crate::multipaxos::message::Proposer;
@@ -71,6 +71,7 @@ impl LeaderPort for Port<'_, '_> {
     ) {
         let stripe = self.stripe;
         if let Some(suggested) = &mut self.suggested {
+            let position = StripePosition::of_part(position);
             let slot = self.config.stripes.slot(stripe, position);
             **suggested = slot.next().max(**suggested);
         }
@@ -110,6 +111,7 @@ impl LeaderPort for Port<'_, '_> {
         );
         // Below the frontier everything is used or skipped sooner or later: a replica that was not
         // told so, because the message was lost, is to ask.
+        let executed = StripePosition::of_part(executed);
         let end = self.config.stripes.end(self.stripe, executed);
         let message = replica::In::Heartbeat {
             stripe: self.stripe,

@@ -10,6 +10,7 @@
 //! can make only noops. Reservations are made in large blocks ahead of need, so leaders rarely wait
 //! for one.
 
+use crate::mencius::stripe::StripePosition;
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
 use ionian_kernel::time::{Duration, Instant};
@@ -31,13 +32,13 @@ const ROUND_TRIPS_AHEAD: u64 = 8;
 #[derive(Default)]
 pub(super) struct Reservation {
     /// A write quorum knows that everything below may be skipped.
-    granted: Slot,
+    granted: StripePosition,
     /// Everything below has been asked for.
-    asked: Slot,
+    asked: StripePosition,
     /// How far each acceptor knows. The end of a round's reservations only grows, and its start
     /// stays: an acceptor that has noted one has noted all that end earlier, so an answer to an
     /// earlier question counts too.
-    noted: BTreeMap<AcceptorId, Slot>,
+    noted: BTreeMap<AcceptorId, StripePosition>,
     ask_at: Option<Instant>,
     /// What is observed to learn how many positions are used in a round trip.
     observed: Option<Observed>,
@@ -48,16 +49,16 @@ pub(super) struct Reservation {
 
 /// A question, until the next one after its answer.
 struct Observed {
-    below: Slot,
+    below: StripePosition,
     at: Instant,
     /// The position that the stripe was to go on at when it was asked.
-    index: Slot,
+    index: StripePosition,
     round_trip: Option<Duration>,
 }
 
 impl Observed {
     /// How many positions are used in a round trip; none when there was no answer yet.
-    fn pace(&self, now: Instant, index: Slot) -> Option<u64> {
+    fn pace(&self, now: Instant, index: StripePosition) -> Option<u64> {
         let (used, round_trip) = (
             index.distance(self.index),
             self.round_trip?.as_micros() as u64,
@@ -73,7 +74,7 @@ impl Observed {
 
 impl Reservation {
     /// Positions below this one can be skipped.
-    pub(super) fn granted(&self) -> Slot {
+    pub(super) fn granted(&self) -> StripePosition {
         self.granted
     }
 
@@ -83,10 +84,10 @@ impl Reservation {
     pub(super) fn want(
         &mut self,
         now: Instant,
-        needed: Slot,
-        index: Slot,
+        needed: StripePosition,
+        index: StripePosition,
         resend_after: Duration,
-    ) -> Option<Slot> {
+    ) -> Option<StripePosition> {
         let ahead = (ROUND_TRIPS_AHEAD * self.pace).clamp(LEAST_AHEAD, MOST_AHEAD);
         if needed.plus(ahead / 2) < self.asked {
             return None;
@@ -117,15 +118,15 @@ impl Reservation {
         &mut self,
         now: Instant,
         from: AcceptorId,
-        below: Slot,
+        below: StripePosition,
         quorums: &QuorumSystem,
-    ) -> Option<Slot> {
+    ) -> Option<StripePosition> {
         if below > self.asked {
             return None;
         }
         let noted = self.noted.entry(from).or_default();
         *noted = below.max(*noted);
-        let known_to = |below: Slot| self.those(|noted| noted >= below);
+        let known_to = |below: StripePosition| self.those(|noted| noted >= below);
         let granted = self
             .noted
             .values()
@@ -155,7 +156,7 @@ impl Reservation {
         now: Instant,
         all: AcceptorSet,
         after: Duration,
-    ) -> Option<(AcceptorSet, Slot)> {
+    ) -> Option<(AcceptorSet, StripePosition)> {
         self.ask_at.filter(|at| *at <= now)?;
         self.ask_at = Some(now + after);
         Some((
@@ -165,7 +166,7 @@ impl Reservation {
     }
 
     /// The acceptors that know so much.
-    fn those(&self, is_it: impl Fn(Slot) -> bool) -> AcceptorSet {
+    fn those(&self, is_it: impl Fn(StripePosition) -> bool) -> AcceptorSet {
         self.noted
             .iter()
             .filter(|(_, noted)| is_it(**noted))
@@ -175,6 +176,18 @@ impl Reservation {
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
         self.ask_at
+    }
+
+    /// Asserts what must hold between two calls.
+    pub(super) fn invariants(&self) {
+        assert!(
+            self.granted <= self.asked,
+            "a leader may skip more than it has asked for"
+        );
+        assert!(
+            self.granted == self.asked || self.ask_at.is_some(),
+            "a reservation is not asked for again"
+        );
     }
 }
 
@@ -195,43 +208,46 @@ mod tests {
     fn only_a_write_quorum_grants_and_more_is_asked_for_in_time() {
         let (quorums, mut reservation) = (majority(), Reservation::default());
         assert_eq!(
-            reservation.want(NOW, Slot(5), Slot(5), AFTER),
-            Some(Slot(261))
+            reservation.want(NOW, StripePosition(5), StripePosition(5), AFTER),
+            Some(StripePosition(261))
         );
         assert_eq!(
-            reservation.want(NOW, Slot(6), Slot(6), AFTER),
+            reservation.want(NOW, StripePosition(6), StripePosition(6), AFTER),
             None,
             "it is on its way"
         );
         assert_eq!(
-            reservation.on_reserved(NOW, AcceptorId(0), Slot(261), &quorums),
+            reservation.on_reserved(NOW, AcceptorId(0), StripePosition(261), &quorums),
             None
         );
         assert_eq!(
-            reservation.on_reserved(NOW, AcceptorId(0), Slot(261), &quorums),
+            reservation.on_reserved(NOW, AcceptorId(0), StripePosition(261), &quorums),
             None,
             "the same one again"
         );
         assert_eq!(
-            reservation.on_reserved(NOW, AcceptorId(1), Slot(999), &quorums),
+            reservation.on_reserved(NOW, AcceptorId(1), StripePosition(999), &quorums),
             None,
             "nobody asked for that"
         );
-        assert_eq!(reservation.granted(), Slot(0));
+        assert_eq!(reservation.granted(), StripePosition(0));
         let again = reservation.overdue(Instant(1000), AcceptorSet::first(3), AFTER);
-        assert_eq!(again, Some((Set::from_bits(0b110), Slot(261))));
+        assert_eq!(again, Some((Set::from_bits(0b110), StripePosition(261))));
         assert_eq!(
-            reservation.on_reserved(NOW, AcceptorId(2), Slot(261), &quorums),
-            Some(Slot(261))
+            reservation.on_reserved(NOW, AcceptorId(2), StripePosition(261), &quorums),
+            Some(StripePosition(261))
         );
         assert_eq!(
             (reservation.granted(), reservation.next_timer()),
-            (Slot(261), None)
+            (StripePosition(261), None)
         );
-        assert_eq!(reservation.want(NOW, Slot(132), Slot(5), AFTER), None);
         assert_eq!(
-            reservation.want(NOW, Slot(133), Slot(5), AFTER),
-            Some(Slot(389))
+            reservation.want(NOW, StripePosition(132), StripePosition(5), AFTER),
+            None
+        );
+        assert_eq!(
+            reservation.want(NOW, StripePosition(133), StripePosition(5), AFTER),
+            Some(StripePosition(389))
         );
     }
 
@@ -239,20 +255,20 @@ mod tests {
     fn answers_that_were_overtaken_count_for_what_they_say() {
         let (quorums, mut reservation) = (majority(), Reservation::default());
         assert_eq!(
-            reservation.want(NOW, Slot(0), Slot(0), AFTER),
-            Some(Slot(256))
+            reservation.want(NOW, StripePosition(0), StripePosition(0), AFTER),
+            Some(StripePosition(256))
         );
         assert_eq!(
-            reservation.want(NOW, Slot(200), Slot(200), AFTER),
-            Some(Slot(456))
+            reservation.want(NOW, StripePosition(200), StripePosition(200), AFTER),
+            Some(StripePosition(456))
         );
         assert_eq!(
-            reservation.on_reserved(NOW, AcceptorId(0), Slot(456), &quorums),
+            reservation.on_reserved(NOW, AcceptorId(0), StripePosition(456), &quorums),
             None
         );
         assert_eq!(
-            reservation.on_reserved(NOW, AcceptorId(1), Slot(256), &quorums),
-            Some(Slot(256)),
+            reservation.on_reserved(NOW, AcceptorId(1), StripePosition(256), &quorums),
+            Some(StripePosition(256)),
             "both know so much"
         );
         assert!(
@@ -260,8 +276,8 @@ mod tests {
             "the rest is yet to come"
         );
         assert_eq!(
-            reservation.on_reserved(NOW, AcceptorId(1), Slot(456), &quorums),
-            Some(Slot(456))
+            reservation.on_reserved(NOW, AcceptorId(1), StripePosition(456), &quorums),
+            Some(StripePosition(456))
         );
     }
 
@@ -271,7 +287,12 @@ mod tests {
         // Asks at so many milliseconds; the answers come a millisecond later.
         let mut asks = |at: u64, needed: u64| {
             let (asked_at, answered_at) = (Instant(1000 * at), Instant(1000 * at + 1000));
-            let asked = reservation.want(asked_at, Slot(needed), Slot(needed), AFTER)?;
+            let asked = reservation.want(
+                asked_at,
+                StripePosition(needed),
+                StripePosition(needed),
+                AFTER,
+            )?;
             for acceptor in [0, 1] {
                 reservation.on_reserved(answered_at, AcceptorId(acceptor), asked, &quorums);
             }

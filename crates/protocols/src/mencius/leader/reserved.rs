@@ -3,6 +3,7 @@
 
 use super::long_runs::long_runs;
 use crate::mencius::message::Reserved;
+use crate::mencius::stripe::StripePosition;
 use crate::parts::leader::Notes;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -31,6 +32,7 @@ impl Notes for ReservedRanges {
     /// A leader of a later round that had reserved the position may have skipped it. It had asked a
     /// read quorum, so what was voted for before was not chosen, and will not be.
     fn counts(&self, position: Slot, round: Round) -> bool {
+        let position = StripePosition::of_part(position);
         !self.0.iter().any(|reserved| {
             reserved.round > round && reserved.start <= position && position < reserved.end
         })
@@ -44,7 +46,7 @@ impl Notes for ReservedRanges {
 
     fn unused_from(&self) -> Slot {
         let ends = self.0.iter().map(|reserved| reserved.end);
-        ends.max().unwrap_or_default()
+        ends.max().unwrap_or_default().in_part()
     }
 
     fn left_out(start: Slot, end: Slot, values: &BTreeMap<Slot, Value>) -> Vec<(Slot, Slot)> {
@@ -60,8 +62,8 @@ mod tests {
     fn reserved(round: u64, start: u64, end: u64) -> Reserved {
         Reserved {
             round: Round(round),
-            start: Slot(start),
-            end: Slot(end),
+            start: StripePosition(start),
+            end: StripePosition(end),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Leader, Range, Served};
 use crate::mencius::message::Reserved;
-use crate::mencius::stripe::Stripe;
+use crate::mencius::stripe::{Stripe, StripePosition};
 use crate::mencius::{Envelope, acceptor, branch};
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
@@ -13,7 +13,7 @@ impl Leader {
     pub(super) fn reserve_again(&mut self, now: Instant, place: usize, out: &mut Out<'_, Self>) {
         let served = &mut self.served[place];
         let Some(round) = served.round else { return };
-        let (stripe, start) = (served.stripe, served.core.vacant().0);
+        let (stripe, start) = (served.stripe, served.vacant_at_start().0);
         let acceptors = self.config.acceptors_of(stripe, round);
         let overdue =
             served
@@ -76,24 +76,43 @@ impl Leader {
                     .add(now, Range { stripe, start, end }, self.config.replicas());
                 self.prompt = self.config.replicas();
             }
-        } else if let Some(granted) = served.reservation.on_reserved(now, from, end, quorums) {
+        } else if start == served.vacant_at_start().0
+            && let Some(granted) = served.reservation.on_reserved(now, from, end, quorums)
+        {
             // Suggestions too are made in reserved slots only: a later leader can then make nothing
             // of them but what they are, or noops, and replicas can rely on it.
             self.call(now, place, out, |core, port| {
-                core.open_below(now, granted, port);
+                core.open_below(now, granted.in_part(), port);
             });
         }
     }
 }
 
 impl Served {
+    /// The position of the next proposal.
+    pub(super) fn next(&self) -> StripePosition {
+        StripePosition::of_part(self.core.next_slot())
+    }
+
+    /// When it began to lead: from the first of these positions up to the other one it proposed
+    /// nothing, and no other leader can have proposed anything but a noop.
+    pub(super) fn vacant_at_start(&self) -> (StripePosition, StripePosition) {
+        let (start, end) = self.core.vacant();
+        (StripePosition::of_part(start), StripePosition::of_part(end))
+    }
+
+    /// Some replica has executed the positions below this one.
+    pub(super) fn executed(&self) -> StripePosition {
+        StripePosition::of_part(self.core.executed())
+    }
+
     /// From this position on, the end of those that it has left and that may be skipped: nothing
     /// when they may not be yet.
-    pub(super) fn left_until(&self, position: Slot) -> Option<Slot> {
+    pub(super) fn left_until(&self, position: StripePosition) -> Option<StripePosition> {
         match self.gaps.around(position) {
             Some((end, granted)) => Some(if granted { end } else { position }),
-            None => match self.core.left_until(position) {
-                Some(end) => Some(end.min(self.reservation.granted())),
+            None => match self.core.left_until(position.in_part()) {
+                Some(end) => Some(StripePosition::of_part(end).min(self.reservation.granted())),
                 None => self.long_skips.end_of(position),
             },
         }

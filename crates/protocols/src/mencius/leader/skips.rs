@@ -5,7 +5,7 @@
 //! told when this leader proposes something itself (Optimization 2), or when many slots or some
 //! time have come together (Accelerator 1). A range is one message, whatever its length.
 
-use crate::mencius::stripe::Stripe;
+use crate::mencius::stripe::{Stripe, StripePosition};
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::time::Instant;
@@ -15,9 +15,9 @@ use ionian_kernel::time::Instant;
 pub(super) struct Range {
     pub(super) stripe: Stripe,
     /// The first position.
-    pub(super) start: Slot,
+    pub(super) start: StripePosition,
     /// The position after the last.
-    pub(super) end: Slot,
+    pub(super) end: StripePosition,
 }
 
 /// See the top of this file.
@@ -101,8 +101,8 @@ mod tests {
         let (mut skips, all, one) = (Skips::default(), Set::first(3), Set::one(ReplicaId(1)));
         let range = |start, end| Range {
             stripe: Stripe(2),
-            start: Slot(start),
-            end: Slot(end),
+            start: StripePosition(start),
+            end: StripePosition(end),
         };
         skips.add(Instant(5), range(0, 4), all);
         skips.add(Instant(6), range(4, 9), all);
@@ -121,5 +121,28 @@ mod tests {
             [(others, range(0, 9)), (others, range(9, 12))]
         );
         assert_eq!((skips.slots(), skips.oldest()), (0, None));
+    }
+
+    /// Between them is a suggestion, or what phase 1 has found.
+    #[test]
+    fn ranges_with_slots_between_them_or_of_two_stripes_stay_apart() {
+        let (mut skips, all) = (Skips::default(), Set::first(3));
+        let range = |stripe, start, end| Range {
+            stripe: Stripe(stripe),
+            start: StripePosition(start),
+            end: StripePosition(end),
+        };
+        let apart = [
+            range(0, 0, 4),
+            range(0, 5, 9),
+            range(1, 9, 12),
+            range(0, 2, 3),
+        ];
+        for one in apart {
+            skips.add(Instant(5), one, all);
+        }
+        let mut told = Vec::new();
+        skips.tell(all, |replicas, range| told.push((replicas, range)));
+        assert_eq!(told, apart.map(|range| (all, range)));
     }
 }

@@ -1,8 +1,8 @@
 //! The slots of a stripe that its leaders have skipped, as far as a replica has heard and not
 //! executed them.
 
+use crate::mencius::stripe::StripePosition;
 use alloc::collections::BTreeMap;
-use ionian_kernel::id::Slot;
 
 /// So many ranges are remembered of a stripe; what comes beyond is asked for when its turn comes.
 const MAX_RANGES: usize = 1 << 16;
@@ -10,12 +10,12 @@ const MAX_RANGES: usize = 1 << 16;
 /// Ranges of positions, apart from each other: the end of each by its start.
 #[derive(Default)]
 pub(super) struct Skipped {
-    ranges: BTreeMap<Slot, Slot>,
+    ranges: BTreeMap<StripePosition, StripePosition>,
 }
 
 impl Skipped {
     /// The positions from `start` up to `end` were skipped, whatever is known of some of them (l6).
-    pub(super) fn insert(&mut self, mut start: Slot, mut end: Slot) {
+    pub(super) fn insert(&mut self, mut start: StripePosition, mut end: StripePosition) {
         if start >= end || self.is_full() {
             return;
         }
@@ -38,13 +38,25 @@ impl Skipped {
     }
 
     /// The first position from `position` on that is not skipped.
-    pub(super) fn end_from(&self, position: Slot) -> Slot {
+    pub(super) fn end_from(&self, position: StripePosition) -> StripePosition {
         let before = self.ranges.range(..=position).next_back();
         before.map_or(position, |(_, end)| position.max(*end))
     }
 
+    /// Asserts that the ranges lie apart.
+    pub(super) fn invariants(&self) {
+        let mut last = None;
+        for (start, end) in &self.ranges {
+            assert!(
+                start < end && last.is_none_or(|last| last < start),
+                "ranges of skipped positions overlap or touch"
+            );
+            last = Some(end);
+        }
+    }
+
     /// What lies below `position` is executed.
-    pub(super) fn forget_below(&mut self, position: Slot) {
+    pub(super) fn forget_below(&mut self, position: StripePosition) {
         while let Some(first) = self
             .ranges
             .first_entry()
@@ -65,17 +77,17 @@ mod tests {
         fn ranges_know_exactly_what_was_put_in(ranges in prop::collection::vec((0..60u64, 0..9u64), 0..30)) {
             let (mut skipped, mut set) = (Skipped::default(), [false; 80]);
             for (start, length) in ranges {
-                skipped.insert(Slot(start), Slot(start + length));
+                skipped.insert(StripePosition(start), StripePosition(start + length));
                 set[start as usize..(start + length) as usize].fill(true);
             }
             for position in 0..70 {
                 let end = (position..80).find(|at| !set[*at as usize]).expect("it ends");
-                prop_assert_eq!(skipped.end_from(Slot(position)), Slot(end));
+                prop_assert_eq!(skipped.end_from(StripePosition(position)), StripePosition(end));
             }
-            skipped.forget_below(Slot(30));
+            skipped.forget_below(StripePosition(30));
             for position in 30..70 {
                 let end = (position..80).find(|at| !set[*at as usize]).expect("it ends");
-                prop_assert_eq!(skipped.end_from(Slot(position)), Slot(end));
+                prop_assert_eq!(skipped.end_from(StripePosition(position)), StripePosition(end));
             }
         }
     }

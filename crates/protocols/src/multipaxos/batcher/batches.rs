@@ -7,6 +7,7 @@ use ionian_kernel::layout::Options;
 use ionian_kernel::random::Random;
 use ionian_kernel::status::Status;
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
+use ionian_replication::backoff::doubled;
 use ionian_replication::batch::{Batch, OpenBatch};
 use ionian_replication::flow::ByteWindow;
 
@@ -229,7 +230,7 @@ impl<W> InFlight<W> {
     /// It is sent, once more perhaps; the wait doubles with each time, up to eight times the first.
     fn send(&mut self, number: u64, now: Instant, patience: Duration) -> Due {
         let again = self.attempts > 0;
-        self.due = now + patience * (1 << self.attempts.min(3));
+        self.due = now + doubled(patience, self.attempts, 3);
         self.attempts += 1;
         Due {
             number,
@@ -241,6 +242,6 @@ impl<W> InFlight<W> {
     /// When it is overdue. The allowance for what is under way doubles like the wait: it may be too
     /// small.
     fn overdue_at(&self, transit: Duration) -> Instant {
-        self.due + transit * (1 << self.attempts.saturating_sub(1).min(3))
+        self.due + doubled(transit, self.attempts.saturating_sub(1), 3)
     }
 }

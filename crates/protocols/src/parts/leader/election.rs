@@ -183,20 +183,31 @@ impl<N: Notes> LeaderCore<N> {
         let round = self.round;
         port.new_leader(round);
         self.admission.won(outcome.unvoted);
-        if self.config.is_joint() && round.epoch() == self.config.epoch() {
-            port.reached(branch::JOINT_LED);
-            if N::PROPOSES_AT_ONCE {
-                // The command that finishes the change waits until replicas keep this noop, so
-                // until quorums of both configurations have chosen something.
-                self.propose_noop(now, port);
-            }
-            self.handover.begin(self.window.next_slot);
-        }
+        self.begin_handover(now, port);
         self.propose_queued(now, port);
         if self.succession.drains() {
             self.succession.begin();
             self.ask_successor(now, port);
         }
+    }
+
+    /// In a round of both configurations: from the next slot on, no round of an earlier epoch uses
+    /// any. Waits for room in the window.
+    pub(super) fn begin_handover(&mut self, now: Instant, port: &mut impl LeaderPort) {
+        let is_joint = self.config.is_joint() && self.round.epoch() == self.config.epoch();
+        if !is_joint || !self.is_leading() || self.handover.frontier().is_some() {
+            return;
+        }
+        if N::PROPOSES_AT_ONCE {
+            if !self.window.has_place() {
+                return;
+            }
+            // The command that finishes the change waits until replicas keep this noop, so until
+            // quorums of both configurations have chosen something.
+            self.propose_noop(now, port);
+        }
+        port.reached(branch::JOINT_LED);
+        self.handover.begin(self.window.next_slot);
     }
 
     pub(super) fn send_heartbeat(&mut self, now: Instant, port: &mut impl LeaderPort) {

@@ -11,6 +11,7 @@
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::{ProxyLeaderId, Set};
 use ionian_kernel::time::{Duration, Instant};
+use ionian_replication::backoff::doubled;
 
 /// So many slots in succession, each the lowest that was not executed, make a proxy leader a
 /// failing one. One may be a lost message.
@@ -71,7 +72,7 @@ impl Failing {
         failures.prompt = prompt;
         failures.slots = failures.slots.saturating_add(1);
         if let Some(times) = failures.slots.checked_sub(SLOTS) {
-            failures.until = now + FIRST * (1 << times.min(DOUBLES));
+            failures.until = now + doubled(FIRST, times, DOUBLES);
         }
     }
 

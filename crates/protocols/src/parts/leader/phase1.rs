@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::time::{Instant, Timestamp};
+use ionian_replication::backoff::doubled;
 use ionian_replication::batch::Value;
 use ionian_replication::quorum::QuorumSystem;
 
@@ -104,7 +105,7 @@ impl<N: Notes> Phase1<N> {
             .get(&acceptor)
             .copied()
             .unwrap_or((self.begun_at, 0));
-        since + self.config.options().resend_after * (1 << times.min(MOST_DOUBLINGS))
+        since + doubled(self.config.options().resend_after, times, MOST_DOUBLINGS)
     }
 
     /// The acceptors that are to be asked again. The wait doubles with each time: what one tells

@@ -11,9 +11,10 @@ use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
+use ionian_replication::backoff::doubled;
 use ionian_replication::batch::{Batch, Value};
 use ionian_replication::flow::ByteWindow;
-use ionian_replication::suspicion::Presence;
+use ionian_replication::suspicion::{PRESENT_FOR, Presence};
 use ionian_replication::window::SlotWindow;
 
 /// How far beyond what is executed a leader's window can reach: more than its own flow control lets
@@ -36,11 +37,8 @@ const STUCK_SLOTS: usize = 16;
 /// How many slots are handed over again at a time.
 const HAND_OVER_SLOTS: usize = 256;
 
-/// A proxy leader not heard of for this long is given no slots, and those it has go to others; a
-/// replica not heard of for this long is not named to answer clients.
-pub(super) const PRESENCE: Duration = Duration::from_millis(800);
-
-/// The window.
+/// The window. A proxy leader that is not present is given no slots, and those that it has go to
+/// others; a replica that is not present is not named to answer clients.
 pub(super) struct Window {
     config: Arc<Config>,
     node: NodeId,
@@ -84,8 +82,8 @@ impl Window {
             limit: Slot::MAX,
             check_at: None,
             transit: Duration::ZERO,
-            replicas: Presence::new(config.serving(), PRESENCE),
-            proxies: Presence::new(config.all(kind::ProxyLeader), PRESENCE),
+            replicas: Presence::new(config.serving(), PRESENT_FOR),
+            proxies: Presence::new(config.all(kind::ProxyLeader), PRESENT_FOR),
             failing: Failing::default(),
             turn: turn >> 1,
             handed_over: 0,
@@ -354,7 +352,7 @@ impl Window {
         // The allowance for what is under way doubles like the wait: it may be too small.
         let patience = resend_after * HAND_OVER_AFTER + transit;
         let stuck =
-            |proposed: &Proposed| waited(proposed) >= patience * (1 << proposed.attempts.min(5));
+            |proposed: &Proposed| waited(proposed) >= doubled(patience, proposed.attempts, 5);
         let overdue = self
             .slots
             .iter()

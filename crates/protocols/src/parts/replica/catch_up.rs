@@ -8,6 +8,7 @@ use bytes::Bytes;
 use ionian_kernel::id::*;
 use ionian_kernel::random::Random;
 use ionian_kernel::time::{Duration, Instant, transit};
+use ionian_replication::backoff::doubled;
 
 /// A piece of a snapshot is larger than other messages: it is waited for so many times longer.
 const PIECE_PATIENCE: u32 = 8;
@@ -176,28 +177,17 @@ impl CatchUp {
         self.bulk += if bytes >= BULK_BYTES { bytes } else { 0 };
     }
 
-    /// The time has come: whom to ask. Peers and the leader take turns.
+    /// Whom to ask, if it is time to. Peers and the leader take turns.
     pub(super) fn ask(&mut self, now: Instant) -> Option<Ask> {
-        if self.ask_at.is_none_or(|at| at > now) {
-            return None;
-        }
-        if let Some(install) = self.install.as_ref().filter(|install| install.due > now) {
-            self.ask_at = Some(install.due);
-            return None;
-        }
-        if self.bulk > 0 && self.attempts == 0 && !self.waited {
-            self.waited = true;
-            let longer = transit(core::mem::take(&mut self.bulk)).min(BULK_PATIENCE);
-            self.ask_at = Some(now + longer);
+        if self.ask_at.is_none_or(|at| at > now) || self.puts_off(now) {
             return None;
         }
         self.asked += 1;
-        let patience = if self.install.is_some() {
-            PIECE_PATIENCE
-        } else {
-            1 << self.attempts.min(3)
+        let resend_after = self.config.options().resend_after;
+        let after = match self.install {
+            Some(_) => resend_after * PIECE_PATIENCE,
+            None => doubled(resend_after, self.attempts, 3),
         };
-        let after = self.config.options().resend_after * patience;
         self.ask_at = Some(now + self.random.duration(after, 2 * after));
         self.attempts += 1;
         // A peer that goes silent in the middle of its snapshot is left after a few times of
@@ -205,25 +195,44 @@ impl CatchUp {
         if self.attempts.is_multiple_of(4) {
             self.install = None;
         }
-        if let Some(install) = &self.install {
-            return Some(Ask::Snapshot(
-                install.from,
-                install.executed,
-                install.received.len() as u64,
-            ));
+        Some(match &self.install {
+            Some(install) => {
+                let offset = install.received.len() as u64;
+                Ask::Snapshot(install.from, install.executed, offset)
+            }
+            None => self.ask_for_slots(),
+        })
+    }
+
+    /// Puts a question off whose time has come: the limit of bytes a second does not allow the next
+    /// piece of a snapshot yet, or what is missing is probably behind large values.
+    fn puts_off(&mut self, now: Instant) -> bool {
+        if let Some(install) = self.install.as_ref().filter(|install| install.due > now) {
+            self.ask_at = Some(install.due);
+            return true;
         }
-        // At first the one that was of help. If it is not any more, then peers in turn, not at
-        // random: the one that is dead must not be asked twice before another.
+        let is_bulk = self.bulk > 0 && self.attempts == 0 && !self.waited;
+        if is_bulk {
+            self.waited = true;
+            let longer = transit(core::mem::take(&mut self.bulk)).min(BULK_PATIENCE);
+            self.ask_at = Some(now + longer);
+        }
+        is_bulk
+    }
+
+    /// At first the peer that was of help. If it is not any more, then peers in turn, not at
+    /// random: the one that is dead must not be asked twice before another.
+    fn ask_for_slots(&mut self) -> Ask {
         self.asks = self.cut_off;
         self.helper = self
             .helper
             .filter(|helper| self.attempts < 3 && self.peers.contains(*helper));
         if let Some(helper) = self.helper.filter(|_| self.attempts == 1) {
-            return Some(Ask::Peer(helper));
+            return Ask::Peer(helper);
         }
         match self.peers.pick(self.asked / 2) {
-            Some(peer) if self.attempts % 2 == 1 => Some(Ask::Peer(peer)),
-            _ => Some(Ask::Leader),
+            Some(peer) if self.attempts % 2 == 1 => Ask::Peer(peer),
+            _ => Ask::Leader,
         }
     }
 

@@ -5,14 +5,14 @@ use crate::multipaxos::config::Config;
 use alloc::sync::Arc;
 use ionian_kernel::id::Slot;
 use ionian_kernel::time::{Duration, Instant};
+use ionian_replication::suspicion::ALIVE_EVERY;
 
-/// Leaders are told how far this replica is after so many slots, after this part of the bytes that
-/// a leader may have under way, or this long after it moved, or this long after it last said
-/// anything.
+/// A replica reports how far it is after this number of slots, after this part of the bytes that a
+/// leader may have under way, and this long after it has executed something. Without news it
+/// reports as often as others send heartbeats.
 const REPORT_SLOTS: u64 = 64;
 const WINDOW_PART: usize = 4;
 const REPORT_AFTER: Duration = Duration::from_millis(10);
-pub(super) const REPORT_IDLE: Duration = Duration::from_millis(250);
 
 /// See the top of this file.
 pub(super) struct Reports {
@@ -46,7 +46,7 @@ impl Reports {
 
     /// The leaders know everything below `executed`.
     pub(super) fn tell(&mut self, now: Instant, executed: Slot) {
-        (self.told, self.bytes, self.at) = (executed, 0, now + REPORT_IDLE);
+        (self.told, self.bytes, self.at) = (executed, 0, now + ALIVE_EVERY);
     }
 
     /// Whether so much was executed that the leaders are to be told at once.

@@ -111,7 +111,7 @@ fn the_stripe_of_a_failed_leader_is_skipped_two_beta_ahead_when_less_than_beta_i
     else {
         panic!("{asked:?}")
     };
-    let Slot(end) = ahead.end;
+    let StripePosition(end) = ahead.end;
     assert_eq!(
         *asked,
         [reserve(OTHERS, Set::first(3), reserved(first(), 0, end))]
@@ -209,6 +209,71 @@ fn a_leader_that_has_lost_its_stripe_turns_commands_away() {
     assert_eq!(leader.asked(propose("b")), only(vec![(away, Some(0))]));
 }
 
+/// It serves the stripes of two leaders: each client follows the rounds of its own stripe.
+#[test]
+fn a_leader_that_has_lost_its_stripe_names_to_each_client_the_round_of_the_clients_stripe() {
+    let (mut leader, _) = deposed();
+    let higher = round(7, 2);
+    let message = multipaxos::leader::In::Heartbeat { round: higher };
+    leader.tell(in_stripe(OTHERS, message));
+    let message = multipaxos::leader::In::Propose {
+        proposer: Proposer::Client { id: ClientId(2) },
+        near: Set::EMPTY,
+        batch: batch("a"),
+        again: false,
+    };
+    let away = multipaxos::client::In::NotLeader { round: higher };
+    let away = Envelope::ToClients(Set::one(ClientId(2)), away);
+    let asked = leader.asked(in_stripe(OTHERS, message));
+    assert_eq!(asked, only(vec![(away, Some(0))]));
+}
+
+/// Lets time pass until it asks the acceptors whether it can take its stripe back from the leader
+/// of this round, and returns how long that took.
+fn waits_before_it_returns(leader: &mut Stage<Leader>, higher: Round) -> Duration {
+    let deposed_at = leader.now;
+    asks_about(leader, HOME, Some(higher));
+    leader.now.since(deposed_at)
+}
+
+/// The leader that suspects it may have a reason, and each change costs a revocation.
+#[test]
+pub(crate) fn a_leader_that_loses_its_stripe_soon_waits_twice_as_long_before_it_takes_it_back() {
+    let (mut leader, higher) = deposed();
+    let timeout = Options::default().election_timeout;
+    let waited = waits_before_it_returns(&mut leader, higher);
+    assert!(
+        (2 * timeout..3 * timeout).contains(&waited),
+        "{waited:?} after it was deposed"
+    );
+}
+
+/// A round that it begins itself, here to admit an acceptor, is no sign of suspicion.
+#[test]
+fn a_leader_that_begins_another_round_itself_waits_no_longer_for_that() {
+    let mut leader = leads();
+    let rejoin = multipaxos::leader::In::Rejoin {
+        from: AcceptorId(2),
+        nonce: 77,
+        promise: Round(0),
+    };
+    leader.tell(in_stripe(HOME, rejoin));
+    let next = round(2, 0);
+    for from in [0, 1] {
+        leader.tell(phase1b(HOME, from, next, votes(&[])));
+    }
+    assert_eq!(leader.figure("leading"), 1);
+    let higher = round(3, 1);
+    let message = multipaxos::leader::In::Heartbeat { round: higher };
+    leader.tell(in_stripe(HOME, message));
+    let timeout = Options::default().election_timeout;
+    let waited = waits_before_it_returns(&mut leader, higher);
+    assert!(
+        (2 * timeout..3 * timeout).contains(&waited),
+        "{waited:?} after it was deposed once"
+    );
+}
+
 /// What was skipped in its absence was reserved: it may be a noop already.
 #[test]
 fn a_leader_that_comes_back_goes_on_above_everything_that_was_skipped_meanwhile() {
@@ -246,6 +311,24 @@ fn a_leader_that_comes_back_goes_on_above_everything_that_was_skipped_meanwhile(
         panic!("{message:?}")
     };
     assert_eq!(*slot, Slot(1000));
+}
+
+/// A range is one message, whatever its length.
+#[test]
+fn what_a_predecessor_left_and_what_is_skipped_after_it_is_told_as_one_range() {
+    let (mut leader, next) = returns();
+    leader.tell(index_of(1, 3 * 1200));
+    let meanwhile = || vec![reserved(round(2, 1), 0, 1000)];
+    leader.tell(phase1b_with(HOME, 0, (next, votes(&[])), meanwhile()));
+    leader.tell(phase1b_with(HOME, 1, (next, votes(&[])), meanwhile()));
+    let end = 1200 + AHEAD;
+    leader.tell(noted(HOME, 0, next, 0, end));
+    let asked = leader.asked(noted(HOME, 1, next, 0, end));
+    let skips = asked.sends.into_iter().filter(|(envelope, _)| {
+        matches!(envelope, Envelope::ToReplicas(_, replica::In::Skip { .. }))
+    });
+    let told = skip(replicas(0b111), HOME, 0, 1200);
+    assert_eq!(skips.collect::<Vec<_>>(), [told]);
 }
 
 /// Rule 4: "If server p suggests a value v to instance i, and p learns that no-op is chosen, then p
