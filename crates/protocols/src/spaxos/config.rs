@@ -298,29 +298,26 @@ fn lost_with(
     stabilizers: &Stabilizers,
     failed: &[NodeId],
 ) -> Option<&'static str> {
-    let alive = |kind| {
-        let places = layout.places(kind);
-        places
-            .iter()
-            .filter(|(_, node)| !failed.contains(node))
-            .map(|(index, _)| StabilizerId(index))
-            .collect()
-    };
-    let left: Set<StabilizerId> = alive(kind::Stabilizer);
+    let left: Set<StabilizerId> = alive(layout, kind::Stabilizer, failed);
     if !stabilizers.is_write_quorum(left) {
         return Some("write quorum of stabilizers");
     }
     if !stabilizers.is_read_quorum(left) {
         return Some("read quorum of stabilizers");
     }
-    let kinds = [
-        (kind::Disseminator, "disseminator"),
-        (kind::Batcher, "batcher"),
-    ];
-    let lost = kinds
-        .into_iter()
-        .find(|(kind, _)| layout.count(*kind) > 0 && alive(*kind).is_empty());
-    lost.map(|(_, name)| name)
+    let disseminators: Set<DisseminatorId> = alive(layout, kind::Disseminator, failed);
+    if disseminators.is_empty() {
+        return Some("disseminator");
+    }
+    let batchers: Set<BatcherId> = alive(layout, kind::Batcher, failed);
+    (batchers.is_empty() && layout.count(kind::Batcher) > 0).then_some("batcher")
+}
+
+/// The instances of a kind that are left without these nodes.
+fn alive<I: Id>(layout: &Layout, kind: u8, failed: &[NodeId]) -> Set<I> {
+    let places = layout.places(kind);
+    let left = places.iter().filter(|(_, node)| !failed.contains(node));
+    left.map(|(index, _)| I::at(index)).collect()
 }
 
 #[cfg(test)]

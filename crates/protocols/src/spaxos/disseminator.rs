@@ -12,7 +12,7 @@ use self::helping::Helping;
 use self::neighbours::Neighbours;
 use super::branch;
 use super::config::Config;
-use super::id::{DisseminatorId, StabilizerId};
+use super::id::{DisseminatorId, PayloadNumber, StabilizerId};
 use super::lives::{Heard, Lives};
 use super::message::{Payload, PayloadId, Ticket};
 use super::metrics;
@@ -61,7 +61,7 @@ messages! {
         /// These payloads are chosen.
         3 => Chosen {
             /// This disseminator's numbers of the payloads.
-            numbers: Vec<u64>,
+            numbers: Vec<PayloadNumber>,
             /// Each is chosen in a slot below this one.
             below: Slot,
         },
@@ -94,7 +94,7 @@ impl From<multipaxos::batcher::In> for In {
             Theirs::Commands { commands } => In::Commands { commands },
             // Nothing is said of the slots: they are taken for the worst.
             Theirs::BatchesChosen { numbers } => In::Chosen {
-                numbers,
+                numbers: numbers.into_iter().map(PayloadNumber).collect(),
                 below: Slot::MAX,
             },
             Theirs::NewLeader { round } => In::NewLeader { round },
@@ -120,10 +120,10 @@ pub struct Disseminator {
     neighbours: Neighbours,
     open: OpenBatch,
     /// Payloads not known chosen, by number.
-    in_flight: BTreeMap<u64, InFlight>,
+    in_flight: BTreeMap<PayloadNumber, InFlight>,
     in_flight_bytes: usize,
     life: u64,
-    next_number: u64,
+    next_number: PayloadNumber,
     /// The highest round in which a leader has said that it leads: payloads name it. Not the
     /// highest round heard of: it may never get a leader.
     round: Round,
@@ -162,7 +162,7 @@ struct InFlight {
 
 impl InFlight {
     /// What goes with it, when nothing below `floor` is proposed any more.
-    fn ticket(&self, floor: u64) -> Ticket {
+    fn ticket(&self, floor: PayloadNumber) -> Ticket {
         let InFlight {
             id, round, until, ..
         } = *self;
@@ -189,7 +189,7 @@ impl Disseminator {
             in_flight: BTreeMap::new(),
             in_flight_bytes: 0,
             life,
-            next_number: life,
+            next_number: PayloadNumber(life),
             round: Round(0),
             executed: None,
             reached: Slot::ZERO,
@@ -249,7 +249,7 @@ impl Disseminator {
         out: &mut Out<'_, Self>,
     ) {
         let number = self.next_number;
-        self.next_number += 1;
+        self.next_number = number.next();
         self.payloads += 1;
         self.in_flight_bytes += batch.byte_len();
         let until = self
@@ -278,7 +278,12 @@ impl Disseminator {
     }
 
     /// Has what may never be chosen any more ordered anew, as another payload.
-    fn disseminate_again(&mut self, now: Instant, numbers: Vec<u64>, out: &mut Out<'_, Self>) {
+    fn disseminate_again(
+        &mut self,
+        now: Instant,
+        numbers: Vec<PayloadNumber>,
+        out: &mut Out<'_, Self>,
+    ) {
         for number in numbers {
             if let Some(payload) = self.remove(number) {
                 self.again += 1;
@@ -288,14 +293,14 @@ impl Disseminator {
         }
     }
 
-    fn remove(&mut self, number: u64) -> Option<InFlight> {
+    fn remove(&mut self, number: PayloadNumber) -> Option<InFlight> {
         let payload = self.in_flight.remove(&number)?;
         self.in_flight_bytes -= payload.batch.byte_len();
         Some(payload)
     }
 
     /// It proposes nothing more that has a number below this one.
-    fn floor(&self) -> u64 {
+    fn floor(&self) -> PayloadNumber {
         let first = self.in_flight.first_key_value();
         first.map_or(self.next_number, |(number, _)| *number)
     }
@@ -304,7 +309,7 @@ impl Disseminator {
 
     /// Asks one write quorum of stabilizers that answered lately to keep a payload, then another,
     /// then all; beside them always those that tell the replicas on their own node.
-    fn store(&mut self, now: Instant, number: u64, out: &mut Out<'_, Self>) {
+    fn store(&mut self, now: Instant, number: PayloadNumber, out: &mut Out<'_, Self>) {
         if self.executed.is_none() {
             return;
         }
@@ -345,7 +350,7 @@ impl Disseminator {
     }
 
     /// Leaves a payload as it is for a while.
-    fn wait(&mut self, now: Instant, number: u64) {
+    fn wait(&mut self, now: Instant, number: PayloadNumber) {
         let due = now + self.options().resend_after;
         if let Some(payload) = self.in_flight.get_mut(&number) {
             (payload.due, payload.asked) = (due, Set::EMPTY);
@@ -410,7 +415,7 @@ impl Disseminator {
         &mut self,
         now: Instant,
         from: StabilizerId,
-        number: u64,
+        number: PayloadNumber,
         out: &mut Out<'_, Self>,
     ) {
         let resend_at = now + self.options().resend_after;
@@ -433,7 +438,7 @@ impl Disseminator {
 
     // The leader.
 
-    fn propose(&mut self, now: Instant, number: u64, out: &mut Out<'_, Self>) {
+    fn propose(&mut self, now: Instant, number: PayloadNumber, out: &mut Out<'_, Self>) {
         let floor = self.floor();
         let payload = self.in_flight.get_mut(&number);
         let payload = payload.expect("proposes a payload in flight");
@@ -446,7 +451,13 @@ impl Disseminator {
         out.send(Envelope::ToLeaders(Set::one(leader), message));
     }
 
-    fn on_chosen(&mut self, now: Instant, numbers: &[u64], below: Slot, out: &mut Out<'_, Self>) {
+    fn on_chosen(
+        &mut self,
+        now: Instant,
+        numbers: &[PayloadNumber],
+        below: Slot,
+        out: &mut Out<'_, Self>,
+    ) {
         self.reached = self.reached.max(below);
         let mut void = Vec::new();
         for number in numbers {
@@ -472,7 +483,7 @@ impl Disseminator {
             self.disseminate_all_again(now, out);
         } else {
             out.reached(branch::LEADER_AGAIN);
-            let stable: Vec<u64> = self
+            let stable: Vec<PayloadNumber> = self
                 .in_flight
                 .iter()
                 .filter(|(_, payload)| payload.stable)
@@ -506,7 +517,7 @@ impl Disseminator {
         let executed = self.executed.unwrap_or_default();
         let transit = transit(self.in_flight_bytes);
         let is_overdue = |payload: &InFlight| payload.due + transit <= now;
-        let overdue: Vec<u64> = self
+        let overdue: Vec<PayloadNumber> = self
             .in_flight
             .iter()
             .filter(|(_, payload)| is_overdue(payload))

@@ -15,7 +15,7 @@ use self::change::Change;
 use self::taken::Taken;
 use super::branch;
 use super::config::Config;
-use super::id::{DisseminatorId, StabilizerId};
+use super::id::{DisseminatorId, PayloadNumber, StabilizerId, as_batcher, of_batcher};
 use super::message::{PayloadId, Reference, Ticket};
 use super::metrics;
 use super::{Envelope, disseminator, stabilizer};
@@ -43,7 +43,7 @@ messages! {
             /// The round in which to order it.
             round: Round,
             /// Its disseminator proposes nothing more that has a number below this one.
-            floor: u64,
+            floor: PayloadNumber,
             /// The replicas on the disseminator's node: an answer given there has the shortest way.
             near: Set<ReplicaId>,
             /// The [reference](Reference) to it, as the log is to hold it.
@@ -134,7 +134,7 @@ impl Leader {
     fn on_propose(
         &mut self,
         now: Instant,
-        (proposed_in, floor): (Round, u64),
+        (proposed_in, floor): (Round, PayloadNumber),
         near: Set<ReplicaId>,
         batch: Batch,
         out: &mut Out<'_, Self>,
@@ -160,8 +160,8 @@ impl Leader {
         }
         let dropped = self.inner.core().dropped();
         let proposer = Proposer::Batcher {
-            id: BatcherId(id.disseminator.0),
-            number: id.number,
+            id: as_batcher(id.disseminator),
+            number: id.number.0,
         };
         let message = multipaxos::leader::In::Propose {
             proposer,
@@ -236,7 +236,7 @@ impl Leader {
                         proposer: Proposer::Batcher { id, number },
                         ..
                     },
-                ) => taken.placed(DisseminatorId(id.0), *number, *slot),
+                ) => taken.placed(of_batcher(*id), PayloadNumber(*number), *slot),
                 Theirs::ToAcceptors(_, ToAcceptor { round, kept }) => {
                     relay.send(kept_to_stabilizers(config, *round, *kept));
                 }

@@ -1,6 +1,6 @@
 //! What several messages are made of: payloads, and the references to them that the log holds.
 
-use super::id::{DisseminatorId, StabilizerId};
+use super::id::{DisseminatorId, PayloadNumber, StabilizerId};
 use alloc::vec::Vec;
 use bytes::BytesMut;
 use ionian_kernel::id::*;
@@ -17,7 +17,7 @@ pub struct PayloadId {
     pub life: u64,
     /// Its number among the payloads of that process. They begin with the number `life`, so that a
     /// stray answer to an earlier process settles nothing.
-    pub number: u64,
+    pub number: PayloadNumber,
 }
 
 wire_struct! { PayloadId { disseminator, life, number } }
@@ -48,7 +48,7 @@ pub struct Ticket {
     /// The round in which alone it may be given a slot.
     pub round: Round,
     /// Its disseminator proposes nothing more that has a number below this one.
-    pub floor: u64,
+    pub floor: PayloadNumber,
 }
 
 wire_struct! { Ticket { id, until, round, floor } }
@@ -123,7 +123,7 @@ mod tests {
         let id = PayloadId {
             disseminator: DisseminatorId(3),
             life: u64::MAX,
-            number: 7,
+            number: PayloadNumber(7),
         };
         let reference = Reference {
             id,

@@ -96,7 +96,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use config::Config;
-use id::{DisseminatorId, StabilizerId};
+use id::{DisseminatorId, StabilizerId, of_batchers};
 use ionian_kernel::id::*;
 use ionian_kernel::inner::{Adapted, Translate};
 use ionian_kernel::layout::{Layout, LayoutError};
@@ -133,7 +133,7 @@ impl From<multipaxos::Envelope> for Envelope {
         match envelope {
             Theirs::ToClients(clients, message) => Envelope::ToClients(clients, message),
             Theirs::ToBatchers(batchers, message) => {
-                Envelope::ToDisseminators(Set::from_bits(batchers.bits()), message.into())
+                Envelope::ToDisseminators(of_batchers(batchers), message.into())
             }
             Theirs::ToReadBatchers(batchers, message) => {
                 Envelope::ToReadBatchers(batchers, message)

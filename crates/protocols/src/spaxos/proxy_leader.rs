@@ -6,7 +6,7 @@
 //! hold the payload.
 
 use super::config::Config;
-use super::id::StabilizerId;
+use super::id::{PayloadNumber, StabilizerId, of_batchers};
 use super::message::Reference;
 use super::{Envelope, disseminator, kind, stabilizer};
 use crate::multipaxos;
@@ -133,15 +133,12 @@ impl ProxyLeader {
                     }
                 }
             }
-            Theirs::ToBatchers(disseminators, batcher::In::BatchesChosen { numbers }) => {
+            Theirs::ToBatchers(to, batcher::In::BatchesChosen { numbers }) => {
                 let message = disseminator::In::Chosen {
-                    numbers,
+                    numbers: numbers.into_iter().map(PayloadNumber).collect(),
                     below: *chosen_below,
                 };
-                relay.send(Envelope::ToDisseminators(
-                    Set::from_bits(disseminators.bits()),
-                    message,
-                ));
+                relay.send(Envelope::ToDisseminators(of_batchers(to), message));
             }
             envelope => relay.send(envelope.into()),
         });

@@ -18,7 +18,7 @@ use self::taking_over::TakingOver;
 use self::waiting::{Order, Waiting};
 use super::branch;
 use super::config::Config;
-use super::id::{DisseminatorId, StabilizerId};
+use super::id::{DisseminatorId, PayloadNumber, RecordPlace, StabilizerId};
 use super::lives::{Lives, first_of};
 use super::message::{Payload, PayloadId, Places, Reference, Ticket};
 use super::metrics;
@@ -40,7 +40,7 @@ messages! {
         /// A disseminator wants a payload kept.
         0 => Store {
             /// The disseminator proposes nothing more that has a number below this one.
-            floor: u64,
+            floor: PayloadNumber,
             /// The payload.
             payload: Payload,
         },
@@ -123,7 +123,7 @@ pub enum Record {
     /// A payload.
     Kept {
         /// The place of the record among those of payloads.
-        place: u64,
+        place: RecordPlace,
         /// The payload.
         payload: Payload,
     },
@@ -131,7 +131,7 @@ pub enum Record {
     /// find them in the log.
     Released {
         /// The place.
-        below: u64,
+        below: RecordPlace,
     },
     /// It has begun a life: it has lost its memory, or another configuration began. Vital: what it
     /// said in an earlier life must not count for a later one.
@@ -211,8 +211,8 @@ pub struct Stabilizer {
 /// Records come in the order of the log, and some were released before.
 #[derive(Default)]
 struct Recovered {
-    payloads: BTreeMap<u64, Payload>,
-    released: u64,
+    payloads: BTreeMap<RecordPlace, Payload>,
+    released: RecordPlace,
     /// Whether there was any record: it has lived before.
     any: bool,
 }
@@ -305,7 +305,13 @@ impl Stabilizer {
 
     // Payloads come in.
 
-    fn on_store(&mut self, now: Instant, floor: u64, payload: Payload, out: &mut Out<'_, Self>) {
+    fn on_store(
+        &mut self,
+        now: Instant,
+        floor: PayloadNumber,
+        payload: Payload,
+        out: &mut Out<'_, Self>,
+    ) {
         let Payload {
             id, round, until, ..
         } = payload;
@@ -353,7 +359,7 @@ impl Stabilizer {
         while let Some((place, payload)) = self.payloads.move_oldest() {
             out.persist(Record::Kept { place, payload });
         }
-        out.release_below(self.payloads.first_place());
+        out.release_below(self.payloads.first_place().0);
     }
 
     /// Fenced behind the records: what is acknowledged would be found again.
@@ -498,7 +504,7 @@ impl Stabilizer {
             self.kept = kept;
             self.payloads.forget_kept(kept);
             self.waiting.forget_kept(kept);
-            out.release_below(self.payloads.first_place());
+            out.release_below(self.payloads.first_place().0);
         }
     }
 
@@ -561,7 +567,7 @@ impl Role for Stabilizer {
 
     fn key(record: &Record) -> Option<u64> {
         match record {
-            Record::Kept { place, .. } => Some(*place),
+            Record::Kept { place, .. } => Some(place.0),
             Record::Released { .. }
             | Record::Begun { .. }
             | Record::Renewed { .. }
@@ -593,16 +599,17 @@ impl Role for Stabilizer {
         let is_new = self.is_new(any);
         let first = self.first_life(is_new);
         let mut released = released;
-        if is_new && first > released {
+        let first_place = RecordPlace(first);
+        if is_new && first_place > released {
             // What a stabilizer of this number stored that lived on this node before is of no use,
             // and does not mix with what this one stores. On disk before the life that it begins.
-            released = first;
+            released = first_place;
             out.persist(Record::Released { below: released });
         }
         let known = self.lives.of(self.id);
         self.begin_life(known.max(first) + u64::from(self.is_amnesiac()), out);
         self.payloads.recover(released, payloads);
-        out.release_below(self.payloads.first_place());
+        out.release_below(self.payloads.first_place().0);
     }
 
     fn on_reconfigure(&mut self, now: Instant, config: Config, out: &mut Out<'_, Self>) {

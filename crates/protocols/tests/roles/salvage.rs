@@ -14,7 +14,7 @@ use ionian_protocols::mencius::{self, Mencius};
 use ionian_protocols::multipaxos::{self, MultiPaxos};
 use ionian_protocols::parts::acceptor::Record;
 use ionian_protocols::parts::message::Vote;
-use ionian_protocols::spaxos::id::DisseminatorId;
+use ionian_protocols::spaxos::id::{DisseminatorId, PayloadNumber, RecordPlace};
 use ionian_protocols::spaxos::message::{Payload, PayloadId, Reference};
 use ionian_protocols::spaxos::{self, SPaxos, stabilizer};
 use ionian_replication::batch::{Batch, Value};
@@ -105,7 +105,7 @@ fn payload(number: u64) -> PayloadId {
     PayloadId {
         disseminator: DisseminatorId(0),
         life: 1,
-        number,
+        number: PayloadNumber(number),
     }
 }
 
@@ -126,7 +126,7 @@ fn kept(number: u64, batch: Batch) -> stabilizer::Record {
         batch,
     };
     stabilizer::Record::Kept {
-        place: number,
+        place: RecordPlace(number),
         payload,
     }
 }

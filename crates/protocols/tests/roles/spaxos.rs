@@ -11,7 +11,7 @@ use ionian_protocols::multipaxos;
 use ionian_protocols::multipaxos::message::Votes;
 use ionian_protocols::spaxos::config::Config;
 use ionian_protocols::spaxos::disseminator::Disseminator;
-use ionian_protocols::spaxos::id::{DisseminatorId, StabilizerId};
+use ionian_protocols::spaxos::id::{DisseminatorId, PayloadNumber, StabilizerId};
 use ionian_protocols::spaxos::leader::Leader;
 use ionian_protocols::spaxos::message::{Payload, PayloadId, Reference, Ticket};
 use ionian_protocols::spaxos::stabilizer::Stabilizer;
@@ -48,7 +48,7 @@ fn id(number: u64) -> PayloadId {
     PayloadId {
         disseminator: DisseminatorId(1),
         life: 5,
-        number,
+        number: PayloadNumber(number),
     }
 }
 
@@ -128,7 +128,7 @@ fn acknowledge(payload: &Payload, round: Round, from: u8, lives: &[(u8, u64)]) -
         id: payload.id,
         until: payload.until,
         round,
-        floor: 0,
+        floor: PayloadNumber(0),
     };
     let lives = lives
         .iter()
@@ -181,7 +181,8 @@ fn store(number: u64, until: u64) -> stabilizer::In {
         until: Slot(until),
         batch: batch(16),
     };
-    stabilizer::In::Store { floor: 0, payload }
+    let floor = PayloadNumber(0);
+    stabilizer::In::Store { floor, payload }
 }
 
 fn chosen(number: u64, until: u64, slot: u64) -> stabilizer::In {

@@ -135,7 +135,7 @@ fn a_write_quorum_of_stabilizers_is_asked_to_store_a_batch_under_a_name_of_its_o
     assert_eq!((&payload, to.len()), (&expected, 2));
     let asked = disseminator.asked(disseminate(batch()));
     let (next, _) = stores(&asked.sends);
-    assert_eq!(next.id.number, payload.id.number + 1);
+    assert_eq!(next.id.number, payload.id.number.next());
 }
 
 /// It must know a round in which a leader leads, and where the log ends.
@@ -252,7 +252,7 @@ fn a_payload_that_may_be_void_where_it_was_chosen_is_stored_under_another_name()
     assert_eq!(asked, only(vec![store(&again, to)]));
     let expected = Payload {
         id: PayloadId {
-            number: payload.id.number + 1,
+            number: payload.id.number.next(),
             ..payload.id
         },
         // The log reaches to where it was chosen.
@@ -273,7 +273,7 @@ fn what_is_in_flight_is_stored_under_another_name_when_another_leader_leads() {
     let (again, to) = stores(&asked.sends);
     assert_eq!(asked, only(vec![store(&again, to)]));
     assert_eq!(again.round, round(2));
-    assert_eq!(again.id.number, payload.id.number + 1);
+    assert_eq!(again.id.number, payload.id.number.next());
     // The one before is nothing to it any more.
     let asked = disseminator.asked(chosen(&payload, Slot(4)));
     assert_eq!(asked, only(vec![]));

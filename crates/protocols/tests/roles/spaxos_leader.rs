@@ -8,7 +8,7 @@ use ionian_kernel::layout::Options;
 use ionian_kernel::time::{Duration, Timestamp};
 use ionian_protocols::multipaxos;
 use ionian_protocols::multipaxos::message::Proposer;
-use ionian_protocols::spaxos::id::DisseminatorId;
+use ionian_protocols::spaxos::id::{DisseminatorId, PayloadNumber};
 use ionian_protocols::spaxos::leader::{In, Leader};
 use ionian_protocols::spaxos::{
     Envelope, acceptor, disseminator, proxy_leader, replica, stabilizer,
@@ -98,7 +98,7 @@ fn the_disseminator_of_a_payload_that_is_executed_learns_that_it_is_chosen() {
     leader.asked(proposal(7));
     leader.asked(executed(1));
     let chosen = disseminator::In::Chosen {
-        numbers: vec![7],
+        numbers: vec![PayloadNumber(7)],
         below: Slot(1),
     };
     assert_eq!(
@@ -246,7 +246,7 @@ fn a_proposal_that_is_not_a_reference_is_ignored() {
     let mut leader = leading();
     let commands = In::Propose {
         round: round(1),
-        floor: 0,
+        floor: PayloadNumber(0),
         near: Set::EMPTY,
         reference: batch(),
     };

@@ -10,7 +10,7 @@ use ionian_kernel::role::{Asked, Role};
 use ionian_kernel::wire::encode_all;
 use ionian_protocols::spaxos::config::Config;
 use ionian_protocols::spaxos::disseminator::{self, Disseminator};
-use ionian_protocols::spaxos::id::{DisseminatorId, StabilizerId};
+use ionian_protocols::spaxos::id::{DisseminatorId, PayloadNumber, RecordPlace, StabilizerId};
 use ionian_protocols::spaxos::leader;
 use ionian_protocols::spaxos::message::{Payload, PayloadId, Ticket};
 use ionian_protocols::spaxos::stabilizer::{In, Record, Stabilizer};
@@ -64,7 +64,7 @@ fn id(number: u64) -> PayloadId {
     PayloadId {
         disseminator: DisseminatorId(1),
         life: 5,
-        number,
+        number: PayloadNumber(number),
     }
 }
 
@@ -79,7 +79,7 @@ fn payload(number: u64, round: Round) -> Payload {
 
 fn store(number: u64, round: Round) -> In {
     In::Store {
-        floor: 0,
+        floor: PayloadNumber(0),
         payload: payload(number, round),
     }
 }
@@ -125,7 +125,7 @@ fn acknowledged(sent: &[Envelope]) -> Vec<u64> {
         Envelope::ToDisseminators(_, disseminator::In::Stored { tickets, .. }) => Some(tickets),
         _ => None,
     });
-    tickets.flatten().map(|ticket| ticket.id.number).collect()
+    tickets.flatten().map(|ticket| ticket.id.number.0).collect()
 }
 
 fn vital(asked: &Asked<Envelope>) -> Vec<Vec<u8>> {
@@ -183,7 +183,7 @@ fn proposes(config: Config, round: Round, stored: &[u8]) -> bool {
         id: payload.id,
         until: payload.until,
         round,
-        floor: 0,
+        floor: PayloadNumber(0),
     };
     let proposes = |sent: Vec<Envelope>| {
         sent.iter()
@@ -391,15 +391,18 @@ fn a_new_stabilizer_lives_a_later_life_than_any_that_had_its_number_before() {
         let mut stabilizer = Stabilizer::new(config, birth);
         for place in 0..3 {
             let payload = payload(place, OLD);
+            let place = RecordPlace(place);
             stabilizer.recover(Record::Kept { place, payload });
         }
-        stabilizer.recover(Record::Released { below: 1 });
+        stabilizer.recover(Record::Released {
+            below: RecordPlace(1),
+        });
         stabilizer
     });
     assert!(!stage.role.holds(payload(2, OLD).id));
     let asked = stage.asked(store(9, JOINT));
     let kept = Record::Kept {
-        place: 1 << 40,
+        place: RecordPlace(1 << 40),
         payload: payload(9, JOINT),
     };
     assert_eq!(asked.records.last(), Some(&(encode_all(&kept), false)));
@@ -429,7 +432,7 @@ pub(crate) fn a_stabilizer_counts_after_another_had_its_number_while_its_node_wa
     };
     let (config, round) = (since(Epoch(8)), Round::new(Epoch(8), 1, LeaderId(0)));
     let begun = encode_all(&Record::Begun { life: 8 << 40 });
-    let (place, payload) = (3, payload(7, OLD));
+    let (place, payload) = (RecordPlace(3), payload(7, OLD));
     let found = vec![Record::Begun { life: 6 }, Record::Kept { place, payload }];
     // The node hears of the change when it runs already, or when it starts.
     let mut running = stabilizer(before(), 2);

@@ -10,7 +10,7 @@ use ionian_kernel::time::{Duration, Timestamp};
 use ionian_protocols::multipaxos;
 use ionian_protocols::multipaxos::message::Proposer;
 use ionian_protocols::spaxos::config::Config;
-use ionian_protocols::spaxos::id::{DisseminatorId, StabilizerId};
+use ionian_protocols::spaxos::id::{DisseminatorId, PayloadNumber, StabilizerId};
 use ionian_protocols::spaxos::proxy_leader::{In, ProxyLeader};
 use ionian_protocols::spaxos::{Envelope, disseminator, kind, replica, stabilizer};
 use ionian_replication::batch::{Batch, Value};
@@ -81,7 +81,7 @@ fn hands_over(stabilizer: StabilizerId, replicas: Set<ReplicaId>) -> (Envelope, 
 /// Its payload is chosen in a slot below the next one.
 fn told() -> (Envelope, Option<usize>) {
     let message = disseminator::In::Chosen {
-        numbers: vec![7],
+        numbers: vec![PayloadNumber(7)],
         below: SLOT.next(),
     };
     (

@@ -8,7 +8,7 @@ use ionian_kernel::role::Asked;
 use ionian_kernel::time::Timestamp;
 use ionian_protocols::multipaxos;
 use ionian_protocols::spaxos::config::Config;
-use ionian_protocols::spaxos::id::{DisseminatorId, StabilizerId};
+use ionian_protocols::spaxos::id::{DisseminatorId, PayloadNumber, StabilizerId};
 use ionian_protocols::spaxos::leader::{self, Leader};
 use ionian_protocols::spaxos::message::{Payload, PayloadId, Reference, Ticket};
 use ionian_protocols::spaxos::{Envelope, SPaxos, kind};
@@ -50,7 +50,7 @@ pub(crate) fn id(number: u64) -> PayloadId {
     PayloadId {
         disseminator: DisseminatorId(1),
         life: 5,
-        number,
+        number: PayloadNumber(number),
     }
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn ticket(number: u64, until: u64, floor: u64) -> Ticket {
         id: id(number),
         until: Slot(until),
         round: round(1),
-        floor,
+        floor: PayloadNumber(floor),
     }
 }
 

@@ -9,7 +9,7 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::Asked;
 use ionian_kernel::time::{Duration, Timestamp};
 use ionian_kernel::wire::encode_all;
-use ionian_protocols::spaxos::id::{DisseminatorId, StabilizerId};
+use ionian_protocols::spaxos::id::{DisseminatorId, PayloadNumber, RecordPlace, StabilizerId};
 use ionian_protocols::spaxos::message::Payload;
 use ionian_protocols::spaxos::stabilizer::{In, Record, Stabilizer};
 use ionian_protocols::spaxos::{Envelope, disseminator, kind, leader, proxy_leader, replica};
@@ -46,13 +46,14 @@ fn alive() -> Envelope {
 
 fn store(number: u64) -> In {
     In::Store {
-        floor: 3,
+        floor: PayloadNumber(3),
         payload: payload(number, UNTIL),
     }
 }
 
 fn kept_record(place: u64, number: u64) -> (Vec<u8>, bool) {
     let payload = payload(number, UNTIL);
+    let place = RecordPlace(place);
     (encode_all(&Record::Kept { place, payload }), false)
 }
 
@@ -140,7 +141,7 @@ fn a_payload_that_is_void_in_every_slot_that_is_not_kept_is_refused() {
 #[test]
 fn payloads_are_found_again_after_a_restart() {
     let record = Record::Kept {
-        place: 5,
+        place: RecordPlace(5),
         payload: payload(7, UNTIL),
     };
     let mut stabilizer = after(vec![record]);
@@ -356,7 +357,8 @@ pub(crate) fn a_full_stabilizer_has_the_log_pass_the_older_half_of_what_no_leade
             batch: large.clone(),
             ..payload(number, 100 + number)
         };
-        stabilizer.tell(In::Store { floor: 0, payload });
+        let floor = PayloadNumber(0);
+        stabilizer.tell(In::Store { floor, payload });
         stabilizer.role.holds(id(number))
     };
     assert!((0..32).all(|number| is_stored(&mut stabilizer, number)));
@@ -494,7 +496,9 @@ fn a_stabilizer_writes_its_own_life_and_those_of_others_again_at_a_checkpoint() 
             stabilizer: StabilizerId(1),
             life: 3,
         },
-        Record::Released { below: 6 },
+        Record::Released {
+            below: RecordPlace(6),
+        },
     ];
     let stabilizer = &mut after(records.clone());
     let vital = |record: &Record| !matches!(record, Record::Released { .. });
@@ -512,7 +516,7 @@ fn a_payload_of_another_name_is_another_payload() {
     let mut other = payload(7, UNTIL);
     other.id.life += 1;
     let message = In::Store {
-        floor: 3,
+        floor: PayloadNumber(3),
         payload: Payload {
             batch: stage::batch("another"),
             ..other.clone()

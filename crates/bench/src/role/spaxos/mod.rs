@@ -12,7 +12,7 @@ use ionian_kernel::layout::Address;
 use ionian_protocols::multipaxos::message::Proposer;
 use ionian_protocols::multipaxos::{self, kind as ordering};
 use ionian_protocols::spaxos::config::Config;
-use ionian_protocols::spaxos::id::DisseminatorId;
+use ionian_protocols::spaxos::id::{DisseminatorId, PayloadNumber};
 use ionian_protocols::spaxos::message::{PayloadId, Reference, Ticket};
 use ionian_protocols::spaxos::{Envelope, Message, SPaxos, kind, leader, proxy_leader, stabilizer};
 use ionian_replication::batch::Batch;
@@ -51,7 +51,7 @@ fn id(number: u64) -> PayloadId {
     PayloadId {
         disseminator: DisseminatorId(0),
         life: LIFE,
-        number: LIFE + number,
+        number: PayloadNumber(LIFE + number),
     }
 }
 
@@ -123,7 +123,7 @@ impl References {
             id,
             until,
             round,
-            floor: id.number.saturating_sub(self.play.flow.window()),
+            floor: PayloadNumber(id.number.0.saturating_sub(self.play.flow.window())),
         }
     }
 }

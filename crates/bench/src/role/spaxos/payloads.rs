@@ -196,7 +196,7 @@ fn storing(all: Arc<References>) -> Actor {
 
 /// The slot of a payload: nothing else is in this log.
 fn slot(id: PayloadId) -> Slot {
-    Slot(id.number - LIFE)
+    Slot(id.number.0 - LIFE)
 }
 
 fn telling(all: Arc<References>) -> impl FnMut(&mut OnStage<'_>) {
@@ -218,7 +218,7 @@ fn choosing(all: Arc<References>) -> impl FnMut(&mut OnStage<'_>) {
         let mut acknowledged = all.acknowledged.lock().expect("no thread panics with it");
         let left = acknowledged.len() - acknowledged.len().div_ceil(2);
         for id in acknowledged.drain(left..) {
-            let number = id.number - LIFE;
+            let number = id.number.0 - LIFE;
             let value = Value {
                 stamp: stage.now.timestamp(),
                 batch: reference(&all.config, number).batch(),

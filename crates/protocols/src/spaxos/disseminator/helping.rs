@@ -5,7 +5,7 @@
 
 use super::super::config::Config;
 use super::super::message::Ticket;
-use crate::spaxos::id::{DisseminatorId, StabilizerId};
+use crate::spaxos::id::{DisseminatorId, PayloadNumber, StabilizerId};
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
 
@@ -26,7 +26,7 @@ struct Other {
     life: u64,
     /// By number: who has stored it, and whether it was proposed. As many as that one has in
     /// flight.
-    stored: BTreeMap<u64, (Set<StabilizerId>, bool)>,
+    stored: BTreeMap<PayloadNumber, (Set<StabilizerId>, bool)>,
 }
 
 impl Helping {

@@ -1,10 +1,10 @@
 //! The payloads that a leader has taken in one round: none of them gets a second slot.
 
-use crate::spaxos::id::DisseminatorId;
+use crate::spaxos::id::{DisseminatorId, PayloadNumber};
 use crate::spaxos::message::PayloadId;
 use alloc::vec::Vec;
 use ionian_kernel::id::{Round, Slot};
-use ionian_replication::window::SlotWindow;
+use ionian_replication::window::Window;
 
 /// The number of payloads of one process that are taken at most, counted from the first that it may
 /// propose again. It proposes those beyond it again, and by then the first are settled.
@@ -25,7 +25,7 @@ struct Process {
     life: u64,
     /// By their numbers, from the first that may be proposed again on; with the slot of each as
     /// soon as it has one.
-    payloads: SlotWindow<Option<Slot>>,
+    payloads: Window<PayloadNumber, Option<Slot>>,
     /// All that were taken are void from this slot on.
     void_from: Slot,
 }
@@ -49,11 +49,11 @@ impl Taken {
     pub(super) fn take(
         &mut self,
         id: PayloadId,
-        (floor, void_from, next): (u64, Slot, Slot),
+        (floor, void_from, next): (PayloadNumber, Slot, Slot),
     ) -> Result<(), Option<Slot>> {
         let process = self.process(id, next);
-        let (payloads, number) = (&mut process.payloads, Slot(id.number));
-        payloads.advance_to(Slot(floor));
+        let (payloads, number) = (&mut process.payloads, id.number);
+        payloads.advance_to(floor);
         if !payloads.admits(number) || payloads.get(number).is_some() {
             return Err(payloads.get(number).copied().flatten());
         }
@@ -77,7 +77,7 @@ impl Taken {
             self.processes.push(Process {
                 disseminator,
                 life,
-                payloads: SlotWindow::new(Slot::ZERO, MAX_TAKEN),
+                payloads: Window::new(PayloadNumber::ZERO, MAX_TAKEN),
                 void_from: Slot::ZERO,
             });
             self.processes.len() - 1
@@ -87,14 +87,19 @@ impl Taken {
 
     /// A payload that was taken is dropped before it got a slot.
     pub(super) fn drop(&mut self, id: PayloadId, next: Slot) {
-        self.process(id, next).payloads.remove(Slot(id.number));
+        self.process(id, next).payloads.remove(id.number);
     }
 
     /// A slot was given to what a disseminator calls `number`.
-    pub(super) fn placed(&mut self, disseminator: DisseminatorId, number: u64, slot: Slot) {
+    pub(super) fn placed(
+        &mut self,
+        disseminator: DisseminatorId,
+        number: PayloadNumber,
+        slot: Slot,
+    ) {
         let processes = self.processes.iter_mut();
         for process in processes.filter(|process| process.disseminator == disseminator) {
-            if let Some(place) = process.payloads.get_mut(Slot(number)) {
+            if let Some(place) = process.payloads.get_mut(number) {
                 *place = Some(slot);
             }
         }
@@ -115,40 +120,45 @@ mod tests {
         PayloadId {
             disseminator: DisseminatorId(1),
             life,
-            number,
+            number: PayloadNumber(number),
         }
+    }
+
+    fn take(
+        taken: &mut Taken,
+        id: PayloadId,
+        (floor, void_from, next): (u64, u64, u64),
+    ) -> Result<(), Option<Slot>> {
+        taken.take(id, (PayloadNumber(floor), Slot(void_from), Slot(next)))
     }
 
     #[test]
     fn a_payload_is_taken_once_in_a_round_and_at_or_above_the_floor_only() {
         let mut taken = Taken::default();
         taken.enter(Round(1));
-        assert_eq!(taken.take(id(5, 7), (6, Slot(9), Slot(0))), Ok(()));
-        assert_eq!(taken.take(id(5, 7), (6, Slot(9), Slot(1))), Err(None));
-        taken.placed(DisseminatorId(1), 7, Slot(3));
-        assert_eq!(
-            taken.take(id(5, 7), (6, Slot(9), Slot(4))),
-            Err(Some(Slot(3)))
-        );
-        assert_eq!(taken.take(id(5, 5), (6, Slot(9), Slot(4))), Err(None));
-        assert_eq!(taken.take(id(6, 7), (6, Slot(9), Slot(4))), Ok(()));
+        assert_eq!(take(&mut taken, id(5, 7), (6, 9, 0)), Ok(()));
+        assert_eq!(take(&mut taken, id(5, 7), (6, 9, 1)), Err(None));
+        taken.placed(DisseminatorId(1), PayloadNumber(7), Slot(3));
+        assert_eq!(take(&mut taken, id(5, 7), (6, 9, 4)), Err(Some(Slot(3))));
+        assert_eq!(take(&mut taken, id(5, 5), (6, 9, 4)), Err(None));
+        assert_eq!(take(&mut taken, id(6, 7), (6, 9, 4)), Ok(()));
         taken.enter(Round(1));
         assert_eq!(taken.len(), 2);
         taken.drop(id(6, 7), Slot(4));
-        assert_eq!(taken.take(id(6, 7), (6, Slot(9), Slot(4))), Ok(()));
+        assert_eq!(take(&mut taken, id(6, 7), (6, 9, 4)), Ok(()));
         taken.enter(Round(2));
-        assert_eq!(taken.take(id(5, 7), (6, Slot(9), Slot(4))), Ok(()));
+        assert_eq!(take(&mut taken, id(5, 7), (6, 9, 4)), Ok(()));
     }
 
     #[test]
     fn processes_are_forgotten_when_the_log_has_passed_all_that_was_taken_of_them() {
         let mut taken = Taken::default();
-        assert_eq!(taken.take(id(5, 7), (0, Slot(9), Slot(0))), Ok(()));
-        assert_eq!(taken.take(id(5, 8), (0, Slot(4), Slot(0))), Ok(()));
-        assert_eq!(taken.take(id(6, 7), (0, Slot(20), Slot(8))), Ok(()));
+        assert_eq!(take(&mut taken, id(5, 7), (0, 9, 0)), Ok(()));
+        assert_eq!(take(&mut taken, id(5, 8), (0, 4, 0)), Ok(()));
+        assert_eq!(take(&mut taken, id(6, 7), (0, 20, 8)), Ok(()));
         assert_eq!(taken.len(), 3, "one of them is not void in slot 8");
-        assert_eq!(taken.take(id(7, 7), (0, Slot(20), Slot(9))), Ok(()));
+        assert_eq!(take(&mut taken, id(7, 7), (0, 20, 9)), Ok(()));
         assert_eq!(taken.len(), 2);
-        assert_eq!(taken.take(id(6, 7), (0, Slot(20), Slot(10))), Err(None));
+        assert_eq!(take(&mut taken, id(6, 7), (0, 20, 10)), Err(None));
     }
 }

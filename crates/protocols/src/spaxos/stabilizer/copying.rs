@@ -145,7 +145,7 @@ impl Copying {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spaxos::id::DisseminatorId;
+    use crate::spaxos::id::{DisseminatorId, PayloadNumber};
 
     const RESEND: Duration = Duration::from_millis(10);
 
@@ -153,7 +153,7 @@ mod tests {
         PayloadId {
             disseminator: DisseminatorId(0),
             life: 0,
-            number,
+            number: PayloadNumber(number),
         }
     }
 
@@ -164,7 +164,7 @@ mod tests {
         for ms in from..to {
             for (_, after) in copying.overdue(Instant(ms * 1000), Set::one(StabilizerId(1)), RESEND)
             {
-                asked.push((ms, after.map_or(0, |id| id.number)));
+                asked.push((ms, after.map_or(0, |id| id.number.0)));
             }
         }
         asked

@@ -5,7 +5,7 @@
 //! it would not be void.
 
 use super::super::message::{Payload, PayloadId};
-use crate::spaxos::id::DisseminatorId;
+use crate::spaxos::id::{DisseminatorId, PayloadNumber, RecordPlace};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -26,7 +26,7 @@ const MEMORY_OF_EACH: usize = 512;
 #[derive(Default)]
 pub(super) struct Payloads {
     /// By the process that disseminates them, and their numbers there.
-    held: BTreeMap<(DisseminatorId, u64), BTreeMap<u64, Held>>,
+    held: BTreeMap<(DisseminatorId, u64), BTreeMap<PayloadNumber, Held>>,
     count: usize,
     /// What is chosen in which slot.
     chosen: BTreeMap<Slot, PayloadId>,
@@ -36,7 +36,7 @@ pub(super) struct Payloads {
     /// Whose each record is, from the first that is needed on.
     records: VecDeque<Option<PayloadId>>,
     /// The place of the first of them.
-    first_place: u64,
+    first_place: RecordPlace,
     bytes: usize,
     changes: u64,
 }
@@ -48,7 +48,7 @@ struct Held {
     round: Round,
     /// It can be forgotten as soon as replicas keep every slot below this one.
     end: Slot,
-    place: u64,
+    place: RecordPlace,
 }
 
 impl Payloads {
@@ -155,7 +155,7 @@ impl Payloads {
     }
 
     /// Takes a payload in; the place of its record, unless it is held already.
-    pub(super) fn keep(&mut self, payload: Payload) -> Option<u64> {
+    pub(super) fn keep(&mut self, payload: Payload) -> Option<RecordPlace> {
         if self.held(payload.id).is_some() {
             return None;
         }
@@ -165,7 +165,7 @@ impl Payloads {
         Some(place)
     }
 
-    fn insert(&mut self, payload: Payload, place: u64) {
+    fn insert(&mut self, payload: Payload, place: RecordPlace) {
         let Payload {
             id,
             round,
@@ -191,7 +191,11 @@ impl Payloads {
 
     /// Takes in what records say, by their places, but for those below `released`: they were not
     /// needed any more.
-    pub(super) fn recover(&mut self, released: u64, mut recovered: BTreeMap<u64, Payload>) {
+    pub(super) fn recover(
+        &mut self,
+        released: RecordPlace,
+        mut recovered: BTreeMap<RecordPlace, Payload>,
+    ) {
         self.first_place = released;
         for (place, payload) in recovered.split_off(&released) {
             if self.records.is_empty() {
@@ -298,26 +302,26 @@ impl Payloads {
         self.clear_record(held.place);
     }
 
-    fn clear_record(&mut self, place: u64) {
-        self.records[(place - self.first_place) as usize] = None;
+    fn clear_record(&mut self, place: RecordPlace) {
+        self.records[place.distance(self.first_place) as usize] = None;
         while self.records.front().is_some_and(Option::is_none) {
             self.records.pop_front();
-            self.first_place += 1;
+            self.first_place = self.first_place.next();
         }
     }
 
     /// The place of the first record that is needed.
-    pub(super) fn first_place(&self) -> u64 {
+    pub(super) fn first_place(&self) -> RecordPlace {
         self.first_place
     }
 
-    fn next_place(&self) -> u64 {
-        self.first_place + self.records.len() as u64
+    fn next_place(&self) -> RecordPlace {
+        self.first_place.plus(self.records.len() as u64)
     }
 
     /// Gives the payload with the oldest record another place when that record holds back many
     /// others that are not needed any more; the place, and the payload to write there.
-    pub(super) fn move_oldest(&mut self) -> Option<(u64, Payload)> {
+    pub(super) fn move_oldest(&mut self) -> Option<(RecordPlace, Payload)> {
         if self.records.len() <= 2 * self.count + MAX_GAPS {
             return None;
         }
@@ -364,7 +368,7 @@ mod tests {
         PayloadId {
             disseminator: DisseminatorId(0),
             life: 5,
-            number,
+            number: PayloadNumber(number),
         }
     }
 
@@ -389,16 +393,20 @@ mod tests {
         }
     }
 
+    fn place(number: u64) -> Option<RecordPlace> {
+        Some(RecordPlace(number))
+    }
+
     fn held(payloads: &Payloads) -> Vec<u64> {
         payloads.invariants();
-        payloads.iter().map(|(id, _, _)| id.number).collect()
+        payloads.iter().map(|(id, _, _)| id.number.0).collect()
     }
 
     #[test]
     fn a_payload_is_held_until_its_slot_is_kept_or_it_would_be_void() {
         let mut payloads = Payloads::default();
         for number in 0..4 {
-            assert_eq!(payloads.keep(payload(number, 10)), Some(number));
+            assert_eq!(payloads.keep(payload(number, 10)), place(number));
         }
         assert_eq!(payloads.keep(payload(3, 10)), None, "held already");
         assert!(
@@ -417,7 +425,7 @@ mod tests {
         payloads.forget_kept(Slot(10));
         assert_eq!(
             (held(&payloads), payloads.byte_len(), payloads.first_place()),
-            (vec![], 0, 4)
+            (vec![], 0, RecordPlace(4))
         );
     }
 
@@ -431,10 +439,11 @@ mod tests {
             payloads.chosen(id(number), Slot(number));
             payloads.forget_kept(Slot(number + 1));
             while let Some((place, moved)) = payloads.move_oldest() {
-                assert_eq!((moved.id, place + 1), (id(0), payloads.next_place()));
+                assert_eq!((moved.id, place.next()), (id(0), payloads.next_place()));
                 written += 1;
             }
-            assert!(payloads.next_place() - payloads.first_place() <= 2 + MAX_GAPS as u64);
+            let records = payloads.next_place().distance(payloads.first_place());
+            assert!(records <= 2 + MAX_GAPS as u64);
         }
         assert_eq!(held(&payloads), [0]);
         assert!((10..20).contains(&written), "written again {written} times");
@@ -446,8 +455,8 @@ mod tests {
             let mut payloads = Payloads::default();
             let records = records
                 .iter()
-                .map(|(place, number)| (*place, payload(*number, 10)));
-            payloads.recover(released, records.collect());
+                .map(|(place, number)| (RecordPlace(*place), payload(*number, 10)));
+            payloads.recover(RecordPlace(released), records.collect());
             payloads
         };
         // Two that are forgotten, one, and the first of them again at a later place.
@@ -458,15 +467,15 @@ mod tests {
                 payloads.first_place(),
                 payloads.next_place()
             ),
-            (vec![0, 1], 9, 11)
+            (vec![0, 1], RecordPlace(9), RecordPlace(11))
         );
-        assert_eq!(payloads.keep(payload(2, 10)), Some(11));
+        assert_eq!(payloads.keep(payload(2, 10)), place(11));
         // Places go on even if nothing is left: a record that was released may come to light again.
-        assert_eq!(recover(11, &[]).keep(payload(3, 10)), Some(11));
+        assert_eq!(recover(11, &[]).keep(payload(3, 10)), place(11));
         let mut payloads = recover(11, &[(9, 1), (10, 0), (11, 3)]);
         assert_eq!(
             (held(&payloads), payloads.keep(payload(2, 10))),
-            (vec![3], Some(12))
+            (vec![3], place(12))
         );
     }
 
@@ -479,7 +488,7 @@ mod tests {
         let (mut after, mut all, mut pages) = (None, Vec::new(), 0);
         loop {
             let (page, last) = payloads.page(after, None, 300);
-            all.extend(page.iter().map(|payload| payload.id.number));
+            all.extend(page.iter().map(|payload| payload.id.number.0));
             after = page.last().map(|payload| payload.id);
             pages += 1;
             if last {
