@@ -18,8 +18,8 @@ use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_replication::quorum::QuorumSystem;
 
 /// A payload is void this many leaders' windows beyond the slot that its disseminator knew the log
-/// to reach: far more than passes while a payload is ordered, and little enough that those which
-/// nobody orders do not pile up.
+/// to reach: far more than passes while a payload is ordered, and little enough that those that no
+/// leader orders do not pile up.
 const VOID_AFTER_WINDOWS: u64 = 8;
 
 /// A layout that was checked, with what follows from it.

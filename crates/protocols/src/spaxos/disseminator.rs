@@ -7,6 +7,7 @@
 
 mod helping;
 mod neighbours;
+mod proposing;
 
 use self::helping::Helping;
 use self::neighbours::Neighbours;
@@ -87,7 +88,7 @@ messages! {
 }
 
 impl From<multipaxos::batcher::In> for In {
-    /// What MultiPaxos tells whoever proposes to its leader.
+    /// What roles of MultiPaxos send to those that propose to the leader.
     fn from(message: multipaxos::batcher::In) -> Self {
         use multipaxos::batcher::In as Theirs;
         match message {
@@ -436,82 +437,6 @@ impl Disseminator {
         }
     }
 
-    // The leader.
-
-    fn propose(&mut self, now: Instant, number: PayloadNumber, out: &mut Out<'_, Self>) {
-        let floor = self.floor();
-        let payload = self.in_flight.get_mut(&number);
-        let payload = payload.expect("proposes a payload in flight");
-        payload.due = now + PROPOSE_AGAIN_AFTER * (1 << payload.attempts.min(3));
-        payload.attempts += 1;
-        self.check_at = earliest(self.check_at, Some(payload.due));
-        let near = self.neighbours.replicas;
-        let message = leader::In::propose(&payload.ticket(floor), payload.stored, near);
-        let leader = self.config.ordering.leader(payload.round, 0);
-        out.send(Envelope::ToLeaders(Set::one(leader), message));
-    }
-
-    fn on_chosen(
-        &mut self,
-        now: Instant,
-        numbers: &[PayloadNumber],
-        below: Slot,
-        out: &mut Out<'_, Self>,
-    ) {
-        self.reached = self.reached.max(below);
-        let mut void = Vec::new();
-        for number in numbers {
-            match self.in_flight.get(number) {
-                None => {}
-                Some(payload) if below > payload.until => void.push(*number),
-                Some(_) => {
-                    let payload = self.remove(*number).expect("just found");
-                    if let Some((batcher, number)) = payload.from {
-                        self.chosen_batches.entry(batcher).or_default().push(number);
-                    }
-                }
-            }
-        }
-        self.disseminate_again(now, void, out);
-    }
-
-    /// Turns to the leader of `round`. What a leader of another round may have taken and left is
-    /// its own no more.
-    fn follow(&mut self, now: Instant, round: Round, out: &mut Out<'_, Self>) {
-        if round > self.round {
-            self.round = round;
-            self.disseminate_all_again(now, out);
-        } else {
-            out.reached(branch::LEADER_AGAIN);
-            let stable: Vec<PayloadNumber> = self
-                .in_flight
-                .iter()
-                .filter(|(_, payload)| payload.stable)
-                .map(|(number, _)| *number)
-                .collect();
-            stable
-                .into_iter()
-                .for_each(|number| self.propose(now, number, out));
-        }
-    }
-
-    fn disseminate_all_again(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if self.executed.is_some() {
-            let all = self.in_flight.keys().copied().collect();
-            self.disseminate_again(now, all, out);
-        }
-    }
-
-    fn on_progress(&mut self, now: Instant, round: Round, executed: Slot, out: &mut Out<'_, Self>) {
-        let is_first = self.executed.is_none();
-        self.executed = self.executed.max(Some(executed));
-        if round > self.round {
-            self.follow(now, round, out);
-        } else if is_first {
-            self.disseminate_all_again(now, out);
-        }
-    }
-
     /// What was left unanswered is asked again.
     fn ask_again(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let executed = self.executed.unwrap_or_default();
@@ -585,7 +510,7 @@ impl Role for Disseminator {
             }
             In::Chosen { numbers, below } => self.on_chosen(now, &numbers, below, out),
             In::NewLeader { round } if round >= self.round => self.follow(now, round, out),
-            // Whoever leads now says so itself, again and again.
+            // The present leader says so itself, again and again.
             In::NewLeader { .. } | In::NotLeader { .. } => {}
             In::Progress { round, executed } => self.on_progress(now, round, executed, out),
         }
@@ -633,7 +558,7 @@ impl Role for Disseminator {
         let waits = self.in_flight.is_empty() || self.executed.is_none();
         assert!(
             waits || self.check_at.is_some(),
-            "nobody watches the payloads in flight"
+            "no timer watches the payloads in flight"
         );
     }
 

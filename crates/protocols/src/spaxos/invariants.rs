@@ -143,7 +143,7 @@ impl Invariants {
         voted.try_for_each(|(slot, reference)| self.check_can_be_had(*slot, reference))
     }
 
-    /// A payload whose slot f+1 replicas do not keep is held by so many that f failures leave one:
+    /// A payload whose slot f+1 replicas do not keep is held by enough that f failures leave one:
     /// by stabilizers of the configuration in force; while the membership is changing by those of
     /// the one before, and, if the payload is to be ordered by the quorums of both, of the other
     /// one too.
@@ -207,7 +207,7 @@ impl Invariants {
         kept.get(f).copied().unwrap_or_default()
     }
 
-    /// A payload is what it is, whoever holds it.
+    /// All stabilizers that hold a payload hold the same.
     fn check_stabilizer(
         &mut self,
         address: Address,

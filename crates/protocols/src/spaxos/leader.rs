@@ -49,8 +49,8 @@ messages! {
             /// The [reference](Reference) to it, as the log is to hold it.
             reference: Batch,
         },
-        /// A stabilizer holds too many payloads that nobody orders, all of them void from this slot
-        /// on.
+        /// A stabilizer stores too many payloads that no leader orders. From this slot on those to
+        /// be rid of are void.
         2 => CarryTo {
             /// The slot.
             slot: Slot,
@@ -70,7 +70,7 @@ messages! {
             /// How often stabilizers have lost their memory, as far as this one knows.
             lives: Vec<(StabilizerId, u64)>,
         },
-        /// What one of MultiPaxos is told.
+        /// A message for the leader of MultiPaxos.
         1 => Ordering via message {
             /// The message.
             message: multipaxos::leader::In,

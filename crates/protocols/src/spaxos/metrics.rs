@@ -60,11 +60,7 @@ pub(super) const STABILIZER: &[Metric] = &[
         "it has dropped the payloads of all slots below this one",
     ),
     Metric::counter("taken_in", "payloads", "payloads stored"),
-    Metric::counter(
-        "handed_over",
-        "payloads",
-        "payloads given to replicas in their slots",
-    ),
+    Metric::counter("delivered", "payloads", "payloads sent to replicas"),
     Metric::gauge(
         "waiting",
         "slots",

@@ -65,7 +65,7 @@ pub mod acceptor {
 
 pub mod stabilizer;
 
-/// The replica: that of MultiPaxos. What it is told is the payloads, not the references.
+/// The replica: that of MultiPaxos. It receives payloads, not references.
 pub mod replica {
     pub use crate::multipaxos::replica::In;
     /// See [`crate::multipaxos::replica::Replica`].

@@ -1,9 +1,9 @@
 //! The proxy leader: that of MultiPaxos, which has stabilizers tell the replicas what is chosen.
 //!
-//! Stands between leader and acceptors, and between acceptors and stabilizers. A replica that lives
-//! beside a stabilizer is told by that one: as published, where every server has both, no payload
-//! is sent a second time. The other replicas are told by one of the stabilizers that are known to
-//! hold the payload.
+//! Stands between leader and acceptors, and between acceptors and stabilizers. A replica that shares
+//! a node with a stabilizer receives the payload from that one: as published, where every server has
+//! both, no payload is sent a second time. The other replicas receive it from one of the
+//! stabilizers that are known to store it.
 
 use super::config::Config;
 use super::id::{PayloadNumber, StabilizerId, of_batchers};
@@ -28,7 +28,7 @@ use ionian_replication::suspicion::Presence;
 messages! {
     /// The messages that a proxy leader receives.
     "proxy_leader" In {
-        /// What one of MultiPaxos is told.
+        /// A message for the proxy leader of MultiPaxos.
         0 => Ordering via message {
             /// The message.
             message: multipaxos::proxy_leader::In,

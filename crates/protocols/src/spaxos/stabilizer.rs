@@ -6,6 +6,7 @@
 
 mod copies;
 mod copying;
+mod delivering;
 mod payloads;
 mod stale;
 mod taking_over;
@@ -20,9 +21,9 @@ use super::branch;
 use super::config::Config;
 use super::id::{DisseminatorId, PayloadNumber, RecordPlace, StabilizerId};
 use super::lives::{Lives, first_of};
-use super::message::{Payload, PayloadId, Places, Reference, Ticket};
+use super::message::{Payload, PayloadId, Places, Ticket};
 use super::metrics;
-use super::{Envelope, disseminator, kind, leader, proxy_leader, replica};
+use super::{Envelope, disseminator, kind, leader, proxy_leader};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -57,7 +58,7 @@ messages! {
         },
         /// f+1 replicas keep every slot below `kept`.
         2 => Kept {
-            /// The highest round of which the sender knows that somebody leads in it.
+            /// The highest round of which the sender knows that a leader leads in it.
             round: Round,
             /// That slot.
             kept: Slot,
@@ -139,9 +140,9 @@ pub enum Record {
         /// The number of the life.
         life: u64,
     },
-    /// Another has lost its memory so many times, and copies from this one. Vital: this one says so
-    /// with every acknowledgement from now on, those of its own later lives too. One small record
-    /// for each time that somebody's memory is lost.
+    /// Another stabilizer has lost its memory, lives this life, and copies from this one. Vital:
+    /// every acknowledgement from now on says so, those of its own later lives too. One small
+    /// record for each time that a stabilizer loses its memory.
     Renewed {
         /// The other stabilizer.
         stabilizer: StabilizerId,
@@ -166,10 +167,10 @@ wire_enum! {
 /// How often a stabilizer says that it lives.
 const ALIVE_EVERY: Duration = Duration::from_millis(250);
 
-/// Others are told what was chosen where after so many payloads, or after this long: nobody waits
-/// for it, and only memory is held meanwhile.
-const TELL_PAYLOADS: usize = 512;
-const TELL_AFTER: Duration = Duration::from_millis(50);
+/// Other stabilizers learn what was delivered after this number of payloads, or after this long: it
+/// delays no command, and only memory is held meanwhile.
+const ANNOUNCE_PAYLOADS: usize = 512;
+const ANNOUNCE_AFTER: Duration = Duration::from_millis(50);
 
 /// Bytes of payloads in one message to a stabilizer that lost its memory, at least one payload.
 const COPY_BYTES: usize = 1 << 20;
@@ -189,11 +190,11 @@ pub struct Stabilizer {
     stale: Stale,
     /// What was stored in this burst, by the disseminator that waits to hear of it.
     acknowledgements: BTreeMap<DisseminatorId, Vec<Ticket>>,
-    /// Those that are told of everybody's payloads, for they help the others.
+    /// Those that receive all acknowledgements, because they propose for the others.
     helpers: Set<DisseminatorId>,
-    /// What this one has handed to replicas and not told the others.
-    delivered: Places,
-    tell_at: Option<Instant>,
+    /// What this one has sent to replicas, and the other stabilizers do not know yet.
+    unannounced: Places,
+    announce_at: Option<Instant>,
     lives: Lives,
     /// Payloads of rounds before this epoch are acknowledged no more.
     sealed: Epoch,
@@ -202,7 +203,7 @@ pub struct Stabilizer {
     taking_over: Option<TakingOver>,
     alive_at: Instant,
     stored: u64,
-    handed_over: u64,
+    delivered: u64,
     fetched: u64,
     void: u64,
     refused: u64,
@@ -232,15 +233,15 @@ impl Stabilizer {
             stale: Stale::default(),
             acknowledgements: BTreeMap::new(),
             helpers: config.helpers().map(|(helper, _)| helper).collect(),
-            delivered: Places::new(),
-            tell_at: None,
+            unannounced: Places::new(),
+            announce_at: None,
             lives: Lives::default(),
             sealed: Epoch::default(),
             copying: birth.amnesiac.then(Copying::default),
             taking_over: None,
             alive_at: Instant::ZERO,
             stored: 0,
-            handed_over: 0,
+            delivered: 0,
             fetched: 0,
             void: 0,
             refused: 0,
@@ -345,7 +346,7 @@ impl Stabilizer {
         if let Some(place) = self.payloads.keep(payload.clone()) {
             self.stored += 1;
             out.persist(Record::Kept { place, payload });
-            self.hand_over_waiting(now, id, out);
+            self.deliver_waiting(now, id, out);
             self.move_oldest(out);
             if self.payloads.is_half_full() {
                 self.stale.look_soon(now);
@@ -353,7 +354,7 @@ impl Stabilizer {
         }
     }
 
-    /// A payload that nobody orders holds back the log behind its record: it is written again, at
+    /// A payload that no leader orders holds back the log behind its record: it is written again, at
     /// the end.
     fn move_oldest(&mut self, out: &mut Out<'_, Self>) {
         while let Some((place, payload)) = self.payloads.move_oldest() {
@@ -373,126 +374,6 @@ impl Stabilizer {
             let all = self.helpers.or(Set::one(disseminator));
             let all = all.and(self.config.disseminators);
             out.send(Envelope::ToDisseminators(all, message));
-        }
-    }
-
-    // Payloads go out.
-
-    fn on_chosen(&mut self, now: Instant, order: Order, value: &Value, out: &mut Out<'_, Self>) {
-        let Some(reference) = Reference::of(&value.batch) else {
-            return self.tell_replicas(&order, value.batch.clone(), out);
-        };
-        let id = reference.id;
-        if reference.is_void(order.slot) {
-            // By the slot alone, so that all say the same, whoever holds the payload.
-            self.void += 1;
-            out.reached(branch::VOID);
-            return self.tell_replicas(&order, Batch::default(), out);
-        }
-        match self.payloads.get(id).cloned() {
-            Some(batch) => {
-                self.deliver(now, id, &order, batch, out);
-            }
-            // Nobody needs to be told: f+1 replicas hold it, and give it to those that do not.
-            None if order.slot < self.kept => {}
-            None => {
-                out.reached(branch::WAITS);
-                let ask_at = now + self.config.layout().options.resend_after / 4;
-                self.waiting.push(id, order, reference.stored, ask_at);
-            }
-        }
-    }
-
-    fn deliver(
-        &mut self,
-        now: Instant,
-        id: PayloadId,
-        order: &Order,
-        batch: Batch,
-        out: &mut Out<'_, Self>,
-    ) {
-        self.tell_replicas(order, batch, out);
-        self.handed_over += 1;
-        if self.payloads.chosen(id, order.slot) {
-            self.delivered.push((id, order.slot));
-            self.tell_at = earliest(self.tell_at, Some(now + TELL_AFTER));
-            if self.delivered.len() >= TELL_PAYLOADS {
-                self.tell_others(out);
-            }
-        }
-    }
-
-    fn tell_replicas(&self, order: &Order, batch: Batch, out: &mut Out<'_, Self>) {
-        let Order {
-            slot,
-            stamp,
-            replier,
-            replicas,
-        } = *order;
-        let message = replica::In::Chosen {
-            slot,
-            value: Value { stamp, batch },
-            replier,
-        };
-        // What is chosen here, and what its payload is, was settled elsewhere: no crash of this
-        // node undoes it.
-        out.send_unfenced(Envelope::ToReplicas(replicas, message));
-    }
-
-    fn tell_others(&mut self, out: &mut Out<'_, Self>) {
-        self.tell_at = None;
-        let places = core::mem::take(&mut self.delivered);
-        // As above.
-        out.send_unfenced(Envelope::ToStabilizers(
-            self.others(),
-            In::Delivered { places },
-        ));
-    }
-
-    fn hand_over_waiting(&mut self, now: Instant, id: PayloadId, out: &mut Out<'_, Self>) {
-        if let (Some(order), Some(batch)) = (self.waiting.take(id), self.payloads.get(id).cloned())
-        {
-            self.deliver(now, id, &order, batch, out);
-        }
-    }
-
-    // What others miss, and what this one does.
-
-    fn on_fetch(&self, from: StabilizerId, id: PayloadId, slot: Slot, out: &mut Out<'_, Self>) {
-        let message = match self.payloads.payload(id) {
-            Some(payload) => In::Fetched { payload },
-            None if slot < self.kept => {
-                out.reached(branch::KEPT_ANSWER);
-                In::Kept {
-                    round: self.stale.round(),
-                    kept: self.kept,
-                }
-            }
-            None => return out.reached(branch::NO_ANSWER),
-        };
-        let from = Set::one(from).and(self.others());
-        out.send(Envelope::ToStabilizers(from, message));
-    }
-
-    fn on_fetched(&mut self, now: Instant, payload: Payload, out: &mut Out<'_, Self>) {
-        if payload.until > self.kept && !self.holds(payload.id) {
-            self.fetched += 1;
-            out.reached(branch::FETCHED);
-            self.keep(now, payload, out);
-        }
-    }
-
-    fn fetch_waiting(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let (others, resend_after) = (self.others(), self.config.layout().options.resend_after);
-        for (id, slot, asked) in self.waiting.overdue(now, others, resend_after) {
-            out.send(Envelope::ToStabilizers(
-                asked,
-                In::Fetch {
-                    from: self.id,
-                    id,
-                    slot,
-                },
-            ));
         }
     }
 
@@ -668,8 +549,8 @@ impl Role for Stabilizer {
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if self.tell_at.is_some_and(|at| at <= now) {
-            self.tell_others(out);
+        if self.announce_at.is_some_and(|at| at <= now) {
+            self.announce_delivered(out);
         }
         self.fetch_waiting(now, out);
         self.ask_for_copies(now, out);
@@ -701,7 +582,7 @@ impl Role for Stabilizer {
             ),
         );
         earliest(
-            earliest(Some(self.alive_at), self.tell_at),
+            earliest(Some(self.alive_at), self.announce_at),
             earliest(asks, self.stale.next_timer()),
         )
     }
@@ -713,8 +594,8 @@ impl Role for Stabilizer {
     fn invariants(&self) {
         self.payloads.invariants();
         assert!(
-            self.delivered.is_empty() || self.tell_at.is_some(),
-            "nobody tells what was delivered"
+            self.unannounced.is_empty() || self.announce_at.is_some(),
+            "what was delivered is never announced"
         );
     }
 
@@ -727,7 +608,7 @@ impl Role for Stabilizer {
             self.payloads.byte_len() as u64,
             self.kept.0,
             self.stored,
-            self.handed_over,
+            self.delivered,
             self.waiting.len() as u64,
             self.fetched,
             self.void,

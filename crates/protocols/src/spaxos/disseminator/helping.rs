@@ -1,7 +1,7 @@
 //! Proposing on behalf of others (as published: acknowledgements go to all servers, and the leader
 //! knows by its own what is stable). A disseminator beside the leader hears from the stabilizers as
-//! soon as the payload's own does, and its proposal takes no hop. Where disseminators and leaders
-//! live apart nobody helps.
+//! soon as the payload's own does, and its proposal takes no hop. Where no disseminator shares a
+//! node with a leader, none helps.
 
 use super::super::config::Config;
 use super::super::message::Ticket;

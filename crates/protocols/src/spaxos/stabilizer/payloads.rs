@@ -129,7 +129,7 @@ impl Payloads {
     }
 
     /// Those that come after `after` in the order of their names and are to be ordered in rounds of
-    /// epochs before `before`, at most so many bytes but one payload at least, and whether there
+    /// epochs before `before`, at most this many bytes but at least one payload, and whether there
     /// are no more.
     pub(super) fn page(
         &self,
@@ -350,7 +350,7 @@ impl Payloads {
         assert!(listed >= needed, "a payload will never be forgotten");
         assert!(
             self.records.front().is_none_or(Option::is_some),
-            "a record is held back that nobody needs"
+            "a record is held back that is not needed"
         );
     }
 }
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_not_held_back_by_what_nobody_orders() {
+    fn the_log_is_not_held_back_by_payloads_that_no_leader_orders() {
         let mut payloads = Payloads::default();
         payloads.keep(payload(0, 1 << 20));
         let mut written = 0;

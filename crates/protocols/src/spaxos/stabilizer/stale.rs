@@ -33,7 +33,7 @@ impl Stale {
         self.round
     }
 
-    /// Somebody leads in this round.
+    /// A leader leads in this round.
     pub(super) fn follow(&mut self, now: Instant, round: Round) {
         if round > self.round {
             *self = Stale {

@@ -78,7 +78,7 @@ impl Waiting {
         self.orders.remove(&id).map(|missing| missing.order)
     }
 
-    /// Nobody need be told of slots below `kept` any more.
+    /// Replicas keep every slot below `kept`: none of these is waited for any more.
     pub(super) fn forget_kept(&mut self, kept: Slot) {
         self.orders.retain(|_, missing| missing.order.slot >= kept);
     }

@@ -1,0 +1,94 @@
+//! What a disseminator tells the leader, and what follows from what the leader says.
+
+use super::{Disseminator, PROPOSE_AGAIN_AFTER};
+use crate::spaxos::id::PayloadNumber;
+use crate::spaxos::{Envelope, branch, leader};
+use alloc::vec::Vec;
+use ionian_kernel::id::*;
+use ionian_kernel::role::Out;
+use ionian_kernel::time::{Instant, earliest};
+
+impl Disseminator {
+    /// Has the leader order a stable payload.
+    pub(super) fn propose(&mut self, now: Instant, number: PayloadNumber, out: &mut Out<'_, Self>) {
+        let floor = self.floor();
+        let payload = self.in_flight.get_mut(&number);
+        let payload = payload.expect("proposes a payload in flight");
+        payload.due = now + PROPOSE_AGAIN_AFTER * (1 << payload.attempts.min(3));
+        payload.attempts += 1;
+        self.check_at = earliest(self.check_at, Some(payload.due));
+        let near = self.neighbours.replicas;
+        let message = leader::In::propose(&payload.ticket(floor), payload.stored, near);
+        let leader = self.config.ordering.leader(payload.round, 0);
+        out.send(Envelope::ToLeaders(Set::one(leader), message));
+    }
+
+    /// These payloads are chosen, in slots below `below`: some may be void there.
+    pub(super) fn on_chosen(
+        &mut self,
+        now: Instant,
+        numbers: &[PayloadNumber],
+        below: Slot,
+        out: &mut Out<'_, Self>,
+    ) {
+        self.reached = self.reached.max(below);
+        let mut void = Vec::new();
+        for number in numbers {
+            match self.in_flight.get(number) {
+                None => {}
+                Some(payload) if below > payload.until => void.push(*number),
+                Some(_) => {
+                    let payload = self.remove(*number).expect("just found");
+                    if let Some((batcher, number)) = payload.from {
+                        self.chosen_batches.entry(batcher).or_default().push(number);
+                    }
+                }
+            }
+        }
+        self.disseminate_again(now, void, out);
+    }
+
+    /// Uses the leader of `round`. What an earlier leader has accepted and not ordered gets another
+    /// name.
+    pub(super) fn follow(&mut self, now: Instant, round: Round, out: &mut Out<'_, Self>) {
+        if round > self.round {
+            self.round = round;
+            self.disseminate_all_again(now, out);
+        } else {
+            out.reached(branch::LEADER_AGAIN);
+            let stable: Vec<PayloadNumber> = self
+                .in_flight
+                .iter()
+                .filter(|(_, payload)| payload.stable)
+                .map(|(number, _)| *number)
+                .collect();
+            stable
+                .into_iter()
+                .for_each(|number| self.propose(now, number, out));
+        }
+    }
+
+    fn disseminate_all_again(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.executed.is_some() {
+            let all = self.in_flight.keys().copied().collect();
+            self.disseminate_again(now, all, out);
+        }
+    }
+
+    /// The leader of `round` is alive, and some replica has executed every slot below `executed`.
+    pub(super) fn on_progress(
+        &mut self,
+        now: Instant,
+        round: Round,
+        executed: Slot,
+        out: &mut Out<'_, Self>,
+    ) {
+        let is_first = self.executed.is_none();
+        self.executed = self.executed.max(Some(executed));
+        if round > self.round {
+            self.follow(now, round, out);
+        } else if is_first {
+            self.disseminate_all_again(now, out);
+        }
+    }
+}
