@@ -1,7 +1,7 @@
 //! The batcher: gathers commands into batches, so that a disseminator handles one message a batch.
 //!
 //! Stands between client and disseminator. It keeps every batch until it hears that it was chosen,
-//! and hands it to another disseminator when it does not.
+//! and sends it to another disseminator if it does not.
 
 use super::config::Config;
 use super::id::DisseminatorId;
@@ -39,10 +39,10 @@ messages! {
     }
 }
 
-/// How long a disseminator may leave a batch unchosen before another is given it too. Well above
+/// How long a disseminator may leave a batch unchosen before another receives it too. Well above
 /// what it needs to get round a dead stabilizer or leader, since a batch that is ordered twice is
 /// work done twice.
-const HAND_OVER_AFTER: Duration = Duration::from_millis(1000);
+const SEND_AGAIN_AFTER: Duration = Duration::from_millis(1000);
 
 /// A batcher.
 pub struct Batcher {
@@ -61,25 +61,25 @@ impl Batcher {
         Batcher {
             id: BatcherId(birth.address.index),
             node: birth.node,
-            batches: Batches::new(HAND_OVER_AFTER, &config.layout().options, &mut random),
+            batches: Batches::new(SEND_AGAIN_AFTER, &config.layout().options, &mut random),
             disseminators: Choice::new(config.disseminators, near, random.any()),
             config,
         }
     }
 
-    /// Closes the open batch and hands over what there is room for.
+    /// Closes the open batch and sends what there is room for.
     fn close(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.batches.close(now, None);
-        self.hand_over_waiting(now, out);
+        self.send_waiting(now, out);
     }
 
-    fn hand_over_waiting(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+    fn send_waiting(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         while let Some(due) = self.batches.next(now) {
-            self.hand_over(now, due, out);
+            self.send(now, due, out);
         }
     }
 
-    fn hand_over(&mut self, now: Instant, Due { number, batch, .. }: Due, out: &mut Out<'_, Self>) {
+    fn send(&mut self, now: Instant, Due { number, batch, .. }: Due, out: &mut Out<'_, Self>) {
         let (by, disseminators) = self
             .disseminators
             .next(now)
@@ -93,12 +93,12 @@ impl Batcher {
         out.send(Envelope::ToDisseminators(disseminators, message));
     }
 
-    fn hand_over_again(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+    fn send_again(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         for due in self.batches.overdue(now) {
             if let Some(silent) = *self.batches.with(due.number) {
                 self.disseminators.silent(silent, now);
             }
-            self.hand_over(now, due, out);
+            self.send(now, due, out);
         }
     }
 }
@@ -135,14 +135,14 @@ impl Role for Batcher {
             In::BatchesChosen { from, numbers } => {
                 self.disseminators.heard(from);
                 self.batches.settle(&numbers, drop);
-                self.hand_over_waiting(now, out);
+                self.send_waiting(now, out);
             }
         }
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.batches.check_at.is_some_and(|at| at <= now) {
-            self.hand_over_again(now, out);
+            self.send_again(now, out);
         }
     }
 

@@ -225,7 +225,7 @@ impl Checked {
 
     /// From which slot on a payload is void whose disseminator knows that the log reaches to
     /// `reached`.
-    pub fn until(&self, reached: Slot) -> Slot {
+    pub fn void_from(&self, reached: Slot) -> Slot {
         reached.plus(VOID_AFTER_WINDOWS * self.layout.options.window_slots as u64)
     }
 }

@@ -151,7 +151,7 @@ struct InFlight {
     batch: Batch,
     /// The batcher that waits for it, with its number.
     from: Option<(BatcherId, u64)>,
-    until: Slot,
+    void_from: Slot,
     asked: Set<StabilizerId>,
     stored: Set<StabilizerId>,
     /// Whether a write quorum has stored it.
@@ -165,11 +165,11 @@ impl InFlight {
     /// What goes with it, when nothing below `floor` is proposed any more.
     fn ticket(&self, floor: PayloadNumber) -> Ticket {
         let InFlight {
-            id, round, until, ..
+            id, round, void_from, ..
         } = *self;
         Ticket {
             id,
-            until,
+            void_from,
             round,
             floor,
         }
@@ -253,9 +253,9 @@ impl Disseminator {
         self.next_number = number.next();
         self.payloads += 1;
         self.in_flight_bytes += batch.byte_len();
-        let until = self
+        let void_from = self
             .config
-            .until(self.reached.max(self.executed.unwrap_or_default()));
+            .void_from(self.reached.max(self.executed.unwrap_or_default()));
         let id = PayloadId {
             disseminator: self.id,
             life: self.life,
@@ -267,7 +267,7 @@ impl Disseminator {
             round: self.round,
             batch,
             from,
-            until,
+            void_from,
             asked,
             stored,
             stable: false,
@@ -343,7 +343,7 @@ impl Disseminator {
             payload: Payload {
                 id: payload.id,
                 round: payload.round,
-                until: payload.until,
+                void_from: payload.void_from,
                 batch: payload.batch.clone(),
             },
         };
@@ -451,7 +451,7 @@ impl Disseminator {
         let mut void = Vec::new();
         for number in overdue {
             let payload = self.in_flight.get_mut(&number).expect("just found");
-            if executed >= payload.until {
+            if executed >= payload.void_from {
                 void.push(number);
             } else if payload.stable {
                 self.propose(now, number, out);

@@ -86,7 +86,7 @@ impl protocol::Invariants<SPaxos> for Invariants {
             _ => {}
         }
         match core::mem::take(&mut self.has_changed) {
-            true => self.check_handed_over(),
+            true => self.check_after_change(),
             false => Ok(()),
         }
     }
@@ -138,7 +138,7 @@ impl Invariants {
     }
 
     /// A vote for a payload may come to light after a change that was over before.
-    fn check_handed_over(&self) -> Result<(), String> {
+    fn check_after_change(&self) -> Result<(), String> {
         let mut voted = self.voted.values();
         voted.try_for_each(|(slot, reference)| self.check_can_be_had(*slot, reference))
     }

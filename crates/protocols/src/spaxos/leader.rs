@@ -83,7 +83,7 @@ impl In {
     pub fn propose(ticket: &Ticket, stored: Set<StabilizerId>, near: Set<ReplicaId>) -> In {
         let Ticket {
             id,
-            until,
+            void_from,
             round,
             floor,
         } = *ticket;
@@ -91,7 +91,7 @@ impl In {
             round,
             floor,
             near,
-            reference: Reference { id, until, stored }.batch(),
+            reference: Reference { id, void_from, stored }.batch(),
         }
     }
 }
@@ -155,7 +155,7 @@ impl Leader {
             return out.reached(branch::LATE);
         }
         self.taken.enter(round);
-        if let Err(slot) = self.taken.take(id, (floor, reference.until, next)) {
+        if let Err(slot) = self.taken.take(id, (floor, reference.void_from, next)) {
             return self.on_repeated(id, slot, out);
         }
         let dropped = self.inner.core().dropped();
@@ -353,7 +353,7 @@ impl Role for Leader {
                 // No payload is void later than one that is disseminated now.
                 self.carry_to = self
                     .carry_to
-                    .max(slot.min(self.config.until(self.inner.core().executed())));
+                    .max(slot.min(self.config.void_from(self.inner.core().executed())));
                 self.carry(now, out);
             }
         }

@@ -31,12 +31,12 @@ pub struct Payload {
     /// round's epoch stores it.
     pub round: Round,
     /// It has an effect only in a slot below this one.
-    pub until: Slot,
+    pub void_from: Slot,
     /// The commands.
     pub batch: Batch,
 }
 
-wire_struct! { Payload { id, round, until, batch } }
+wire_struct! { Payload { id, round, void_from, batch } }
 
 /// What goes with a payload and is no part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,14 +44,14 @@ pub struct Ticket {
     /// The payload.
     pub id: PayloadId,
     /// It has an effect only in a slot below this one.
-    pub until: Slot,
+    pub void_from: Slot,
     /// The round in which alone it may be given a slot.
     pub round: Round,
     /// Its disseminator proposes nothing more that has a number below this one.
     pub floor: PayloadNumber,
 }
 
-wire_struct! { Ticket { id, until, round, floor } }
+wire_struct! { Ticket { id, void_from, round, floor } }
 
 /// What the log holds in place of a payload: where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,12 +59,12 @@ pub struct Reference {
     /// The payload.
     pub id: PayloadId,
     /// In this slot and later ones it is void: what is executed there is a noop.
-    pub until: Slot,
+    pub void_from: Slot,
     /// These stabilizers have said that they hold it; a write quorum is among them.
     pub stored: Set<StabilizerId>,
 }
 
-wire_struct! { Reference { id, until, stored } }
+wire_struct! { Reference { id, void_from, stored } }
 
 /// A reference is not longer than this when it is written.
 const REFERENCE_BYTES: usize = 48;
@@ -105,7 +105,7 @@ impl Reference {
 
     /// Whether it is void in `slot`.
     pub fn is_void(&self, slot: Slot) -> bool {
-        slot >= self.until
+        slot >= self.void_from
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
         };
         let reference = Reference {
             id,
-            until: Slot(9),
+            void_from: Slot(9),
             stored: Set::first(2),
         };
         assert_eq!(Reference::of(&reference.batch()), Some(reference));

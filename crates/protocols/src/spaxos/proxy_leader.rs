@@ -108,7 +108,7 @@ impl ProxyLeader {
                 *chosen_below = (*chosen_below).max(slot.next());
                 match Reference::of(&value.batch) {
                     Some(reference) => {
-                        deliverers.hand_over(
+                        deliverers.deliver(
                             now,
                             slot,
                             &reference,
@@ -162,7 +162,7 @@ impl Deliverers {
     }
 
     /// Has stabilizers tell the replicas what is chosen in `slot`.
-    fn hand_over(
+    fn deliver(
         &mut self,
         now: Instant,
         slot: Slot,

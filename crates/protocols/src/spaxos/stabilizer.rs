@@ -314,13 +314,13 @@ impl Stabilizer {
         out: &mut Out<'_, Self>,
     ) {
         let Payload {
-            id, round, until, ..
+            id, round, void_from, ..
         } = payload;
         let is_sealed = round.epoch() < self.sealed;
         if is_sealed {
             out.reached(branch::SEALED);
         }
-        if until <= self.kept || self.payloads.is_full() || is_sealed {
+        if void_from <= self.kept || self.payloads.is_full() || is_sealed {
             self.refused += 1;
             return;
         }
@@ -330,7 +330,7 @@ impl Stabilizer {
         self.keep(now, payload, out);
         let ticket = Ticket {
             id,
-            until,
+            void_from,
             round,
             floor,
         };
@@ -396,10 +396,10 @@ impl Stabilizer {
             return;
         }
         let round = self.stale.round();
-        let (bytes, until) = self.payloads.undecided_before(round);
+        let (bytes, void_from) = self.payloads.undecided_before(round);
         let is_crowded = self.payloads.is_half_full();
         let slot = match bytes > self.config.stale_bytes {
-            true => Some(until),
+            true => Some(void_from),
             false if is_crowded => self.payloads.older_half(),
             false => None,
         };

@@ -112,7 +112,7 @@ fn payload(number: u64) -> PayloadId {
 fn reference(number: u64) -> Batch {
     let reference = Reference {
         id: payload(number),
-        until: Slot(100),
+        void_from: Slot(100),
         stored: Set::first(2),
     };
     reference.batch()
@@ -122,7 +122,7 @@ fn kept(number: u64, batch: Batch) -> stabilizer::Record {
     let payload = Payload {
         id: payload(number),
         round: round(1),
-        until: Slot(100),
+        void_from: Slot(100),
         batch,
     };
     stabilizer::Record::Kept {

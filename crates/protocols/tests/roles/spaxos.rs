@@ -126,7 +126,7 @@ fn stored(sent: &[Envelope]) -> Option<Payload> {
 fn acknowledge(payload: &Payload, round: Round, from: u8, lives: &[(u8, u64)]) -> disseminator::In {
     let ticket = Ticket {
         id: payload.id,
-        until: payload.until,
+        void_from: payload.void_from,
         round,
         floor: PayloadNumber(0),
     };
@@ -174,21 +174,21 @@ fn what_passes_through_the_leader_is_as_large_whatever_the_commands_are() {
 
 // Stabilizers.
 
-fn store(number: u64, until: u64) -> stabilizer::In {
+fn store(number: u64, void_from: u64) -> stabilizer::In {
     let payload = Payload {
         id: id(number),
         round: Round(64),
-        until: Slot(until),
+        void_from: Slot(void_from),
         batch: batch(16),
     };
     let floor = PayloadNumber(0);
     stabilizer::In::Store { floor, payload }
 }
 
-fn chosen(number: u64, until: u64, slot: u64) -> stabilizer::In {
+fn chosen(number: u64, void_from: u64, slot: u64) -> stabilizer::In {
     let reference = Reference {
         id: id(number),
-        until: Slot(until),
+        void_from: Slot(void_from),
         stored: Set::first(2),
     };
     let value = Value {
@@ -242,7 +242,7 @@ fn the_log_is_carried_past_what_earlier_rounds_left_behind() {
     });
     stage.tell(chosen(8, 18, 3));
     let asked = carried(&mut stage, 40);
-    assert!(asked.len() > 1, "asks until it is so: {asked:?}");
+    assert!(asked.len() > 1, "asks void_from it is so: {asked:?}");
     assert!(
         asked
             .iter()
@@ -323,7 +323,7 @@ fn one_that_lost_its_memory_counts_when_it_has_copied_from_a_read_quorum_of_the_
             .map(|number| Payload {
                 id: id(*number),
                 round: Round(64),
-                until: Slot(10),
+                void_from: Slot(10),
                 batch: batch(16),
             })
             .collect();
@@ -405,7 +405,7 @@ fn one_that_lost_its_memory_counts_when_it_has_copied_from_a_read_quorum_of_the_
 fn b2_no_stranger_makes_a_reference_of_his_commands() {
     let reference = Reference {
         id: id(7),
-        until: Slot(10),
+        void_from: Slot(10),
         stored: Set::first(2),
     };
     let mut damaged = encode_all(&reference);

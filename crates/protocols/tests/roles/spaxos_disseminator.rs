@@ -49,7 +49,7 @@ fn disseminate(batch: Batch) -> In {
 }
 
 /// The slot in which a payload is void that is disseminated when the log reaches to `reached`.
-fn until(reached: u64) -> Slot {
+fn void_from(reached: u64) -> Slot {
     Slot(reached + 8 * Options::default().window_slots as u64)
 }
 
@@ -81,7 +81,7 @@ fn store(payload: &Payload, to: Set<StabilizerId>) -> Envelope {
 fn of(payload: &Payload) -> Ticket {
     Ticket {
         id: payload.id,
-        until: payload.until,
+        void_from: payload.void_from,
         round: payload.round,
         floor: payload.id.number,
     }
@@ -129,7 +129,7 @@ fn a_write_quorum_of_stabilizers_is_asked_to_store_a_batch_under_a_name_of_its_o
             ..payload.id
         },
         round: round(1),
-        until: until(3),
+        void_from: void_from(3),
         batch: batch(),
     };
     assert_eq!((&payload, to.len()), (&expected, 2));
@@ -146,8 +146,8 @@ fn nothing_is_stored_before_a_leader_is_heard() {
     let asked = disseminator.asked(progress(3));
     let (payload, to) = stores(&asked.sends);
     assert_eq!(
-        (payload.round, payload.until, to.len()),
-        (round(1), until(3), 2)
+        (payload.round, payload.void_from, to.len()),
+        (round(1), void_from(3), 2)
     );
 }
 
@@ -231,7 +231,7 @@ fn a_payload_that_the_leader_leaves_unchosen_is_proposed_again() {
 fn a_payload_that_is_chosen_is_settled_and_its_batcher_learns_it() {
     let mut disseminator = disseminator();
     let (payload, _) = begun(&mut disseminator);
-    let message = chosen(&payload, payload.until);
+    let message = chosen(&payload, payload.void_from);
     assert_eq!(disseminator.asked(message.clone()), only(vec![settles()]));
     assert_eq!(disseminator.asked(message), only(vec![]));
     for from in [0, 1] {
@@ -247,7 +247,7 @@ fn a_payload_that_is_chosen_is_settled_and_its_batcher_learns_it() {
 fn a_payload_that_may_be_void_where_it_was_chosen_is_stored_under_another_name() {
     let mut disseminator = disseminator();
     let (payload, _) = begun(&mut disseminator);
-    let asked = disseminator.asked(chosen(&payload, payload.until.next()));
+    let asked = disseminator.asked(chosen(&payload, payload.void_from.next()));
     let (again, to) = stores(&asked.sends);
     assert_eq!(asked, only(vec![store(&again, to)]));
     let expected = Payload {
@@ -256,7 +256,7 @@ fn a_payload_that_may_be_void_where_it_was_chosen_is_stored_under_another_name()
             ..payload.id
         },
         // The log reaches to where it was chosen.
-        until: until(payload.until.0 + 1),
+        void_from: void_from(payload.void_from.0 + 1),
         ..payload
     };
     assert_eq!(again, expected);

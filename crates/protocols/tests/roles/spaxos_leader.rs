@@ -18,10 +18,10 @@ use ionian_replication::batch::{Batch, Value};
 /// Void so late that it does not matter.
 const LATE: u64 = 1000;
 
-fn proposal_in(round: Round, number: u64, until: u64, floor: u64) -> In {
+fn proposal_in(round: Round, number: u64, void_from: u64, floor: u64) -> In {
     let ticket = ionian_protocols::spaxos::message::Ticket {
         round,
-        ..ticket(number, until, floor)
+        ..ticket(number, void_from, floor)
     };
     In::propose(&ticket, stabilizers(&[0, 1]), Set::one(ReplicaId(1)))
 }
@@ -138,11 +138,11 @@ fn payloads_of_another_process_of_the_disseminator_are_other_payloads() {
 
 /// Proposes payload 7 of this process of the disseminator, void from slot `until` on; whether it
 /// gets a slot.
-fn is_ordered(leader: &mut Stage<Leader>, life: u64, until: u64) -> bool {
+fn is_ordered(leader: &mut Stage<Leader>, life: u64, void_from: u64) -> bool {
     let of_life = ionian_protocols::spaxos::message::PayloadId { life, ..id(7) };
     let ticket = ionian_protocols::spaxos::message::Ticket {
         id: of_life,
-        ..ticket(7, until, 0)
+        ..ticket(7, void_from, 0)
     };
     let asked = leader.asked(In::propose(&ticket, stabilizers(&[0, 1]), Set::EMPTY));
     let orders = |(sent, _): &(Envelope, _)| matches!(sent, Envelope::ToProxyLeaders(..));
@@ -153,7 +153,7 @@ fn is_ordered(leader: &mut Stage<Leader>, life: u64, until: u64) -> bool {
 #[test]
 pub(crate) fn a_payload_of_an_earlier_process_gets_no_second_slot() {
     let mut leader = leading();
-    let mut is_ordered = |life, until| is_ordered(&mut leader, life, until);
+    let mut is_ordered = |life, void_from| is_ordered(&mut leader, life, void_from);
     assert!((5..9).all(|life| is_ordered(life, 10)));
     assert!((5..9).all(|life| !is_ordered(life, 10)));
     // Forgotten, because it would be void.

@@ -72,7 +72,7 @@ fn payload(number: u64, round: Round) -> Payload {
     Payload {
         id: id(number),
         round,
-        until: Slot(1000),
+        void_from: Slot(1000),
         batch: batch("write"),
     }
 }
@@ -181,7 +181,7 @@ fn proposes(config: Config, round: Round, stored: &[u8]) -> bool {
     assert_eq!(payload.round, round);
     let ticket = Ticket {
         id: payload.id,
-        until: payload.until,
+        void_from: payload.void_from,
         round,
         floor: PayloadNumber(0),
     };

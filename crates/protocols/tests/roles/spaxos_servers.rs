@@ -59,38 +59,38 @@ pub(crate) fn batch() -> Batch {
 }
 
 /// Such a payload, void from slot `until` on.
-pub(crate) fn payload(number: u64, until: u64) -> Payload {
+pub(crate) fn payload(number: u64, void_from: u64) -> Payload {
     Payload {
         id: id(number),
         round: round(1),
-        until: Slot(until),
+        void_from: Slot(void_from),
         batch: batch(),
     }
 }
 
 /// What goes with it; its disseminator proposes nothing below `floor` any more.
-pub(crate) fn ticket(number: u64, until: u64, floor: u64) -> Ticket {
+pub(crate) fn ticket(number: u64, void_from: u64, floor: u64) -> Ticket {
     Ticket {
         id: id(number),
-        until: Slot(until),
+        void_from: Slot(void_from),
         round: round(1),
         floor: PayloadNumber(floor),
     }
 }
 
 /// What the log holds in place of it: two stabilizers store it.
-pub(crate) fn reference(number: u64, until: u64) -> Reference {
+pub(crate) fn reference(number: u64, void_from: u64) -> Reference {
     Reference {
         id: id(number),
-        until: Slot(until),
+        void_from: Slot(void_from),
         stored: stabilizers(&[0, 1]),
     }
 }
 
-pub(crate) fn referred(number: u64, until: u64) -> Value {
+pub(crate) fn referred(number: u64, void_from: u64) -> Value {
     Value {
         stamp: Timestamp(1000),
-        batch: reference(number, until).batch(),
+        batch: reference(number, void_from).batch(),
     }
 }
 

@@ -42,7 +42,7 @@ fn reference(config: &Config, number: u64) -> Reference {
         .expect("all are there");
     Reference {
         id: id(number),
-        until: config.until(Slot(number - number % HEARTBEAT)),
+        void_from: config.void_from(Slot(number - number % HEARTBEAT)),
         stored,
     }
 }
@@ -117,11 +117,11 @@ fn told_stabilizer(play: Arc<Play>) -> Part<SPaxos> {
 impl References {
     /// What goes to the leader with the payload of this number.
     fn ticket(&self, number: u64) -> Ticket {
-        let Reference { id, until, .. } = reference(&self.config, number);
+        let Reference { id, void_from, .. } = reference(&self.config, number);
         let round = Round(self.play.flow.round().unwrap_or_default());
         Ticket {
             id,
-            until,
+            void_from,
             round,
             floor: PayloadNumber(id.number.0.saturating_sub(self.play.flow.window())),
         }

@@ -97,12 +97,12 @@ fn keeping(from: StabilizerId) -> Actor {
         Message::Stabilizer(stabilizer::In::Store {
             floor,
             payload: Payload {
-                id, round, until, ..
+                id, round, void_from, ..
             },
         }) => {
             let ticket = Ticket {
                 id,
-                until,
+                void_from,
                 round,
                 floor,
             };
@@ -182,7 +182,7 @@ fn storing(all: Arc<References>) -> Actor {
             let payload = Payload {
                 id: ticket.id,
                 round: ticket.round,
-                until: ticket.until,
+                void_from: ticket.void_from,
                 batch: batch.clone(),
             };
             let message = stabilizer::In::Store {

@@ -36,7 +36,7 @@ impl Disseminator {
         for number in numbers {
             match self.in_flight.get(number) {
                 None => {}
-                Some(payload) if below > payload.until => void.push(*number),
+                Some(payload) if below > payload.void_from => void.push(*number),
                 Some(_) => {
                     let payload = self.remove(*number).expect("just found");
                     if let Some((batcher, number)) = payload.from {

@@ -78,7 +78,7 @@ impl Stabilizer {
         };
         copying.on_page(now, from, reached, last);
         for payload in payloads {
-            if payload.until > self.kept && !self.holds(payload.id) {
+            if payload.void_from > self.kept && !self.holds(payload.id) {
                 self.keep(now, payload, out);
             }
         }

@@ -125,7 +125,7 @@ impl Stabilizer {
 
     /// A payload that this one lacks.
     pub(super) fn on_fetched(&mut self, now: Instant, payload: Payload, out: &mut Out<'_, Self>) {
-        if payload.until > self.kept && !self.holds(payload.id) {
+        if payload.void_from > self.kept && !self.holds(payload.id) {
             self.fetched += 1;
             out.reached(branch::FETCHED);
             self.keep(now, payload, out);

@@ -42,7 +42,7 @@ pub(super) struct Payloads {
 }
 
 struct Held {
-    until: Slot,
+    void_from: Slot,
     batch: Batch,
     /// The round in which it is to be ordered.
     round: Round,
@@ -98,7 +98,7 @@ impl Payloads {
         self.held(id).map(|held| Payload {
             id,
             round: held.round,
-            until: held.until,
+            void_from: held.void_from,
             batch: held.batch.clone(),
         })
     }
@@ -147,7 +147,7 @@ impl Payloads {
             page.push(Payload {
                 id,
                 round: held.round,
-                until: held.until,
+                void_from: held.void_from,
                 batch: held.batch.clone(),
             });
         }
@@ -169,21 +169,21 @@ impl Payloads {
         let Payload {
             id,
             round,
-            until,
+            void_from,
             batch,
         } = payload;
         self.changes += 1;
         self.bytes += batch.byte_len();
-        self.void_from.entry(until).or_default().push(id);
+        self.void_from.entry(void_from).or_default().push(id);
         self.count += 1;
         let life = self.held.entry((id.disseminator, id.life)).or_default();
         life.insert(
             id.number,
             Held {
-                until,
+                void_from,
                 batch,
                 round,
-                end: until,
+                end: void_from,
                 place,
             },
         );
@@ -216,7 +216,7 @@ impl Payloads {
         let Some(held) = self.held_mut(id) else {
             return false;
         };
-        let end = held.until.min(slot.next());
+        let end = held.void_from.min(slot.next());
         if end == held.end {
             return false;
         }
@@ -228,15 +228,15 @@ impl Payloads {
     /// The payloads that are not known to be chosen.
     fn undecided(&self) -> impl Iterator<Item = &Held> {
         let all = self.held.values().flat_map(BTreeMap::values);
-        all.filter(|held| held.end == held.until)
+        all.filter(|held| held.end == held.void_from)
     }
 
     /// The bytes of payloads of rounds before this one that are not known to be chosen, and the
     /// first slot in which all of them are void.
     pub(super) fn undecided_before(&self, round: Round) -> (usize, Slot) {
         let undecided = self.undecided().filter(|held| held.round < round);
-        undecided.fold((0, Slot::ZERO), |(bytes, until), held| {
-            (bytes + held.batch.byte_len(), until.max(held.until))
+        undecided.fold((0, Slot::ZERO), |(bytes, void_from), held| {
+            (bytes + held.batch.byte_len(), void_from.max(held.void_from))
         })
     }
 
@@ -247,7 +247,7 @@ impl Payloads {
         let (mut by_slot, mut total) = (BTreeMap::<Slot, usize>::new(), 0);
         for held in self.undecided() {
             let memory = held.batch.byte_len() + MEMORY_OF_EACH;
-            *by_slot.entry(held.until).or_default() += memory;
+            *by_slot.entry(held.void_from).or_default() += memory;
             total += memory;
         }
         let mut older = 0;
@@ -372,7 +372,7 @@ mod tests {
         }
     }
 
-    fn payload(number: u64, until: u64) -> Payload {
+    fn payload(number: u64, void_from: u64) -> Payload {
         let (client, purpose, payload) = (
             ClientId(0),
             Purpose::Execute(SessionId(1)),
@@ -388,7 +388,7 @@ mod tests {
         Payload {
             id: id(number),
             round: Round(1),
-            until: Slot(until),
+            void_from: Slot(void_from),
             batch,
         }
     }
