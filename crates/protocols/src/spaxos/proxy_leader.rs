@@ -8,7 +8,7 @@
 use super::config::Config;
 use super::id::{PayloadNumber, StabilizerId, of_batchers};
 use super::message::Reference;
-use super::{Envelope, disseminator, kind, stabilizer};
+use super::{Envelope, disseminator, kind, replica, stabilizer};
 use crate::multipaxos;
 use crate::multipaxos::proxy_leader::ProxyLeader as Ordered;
 use crate::parts;
@@ -89,7 +89,7 @@ impl ProxyLeader {
         act: impl FnOnce(&mut Ordered, &mut Out<'_, Ordered>),
     ) {
         use multipaxos::Envelope as Theirs;
-        use multipaxos::{batcher, replica};
+        use multipaxos::batcher;
         let ProxyLeader {
             inner,
             deliverers,
@@ -106,31 +106,17 @@ impl ProxyLeader {
                 },
             ) => {
                 *chosen_below = (*chosen_below).max(slot.next());
-                match Reference::of(&value.batch) {
-                    Some(reference) => {
-                        deliverers.deliver(
-                            now,
-                            slot,
-                            &reference,
-                            &Chosen {
-                                value,
-                                replier,
-                                replicas,
-                            },
-                            relay,
-                        );
-                    }
+                let reference = Reference::of(&value.batch);
+                let chosen = Chosen {
+                    slot,
+                    value,
+                    replier,
+                    replicas,
+                };
+                match reference {
+                    Some(reference) => deliverers.deliver(now, &reference, &chosen, relay),
                     // A noop: there is nothing to look up.
-                    None => {
-                        relay.send(Envelope::ToReplicas(
-                            replicas,
-                            replica::In::Chosen {
-                                slot,
-                                value,
-                                replier,
-                            },
-                        ));
-                    }
+                    None => relay.send(chosen.into_envelope()),
                 }
             }
             Theirs::ToBatchers(to, batcher::In::BatchesChosen { numbers }) => {
@@ -146,11 +132,34 @@ impl ProxyLeader {
     }
 }
 
-/// What is to be told to replicas.
+/// What replicas are to learn.
 struct Chosen {
+    slot: Slot,
     value: Value,
     replier: ReplicaId,
     replicas: Set<ReplicaId>,
+}
+
+impl Chosen {
+    fn into_envelope(self) -> Envelope {
+        let message = replica::In::Chosen {
+            slot: self.slot,
+            value: self.value,
+            replier: self.replier,
+        };
+        Envelope::ToReplicas(self.replicas, message)
+    }
+
+    /// A stabilizer sends the payload to these replicas.
+    fn to_stabilizer(&self, stabilizer: StabilizerId, replicas: Set<ReplicaId>) -> Envelope {
+        let message = stabilizer::In::Chosen {
+            slot: self.slot,
+            value: self.value.clone(),
+            replier: self.replier,
+            replicas,
+        };
+        Envelope::ToStabilizers(Set::one(stabilizer), message)
+    }
 }
 
 impl Deliverers {
@@ -161,36 +170,21 @@ impl Deliverers {
         self.config = config;
     }
 
-    /// Has stabilizers tell the replicas what is chosen in `slot`.
+    /// Has stabilizers send replicas the payload that this reference is of.
     fn deliver(
         &mut self,
         now: Instant,
-        slot: Slot,
         reference: &Reference,
         chosen: &Chosen,
         relay: &mut Relay<'_, '_, ProxyLeader>,
     ) {
         let present = self.present.present(now);
         let mut left = chosen.replicas;
-        let mut tell = |stabilizer, replicas: Set<ReplicaId>| {
-            let (value, replier) = (chosen.value.clone(), chosen.replier);
-            let message = stabilizer::In::Chosen {
-                slot,
-                value,
-                replier,
-                replicas,
-            };
-            relay.send(Envelope::ToStabilizers(Set::one(stabilizer), message));
-        };
-        for (stabilizer, beside) in self
-            .config
-            .beside()
-            .iter()
-            .filter(|(stabilizer, _)| present.contains(*stabilizer))
-        {
+        let beside = self.config.beside().iter();
+        for (stabilizer, beside) in beside.filter(|(one, _)| present.contains(*one)) {
             let beside = beside.and(left);
             if !beside.is_empty() {
-                tell(*stabilizer, beside);
+                relay.send(chosen.to_stabilizer(*stabilizer, beside));
                 left = left.without(beside);
             }
         }
@@ -200,7 +194,8 @@ impl Deliverers {
                 .preferring(reference.stored)
                 .preferring(self.near)
                 .pick(self.turn);
-            tell(one.expect("a deployment has stabilizers"), left);
+            let one = one.expect("a deployment has stabilizers");
+            relay.send(chosen.to_stabilizer(one, left));
         }
     }
 }
