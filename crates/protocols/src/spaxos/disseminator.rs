@@ -165,7 +165,10 @@ impl InFlight {
     /// What goes with it, when nothing below `floor` is proposed any more.
     fn ticket(&self, floor: PayloadNumber) -> Ticket {
         let InFlight {
-            id, round, void_from, ..
+            id,
+            round,
+            void_from,
+            ..
         } = *self;
         Ticket {
             id,

@@ -91,7 +91,12 @@ impl In {
             round,
             floor,
             near,
-            reference: Reference { id, void_from, stored }.batch(),
+            reference: Reference {
+                id,
+                void_from,
+                stored,
+            }
+            .batch(),
         }
     }
 }

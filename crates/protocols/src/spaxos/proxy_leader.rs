@@ -1,8 +1,8 @@
 //! The proxy leader: that of MultiPaxos, which has stabilizers tell the replicas what is chosen.
 //!
-//! Stands between leader and acceptors, and between acceptors and stabilizers. A replica that shares
-//! a node with a stabilizer receives the payload from that one: as published, where every server has
-//! both, no payload is sent a second time. The other replicas receive it from one of the
+//! Stands between leader and acceptors, and between acceptors and stabilizers. A replica that
+//! shares a node with a stabilizer receives the payload from that one: as published, where every
+//! server has both, no payload is sent a second time. The other replicas receive it from one of the
 //! stabilizers that are known to store it.
 
 use super::config::Config;

@@ -20,7 +20,7 @@ use self::waiting::{Order, Waiting};
 use super::branch;
 use super::config::Config;
 use super::id::{DisseminatorId, PayloadNumber, RecordPlace, StabilizerId};
-use super::lives::{Lives, first_of};
+use super::lives::Lives;
 use super::message::{Payload, PayloadId, Places, Ticket};
 use super::metrics;
 use super::{Envelope, disseminator, kind, leader, proxy_leader};
@@ -274,32 +274,6 @@ impl Stabilizer {
         self.keeps_records
     }
 
-    /// Whether its process begins as a new stabilizer: it finds no records, or those of another
-    /// that had its number on this node before.
-    fn is_new(&self, has_lived: bool) -> bool {
-        let first = first_of(self.config.epoch());
-        !has_lived || (self.config.is_new(self.id) && self.lives.of(self.id) < first)
-    }
-
-    /// The first of the lives that it can live in this configuration. It is above all that another
-    /// counted that had its number in an earlier one, while the node of this one was down: what is
-    /// known of those lives does not make this one of the past. One that was there all along begins
-    /// another life too, because it cannot tell. That costs little: what it has acknowledged and is
-    /// not stable yet is asked for again.
-    fn first_life(&self, is_new: bool) -> u64 {
-        first_of(match is_new || self.config.is_new(self.id) {
-            true => self.config.epoch(),
-            false => self.config.since(),
-        })
-    }
-
-    /// Begins this life, unless it lives a later one.
-    fn begin_life(&mut self, life: u64, out: &mut Out<'_, Self>) {
-        if self.lives.learn(self.id, life) {
-            out.persist_vital(Record::Begun { life });
-        }
-    }
-
     fn others(&self) -> Set<StabilizerId> {
         self.config.stabilizers.members().without(Set::one(self.id))
     }
@@ -314,7 +288,10 @@ impl Stabilizer {
         out: &mut Out<'_, Self>,
     ) {
         let Payload {
-            id, round, void_from, ..
+            id,
+            round,
+            void_from,
+            ..
         } = payload;
         let is_sealed = round.epoch() < self.sealed;
         if is_sealed {
@@ -354,8 +331,8 @@ impl Stabilizer {
         }
     }
 
-    /// A payload that no leader orders holds back the log behind its record: it is written again, at
-    /// the end.
+    /// A payload that no leader orders holds back the log behind its record: it is written again,
+    /// at the end.
     fn move_oldest(&mut self, out: &mut Out<'_, Self>) {
         while let Some((place, payload)) = self.payloads.move_oldest() {
             out.persist(Record::Kept { place, payload });

@@ -96,9 +96,13 @@ fn keeping(from: StabilizerId) -> Actor {
     let hear = move |_: &mut OnStage<'_>, message| match message {
         Message::Stabilizer(stabilizer::In::Store {
             floor,
-            payload: Payload {
-                id, round, void_from, ..
-            },
+            payload:
+                Payload {
+                    id,
+                    round,
+                    void_from,
+                    ..
+                },
         }) => {
             let ticket = Ticket {
                 id,

@@ -1,11 +1,13 @@
-//! What a stabilizer tells another that lost its memory, or that takes over in a change of the
-//! membership, and what it does when it lost its own. The argument is in `copying.rs`.
+//! Which life a stabilizer lives; what it tells another that lost its memory, or that takes over in
+//! a change of the membership, and what it does when it lost its own. The argument is in
+//! `copying.rs`.
 
 use super::{COPY_BYTES, Copying, In, Record, Stabilizer};
 use crate::spaxos::Envelope;
 use crate::spaxos::branch;
 use crate::spaxos::config::Stabilizers;
 use crate::spaxos::id::StabilizerId;
+use crate::spaxos::lives::first_of;
 use crate::spaxos::message::{Payload, PayloadId};
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -13,6 +15,32 @@ use ionian_kernel::role::Out;
 use ionian_kernel::time::Instant;
 
 impl Stabilizer {
+    /// Whether its process begins as a new stabilizer: it finds no records, or those of another
+    /// that had its number on this node before.
+    pub(super) fn is_new(&self, has_lived: bool) -> bool {
+        let first = first_of(self.config.epoch());
+        !has_lived || (self.config.is_new(self.id) && self.lives.of(self.id) < first)
+    }
+
+    /// The first of the lives that it can live in this configuration. It is above all that another
+    /// counted that had its number in an earlier one, while the node of this one was down: what is
+    /// known of those lives does not make this one of the past. One that was there all along begins
+    /// another life too, because it cannot tell. That costs little: what it has acknowledged and is
+    /// not stable yet is asked for again.
+    pub(super) fn first_life(&self, is_new: bool) -> u64 {
+        first_of(match is_new || self.config.is_new(self.id) {
+            true => self.config.epoch(),
+            false => self.config.since(),
+        })
+    }
+
+    /// Begins this life, unless it lives a later one.
+    pub(super) fn begin_life(&mut self, life: u64, out: &mut Out<'_, Self>) {
+        if self.lives.learn(self.id, life) {
+            out.persist_vital(Record::Begun { life });
+        }
+    }
+
     /// Answers one that lost its memory, or that takes over and `seals` this one.
     pub(super) fn on_copy(
         &mut self,

@@ -24,7 +24,7 @@ impl Stabilizer {
         };
         let id = reference.id;
         if reference.is_void(order.slot) {
-            // By the slot alone, so that all stabilizers send the same, whether they store it or not.
+            // By the slot alone: all stabilizers send the same, whether they store it or not.
             self.void += 1;
             out.reached(branch::VOID);
             return self.send_to_replicas(&order, Batch::default(), out);
