@@ -94,6 +94,7 @@ plays! {
     mencius_deaf
     mencius_figure_2
     mencius_figure_3
+    mencius_members_change
     mencius_repair_of_a_forgotten_slot
     mencius_return
     mencius_row_without_column
@@ -101,10 +102,12 @@ plays! {
     no_helpers
     phase_1_fills_holes
     read
+    read_across_a_change
     refused
     repair_of_a_forgotten_slot
     replica_far_behind
     replica_misses_a_slot
+    spaxos_change_is_abandoned
     spaxos_change_without_memory
     spaxos_payload_is_taken_over
     spaxos_repair_of_a_forgotten_slot

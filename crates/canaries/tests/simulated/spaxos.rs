@@ -101,17 +101,6 @@ fn that_changes() -> Scenario {
     scenario
 }
 
-/// Seeds did not find it before the watcher of all roles checked, at the end of a change, every
-/// payload that an acceptor ever voted for: it takes a vote of which no leader hears until the
-/// change is over.
-#[test]
-fn changes_that_leave_payloads_behind() {
-    is_caught_as(
-        &catches("leaves-behind", that_changes(), Durability::Disk, 1000),
-        "is held by",
-    );
-}
-
 #[test]
 fn payloads_of_a_joint_round_that_one_side_stores() {
     is_caught_as(
@@ -120,6 +109,8 @@ fn payloads_of_a_joint_round_that_one_side_stores() {
     );
 }
 
+/// It takes a vote of which no leader hears until the change is over, for a payload of an earlier
+/// epoch: random runs come across it too rarely.
 #[test]
 fn a_payload_that_those_who_leave_alone_store_is_taken_over() {
     let text = include_str!("../../../sim/tests/plays/spaxos_payload_is_taken_over.play");
