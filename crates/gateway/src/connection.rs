@@ -202,7 +202,8 @@ impl Connection {
         let begun = self.transaction.is_open()
             || self.client.watched.get() > 0
             || self.parser.is_unfinished();
-        !begun && self.is_idle() && !self.stalled && self.input.is_empty()
+        let waits = self.stalled || self.failure.is_some() || !self.input.is_empty();
+        !begun && !waits && self.is_idle()
     }
 
     /// Whether the output ends with an answer of the cluster.
@@ -226,8 +227,18 @@ impl Connection {
     }
 
     /// Closes the connection because it uses more memory than any other while all together use too
-    /// much.
+    /// much. A connection that is already closing loses its remaining output, and uses no memory
+    /// afterwards.
     pub fn evict(&mut self) {
+        if self.closing {
+            // Otherwise it was counted, and the client may have read the reason.
+            if self.failed_at.is_none() {
+                count(&self.host.stats.evicted, 1);
+            }
+            self.discard();
+            self.output.clear();
+            return self.account();
+        }
         let (held, all) = (self.held() >> 10, self.host.limits.memory_bytes >> 10);
         self.close_for_memory(format_args!(
             "the memory of this node's clients is exhausted, and this client uses most of it: {held} of {all} KiB"
@@ -293,18 +304,23 @@ impl Connection {
             address = self.client.address,
             "{text}"
         );
-        (self.parser, self.input) = (Parser::default(), Bytes::new());
-        (self.waiting, self.notes, self.waiting_bytes) = (VecDeque::new(), VecDeque::new(), 0);
-        self.flight_notes = Vec::new();
-        (self.flight, self.request, self.flight_bytes) = (None, None, 0);
-        (self.stalled, self.failure, self.unfinished) = (false, None, None);
-        self.transaction.reset(&self.client);
+        self.discard();
         if self.output.drop_unsent() {
             reply::error(self.output.tail(), text);
         }
         self.closing = true;
         self.failed_at = Some(Instant::now());
         self.account();
+    }
+
+    /// Discards all commands of the client.
+    fn discard(&mut self) {
+        (self.parser, self.input) = (Parser::default(), Bytes::new());
+        (self.waiting, self.notes, self.waiting_bytes) = (VecDeque::new(), VecDeque::new(), 0);
+        self.flight_notes = Vec::new();
+        (self.flight, self.request, self.flight_bytes) = (None, None, 0);
+        (self.stalled, self.failure, self.unfinished) = (false, None, None);
+        self.transaction.reset(&self.client);
     }
 
     /// Counts the memory of the connection, and closes it if it uses too much.
@@ -376,7 +392,8 @@ impl Connection {
                     Err(failure) => {
                         count(&self.host.stats.protocol_errors, 1);
                         self.failure = Some(failure);
-                        self.input = Bytes::new();
+                        // The client may take long to read the error.
+                        (self.parser, self.input) = (Parser::default(), Bytes::new());
                     }
                 }
             }

@@ -67,7 +67,7 @@ pub struct Parser {
     stage: Stage,
     /// The complete words of the current command.
     words: Vec<Bytes>,
-    /// Bytes of all `words` and of the announced one.
+    /// Bytes of all `words` and, in [`Stage::Word`], of the announced one.
     bytes: usize,
     /// The start of a line or word that continues in the next piece.
     partial: Vec<u8>,
@@ -210,12 +210,12 @@ impl Parser {
         let len = number(line)
             .and_then(|len| usize::try_from(len).ok())
             .ok_or(ProtocolError::InvalidBulkLength)?;
-        self.bytes = self.bytes.saturating_add(len);
-        if self.bytes > limits.bulk_bytes {
-            Err(ProtocolError::InvalidBulkLength)
-        } else {
-            Ok(len)
+        let bytes = self.bytes.saturating_add(len);
+        if bytes > limits.bulk_bytes {
+            return Err(ProtocolError::InvalidBulkLength);
         }
+        self.bytes = bytes;
+        Ok(len)
     }
 
     /// The next word, which has `len` bytes and a line end. Like Redis, it does not check the line

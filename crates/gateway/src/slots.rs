@@ -83,17 +83,16 @@ impl Slots {
         Some((index, open))
     }
 
-    /// The open connection that uses most memory; `None` if none uses any, except those that are
-    /// closing.
+    /// The open connection that uses most memory; `None` if none uses any. It may be closing: a
+    /// client that does not read keeps its last replies here without end.
     pub(crate) fn largest(&self) -> Option<u32> {
         let open = self
             .slots
             .iter()
             .zip(0..)
-            .filter_map(|(slot, index)| Some((slot.open.as_deref()?, index)));
-        let open =
-            open.filter(|(open, _)| !open.connection.is_closing() && open.connection.held() > 0);
-        open.max_by_key(|(open, _)| open.connection.held())
+            .filter_map(|(slot, index)| Some((slot.open.as_deref()?.connection.held(), index)));
+        open.filter(|(held, _)| *held > 0)
+            .max_by_key(|(held, _)| *held)
             .map(|(_, index)| index)
     }
 

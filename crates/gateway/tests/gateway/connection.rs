@@ -321,6 +321,42 @@ fn memory_is_given_back() {
     );
 }
 
+/// Neither what the command had so far nor what it announced.
+#[test]
+fn a_command_that_breaks_the_protocol_uses_no_memory() {
+    let word = [&b"$4000000\r\n"[..], &[b'x'; 4_000_000], b"\r\n"].concat();
+    for (breaks, error) in [
+        ("$1000000000", "invalid bulk length"),
+        ("$999999999999", "invalid bulk length"),
+        ("$8000000", "invalid bulk length"),
+        ("$-1", "invalid bulk length"),
+        ("!", "expected '$', got '!'"),
+        (&"$".repeat(70_000), "too big bulk count string"),
+    ] {
+        let mut client = client();
+        client.send([&b"*3\r\n"[..], &word, breaks.as_bytes(), b"\r\n"].concat());
+        let held = client.connection.held();
+        assert!(held < 1000, "{error}: {held} bytes are counted");
+        assert_eq!(
+            text(&client.take()),
+            format!("-ERR Protocol error: {error}\n")
+        );
+    }
+}
+
+/// What remains of a connection that is closing can still be taken away.
+#[test]
+fn a_closing_connection_can_be_evicted() {
+    let mut client = client();
+    client.send("GET k\r\n*2\r\n$3\r\nGET\r\n$9000\r\nxxx");
+    client.connection.end_input();
+    client.answer(Ok(vec![b'x'; 900_000].into()));
+    assert!(client.connection.is_closing() && client.connection.held() >= 900_000);
+    client.connection.evict();
+    assert!(client.connection.is_closed());
+    assert_eq!(client.connection.held(), 0);
+}
+
 #[test]
 fn a_client_that_ends_its_input_still_gets_its_replies() {
     let (mut client, mut cluster) = (client(), Cluster::default());

@@ -3,6 +3,7 @@
 mod commands;
 mod common;
 mod connection;
+mod memory;
 mod model;
 mod parsing;
 mod socket;

@@ -184,6 +184,7 @@ fn noise() -> impl Strategy<Value = Vec<u8>> {
         Just(b"$3\r\n".to_vec()),
         Just(b"$0\r\n".to_vec()),
         Just(b"$65\r\n".to_vec()),
+        Just(b"$1000000000\r\n".to_vec()),
         Just(b"GET a\r\n".to_vec()),
         Just(b"set a 'b c'\r\n".to_vec()),
         Just(b"\"".to_vec()),
@@ -223,6 +224,19 @@ proptest! {
             (replies, client.connection.is_closed())
         };
         prop_assert_eq!(answers(piece), answers(usize::MAX));
+    }
+
+    /// An announced length is not memory, whether it was accepted or refused.
+    #[test]
+    fn a_connection_counts_only_memory_for_bytes_that_have_arrived(bytes in noise(), piece in 1usize..50) {
+        for limits in [small(), Limits { bulk_bytes: 2_000_000_000, ..small() }] {
+            let (mut client, mut cluster) = (Client::new(&host(limits)), Cluster::default());
+            client.send_pieces(&bytes, piece);
+            client.finish(&mut cluster);
+            // A word has at least 6 bytes on the wire, and takes 32 in a list with spare capacity.
+            let (held, most) = (client.connection.held(), 16 * bytes.len() + 1024);
+            prop_assert!(held <= most, "{held} bytes are counted, {} have arrived", bytes.len());
+        }
     }
 
     #[test]
