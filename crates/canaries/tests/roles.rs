@@ -81,7 +81,6 @@ caught! {
     "multipaxos/blames": strays::clients_whose_batcher_was_not_told_of_the_new_leader_wait_for_it_once,
     "multipaxos/blames": strays::a_lane_does_not_blame_a_leader_for_what_another_left_unanswered,
     "multipaxos/watermarks": membership::a_read_across_a_change_is_not_stale,
-    "multipaxos/newcomers": membership::a_new_acceptor_does_not_bar_the_old_ones,
     "multipaxos/answers": membership::new_acceptors_must_be_reached_together_before_a_round_needs_them,
     "multipaxos/epochs": membership::rounds_begin_in_the_last_epoch_with_their_quorums,
     "multipaxos/pardons": lives::an_acceptor_tells_its_own_votes_from_those_of_one_that_lived_here_before,

@@ -87,18 +87,24 @@ plays! {
     hub
     l5_voted_never_chosen
     leader_is_not_deposed_by_one_bad_link
+    leader_that_slept_through_a_change
     lost_acknowledgement
     lost_acknowledgements_in_turn
+    members_change
     mencius_broken_link
     mencius_command_is_suggested_again
     mencius_deaf
     mencius_figure_2
     mencius_figure_3
+    mencius_leader_that_slept_through_a_change
     mencius_members_change
+    mencius_new_acceptors_wait_for_replicas
+    mencius_new_leader_waits_for_its_stripe
     mencius_repair_of_a_forgotten_slot
     mencius_return
     mencius_row_without_column
-    members_change
+    new_acceptor_leaves_the_leader_before_alone
+    new_acceptors_restart_before_they_have_a_part
     no_helpers
     phase_1_fills_holes
     read

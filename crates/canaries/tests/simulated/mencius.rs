@@ -171,3 +171,17 @@ fn figure_3_delayed_commit() {
         "never-skips",
     );
 }
+
+#[test]
+fn a_new_leader_waits_for_its_stripe() {
+    let text =
+        include_str!("../../../sim/tests/plays/mencius_new_leader_waits_for_its_stripe.play");
+    play(text, &crate::cluster::<Mencius>(text), "roams");
+}
+
+#[test]
+fn new_acceptors_wait_for_replicas() {
+    let text =
+        include_str!("../../../sim/tests/plays/mencius_new_acceptors_wait_for_replicas.play");
+    play(text, &crate::cluster::<Mencius>(text), "far-replicas");
+}

@@ -203,3 +203,23 @@ fn a_configuration_applied_at_once_is_caught() {
     scenario.changes = variations::<MultiPaxos>(&scenario.layout);
     catches("at-once", scenario, Durability::Disk, 1000);
 }
+
+#[test]
+fn a_leader_that_missed_a_change_asks_the_acceptors_of_the_next() {
+    let text = include_str!("../../../sim/tests/plays/leader_that_slept_through_a_change.play");
+    play(text, &crate::cluster::<MultiPaxos>(text), "unasked");
+}
+
+#[test]
+fn a_new_acceptor_leaves_the_leader_before_alone() {
+    let text =
+        include_str!("../../../sim/tests/plays/new_acceptor_leaves_the_leader_before_alone.play");
+    play(text, &crate::cluster::<MultiPaxos>(text), "meddles");
+}
+
+#[test]
+fn new_acceptors_that_restart_have_lost_nothing() {
+    let text =
+        include_str!("../../../sim/tests/plays/new_acceptors_restart_before_they_have_a_part.play");
+    play(text, &crate::cluster::<MultiPaxos>(text), "never-had");
+}

@@ -553,6 +553,7 @@ impl Leader {
 
     fn come_back(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.returning.is_due(now) {
+            assert!(self.home.is_some(), "takes the stripe of another");
             self.returning.try_again(now);
             out.reached(branch::COMES_BACK);
             // It does nothing while the node drains.
@@ -584,7 +585,9 @@ impl Role for Leader {
     }
 
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.returning.follow(now, false, false);
+        if self.home.is_some() {
+            self.returning.follow(now, false, false);
+        }
         self.relay.start(now);
         for place in 0..self.served.len() {
             self.call(now, place, out, |core, _| core.start(now));

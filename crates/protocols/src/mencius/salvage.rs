@@ -6,6 +6,7 @@ use super::config::Config;
 use super::leader::ReservedRanges;
 use super::stripe::{Stripe, StripePosition};
 use super::{Mencius, kind};
+use crate::multipaxos::config::Highest;
 use crate::parts::leader::Notes;
 use crate::parts::salvage::{Authors, Votes, members};
 use alloc::borrow::ToOwned;
@@ -79,7 +80,8 @@ impl ionian_kernel::salvage::Salvage for Salvage {
             salvaged.forgotten = salvaged.forgotten.max(forgotten);
             // One whose log says nothing of this stripe knows of no write there.
             let members = members(&self.acceptors, config.layout(), kind::Acceptor);
-            salvaged.is_complete &= config.of(stripe).can_read(members, votes.epoch);
+            let epochs = Highest::new(votes.epoch);
+            salvaged.is_complete &= config.of(stripe).can_read(members, epochs);
         }
         Ok(salvaged)
     }

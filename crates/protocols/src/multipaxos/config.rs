@@ -33,6 +33,43 @@ pub struct Config {
     pub orders_references: bool,
 }
 
+/// The highest of what acceptors have promised. While the membership is changing, what the
+/// configuration before can do depends on its own acceptors alone: a round of both is led only when
+/// a quorum of each has promised it, so one that only new acceptors have heard of stops nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Highest<T> {
+    /// Of all.
+    pub of_all: T,
+    /// Of those of the configuration before, or of the only one.
+    pub before: T,
+}
+
+impl<T: Copy + Ord> Highest<T> {
+    /// All have promised at most this.
+    pub fn new(promised: T) -> Self {
+        Highest {
+            of_all: promised,
+            before: promised,
+        }
+    }
+
+    /// The same, or this where that is lower.
+    pub fn at_least(self, promised: T) -> Self {
+        Highest {
+            of_all: promised.max(self.of_all),
+            before: promised.max(self.before),
+        }
+    }
+
+    /// An acceptor has promised this.
+    pub fn raise(&mut self, config: &Config, from: AcceptorId, promised: T) {
+        self.of_all = promised.max(self.of_all);
+        if config.was_there(from) {
+            self.before = promised.max(self.before);
+        }
+    }
+}
+
 impl Config {
     /// Checks a layout, and the one that it is being changed into.
     ///
@@ -151,11 +188,13 @@ impl Config {
     /// somebody there. It keeps out of them, and promises nothing by that: the configuration before
     /// goes on by its own quorums.
     pub fn takes_part(&self, acceptor: AcceptorId, round: Round) -> bool {
-        let is_new = self
-            .before
-            .as_ref()
-            .is_some_and(|before| !before.members().contains(acceptor));
-        !is_new || round.epoch() >= self.epoch()
+        self.was_there(acceptor) || round.epoch() >= self.epoch()
+    }
+
+    /// Whether an acceptor is a member of the configuration before, or of the only one.
+    fn was_there(&self, acceptor: AcceptorId) -> bool {
+        let before = self.before.as_ref();
+        before.is_none_or(|before| before.members().contains(acceptor))
     }
 
     /// The first epoch in whose rounds an acceptor takes part that has just come to life.
@@ -168,33 +207,30 @@ impl Config {
         }
     }
 
-    /// The epoch in which a leader can begin a round, when the acceptors in `answered` can be
-    /// reached and the highest round that they have promised is `promise`. While the membership is
-    /// changing it is the present one if both configurations can be reached and a `joint` round may
-    /// begin, else the one before as long as that is possible: no leader waits for nodes that are
-    /// not started yet.
-    pub fn electable(&self, answered: AcceptorSet, promise: Round, joint: bool) -> Option<Epoch> {
+    /// The epoch in which a leader can begin a round, and a round that is lower: when the acceptors
+    /// in `answered` can be reached, and have `promised` rounds. While the membership is changing
+    /// it is the present one if both configurations can be reached and a `joint` round may begin,
+    /// else the one before as long as that is possible: no leader waits for nodes that are not
+    /// started yet.
+    pub fn electable(
+        &self,
+        answered: AcceptorSet,
+        promised: Highest<Round>,
+        joint: bool,
+    ) -> Option<(Epoch, Round)> {
         let reachable = |quorums: &QuorumSystem| {
             quorums.is_read_quorum(answered)
                 && (!self.is_joint() || quorums.is_write_quorum(answered))
         };
-        let epoch = self.epoch();
+        let (epoch, Highest { of_all, before }) = (self.epoch(), promised);
+        // The configuration before has not heard of a round of both.
+        let waits = self.is_joint() && before.epoch() < epoch;
         match &self.before {
-            _ if promise.epoch() > epoch => None,
-            _ if reachable(&self.quorums) && (joint || !self.waits_for_joint(promise)) => {
-                Some(epoch)
-            }
-            Some(before) if promise.epoch() < epoch && reachable(before) => {
-                Some(self.epoch_before())
-            }
+            _ if of_all.epoch() > epoch => None,
+            _ if reachable(&self.quorums) && (joint || !waits) => Some((epoch, of_all)),
+            Some(quorums) if waits && reachable(quorums) => Some((self.epoch_before(), before)),
             _ => None,
         }
-    }
-
-    /// Whether the membership is changing and no acceptor with this promise has heard of a round of
-    /// both configurations.
-    fn waits_for_joint(&self, promise: Round) -> bool {
-        self.is_joint() && promise.epoch() < self.epoch()
     }
 
     /// The latest epoch with the quorums of `round`, if this configuration knows them: rounds begin
@@ -226,13 +262,14 @@ impl Config {
         Epoch(self.epoch().0.saturating_sub(1))
     }
 
-    /// Whether watermarks from `answered`, of which the highest promise is of `epoch`, are enough
-    /// for a linearizable read: see `docs/protocols/multipaxos.md`, "Membership".
-    pub fn can_read(&self, answered: AcceptorSet, epoch: Epoch) -> bool {
-        let before = self.before.as_ref().filter(|_| epoch < self.epoch());
+    /// Whether watermarks from `answered`, who have promised rounds of `epochs`, are enough for a
+    /// linearizable read: see `docs/protocols/multipaxos.md`, "Membership".
+    pub fn can_read(&self, answered: AcceptorSet, epochs: Highest<Epoch>) -> bool {
+        let before = self.before.as_ref();
+        let before = before.filter(|_| epochs.before < self.epoch());
         let enough = self.quorums.is_read_quorum(answered)
             || before.is_some_and(|before| before.is_read_quorum(answered));
-        enough && epoch <= self.epoch()
+        enough && epochs.of_all <= self.epoch()
     }
 
     /// The leader to try after the leader of `round` and `stray - 1` others did not answer.

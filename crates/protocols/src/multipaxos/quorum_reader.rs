@@ -9,7 +9,7 @@
 //! are given while the reader's configuration is in force (`docs/protocols/multipaxos.md`,
 //! "Membership"): see `reconfigure`.
 
-use super::config::Config;
+use super::config::{Config, Highest};
 use super::kind;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -43,8 +43,8 @@ struct Inquiry {
     asked: AcceptorSet,
     answered: AcceptorSet,
     watermark: Slot,
-    /// The highest epoch that an acceptor has promised a round of.
-    epoch: Epoch,
+    /// The highest epochs that acceptors have promised rounds of.
+    epochs: Highest<Epoch>,
     ask_at: Instant,
     attempts: u32,
 }
@@ -98,7 +98,7 @@ impl QuorumReader {
         let number = self.next_inquiry;
         self.next_inquiry += 1;
         self.bytes += reads.byte_len();
-        let (answered, watermark, epoch) = (AcceptorSet::EMPTY, Slot::ZERO, Epoch::default());
+        let (answered, watermark, epochs) = (AcceptorSet::EMPTY, Slot::ZERO, Highest::default());
         self.inquiries.insert(
             number,
             Inquiry {
@@ -106,7 +106,7 @@ impl QuorumReader {
                 asked,
                 answered,
                 watermark,
-                epoch,
+                epochs,
                 ask_at,
                 attempts,
             },
@@ -169,8 +169,8 @@ impl QuorumReader {
         let inquiry = self.inquiries.get_mut(&number)?;
         inquiry.answered.insert(from);
         inquiry.watermark = inquiry.watermark.max(watermark);
-        inquiry.epoch = inquiry.epoch.max(epoch);
-        if !self.config.can_read(inquiry.answered, inquiry.epoch) {
+        inquiry.epochs.raise(&self.config, from, epoch);
+        if !self.config.can_read(inquiry.answered, inquiry.epochs) {
             return None;
         }
         let inquiry = self.inquiries.remove(&number).expect("just found");

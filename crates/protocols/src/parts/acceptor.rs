@@ -311,12 +311,13 @@ impl AcceptorCore {
         if self.has_lost_votes() {
             return false;
         }
-        if round < self.promise {
+        // One that is new refuses no round of the configuration before, in which it has no part.
+        let takes_part = self.config.takes_part(self.id, round);
+        if takes_part && round < self.promise {
             self.refuse(round, port);
             return false;
         }
         self.witness.heard(now);
-        let takes_part = self.config.takes_part(self.id, round);
         if takes_part && kept > self.votes.base() {
             self.forget(kept, port);
         }

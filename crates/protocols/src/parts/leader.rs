@@ -31,7 +31,7 @@ pub use self::port::{Heartbeat, LeaderPort};
 pub use self::queue::Proposal;
 use super::branch;
 use super::message::{Proposer, RECOVER_SLOTS, Times};
-use crate::multipaxos::config::Config;
+use crate::multipaxos::config::{Config, Highest};
 use crate::multipaxos::kind;
 use admission::Admission;
 use alloc::boxed::Box;
@@ -115,7 +115,7 @@ enum State<N> {
     /// Asks the acceptors whether the leader is gone.
     Candidate {
         gone: AcceptorSet,
-        promise: Round,
+        promised: Highest<Round>,
         ask_at: Instant,
         /// Whether it has stood for a whole timeout before.
         in_vain: bool,
@@ -415,9 +415,10 @@ impl<N: Notes> LeaderCore<N> {
         let stays = self.config.leaders().contains(self.round.leader());
         match self.state {
             // The quorums of its round are those of an epoch that is over: it begins another at
-            // once.
+            // once. If the membership is changing again, not of both configurations: it has yet to
+            // ask whether the new acceptors answer.
             State::Leading | State::Phase1(_) if self.config.quorums_of(self.round).is_none() => {
-                let epoch = self.handover.next_epoch(&self.config);
+                let epoch = self.config.single_epoch();
                 self.begin_phase1(now, self.round, epoch, port);
             }
             State::Leading => self.send_heartbeat(now, port),

@@ -6,7 +6,7 @@
 
 use super::acceptor::Record;
 use super::message::Vote;
-use crate::multipaxos::config::Config;
+use crate::multipaxos::config::{Config, Highest};
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -95,7 +95,7 @@ impl Votes {
     pub fn are_enough(&self, config: &Config) -> bool {
         let kind = crate::multipaxos::kind::Acceptor;
         let members = members(&self.acceptors, config.layout(), kind);
-        config.can_read(members, self.epoch)
+        config.can_read(members, Highest::new(self.epoch))
     }
 }
 

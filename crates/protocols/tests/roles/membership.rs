@@ -9,6 +9,7 @@ use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::role::Role;
 use ionian_kernel::time::{Instant, Timestamp};
 use ionian_protocols::multipaxos::acceptor::Acceptor;
+use ionian_protocols::multipaxos::config::Highest;
 use ionian_protocols::multipaxos::leader::{self, Leader};
 use ionian_protocols::multipaxos::message::{Proposer, Times, Votes};
 use ionian_protocols::multipaxos::read_batcher::ReadBatcher;
@@ -238,7 +239,7 @@ fn one_of_three_new_nodes_is_up() -> (bool, bool) {
 }
 
 #[test]
-pub(crate) fn a_new_acceptor_does_not_bar_the_old_ones() {
+fn a_new_acceptor_does_not_bar_the_old_ones() {
     assert_eq!(one_of_three_new_nodes_is_up(), (true, true));
 }
 
@@ -337,15 +338,34 @@ pub(crate) fn rounds_begin_in_the_last_epoch_with_their_quorums() {
     let (old, all): (AcceptorSet, AcceptorSet) = (AcceptorSet::first(3), AcceptorSet::first(6));
     let round = |epoch| Round::new(Epoch(epoch), 7, LeaderId(1));
     for promised in [Round(0), round(1), round(2), round(4)] {
-        assert_eq!(config.electable(old, promised, true), Some(Epoch(4)));
-        assert_eq!(config.electable(all, promised, true), Some(Epoch(5)));
-        assert_eq!(config.electable(all, promised, false), Some(Epoch(4)));
+        let highest = Highest::new(promised);
+        let before = Some((Epoch(4), promised));
+        assert_eq!(config.electable(old, highest, true), before);
+        assert_eq!(
+            config.electable(all, highest, true),
+            Some((Epoch(5), promised))
+        );
+        assert_eq!(config.electable(all, highest, false), before);
     }
     let of_later = (
-        config.electable(old, round(5), true),
-        config.electable(all, round(6), true),
+        config.electable(old, Highest::new(round(5)), true),
+        config.electable(all, Highest::new(round(6)), true),
     );
     assert_eq!(of_later, (None, None));
+    // A new acceptor has heard of a round of both configurations, and none of those before: they
+    // can still do without it.
+    let mut highest = Highest::new(round(4));
+    highest.raise(&config, AcceptorId(5), round(5));
+    assert_eq!(
+        config.electable(old, highest, true),
+        Some((Epoch(4), round(4)))
+    );
+    assert_eq!(
+        config.electable(all, highest, true),
+        Some((Epoch(5), round(5)))
+    );
+    highest.raise(&config, AcceptorId(2), round(5));
+    assert_eq!(config.electable(old, highest, true), None);
     let latest = [1, 2, 4, 5, 6].map(|epoch| config.latest_like(round(epoch)));
     let expected = [None, Some(Epoch(4)), Some(Epoch(4)), Some(Epoch(5)), None];
     assert_eq!(latest, expected);

@@ -122,6 +122,9 @@ impl AcceptorCore {
     pub fn start(&mut self, port: &mut impl AcceptorPort) {
         let mut recovered = core::mem::take(&mut self.recovered);
         self.begin(&mut recovered, port);
+        if self.has_had_no_part() {
+            self.rejoin = None;
+        }
         let missing = recovered.missing();
         let Recovered {
             votes, forgotten, ..
@@ -140,6 +143,18 @@ impl AcceptorCore {
             self.watermark = slot.next();
         }
         port.release_below(forgotten);
+    }
+
+    /// Whether it is new in the configuration that the cluster changes into, and has not taken part
+    /// in a round yet: then it has lost no vote, though it has lost its memory. No leader could let
+    /// it in again before there is a round of both configurations, which may need its promise.
+    ///
+    /// It may take part in rounds of this epoch or later ones alone, and its first promise of one,
+    /// which it gives before it votes, is on disk whatever the durability before anyone hears of
+    /// it. Where the new configuration is in force alone nothing follows from such a promise
+    /// missing here: the acceptor may have begun in that epoch, or in an earlier one.
+    fn has_had_no_part(&self) -> bool {
+        self.is_new() && self.promise.epoch() < self.config.epoch()
     }
 
     /// What it writes down again at a checkpoint: one record that is written to disk whatever the
@@ -169,7 +184,7 @@ impl AcceptorCore {
     /// above the frontier are missing, it does not start, and the node must be replaced; no vote
     /// is lost.
     fn begin(&mut self, recovered: &mut Recovered, port: &mut impl AcceptorPort) {
-        let is_new = !self.config.takes_part(self.id, self.config.oldest_round());
+        let is_new = self.is_new();
         let first = self.config.first_epoch_of(self.id);
         if (is_new || !recovered.any) && first > self.began {
             self.began = first;
@@ -178,6 +193,11 @@ impl AcceptorCore {
                 port.persist(record);
             }
         }
+    }
+
+    /// Whether the configuration before does not have it.
+    fn is_new(&self) -> bool {
+        !self.config.takes_part(self.id, self.config.oldest_round())
     }
 
     /// One that was there when the cluster was founded has no predecessor.

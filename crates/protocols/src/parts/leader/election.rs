@@ -4,6 +4,7 @@ use super::carried::Carried;
 use super::handover::Handover;
 use super::phase1::Phase1;
 use super::{Heartbeat, LeaderCore, LeaderPort, Notes, Record, State};
+use crate::multipaxos::config::Highest;
 use crate::multipaxos::kind;
 use crate::parts::branch;
 use crate::parts::message::{Proposer, Votes};
@@ -27,7 +28,7 @@ impl<N: Notes> LeaderCore<N> {
         let ask_at = now + self.resend_after();
         self.state = State::Candidate {
             gone: AcceptorSet::EMPTY,
-            promise: self.round,
+            promised: Highest::new(self.round),
             ask_at,
             in_vain,
         };
@@ -57,26 +58,28 @@ impl<N: Notes> LeaderCore<N> {
         if self.is_leading()
             && self
                 .handover
-                .on_answer(from, &self.config, self.round.max(promised))
+                .on_answer((from, promised), &self.config, self.round, &self.progress)
         {
             port.reached(branch::JOINT_ROUND);
             return self.begin_phase1(now, promised, self.config.epoch(), port);
         }
         let State::Candidate {
             gone: testimonies,
-            promise,
+            promised: highest,
             ..
         } = &mut self.state
         else {
             return;
         };
-        *promise = (*promise).max(promised);
+        highest.raise(&self.config, from, promised);
         if !gone {
             return;
         }
         testimonies.insert(from);
-        let above = *promise;
-        if let Some(epoch) = self.handover.electable(&self.config, *testimonies, above) {
+        let electable =
+            self.handover
+                .electable(&self.config, *testimonies, *highest, &self.progress);
+        if let Some((epoch, above)) = electable {
             self.begin_phase1(now, above, epoch, port);
         }
     }

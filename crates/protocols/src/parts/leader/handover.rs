@@ -7,7 +7,7 @@
 //! by a command in the log.
 
 use super::progress::Progress;
-use crate::multipaxos::config::Config;
+use crate::multipaxos::config::{Config, Highest};
 use ionian_kernel::id::*;
 use ionian_kernel::membership::Change;
 use ionian_kernel::time::{Duration, Instant};
@@ -62,22 +62,16 @@ impl Handover {
         self.ready = ready;
     }
 
-    /// The epoch in which a round can begin; see [`Config::electable`].
+    /// The epoch in which a round can begin, and a lower round; see [`Config::electable`].
     pub(super) fn electable(
         &self,
         config: &Config,
         answered: AcceptorSet,
-        promise: Round,
-    ) -> Option<Epoch> {
-        config.electable(answered, promise, self.ready.for_joint_round)
-    }
-
-    /// The epoch of a round that begins before any acceptor was asked.
-    pub(super) fn next_epoch(&self, config: &Config) -> Epoch {
-        match self.ready.for_joint_round {
-            true => config.epoch(),
-            false => config.single_epoch(),
-        }
+        promised: Highest<Round>,
+        progress: &Progress,
+    ) -> Option<(Epoch, Round)> {
+        let joint = self.ready.for_joint_round && progress.are_within_reach();
+        config.electable(answered, promised, joint)
     }
 
     /// Whether the replicas of the new configuration keep everything below the frontier.
@@ -98,11 +92,21 @@ impl Handover {
         self.answered = AcceptorSet::EMPTY;
     }
 
-    /// An acceptor answers; true when a round in the epoch of both configurations can begin.
-    pub(super) fn on_answer(&mut self, from: AcceptorId, config: &Config, round: Round) -> bool {
+    /// An acceptor answers a leader of `round`; true when a round in the epoch of both
+    /// configurations can begin.
+    pub(super) fn on_answer(
+        &mut self,
+        (from, promised): (AcceptorId, Round),
+        config: &Config,
+        round: Round,
+        progress: &Progress,
+    ) -> bool {
         self.answered.insert(from);
+        let mut highest = Highest::new(round);
+        highest.raise(config, from, promised);
+        let electable = self.electable(config, self.answered, highest, progress);
         Handover::is_waiting(config, round)
-            && self.electable(config, self.answered, round) == Some(config.epoch())
+            && electable.is_some_and(|(epoch, _)| epoch == config.epoch())
     }
 
     /// This leader leads in the epoch of both configurations: every slot that earlier epochs can

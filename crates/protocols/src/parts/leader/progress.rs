@@ -1,6 +1,7 @@
 //! How far the replicas are, as they have told this leader.
 
 use crate::multipaxos::config::Config;
+use crate::parts::acceptor::MAX_VOTES;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 
@@ -74,6 +75,13 @@ impl Progress {
     /// The slots below this one are kept by f+1 replicas that have said so in this round.
     pub(super) fn kept_since(&self) -> Slot {
         self.by_enough(&self.kept_since)
+    }
+
+    /// Whether f+1 replicas of each configuration keep nearly as much as any has executed. A new
+    /// acceptor votes in a window above what they keep: if they were further behind, a round that
+    /// needs its vote could choose nothing until they have the state.
+    pub(super) fn are_within_reach(&self) -> bool {
+        self.executed.0.saturating_sub(self.kept().0) <= MAX_VOTES as u64 / 2
     }
 
     /// Whether the replicas of the configuration that the cluster changes into keep everything

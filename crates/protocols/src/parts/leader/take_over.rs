@@ -2,15 +2,16 @@
 //! led in its absence.
 
 use super::{LeaderCore, LeaderPort, Notes, State};
+use crate::multipaxos::config::Highest;
 use ionian_kernel::id::*;
 use ionian_kernel::time::Instant;
 
-/// Which acceptors have answered since a leader has wanted to take over, and the highest round that
-/// they have promised.
+/// Which acceptors have answered since a leader has wanted to take over, and the highest rounds
+/// that they have promised.
 #[derive(Default)]
 pub(super) struct Returns {
     answered: AcceptorSet,
-    highest: Round,
+    promised: Highest<Round>,
 }
 
 impl<N: Notes> LeaderCore<N> {
@@ -46,16 +47,21 @@ impl<N: Notes> LeaderCore<N> {
         from: AcceptorId,
         promised: Round,
     ) -> Option<(Epoch, Round)> {
-        let Returns { answered, highest } = self.returns.as_mut()?;
+        let Returns {
+            answered,
+            promised: highest,
+        } = self.returns.as_mut()?;
         answered.insert(from);
-        *highest = promised.max(*highest);
-        let (answered, highest) = (*answered, self.round.max(*highest));
-        let epoch = self.handover.electable(&self.config, answered, highest)?;
+        highest.raise(&self.config, from, promised);
+        let (answered, highest) = (*answered, highest.at_least(self.round));
+        let (epoch, above) =
+            self.handover
+                .electable(&self.config, answered, highest, &self.progress)?;
         let quorums = self.config.quorums_of(epoch.first_round())?;
         if !quorums.is_write_quorum(answered) {
             return None;
         }
         self.returns = None;
-        self.may_return(now).then_some((epoch, highest))
+        self.may_return(now).then_some((epoch, above))
     }
 }
