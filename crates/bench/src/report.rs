@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use ionian_program::output;
 use std::fmt;
 use std::path::Path;
+use std::time::SystemTime;
 
 /// Rows under a header.
 #[derive(Clone, Debug)]
@@ -82,6 +83,13 @@ impl fmt::Display for Table {
         }
         Ok(())
     }
+}
+
+/// The date, `YYYY-MM-DD`.
+pub(crate) fn today() -> String {
+    let mut text = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    text.truncate("2026-01-01".len());
+    text
 }
 
 /// Prints on standard output; a closed pipe is not a failure.

@@ -1,34 +1,52 @@
-//! Which deployments are measured, and with which commands: every preset of every protocol, with
+//! Which deployments are counted, and with which commands: every preset of every protocol, with
 //! writes in memory, writes on disks, and linearizable reads.
 
-use crate::cluster::{Cluster, Run};
+use crate::cluster::{Run, begin};
 use crate::load::Load;
 use ionian_deployment::{Deployment, PresetOptions};
-use ionian_kernel::layout::{Layout, Options};
-use ionian_kernel::protocol::Protocol;
-use ionian_protocols::registry::{self, Work};
-
-/// Executed slots that a replica keeps for its peers: few, so that its log soon has the size that
-/// it keeps.
-const RETAINED_SLOTS: usize = 1024;
+use ionian_kernel::client::ReadLevel;
 
 /// One deployment with one kind of command.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     preset: &'static str,
-    protocol: &'static str,
-    /// Which commands arrive.
-    pub load: Load,
+    kind: &'static Kind,
 }
+
+/// Commands of one kind.
+#[derive(Debug, PartialEq)]
+struct Kind {
+    /// Its name in `docs/costs.toml`.
+    name: &'static str,
+    read_fraction: f64,
+    durability: &'static str,
+}
+
+const KINDS: &[Kind] = &[
+    Kind {
+        name: "writes",
+        read_fraction: 0.0,
+        durability: "memory",
+    },
+    Kind {
+        name: "writes on disk",
+        read_fraction: 0.0,
+        durability: "disk",
+    },
+    Kind {
+        name: "reads",
+        read_fraction: 1.0,
+        durability: "memory",
+    },
+];
 
 impl Case {
     /// All cases, in the order of the registry.
     pub fn all() -> impl Iterator<Item = Case> {
-        ionian_deployment::presets().flat_map(|(protocol, preset)| {
-            Load::ALL.map(|load| Case {
+        ionian_deployment::presets().flat_map(|(_, preset)| {
+            KINDS.iter().map(|kind| Case {
                 preset: preset.name,
-                protocol: protocol.name,
-                load,
+                kind,
             })
         })
     }
@@ -40,7 +58,7 @@ impl Case {
 
     /// Its name in `docs/costs.toml`.
     pub fn name(&self) -> String {
-        format!("{}, {}", self.preset, self.load.name())
+        format!("{}, {}", self.preset, self.kind.name)
     }
 
     /// The deployment, which serves: every lane has had a command answered.
@@ -49,23 +67,22 @@ impl Case {
     /// When the deployment does not serve.
     pub fn begin(&self) -> Box<dyn Run> {
         let deployment = Deployment::preset(self.preset, &PresetOptions::default());
-        let work = Begin(deployment.expect("a preset"), self.load);
-        registry::with_protocol(self.protocol, work).expect("it is in the registry")
-    }
-}
-
-struct Begin(Deployment, Load);
-
-impl Work for Begin {
-    type Output = Box<dyn Run>;
-
-    fn run<P: Protocol>(self) -> Box<dyn Run> {
-        let Begin(deployment, load) = self;
-        let layout = deployment.layout(P::KINDS).expect("a layout");
-        let options = Options {
-            retained_slots: RETAINED_SLOTS,
-            ..layout.options
+        // Replicas keep few executed slots for their peers, so that their logs soon have the size
+        // that they keep.
+        let settings = [
+            "options.retained_slots=1024".to_owned(),
+            format!("durability={}", self.kind.durability),
+        ];
+        let deployment = deployment.and_then(|preset| preset.with_overrides(&settings));
+        let load = Load {
+            read_fraction: self.kind.read_fraction,
+            read_level: ReadLevel::Linearizable,
+            value_bytes: 16,
+            keys: 1000,
+            burst: 400,
+            filled: false,
+            separate_clients: false,
         };
-        Box::new(Cluster::<P>::begin(Layout { options, ..layout }, load))
+        begin(&deployment.expect("a preset"), &load).expect("a preset")
     }
 }

@@ -1,17 +1,17 @@
 //! All nodes of a deployment, and the bursts of commands that pass through them.
 
-use crate::count::{Counter, FUNCTIONS, Uncounted};
-use crate::load::Load;
-use crate::member::Member;
-use bytes::Bytes;
+use crate::count::{Counter, Place, Uncounted};
+use crate::load::{Commands, Load};
+use crate::member::{Births, Member};
+use anyhow::{Context, Result, ensure};
+use ionian_deployment::{CLIENT, Deployment, Durability};
 use ionian_kernel::client::Request;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::time::{Duration, Instant};
-
-/// Commands of a burst, of all lanes together.
-pub(crate) const BURST: usize = 400;
+use ionian_protocols::registry::{self, Work};
+use ionian_runtime::transport::frame::frame_span;
 
 /// Between the beginnings of two bursts.
 const BURST_EVERY: Duration = Duration::from_millis(1);
@@ -23,14 +23,16 @@ const PATIENCE: usize = 60_000;
 /// beginning (commands that came before there was a leader, say) is gone then.
 const IDLE: usize = 2_000;
 
-/// How many keys are written and read.
-const KEYS: usize = 1000;
+/// Nodes of a deployment at most: a message's receivers are a set of bits.
+const MAX_NODES: usize = 64;
 
 /// A deployment that serves, of whichever protocol.
 pub trait Run {
-    /// What the nodes of each group are called: the kind of role that they have, a few with `+`
-    /// between them, or `node` where it is every role or nearly so.
+    /// What the nodes of each group are called ([`group_name`]).
     fn groups(&self) -> Vec<String>;
+
+    /// The nodes, in the order of [`Place::node`].
+    fn nodes(&self) -> &[NodeId];
 
     /// One burst of commands passes through the deployment, from requests to replies.
     ///
@@ -41,18 +43,73 @@ pub trait Run {
 
     /// How many commands have passed.
     fn commands(&self) -> usize;
+
+    /// What each node has sent and received since the beginning.
+    fn traffic(&self) -> &[Traffic];
+}
+
+/// What a node sends to other nodes, and receives from them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Messages sent; one to several nodes counts for each.
+    pub frames_out: usize,
+    /// Messages received.
+    pub frames_in: usize,
+    /// Writes to connections: everything that a burst sends to one node is one write.
+    pub writes: usize,
+    /// Reads from connections: everything that arrives from one node at once is one read.
+    pub reads: usize,
+    /// Bytes of the messages sent, with their frames.
+    pub bytes_out: usize,
+    /// Bytes of the messages received.
+    pub bytes_in: usize,
+}
+
+/// What a node with these kinds of roles is called: up to two kinds with `+` between them, or
+/// `node` where it has more.
+pub fn group_name(kinds: &[&str]) -> String {
+    match kinds.len() {
+        0..=2 => kinds.join("+"),
+        _ => "node".to_owned(),
+    }
+}
+
+/// Starts a deployment and waits until it serves.
+///
+/// # Errors
+/// If it is not a deployment of its protocol, or has too many nodes.
+///
+/// # Panics
+/// If it does not serve.
+pub fn begin(deployment: &Deployment, load: &Load) -> Result<Box<dyn Run>> {
+    let begin = Begin(deployment, load);
+    registry::with_protocol(&deployment.protocol, begin)
+        .with_context(|| format!("protocol = {:?}: does not exist", deployment.protocol))?
+}
+
+struct Begin<'a>(&'a Deployment, &'a Load);
+
+impl Work for Begin<'_> {
+    type Output = Result<Box<dyn Run>>;
+
+    fn run<P: Protocol>(self) -> Self::Output {
+        Ok(Box::new(Cluster::<P>::begin(self.0, self.1)?))
+    }
 }
 
 /// See [`Run`].
-pub(crate) struct Cluster<P: Protocol> {
+struct Cluster<P: Protocol> {
     members: Vec<Member<P>>,
+    nodes: Vec<NodeId>,
     /// The group of each node.
     group_of: Vec<usize>,
     groups: Vec<String>,
+    traffic: Vec<Traffic>,
     /// The client lanes, with the node of each.
     lanes: Vec<(ClientId, usize)>,
-    load: Load,
-    payloads: Vec<Bytes>,
+    commands: Commands,
+    /// Commands of a burst.
+    burst: usize,
     now: Instant,
     /// How many requests have been made and how many answered.
     requests: usize,
@@ -60,14 +117,28 @@ pub(crate) struct Cluster<P: Protocol> {
 }
 
 impl<P: Protocol> Cluster<P> {
-    /// Starts a deployment and waits until it serves.
-    pub(crate) fn begin(layout: Layout, load: Load) -> Self {
-        let now = Instant(1_000_000_000);
-        let config = P::configure(layout.clone()).expect("a deployment");
+    fn begin(deployment: &Deployment, load: &Load) -> Result<Self> {
+        let layout = deployment.layout(P::KINDS)?;
         let nodes: Vec<NodeId> = layout.nodes().into_iter().collect();
-        let on_disk = load == Load::WritesOnDisk;
-        let member = |node: &NodeId| Member::new(&config, &layout, *node, on_disk, now);
+        let count = nodes.len();
+        ensure!(
+            count <= MAX_NODES,
+            "{count} nodes: at most {MAX_NODES} can be run in one process"
+        );
+        let machine = ionian_machines::named(&deployment.machine)
+            .with_context(|| format!("machine = {:?}: does not exist", deployment.machine))?;
+        let births = Births::<P> {
+            config: &P::configure(layout.clone())?,
+            layout: &layout,
+            machine,
+            keeps_records: deployment.durability == Durability::Disk,
+        };
+        let now = Instant(1_000_000_000);
         let (groups, group_of) = groups(&layout, &nodes, P::KINDS);
+        let member = |(node, group): (&NodeId, &usize)| {
+            let is_separate = load.separate_clients && groups[*group] == CLIENT;
+            Member::new(&births, *node, is_separate, now)
+        };
         let lanes = nodes.iter().enumerate().flat_map(|(place, node)| {
             let lanes = layout.client_lanes(*node);
             lanes
@@ -76,18 +147,23 @@ impl<P: Protocol> Cluster<P> {
                 .collect::<Vec<_>>()
         });
         let mut cluster = Cluster {
-            members: nodes.iter().map(member).collect(),
+            members: nodes.iter().zip(&group_of).map(member).collect(),
+            traffic: vec![Traffic::default(); count],
+            lanes: lanes.collect(),
+            commands: Commands::new(load),
+            burst: load.burst,
+            nodes,
             group_of,
             groups,
-            lanes: lanes.collect(),
-            load,
-            payloads: (0..KEYS).map(|key| load.payload(key)).collect(),
             now,
             requests: 0,
             answered: 0,
         };
         cluster.wait();
-        cluster
+        while load.filled && cluster.requests < load.keys {
+            cluster.burst(&mut Uncounted);
+        }
+        Ok(cluster)
     }
 
     /// Waits until a command of each lane has been answered.
@@ -105,10 +181,11 @@ impl<P: Protocol> Cluster<P> {
     /// The next lane asks for something.
     fn ask(&mut self) {
         let (lane, place) = self.lanes[self.requests % self.lanes.len()];
+        let (operation, payload) = self.commands.get(self.requests);
         let request = Request {
             token: self.requests as u64,
-            operation: self.load.operation(),
-            payload: self.payloads[self.requests % KEYS].clone(),
+            operation,
+            payload,
         };
         self.members[place].submit(lane, request);
         self.requests += 1;
@@ -118,16 +195,17 @@ impl<P: Protocol> Cluster<P> {
     fn settle(&mut self, counter: &mut dyn Counter) {
         loop {
             let mut due = Vec::new();
-            for (place, member) in self.members.iter_mut().enumerate() {
+            for (node, member) in self.members.iter_mut().enumerate() {
                 if member.is_due(self.now) {
-                    counter.pass(self.group_of[place], member);
-                    due.push(place);
+                    let group = self.group_of[node];
+                    counter.pass(Place { group, node }, member);
+                    due.push(node);
                 }
             }
             if due.is_empty() {
                 break;
             }
-            due.into_iter().for_each(|place| self.carry(place));
+            due.into_iter().for_each(|node| self.carry(node));
         }
         self.now = self.now + BURST_EVERY;
     }
@@ -141,12 +219,29 @@ impl<P: Protocol> Cluster<P> {
         for to in 0..self.members.len() {
             let mut bytes = std::mem::take(&mut self.members[from].leaving()[to]);
             if !bytes.is_empty() {
+                self.count(from, to, &bytes);
                 self.members[to].arrive(&bytes);
                 bytes.clear();
             }
             // The memory is used again.
             self.members[from].leaving()[to] = bytes;
         }
+    }
+
+    fn count(&mut self, from: usize, to: usize, bytes: &[u8]) {
+        let (mut frames, mut rest) = (0, bytes);
+        while !rest.is_empty() {
+            rest = &rest[frame_span(rest)..];
+            frames += 1;
+        }
+        let sender = &mut self.traffic[from];
+        sender.frames_out += frames;
+        sender.writes += 1;
+        sender.bytes_out += bytes.len();
+        let receiver = &mut self.traffic[to];
+        receiver.frames_in += frames;
+        receiver.reads += 1;
+        receiver.bytes_in += bytes.len();
     }
 }
 
@@ -155,14 +250,22 @@ impl<P: Protocol> Run for Cluster<P> {
         self.groups.clone()
     }
 
+    fn nodes(&self) -> &[NodeId] {
+        &self.nodes
+    }
+
     fn burst(&mut self, counter: &mut dyn Counter) {
-        (0..BURST).for_each(|_| self.ask());
+        (0..self.burst).for_each(|_| self.ask());
         self.settle(counter);
         assert_eq!(self.answered, self.requests, "commands without an answer");
     }
 
     fn commands(&self) -> usize {
         self.answered
+    }
+
+    fn traffic(&self) -> &[Traffic] {
+        &self.traffic
     }
 }
 
@@ -173,19 +276,13 @@ fn groups(layout: &Layout, nodes: &[NodeId], kinds: &[&str]) -> (Vec<String>, Ve
     for node in nodes {
         let mut here: Vec<u8> = layout.on_node(*node).iter().map(|at| at.kind).collect();
         here.dedup();
-        let name = match here.len() {
-            0..=2 => {
-                let names: Vec<&str> = here.iter().map(|kind| kinds[usize::from(*kind)]).collect();
-                names.join("+")
-            }
-            _ => "node".to_owned(),
-        };
+        let names: Vec<&str> = here.iter().map(|kind| kinds[usize::from(*kind)]).collect();
+        let name = group_name(&names);
         let known = groups.iter().position(|group| *group == name);
         group_of.push(known.unwrap_or(groups.len()));
         if known.is_none() {
             groups.push(name);
         }
     }
-    assert!(groups.len() <= FUNCTIONS.len(), "a function for each group");
     (groups, group_of)
 }

@@ -1,4 +1,5 @@
-//! One function for each group of nodes with the same roles: callgrind counts by function.
+//! How nodes are counted: as a whole, by a function for each group of nodes with the same roles
+//! (callgrind counts by function), or message by message.
 
 use std::hint::black_box;
 
@@ -8,19 +9,42 @@ pub trait Pass {
     fn receive(&mut self);
     /// From messages to bytes that are to be written.
     fn work(&mut self);
+    /// Does both, and shows each message to `observer`.
+    fn observe(&mut self, observer: &mut dyn Observer);
 }
 
-/// Has a node of a group take its burst in.
+/// Looks at a node while it handles one message after the other.
+pub trait Observer {
+    /// The node begins to receive or to handle a message.
+    fn begin(&mut self);
+    /// It has received the message that it has begun with, which is decoded now.
+    fn received(&mut self, kind: u8, name: &'static str);
+    /// It has handled the message that it has begun with, of this many bytes, and encoded what it
+    /// sends because of it.
+    fn handled(&mut self, kind: u8, name: &'static str, bytes: usize);
+}
+
+/// Which node it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Its group, an index of [`Run::groups`](crate::Run::groups).
+    pub group: usize,
+    /// Its index in [`Run::nodes`](crate::Run::nodes).
+    pub node: usize,
+}
+
+/// Makes nodes handle what has arrived.
 pub trait Counter {
-    /// Calls [`receive`](Pass::receive) and then [`work`](Pass::work) once each.
-    fn pass(&mut self, group: usize, node: &mut dyn Pass);
+    /// Calls [`receive`](Pass::receive) and then [`work`](Pass::work) once each, or
+    /// [`observe`](Pass::observe).
+    fn pass(&mut self, at: Place, node: &mut dyn Pass);
 }
 
 /// Counts nothing: what comes before the steady state.
 pub struct Uncounted;
 
 impl Counter for Uncounted {
-    fn pass(&mut self, _: usize, node: &mut dyn Pass) {
+    fn pass(&mut self, _: Place, node: &mut dyn Pass) {
         node.receive();
         node.work();
     }
@@ -30,8 +54,8 @@ impl Counter for Uncounted {
 pub struct ByFunction;
 
 impl Counter for ByFunction {
-    fn pass(&mut self, group: usize, node: &mut dyn Pass) {
-        FUNCTIONS[group].1(node);
+    fn pass(&mut self, at: Place, node: &mut dyn Pass) {
+        FUNCTIONS[at.group].1(node);
     }
 }
 

@@ -1,17 +1,18 @@
-//! What a command costs each role of each preset: a whole deployment of real roles in one process,
-//! where every node receives bytes and makes bytes, as in the runtime, but no system call is made.
+//! What a command costs each role: a whole deployment of real roles in one process, where every
+//! node receives bytes and makes bytes, as in the runtime, but no system call is made.
 //!
 //! `cargo xtask costs` counts instructions with it, `tests/allocations.rs` allocations. Both are
-//! the same on every run, which no clock is: so they can be a gate. What a command costs on a real
-//! machine, system calls included, is another question (`ionian bench role`).
+//! the same on every run, which no clock is: so they can be a gate. The tools measure time with it
+//! (`ionian bench figure`); what a real process costs, system calls included, is another question
+//! (`ionian bench role`).
 //!
 //! | file | job |
 //! |---|---|
-//! | `case` | which deployments are measured, and with which commands |
-//! | `load` | these commands |
+//! | `case` | which deployments are counted for the gate, and with which commands |
+//! | `load` | which commands arrive |
 //! | `cluster` | all nodes of a deployment, and the bursts of commands that pass through them |
 //! | `member` | one node: its roles, the bytes that arrive, the bytes that leave |
-//! | `count` | one function for each group of nodes, so that a profiler can tell them apart |
+//! | `count` | how nodes are counted |
 //!
 //! Where the instructions of the leader of `compartmentalized` go (`role-cost` prints which
 //! function stands for which role):
@@ -31,5 +32,5 @@ pub mod count;
 mod load;
 mod member;
 
-pub use cluster::Run;
-pub use load::Load;
+pub use cluster::{Run, Traffic, begin, group_name};
+pub use load::{Commands, Load};

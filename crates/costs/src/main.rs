@@ -26,11 +26,13 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let mut run = case.begin();
+    let groups = run.groups();
+    assert!(groups.len() <= FUNCTIONS.len(), "a function for each group");
     (0..BEFORE).for_each(|_| run.burst(&mut Uncounted));
     let before = run.commands();
     (0..bursts).for_each(|_| run.burst(&mut ByFunction));
     println!("{}", run.commands() - before);
-    for ((function, _), group) in FUNCTIONS.iter().zip(run.groups()) {
+    for ((function, _), group) in FUNCTIONS.iter().zip(groups) {
         println!("{function} {group}");
     }
     ExitCode::SUCCESS

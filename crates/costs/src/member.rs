@@ -1,37 +1,57 @@
 //! One node: what it receives comes as bytes, what it sends leaves as bytes, but no system call is
 //! made.
 
-use crate::count::Pass;
+use crate::count::{Observer, Pass};
+use bytes::BytesMut;
 use ionian_kernel::client::{Reply, Request};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::machine::{Frozen, StateMachine};
 use ionian_kernel::membership::Membership;
 use ionian_kernel::node::{Node, World};
-use ionian_kernel::protocol::{Birth, Protocol};
+use ionian_kernel::protocol::{Birth, Message, Protocol};
 use ionian_kernel::role::Lsn;
 use ionian_kernel::time::Instant;
-use ionian_machines::kv::Kv;
+use ionian_kernel::wire::Wire;
 use ionian_runtime::transport::frame::{FrameReader, encode_frame};
+
+/// As much as the runtime reads at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// What all nodes of a deployment are built from.
+pub(crate) struct Births<'a, P: Protocol> {
+    pub(crate) config: &'a P::Config,
+    pub(crate) layout: &'a Layout,
+    pub(crate) machine: fn() -> Box<dyn StateMachine>,
+    pub(crate) keeps_records: bool,
+}
 
 /// The roles of one node, and what lies between them and the other nodes.
 pub(crate) struct Member<P: Protocol> {
     node: Node<P>,
     outside: Outside,
     arrived: FrameReader,
+    /// What the frame reader has no room for: a socket gives it a limited number of bytes at once.
+    waiting: BytesMut,
     requests: Vec<(ClientId, Request)>,
+    /// Whether each request and each message is a burst of its own.
+    is_separate: bool,
     now: Instant,
 }
 
 impl<P: Protocol> Member<P> {
     pub(crate) fn new(
-        config: &P::Config,
-        layout: &Layout,
+        births: &Births<'_, P>,
         node: NodeId,
-        keeps_records: bool,
+        is_separate: bool,
         now: Instant,
     ) -> Self {
-        let machine = || Box::new(Kv::default()) as Box<dyn StateMachine>;
+        let Births {
+            config,
+            layout,
+            machine,
+            keeps_records,
+        } = *births;
         let mut hosted = Node::new(config, keeps_records);
         for address in layout.on_node(node) {
             let birth = Birth {
@@ -49,7 +69,9 @@ impl<P: Protocol> Member<P> {
             node: hosted,
             outside: Outside::new(layout, P::KINDS.len()),
             arrived: FrameReader::default(),
+            waiting: BytesMut::new(),
             requests: Vec::new(),
+            is_separate,
             now,
         };
         member.node.start(now, &mut member.outside);
@@ -58,7 +80,20 @@ impl<P: Protocol> Member<P> {
 
     /// Bytes of another node arrive.
     pub(crate) fn arrive(&mut self, bytes: &[u8]) {
-        self.arrived.space().extend_from_slice(bytes);
+        let fits = self.waiting.is_empty() && self.arrived.pending() + bytes.len() <= READ_BYTES;
+        match fits {
+            true => self.arrived.space().extend_from_slice(bytes),
+            false => self.waiting.extend_from_slice(bytes),
+        }
+    }
+
+    /// Reads on after all that was read has been taken in. Whether there was anything.
+    fn read_on(&mut self) -> bool {
+        let read = self.waiting.len().min(READ_BYTES);
+        self.arrived
+            .space()
+            .extend_from_slice(&self.waiting.split_to(read));
+        read > 0
     }
 
     /// The application of a client lane wants something.
@@ -70,6 +105,7 @@ impl<P: Protocol> Member<P> {
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         self.now = now;
         self.arrived.pending() > 0
+            || !self.waiting.is_empty()
             || !self.requests.is_empty()
             || !self.outside.snapshots.is_empty()
             || self.node.next_timer().is_some_and(|timer| timer <= now)
@@ -86,15 +122,9 @@ impl<P: Protocol> Member<P> {
     }
 }
 
-impl<P: Protocol> Pass for Member<P> {
-    fn receive(&mut self) {
-        while let Some(frame) = self.arrived.next_frame().expect("frames") {
-            let message = frame.message.decode().expect("a message");
-            self.node.deliver(frame.members, message);
-        }
-    }
-
-    fn work(&mut self) {
+impl<P: Protocol> Member<P> {
+    /// Requests, snapshots that were written, and timers.
+    fn take_in(&mut self) {
         for (lane, request) in self.requests.drain(..) {
             self.node.submit(lane, request);
         }
@@ -108,13 +138,83 @@ impl<P: Protocol> Pass for Member<P> {
         {
             self.node.fire_timers(self.now, &mut self.outside);
         }
-        self.node.settle(self.now, &mut self.outside);
-        if self.outside.durable < self.outside.appended {
+    }
+
+    /// Takes all records to disk. Whether there were any, so that messages wait no longer.
+    fn reach_disk(&mut self) -> bool {
+        let reached = self.outside.durable < self.outside.appended;
+        if reached {
             // Here the disk would be waited for.
             self.outside.durable = self.outside.appended;
             self.outside.log.clear();
             self.node.on_durable(&mut self.outside);
+        }
+        reached
+    }
+
+    /// Handles all queued messages, and shows each.
+    fn handle_each(&mut self, observer: &mut dyn Observer) {
+        let mut encoded = Vec::new();
+        while self.node.queued() > 0 {
+            while let Some((_, message)) = self.node.front() {
+                let (kind, name) = (message.kind(), message.name());
+                encoded.clear();
+                message.encode(&mut encoded);
+                observer.begin();
+                self.node.run(self.now, 1, &mut self.outside);
+                observer.handled(kind, name, encoded.len());
+                if self.is_separate {
+                    self.node.end_burst(self.now, &mut self.outside);
+                }
+            }
+            self.node.end_burst(self.now, &mut self.outside);
+        }
+    }
+}
+
+impl<P: Protocol> Pass for Member<P> {
+    fn receive(&mut self) {
+        loop {
+            while let Some(frame) = self.arrived.next_frame().expect("frames") {
+                let message = frame.message.decode().expect("a message");
+                self.node.deliver(frame.members, message);
+            }
+            if !self.read_on() {
+                return;
+            }
+        }
+    }
+
+    fn work(&mut self) {
+        self.take_in();
+        while self.is_separate && self.node.queued() > 0 {
+            self.node.run(self.now, 1, &mut self.outside);
+            self.node.end_burst(self.now, &mut self.outside);
+        }
+        self.node.settle(self.now, &mut self.outside);
+        if self.reach_disk() {
             self.node.settle(self.now, &mut self.outside);
+        }
+    }
+
+    fn observe(&mut self, observer: &mut dyn Observer) {
+        loop {
+            observer.begin();
+            let Some(frame) = self.arrived.next_frame().expect("frames") else {
+                match self.read_on() {
+                    true => continue,
+                    false => break,
+                }
+            };
+            let message: P::Message = frame.message.decode().expect("a message");
+            let (kind, name) = (message.kind(), message.name());
+            self.node.deliver(frame.members, message);
+            observer.received(kind, name);
+        }
+        self.take_in();
+        self.handle_each(observer);
+        if self.reach_disk() {
+            self.handle_each(observer);
         }
     }
 }

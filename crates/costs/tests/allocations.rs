@@ -10,7 +10,7 @@
 //! preset without bounds is measured, so that it runs, and may allocate as it likes.
 
 use ionian_costs::case::Case;
-use ionian_costs::count::{Counter, Pass, Uncounted};
+use ionian_costs::count::{Counter, Pass, Place, Uncounted};
 
 /// Bursts until everything that grows has grown, and bursts that are counted.
 const BEFORE: u32 = 100;
@@ -237,11 +237,11 @@ const BOUNDS: &[(&str, &[(&str, f64)])] = &[
 struct Allocations(Vec<u64>);
 
 impl Counter for Allocations {
-    fn pass(&mut self, group: usize, node: &mut dyn Pass) {
+    fn pass(&mut self, at: Place, node: &mut dyn Pass) {
         node.receive();
         let counted = allocation_counter::measure(|| node.work()).count_total;
-        self.0.resize(self.0.len().max(group + 1), 0);
-        self.0[group] += counted;
+        self.0.resize(self.0.len().max(at.group + 1), 0);
+        self.0[at.group] += counted;
     }
 }
 

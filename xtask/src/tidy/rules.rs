@@ -28,7 +28,6 @@ const KINDS_WITHIN: &[(&str, &[&str])] = &[
     ("crates/machines/tests/", &[".txt"]),
     ("crates/protocols/tests/proptest-regressions/", &[".txt"]),
     ("docs/figures/", &[".svg", ".csv"]),
-    ("docs/figures/demands.json", &[""]),
     ("docs/measurements/", &[".svg", ".csv"]),
 ];
 

@@ -202,7 +202,7 @@ fn sheet(bench: &Bench, title: &str, axis: &str, steps: &[Step], clients: usize)
     };
     Ok(Sheet {
         title: title.to_owned(),
-        basis: Basis::Demands,
+        basis: Basis::Measured,
         findings: findings(&points, steps),
         notes: vec![
             "Bars: ours simulated with whiskers to the projected peak; the paper's p90 with whiskers to the mean of \

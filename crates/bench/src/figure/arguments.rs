@@ -7,11 +7,11 @@ use std::path::PathBuf;
 /// Draw a figure of the compartmentalization or the Mencius paper with our points beside the
 /// paper's
 ///
-/// Ours are simulated (the real roles, each message at the price that `ionian bench role` measured,
-/// a processor for each node; for the figures of the Mencius paper each message at one price, on
-/// sites that are far apart) or projected (the utilization law); the papers' are those that their
-/// authors published. Writes N.svg, N.csv and N.md; `all` writes what they say to
-/// findings.md, too.
+/// Ours are simulated (the real roles, each message at the cost that was measured while the
+/// deployment ran in one process, a processor for each node; for the figures of the Mencius paper
+/// each message at one cost, on sites that are far apart) or projected (the utilization law); the
+/// papers' are those that their authors published. Writes N.svg, N.csv and N.md; `all` writes what
+/// they say to findings.md, too.
 #[derive(Debug, clap::Args)]
 pub struct Figure {
     /// The figure, or all
@@ -21,11 +21,6 @@ pub struct Figure {
     /// Where the files go
     #[arg(long, value_name = "DIR", default_value = "figures")]
     pub out: PathBuf,
-
-    /// The service demands, as `ionian bench role all --json` prints them [default: those that come
-    /// with this version]
-    #[arg(long, value_name = "FILE")]
-    pub demands: Option<PathBuf>,
 
     /// From one node to another, in microseconds; figures of the Mencius paper have a network of
     /// their own

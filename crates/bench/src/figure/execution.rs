@@ -11,8 +11,7 @@ use super::point::{Measure, Point, short};
 use super::sheet::Sheet;
 use super::simulate::Bench;
 use crate::model::Workload;
-use crate::model::demand::{Demands, KV, Kind, NODE, NOTHING};
-use crate::model::projection::project;
+use crate::model::projection::Projection;
 use anyhow::{Context, Result};
 
 const LANES: usize = 3;
@@ -68,21 +67,18 @@ struct Bare {
 
 impl Bare {
     fn new(bench: &Bench, system: &System) -> Result<Self> {
-        let demands = &bench.demands;
-        let deployment = batches(preset(system.compartmentalized, LANES)?, 1)?;
-        let mut roles = project(demands, &deployment, &Workload::writes(1), &[])?.roles;
+        let us = |from| -> Result<f64> { Ok(1e6 / without_execution(bench, from)?.peak) };
+        let mut roles = without_execution(bench, system.compartmentalized)?.roles;
         let replica = roles
             .remove("replica")
             .context("a deployment has replicas")?;
+        let others = roles.into_values().fold(0.0, f64::max);
+        let (published, unreplicated) = (us(system.published)?, us("unreplicated")?);
         Ok(Bare {
-            published: demands
-                .measured(system.published, NODE, Kind::Write, NOTHING)?
-                .demand_us,
-            others: roles.into_values().fold(0.0, f64::max),
-            replica: replica - execution(demands)?,
-            unreplicated: demands
-                .measured("unreplicated", "server", Kind::Write, NOTHING)?
-                .demand_us,
+            published,
+            others,
+            replica,
+            unreplicated,
         })
     }
 
@@ -99,22 +95,37 @@ impl Bare {
     }
 }
 
+/// The projection of a preset with a state machine that does nothing.
+fn without_execution(bench: &Bench, from: &str) -> Result<Projection> {
+    projection(bench, from, "nothing")
+}
+
+fn projection(bench: &Bench, from: &str, machine: &str) -> Result<Projection> {
+    let deployment = batches(preset(from, LANES)?, 1)?;
+    let deployment = deployment.with_overrides(&[format!("machine={machine}")])?;
+    bench.projection(&deployment, &Workload::writes(1), &[])
+}
+
 /// What the key-value store takes for a write of 16 bytes.
-fn execution(demands: &Demands) -> Result<f64> {
-    let replica =
-        |machine| demands.measured("compartmentalized", "replica", Kind::Execute, machine);
-    Ok((replica(KV)?.demand_us - replica(NOTHING)?.demand_us).max(0.0))
+fn execution(bench: &Bench) -> Result<f64> {
+    let replica = |machine| {
+        let roles = projection(bench, "compartmentalized", machine)?.roles;
+        roles
+            .get("replica")
+            .copied()
+            .context("a deployment has replicas")
+    };
+    Ok((replica("kv")? - replica("nothing")?).max(0.0))
 }
 
 /// See the top of this file.
 pub(super) fn gains(bench: &Bench) -> Result<Sheet> {
-    let kv = execution(&bench.demands)?;
+    let kv = execution(bench)?;
     let mut sheet = Sheet::empty(
         "what compartmentalization gains, by what it costs to execute a command (ours projected)",
         vec![
-            "Published deployments are measured as whole nodes, whose roles call each other; compartmentalized ones are \
-             projected from their roles. Execution is measured as the difference between a replica of the key-value store and one \
-             of a machine that does nothing."
+            "Every deployment is measured with a state machine that does nothing. Execution is measured as the difference \
+             between a replica of the key-value store and one of that machine."
                 .to_owned(),
         ],
     );

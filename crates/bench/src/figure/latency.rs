@@ -70,7 +70,7 @@ pub(super) fn unbatched(bench: &Bench) -> Result<Sheet> {
         "latency and throughput of writes, unbatched (ours simulated)",
         vec![
             "MultiPaxos is the preset `baseline`: three nodes with a leader, a proxy leader, an acceptor and a \
-             replica each, whose demands add up."
+             replica each, which call each other."
                 .to_owned(),
             "Of the paper's compartmentalized runs those with a 2x2 grid are shown, which is also ours.".to_owned(),
         ],
@@ -87,7 +87,7 @@ pub(super) fn batched(bench: &Bench) -> Result<Sheet> {
              the number of clients, from 1 to 100."
                 .to_owned(),
             "MultiPaxos is the preset `colocated`: three nodes with one of every role each, a batcher and an \
-             unbatcher among them, whose demands add up."
+             unbatcher among them, which call each other."
                 .to_owned(),
         ],
     );
@@ -118,7 +118,6 @@ fn compare(
         let deployment = batches(preset(from, LANES)?, batch)?;
         let workload = Workload::writes(batch);
         let mut points = vec![bench.project(name, &deployment, &workload, &[])?];
-        points.extend(bench.whole_node(name, from, batch));
         for clients in counts(bench, &rows) {
             points.push(bench.simulate(name, &deployment, &workload, &[], clients)?);
         }
@@ -141,7 +140,7 @@ fn compare(
 pub(super) fn larger_values(bench: &Bench) -> Result<Sheet> {
     let mut sheet = Sheet::empty(
         "latency and throughput of writes of larger values, unbatched (ours simulated)",
-        vec![sizes(bench)],
+        vec!["Each size is measured by itself.".to_owned()],
     );
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     let cases = UNBATCHED[1..]
@@ -185,31 +184,6 @@ pub(super) fn larger_values(bench: &Bench) -> Result<Sheet> {
     }
     sheet.panels = panels(ours, theirs);
     Ok(sheet)
-}
-
-/// What is known of the price of a larger value.
-fn sizes(bench: &Bench) -> String {
-    let mut sizes: Vec<usize> = bench
-        .demands
-        .demands
-        .iter()
-        .map(|demand| demand.value_bytes)
-        .collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    let words = sizes
-        .iter()
-        .map(usize::to_string)
-        .collect::<Vec<_>>()
-        .join(", ");
-    match sizes.len() {
-        1 => format!(
-            "NO larger values were measured than of {words} bytes: here, more bytes cost nothing."
-        ),
-        _ => format!(
-            "Demands were measured with values of {words} bytes; between these they lie on a straight line."
-        ),
-    }
 }
 
 /// The paper's numbers of clients, and more.
@@ -315,11 +289,6 @@ fn gains(points: &[Point]) -> Vec<String> {
     findings.push(format!(
         "Compartmentalization gains: {gains}: {}.",
         verdict.unwrap_or_default()
-    ));
-    findings.extend(verdict::of_whole_node(
-        points,
-        MULTIPAXOS,
-        COMPARTMENTALIZED,
     ));
     findings
 }

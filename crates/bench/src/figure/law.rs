@@ -75,7 +75,7 @@ pub(super) fn replicas(bench: &Bench) -> Result<Sheet> {
     }
     Ok(Sheet {
         title: "what n replicas can do: n a / (n f_w + f_r) (ours projected)".to_owned(),
-        basis: Basis::Demands,
+        basis: Basis::Measured,
         findings: findings(&points, alpha, replica_us(bench, 1)?),
         notes: vec![
             "The law knows one cost, a, for reads and writes alike, and no leader; ours is fitted to the projections \

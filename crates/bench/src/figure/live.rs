@@ -1,74 +1,131 @@
-//! The model held against what it is a model of: one real process, kept busy, among real ones. What
-//! a role costs among forged messages should be what it costs among real ones; what the roles of a
-//! node cost apart is more than what the node costs, and this says by how much.
+//! The model compared with what it is a model of: one real process, kept busy, among real ones.
 
-use super::deployments::{batches, preset};
 use super::drawing::panel::{Bar, Marks, Panel};
 use super::point::{Measure, Point};
 use super::sheet::Sheet;
 use super::simulate::Bench;
-use crate::model::Workload;
-use crate::model::demand::{Demand, NODE, SATURATED};
-use crate::model::projection::project;
-use anyhow::{Result, ensure};
+use crate::role::{self, Outcome, arguments::Role};
+use anyhow::Result;
 
-const LANES: usize = 3;
 /// How far the model may be off.
 const NEAR: f64 = 0.2;
+
+/// A role of a preset, for which one process is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subject {
+    role: &'static str,
+    preset: &'static str,
+    /// Commands of a batch.
+    batch: u64,
+    /// Percentage of reads.
+    reads: u8,
+    /// Whether a short look is enough.
+    quick: bool,
+}
+
+const fn subject(role: &'static str, preset: &'static str, batch: u64, reads: u8) -> Subject {
+    Subject {
+        role,
+        preset,
+        batch,
+        reads,
+        quick: false,
+    }
+}
+
+const SUBJECTS: [Subject; 10] = [
+    subject("node", "baseline", 1, 0),
+    subject("node", "mencius", 1, 0),
+    subject("node", "spaxos", 1, 0),
+    subject("leader", "compartmentalized", 1, 0),
+    subject("proxy_leader", "compartmentalized", 1, 0),
+    subject("acceptor", "compartmentalized", 1, 0),
+    subject("replica", "compartmentalized", 1, 0),
+    subject("acceptor", "compartmentalized", 1, 100),
+    subject("replica", "compartmentalized", 1, 100),
+    subject("leader", "batched", 100, 0),
+];
+
+/// What was found, in microseconds for each command of the whole deployment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    /// Processor time of the process.
+    measured_us: f64,
+    /// The least and the most of all rounds.
+    range_us: (f64, f64),
+    /// Whether it was busy whenever it was allowed to run.
+    is_busy: bool,
+    /// What the same node spends when the deployment runs in one process.
+    modelled_us: f64,
+}
+
+/// Measures a real process, as `ionian bench role` does.
+///
+/// # Errors
+/// As that.
+pub(super) fn measure(subject: &Subject) -> Result<Found> {
+    let mut arguments = Role::of(subject.role, subject.preset);
+    (arguments.batch, arguments.reads) = (Some(subject.batch), subject.reads);
+    if subject.quick {
+        arguments.hurry();
+    }
+    let mut found = role::measure_all(&arguments)?;
+    let Outcome {
+        modelled, rounds, ..
+    } = found.remove(0);
+    Ok(Found {
+        measured_us: role::median(&rounds).demand_us(),
+        range_us: role::range(&rounds),
+        is_busy: role::median(&rounds).is_busy(),
+        modelled_us: modelled.demand_us(),
+    })
+}
+
+impl Subject {
+    fn name(&self) -> String {
+        let reads = if self.reads > 0 { ", reads" } else { "" };
+        format!("{} of {}{reads}", self.role, self.preset)
+    }
+}
 
 /// See the top of this file.
 pub(super) fn check(bench: &Bench) -> Result<Sheet> {
     let mut sheet = Sheet::empty(
-        "the model held against single processes among real ones",
+        "the model compared with single processes among real ones",
         vec![
             "Bars: processor time of one process that is busy whenever it may run, for each command of the whole deployment, \
-             with whiskers to what the model says: for a role its demand among forged messages, for a whole node (baseline, \
-             mencius, spaxos) the sum of the demands of its roles."
+             with whiskers to what the same node spends when the deployment runs in one process and system calls are \
+             added."
                 .to_owned(),
         ],
     );
     let mut bars = Vec::new();
-    for (colour, demand) in bench.demands.among_real().enumerate() {
-        let model = modelled(bench, demand)?;
-        let name = format!("{} of {}", demand.role, demand.deployment);
-        let off = model / demand.demand_us - 1.0;
-        let (verdict, why) = match off.abs() <= NEAR {
-            true => ("within 20 %", ""),
-            false => ("NOT within 20 %", why(demand, off)),
-        };
-        let busy = if demand.busy < SATURATED {
-            ", NOT busy all the time"
-        } else {
-            ""
-        };
-        let (least, most) = demand
-            .range_us
-            .unwrap_or((demand.demand_us, demand.demand_us));
-        sheet.findings.push(format!(
-            "{name}: {:.3} us measured ({least:.3} to {most:.3}{busy}), {model:.3} us modelled, {:+.0} %: {verdict}{why}.",
-            demand.demand_us,
-            100.0 * off
-        ));
+    let subjects = match bench.quick {
+        true => &SUBJECTS[..3],
+        false => &SUBJECTS,
+    };
+    for (colour, subject) in subjects.iter().enumerate() {
+        let found = (bench.live)(&Subject {
+            quick: bench.quick,
+            ..*subject
+        })?;
+        let name = subject.name();
+        sheet.findings.push(finding(&name, &found));
         let point = |measure, us: f64| Point {
             demand_us: Some(us),
             ..Point::new(&name, measure, 1e6 / us)
         };
         sheet.points.extend([
-            point(Measure::Measured, demand.demand_us),
-            point(Measure::Projected, model),
+            point(Measure::Measured, found.measured_us),
+            point(Measure::Projected, found.modelled_us),
         ]);
-        let label = format!("{}\n{}", demand.role, demand.deployment);
         bars.push(Bar {
-            label,
+            label: name.replace(" of ", "\n").replace(", ", "\n"),
             colour: colour % 2,
-            height: demand.demand_us,
-            whisker: Some(model),
+            height: found.measured_us,
+            whisker: Some(found.modelled_us),
         });
     }
-    ensure!(
-        !bars.is_empty(),
-        "the demands have none that was measured among real processes"
-    );
     sheet.panels = vec![Panel {
         title: "one process".to_owned(),
         x_label: "role and deployment".to_owned(),
@@ -78,85 +135,57 @@ pub(super) fn check(bench: &Bench) -> Result<Sheet> {
     Ok(sheet)
 }
 
-/// Why the model is off by more than it may be.
-fn why(demand: &Demand, off: f64) -> &'static str {
-    match demand.role.as_str() {
-        NODE if off > 0.0 => ", for between the roles of a node a message is a function call",
-        _ if off < 0.0 && demand.busy < SATURATED => {
-            ", for a process that is not busy is woken for less at a time"
-        }
-        _ => "; the reason is not known",
-    }
-}
-
-/// What the model says that it spends on a command of the deployment.
-fn modelled(bench: &Bench, demand: &Demand) -> Result<f64> {
-    let deployment = batches(preset(&demand.deployment, LANES)?, demand.batch)?;
-    let workload = Workload {
-        value_bytes: demand.value_bytes,
-        ..Workload::writes(demand.batch)
+fn finding(name: &str, found: &Found) -> String {
+    let off = found.modelled_us / found.measured_us - 1.0;
+    let verdict = match off.abs() <= NEAR {
+        true => "within 20 %",
+        false => "NOT within 20 %",
     };
-    let projection = project(&bench.demands, &deployment, &workload, &[])?;
-    Ok(match demand.role.as_str() {
-        NODE => 1e6 / projection.peak,
-        role => projection.roles.get(role).copied().unwrap_or_default(),
-    })
+    let (least, most) = found.range_us;
+    let busy = if found.is_busy {
+        ""
+    } else {
+        ", NOT busy all the time"
+    };
+    format!(
+        "{name}: {:.3} us measured ({least:.3} to {most:.3}{busy}), {:.3} us modelled, {:+.0} %: {verdict}.",
+        found.measured_us,
+        found.modelled_us,
+        100.0 * off
+    )
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::model::demand::Kind;
-    use crate::model::price::tests::{demand, demands};
 
-    fn said(real: Demand) -> String {
-        let mut demands = demands();
-        demands.demands.push(Demand { real: true, ..real });
-        check(&Bench {
-            demands,
-            network_delay_us: 50.0,
-            wake_us: 5.0,
-            quick: true,
+    /// In place of a process.
+    pub(in super::super) fn invented(_: &Subject) -> Result<Found> {
+        Ok(Found {
+            measured_us: 1.2,
+            range_us: (1.1, 1.3),
+            is_busy: false,
+            modelled_us: 1.0,
         })
-        .unwrap()
-        .findings
-        .concat()
     }
 
     #[test]
-    fn the_model_is_held_against_a_process() {
-        // The leader has a share of all of it, a proxy leader of a tenth.
-        let leader = said(demand("compartmentalized", "leader", Kind::Write, 1, 1.2));
-        assert!(
-            leader.contains(
-                "1.200 us measured (1.200 to 1.200), 1.000 us modelled, -17 %: within 20 %."
-            ),
-            "{leader}"
+    fn the_model_is_compared_with_a_process() {
+        let found = invented(&SUBJECTS[0]).unwrap();
+        assert_eq!(
+            finding(&SUBJECTS[0].name(), &found),
+            "node of baseline: 1.200 us measured (1.100 to 1.300, NOT busy all the time), 1.000 us modelled, -17 %: \
+             within 20 %."
         );
-        let proxy = said(demand(
-            "compartmentalized",
-            "proxy_leader",
-            Kind::Write,
-            1,
-            0.5,
-        ));
-        assert!(
-            proxy.contains("0.900 us modelled, +80 %: NOT within 20 %; the reason is not known"),
-            "{proxy}"
-        );
-    }
-
-    #[test]
-    fn a_node_is_modelled_by_the_sum_of_its_roles() {
-        let busy = Demand {
-            busy: 0.5,
-            ..demand("baseline", NODE, Kind::Write, 1, 5.0)
+        let far = Found {
+            is_busy: true,
+            modelled_us: 1.8,
+            ..found
         };
-        let node = said(busy);
-        assert!(
-            node.contains("NOT busy all the time") && node.contains("15.667 us modelled"),
-            "{node}"
+        assert_eq!(
+            finding(&SUBJECTS[7].name(), &far),
+            "acceptor of compartmentalized, reads: 1.200 us measured (1.100 to 1.300), 1.800 us modelled, +50 %: NOT \
+             within 20 %."
         );
-        assert!(node.contains("a message is a function call"), "{node}");
     }
 }

@@ -9,7 +9,7 @@
 //! | `reads` | 32a, 32b, 34a, 34b: throughput against the number of replicas |
 //! | `law` | 33: what the number of replicas can do at all |
 //! | `execution` | what compartmentalization gains, by what it costs to execute a command |
-//! | `live` | the model held against processes among real ones |
+//! | `live` | the model compared with processes among real ones |
 //! | `wan` | those of the Mencius paper: sites that are far apart |
 //! | `deployments` | what is measured |
 //! | `simulate` | how it is measured |
@@ -24,6 +24,8 @@ pub mod arguments;
 pub(crate) mod deployments;
 mod drawing;
 mod execution;
+#[cfg(test)]
+mod invented;
 mod latency;
 mod law;
 mod live;
@@ -84,22 +86,21 @@ const SUMMARY: &str = "# What the figures say\n\nRatios are held against the pap
 /// Draws one figure, or all of them.
 ///
 /// # Errors
-/// When the demands cannot be read or lack something, or a file cannot be written.
+/// When a deployment cannot be measured, or a file cannot be written.
 pub fn run(arguments: &Figure) -> Result<ExitCode> {
-    make(arguments, &mut std::io::stdout())?;
+    make(arguments, &Bench::new(arguments)?, &mut std::io::stdout())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn make(arguments: &Figure, tell: &mut impl Write) -> Result<()> {
-    let bench = Bench::new(arguments)?;
+fn make(arguments: &Figure, bench: &Bench, tell: &mut impl Write) -> Result<()> {
     let directory = &arguments.out;
     std::fs::create_dir_all(directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;
     let wanted = |name: &str| arguments.figure == "all" || arguments.figure == name;
     let mut summary = SUMMARY.to_owned();
     for (name, sheet) in FIGURES.iter().filter(|(name, _)| wanted(name)) {
-        let sheet = sheet(&bench).with_context(|| format!("figure {name}"))?;
-        sheet.write(directory, name, &bench)?;
+        let sheet = sheet(bench).with_context(|| format!("figure {name}"))?;
+        sheet.write(directory, name, bench)?;
         summary += &sheet.summary(name);
         // A reader that closes the pipe still gets the files.
         let file = directory.join(name);
@@ -120,6 +121,7 @@ fn make(arguments: &Figure, tell: &mut impl Write) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::invented::UNBATCHED;
     use super::*;
 
     #[test]
@@ -129,13 +131,13 @@ mod tests {
         let arguments = Figure {
             figure,
             out: out.clone(),
-            demands: None,
             network_delay_us: 50.0,
             wake_us: 5.0,
             quick: true,
         };
+        let bench = simulate::tests::invented(UNBATCHED, true);
         let mut told = Vec::new();
-        make(&arguments, &mut told).unwrap();
+        make(&arguments, &bench, &mut told).unwrap();
         assert_eq!(
             String::from_utf8(told)
                 .unwrap()

@@ -3,9 +3,9 @@
 /// What a number rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
-    /// The real roles in the simulator, at measured prices.
+    /// The real roles in the simulator, at measured costs.
     Simulated,
-    /// The utilization law on measured demands.
+    /// The utilization law on measured nodes.
     Projected,
     /// One real process among real ones.
     Measured,

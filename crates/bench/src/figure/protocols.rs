@@ -1,7 +1,7 @@
 //! Figures 30a and 30b, and as two more of the same kind the numbers of section 8.3: Mencius and
 //! S-Paxos, as published and compartmentalized.
 
-use super::deployments::{batches, beside, preset};
+use super::deployments::{batches, beside, preset, scaled};
 use super::drawing::panel::{Bar, Curve, Look, Marks, Panel};
 use super::point::{Measure, Point, short};
 use super::sheet::{Sheet, peak, ratio};
@@ -9,12 +9,8 @@ use super::simulate::Bench;
 use super::traffic::at_leader;
 use super::verdict;
 use crate::model::Workload;
-use crate::model::demand::ROLES;
-use crate::model::price::Prices;
 use anyhow::Result;
-use ionian_kernel::protocol::Protocol;
-use ionian_protocols::multipaxos::MultiPaxos;
-use ionian_protocols::spaxos::SPaxos;
+use ionian_deployment::Deployment;
 
 /// Machines that the clients are on: as many for each of three leaders.
 const LANES: usize = 9;
@@ -70,8 +66,8 @@ const UNREPLICATED_BATCHED: System = System {
 };
 
 const TEXT: &str = "What the paper measured is in its text; the tables that its authors published have none of this figure.";
-const AS_PUBLISHED: &str = "As published it is three nodes with one of every role each, whose demands add up; the \
-     unbatchers and read batchers of the preset cost nothing here, which is in its favour.";
+const AS_PUBLISHED: &str = "As published it is three nodes with one of every role each, which call each other; what the \
+     unbatchers and read batchers of the preset cost does not count, which is in its favour.";
 
 /// Figure 30a.
 pub(super) fn mencius(bench: &Bench) -> Result<Sheet> {
@@ -112,8 +108,7 @@ pub(super) fn mencius_batched(bench: &Bench) -> Result<Sheet> {
         gain: None,
         notes: &[
             TEXT,
-            "Mencius as published is the preset `mencius` with a batcher on each node as well; the demands of all that is \
-             on a node add up.",
+            "Mencius as published is the preset `mencius` with a batcher on each node as well.",
             "Clients are dealt out evenly over the leaders.",
         ],
     };
@@ -141,27 +136,22 @@ pub(super) fn spaxos(bench: &Bench) -> Result<Sheet> {
         ],
         batch: 1,
         gain: Some(8.2),
-        notes: &[
-            TEXT,
-            AS_PUBLISHED,
-            "There, what stabilizers tell disseminators beside the leader about the payloads of others costs nothing \
-             either.",
-        ],
+        notes: &[TEXT, AS_PUBLISHED],
     };
     let mut sheet = compare(bench, &comparison)?;
     let bytes = VALUES.map(|value_bytes| {
         Ok(format!(
             "{} of {value_bytes}",
-            at_leader::<SPaxos>("spaxos-compartmentalized", value_bytes)?
+            at_leader("spaxos-compartmentalized", value_bytes)?
         ))
     });
     let bytes = bytes.into_iter().collect::<Result<Vec<_>>>()?;
     sheet.findings.push(format!(
-        "Bytes in and out at the leader for a command (real roles, counted in the simulator), by bytes of its value: \
+        "Bytes in and out at the leader for a command (real roles, with the headers of frames), by bytes of its value: \
          {}; MultiPaxos's leader {} of 16 and {} of 65536.",
         bytes.join(", "),
-        at_leader::<MultiPaxos>("compartmentalized", VALUES[0])?,
-        at_leader::<MultiPaxos>("compartmentalized", VALUES[3])?,
+        at_leader("compartmentalized", VALUES[0])?,
+        at_leader("compartmentalized", VALUES[3])?,
     ));
     Ok(sheet)
 }
@@ -189,8 +179,7 @@ pub(super) fn spaxos_batched(bench: &Bench) -> Result<Sheet> {
         gain: None,
         notes: &[
             TEXT,
-            "S-Paxos as published is the preset `spaxos`, whose disseminators form batches themselves; the demands of \
-             everything on a node add up.",
+            "S-Paxos as published is the preset `spaxos`, whose disseminators form batches themselves.",
         ],
     };
     compare(bench, &comparison)
@@ -228,7 +217,6 @@ fn compare(bench: &Bench, comparison: &Comparison) -> Result<Sheet> {
             &[]
         };
         let mut points = vec![bench.project(name, &deployment, &workload, exempt)?];
-        points.extend(bench.whole_node(name, from, comparison.batch));
         for clients in bench.some(&CLIENTS) {
             points.push(bench.simulate(name, &deployment, &workload, exempt, clients)?);
         }
@@ -250,13 +238,6 @@ fn compare(bench: &Bench, comparison: &Comparison) -> Result<Sheet> {
         .filter_map(|system| peaks(&sheet.points, system))
         .collect();
     sheet.findings.extend(gain(&sheet.points, comparison));
-    if let [published, compartmentalized, ..] = comparison.systems {
-        sheet.findings.extend(verdict::of_whole_node(
-            &sheet.points,
-            published.name,
-            compartmentalized.name,
-        ));
-    }
     sheet.findings.push(beside_multipaxos(bench, comparison)?);
     sheet.panels = vec![
         panel(
@@ -341,50 +322,47 @@ fn met(reached: bool) -> &'static str {
     if reached { "reached" } else { "NOT reached" }
 }
 
-/// What the roles of the compartmentalized deployment spend, beside what MultiPaxos's would in
-/// their place.
+/// What the roles of the compartmentalized deployment spend, beside what as many of MultiPaxos do.
 fn beside_multipaxos(bench: &Bench, comparison: &Comparison) -> Result<String> {
-    let deployment = batches(
+    let ours = batches(
         preset(comparison.systems[1].preset, LANES)?,
         comparison.batch,
     )?;
-    let exempt = [
-        "batcher",
-        "read_batcher",
-        "unbatcher",
-        "disseminator",
-        "stabilizer",
-    ];
-    let value_bytes = Workload::writes(comparison.batch).value_bytes;
-    let ours = Prices::new(&bench.demands, &deployment, value_bytes, &exempt)?;
-    let multipaxos = Prices::of(
-        MultiPaxos::NAME,
-        &bench.demands,
-        &deployment,
-        value_bytes,
-        &exempt,
-    )?;
+    let from = match comparison.batch {
+        1 => "compartmentalized",
+        _ => "batched",
+    };
+    let mut theirs = batches(preset(from, LANES)?, comparison.batch)?;
+    for role in ["proxy_leader", "replica"] {
+        theirs = scaled(theirs, role, count(&ours, role))?;
+    }
+    let workload = Workload::writes(comparison.batch);
+    let (ours, theirs) = (
+        bench.measured(&ours, &workload)?,
+        bench.measured(&theirs, &workload)?,
+    );
     let mut worst = 0.0_f64;
     let mut parts = Vec::new();
-    for (role, kinds) in ROLES
-        .iter()
-        .filter(|(role, _)| ["leader", "proxy_leader", "acceptor", "replica"].contains(role))
-    {
-        let of = |prices: &Prices| prices.command_us(role, kinds[0], comparison.batch);
-        let (one, other) = (of(&ours), of(&multipaxos));
+    for role in ["leader", "proxy_leader", "acceptor", "replica"] {
+        let ((_, one), (_, other)) = (ours.role(role)?, theirs.role(role)?);
         worst = worst.max(one / other);
         parts.push(format!(
-            "{} {one:.3} us ({})",
+            "{}s {one:.3} us ({})",
             role.replace('_', " "),
             ratio(one, other)
         ));
     }
     Ok(format!(
-        "Demand for a write beside that of MultiPaxos's same role, with as many messages: {}. Aimed at: within \
+        "What all instances of a role together spend on a write, beside as many of MultiPaxos: {}. Aimed at: within \
          {AS_MULTIPAXOS}x, {}.",
         parts.join(", "),
         met(worst <= AS_MULTIPAXOS)
     ))
+}
+
+fn count(deployment: &Deployment, role: &str) -> usize {
+    let of = |node: &ionian_deployment::Node| node.instances().get(role).copied().unwrap_or(0);
+    deployment.nodes.iter().map(of).sum()
 }
 
 /// What leaders could do if replicas took no time.

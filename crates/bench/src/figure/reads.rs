@@ -9,13 +9,9 @@ use super::sheet::{Basis, Sheet, peak};
 use super::simulate::Bench;
 use super::verdict::verdict;
 use crate::model::Workload;
-use crate::model::demand::Kind;
-use crate::model::price::Prices;
-use crate::model::projection::project;
 use anyhow::Result;
 use ionian_deployment::Deployment;
 use ionian_kernel::client::ReadLevel;
-use ionian_kernel::id::MAX_INSTANCES;
 
 const LANES: usize = 16;
 /// Enough to keep every role busy.
@@ -167,7 +163,7 @@ fn sheet(bench: &Bench, variant: &Variant) -> Result<Sheet> {
     notes.extend(variant.notes.iter().map(|note| (*note).to_owned()));
     Ok(Sheet {
         title: variant.title.to_owned(),
-        basis: Basis::Demands,
+        basis: Basis::Measured,
         findings: findings(&points, replica_us(bench, variant.batch)?),
         notes,
         points,
@@ -265,6 +261,55 @@ fn published_points(variant: &Variant, fraction: f64, points: &mut Vec<Point>) {
     }
 }
 
+/// How many there are of the roles that scale.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Scale {
+    proxy_leaders: usize,
+    /// Rows and columns of acceptors; none where three acceptors form majorities.
+    grid: Option<(usize, usize)>,
+}
+
+/// At most, so that the whole deployment can be measured in one process.
+const MOST_PROXY_LEADERS: usize = 12;
+const MOST_ACCEPTORS: usize = 20;
+
+impl Scale {
+    fn applied(self, base: &Deployment) -> Result<Deployment> {
+        let deployment = scaled(base.clone(), "proxy_leader", self.proxy_leaders)?;
+        match self.grid {
+            None => majority(deployment),
+            Some((rows, columns)) => grid(deployment, rows, columns),
+        }
+    }
+
+    /// Enough of both that none is busier than `most`, where they are as busy as `load` says.
+    fn grown(self, load: impl Fn(&str) -> f64, most: f64, read_fraction: f64) -> Self {
+        let mut scale = self;
+        let times = load("proxy_leader") / most;
+        if times > 1.0 {
+            let enough = (self.proxy_leaders as f64 * times).ceil() as usize;
+            scale.proxy_leaders = enough.min(MOST_PROXY_LEADERS);
+        }
+        let Some((mut rows, mut columns)) = self.grid else {
+            scale.grid = (load("acceptor") > most).then_some((2, 2));
+            return scale;
+        };
+        // Rows are for reads, columns for writes.
+        let reads = |rows: usize| read_fraction / rows as f64;
+        let writes = |columns: usize| (1.0 - read_fraction) / columns as f64;
+        let least = most / load("acceptor") * (reads(rows) + writes(columns));
+        while reads(rows) + writes(columns) > least && (rows + 1) * (columns + 1) <= MOST_ACCEPTORS
+        {
+            match reads(rows) > writes(columns) {
+                true => rows += 1,
+                false => columns += 1,
+            }
+        }
+        scale.grid = Some((rows, columns));
+        scale
+    }
+}
+
 /// A deployment with this number of replicas and enough of all roles that scale.
 pub(super) fn fitting(
     bench: &Bench,
@@ -272,72 +317,47 @@ pub(super) fn fitting(
     workload: &Workload,
     exempt: &[&str],
 ) -> Result<Deployment> {
-    let base = batches(
-        preset(
-            if workload.batch > 1 {
-                "batched"
-            } else {
-                "compartmentalized"
-            },
-            LANES,
-        )?,
-        workload.batch,
-    )?;
-    let (mut proxies, mut rows, mut columns) = (2, 2, 2);
+    let base = batches(preset(unscaled(workload.batch), LANES)?, workload.batch)?;
+    let base = scaled(base, "replica", replicas)?;
     // Weak reads ask no acceptors, so three are enough unless the writes need more.
-    let mut in_majorities = workload.read_level != ReadLevel::Linearizable;
+    let is_weak = workload.read_level != ReadLevel::Linearizable;
+    let mut scale = Scale {
+        proxy_leaders: 2,
+        grid: (!is_weak).then_some((2, 2)),
+    };
     loop {
-        let base = scaled(
-            scaled(base.clone(), "replica", replicas)?,
-            "proxy_leader",
-            proxies,
-        )?;
-        let deployment = if in_majorities {
-            majority(base)?
-        } else {
-            grid(base, rows, columns)?
-        };
-        let loads = project(&bench.demands, &deployment, workload, exempt)?.roles;
+        let deployment = scale.applied(&base)?;
+        let loads = bench.projection(&deployment, workload, exempt)?.roles;
         let load = |role: &str| loads.get(role).copied().unwrap_or(0.0);
         // Where roles are equally busy, chance makes either wait for the other.
         let most = SLACK * load("leader").max(load("replica"));
-        if load("proxy_leader") > most && proxies < MAX_INSTANCES {
-            proxies += 1;
-        } else if load("acceptor") > most && in_majorities {
-            in_majorities = false;
-        } else if load("acceptor") > most && (rows + 1) * (columns + 1) <= MAX_INSTANCES {
-            // Rows are for reads, columns for writes: one more of whichever has more to do.
-            let reads = workload.read_fraction / rows as f64;
-            let writes = (1.0 - workload.read_fraction) / columns as f64;
-            if reads > writes {
-                rows += 1
-            } else {
-                columns += 1
-            }
-        } else {
+        let grown = scale.grown(load, most, workload.read_fraction);
+        if grown == scale {
             return Ok(deployment);
         }
+        scale = grown;
+    }
+}
+
+/// The preset that is scaled.
+fn unscaled(batch: usize) -> &'static str {
+    match batch {
+        1 => "compartmentalized",
+        _ => "batched",
     }
 }
 
 /// What a write costs each replica and a read one of them, in microseconds.
 pub(super) fn replica_us(bench: &Bench, batch: usize) -> Result<(f64, f64)> {
-    let deployment = preset(
-        if batch > 1 {
-            "batched"
-        } else {
-            "compartmentalized"
-        },
-        LANES,
-    )?;
-    let prices = Prices::new(
-        &bench.demands,
-        &deployment,
-        Workload::writes(batch).value_bytes,
-        &CLIENT_SIDE,
-    )?;
-    let us = |kind| prices.command_us("replica", kind, batch);
-    Ok((us(Kind::Execute), us(Kind::Read)))
+    let deployment = batches(preset(unscaled(batch), LANES)?, batch)?;
+    let us = |read_fraction| {
+        let workload = Workload {
+            read_fraction,
+            ..Workload::writes(batch)
+        };
+        bench.measured(&deployment, &workload)?.role("replica")
+    };
+    Ok((us(0.0)?.0, us(1.0)?.1))
 }
 
 fn findings(points: &[Point], (write_us, read_us): (f64, f64)) -> Vec<String> {

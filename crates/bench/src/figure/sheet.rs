@@ -23,8 +23,8 @@ pub(crate) struct Sheet {
 
 /// What our numbers rest on.
 pub(crate) enum Basis {
-    /// The demands that were measured.
-    Demands,
+    /// What was measured of each node, in one process.
+    Measured,
     /// The texts given here.
     Said {
         /// For the picture.
@@ -38,7 +38,7 @@ impl Sheet {
     /// One that has yet to be filled.
     pub(crate) fn empty(title: &str, notes: Vec<String>) -> Self {
         let (basis, findings, points, panels) =
-            (Basis::Demands, Vec::new(), Vec::new(), Vec::new());
+            (Basis::Measured, Vec::new(), Vec::new(), Vec::new());
         Sheet {
             title: title.to_owned(),
             basis,
@@ -54,7 +54,7 @@ impl Sheet {
         let picture = Picture {
             title: format!("Figure {name}: {}", self.title),
             subtitle: match &self.basis {
-                Basis::Demands => subtitle(bench),
+                Basis::Measured => subtitle(bench),
                 Basis::Said { short, .. } => (*short).to_owned(),
             },
             panels: &self.panels,
@@ -109,7 +109,7 @@ impl Sheet {
             let _ = writeln!(text, "- {finding}");
         }
         let basis = match &self.basis {
-            Basis::Demands => &origin(bench),
+            Basis::Measured => &origin(bench),
             Basis::Said { whole, .. } => whole,
         };
         let _ = writeln!(
@@ -135,32 +135,21 @@ impl Sheet {
 }
 
 fn subtitle(bench: &Bench) -> String {
-    match bench.demands.placeholder {
-        true => "PLACEHOLDER: drawn from invented demands, not from measurements".to_owned(),
-        false => {
-            // The page has the whole of it; above a picture there is room for the processors.
-            let machine: Vec<&str> = bench.demands.machine.split(", ").take(2).collect();
-            format!(
-                "demands measured on {}, {}",
-                machine.join(", "),
-                bench.demands.date
-            )
-        }
-    }
+    // The page has the whole of it; above a picture there is room for the processors.
+    let machine: Vec<&str> = bench.machine.split(", ").take(2).collect();
+    format!("measured on {}, {}", machine.join(", "), bench.date)
 }
 
 fn origin(bench: &Bench) -> String {
-    let demands = &bench.demands;
-    let (unsaturated, all) = demands.unsaturated();
-    match demands.placeholder {
-        true => "INVENTED demands, for development: these are no measurements.".to_owned(),
-        false => format!(
-            "demands of Ionian {} measured on {} on {}, {unsaturated} of {all} on processes that were less than 90 % busy and so \
-             cost more than they would at saturation; a processor of its own for each node, {} us from node to node, {} us to \
-             wake a sleeping one.",
-            demands.version, demands.machine, demands.date, bench.network_delay_us, bench.wake_us
-        ),
-    }
+    format!(
+        "what each node of the deployment spends, measured in one process of Ionian {} on {} on {}; a processor of its own \
+         for each node, {} us from node to node, {} us to wake a sleeping one.",
+        env!("CARGO_PKG_VERSION"),
+        bench.machine,
+        bench.date,
+        bench.network_delay_us,
+        bench.wake_us
+    )
 }
 
 /// The highest throughput of a series.

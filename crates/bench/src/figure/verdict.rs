@@ -3,8 +3,8 @@
 //! Only ratios are held against each other (and latencies of the same simulated network): heights
 //! are of other hardware and of another runtime.
 
-use super::point::{Measure, Point, short};
-use super::sheet::{peak, ratio};
+use super::point::{Measure, Point};
+use super::sheet::peak;
 
 /// As near as this, by ratio, counts as reproduced: the paper's own two measures of one run are
 /// often as far apart.
@@ -45,29 +45,6 @@ pub(crate) fn of_gain(
         100.0 / theirs,
     );
     Some(verdict(ours, theirs, &why_not))
-}
-
-/// What compartmentalization gains over a whole node as published that was measured, in place of
-/// the sum of its roles.
-pub(crate) fn of_whole_node(
-    points: &[Point],
-    published: &str,
-    compartmentalized: &str,
-) -> Option<String> {
-    let node = points
-        .iter()
-        .find(|point| point.series == published && point.measure == Measure::Measured)?;
-    Some(format!(
-        "{published} measured, a whole node among real ones: {:.2} us a command, so {} commands/s, where the sum of its roles says \
-         {}; over that compartmentalization gains {}.",
-        node.demand_us?,
-        short(node.commands_per_second),
-        short(peak(points, published, Measure::Projected)?),
-        ratio(
-            peak(points, compartmentalized, Measure::Projected)?,
-            node.commands_per_second
-        ),
-    ))
 }
 
 /// The projected bottleneck of a series.

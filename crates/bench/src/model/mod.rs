@@ -1,25 +1,26 @@
-//! From what one instance of each role spends on a command to what a deployment can do.
+//! From what each node of a deployment spends on a command to what the deployment can do.
 //!
 //! | file | job |
 //! |---|---|
-//! | `demand` | the measured service demands, and what lies between two measurements |
-//! | `price` | what each role of one deployment spends under one workload |
-//! | `share` | which part of the commands each instance takes part in, read off the layout |
+//! | `measure` | what each node spends: the deployment runs in this process, without system calls |
+//! | `profile` | what each message costs, as part of that |
+//! | `kernel` | what the system calls cost that a node would make |
 //! | `projection` | the utilization law |
-//! | `costs` | the same prices, message by message, for the simulator |
+//! | `costs` | the same costs, message by message, for the simulator |
 
 pub(crate) mod costs;
-pub(crate) mod demand;
-pub(crate) mod price;
+pub(crate) mod kernel;
+pub(crate) mod measure;
+mod profile;
 pub(crate) mod projection;
-pub(crate) mod share;
 
+use ionian_costs::Load;
 use ionian_kernel::client::ReadLevel;
 
 /// What clients ask of a deployment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Workload {
-    /// The part of the commands that are reads.
+    /// The fraction of the commands that are reads.
     pub(crate) read_fraction: f64,
     /// How fresh reads must be.
     pub(crate) read_level: ReadLevel,
@@ -37,6 +38,21 @@ impl Workload {
             read_level: ReadLevel::Linearizable,
             batch,
             value_bytes: 16,
+        }
+    }
+
+    /// The load by which a deployment is measured: bursts that fill several batches of each
+    /// batcher, and hold at most a few megabytes.
+    pub(crate) fn load(&self, keys: usize, separate_clients: bool) -> Load {
+        let bytes = self.value_bytes + 64;
+        Load {
+            read_fraction: self.read_fraction,
+            read_level: self.read_level,
+            value_bytes: self.value_bytes,
+            keys: keys.min((16 << 20) / bytes),
+            burst: (20 * self.batch).max(1000).min((4 << 20) / bytes),
+            filled: true,
+            separate_clients,
         }
     }
 }

@@ -1,137 +1,76 @@
-//! The service demand of each role: what one saturated process that has nothing else to do spends
-//! on a command.
+//! The service demand of a real process: what one node of a deployment spends on a command when it
+//! is busy all the time, among real nodes, system calls included; and beside it what the same node
+//! spends when the deployment runs in one process (`model`).
 //!
-//! `stage` starts the process and plays the rest of its deployment to it (`emulated`), with
-//! `multipaxos`, `mencius`, `spaxos` and `unreplicated` saying who plays what and `commands`
-//! forging the messages; `flow` keeps so much under way that the process is never idle, and where
-//! the bench is too slow for that `throttle` slows the process down. `whole` has whole nodes
-//! measured in place of roles. `work` says what a role can be given to do, `shown` how the result
-//! looks.
+//! `stage` starts the process, runs the rest of its deployment in this one, and measures; `clients`
+//! keeps commands in flight; the process costs less than all the rest, so `throttle` slows it down.
+//! `shown` says how the result looks.
 
 pub mod arguments;
 
-mod commands;
-mod emulated;
-mod flow;
-mod mencius;
-mod multipaxos;
+mod clients;
 mod shown;
-mod spaxos;
 mod stage;
 mod throttle;
-mod unreplicated;
-mod whole;
-mod work;
 
-use crate::model::demand::{KV, NODE, NOTHING, ROLES, SATURATED};
-use anyhow::Result;
+use crate::figure::deployments;
+use crate::model::Workload;
+use crate::model::measure::{self, Clock};
+use anyhow::{Context, Result};
 use arguments::Role;
-use ionian_deployment::{Deployment, PresetOptions};
+use ionian_costs::{Load, group_name};
+use ionian_deployment::CLIENT;
 use ionian_harness::cluster::program;
+use ionian_kernel::client::ReadLevel;
 use ionian_program::BadUsage;
+use ionian_protocols::registry;
 use shown::Shown;
-use stage::{Measured, Scene};
+pub(crate) use stage::Measured;
+use stage::Scene;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
-use work::Work;
 
-/// What is measured for `all`: preset, roles, sizes of values. Those of figure 29 are 100 and 1000
-/// bytes.
-const ALL: &[(&str, &[&str], &[u32])] = &[
-    (whole::PRESETS[0], &[NODE], &[16]),
-    (whole::PRESETS[1], &[NODE], &[16]),
-    (whole::PRESETS[2], &[NODE], &[16]),
-    (
-        "compartmentalized",
-        &["leader", "proxy_leader", "acceptor", "replica"],
-        &[16, 100, 1000],
-    ),
-    (
-        "batched",
-        &[
-            "batcher",
-            "leader",
-            "proxy_leader",
-            "acceptor",
-            "replica",
-            "unbatcher",
-            "read_batcher",
-        ],
-        &[16],
-    ),
-    (
-        "mencius-compartmentalized",
-        &["leader", "proxy_leader", "acceptor", "replica"],
-        &[16],
-    ),
-    (
-        "mencius-batched",
-        &["leader", "proxy_leader", "acceptor", "replica"],
-        &[16],
-    ),
-    (
-        "spaxos-compartmentalized",
-        &[
-            "disseminator",
-            "stabilizer",
-            "leader",
-            "proxy_leader",
-            "acceptor",
-            "replica",
-        ],
-        &[16],
-    ),
-    (
-        "spaxos-batched",
-        &[
-            "disseminator",
-            "stabilizer",
-            "leader",
-            "proxy_leader",
-            "acceptor",
-            "replica",
-        ],
-        &[16],
-    ),
-    ("unreplicated", &["server"], &[16, 100, 1000]),
-    ("unreplicated-batched", &["server"], &[16]),
-];
+/// Machines that the clients are on: one for each node of the smallest presets, so that leaders
+/// that share the log have as much to do as each other.
+const LANES: usize = 3;
 
 /// Parts of the time that a process is given, one after the other, until it is busy for all of it.
 const SHARES: [f64; 7] = [1.0, 0.5, 0.25, 0.125, 1.0 / 16.0, 1.0 / 32.0, 1.0 / 64.0];
+
+/// A process that had less of a processor than this was not saturated.
+const SATURATED: f64 = 0.9;
+
+/// How often the deployment is measured in one process.
+const ROUNDS_IN_PROCESS: usize = 5;
 
 /// Bytes of a batch, of all commands under way, and of all keys with their values.
 const MAX_BATCH_BYTES: u64 = 16 << 20;
 const MAX_STATE_BYTES: u64 = 1 << 30;
 const MAX_BYTES_UNDER_WAY: u64 = 64 << 20;
 
-/// What is measured once more for `all`, with a state machine that does nothing: what is left is
-/// replication.
-const WITHOUT_EXECUTION: &[(&str, &str)] = &[
-    ("baseline", NODE),
-    ("mencius", NODE),
-    ("spaxos", NODE),
-    ("compartmentalized", "replica"),
-    ("unreplicated", "server"),
-];
+/// Commands in flight, unless they are typed: the process is stopped for a while, and what is to
+/// keep it busy then must wait for it. No lane has more than its limit.
+const IN_FLIGHT: u64 = 8192;
+const MAX_IN_FLIGHT: u64 = 48_000;
 
-/// What is measured once more for `all`, among real roles: so the forged ones are held against
-/// them.
-const AMONG_REAL: &[(&str, &str)] = &[
-    ("compartmentalized", "leader"),
-    ("compartmentalized", "proxy_leader"),
-    ("compartmentalized", "acceptor"),
-    ("compartmentalized", "replica"),
-];
+/// A node of a preset that stands for all with the same roles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Group {
+    preset: &'static str,
+    /// What they are called ([`group_name`]).
+    name: String,
+    /// The first of them.
+    node: usize,
+}
 
-/// One thing to measure.
-struct Task<'a> {
-    preset: &'a str,
-    role: &'a str,
-    work: Work,
-    value_bytes: u32,
-    machine: &'a str,
-    real: bool,
+/// What was found.
+pub(crate) struct Outcome {
+    group: Group,
+    scene: Scene,
+    pub(crate) rounds: Vec<Measured>,
+    /// The same node when the deployment runs in one process.
+    pub(crate) modelled: measure::Node,
 }
 
 /// Runs it.
@@ -139,19 +78,52 @@ struct Task<'a> {
 /// # Errors
 /// When what was typed names no role, a process cannot be started, or nothing flows.
 pub fn run(arguments: &Role) -> Result<ExitCode> {
+    let groups = wanted(arguments)?;
     let mut shown = Shown::begin(arguments)?;
-    for task in tasks(arguments)? {
-        let scene = scene(arguments, &task)?;
-        let (scene, rounds) = measure(arguments, scene)?;
-        shown.add(&task, &scene, &rounds)?;
+    let clock = Clock::processor(ROUNDS_IN_PROCESS)?;
+    for group in groups {
+        shown.add(&measure(arguments, group, clock)?)?;
     }
     shown.end()?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Measures all that was typed, and shows nothing.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn measure_all(arguments: &Role) -> Result<Vec<Outcome>> {
+    let clock = Clock::processor(ROUNDS_IN_PROCESS)?;
+    let groups = wanted(arguments)?.into_iter();
+    groups
+        .map(|group| measure(arguments, group, clock))
+        .collect()
+}
+
+fn measure(arguments: &Role, group: Group, clock: Clock) -> Result<Outcome> {
+    let scene = scene(arguments, &group)?;
+    let workload = Workload {
+        read_fraction: scene.load.read_fraction,
+        read_level: scene.load.read_level,
+        batch: scene.deployment.options.options().batch_commands,
+        value_bytes: scene.load.value_bytes,
+    };
+    let keys = scene.load.keys;
+    let measured = measure::measure(&scene.deployment, &workload, (keys, false), clock)?;
+    let id = scene.deployment.ids()[group.node];
+    let modelled = measured.nodes.into_iter().find(|node| node.id == id);
+    let (scene, rounds) = busy(arguments, scene)?;
+    Ok(Outcome {
+        modelled: modelled.context("every node is measured")?,
+        group,
+        scene,
+        rounds,
+    })
+}
+
 /// Finds the part of the time in which the bench can keep the process busy, or comes nearest to it,
 /// unless it was typed, and measures all rounds with it.
-fn measure(arguments: &Role, mut scene: Scene) -> Result<(Scene, Vec<Measured>)> {
+fn busy(arguments: &Role, mut scene: Scene) -> Result<(Scene, Vec<Measured>)> {
     let shares: &[f64] = match &arguments.share {
         Some(share) => std::slice::from_ref(share),
         None => &SHARES,
@@ -159,11 +131,11 @@ fn measure(arguments: &Role, mut scene: Scene) -> Result<(Scene, Vec<Measured>)>
     let mut busiest: Option<(f64, Measured)> = None;
     for share in shares {
         scene.share = *share;
-        let round = scene.clone().run()?;
+        let round = scene.clone().measure()?;
         if busiest.is_none_or(|(_, known)| round.busy() > known.busy()) {
             busiest = Some((*share, round));
         }
-        if round.busy() >= SATURATED {
+        if round.is_busy() {
             break;
         }
     }
@@ -171,182 +143,145 @@ fn measure(arguments: &Role, mut scene: Scene) -> Result<(Scene, Vec<Measured>)>
     scene.share = share;
     let mut rounds = vec![first];
     while rounds.len() < arguments.rounds as usize {
-        rounds.push(scene.clone().run()?);
+        rounds.push(scene.clone().measure()?);
     }
     Ok((scene, rounds))
 }
 
 /// The round with the median demand.
-fn median(rounds: &[Measured]) -> Measured {
+pub(crate) fn median(rounds: &[Measured]) -> Measured {
     let mut sorted = rounds.to_vec();
     sorted.sort_by(|a, b| a.demand_us().total_cmp(&b.demand_us()));
     sorted[sorted.len() / 2]
 }
 
-fn tasks(arguments: &Role) -> Result<Vec<Task<'_>>> {
-    let role = arguments.role.as_str();
-    if role == "all" {
-        if arguments.preset.is_some() || arguments.value_bytes.is_some() {
-            return Err(BadUsage(
-                "all: measures presets and sizes of its own, without --preset and --value-bytes"
-                    .into(),
-            )
-            .into());
-        }
-        let every = ALL.iter().flat_map(|(preset, roles, sizes)| {
-            let sizes = sizes.iter();
-            sizes.flat_map(move |size| {
-                roles
-                    .iter()
-                    .flat_map(move |role| every_work(preset, role, *size, KV))
-            })
-        });
-        let bare = WITHOUT_EXECUTION.iter();
-        let bare = bare.flat_map(|(preset, role)| every_work(preset, role, 16, NOTHING));
-        let real = AMONG_REAL
-            .iter()
-            .map(|(preset, role)| among_real(preset, role, 16, KV));
-        return Ok(every
-            .chain(bare.filter(|task| task.work != Work::Read))
-            .chain(real)
-            .collect());
-    }
-    if work::of(role).is_empty() {
-        let known: Vec<&str> = ROLES.iter().map(|(role, _)| *role).collect();
-        return Err(BadUsage(format!(
-            "role {role:?}: must be {} or all",
-            known.join(", ")
-        ))
-        .into());
-    }
-    let preset = arguments.preset.as_deref().unwrap_or(home(role));
-    if role == NODE && !whole::PRESETS.contains(&preset) {
-        return Err(BadUsage(format!(
-            "node: --preset must be {}, which have every role on each node",
-            whole::PRESETS.join(", ").replace(", spaxos", " or spaxos")
-        ))
-        .into());
-    }
-    let (value_bytes, machine) = (
-        arguments.value_bytes.unwrap_or(16),
-        arguments.machine.as_str(),
-    );
-    match arguments.real {
-        true => Ok(vec![among_real(preset, role, value_bytes, machine)]),
-        false => Ok(every_work(preset, role, value_bytes, machine).collect()),
-    }
-}
-
-fn every_work<'a>(
-    preset: &'a str,
-    role: &'a str,
-    value_bytes: u32,
-    machine: &'a str,
-) -> impl Iterator<Item = Task<'a>> {
-    let real = role == NODE;
-    work::of(role).iter().map(move |work| Task {
-        preset,
-        role,
-        work: *work,
-        value_bytes,
-        machine,
-        real,
+/// The least and the most microseconds for each command.
+pub(crate) fn range(rounds: &[Measured]) -> (f64, f64) {
+    let us = rounds.iter().map(Measured::demand_us);
+    us.fold((f64::INFINITY, 0.0), |(least, most), us| {
+        (us.min(least), us.max(most))
     })
 }
 
-/// A write, among real roles.
-fn among_real<'a>(preset: &'a str, role: &'a str, value_bytes: u32, machine: &'a str) -> Task<'a> {
-    Task {
-        preset,
-        role,
-        work: Work::Write,
-        value_bytes,
-        machine,
-        real: true,
+/// What was typed: every group, or the first that has the role.
+fn wanted(arguments: &Role) -> Result<Vec<Group>> {
+    let mut presets: Vec<&'static str> = ionian_deployment::presets()
+        .map(|(_, preset)| preset.name)
+        .collect();
+    if let Some(typed) = &arguments.preset {
+        let known = presets.join(", ");
+        presets.retain(|preset| preset == typed);
+        if presets.is_empty() {
+            return Err(BadUsage(format!("--preset {typed}: must be one of {known}")).into());
+        }
+    }
+    let groups = presets
+        .into_iter()
+        .map(groups)
+        .collect::<Result<Vec<_>>>()?;
+    let groups = groups.concat();
+    let role = arguments.role.as_str();
+    if role == "all" {
+        return Ok(groups);
+    }
+    let has = |group: &&Group| group.name == role || group.name.split('+').any(|one| one == role);
+    match groups.iter().find(has) {
+        Some(group) => Ok(vec![group.clone()]),
+        None => {
+            let mut known = BTreeSet::new();
+            let new = groups.iter().filter(|group| known.insert(&group.name));
+            let names: Vec<&str> = new.map(|group| group.name.as_str()).collect();
+            let of = arguments.preset.as_ref();
+            let of = of.map_or_else(String::new, |preset| format!(" of the preset {preset}"));
+            let names = names.join(", ");
+            Err(BadUsage(format!("role {role:?}{of}: must be {names}, or all")).into())
+        }
     }
 }
 
-/// The preset that a role is measured in unless another is typed.
-fn home(role: &str) -> &'static str {
-    match role {
-        "batcher" | "unbatcher" | "read_batcher" => "batched",
-        "disseminator" | "stabilizer" => "spaxos-compartmentalized",
-        "server" => "unreplicated",
-        NODE => "baseline",
-        _ => "compartmentalized",
+/// The distinct groups of nodes of a preset, without those that have clients only.
+fn groups(preset: &'static str) -> Result<Vec<Group>> {
+    let deployment = deployments::preset(preset, LANES)?;
+    let protocol =
+        registry::description(&deployment.protocol).context("a preset has a protocol")?;
+    let mut groups: Vec<Group> = Vec::new();
+    for (node, described) in deployment.nodes.iter().enumerate() {
+        let here = described.instances();
+        let kinds = protocol.kinds.iter().copied();
+        let kinds: Vec<&str> = kinds.filter(|kind| here.contains_key(kind)).collect();
+        let name = group_name(&kinds);
+        if name != CLIENT && groups.iter().all(|known| known.name != name) {
+            groups.push(Group { preset, name, node });
+        }
     }
+    Ok(groups)
 }
 
-fn has_role(deployment: &Deployment, role: &str) -> bool {
-    deployment
-        .nodes
-        .iter()
-        .any(|node| node.instances().contains_key(role))
-}
-
-/// What may be under way at most. More than 51,200 commands of one lane would be beyond its
-/// session's window, and what is under way lies in memory, several times.
-fn in_flight(arguments: &Role, batch: u64, value_bytes: u32, real: bool) -> Result<u64> {
-    // Among real ones the process is stopped for longer, and what is to keep it busy then must lie
-    // there.
-    let least = if real { 8192 } else { 4096 };
+/// What may be under way at most. It lies in memory, several times.
+fn in_flight(arguments: &Role) -> Result<u64> {
+    let Role {
+        value_bytes, keys, ..
+    } = *arguments;
+    let batch = arguments.batch.unwrap_or(1);
     let command_bytes = u64::from(value_bytes) + 64;
+    let refuse = |text: String| Err(BadUsage(text).into());
     if batch * command_bytes > MAX_BATCH_BYTES {
-        let text = format!(
+        return refuse(format!(
             "--batch {batch} of --value-bytes {value_bytes}: a batch must be at most {MAX_BATCH_BYTES} bytes"
-        );
-        return Err(BadUsage(text).into());
+        ));
     }
-    if arguments.keys * command_bytes > MAX_STATE_BYTES {
-        let keys = arguments.keys;
-        let text = format!(
+    if keys * command_bytes > MAX_STATE_BYTES {
+        return refuse(format!(
             "--keys {keys} of --value-bytes {value_bytes}: all must be at most {MAX_STATE_BYTES} bytes together"
-        );
-        return Err(BadUsage(text).into());
+        ));
     }
     let room = MAX_BYTES_UNDER_WAY / command_bytes;
     match arguments.in_flight {
-        Some(typed) if typed > room => {
-            let text = format!(
-                "--in-flight {typed} with --value-bytes {value_bytes}: must be at most {room}"
-            );
-            Err(BadUsage(text).into())
-        }
+        Some(typed) if typed > room => refuse(format!(
+            "--in-flight {typed} with --value-bytes {value_bytes}: must be at most {room}"
+        )),
         Some(typed) => Ok(typed),
-        None => Ok(least.max(512 * batch).min(51_200).min(room).max(batch)),
+        None => Ok(IN_FLIGHT
+            .max(512 * batch)
+            .min(MAX_IN_FLIGHT)
+            .min(room)
+            .max(batch)),
     }
 }
 
-fn scene(arguments: &Role, task: &Task<'_>) -> Result<Scene> {
-    let deployment = match task.real {
-        true => crate::figure::deployments::preset(task.preset, whole::LANES)?,
-        false => Deployment::preset(task.preset, &PresetOptions::default())?,
-    };
-    let batched = has_role(&deployment, "batcher");
-    let batch = if batched { arguments.batch } else { 1 };
-    let in_flight = in_flight(arguments, batch, task.value_bytes, task.real)?;
+fn scene(arguments: &Role, group: &Group) -> Result<Scene> {
+    let mut deployment = deployments::preset(group.preset, LANES)?;
+    // The distances of a preset with sites are simulated, and would only slow the load down.
+    deployment.network = None;
+    deployment
+        .nodes
+        .iter_mut()
+        .for_each(|node| node.site = None);
+    let in_flight = in_flight(arguments)?;
     // A bench that cannot keep up, on a machine that others use too, is not to be taken for a
     // leader that is gone, nor is what it has yet to answer to be sent again.
     let patient = [
-        "durability=memory",
         "options.election_timeout_ms=60000",
         "options.resend_after_ms=2000",
     ];
     let mut overrides = patient.map(str::to_owned).to_vec();
-    overrides.push(format!("options.batch_commands={batch}"));
-    overrides.push(format!("machine={}", task.machine));
+    let batch = arguments.batch.iter();
+    overrides.extend(batch.map(|batch| format!("options.batch_commands={batch}")));
+    overrides.push(format!("machine={}", arguments.machine));
     overrides.extend_from_slice(&arguments.overrides);
+    let load = Load {
+        read_fraction: f64::from(arguments.reads) / 100.0,
+        read_level: ReadLevel::Linearizable,
+        value_bytes: arguments.value_bytes as usize,
+        keys: arguments.keys as usize,
+        burst: in_flight as usize,
+        filled: true,
+        separate_clients: false,
+    };
     Ok(Scene {
         deployment: deployment.with_overrides(&overrides)?,
-        role: task.role.to_owned(),
-        work: task.work,
-        batch,
-        value_bytes: task.value_bytes as usize,
-        keys: arguments.keys,
-        in_flight,
-        gathered: arguments.gathered,
-        machine: task.machine.to_owned(),
-        real: task.real,
+        node: group.node,
+        load,
         share: 1.0,
         warm_up: Duration::from_secs_f64(arguments.warm_up),
         window: Duration::from_secs_f64(arguments.seconds),
@@ -359,18 +294,51 @@ fn scene(arguments: &Role, task: &Task<'_>) -> Result<Scene> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn all_measures_every_role_that_can_be_measured() {
-        for (preset, roles, _) in ALL {
-            let known = Deployment::preset(preset, &PresetOptions::default()).expect("a preset");
-            for role in *roles {
-                assert!(
-                    *role == NODE || has_role(&known, role),
-                    "{preset} has no {role}"
-                );
-                assert!(!work::of(role).is_empty(), "{role} has nothing to do");
-            }
+    fn anything() -> Role {
+        Role {
+            preset: None,
+            ..Role::of("all", "")
         }
+    }
+
+    #[test]
+    fn every_preset_has_groups_and_all_of_them_are_wanted() {
+        let all = wanted(&anything()).unwrap();
+        for (_, preset) in ionian_deployment::presets() {
+            assert!(all.iter().any(|group| group.preset == preset.name));
+        }
+        let of = |preset| {
+            let groups = groups(preset).unwrap();
+            groups
+                .into_iter()
+                .map(|group| group.name)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of("colocated"), ["node"]);
+        assert_eq!(
+            of("compartmentalized"),
+            ["leader", "proxy_leader", "acceptor", "replica"]
+        );
+        assert_eq!(of("unreplicated"), ["server"]);
+    }
+
+    #[test]
+    fn a_role_is_measured_in_the_first_preset_that_has_it() {
+        let of = |role: &str| {
+            let typed = Role {
+                role: role.to_owned(),
+                ..anything()
+            };
+            wanted(&typed).map(|groups| format!("{} of {}", groups[0].name, groups[0].preset))
+        };
+        assert_eq!(of("node").unwrap(), "node of colocated");
+        assert_eq!(of("leader").unwrap(), "leader of compartmentalized");
+        assert_eq!(
+            of("read_batcher").unwrap(),
+            "batcher+read_batcher of batched"
+        );
+        let error = of("client").unwrap_err().to_string();
+        assert!(error.contains("must be node, leader"), "{error}");
     }
 
     #[test]
@@ -381,6 +349,8 @@ mod tests {
             seconds: 1.0,
             ..Measured::default()
         };
-        assert_eq!(median(&[round(30), round(10), round(20)]).cpu_us, 20);
+        let rounds = [round(30), round(10), round(20)];
+        assert_eq!(median(&rounds).cpu_us, 20);
+        assert_eq!(range(&rounds), (1.0, 3.0));
     }
 }

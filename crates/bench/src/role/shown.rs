@@ -1,93 +1,166 @@
 //! How the result looks: a line for each measurement as soon as it is there, or one document.
 
-use super::Task;
 use super::arguments::Role;
-use super::stage::{Measured, Scene};
-use crate::model::demand::{Demand, Demands, KV, SATURATED};
+use super::{Outcome, median, range};
+use crate::model::measure::PerCommand;
 use crate::report;
 use anyhow::Result;
 use ionian_harness::host::Machine;
-use std::time::SystemTime;
+use serde::Serialize;
 
 /// The result so far.
 pub(super) struct Shown<'a> {
     arguments: &'a Role,
-    demands: Demands,
+    document: Document,
 }
 
-impl<'a> Shown<'a> {
-    pub(super) fn begin(arguments: &'a Role) -> Result<Self> {
-        let machine = Machine::look().to_string();
-        let shown = Shown {
-            arguments,
-            demands: Demands {
-                machine,
-                date: today(),
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                placeholder: false,
-                demands: Vec::new(),
-            },
-        };
-        shown.say(&format!(
-            "ionian {}\n{}\n{}\n",
-            shown.demands.version,
-            shown.demands.machine,
-            header()
-        ))?;
-        Ok(shown)
-    }
+#[derive(Serialize)]
+struct Document {
+    /// The machine, in words: processors, memory, system.
+    machine: String,
+    /// When it was measured, `YYYY-MM-DD`.
+    date: String,
+    /// The version of Ionian that was measured.
+    version: &'static str,
+    /// One measurement each.
+    demands: Vec<Demand>,
+}
 
-    pub(super) fn add(
-        &mut self,
-        task: &Task<'_>,
-        scene: &Scene,
-        rounds: &[Measured],
-    ) -> Result<()> {
-        let measured = super::median(rounds);
-        self.say(&line(task, scene, rounds))?;
-        let below = self.below(task, scene);
-        let on_top = |us: f64| (us - below).max(0.0);
-        let (least, most) = range(rounds);
-        let demand = Demand {
-            deployment: task.preset.to_owned(),
-            role: task.role.to_owned(),
-            workload: task.work,
-            batch: scene.batch as usize,
-            value_bytes: scene.value_bytes,
-            machine: scene.machine.clone(),
-            real: scene.real,
+/// What one process spent.
+#[derive(Serialize)]
+struct Demand {
+    /// The preset that the process belonged to.
+    deployment: &'static str,
+    /// Its roles.
+    role: String,
+    /// Commands of a batch, at most.
+    batch: usize,
+    /// The fraction of reads.
+    read_fraction: f64,
+    /// Bytes of a value.
+    value_bytes: usize,
+    /// The state machine that executed.
+    machine: String,
+    /// The part of the time for which the process was allowed to run.
+    share: f64,
+    /// Commands of the whole deployment, per second.
+    commands_per_second: f64,
+    /// Microseconds of its processor time for each of them.
+    demand_us: f64,
+    /// The least and the most microseconds for each command in any round.
+    range_us: (f64, f64),
+    /// What the same node spends when the deployment runs in one process.
+    modelled_us: f64,
+    /// What it sends and receives there.
+    modelled_traffic: PerCommand,
+    /// The part of a processor that the process had while it was allowed to run. Well below 1 it
+    /// slept between bursts, which costs: the demand is then an upper bound.
+    busy: f64,
+    /// Messages that it received for each.
+    messages_in: f64,
+    /// Messages that it sent for each; one that goes to several nodes counts several times.
+    messages_out: f64,
+    /// Their bytes.
+    bytes_in: f64,
+    /// Their bytes.
+    bytes_out: f64,
+    /// Commands for each write to a connection.
+    commands_per_write: f64,
+}
+
+impl Demand {
+    fn of(outcome: &Outcome) -> Self {
+        let Outcome {
+            group,
+            scene,
+            rounds,
+            modelled,
+        } = outcome;
+        let measured = median(rounds);
+        Demand {
+            deployment: group.preset,
+            role: group.name.clone(),
+            batch: scene.deployment.options.options().batch_commands,
+            read_fraction: scene.load.read_fraction,
+            value_bytes: scene.load.value_bytes,
+            machine: scene.deployment.machine.clone(),
             share: scene.share,
             commands_per_second: measured.commands_per_second(),
-            demand_us: on_top(measured.demand_us()),
+            demand_us: measured.demand_us(),
+            range_us: range(rounds),
+            modelled_us: modelled.demand_us(),
+            modelled_traffic: modelled.traffic,
             busy: (measured.busy() * 1000.0).round() / 1000.0,
-            range_us: Some((on_top(least), on_top(most))),
             messages_in: measured.per_command(measured.messages_in),
             messages_out: measured.per_command(measured.messages_out),
             bytes_in: measured.per_command(measured.bytes_in),
             bytes_out: measured.per_command(measured.bytes_out),
-        };
-        self.demands.demands.push(demand);
-        Ok(())
+            commands_per_write: measured.commands as f64 / measured.writes.max(1) as f64,
+        }
     }
 
-    /// A replica that answers has executed as well, and a stabilizer that delivers has stored: what
-    /// counts is what comes on top of this.
-    fn below(&self, task: &Task<'_>, scene: &Scene) -> f64 {
-        let below = self.demands.demands.iter().find(|known| {
-            let same = known.deployment == task.preset
-                && known.value_bytes == scene.value_bytes
-                && known.machine == scene.machine
-                && !scene.real;
-            same && known.role == task.role && Some(known.workload) == task.work.comes_on_top_of()
-        });
-        below.map_or(0.0, |below| below.demand_us)
+    fn cells(&self, remark: &str) -> [String; COLUMNS.len()] {
+        let (least, most) = self.range_us;
+        let percent = |part: f64| format!("{:.0}%", 100.0 * part);
+        [
+            percent(self.read_fraction),
+            self.batch.to_string(),
+            self.value_bytes.to_string(),
+            format!("{:.0}", self.commands_per_second),
+            format!("{:.3}", self.demand_us),
+            format!("{least:.3}-{most:.3}"),
+            format!("{:.3}", self.modelled_us),
+            format!("{:.2}", self.modelled_us / self.demand_us),
+            percent(self.share),
+            percent(self.busy),
+            format!("{:.2}", self.messages_in),
+            format!("{:.2}", self.messages_out),
+            format!("{:.2}", self.bytes_in),
+            format!("{:.2}", self.bytes_out),
+            format!("{:.0}", self.commands_per_write),
+            remark.to_owned(),
+        ]
+    }
+}
+
+impl<'a> Shown<'a> {
+    pub(super) fn begin(arguments: &'a Role) -> Result<Self> {
+        let document = Document {
+            machine: Machine::look().to_string(),
+            date: report::today(),
+            version: env!("CARGO_PKG_VERSION"),
+            demands: Vec::new(),
+        };
+        let shown = Shown {
+            arguments,
+            document,
+        };
+        shown.say(&format!(
+            "ionian {}\n{}\n{}",
+            shown.document.version,
+            shown.document.machine,
+            row("deployment", "role", COLUMNS.map(str::to_owned))
+        ))?;
+        Ok(shown)
+    }
+
+    pub(super) fn add(&mut self, outcome: &Outcome) -> Result<()> {
+        let demand = Demand::of(outcome);
+        let remark = match median(&outcome.rounds).is_busy() {
+            true => "",
+            false => "not saturated",
+        };
+        self.say(&row(demand.deployment, &demand.role, demand.cells(remark)))?;
+        self.document.demands.push(demand);
+        Ok(())
     }
 
     pub(super) fn end(self) -> Result<()> {
         match &self.arguments.json {
-            Some(path) => {
-                report::write(path, &(serde_json::to_string_pretty(&self.demands)? + "\n"))
-            }
+            Some(path) => report::write(
+                path,
+                &(serde_json::to_string_pretty(&self.document)? + "\n"),
+            ),
             None => Ok(()),
         }
     }
@@ -106,27 +179,15 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// The least and the most microseconds for each command.
-fn range(rounds: &[Measured]) -> (f64, f64) {
-    let us = rounds.iter().map(Measured::demand_us);
-    us.fold((f64::INFINITY, 0.0), |(least, most), us| {
-        (us.min(least), us.max(most))
-    })
-}
-
-fn today() -> String {
-    let mut text = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-    text.truncate("2026-01-01".len());
-    text
-}
-
-const COLUMNS: [&str; 14] = [
-    "work",
+const COLUMNS: [&str; 16] = [
+    "reads",
     "batch",
     "value",
     "commands/s",
     "us/command",
     "of all rounds",
+    "modelled",
+    "ratio",
     "share",
     "busy",
     "in",
@@ -137,71 +198,13 @@ const COLUMNS: [&str; 14] = [
     "",
 ];
 
-fn header() -> String {
-    row("deployment", "role", COLUMNS.map(str::to_owned))
-}
+/// How wide each column is.
+const WIDTHS: [usize; COLUMNS.len()] = [5, 5, 5, 11, 10, 13, 8, 5, 5, 5, 6, 6, 9, 9, 8, 0];
 
-fn line(task: &Task<'_>, scene: &Scene, rounds: &[Measured]) -> String {
-    let (measured, (least, most)) = (super::median(rounds), range(rounds));
-    let per = |number| format!("{:.2}", measured.per_command(number));
-    let cells = [
-        task.work.name().to_owned(),
-        scene.batch.to_string(),
-        scene.value_bytes.to_string(),
-        format!("{:.0}", measured.commands_per_second()),
-        format!("{:.3}", measured.demand_us()),
-        format!("{least:.3}-{most:.3}"),
-        format!("{:.0}%", 100.0 * scene.share),
-        format!("{:.0}%", 100.0 * measured.busy()),
-        per(measured.messages_in),
-        per(measured.messages_out),
-        per(measured.bytes_in),
-        per(measured.bytes_out),
-        format!(
-            "{:.0}",
-            measured.commands as f64 / measured.writes.max(1) as f64
-        ),
-        remark(scene, &measured),
-    ];
-    row(task.preset, task.role, cells) + "\n"
-}
-
-fn remark(scene: &Scene, measured: &Measured) -> String {
-    let machine = if scene.machine == KV {
-        String::new()
-    } else {
-        format!("machine {} ", scene.machine)
-    };
-    let real = if scene.real { "among real ones " } else { "" };
-    machine
-        + real
-        + if measured.busy() < SATURATED {
-            "not saturated"
-        } else {
-            ""
-        }
-}
-
-fn row(deployment: &str, role: &str, cells: [String; 14]) -> String {
-    let [
-        work,
-        batch,
-        value,
-        speed,
-        demand,
-        range,
-        share,
-        busy,
-        into,
-        out,
-        bytes_in,
-        bytes_out,
-        write,
-        remark,
-    ] = cells;
-    let text = format!(
-        "{deployment:<25} {role:<13} {work:<8} {batch:>5} {value:>5} {speed:>11} {demand:>10} {range:>13} {share:>5} {busy:>5} {into:>6} \
-         {out:>6} {bytes_in:>9} {bytes_out:>9} {write:>8} {remark}"
-    );
-    text.trim_end().to_owned()
+fn row(deployment: &str, role: &str, cells: [String; COLUMNS.len()]) -> String {
+    let mut text = format!("{deployment:<25} {role:<20}");
+    for (cell, width) in cells.iter().zip(WIDTHS) {
+        text += &format!(" {cell:>width$}");
+    }
+    text.trim_end().to_owned() + "\n"
 }

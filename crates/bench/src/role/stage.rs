@@ -1,37 +1,25 @@
-//! One measurement: a real process with the role that is measured, the rest of its deployment in
-//! this one, and loopback between them.
+//! One measurement: a real process, the rest of its deployment in this one, and loopback between
+//! them.
+//!
+//! The other nodes run on the thread of the bench, and so do the client lanes, each on a node of
+//! its own. They cost more than the node that is measured, so that one is throttled.
 
-use super::commands::Commands;
-use super::emulated::{Emulated, Script};
-use super::flow::Flow;
+use super::clients::Clients;
 use super::throttle::Throttle;
-use super::work::Work;
-use super::{mencius, multipaxos, spaxos, unreplicated};
-use crate::model::demand::NODE;
+use super::{LANES, SATURATED};
 use anyhow::{Context, Result, bail, ensure};
-use ionian_deployment::{Configuration, Deployment, Node, Placed};
+use ionian_costs::{Commands, Load};
+use ionian_deployment::{Configuration, Deployment};
 use ionian_harness::Cluster;
 use ionian_harness::cluster::place_on_free_ports;
-use ionian_kernel::layout::{Address, Layout};
-use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
-use ionian_machines::kv::Kv;
-use ionian_protocols::mencius::Mencius;
-use ionian_protocols::mencius::stripe::Stripe;
-use ionian_protocols::multipaxos::MultiPaxos;
-use ionian_protocols::multipaxos::config::Config;
-use ionian_protocols::spaxos::SPaxos;
-use ionian_protocols::unreplicated::Unreplicated;
-use ionian_replication::batch::Batch;
-use ionian_runtime::{
-    Application, NodeError, NodeSettings, NodeStatus, query_status, resolve, run_node,
-};
-use std::cell::RefCell;
+use ionian_protocols::registry::{Work, with_protocol};
+use ionian_runtime::{NodeError, NodeSettings, NodeStatus, query_status, resolve, run_node};
+use std::cell::{Cell, RefCell};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
@@ -50,21 +38,10 @@ const LEAST_WINDOWS: u64 = 16;
 #[derive(Clone, Debug)]
 pub(crate) struct Scene {
     pub(crate) deployment: Deployment,
-    /// The role as deployment files call it.
-    pub(crate) role: String,
-    pub(crate) work: Work,
-    /// Commands in a batch.
-    pub(crate) batch: u64,
-    pub(crate) value_bytes: usize,
-    pub(crate) keys: u64,
-    /// Commands under way at most.
-    pub(crate) in_flight: u64,
-    /// Commands that a client lane sends a batcher at once.
-    pub(crate) gathered: u64,
-    /// The state machine of the deployment.
-    pub(crate) machine: String,
-    /// Whether the rest of the deployment is real.
-    pub(crate) real: bool,
+    /// The node whose process is measured.
+    pub(crate) node: usize,
+    /// A burst of it is in flight, all the time.
+    pub(crate) load: Load,
     /// The part of the time that the process may run.
     pub(crate) share: f64,
     pub(crate) warm_up: Duration,
@@ -101,6 +78,11 @@ impl Measured {
         self.cpu_us as f64 / 1e6 / self.allowed_seconds
     }
 
+    /// Whether it was busy for nearly all of that time.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy() >= SATURATED
+    }
+
     pub(crate) fn commands_per_second(&self) -> f64 {
         self.commands as f64 / self.seconds
     }
@@ -110,185 +92,35 @@ impl Measured {
     }
 }
 
-impl Scene {
-    /// Runs it.
-    ///
-    /// # Errors
-    /// When the deployment has no node with this role alone, or nothing flows.
-    pub(crate) fn run(mut self) -> Result<Measured> {
-        self.lay_out()?;
-        if self.real {
-            return self.run_among_real();
-        }
-        match self.deployment.protocol.as_str() {
-            MultiPaxos::NAME => self.run_multipaxos(),
-            Mencius::NAME => self.run_mencius(),
-            SPaxos::NAME => self.run_spaxos(),
-            Unreplicated::NAME => self.run_unreplicated(),
-            other => bail!("roles of the protocol {other:?} cannot be measured alone yet"),
-        }
-    }
+impl Work for Scene {
+    type Output = Result<Measured>;
 
-    /// The node where the role lives alone.
-    fn subject(&self) -> Result<usize> {
-        if self.role == NODE {
-            return Ok(0);
-        }
-        // The two kinds of batchers share a node, and the other one has nothing to do.
-        let pair = ["batcher", "read_batcher"];
-        let of_its_kind = |role: &str| {
-            role == self.role || pair.contains(&role) && pair.contains(&self.role.as_str())
-        };
-        let alone = |node: &Node| node.roles.iter().all(|placed| of_its_kind(&placed.role));
-        let place = self.deployment.nodes.iter().position(alone);
-        place.with_context(|| {
-            format!(
-                "the deployment has no node with the role {} alone",
-                self.role
-            )
-        })
-    }
-
-    /// Ports for all.
-    fn lay_out(&mut self) -> Result<()> {
-        // A client beside the server would be measured with it.
-        let is_mixed =
-            |node: &&mut Node| node.roles.len() == 2 && node.instances().contains_key("server");
-        if let Some(server) = self.deployment.nodes.iter_mut().find(is_mixed) {
-            server.roles.retain(|placed| placed.role == "server");
-            let mut gateway = server.clone();
-            (gateway.name, gateway.roles) = ("gateway-0".into(), vec![Placed::some("client", 1)]);
-            self.deployment.nodes.push(gateway);
-        }
-        place_on_free_ports(&mut self.deployment)?;
-        self.deployment
-            .nodes
-            .iter_mut()
-            .for_each(|node| node.gateway = None);
-        Ok(())
-    }
-
-    pub(super) fn commands(&self, lanes: usize) -> Commands {
-        Commands::new(
-            self.keys,
-            self.value_bytes,
-            lanes.max(1) as u64,
-            self.batch,
-            self.in_flight,
-        )
-    }
-
-    fn run_multipaxos(self) -> Result<Measured> {
-        let config = MultiPaxos::configure(self.deployment.layout(MultiPaxos::KINDS)?)?;
-        let subject = kind_of::<MultiPaxos>(&self.role)?;
-        let play = self.play(config.clone(), None);
-        let casting = play.clone();
-        let cast = move |address: Address| multipaxos::cast(&casting, subject, address);
-        self.perform::<MultiPaxos>(
-            Script {
-                config,
-                cast: Box::new(cast),
-            },
-            &play.flow,
-        )
-    }
-
-    fn run_mencius(self) -> Result<Measured> {
-        let config = Mencius::configure(self.deployment.layout(Mencius::KINDS)?)?;
-        let subject = kind_of::<Mencius>(&self.role)?;
-        let play = self.play(config.of(Stripe(0)).clone(), None);
-        let (casting, striped) = (play.clone(), Arc::new(mencius::Striped(config.stripes)));
-        let cast = move |address: Address| mencius::cast(&casting, &striped, subject, address);
-        self.perform::<Mencius>(
-            Script {
-                config,
-                cast: Box::new(cast),
-            },
-            &play.flow,
-        )
-    }
-
-    fn run_spaxos(self) -> Result<Measured> {
-        let config = SPaxos::configure(self.deployment.layout(SPaxos::KINDS)?)?;
-        let subject = kind_of::<SPaxos>(&self.role)?;
-        let play = self.play(config.ordering.clone(), Some(spaxos::held(&config)));
-        let (references, acknowledged) = (config.clone(), spaxos::Acknowledged::default());
-        let references = Arc::new(spaxos::References {
-            play: play.clone(),
-            config: references,
-            acknowledged,
-        });
-        let cast = move |address: Address| spaxos::cast(&references, subject, address);
-        self.perform::<SPaxos>(
-            Script {
-                config,
-                cast: Box::new(cast),
-            },
-            &play.flow,
-        )
-    }
-
-    /// What the parts of MultiPaxos know; the log holds batches, or what stands for them.
-    fn play(&self, config: Arc<Config>, held: Option<Batch>) -> Arc<multipaxos::Play> {
-        let commands = self.commands(
-            config
-                .layout()
-                .count(ionian_protocols::multipaxos::kind::Client),
-        );
-        Arc::new(multipaxos::Play {
-            held: held.unwrap_or_else(|| commands.writes(0)),
-            commands,
-            config,
-            flow: Flow::new(self.in_flight),
-            work: self.work,
-            gathered: self.gathered,
-        })
-    }
-
-    fn run_unreplicated(self) -> Result<Measured> {
-        let layout: Layout = self.deployment.layout(Unreplicated::KINDS)?;
-        let config = Unreplicated::configure(layout)?;
-        ensure!(
-            self.role == "server",
-            "of an unreplicated deployment only the server can be measured alone"
-        );
-        let play = Arc::new(unreplicated::Play {
-            layout: config.clone(),
-            flow: Flow::new(self.in_flight),
-            commands: self.commands(1),
-            work: self.work,
-        });
-        let casting = play.clone();
-        let cast = move |address: Address| unreplicated::cast(&casting, address);
-        self.perform::<Unreplicated>(
-            Script {
-                config,
-                cast: Box::new(cast),
-            },
-            &play.flow,
-        )
-    }
-
-    fn perform<P: Protocol>(&self, script: Script<P>, flow: &Flow) -> Result<Measured> {
-        let subject = Subject::start(self)?;
-        let address = resolve(&self.deployment.nodes[subject.node].address)?;
+    fn run<P: Protocol>(self) -> Result<Measured> {
+        let config = P::configure(self.deployment.layout(P::KINDS)?)?;
+        let machine = ionian_machines::named(&self.deployment.machine)
+            .with_context(|| format!("no machine {:?}", self.deployment.machine))?;
+        let subject = Subject::start(&self)?;
+        let address = resolve(&self.deployment.nodes[self.node].address)?;
+        let commands = Rc::new(Commands::new(&self.load));
+        let done = Rc::new(Cell::new(0));
+        let failure = Rc::new(RefCell::new(None));
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let script = Arc::new(script);
-        let failure = Rc::new(RefCell::new(None));
         LocalSet::new().block_on(&runtime, async {
             let nodes = self.deployment.nodes.iter().enumerate();
-            for (_, node) in nodes.filter(|(place, _)| *place != subject.node) {
+            for (_, node) in nodes.filter(|(place, _)| *place != self.node) {
                 let known = Configuration::founded(self.deployment.clone());
                 let settings = NodeSettings::new::<P>(known, &node.name, None)?;
-                let (script, failure) = (script.clone(), failure.clone());
+                let (config, failure) = (config.clone(), failure.clone());
+                let (commands, done) = (commands.clone(), done.clone());
+                let window = (self.load.burst / LANES) as u64;
                 tokio::task::spawn_local(async move {
-                    let machine = || Box::new(Kv::default()) as Box<dyn StateMachine>;
-                    let application = |_| Box::new(()) as Box<dyn Application>;
-                    let ran = run_node::<Emulated<P>>(
+                    let application =
+                        move |handle| Box::new(Clients::begin(handle, window, commands, done)) as _;
+                    let ran = run_node::<P>(
                         settings,
-                        script,
+                        config,
                         machine,
                         application,
                         std::future::pending(),
@@ -297,20 +129,33 @@ impl Scene {
                     *failure.borrow_mut() = ran.err();
                 });
             }
-            self.watch(&subject, address, flow, &failure).await
+            self.watch(&subject, address, &done, &failure).await
         })
+    }
+}
+
+impl Scene {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// When a process cannot be started, or nothing flows.
+    pub(crate) fn measure(mut self) -> Result<Measured> {
+        place_on_free_ports(&mut self.deployment)?;
+        let protocol = self.deployment.protocol.clone();
+        with_protocol(&protocol, self)
+            .with_context(|| format!("protocol = {protocol:?}: does not exist"))?
     }
 
     /// Measures the process while commands flow; what went wrong around it comes first.
-    pub(super) async fn watch(
+    async fn watch(
         &self,
         subject: &Subject,
         address: SocketAddr,
-        flow: &Flow,
+        done: &Cell<u64>,
         failure: &RefCell<Option<NodeError>>,
     ) -> Result<Measured> {
         let measured = tokio::select! {
-            measured = self.observe(subject, address, flow) => measured,
+            measured = self.observe(subject, address, done) => measured,
             interrupted = interrupted() => bail!(interrupted?),
         };
         match failure.borrow_mut().take() {
@@ -324,16 +169,15 @@ impl Scene {
         &self,
         subject: &Subject,
         address: SocketAddr,
-        flow: &Flow,
+        done: &Cell<u64>,
     ) -> Result<Measured> {
         let began = Instant::now();
-        while flow.done() == 0 {
+        while done.get() == 0 {
             ensure!(
                 began.elapsed() < PATIENCE,
                 "no command was done in {} s",
                 PATIENCE.as_secs()
             );
-            flow.forget_lost();
             tokio::time::sleep(ROUND_TRIP).await;
         }
         let throttle = Throttle::start(subject.cluster.process(subject.node)?, self.share)?;
@@ -342,11 +186,11 @@ impl Scene {
             let status = query_status(address, PATIENCE)
                 .await
                 .with_context(|| address.to_string())?;
-            Ok((status, flow.done(), Instant::now(), throttle.allowed()))
+            Ok((status, done.get(), Instant::now(), throttle.allowed()))
         };
         let (before, commands_before, from, allowed_before) = look().await?;
         tokio::time::sleep(self.window).await;
-        while flow.done() < commands_before + LEAST_WINDOWS * self.in_flight
+        while done.get() < commands_before + LEAST_WINDOWS * self.load.burst as u64
             && from.elapsed() < PATIENCE
         {
             tokio::time::sleep(ROUND_TRIP).await;
@@ -396,24 +240,20 @@ fn difference(before: &NodeStatus, after: &NodeStatus) -> Measured {
     }
 }
 
-fn kind_of<P: Protocol>(role: &str) -> Result<u8> {
-    let place = P::KINDS.iter().position(|kind| *kind == role);
-    let known = P::KINDS.join(", ");
-    Ok(place.with_context(|| format!("role {role:?}: must be one of {known}"))? as u8)
-}
-
 /// The process that is measured. It ends with this, and nothing of it stays.
-pub(super) struct Subject {
+struct Subject {
     cluster: Cluster,
-    pub(super) node: usize,
+    node: usize,
 }
 
 impl Subject {
-    pub(super) fn start(scene: &Scene) -> Result<Self> {
-        let node = scene.subject()?;
+    fn start(scene: &Scene) -> Result<Self> {
         let cluster = Cluster::new(&scene.ionian, &scene.root, scene.deployment.clone())?;
-        let mut subject = Subject { cluster, node };
-        subject.cluster.start(node)?;
+        let mut subject = Subject {
+            cluster,
+            node: scene.node,
+        };
+        subject.cluster.start(scene.node)?;
         Ok(subject)
     }
 

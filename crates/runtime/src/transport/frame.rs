@@ -193,7 +193,7 @@ pub(crate) fn set_members(frame: &mut [u8], members: u64) {
 }
 
 /// The length of the first frame of `bytes`, including its length field. The bytes are our own.
-pub(crate) fn frame_span(bytes: &[u8]) -> usize {
+pub fn frame_span(bytes: &[u8]) -> usize {
     let length = bytes[..LENGTH_BYTES].try_into().expect("a length field");
     LENGTH_BYTES + u32::from_le_bytes(length) as usize
 }

@@ -1,5 +1,6 @@
 //! The protocol `toy` (crates/protocols/tests/toy) came in through the registry alone.
 
+use crate::bench::role;
 use crate::common::text;
 use crate::run;
 
@@ -13,11 +14,13 @@ fn it_is_simulated() {
     }
 }
 
-/// Its neighbours would have to be emulated, which the bench does protocol by protocol.
 #[test]
-fn bench_role_lists_the_roles_that_it_can_measure() {
-    let output = run(&["bench", "role", "oracle", "--preset", "toy-pair"]);
-    let error = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{error}");
-    assert!(error.contains("role \"oracle\": must be leader"), "{error}");
+fn its_roles_are_measured() {
+    let [demand] = &role(&["oracle"])[..] else {
+        panic!("one measurement")
+    };
+    assert_eq!(demand["deployment"], "toy-pair", "{demand}");
+    // Both answers of the preset leave, one for all commands that came together.
+    assert!(demand["messages_out"].as_f64().unwrap() > 0.0, "{demand}");
+    assert_eq!(role(&["all", "--preset", "toy-pair"]).len(), 1);
 }

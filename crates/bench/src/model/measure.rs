@@ -1,0 +1,402 @@
+//! What each node of a deployment spends on a command. The whole deployment runs in this process
+//! (`crates/costs`): real roles, bytes in and bytes out, no system call. The processor time of this
+//! thread is measured node by node; what the kernel would take for the node's writes and reads is
+//! added ([`Kernel`]). No node waits for another one or for the bench, so each is as busy as a
+//! bottleneck, and what else the machine does is not in the numbers.
+
+use super::Workload;
+use super::kernel::{Kernel, Line};
+use super::profile::{Handled, Name, Profile};
+use anyhow::{Context, Result, ensure};
+use ionian_costs::count::{Counter, Pass, Place, Uncounted};
+use ionian_costs::{Load, Run, Traffic, begin};
+use ionian_deployment::Deployment;
+use ionian_kernel::layout::NodeId;
+use ionian_protocols::registry;
+use nix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Executed slots that a replica keeps for its peers: few, so that its log soon has the size that
+/// it keeps.
+const RETAINED_SLOTS: usize = 1024;
+/// What they may be of large values.
+const RETAINED_BYTES: usize = 16 << 20;
+
+/// Commands before anything is measured: then every log has the size that it keeps. A quarter of
+/// them makes a round.
+const WARM_UP: usize = 20_000;
+
+/// Where a lane sends the commands of a burst in one message, its receivers take turns: each must
+/// have had its turn.
+const LEAST_BURSTS: usize = 16;
+
+/// What each node of a deployment spends on a command of the deployment.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) nodes: Vec<Node>,
+    /// The names of the kinds of roles.
+    pub(crate) kinds: &'static [&'static str],
+}
+
+/// See [`Measured`].
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) id: NodeId,
+    pub(crate) name: String,
+    /// What it handles. What ends of bursts, timers and system calls cost is shared out over the
+    /// messages in proportion to their own costs.
+    pub(crate) messages: BTreeMap<Name, Message>,
+    pub(crate) traffic: PerCommand,
+}
+
+/// Messages of one name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Message {
+    /// How many the node handles for each command of the deployment.
+    pub(crate) per_command: f64,
+    /// Bytes of one, on average.
+    bytes: f64,
+    /// What one costs, by its bytes.
+    cost: Line,
+}
+
+/// What a node sends and receives for each command of the deployment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct PerCommand {
+    messages_in: f64,
+    messages_out: f64,
+    bytes_in: f64,
+    bytes_out: f64,
+    writes: f64,
+}
+
+impl Message {
+    /// Microseconds for one of this many bytes.
+    pub(crate) fn us(&self, bytes: usize) -> f64 {
+        self.cost.us(1.0, bytes as f64)
+    }
+
+    /// Whether that depends on the bytes.
+    pub(crate) fn has_sizes(&self) -> bool {
+        self.cost.byte_us > 0.0
+    }
+
+    /// Microseconds for each command of the deployment.
+    fn demand_us(&self) -> f64 {
+        self.per_command * self.cost.us(1.0, self.bytes)
+    }
+}
+
+impl Node {
+    /// Microseconds that each kind of role spends on a command of the deployment.
+    pub(crate) fn roles(&self) -> BTreeMap<u8, f64> {
+        let mut roles = BTreeMap::new();
+        for ((kind, _), message) in &self.messages {
+            *roles.entry(*kind).or_default() += message.demand_us();
+        }
+        roles
+    }
+
+    /// Microseconds that all of them spend.
+    pub(crate) fn demand_us(&self) -> f64 {
+        self.roles().values().fold(0.0, |sum, us| sum + us)
+    }
+}
+
+impl Measured {
+    /// The kinds of roles with these names.
+    pub(crate) fn kinds_named(&self, names: &[&str]) -> Vec<u8> {
+        let all = (0..).zip(self.kinds);
+        all.filter(|(_, kind)| names.contains(kind))
+            .map(|(number, _)| number)
+            .collect()
+    }
+
+    /// Microseconds that the busiest instance of a role spends on a command, and all of them
+    /// together.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn role(&self, name: &str) -> Result<(f64, f64)> {
+        let kinds = self.kinds_named(&[name]);
+        let of = |node: &Node| node.roles().get(kinds.first()?).copied();
+        let us: Vec<f64> = self.nodes.iter().filter_map(of).collect();
+        ensure!(!us.is_empty(), "no node has the role {name}");
+        Ok((us.iter().copied().fold(0.0, f64::max), us.iter().sum()))
+    }
+}
+
+/// Who says how long it takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Clock {
+    /// The processor, with what the kernel takes; this many rounds, of which the median counts.
+    Processor { kernel: Kernel, rounds: usize },
+    /// A test, which invents what a message of this name and this many bytes costs.
+    #[cfg(test)]
+    Invented(fn(&str, f64) -> f64),
+}
+
+impl Clock {
+    /// The processor's.
+    ///
+    /// # Errors
+    /// If the costs of the kernel cannot be measured.
+    pub(crate) fn processor(rounds: usize) -> Result<Self> {
+        let kernel = Kernel::measure()?;
+        Ok(Clock::Processor { kernel, rounds })
+    }
+
+    fn warm_up(self) -> usize {
+        match self {
+            Clock::Processor { .. } => WARM_UP,
+            #[cfg(test)]
+            Clock::Invented(_) => WARM_UP / 4,
+        }
+    }
+}
+
+/// Measures a deployment. `keys` are written and read; `separate_clients` is explained at [`Load`].
+///
+/// # Errors
+/// If it is not a deployment of its protocol, or the clock fails.
+pub(crate) fn measure(
+    deployment: &Deployment,
+    workload: &Workload,
+    (keys, separate_clients): (usize, bool),
+    clock: Clock,
+) -> Result<Measured> {
+    let load = workload.load(keys, separate_clients);
+    let mut trial = Trial::run(deployment, &load, clock)?;
+    trial.measure(clock)?;
+    // The same messages with one command each say what a batch costs by its size.
+    let small = match workload.batch > 1 {
+        true => {
+            let one = deployment
+                .clone()
+                .with_overrides(&["options.batch_commands=1"])?;
+            Some(Trial::run(&one, &load, clock)?)
+        }
+        false => None,
+    };
+    let description = registry::description(&deployment.protocol)
+        .with_context(|| format!("protocol = {:?}: does not exist", deployment.protocol))?;
+    let names = deployment.layout(description.kinds)?;
+    let nodes = trial
+        .run
+        .nodes()
+        .iter()
+        .enumerate()
+        .map(|(place, id)| Node {
+            id: *id,
+            name: names.name(*id).to_owned(),
+            messages: trial.messages(place, small.as_ref(), clock),
+            traffic: trial.per_command(place),
+        });
+    Ok(Measured {
+        nodes: nodes.collect(),
+        kinds: description.kinds,
+    })
+}
+
+/// Processor time of this thread so far.
+///
+/// # Errors
+/// If the system does not have this clock.
+pub(crate) fn processor_time() -> Result<Duration> {
+    Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
+}
+
+/// Runs a deployment for some bursts, until it is in its steady state.
+///
+/// # Errors
+/// If it is not a deployment of its protocol.
+pub(crate) fn steady(deployment: &Deployment, load: &Load, bursts: usize) -> Result<Box<dyn Run>> {
+    let retained = RETAINED_SLOTS.min(RETAINED_BYTES / (load.value_bytes + 64));
+    let retained = format!("options.retained_slots={retained}");
+    let mut run = begin(&deployment.clone().with_overrides(&[retained])?, load)?;
+    (0..bursts).for_each(|_| run.burst(&mut Uncounted));
+    Ok(run)
+}
+
+/// One deployment under one load.
+struct Trial {
+    run: Box<dyn Run>,
+    /// Bursts of one round.
+    bursts: usize,
+    profile: Profile,
+    /// Commands while the profile was made.
+    profiled: f64,
+    traffic: Vec<Traffic>,
+    /// Microseconds of each node for a command, without system calls; none where they are
+    /// invented.
+    us: Option<Vec<f64>>,
+}
+
+impl Trial {
+    /// Runs it, and looks at its messages.
+    fn run(deployment: &Deployment, load: &Load, clock: Clock) -> Result<Self> {
+        let bursts = clock.warm_up().div_ceil(load.burst).max(LEAST_BURSTS);
+        let mut run = steady(deployment, load, bursts)?;
+        let mut profile = Profile::new(run.nodes().len());
+        let (before, traffic) = (run.commands(), run.traffic().to_vec());
+        let bursts = bursts.div_ceil(4);
+        (0..bursts).for_each(|_| run.burst(&mut profile));
+        let both = run.traffic().iter().zip(&traffic);
+        Ok(Trial {
+            bursts,
+            profile,
+            profiled: (run.commands() - before) as f64,
+            traffic: both.map(|(after, before)| since(before, after)).collect(),
+            us: None,
+            run,
+        })
+    }
+
+    fn measure(&mut self, clock: Clock) -> Result<()> {
+        self.us = match clock {
+            Clock::Processor { rounds, .. } => Some(timed(&mut *self.run, rounds, self.bursts)?),
+            #[cfg(test)]
+            Clock::Invented(_) => None,
+        };
+        Ok(())
+    }
+
+    /// What the messages of a node cost, so that together they cost what the node spends.
+    fn messages(
+        &self,
+        place: usize,
+        small: Option<&Trial>,
+        clock: Clock,
+    ) -> BTreeMap<Name, Message> {
+        let price = |name: &Name, handled: &Handled| match (clock, name) {
+            (Clock::Processor { .. }, _) => handled.mean_us(),
+            #[cfg(test)]
+            (Clock::Invented(price), (_, name)) => price(name, handled.mean_bytes()),
+        };
+        let mut messages = BTreeMap::new();
+        let all = self.profile.node(place).iter();
+        for (name, handled) in all.filter(|(_, handled)| handled.count > 0) {
+            let small = small.and_then(|trial| trial.profile.node(place).get(name));
+            let (bytes, us) = (handled.mean_bytes(), price(name, handled));
+            let cost = match small.filter(|small| small.count > 0) {
+                Some(small) if small.mean_bytes() * 1.5 < bytes => {
+                    Line::through((small.mean_bytes(), price(name, small)), (bytes, us))
+                }
+                _ => Line {
+                    fixed_us: us,
+                    byte_us: 0.0,
+                },
+            };
+            let per_command = handled.count as f64 / self.profiled;
+            messages.insert(
+                *name,
+                Message {
+                    per_command,
+                    bytes,
+                    cost,
+                },
+            );
+        }
+        if let (Some(us), Clock::Processor { kernel, .. }) = (&self.us, clock) {
+            let system = kernel.us(&self.traffic[place]) / self.profiled;
+            scale(&mut messages, us[place] + system);
+        }
+        messages
+    }
+
+    fn per_command(&self, place: usize) -> PerCommand {
+        let of = |number| number as f64 / self.profiled;
+        let traffic = &self.traffic[place];
+        PerCommand {
+            messages_in: of(traffic.frames_in),
+            messages_out: of(traffic.frames_out),
+            bytes_in: of(traffic.bytes_in),
+            bytes_out: of(traffic.bytes_out),
+            writes: of(traffic.writes),
+        }
+    }
+}
+
+/// Makes the messages of a node cost this much for each command.
+fn scale(messages: &mut BTreeMap<Name, Message>, total: f64) {
+    let sum: f64 = messages.values().map(Message::demand_us).sum();
+    for Message { cost, .. } in messages.values_mut().filter(|_| sum > 0.0) {
+        cost.fixed_us *= total / sum;
+        cost.byte_us *= total / sum;
+    }
+}
+
+fn since(before: &Traffic, after: &Traffic) -> Traffic {
+    Traffic {
+        frames_out: after.frames_out - before.frames_out,
+        frames_in: after.frames_in - before.frames_in,
+        writes: after.writes - before.writes,
+        reads: after.reads - before.reads,
+        bytes_out: after.bytes_out - before.bytes_out,
+        bytes_in: after.bytes_in - before.bytes_in,
+    }
+}
+
+/// Microseconds of each node for a command: the median of all rounds.
+fn timed(run: &mut dyn Run, rounds: usize, bursts: usize) -> Result<Vec<f64>> {
+    let mut of_rounds = vec![Vec::new(); run.nodes().len()];
+    let empty = Watch::overhead()?;
+    for _ in 0..rounds {
+        let mut watch = Watch {
+            times: vec![(Duration::ZERO, 0); run.nodes().len()],
+            failure: None,
+        };
+        let before = run.commands();
+        (0..bursts).for_each(|_| run.burst(&mut watch));
+        if let Some(failure) = watch.failure {
+            return Err(failure);
+        }
+        let commands = (run.commands() - before) as f64;
+        for (of_rounds, (time, passes)) in of_rounds.iter_mut().zip(watch.times) {
+            let time = time.saturating_sub(empty * passes);
+            of_rounds.push(time.as_secs_f64() * 1e6 / commands);
+        }
+    }
+    let median = |mut us: Vec<f64>| {
+        us.sort_by(f64::total_cmp);
+        us[us.len() / 2]
+    };
+    Ok(of_rounds.into_iter().map(median).collect())
+}
+
+/// The processor time of each node, and how often it was looked at.
+struct Watch {
+    times: Vec<(Duration, u32)>,
+    failure: Option<anyhow::Error>,
+}
+
+impl Watch {
+    /// What looking at the clock twice takes.
+    fn overhead() -> Result<Duration> {
+        let once = |_| {
+            let began = processor_time()?;
+            Ok(processor_time()? - began)
+        };
+        let mut shown = (0..101).map(once).collect::<Result<Vec<Duration>>>()?;
+        shown.sort_unstable();
+        Ok(shown[shown.len() / 2])
+    }
+}
+
+impl Counter for Watch {
+    fn pass(&mut self, at: Place, node: &mut dyn Pass) {
+        let began = processor_time();
+        node.receive();
+        node.work();
+        match began.and_then(|began| Ok(processor_time()? - began)) {
+            Ok(took) => {
+                let (time, passes) = &mut self.times[at.node];
+                *time += took;
+                *passes += 1;
+            }
+            Err(error) => self.failure = Some(error),
+        }
+    }
+}
