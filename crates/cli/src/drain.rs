@@ -9,7 +9,7 @@ use crate::waiting;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use ionian_program::BadUsage;
-use ionian_runtime::{DrainStatus, query_status, request_drain};
+use ionian_runtime::{Addressee, DrainStatus, query_status, request_drain};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -57,15 +57,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             .into());
         };
         let address = resolve(&format!("node.{name}.address"), &node.address)?;
-        let status = request_drain(address, !arguments.undo, ANSWER_LIMIT)
+        let addressee = Addressee {
+            cluster: known.deployment.cluster.clone(),
+            node: name.clone(),
+            process: None,
+        };
+        request_drain(address, &addressee, !arguments.undo, ANSWER_LIMIT)
             .await
             .with_context(|| format!("{name} at {address}"))?;
-        if status.name != *name {
-            return Err(anyhow!(
-                "the node at {address} is {:?}: an address is wrong",
-                status.name
-            ));
-        }
         if arguments.undo {
             say!("{name} serves clients again, and may lead");
             return Ok(ExitCode::SUCCESS);

@@ -70,7 +70,7 @@ pub use admin::backup::{RemoteSnapshot, query_snapshot};
 pub use admin::change::request_change;
 pub use admin::membership::query_membership;
 pub use admin::query::QueryError;
-pub use admin::status::{query_status, request_drain};
+pub use admin::status::{Addressee, query_status, request_drain};
 pub use error::NodeError;
 pub use in_process::client::{Calls, Client};
 pub use in_process::cluster::{Cluster, ClusterOptions};

@@ -6,14 +6,17 @@ mod common;
 
 use bytes::Bytes;
 use common::{
-    Directory, Running, Toy, bind, eventually, layout, no_machine, settings, start, start_with,
+    DEADLINE, Directory, Running, Toy, bind, eventually, layout, no_machine, settings, start,
+    start_with,
 };
 use ionian_kernel::client::{Operation, Refusal, Reply, Request};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Layout, NodeId};
 use ionian_runtime::in_process::cluster::ClusterOptions;
 use ionian_runtime::status::PeerState;
-use ionian_runtime::{Application, Cluster, Durability, NodeSettings};
+use ionian_runtime::{
+    Addressee, Application, Cluster, Durability, NodeSettings, QueryError, request_drain,
+};
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -319,4 +322,59 @@ fn damaged_or_missing_identity_file_stops_the_node() {
     );
     fs::write(&file, good).unwrap();
     assert!(places.start(1).status().takes_part);
+}
+
+/// At the address of a node that was replaced or moved there may be another one.
+#[test]
+fn a_request_to_drain_another_node_is_refused() {
+    let listener = bind();
+    let peers = [listener.local_addr().unwrap()];
+    let node = start(settings(0, listener, &peers, &layout(&[0], &[0])));
+    let (address, own) = (node.address, std::process::id());
+    let drain = |cluster: &str, node: &str, process| {
+        let addressee = Addressee {
+            cluster: cluster.into(),
+            node: node.into(),
+            process,
+        };
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(request_drain(address, &addressee, true, DEADLINE))
+    };
+    for (cluster, name, process, reason) in [
+        ("red", "n0", None, ", not node n0 of cluster red".to_owned()),
+        (
+            "blue",
+            "n1",
+            None,
+            ", not node n1 of cluster blue".to_owned(),
+        ),
+        (
+            "red",
+            "n0",
+            Some(own),
+            ", not node n0 of cluster red".to_owned(),
+        ),
+        (
+            "blue",
+            "n0",
+            Some(1),
+            format!(" in process {own}, not in process 1"),
+        ),
+    ] {
+        match drain(cluster, name, process) {
+            Err(QueryError::Refused(text)) => {
+                assert_eq!(text, format!("this is node n0 of cluster blue{reason}"));
+            }
+            other => panic!("{cluster} {name} {process:?}: {other:?}"),
+        }
+        assert_eq!(node.status().drains, None, "{cluster} {name} {process:?}");
+    }
+    assert!(node.logged(&["refused a connection from", "not in process 1"]) == 1);
+    for process in [None, Some(own)] {
+        assert!(drain("blue", "n0", process).unwrap().drains.is_some());
+    }
+    node.stop().unwrap();
 }

@@ -59,8 +59,9 @@ pub(crate) async fn ask_all(known: &Configuration) -> ClusterStatus {
             node.address.clone(),
             node.gateway.clone(),
         );
+        let (cluster, protocol) = (deployment.cluster.clone(), deployment.protocol.clone());
         questions.spawn(async move {
-            let (error, status) = match ask(&name, &address).await {
+            let (error, status) = match ask(&name, &address, (&cluster, &protocol)).await {
                 Ok(status) => (None, Some(status)),
                 Err(error) => (Some(explain(&error)), None),
             };
@@ -93,16 +94,19 @@ pub(crate) async fn ask_all(known: &Configuration) -> ClusterStatus {
     }
 }
 
-async fn ask(name: &str, address: &str) -> Result<NodeStatus> {
+/// The status of a node, unless the node at its address is another.
+async fn ask(name: &str, address: &str, (cluster, protocol): (&str, &str)) -> Result<NodeStatus> {
     let socket = resolve(&format!("node.{name}.address"), address)?;
     let status = query_status(socket, ANSWER_LIMIT)
         .await
         .with_context(|| address.to_owned())?;
     anyhow::ensure!(
-        status.name == name,
-        "the node at {address} is {:?} of cluster {:?}: an address is wrong",
+        status.name == name && status.cluster == cluster && status.protocol == protocol,
+        "the node at {address} is {:?} of cluster {:?} ({}), not {name:?} of cluster {cluster:?} ({protocol}): an \
+         address is wrong",
         status.name,
-        status.cluster
+        status.cluster,
+        status.protocol
     );
     Ok(status)
 }

@@ -59,6 +59,11 @@ impl Members {
             .collect()
     }
 
+    /// The name of the cluster.
+    pub(crate) fn cluster(&self) -> &str {
+        &self.known.deployment.cluster
+    }
+
     /// Starts a node.
     ///
     /// # Errors

@@ -115,7 +115,12 @@ async fn supervise(
     drain: Duration,
 ) -> Result<ExitCode> {
     let mut signals = Signals::listen()?;
-    let mut supervisor = Supervisor::new(claimed.places(), (restart, is_new), drain)?;
+    let mut supervisor = Supervisor::new(
+        claimed.places(),
+        members.cluster(),
+        (restart, is_new),
+        drain,
+    )?;
     let nodes = members.here();
     for node in &nodes {
         members.start(node, &mut supervisor)?;

@@ -9,10 +9,11 @@ use crate::drain;
 use crate::output;
 use anyhow::{Context, Result};
 use ionian_deployment::Node;
-use ionian_runtime::request_drain;
 use ionian_runtime::storage::membership_file;
+use ionian_runtime::{Addressee, request_drain};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::future::Future;
@@ -65,14 +66,17 @@ pub(crate) struct Supervisor {
     /// Nodes that failed at their first start.
     refusals: mpsc::UnboundedReceiver<Refusal>,
     stop: watch::Sender<Stop>,
-    gateways: watch::Receiver<usize>,
-    /// The addresses, for other nodes, of the nodes with a gateway.
-    serving: Vec<String>,
+    gateways: watch::Receiver<Serving>,
 }
+
+/// The addresses, for other nodes, of the running nodes with a gateway, and the processes there.
+type Serving = BTreeMap<u32, (String, Addressee)>;
 
 #[derive(Clone)]
 struct Common {
     places: DataPaths,
+    /// The name of the cluster.
+    cluster: String,
     program: PathBuf,
     restart: bool,
     /// Whether the cluster has never run. Its first start needs all nodes.
@@ -81,8 +85,7 @@ struct Common {
     drain: Duration,
     stop: watch::Receiver<Stop>,
     refusals: mpsc::UnboundedSender<Refusal>,
-    /// The number of running nodes with a gateway.
-    gateways: watch::Sender<usize>,
+    gateways: watch::Sender<Serving>,
 }
 
 /// One node and what its process needs.
@@ -90,6 +93,8 @@ struct Watched {
     name: String,
     /// The node through which it joins the cluster; `None` for a founding node.
     contact: Option<String>,
+    /// Its address for other nodes.
+    address: String,
     has_gateway: bool,
     /// The stage at which this node stops.
     stops_at: Stop,
@@ -109,6 +114,7 @@ impl Supervisor {
     /// If the path of this program is unknown.
     pub(crate) fn new(
         places: &DataPaths,
+        cluster: &str,
         (restart, is_new): (bool, bool),
         drain: Duration,
     ) -> Result<Self> {
@@ -116,10 +122,11 @@ impl Supervisor {
             std::env::current_exe().context("cannot find the program that is to run the nodes")?;
         let (stop, stop_receiver) = watch::channel(Stop::No);
         let (refused, refusals) = mpsc::unbounded_channel();
-        let (gateway_count, gateways) = watch::channel(0);
+        let (gateway_count, gateways) = watch::channel(Serving::new());
         let places = places.clone();
         let common = Common {
             places,
+            cluster: cluster.to_owned(),
             program,
             restart,
             is_new,
@@ -134,7 +141,6 @@ impl Supervisor {
             refusals,
             stop,
             gateways,
-            serving: Vec::new(),
         })
     }
 
@@ -147,6 +153,7 @@ impl Supervisor {
         let watched = Watched {
             name: node.name.clone(),
             contact,
+            address: node.address.clone(),
             has_gateway,
             stops_at: if has_gateway {
                 Stop::Gateways
@@ -156,8 +163,6 @@ impl Supervisor {
             common: self.common.clone(),
         };
         let child = watched.spawn()?;
-        self.serving
-            .extend(has_gateway.then(|| node.address.clone()));
         self.tasks.spawn(watched.run(child));
         Ok(())
     }
@@ -226,10 +231,11 @@ impl Supervisor {
     pub(crate) async fn stop(mut self, hurry: impl Future<Output = ()>) {
         let drain = self.common.drain;
         let in_order = async {
-            drain_all(&self.serving, drain).await;
+            let serving = self.gateways.borrow().clone();
+            drain_all(serving, drain).await;
             self.stop.send_replace(Stop::Gateways);
             // Fails if no node has a gateway.
-            let _ = self.gateways.wait_for(|running| *running == 0).await;
+            let _ = self.gateways.wait_for(Serving::is_empty).await;
             self.stop.send_replace(Stop::All);
             Self::all_ended(&mut self.tasks).await
         };
@@ -242,15 +248,15 @@ impl Supervisor {
     }
 }
 
-/// Drains the nodes at these addresses. A node that does not answer counts as stopped.
-async fn drain_all(addresses: &[String], limit: Duration) {
+/// Drains these nodes. A node that does not answer counts as stopped.
+async fn drain_all(serving: Serving, limit: Duration) {
     let mut drains = JoinSet::new();
-    for address in addresses
-        .iter()
-        .filter_map(|address| ionian_runtime::resolve(address).ok())
-    {
+    for (address, node) in serving.into_values() {
+        let Ok(address) = ionian_runtime::resolve(&address) else {
+            continue;
+        };
         drains.spawn(async move {
-            request_drain(address, true, limit).await?;
+            request_drain(address, &node, true, limit).await?;
             drain::until_drained(address, limit).await
         });
     }
@@ -291,18 +297,26 @@ impl Watched {
             fs::write(&path, format!("{pid}\n"))
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
-        if self.has_gateway {
-            self.common.gateways.send_modify(|running| *running += 1);
+        if let Some(pid) = child.id().filter(|_| self.has_gateway) {
+            let node = Addressee {
+                cluster: self.common.cluster.clone(),
+                node: self.name.clone(),
+                process: Some(pid),
+            };
+            let serves = (self.address.clone(), node);
+            self.common
+                .gateways
+                .send_modify(|running| drop(running.insert(pid, serves)));
         }
         Ok(child)
     }
 
-    /// Records that the node has stopped.
-    fn ended(&self) {
+    /// Records that the node's process has ended.
+    fn ended(&self, pid: Option<u32>) {
         let _ = fs::remove_file(self.common.places.pid(&self.name));
-        if self.has_gateway {
-            self.common.gateways.send_modify(|running| *running -= 1);
-        }
+        self.common
+            .gateways
+            .send_if_modified(|running| pid.and_then(|pid| running.remove(&pid)).is_some());
     }
 
     async fn run(mut self, first: Child) {
@@ -314,8 +328,9 @@ impl Watched {
             let started = Instant::now();
             match child.take() {
                 Some(child) => {
+                    let pid = child.id();
                     let end = self.watch(child).await;
-                    self.ended();
+                    self.ended(pid);
                     let End::ByItself(status) = end else { return };
                     let how = self.describe(status);
                     let refusal = || Refusal {

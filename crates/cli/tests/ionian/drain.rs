@@ -1,6 +1,6 @@
 //! Stopping and draining nodes under load: every command that a node has received gets an answer.
 
-use crate::cluster::{Cluster, LIMIT, eventually, run, text};
+use crate::cluster::{Cluster, LIMIT, deployment, eventually, fails, free_port, run, text, works};
 use crate::resp::Reply;
 use nix::sys::signal::Signal;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -311,4 +311,73 @@ fn a_second_signal_ends_a_node_immediately() {
     [1, 2]
         .iter()
         .for_each(|node| cluster.signal(*node, Signal::SIGCONT));
+}
+
+/// `blue` has a node at the addresses of a former node of `red`.
+#[test]
+fn the_end_of_up_does_not_drain_another_cluster_at_the_address_of_a_former_node() {
+    let mut red = Cluster::start("colocated", &["cluster=red"], &[]);
+    let former = &red.deployment.nodes[0];
+    let [address, gateway] = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
+    works(&[
+        "member",
+        "replace",
+        &former.name,
+        "n3",
+        "--address",
+        &address,
+        "--gateway",
+        &gateway,
+        "--data",
+        &red.data(),
+    ]);
+    eventually("the replaced node has stopped", || {
+        red.stderr().contains("has left the cluster").then_some(())
+    });
+    let name = deployment("unreplicated", &[]).nodes[0].name.clone();
+    let at = [
+        "cluster=blue".to_owned(),
+        format!("node.{name}.address={}", former.address),
+        format!("node.{name}.gateway={}", former.gateway.as_ref().unwrap()),
+    ];
+    let blue = Cluster::start("unreplicated", &at.each_ref().map(String::as_str), &[]);
+    let drains = || blue.status()["nodes"][0]["status"]["drains"].clone();
+
+    red.stop(Signal::SIGINT);
+    assert!(drains().is_null(), "{}", drains());
+    blue.client(0).set("k", "v");
+}
+
+/// The file names another cluster, with the address of a node that runs.
+#[test]
+fn commands_for_one_cluster_do_not_work_on_another() {
+    let blue = Cluster::start("unreplicated", &["cluster=blue"], &[]);
+    let name = &blue.deployment.nodes[0].name;
+    let file = blue.directory.path("green.toml");
+    let green = blue
+        .deployment
+        .clone()
+        .with_overrides(&["cluster=green"])
+        .unwrap();
+    std::fs::write(&file, green.to_toml()).unwrap();
+    let (file, backup) = (file.to_str().unwrap(), blue.directory.path("backup"));
+    let refused = format!("this is node {name} of cluster blue, not node {name} of cluster green");
+    fails(&["drain", name, "--config", file], 1, &refused);
+    let save = [
+        "snapshot",
+        "save",
+        backup.to_str().unwrap(),
+        "--config",
+        file,
+    ];
+    fails(&save, 1, "of cluster \"blue\"");
+    assert!(!backup.exists());
+    let status = run(&["status", "--config", file]);
+    let said = text(&status.stdout);
+    assert!(
+        !status.status.success() && said.contains("of cluster \"blue\""),
+        "{said}"
+    );
+    assert!(blue.status()["nodes"][0]["status"]["drains"].is_null());
+    blue.client(0).set("k", "v");
 }

@@ -5,7 +5,8 @@ use super::change::Response;
 use super::control::NodeControl;
 use super::membership::send_document;
 use super::status::send_status;
-use crate::transport::hello::{self, AdminRequest, HandshakeError};
+use crate::status::NodeStatus;
+use crate::transport::hello::{self, AdminRequest, DrainRequest, HandshakeError};
 use crate::transport::membership_exchange::{receive_bytes, send_bytes};
 use ionian_kernel::client::Refusal;
 use ionian_kernel::membership::Change;
@@ -29,6 +30,27 @@ pub(crate) enum LongRequest {
     Snapshot(u64),
 }
 
+/// Why a request to drain does not mean the node with this status, if so.
+fn mistaken(request: &DrainRequest, own: &NodeStatus) -> Option<String> {
+    let DrainRequest {
+        cluster,
+        node,
+        process,
+        ..
+    } = request;
+    let here = format!("this is node {} of cluster {}", own.name, own.cluster);
+    if (&cluster.0, &node.0) != (&own.cluster, &own.name) {
+        Some(format!(
+            "{here}, not node {} of cluster {}",
+            node.0, cluster.0
+        ))
+    } else {
+        process
+            .filter(|process| *process != own.pid)
+            .map(|process| format!("{here} in process {}, not in process {process}", own.pid))
+    }
+}
+
 impl AdminServer {
     pub(crate) fn new(node: Rc<dyn NodeControl>, name: String, backups: Backups) -> Self {
         AdminServer {
@@ -46,8 +68,12 @@ impl AdminServer {
     ) -> Result<Option<LongRequest>, HandshakeError> {
         match request {
             AdminRequest::Status => send_status(stream, &self.node.status()).await?,
-            AdminRequest::Drain(drains) => {
-                self.node.drain(drains);
+            AdminRequest::Drain(request) => {
+                if let Some(reason) = mistaken(&request, &self.node.status()) {
+                    hello::decline(stream, &reason).await?;
+                    return Err(HandshakeError::Refused(reason));
+                }
+                self.node.drain(request.drains);
                 send_status(stream, &self.node.status()).await?;
             }
             AdminRequest::Membership => match self.node.membership_document() {

@@ -2,7 +2,9 @@
 
 use super::query::{QueryError, ask, connect};
 use crate::status::NodeStatus;
-use crate::transport::hello::{self, AdminRequest, HANDSHAKE_LIMIT, HandshakeError};
+use crate::transport::hello::{
+    self, AdminRequest, DrainRequest, HANDSHAKE_LIMIT, HandshakeError, Text,
+};
 use nix::time::{ClockId, clock_gettime};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,17 +23,35 @@ pub async fn query_status(address: SocketAddr, limit: Duration) -> Result<NodeSt
     query(address, AdminRequest::Status, limit).await
 }
 
+/// A node as an operator knows it. At its former address there may be another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addressee {
+    /// The name of its cluster.
+    pub cluster: String,
+    /// Its name.
+    pub node: String,
+    /// The id of its process; `None` if any process of the node is meant.
+    pub process: Option<u32>,
+}
+
 /// Has the node that listens at `address` start to drain (`drains`) or end it. The node answers at
 /// once; its status reports the progress.
 ///
 /// # Errors
-/// As [`query_status`].
+/// As [`query_status`], and if the node at this address is another.
 pub async fn request_drain(
     address: SocketAddr,
+    node: &Addressee,
     drains: bool,
     limit: Duration,
 ) -> Result<NodeStatus, QueryError> {
-    query(address, AdminRequest::Drain(drains), limit).await
+    let request = DrainRequest {
+        cluster: Text::from(node.cluster.as_str()),
+        node: Text::from(node.node.as_str()),
+        process: node.process,
+        drains,
+    };
+    query(address, AdminRequest::Drain(request), limit).await
 }
 
 async fn query(

@@ -65,9 +65,22 @@ pub(crate) enum AdminRequest {
     Membership,
     /// A change of the membership, which follows.
     Change,
-    /// Start to drain the node (`true`), or end it.
-    Drain(bool),
+    /// Start to drain a node, or end that.
+    Drain(DrainRequest),
 }
+
+/// The node that should drain. Another node can have its address by now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DrainRequest {
+    pub(crate) cluster: Text,
+    pub(crate) node: Text,
+    /// The id of its process; `None` if any process of the node is meant.
+    pub(crate) process: Option<u32>,
+    /// Whether it should drain or serve again.
+    pub(crate) drains: bool,
+}
+
+wire_struct! { DrainRequest { cluster, node, process, drains } }
 
 /// The node that dials, and the node that it means to reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,7 +223,7 @@ pub(crate) async fn send_hello(
         Hello::Admin(AdminRequest::Snapshot(at)) => (FOR_SNAPSHOT, encode_all(at)),
         Hello::Admin(AdminRequest::Membership) => (FOR_MEMBERSHIP, Vec::new()),
         Hello::Admin(AdminRequest::Change) => (FOR_CHANGE, Vec::new()),
-        Hello::Admin(AdminRequest::Drain(drains)) => (FOR_DRAIN, encode_all(drains)),
+        Hello::Admin(AdminRequest::Drain(request)) => (FOR_DRAIN, encode_all(request)),
     };
     send_part(stream, WIRE_VERSION, purpose, &body).await
 }
