@@ -250,6 +250,37 @@ fn a_payload_that_is_missing_is_fetched_from_one_that_stores_it_and_then_from_al
     assert_eq!(stabilizer.asked(fetched), releases(0, delivered));
 }
 
+/// Each can be as large as the largest command: they must not all be under way together.
+#[test]
+fn no_more_than_32_payloads_are_fetched_at_a_time_lowest_slots_first() {
+    let mut stabilizer = stabilizer();
+    for number in 0..40 {
+        let mut reference = chosen(number, 139 - number);
+        if let In::Chosen { value, .. } = &mut reference {
+            *value = referred(number, 1000);
+        }
+        stabilizer.tell(reference);
+    }
+    let fetched = |sent: Vec<Envelope>| -> Vec<u64> {
+        let slots = sent.into_iter().filter_map(|envelope| match envelope {
+            Envelope::ToStabilizers(_, In::Fetch { slot, .. }) => Some(slot.0),
+            _ => None,
+        });
+        slots.collect()
+    };
+    assert_eq!(fetched(stabilizer.timer()), Vec::from_iter(100..132));
+    stabilizer.tell(In::Fetched {
+        payload: payload(39, 1000),
+    });
+    assert_eq!(fetched(stabilizer.timer()), [132]);
+    // Those that do not come are asked for again; the others wait.
+    let again = (0..20).map(|_| fetched(stabilizer.timer()));
+    let again = again.into_iter().find(|slots| !slots.is_empty());
+    assert_eq!(again, Some(Vec::from_iter(101..133)));
+    stabilizer.tell(kept(120));
+    assert_eq!(fetched(stabilizer.timer()), Vec::from_iter(133..140));
+}
+
 #[test]
 fn a_payload_that_arrives_after_it_was_chosen_is_delivered_and_acknowledged() {
     let mut stabilizer = stabilizer();
