@@ -47,9 +47,9 @@ impl Leader {
 
     /// The log is used up to `slot`, and these replicas wait for what is skipped below.
     pub(super) fn reach(&mut self, slot: Slot, waiting: Set<ReplicaId>) {
+        let is_near = |known| slot.distance(known) <= MAX_JUMP;
         // A leader that has restarted learns from replicas first how far the log is.
-        let known = self.frontier.max(self.executed());
-        if slot.distance(known) <= MAX_JUMP {
+        if is_near(self.frontier) || is_near(self.executed()) {
             self.frontier = self.frontier.max(slot);
             self.prompt = self.prompt.or(waiting);
         }
