@@ -89,11 +89,13 @@ impl<P: Protocol> Member<P> {
 
     /// Reads on after all that was read has been taken in. Whether there was anything.
     fn read_on(&mut self) -> bool {
+        if self.waiting.is_empty() {
+            return false;
+        }
         let read = self.waiting.len().min(READ_BYTES);
-        self.arrived
-            .space()
-            .extend_from_slice(&self.waiting.split_to(read));
-        read > 0
+        let bytes = self.waiting.split_to(read);
+        self.arrived.space().extend_from_slice(&bytes);
+        true
     }
 
     /// The application of a client lane wants something.
