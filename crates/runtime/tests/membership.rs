@@ -76,6 +76,36 @@ fn name_of_a_node_that_left_can_be_used_again() {
     nodes.write("n1", "well");
 }
 
+/// Those that leave may alone know that the change is finished: they wait for the new ones.
+#[test]
+fn all_nodes_are_replaced_and_the_new_ones_crash_at_once() {
+    let (old, new) = (["n0", "n1", "n2"], ["n3", "n4", "n5"]);
+    let directory = Directory::new();
+    let mut nodes = Nodes::start(&directory, Durability::Disk);
+    nodes.write("n0", "last");
+    let added = new.map(|name| nodes.new_node(name, &[]));
+    nodes.change("n0", |from| {
+        let mut replaced = old.iter().zip(&added);
+        replaced.try_fold(from.clone(), |to, (name, node)| {
+            to.with_replaced(name, node.clone())
+        })
+    });
+    for name in new {
+        nodes.join(name, "n0");
+    }
+    for name in old {
+        nodes.ends_by_itself(name);
+    }
+    for name in new {
+        nodes.kill(name);
+    }
+    for name in new {
+        nodes.start_again(name);
+    }
+    nodes.wait_for_epoch(2, &new);
+    eventually("it is read", || nodes.read("n4") == "last");
+}
+
 /// The first node dials no other node, and no other node dials it any more: it has to ask.
 #[test]
 fn first_node_is_replaced_with_durability_memory() {

@@ -3,6 +3,7 @@
 use crate::disk::{Disk, Trouble};
 use crate::event::Micros;
 use crate::fault::Fault;
+use crate::leaving::Standing;
 use crate::model::Model;
 use crate::node::SimNode;
 use crate::scenario::Durability;
@@ -175,9 +176,12 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     /// Whether the scenario allows that `node` crashes now.
     fn may_crash(&self, node: usize, blackout: bool) -> bool {
-        // Who was never up holds nothing, and is not missed yet.
-        let is_down =
-            |node: &&SimNode<P>| node.host.is_none() && node.life > 0 || node.disk.is_failing();
+        // One that was never up holds nothing, and is not missed yet; one that left is missed no
+        // more.
+        let is_down = |node: &&SimNode<P>| {
+            let is_missed = node.life > 0 && node.standing == Standing::Present;
+            node.host.is_none() && is_missed || node.disk.is_failing()
+        };
         let down = self.nodes.iter().filter(is_down).count();
         if self.nodes[node].host.is_none() || (down >= self.knobs.most_down && !blackout) {
             return false;
@@ -205,6 +209,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let furthest = furthest.max(self.outages.furthest);
         let others = (0..self.nodes.len()).filter(|other| *other != node);
         others
+            .filter(|other| self.nodes[*other].standing == Standing::Present)
             .filter(|other| !self.is_whole(*other, furthest))
             .count()
             < self.scenario.layout.f
@@ -244,7 +249,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         whole
     }
 
-    fn crash(&mut self, node: usize, lasts: Micros, blackout: bool) {
+    pub(crate) fn crash(&mut self, node: usize, lasts: Micros, blackout: bool) {
         if self.may_crash(node, blackout) {
             self.report.crashes += 1;
             self.trace.note(self.heap.now(), node, "crash", 0, || {
@@ -256,6 +261,21 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     /// The node's process ends, and its disk in this way.
     fn go_down(&mut self, node: usize, lasts: Micros, end_of_disk: fn(&mut Disk)) {
+        self.end_process(node, end_of_disk);
+        self.outages.crashed.insert(node);
+        let in_turn = self.knobs.in_turn && self.outages.crashed.len() > self.scenario.layout.f;
+        self.report.crashes_in_turn += u64::from(in_turn);
+        if !self.stays_down() {
+            let life = self.nodes[node].life;
+            self.heap.plan(
+                self.now() + lasts,
+                Event::Fault(Fault::Restart { node, life }),
+            );
+        }
+    }
+
+    /// The process of a node ends, and its disk in this way.
+    pub(crate) fn end_process(&mut self, node: usize, end_of_disk: fn(&mut Disk)) {
         self.outages.furthest = self.outages.furthest.max(self.furthest(node));
         self.collect_figures(node);
         let id = self.nodes[node].id;
@@ -268,16 +288,6 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         }
         end_of_disk(&mut self.nodes[node].disk);
         self.nodes[node].die();
-        self.outages.crashed.insert(node);
-        let in_turn = self.knobs.in_turn && self.outages.crashed.len() > self.scenario.layout.f;
-        self.report.crashes_in_turn += u64::from(in_turn);
-        if !self.stays_down() {
-            let life = self.nodes[node].life;
-            self.heap.plan(
-                self.now() + lasts,
-                Event::Fault(Fault::Restart { node, life }),
-            );
-        }
     }
 
     /// The disk of a node fails soon, which the node must survive no better than a crash.

@@ -2,6 +2,7 @@
 
 use crate::event::Micros;
 use crate::journal;
+use crate::leaving::Standing;
 use crate::model::Model;
 use crate::oracle::View;
 use crate::scenario::Durability;
@@ -66,7 +67,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     }
 
     fn restart_if_down(&mut self, node: usize) -> Step {
-        if self.nodes[node].host.is_none() {
+        let node_is_missed = self.nodes[node].standing == Standing::Present;
+        if node_is_missed && self.nodes[node].host.is_none() {
             self.restart(node)
         } else {
             Ok(())
@@ -88,7 +90,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let left = self.rest.left_over(&view);
         let short = self.rest.short_of_the_end(&view);
         let of_oracles = || self.oracles.iter().find_map(|oracle| oracle.awaited(&view));
-        behind.or(short).or(left).or_else(of_oracles)
+        let found = behind.or(short).or(left).or_else(of_oracles);
+        found.or_else(|| self.unsettled())
     }
 }
 

@@ -28,6 +28,7 @@ mod giving_up;
 mod healing;
 mod history;
 mod journal;
+mod leaving;
 mod levels;
 pub mod linearizability;
 pub mod machine;

@@ -4,6 +4,7 @@
 //! a notice, and a node stores what it has learned before it acts on it.
 
 use crate::journal::Recorded;
+use crate::leaving::Standing;
 use crate::model::Model;
 use crate::node::Boot;
 use crate::report::FailureKind;
@@ -65,6 +66,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let found = self.configurations.of(membership);
         let configuration = found.map_err(|what| self.fail(FailureKind::Divergence, what))?;
         let now = self.now();
+        self.call_back(&configuration);
         self.trace
             .note(now, node, "adopt", u64::from(membership.epoch.0), || {
                 format!("{membership:?}")
@@ -73,6 +75,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         self.oracles
             .iter_mut()
             .for_each(|oracle| oracle.on_reconfigure(&configuration.config));
+        if self.nodes[node].host.is_some() && self.removes(node, &configuration) {
+            return self.leave(node, membership, configuration);
+        }
         let before: Vec<ClientId> = self.nodes[node].lanes().collect();
         self.nodes[node].membership = membership.clone();
         self.nodes[node].configuration = configuration;
@@ -90,6 +95,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         for to in (0..self.nodes.len()).filter(|to| *to != node) {
             self.tell(node, to);
         }
+        self.let_go();
         self.carry_out(node)
     }
 
@@ -119,11 +125,15 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     /// The news that came with a message, and those that its sender does not have.
     pub(crate) fn exchange_news(&mut self, from: usize, to: usize, news: &Membership) -> Step {
-        if self.nodes[to].host.is_none() {
+        let leaves = self.nodes[to].standing == Standing::Leaving;
+        if self.nodes[to].host.is_none() && !leaves {
             return Ok(());
         }
         if self.nodes[to].membership.epoch > news.epoch {
             self.tell(to, from);
+        }
+        if leaves {
+            return Ok(());
         }
         self.adopt(to, news)
     }

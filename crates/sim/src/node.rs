@@ -5,6 +5,7 @@ use crate::configurations::Configuration;
 use crate::disk::{Disk, Loss, Past, Unopened};
 use crate::event::Micros;
 use crate::giving_up;
+use crate::leaving::Standing;
 use crate::scenario::{Canary, Durability, Scenario};
 use crate::trace::mix;
 use bytes::Bytes;
@@ -26,6 +27,7 @@ pub(crate) struct SimNode<P: Protocol> {
     /// Its membership, which is stored and survives crashes.
     pub(crate) membership: Membership,
     pub(crate) configuration: Rc<Configuration<P>>,
+    pub(crate) standing: Standing,
     /// The process; `None` while the node is down.
     pub(crate) host: Option<Node<P>>,
     pub(crate) disk: Disk,
@@ -170,6 +172,7 @@ impl<P: Protocol> SimNode<P> {
             id,
             membership: Membership::default(),
             configuration,
+            standing: Standing::default(),
             host: None,
             disk,
             clock,

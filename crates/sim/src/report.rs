@@ -126,6 +126,8 @@ counters! {
     changes_asked,
     /// Epochs that began: each change that was begun, finished or abandoned is one.
     epochs,
+    /// Nodes that a change removed.
+    left,
     /// Requests whose own node crashed.
     lost_with_lane,
     /// Messages between nodes, each destination node counted.

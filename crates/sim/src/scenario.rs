@@ -170,6 +170,8 @@ pub enum Canary {
     GivesUpAlone,
     /// Reads receive a time that the log has not reached.
     ReadsAhead,
+    /// A node that a change removes stops at once, and what it has told the members is lost.
+    LeavesAtOnce,
     /// Machines do not say when time changes what they answer, and the log is not given that time.
     HidesDeadlines,
 }

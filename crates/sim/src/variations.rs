@@ -5,10 +5,13 @@ use ionian_kernel::layout::{Layout, NodeId, Places};
 use ionian_kernel::protocol::{Protocol, Transition};
 use ionian_kernel::quorum_spec::QuorumSpec;
 
+/// All nodes of a deployment with at most this many are replaced together.
+const SMALL: usize = 5;
+
 /// For [`Scenario::changes`](crate::Scenario::changes): the first and the last node replaced by new
-/// ones, one more on a new node of everything of which there can be one more, one more of all that
-/// can be added without an epoch of both configurations, and, where there are three acceptors in
-/// majorities, a grid of four. Instances have the same numbers wherever they occur, so that each
+/// ones, all nodes of a small deployment replaced, one more on a new node of everything of which
+/// there can be one more, one more of all that can be added without an epoch of both
+/// configurations, and, where there are three acceptors in majorities, a grid of four. Instances have the same numbers wherever they occur, so that each
 /// can be changed into each.
 pub fn variations<P: Protocol>(layout: &Layout) -> Vec<Layout> {
     let nodes = layout.nodes();
@@ -20,6 +23,12 @@ pub fn variations<P: Protocol>(layout: &Layout) -> Vec<Layout> {
         numbers.replace(layout, first),
         numbers.replace(layout, last),
     ];
+    if nodes.len() <= SMALL {
+        let replaced = nodes
+            .iter()
+            .fold(layout.clone(), |to, node| numbers.replace(&to, *node));
+        variations.push(replaced);
+    }
     let one_more = |kind| {
         let more = Numbers::new(layout).extend(layout, |other| other == kind);
         P::transition(layout, &more).ok()

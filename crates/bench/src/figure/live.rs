@@ -5,7 +5,7 @@ use super::point::{Measure, Point};
 use super::sheet::Sheet;
 use super::simulate::Bench;
 use crate::role::{self, Outcome, arguments::Role};
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 /// How far the model may be off.
 const NEAR: f64 = 0.2;
@@ -105,11 +105,12 @@ pub(super) fn check(bench: &Bench) -> Result<Sheet> {
         false => &SUBJECTS,
     };
     for (colour, subject) in subjects.iter().enumerate() {
-        let found = (bench.live)(&Subject {
+        let name = subject.name();
+        let subject = Subject {
             quick: bench.quick,
             ..*subject
-        })?;
-        let name = subject.name();
+        };
+        let found = (bench.live)(&subject).with_context(|| name.clone())?;
         sheet.findings.push(finding(&name, &found));
         let point = |measure, us: f64| Point {
             demand_us: Some(us),

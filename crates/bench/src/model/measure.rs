@@ -28,6 +28,9 @@ const RETAINED_BYTES: usize = 16 << 20;
 /// them makes a round.
 const WARM_UP: usize = 20_000;
 
+/// Commands of a burst in which messages are as short as they get.
+const FEW_COMMANDS: usize = 16;
+
 /// Where a lane sends the commands of a burst in one message, its receivers take turns: each must
 /// have had its turn.
 const LEAST_BURSTS: usize = 16;
@@ -170,16 +173,13 @@ pub(crate) fn measure(
     let load = workload.load(keys, separate_clients);
     let mut trial = Trial::run(deployment, &load, clock)?;
     trial.measure(clock)?;
-    // The same messages with one command each say what a batch costs by its size.
-    let small = match workload.batch > 1 {
-        true => {
-            let one = deployment
-                .clone()
-                .with_overrides(&["options.batch_commands=1"])?;
-            Some(Trial::run(&one, &load, clock)?)
-        }
-        false => None,
-    };
+    // The same messages with few commands each say what a message costs by its size: batches, and
+    // messages that gather what has arrived by the end of a burst (S-Paxos).
+    let one = deployment
+        .clone()
+        .with_overrides(&["options.batch_commands=1"])?;
+    let burst = FEW_COMMANDS.min(load.burst);
+    let small = Trial::run(&one, &Load { burst, ..load }, clock)?;
     let description = registry::description(&deployment.protocol)
         .with_context(|| format!("protocol = {:?}: does not exist", deployment.protocol))?;
     let names = deployment.layout(description.kinds)?;
@@ -191,7 +191,7 @@ pub(crate) fn measure(
         .map(|(place, id)| Node {
             id: *id,
             name: names.name(*id).to_owned(),
-            messages: trial.messages(place, small.as_ref(), clock),
+            messages: trial.messages(place, &small, clock),
             traffic: trial.per_command(place),
         });
     Ok(Measured {
@@ -264,12 +264,7 @@ impl Trial {
     }
 
     /// What the messages of a node cost, so that together they cost what the node spends.
-    fn messages(
-        &self,
-        place: usize,
-        small: Option<&Trial>,
-        clock: Clock,
-    ) -> BTreeMap<Name, Message> {
+    fn messages(&self, place: usize, small: &Trial, clock: Clock) -> BTreeMap<Name, Message> {
         let price = |name: &Name, handled: &Handled| match (clock, name) {
             (Clock::Processor { .. }, _) => handled.mean_us(),
             #[cfg(test)]
@@ -278,7 +273,7 @@ impl Trial {
         let mut messages = BTreeMap::new();
         let all = self.profile.node(place).iter();
         for (name, handled) in all.filter(|(_, handled)| handled.count > 0) {
-            let small = small.and_then(|trial| trial.profile.node(place).get(name));
+            let small = small.profile.node(place).get(name);
             let (bytes, us) = (handled.mean_bytes(), price(name, handled));
             let cost = match small.filter(|small| small.count > 0) {
                 Some(small) if small.mean_bytes() * 1.5 < bytes => {

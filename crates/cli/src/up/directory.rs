@@ -316,7 +316,7 @@ const MARKS: [&str; 6] = [
     "identity.new",
     "vital",
     "membership.toml",
-    "membership.toml.new",
+    "membership.new",
 ];
 
 /// Deletes the past of a memory cluster. Then every node is new, and no acceptor waits for the

@@ -13,6 +13,7 @@
 
 use super::application::Submissions;
 use super::clock::Clock;
+use super::leaving;
 use super::settings::NodeSettings;
 use super::state::{ExitReason, State};
 use crate::admin::change::Response;
@@ -35,6 +36,7 @@ use ionian_kernel::role::Picture;
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::{WIRE_VERSION, WireError};
 use std::cell::RefCell;
+use std::convert::Infallible;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -112,19 +114,32 @@ impl<P: Protocol> EventLoop<P> {
     }
 
     /// Starts the roles and runs them until `shutdown` completes and the node is drained, or the
-    /// node is no longer a member.
+    /// node is no longer a member and has left.
     pub(crate) async fn run(
         &self,
         shutdown: impl Future<Output = ()>,
     ) -> Result<ExitReason, NodeError> {
         let mut shutdown = pin!(shutdown);
+        let mut stop_at = None;
+        let reason = self.run_roles(shutdown.as_mut(), &mut stop_at).await?;
+        if reason == ExitReason::Removed && stop_at.is_none() {
+            return self.leave(shutdown).await;
+        }
+        Ok(reason)
+    }
+
+    /// Runs the roles; `stop_at` is set when `shutdown` has completed.
+    async fn run_roles(
+        &self,
+        mut shutdown: Pin<&mut impl Future<Output = ()>>,
+        stop_at: &mut Option<tokio::time::Instant>,
+    ) -> Result<ExitReason, NodeError> {
         if let Some(reason) = self.wait_for_admission(shutdown.as_mut()).await? {
             return Ok(reason);
         }
         self.state.borrow_mut().start(self.clock.now())?;
         let mut sleep = pin!(tokio::time::sleep_until(tokio::time::Instant::now()));
         let mut alarm = None;
-        let mut stop_at = None;
         loop {
             let timer = match self.run_once()? {
                 TickOutcome::Continue(timer) => timer,
@@ -145,7 +160,7 @@ impl<P: Protocol> EventLoop<P> {
             tokio::select! {
                 biased;
                 () = &mut shutdown, if stop_at.is_none() => {
-                    stop_at = Some(tokio::time::Instant::now() + self.info.drain);
+                    *stop_at = Some(tokio::time::Instant::now() + self.info.drain);
                     self.drain(true);
                 }
                 // The loop is not notified when a client leaves.
@@ -174,6 +189,34 @@ impl<P: Protocol> EventLoop<P> {
             () = shutdown => Ok(Some(ExitReason::Stopped)),
             () = self.info.admission.admitted() => Ok(None),
             exit = self.refuse_until_exit() => exit.map(Some),
+        }
+    }
+
+    /// Waits until the node can stop that is not a member any more, or is asked to: then it starts
+    /// again as a member, and leaves another time.
+    async fn leave(
+        &self,
+        shutdown: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<ExitReason, NodeError> {
+        self.state.borrow().io.peers.flush();
+        let configuration = self.configuration().expect("it has changed");
+        tokio::select! {
+            biased;
+            () = shutdown => return Ok(ExitReason::Stopped),
+            () = leaving::until_members_know(&configuration) => {}
+            never = self.refuse_requests() => match never {},
+        }
+        self.state.borrow().membership.store(&configuration)?;
+        Ok(ExitReason::Removed)
+    }
+
+    /// Refuses each request when a lane would have given it up.
+    async fn refuse_requests(&self) -> Infallible {
+        loop {
+            self.submissions.wake.woken().await;
+            tokio::time::sleep(self.info.patience).await;
+            self.submissions.wake.begin();
+            self.state.borrow_mut().refuse_requests();
         }
     }
 
@@ -261,6 +304,9 @@ impl<P: Protocol> EventLoop<P> {
 
 impl<P: Protocol> PeerHandler for EventLoop<P> {
     fn ingest(&self, members: u64, message: Encoded<'_>) -> Result<(), WireError> {
+        if self.state.borrow().has_left {
+            return Ok(());
+        }
         if members == 0 {
             // Addressed to no role, so it is for the driver: a membership.
             let size = message.as_slice().len();

@@ -94,12 +94,10 @@ impl KnownMembership {
         left
     }
 
-    /// Whether this node belongs to the known membership.
-    pub(crate) fn is_member(&self) -> bool {
-        let known = self.configuration.as_ref();
-        known
-            .and_then(|known| known.member(&self.name))
-            .is_some_and(|(id, _)| id == self.node)
+    /// Whether this node belongs to a membership.
+    pub(crate) fn is_member_of(&self, configuration: &Configuration) -> bool {
+        let member = configuration.member(&self.name);
+        member.is_some_and(|(id, _)| id == self.node)
     }
 }
 

@@ -8,6 +8,7 @@ mod guard;
 mod instances;
 mod io;
 pub(crate) mod joining;
+mod leaving;
 mod listener;
 mod membership;
 mod peer_tasks;

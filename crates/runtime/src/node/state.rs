@@ -47,6 +47,8 @@ pub(crate) struct State<P: Protocol> {
     roles_are_outdated: bool,
     /// Whether the node drains: it accepts no new clients, and another node is to lead.
     draining: bool,
+    /// Whether the known membership lacks this node: its roles are not called any more.
+    pub(crate) has_left: bool,
     /// Why the loop must end, if a membership that arrived between two runs requires it.
     pub(crate) exit: Option<Result<ExitReason, NodeError>>,
     /// The requests of this run. Reused.
@@ -73,6 +75,7 @@ impl<P: Protocol> State<P> {
             started: false,
             roles_are_outdated: false,
             draining: false,
+            has_left: false,
             exit: None,
             requests: Vec::new(),
         }
@@ -158,7 +161,8 @@ impl<P: Protocol> State<P> {
     /// Takes in a membership that another node has announced, between two runs of the loop. Returns
     /// whether it is later than the known one.
     pub(crate) fn learn(&mut self, now: Instant, membership: Membership) -> bool {
-        if self.exit.is_some() || membership.epoch <= self.io.peers.epoch() {
+        let is_over = self.exit.is_some() || self.has_left;
+        if is_over || membership.epoch <= self.io.peers.epoch() {
             return false;
         }
         self.io.now = now;
@@ -177,10 +181,11 @@ impl<P: Protocol> State<P> {
     }
 
     /// Applies a membership if it is later than the known one. Returns false if this node is not a
-    /// member of it: the node has announced it to the others, and must stop.
+    /// member of it: the node has announced it to the others, and must [leave](super::leaving).
     ///
     /// The order matters. The membership is on disk before anything is done that assumes it, so
-    /// that a restart cannot regress to an earlier configuration. Peers receive it before any
+    /// that a restart cannot regress to an earlier configuration; but not on the disk of a node
+    /// that leaves, which does nothing more. Peers receive it before any
     /// message of a role that assumes it, so that no node receives a message of an epoch that it
     /// does not know. Then the roles learn it.
     fn apply_membership(&mut self, membership: Membership) -> Result<bool, NodeError> {
@@ -188,7 +193,10 @@ impl<P: Protocol> State<P> {
             return Ok(true);
         };
         let (layout, config) = layout_of::<P>(&configuration)?;
-        self.membership.store(&configuration)?;
+        self.has_left = !self.membership.is_member_of(&configuration);
+        if !self.has_left {
+            self.membership.store(&configuration)?;
+        }
         let addresses = addresses(&configuration);
         let peers = &self.io.peers;
         peers.change(
@@ -198,7 +206,8 @@ impl<P: Protocol> State<P> {
         );
         peers.set_distances(&configuration.distances(self.membership.node()));
         let left = self.membership.replace(configuration);
-        if !self.membership.is_member() {
+        if self.has_left {
+            peers.leave();
             return Ok(false);
         }
         self.admission.change(addresses.len() - 1, &left)?;

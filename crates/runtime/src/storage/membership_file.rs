@@ -1,9 +1,10 @@
 //! The newest membership that a node knew: the file `membership.toml` of its data directory.
 
 use super::error::{LogError, io_error};
+use super::sealed::{self, damaged};
 use ionian_deployment::Configuration;
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The file in the data directory.
@@ -17,34 +18,48 @@ fn file(data: &Path) -> PathBuf {
 /// If the file cannot be read or is not a membership.
 pub fn stored(data: &Path) -> Result<Option<Configuration>, LogError> {
     let path = file(data);
-    match fs::read_to_string(&path) {
-        // If something else is in the place of the directory, the code that opens the directory
-        // reports it.
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            Ok(None)
-        }
-        Err(error) => Err(io_error("read", &path)(error)),
-        Ok(text) => Configuration::parse(&text)
-            .map(Some)
-            .map_err(|error| LogError::Corrupt {
-                offset: 0,
-                text: error.to_string(),
-                path,
-            }),
+    // If something else is in the place of the directory, the code that opens the directory reports
+    // it.
+    let is_missing = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory);
+    if fs::symlink_metadata(&path).is_err_and(|error| is_missing(error.kind())) {
+        return Ok(None);
     }
+    let configuration = Configuration::parse(&sealed::read_toml(&path)?);
+    let configuration = configuration.map_err(|error| damaged(&path, error.to_string()))?;
+    Ok(Some(configuration))
 }
 
 /// Writes the file. On return it is durable; after a crash the file is either the old or the new
 /// one.
 pub(crate) fn store(data: &Path, configuration: &Configuration) -> Result<(), LogError> {
-    let path = file(data);
-    let draft = path.with_extension("toml.new");
-    let write = || -> std::io::Result<()> {
-        let mut file = File::create(&draft)?;
-        file.write_all(configuration.to_toml().as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&draft, &path)?;
-        File::open(data)?.sync_all()
-    };
-    write().map_err(io_error("write", &path))
+    sealed::write_toml(&file(data), configuration.to_toml())?;
+    let synced = File::open(data).and_then(|directory| directory.sync_all());
+    synced.map_err(io_error("sync", data))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ionian_deployment::{Deployment, PresetOptions};
+
+    #[test]
+    fn a_file_with_one_wrong_character_is_refused_and_not_believed() {
+        let data = std::env::temp_dir().join(format!("ionian-membership-{}", std::process::id()));
+        fs::create_dir_all(&data).unwrap();
+        assert!(stored(&data).unwrap().is_none());
+        let deployment = Deployment::preset("baseline", &PresetOptions::default()).unwrap();
+        let known = Configuration::founded(deployment.numbered().unwrap());
+        store(&data, &known).unwrap();
+        assert_eq!(stored(&data).unwrap(), Some(known));
+        let text = fs::read_to_string(file(&data)).unwrap();
+        let other = text.replacen("f = 1", "f = 2", 1);
+        assert_ne!(text, other);
+        fs::write(file(&data), &other).unwrap();
+        let error = stored(&data).unwrap_err().to_string();
+        assert!(error.contains("its checksum is wrong"), "{error}");
+        fs::write(file(&data), "").unwrap();
+        let error = stored(&data).unwrap_err().to_string();
+        assert!(error.contains("does not end with its checksum"), "{error}");
+        fs::remove_dir_all(&data).unwrap();
+    }
 }

@@ -85,6 +85,7 @@ impl Dialler {
                 self.transport.on_identity_mismatch(&self.peer, &reason);
                 true
             }
+            HandshakeError::Refused(_) if self.transport.peers.is_leaving() => true,
             HandshakeError::Refused(reason) => {
                 log_refusal(&self.peer, &reason);
                 true

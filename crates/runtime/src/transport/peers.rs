@@ -30,6 +30,8 @@ pub(crate) struct Peers {
     tasks: Rc<Tasks>,
     /// The node stops: connections that end are not made again.
     stopping: Cell<bool>,
+    /// The node is not a member any more: members refuse it, and that is as it should be.
+    leaving: Cell<bool>,
     /// Notified when a connection has ended.
     ended: Notify,
     /// Notified when the peers have changed.
@@ -51,6 +53,7 @@ impl Peers {
             dirty: RefCell::default(),
             tasks,
             stopping: Cell::new(false),
+            leaving: Cell::new(false),
             ended: Notify::new(),
             changed: Notify::new(),
         };
@@ -213,6 +216,15 @@ impl Peers {
     pub(crate) fn disconnected(&self, peer: &Shared, link: &Rc<Link>) {
         peer.borrow_mut().disconnect(link);
         self.ended.notify_waiters();
+    }
+
+    /// The known membership lacks this node.
+    pub(crate) fn leave(&self) {
+        self.leaving.set(true);
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.get()
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

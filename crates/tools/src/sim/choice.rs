@@ -20,6 +20,7 @@ const DRIVER_CANARIES: [(&str, OfDriver); 7] = [
     ("gives-up-alone", OfDriver::GivesUpAlone),
     ("reads-ahead", OfDriver::ReadsAhead),
     ("hides-deadlines", OfDriver::HidesDeadlines),
+    ("leaves-at-once", OfDriver::LeavesAtOnce),
 ];
 
 /// The seeds that are run if neither flags nor the canary give others.
@@ -314,7 +315,7 @@ mod tests {
         let error = Defect::named(Unreplicated::NAME, "s1")
             .unwrap_err()
             .to_string();
-        assert!(error.ends_with("available: no-fence, forget-disk, ignores-disk-errors, hide-amnesia, gives-up-alone, reads-ahead, hides-deadlines"), "{error}");
+        assert!(error.ends_with("available: no-fence, forget-disk, ignores-disk-errors, hide-amnesia, gives-up-alone, reads-ahead, hides-deadlines, leaves-at-once"), "{error}");
     }
 
     #[test]

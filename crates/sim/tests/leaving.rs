@@ -1,0 +1,34 @@
+//! Nodes that a change of the members removes.
+
+#![allow(missing_docs)]
+
+use ionian_deployment::{Deployment, PresetOptions};
+use ionian_kernel::layout::Layout;
+use ionian_kernel::protocol::Protocol;
+use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_sim::{Canary, FailureKind, Scenario, Watch, run_seeds, variations};
+
+fn three_nodes() -> Layout {
+    let deployment = Deployment::preset("colocated", &PresetOptions::default()).unwrap();
+    deployment.layout(MultiPaxos::KINDS).unwrap()
+}
+
+/// The members wait for quorums of nodes that are gone.
+#[test]
+fn a_node_that_stops_before_members_know_that_it_left_is_found() {
+    let layout = three_nodes();
+    let is_new = |other: &Layout| {
+        let before = layout.nodes();
+        other.nodes().iter().all(|node| !before.contains(node))
+    };
+    let all_replaced = variations::<MultiPaxos>(&layout).into_iter().find(is_new);
+    let scenario = Scenario {
+        changes: vec![all_replaced.expect("one replaces all nodes")],
+        canary: Canary::LeavesAtOnce,
+        ..Scenario::new("leaving", layout)
+    };
+    let summary = run_seeds::<MultiPaxos>(&scenario, 0..4000, true, |_| Watch::default(), |_| {});
+    let found = summary.failures.first().expect("it was not found");
+    let failure = found.result.clone().unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Liveness, "{failure}");
+}
