@@ -11,6 +11,7 @@ use crate::model::Model;
 use crate::node::SimNode;
 use crate::scenario::Canary;
 use crate::world::{Event, Simulation, Step};
+use ionian_kernel::layout::Layout;
 use ionian_kernel::membership::Membership;
 use ionian_kernel::protocol::Protocol;
 use std::rc::Rc;
@@ -79,12 +80,17 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             if leaver.standing != Standing::Leaving {
                 continue;
             }
+            let in_force = Layout {
+                next: None,
+                ..leaver.configuration.layout.clone()
+            };
+            let members = in_force.nodes();
             let knows = |other: &usize| {
-                self.is_member(*other, &leaver.configuration)
+                members.contains(&self.nodes[*other].id)
                     && self.nodes[*other].membership.epoch >= leaver.membership.epoch
             };
             let known = (0..self.nodes.len()).filter(knows).count();
-            let enough = leaver.configuration.layout.f + 1;
+            let enough = in_force.f + 1;
             if known >= enough {
                 self.nodes[node].standing = Standing::Gone;
                 let now = self.now();

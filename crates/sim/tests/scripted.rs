@@ -80,6 +80,7 @@ macro_rules! plays {
 plays! {
     acceptor_down
     acceptor_without_memory
+    acceptor_without_memory_asks_for_no_joint_round
     answer_is_lost
     deaf
     deaf_proxy

@@ -218,6 +218,18 @@ fn a_new_acceptor_leaves_the_leader_before_alone() {
 }
 
 #[test]
+fn an_acceptor_without_memory_asks_for_no_round_of_both_configurations() {
+    let text = include_str!(
+        "../../../sim/tests/plays/acceptor_without_memory_asks_for_no_joint_round.play"
+    );
+    play(
+        text,
+        &crate::cluster::<MultiPaxos>(text),
+        "unasked-admission",
+    );
+}
+
+#[test]
 fn new_acceptors_that_restart_have_lost_nothing() {
     let text =
         include_str!("../../../sim/tests/plays/new_acceptors_restart_before_they_have_a_part.play");

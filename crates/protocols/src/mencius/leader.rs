@@ -44,7 +44,7 @@ use super::{Envelope, replica};
 use crate::multipaxos;
 use crate::multipaxos::message::{Times, Votes};
 use crate::parts;
-use crate::parts::leader::{LeaderCore, Proposal};
+use crate::parts::leader::{LeaderCore, LeaderPort, Proposal};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -331,6 +331,7 @@ impl Leader {
         let Some(place) = self.place(stripe) else {
             return;
         };
+        let has_home = self.home.is_some();
         self.call(now, place, out, |core, port| match message {
             Message::Nack { round } => core.on_nack(now, round, port),
             Message::Heartbeat { round } => core.on_heartbeat(now, round, port),
@@ -344,6 +345,9 @@ impl Leader {
                 nonce,
                 promise,
             } => core.on_rejoin(now, from, nonce, promise, port),
+            // It has no stripe of its own until the change is finished, and a leader of both
+            // configurations must lead its own to finish it.
+            Message::TakeOver { from, .. } if !has_home => port.decline(from),
             Message::TakeOver { from, round } => core.on_take_over(now, from, round, port),
             Message::Declined { from } => core.on_declined(now, from, port),
             // A proposal is taken in above; for the others there are messages of Mencius.

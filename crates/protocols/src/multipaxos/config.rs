@@ -192,7 +192,7 @@ impl Config {
     }
 
     /// Whether an acceptor is a member of the configuration before, or of the only one.
-    fn was_there(&self, acceptor: AcceptorId) -> bool {
+    pub fn was_there(&self, acceptor: AcceptorId) -> bool {
         let before = self.before.as_ref();
         before.is_none_or(|before| before.members().contains(acceptor))
     }

@@ -319,10 +319,13 @@ impl<N: Notes> LeaderCore<N> {
             .config
             .quorums_of(self.round)
             .is_some_and(|quorums| quorums.members().contains(from));
-        let Some(epoch) = self.config.latest_like(self.round.max(promise)) else {
+        let Some(epoch) = self.config.latest_like(self.round) else {
             return;
         };
-        if !self.is_leading() || !has_part {
+        // A round of both configurations is not for it to ask for: nothing says that the new
+        // acceptors answer. If it has promised one it waits for another, or for the end of the
+        // change.
+        if !self.is_leading() || !has_part || promise.epoch() > epoch {
             return;
         }
         match self.admission.ask(from, nonce, self.round > promise) {

@@ -274,6 +274,27 @@ pub(crate) fn new_acceptors_must_be_reached_together_before_a_round_needs_them()
     );
 }
 
+/// Otherwise it would be refused once, and clients would wait for an election.
+#[test]
+fn a_round_of_both_configurations_is_above_all_that_acceptors_have_named() {
+    let mut leader = Cluster::new().leader;
+    leader.reconfigure(config(1, 0, C, Some(ALL_NEW)));
+    let named = Round::new(Epoch(1), 7, LeaderId(1));
+    let answers = [(3, named), (4, Round(0)), (0, Round(0)), (1, Round(0))];
+    let sent = answers.map(|(from, promise)| {
+        leader.tell(leader::In::PreVoteReply {
+            from: AcceptorId(from),
+            gone: false,
+            promise,
+        })
+    });
+    let begun = sent.iter().flatten().find_map(|sent| match sent {
+        Envelope::ToAcceptors(_, acceptor::In::Phase1a { round, .. }) => Some(*round),
+        _ => None,
+    });
+    assert!(begun.expect("it begins") > named, "{begun:?}");
+}
+
 /// Whether an acceptor starts whose log confirms a vote of this epoch and does not have the vote
 /// itself.
 fn starts_with_a_bare_confirmation(config: Config, acceptor: u8, epoch: u32) -> bool {

@@ -498,6 +498,24 @@ fn a_new_leader_serves_as_a_stand_in_and_takes_its_stripe_when_the_change_is_fin
     assert!(asks.contains(&asked), "{asks:?}");
 }
 
+/// All leaders that have a stripe might drain: then those that a change adds would lead for all of
+/// them, and none could propose what finishes the change.
+#[test]
+fn a_new_leader_does_not_take_over_from_one_that_drains() {
+    let mut leader = Stage::new(joint(), &birth(kind::Leader, 4, node(4)), Leader::new);
+    let from = LeaderId(0);
+    let take_over = |round| multipaxos::leader::In::TakeOver { from, round };
+    let declined = multipaxos::leader::In::Declined { from: LeaderId(4) };
+    assert_eq!(
+        leader.tell(in_stripe(0, take_over(round(1, 2, 0)))),
+        [Envelope::ToLeaders(Set::one(from), in_stripe(0, declined))]
+    );
+    leader.reconfigure(after(0));
+    let sent = leader.tell(in_stripe(0, take_over(round(2, 1, 0))));
+    let asks = |sent: &Envelope| matches!(sent, Envelope::ToAcceptors(..));
+    assert!(sent.iter().any(asks), "{sent:?}");
+}
+
 /// Stripe 0 has gone over to the joint epoch, stripe 1 has not. Its leader counts the replicas of
 /// the configuration before: some of them leave, and those that come may miss what they keep.
 #[test]

@@ -163,8 +163,8 @@ fn has_taken_over(sent: &[Envelope]) -> bool {
     sent.iter().any(took_over)
 }
 
-/// Whether a disseminator whose payload of this round is stored by these stabilizers proposes it.
-fn proposes(config: Config, round: Round, stored: &[u8]) -> bool {
+/// A disseminator with one payload, and what it sends when it has heard of the round.
+fn with_a_payload(config: Config, round: Round) -> (Stage<Disseminator>, Vec<Envelope>) {
     let mut stage = Stage::alone(config, kind::Disseminator, Disseminator::new);
     stage.tell(disseminator::In::Commands {
         commands: batch("write"),
@@ -173,6 +173,12 @@ fn proposes(config: Config, round: Round, stored: &[u8]) -> bool {
         round,
         executed: Slot(3),
     });
+    (stage, sent)
+}
+
+/// Whether a disseminator whose payload of this round is stored by these stabilizers proposes it.
+fn proposes(config: Config, round: Round, stored: &[u8]) -> bool {
+    let (mut stage, sent) = with_a_payload(config, round);
     let payload = sent.iter().find_map(|envelope| match envelope {
         Envelope::ToStabilizers(_, In::Store { payload, .. }) => Some(payload.clone()),
         _ => None,
@@ -442,14 +448,7 @@ pub(crate) fn a_stabilizer_counts_after_another_had_its_number_while_its_node_wa
     let mut restarted = Stage::after(config.clone(), &here, found, Stabilizer::new);
     assert!(restarted.role.holds(id(7)), "it is its own");
     for stage in [&mut running, &mut restarted] {
-        let mut disseminator = Stage::alone(config.clone(), kind::Disseminator, Disseminator::new);
-        disseminator.tell(disseminator::In::Commands {
-            commands: batch("write"),
-        });
-        let sent = disseminator.tell(disseminator::In::Progress {
-            round,
-            executed: Slot(3),
-        });
+        let (mut disseminator, sent) = with_a_payload(config.clone(), round);
         let store = sent.into_iter().find_map(|envelope| match envelope {
             Envelope::ToStabilizers(_, store) => Some(store),
             _ => None,

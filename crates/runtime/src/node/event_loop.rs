@@ -122,10 +122,11 @@ impl<P: Protocol> EventLoop<P> {
         let mut shutdown = pin!(shutdown);
         let mut stop_at = None;
         let reason = self.run_roles(shutdown.as_mut(), &mut stop_at).await?;
-        if reason == ExitReason::Removed && stop_at.is_none() {
-            return self.leave(shutdown).await;
+        match (reason, stop_at) {
+            (ExitReason::Removed, None) => self.leave(shutdown).await,
+            // It was asked to stop before: it leaves when it is started again.
+            _ => Ok(ExitReason::Stopped),
         }
-        Ok(reason)
     }
 
     /// Runs the roles; `stop_at` is set when `shutdown` has completed.

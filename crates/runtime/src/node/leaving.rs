@@ -25,51 +25,62 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// After this time the log says what the node waits for.
 const SILENT_FOR: Duration = Duration::from_secs(2);
 
-/// Completes when f+1 members of `configuration`, to which this node does not belong, know it and
-/// have stored it. Must be called within a `LocalSet`.
+/// Completes when f+1 members know `configuration`, to which this node does not belong, or a later
+/// one, and have stored it. Must be called within a `LocalSet`.
 pub(crate) async fn until_members_know(configuration: &Configuration) {
     let (began, mut is_said) = (Instant::now(), false);
-    let target = configuration.target();
-    let needed = (target.f + 1).min(target.nodes.len());
-    while !enough_know(configuration, needed).await {
+    let mut latest = configuration.clone();
+    loop {
+        // Those of the deployment in force: what a change adds may never start.
+        let members = &latest.deployment;
+        let needed = (members.f + 1).min(members.nodes.len());
+        let answers = ask(&latest, configuration.epoch(), needed).await;
+        if answers.len() >= needed {
+            return;
+        }
         if !is_said && began.elapsed() >= SILENT_FOR {
             is_said = true;
-            let names: Vec<&str> = target.nodes.iter().map(|node| &*node.name).collect();
+            let names: Vec<&str> = members.nodes.iter().map(|node| &*node.name).collect();
             tracing::info!(
                 "this node is not a member any more; it stops when {needed} of the nodes {} know epoch {}",
                 names.join(", "),
                 configuration.epoch().0
             );
         }
+        // The members may have changed again.
+        let later = answers.into_iter().max_by_key(Configuration::epoch);
+        if let Some(later) = later.filter(|later| later.epoch() > latest.epoch()) {
+            latest = later;
+        }
         sleep(ASK_EVERY).await;
     }
 }
 
-/// Asks all members at once.
-async fn enough_know(configuration: &Configuration, needed: usize) -> bool {
+/// Asks all members at once what they know: `needed` answers, or all that come, of those that know
+/// this epoch or a later one.
+async fn ask(configuration: &Configuration, epoch: Epoch, needed: usize) -> Vec<Configuration> {
     let mut asked = JoinSet::new();
-    for node in &configuration.target().nodes {
-        let (address, founding) = (node.address.clone(), configuration.founding);
-        asked.spawn_local(knows(address, founding, configuration.epoch()));
+    for node in &configuration.deployment.nodes {
+        asked.spawn_local(known_at(node.address.clone()));
     }
-    let mut known = 0;
+    let mut answers = Vec::new();
     while let Some(answer) = asked.join_next().await {
-        known += usize::from(answer.is_ok_and(|knows| knows));
-        if known >= needed {
-            return true;
+        let answer = answer.ok().flatten();
+        let counts = |known: &Configuration| {
+            known.founding == configuration.founding && known.epoch() >= epoch
+        };
+        answers.extend(answer.filter(counts));
+        if answers.len() >= needed {
+            break;
         }
     }
-    false
+    answers
 }
 
-/// Whether the node at this address belongs to the cluster and knows the epoch.
-async fn knows(address: String, founding: u64, epoch: Epoch) -> bool {
-    let found = lookup_host(address).await;
-    let Some(found) = found.ok().and_then(|mut found| found.next()) else {
-        return false;
-    };
-    let theirs = query_membership(found, ANSWER_LIMIT).await;
-    theirs.is_ok_and(|theirs| theirs.founding == founding && theirs.epoch() >= epoch)
+/// What the node at this address knows.
+async fn known_at(address: String) -> Option<Configuration> {
+    let found = lookup_host(address).await.ok()?.next()?;
+    query_membership(found, ANSWER_LIMIT).await.ok()
 }
 
 #[cfg(test)]

@@ -193,8 +193,8 @@ impl<P: Protocol> State<P> {
             return Ok(true);
         };
         let (layout, config) = layout_of::<P>(&configuration)?;
-        self.has_left = !self.membership.is_member_of(&configuration);
-        if !self.has_left {
+        let stays = self.membership.is_member_of(&configuration);
+        if stays {
             self.membership.store(&configuration)?;
         }
         let addresses = addresses(&configuration);
@@ -206,7 +206,8 @@ impl<P: Protocol> State<P> {
         );
         peers.set_distances(&configuration.distances(self.membership.node()));
         let left = self.membership.replace(configuration);
-        if self.has_left {
+        if !stays {
+            self.has_left = true;
             peers.leave();
             return Ok(false);
         }

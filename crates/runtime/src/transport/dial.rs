@@ -63,7 +63,9 @@ impl Dialler {
                     }
                     reached_before = true;
                 }
-                Err(HandshakeError::Outdated | HandshakeError::Behind) => backoff = BACKOFF.0,
+                Err(HandshakeError::Outdated | HandshakeError::Behind) if !peers.is_leaving() => {
+                    backoff = BACKOFF.0;
+                }
                 Err(error) => {
                     if self.log_failure(error, &mut reached_before) {
                         sleep(REFUSED_PAUSE).await;

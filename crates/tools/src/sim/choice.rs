@@ -12,7 +12,7 @@ use ionian_sim::{Canary as OfDriver, Durability, Scenario, variations};
 use std::ops::Range;
 
 /// Defects that the simulator builds into any protocol.
-const DRIVER_CANARIES: [(&str, OfDriver); 7] = [
+const DRIVER_CANARIES: [(&str, OfDriver); 8] = [
     ("no-fence", OfDriver::NoFence),
     ("forget-disk", OfDriver::ForgetDisk),
     ("ignores-disk-errors", OfDriver::IgnoresDiskErrors),

@@ -154,7 +154,7 @@ impl AcceptorCore {
     /// it. Where the new configuration is in force alone nothing follows from such a promise
     /// missing here: the acceptor may have begun in that epoch, or in an earlier one.
     fn has_had_no_part(&self) -> bool {
-        self.is_new() && self.promise.epoch() < self.config.epoch()
+        !self.config.was_there(self.id) && self.promise.epoch() < self.config.epoch()
     }
 
     /// What it writes down again at a checkpoint: one record that is written to disk whatever the
@@ -184,7 +184,7 @@ impl AcceptorCore {
     /// above the frontier are missing, it does not start, and the node must be replaced; no vote
     /// is lost.
     fn begin(&mut self, recovered: &mut Recovered, port: &mut impl AcceptorPort) {
-        let is_new = self.is_new();
+        let is_new = !self.config.was_there(self.id);
         let first = self.config.first_epoch_of(self.id);
         if (is_new || !recovered.any) && first > self.began {
             self.began = first;
@@ -193,11 +193,6 @@ impl AcceptorCore {
                 port.persist(record);
             }
         }
-    }
-
-    /// Whether the configuration before does not have it.
-    fn is_new(&self) -> bool {
-        !self.config.takes_part(self.id, self.config.oldest_round())
     }
 
     /// One that was there when the cluster was founded has no predecessor.

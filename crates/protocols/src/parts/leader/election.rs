@@ -56,12 +56,12 @@ impl<N: Notes> LeaderCore<N> {
             return self.begin_phase1(now, above, epoch, port);
         }
         if self.is_leading()
-            && self
-                .handover
-                .on_answer((from, promised), &self.config, self.round, &self.progress)
+            && let Some(above) =
+                self.handover
+                    .on_answer((from, promised), &self.config, self.round, &self.progress)
         {
             port.reached(branch::JOINT_ROUND);
-            return self.begin_phase1(now, promised, self.config.epoch(), port);
+            return self.begin_phase1(now, above, self.config.epoch(), port);
         }
         let State::Candidate {
             gone: testimonies,

@@ -21,8 +21,10 @@ pub const FINISH_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// What a leader knows of the change under way.
 #[derive(Default)]
 pub(super) struct Handover {
-    /// Acceptors that have answered since they were asked last.
+    /// Acceptors that have answered since they were asked last, and the highest rounds that they
+    /// have promised.
     answered: AcceptorSet,
+    promised: Highest<Round>,
     /// Set when this leader leads in the epoch of both configurations.
     frontier: Option<Slot>,
     finish_at: Instant,
@@ -90,23 +92,24 @@ impl Handover {
     /// both configurations has begun nothing can be done without a quorum of each.
     pub(super) fn asks(&mut self) {
         self.answered = AcceptorSet::EMPTY;
+        self.promised = Highest::default();
     }
 
-    /// An acceptor answers a leader of `round`; true when a round in the epoch of both
-    /// configurations can begin.
+    /// An acceptor answers a leader of `round`. When a round in the epoch of both configurations
+    /// can begin: a round that is lower.
     pub(super) fn on_answer(
         &mut self,
         (from, promised): (AcceptorId, Round),
         config: &Config,
         round: Round,
         progress: &Progress,
-    ) -> bool {
+    ) -> Option<Round> {
         self.answered.insert(from);
-        let mut highest = Highest::new(round);
-        highest.raise(config, from, promised);
-        let electable = self.electable(config, self.answered, highest, progress);
-        Handover::is_waiting(config, round)
-            && electable.is_some_and(|(epoch, _)| epoch == config.epoch())
+        self.promised.raise(config, from, promised);
+        let promised = self.promised.at_least(round);
+        let (epoch, above) = self.electable(config, self.answered, promised, progress)?;
+        let is_joint = Handover::is_waiting(config, round) && epoch == config.epoch();
+        is_joint.then_some(above)
     }
 
     /// This leader leads in the epoch of both configurations: every slot that earlier epochs can
