@@ -28,6 +28,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 self.restart_if_down(node)?;
             }
         }
+        self.remove_the_absent()?;
         if self.knobs.apart {
             self.leave_one_apart();
         }

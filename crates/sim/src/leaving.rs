@@ -119,6 +119,23 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         }
     }
 
+    /// An operator tells the nodes that were removed while they were away: those that they know may
+    /// all be gone.
+    pub(crate) fn remove_the_absent(&mut self) -> Step {
+        let newest = self.nodes.iter().max_by_key(|node| node.membership.epoch);
+        let Some((membership, configuration)) =
+            newest.map(|node| (node.membership.clone(), node.configuration.clone()))
+        else {
+            return Ok(());
+        };
+        for node in 0..self.nodes.len() {
+            if self.nodes[node].host.is_some() && self.removes(node, &configuration) {
+                self.adopt(node, &membership)?;
+            }
+        }
+        Ok(())
+    }
+
     /// What the membership of the healed cluster is still to come to, if anything: nodes that leave
     /// are gone, and no change is under way.
     pub(crate) fn unsettled(&self) -> Option<String> {

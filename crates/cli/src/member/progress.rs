@@ -110,8 +110,30 @@ fn state(known: &Configuration, awaited: &Awaited<'_>, statuses: &Statuses) -> R
     }
 }
 
-/// The new nodes that do not answer.
+/// What the end of the change still needs: new nodes that run, and f+1 members that know it, so that
+/// nodes that leave can be stopped.
 fn missing(known: &Configuration, from: &Deployment, statuses: &Statuses) -> Vec<String> {
+    let silent = silent(known, from, statuses);
+    match silent.is_empty() {
+        true => {
+            let epoch_of = |name: &str| Some(statuses.get(name)?.epoch);
+            unaware(known, epoch_of).into_iter().collect()
+        }
+        false => silent,
+    }
+}
+
+/// That fewer than f+1 members know the epoch, if so.
+fn unaware(known: &Configuration, epoch_of: impl Fn(&str) -> Option<u32>) -> Option<String> {
+    let Deployment { f, nodes, .. } = &known.deployment;
+    let (epoch, needed) = (known.epoch().0, (f + 1).min(nodes.len()));
+    let knows = |name: &str| epoch_of(name).is_some_and(|known| known >= epoch);
+    let know = nodes.iter().filter(|node| knows(&node.name)).count();
+    (know < needed).then(|| format!("{needed} nodes to know epoch {epoch}: {know} do"))
+}
+
+/// The new nodes that do not answer.
+fn silent(known: &Configuration, from: &Deployment, statuses: &Statuses) -> Vec<String> {
     let nodes = known.nodes().into_values();
     let new =
         nodes.filter(|node| from.place(&node.name).is_err() && !statuses.contains_key(&node.name));
@@ -193,4 +215,31 @@ pub(super) fn waits(known: &Configuration, statuses: &Statuses) -> Vec<String> {
         waits.push("the leader to finish the change".to_owned());
     }
     waits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ionian_deployment::PresetOptions;
+    use ionian_kernel::membership::Membership;
+
+    #[test]
+    fn a_change_is_done_when_f_plus_one_members_know() {
+        let deployment = Deployment::preset("baseline", &PresetOptions::default()).unwrap();
+        let membership = Membership {
+            epoch: Epoch(2),
+            ..Membership::default()
+        };
+        let known = Configuration::founded(deployment)
+            .advanced(membership)
+            .unwrap();
+        let with = |epochs: [(&'static str, u32); 3]| {
+            let epochs = BTreeMap::from(epochs);
+            unaware(&known, |name| epochs.get(name).copied())
+        };
+        // n9 leaves.
+        let waits = with([("n0", 1), ("n1", 2), ("n9", 2)]);
+        assert_eq!(waits.as_deref(), Some("2 nodes to know epoch 2: 1 do"));
+        assert_eq!(with([("n0", 3), ("n1", 2), ("n9", 2)]), None);
+    }
 }
