@@ -318,16 +318,16 @@ impl Disseminator {
             return;
         }
         self.turn += 1;
-        let config = self.config.clone();
         let floor = self.floor();
         let payload = self.in_flight.get_mut(&number);
         let payload = payload.expect("asked for a payload in flight");
-        let Some(quorums) = config.stabilizers_of(payload.round) else {
+        let Some(quorums) = self.config.stabilizers_of(payload.round) else {
             // Its round's epoch is over: a leader of a later one will say that it leads, and the
             // payload is stored under another name.
             return self.wait(now, number);
         };
-        let (all, resend_after) = (quorums.members(), config.layout().options.resend_after);
+        let resend_after = self.config.layout().options.resend_after;
+        let all = quorums.members();
         let trusted = self.suspicion.trusted(all);
         let probe = self.suspicion.probe(now).and(all);
         let (near, beside) = (self.neighbours.stabilizers, self.neighbours.beside.and(all));
