@@ -56,7 +56,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 return Ok(());
             }
         }
-        self.end_process(node, Disk::stop);
+        self.end_process(node, Disk::crash);
         self.report.left += 1;
         let leaver = &mut self.nodes[node];
         leaver.membership = membership.clone();

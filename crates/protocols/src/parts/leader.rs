@@ -231,7 +231,7 @@ impl<N: Notes> LeaderCore<N> {
         port: &mut impl LeaderPort,
     ) {
         self.hear_time(now, kind::Replica, from.0, times.clock);
-        self.clock.learn(now, times.log);
+        self.clock.executed(now, times.log);
         self.window.heard_replica(from, now);
         self.progress
             .report(from, executed, kept, round >= self.round);
@@ -289,8 +289,9 @@ impl<N: Notes> LeaderCore<N> {
         deadline: Timestamp,
         port: &mut impl LeaderPort,
     ) {
-        let reached = self.clock.read(now) >= deadline && self.clock.stamped() < deadline;
-        if reached && self.is_leading() && self.queue.is_empty() && self.may_propose(0) {
+        let under_way = self.window.len() > 0;
+        let is_due = self.clock.is_due(now, deadline, under_way);
+        if is_due && self.is_leading() && self.queue.is_empty() && self.may_propose(0) {
             port.reached(branch::CLOCK_NOOP);
             self.propose_noop(now, port);
         }

@@ -40,6 +40,8 @@ pub(super) struct LogClock {
     correction_ms: i64,
     /// The largest stamp that is known.
     stamped: Timestamp,
+    /// The largest that some replica has executed.
+    executed: Timestamp,
     /// From when on, and from which time on, it goes on slowly, if it has run ahead.
     ahead: (Instant, Timestamp),
 }
@@ -59,6 +61,7 @@ impl LogClock {
             others: BTreeMap::new(),
             correction_ms: 0,
             stamped: Timestamp(0),
+            executed: Timestamp(0),
             ahead,
         }
     }
@@ -100,6 +103,12 @@ impl LogClock {
             self.ahead = (now, time);
         }
         self.stamped = self.stamped.max(time);
+    }
+
+    /// Some replica has executed the log up to this time.
+    pub(super) fn executed(&mut self, now: Instant, time: Timestamp) {
+        self.learn(now, time);
+        self.executed = self.executed.max(time);
     }
 
     fn correct(&mut self) {
@@ -144,9 +153,11 @@ impl LogClock {
         self.stamped
     }
 
-    /// The largest stamp that is known.
-    pub(super) fn stamped(&self) -> Timestamp {
-        self.stamped
+    /// Whether it is time to give the log the time `deadline`, and nothing `under_way` does. What
+    /// was stamped in an earlier round may never be chosen.
+    pub(super) fn is_due(&self, now: Instant, deadline: Timestamp, under_way: bool) -> bool {
+        let is_stamped = under_way && self.stamped >= deadline;
+        self.read(now) >= deadline && self.executed < deadline && !is_stamped
     }
 }
 
@@ -271,5 +282,19 @@ mod tests {
         assert_eq!(after_noon(clock.stamp(at(0))), DAY as i64);
         assert_eq!(after_noon(clock.stamp(at(2000))), DAY as i64 + 1000);
         assert_eq!(after_noon(clock.stamp(at(3000))), DAY as i64 + 1500);
+    }
+
+    /// Its proposal was lost with the round, and no other came: what expires then never did.
+    #[test]
+    fn what_was_stamped_in_an_earlier_round_does_not_stand_for_the_time() {
+        let (mut clock, at) = leader(0);
+        let stamped = clock.stamp(at(1000));
+        assert_eq!(stamped, Timestamp(NOON + 1000));
+        let deadline = Timestamp(NOON + 500);
+        assert!(!clock.is_due(at(400), deadline, false), "it is too early");
+        assert!(!clock.is_due(at(2000), deadline, true), "it is under way");
+        assert!(clock.is_due(at(2000), deadline, false));
+        clock.executed(at(2000), stamped);
+        assert!(!clock.is_due(at(2000), deadline, false), "it is executed");
     }
 }

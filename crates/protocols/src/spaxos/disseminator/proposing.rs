@@ -3,6 +3,7 @@
 use super::{Disseminator, PROPOSE_AGAIN_AFTER};
 use crate::spaxos::id::PayloadNumber;
 use crate::spaxos::{Envelope, branch, leader};
+use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
@@ -34,11 +35,12 @@ impl Disseminator {
         self.reached = self.reached.max(below);
         let mut void = Vec::new();
         for number in numbers {
-            match self.in_flight.get(number) {
-                None => {}
-                Some(payload) if below > payload.void_from => void.push(*number),
-                Some(_) => {
-                    let payload = self.remove(*number).expect("just found");
+            match self.in_flight.entry(*number) {
+                Entry::Vacant(_) => {}
+                Entry::Occupied(payload) if below > payload.get().void_from => void.push(*number),
+                Entry::Occupied(payload) => {
+                    let payload = payload.remove();
+                    self.in_flight_bytes -= payload.batch.byte_len();
                     if let Some((batcher, number)) = payload.from {
                         self.chosen_batches.entry(batcher).or_default().push(number);
                     }
