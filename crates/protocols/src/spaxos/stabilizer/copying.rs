@@ -121,10 +121,12 @@ impl Copying {
                 asked.push((other, place.after));
             }
         }
+        // Those that are not members any more are asked for nothing.
+        let asked_later = others.without(self.complete);
         let left = self
             .reached
             .iter()
-            .filter(|(other, _)| !self.complete.contains(**other));
+            .filter(|(other, _)| asked_later.contains(**other));
         self.next_timer = left
             .map(|(_, place)| place.ask_at)
             .min()
@@ -191,6 +193,18 @@ mod tests {
         assert_eq!(asks(&mut copying, 8010, 8100), [(8010, 9), (8050, 9)]);
         copying.on_page(Instant(8_100_000), StabilizerId(1), None, true);
         assert_eq!(asks(&mut copying, 8100, 9999), []);
+    }
+
+    /// Else its timer would be due at once, again and again.
+    #[test]
+    fn one_that_is_not_a_member_any_more_is_not_waited_for() {
+        let mut copying = Copying::default();
+        let both: Set<StabilizerId> = [1, 2].map(StabilizerId).into_iter().collect();
+        assert_eq!(copying.overdue(Instant(0), both, RESEND).len(), 2);
+        let stays = Set::one(StabilizerId(1));
+        copying.look_again(Instant(100_000));
+        copying.overdue(Instant(100_000), stays, RESEND);
+        assert!(copying.next_timer() > Instant(100_000));
     }
 
     /// The time for which it was away is not the time that a page takes.
