@@ -9,7 +9,7 @@ use crate::source;
 use anyhow::Result;
 use ionian_deployment::{Configuration, Deployment, Node};
 use ionian_kernel::id::Epoch;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The membership as the nodes have stored it.
@@ -21,8 +21,10 @@ pub(crate) struct Members {
     /// The hosts of the founding nodes. All of these run here, so a new node with one of these
     /// hosts is meant to run here, too.
     hosts: BTreeSet<String>,
-    /// The nodes that were started here or run elsewhere.
-    seen: BTreeSet<String>,
+    /// The nodes that were started here.
+    started: BTreeSet<String>,
+    /// The nodes that have joined and could not be started yet, with the reason that was reported.
+    held_up: BTreeMap<String, String>,
 }
 
 impl Members {
@@ -46,7 +48,8 @@ impl Members {
             known,
             founders: nodes().map(|node| node.name.clone()).collect(),
             hosts: nodes().map(|node| host(node).to_owned()).collect(),
-            seen: BTreeSet::new(),
+            started: BTreeSet::new(),
+            held_up: BTreeMap::new(),
         })
     }
 
@@ -69,7 +72,6 @@ impl Members {
     /// # Errors
     /// If the process cannot be started.
     pub(crate) fn start(&mut self, node: &Node, supervisor: &mut Supervisor) -> Result<()> {
-        self.seen.insert(node.name.clone());
         let others = self.known.nodes();
         let contact = others
             .values()
@@ -78,11 +80,43 @@ impl Members {
         supervisor.start(
             node,
             contact.filter(|_| !self.founders.contains(&node.name)),
-        )
+        )?;
+        self.started.insert(node.name.clone());
+        Ok(())
     }
 
-    /// Starts the nodes that have joined since the last call.
+    /// Starts the nodes that have joined and do not run yet.
     pub(crate) fn start_newcomers(&mut self, supervisor: &mut Supervisor) {
+        self.look_again();
+        let new: Vec<Node> = self
+            .here()
+            .into_iter()
+            .filter(|node| !self.started.contains(&node.name))
+            .collect();
+        for node in new {
+            let started = ports::check_joining(&node).and_then(|()| self.start(&node, supervisor));
+            let name = &node.name;
+            match started {
+                Ok(()) => {
+                    self.held_up.remove(name);
+                    eprintln!("node {name} has joined the cluster and starts");
+                }
+                // Tried again at the next call.
+                Err(error) => {
+                    let reason = explain(&error);
+                    if self.held_up.get(name) != Some(&reason) {
+                        eprintln!(
+                            "node {name} has joined the cluster and waits to start: {reason}"
+                        );
+                        self.held_up.insert(name.clone(), reason);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads what the nodes have stored since.
+    fn look_again(&mut self) {
         // Tried again at the next call.
         let Ok(Some(known)) = source::known_in(self.places.root()) else {
             return;
@@ -98,28 +132,8 @@ impl Members {
             .into_values()
             .map(|node| node.name.clone())
             .collect();
-        self.seen.retain(|name| members.contains(name));
-        for node in self
-            .here()
-            .iter()
-            .filter(|node| !self.seen.contains(&node.name))
-            .cloned()
-            .collect::<Vec<_>>()
-        {
-            let started = ports::check(std::slice::from_ref(&node))
-                .and_then(|()| self.start(&node, supervisor));
-            self.seen.insert(node.name.clone());
-            match started {
-                Ok(()) => eprintln!("node {} has joined the cluster and starts", node.name),
-                Err(error) => {
-                    eprintln!(
-                        "node {} has joined the cluster and is not started here: {}",
-                        node.name,
-                        explain(&error)
-                    )
-                }
-            }
-        }
+        self.started.retain(|name| members.contains(name));
+        self.held_up.retain(|name, _| members.contains(name));
     }
 
     /// Whether the deployment in force differs from the founding deployment.

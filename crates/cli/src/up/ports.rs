@@ -6,11 +6,31 @@ use anyhow::{Result, bail};
 use ionian_deployment::Node;
 use std::io::ErrorKind;
 
-/// Binds every address once.
+/// Binds every address once, before the nodes start.
 ///
 /// # Errors
 /// Names the first address that is not available.
 pub(crate) fn check(nodes: &[Node]) -> Result<()> {
+    check_all(nodes, |key, flag| {
+        format!("stop what uses it, or choose another with {flag} or --set {key}=HOST:PORT")
+    })
+}
+
+/// The same for a node that joins a running cluster.
+///
+/// # Errors
+/// Names the first address that is not available.
+pub(crate) fn check_joining(node: &Node) -> Result<()> {
+    let name = &node.name;
+    check_all(std::slice::from_ref(node), |_, _| {
+        format!(
+            "stop what uses it, and node {name} starts; or take the node back (`ionian member abandon`, or `ionian member \
+             remove {name}` if the change is finished) and add it with another address"
+        )
+    })
+}
+
+fn check_all(nodes: &[Node], remedy: impl Fn(&str, &str) -> String) -> Result<()> {
     let mut taken = Vec::new();
     for node in nodes {
         let key = |own: &Option<String>, usual: &str, other: &str| {
@@ -20,15 +40,15 @@ pub(crate) fn check(nodes: &[Node]) -> Result<()> {
                 if own.is_some() { other } else { usual }
             )
         };
-        check_one(
-            &mut taken,
-            &key(&node.listen, "address", "listen"),
-            node.listens_at(),
-            "--node-port PORT",
-        )?;
+        let address_key = key(&node.listen, "address", "listen");
+        check_one(&mut taken, &address_key, node.listens_at(), || {
+            remedy(&address_key, "--node-port PORT")
+        })?;
         if let Some(gateway) = node.gateway_listens_at() {
             let key = key(&node.gateway_listen, "gateway", "gateway_listen");
-            check_one(&mut taken, &key, gateway, "--listen ADDR")?;
+            check_one(&mut taken, &key, gateway, || {
+                remedy(&key, "--listen HOST:PORT")
+            })?;
         }
     }
     Ok(())
@@ -38,14 +58,15 @@ fn check_one(
     taken: &mut Vec<std::net::TcpListener>,
     key: &str,
     text: &str,
-    flag: &str,
+    remedy: impl FnOnce() -> String,
 ) -> Result<()> {
     let address = resolve(key, text)?;
     match listen(address) {
         Ok(listener) => taken.push(listener),
         Err(error) if error.kind() == ErrorKind::AddrInUse => bail!(
-            "port {} is in use ({key} = {text:?}): stop what uses it, or choose another with {flag} or --set {key}=HOST:PORT",
-            address.port()
+            "port {} is in use ({key} = {text:?}): {}",
+            address.port(),
+            remedy()
         ),
         Err(error) if error.kind() == ErrorKind::AddrNotAvailable => bail!(
             "{key} = {text:?} is no address of this machine, and `ionian up` starts every node on this machine; \

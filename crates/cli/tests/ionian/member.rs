@@ -1,6 +1,7 @@
 //! `ionian member` on clusters of real processes.
 
 mod each_protocol;
+mod joining;
 mod moved;
 mod refused;
 
