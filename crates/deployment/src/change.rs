@@ -114,6 +114,7 @@ impl Deployment {
                 .into());
             }
         }
+        before.check_new_addresses(&after)?;
         match before.numbers_and_quorums() == after.numbers_and_quorums() {
             true => Err(Problem::NothingToChange.into()),
             false => Ok(()),

@@ -62,6 +62,25 @@ impl Deployment {
         Ok(())
     }
 
+    /// Checks that the nodes of `to` that are not in this deployment have addresses of their own:
+    /// a node that leaves keeps its ports until the change is finished, which waits for the new
+    /// node.
+    pub(crate) fn check_new_addresses(&self, to: &Deployment) -> Result<(), DeploymentError> {
+        let is_new = |node: &&Node| self.place(&node.name).is_err();
+        let held: Vec<_> = self.nodes.iter().flat_map(all_sockets).collect();
+        for socket in to.nodes.iter().filter(is_new).flat_map(all_sockets) {
+            let Some(holder) = held.iter().find(|holder| socket.collides(holder)) else {
+                continue;
+            };
+            let (key, value, by) = (socket.key(), socket.text.to_owned(), holder.key());
+            return Err(match to.place(&holder.node.name) {
+                Ok(_) => Problem::Taken { key, value, by }.into(),
+                Err(_) => Problem::TakenDuringChange { key, value, by }.into(),
+            });
+        }
+        Ok(())
+    }
+
     /// Two nodes must not have the same address. Listening addresses may be equal, because they are
     /// local to a machine or container.
     fn check_addresses(&self) -> Result<(), DeploymentError> {
@@ -104,15 +123,25 @@ struct Socket<'a> {
     at: Endpoint<'a>,
     /// The address for other nodes, which identifies the machine as far as a file can tell.
     machine: Endpoint<'a>,
+    /// Whether it is only for listening: local to a machine or container.
+    is_local: bool,
 }
 
+/// Where others find the node.
 fn sockets(node: &Node) -> impl Iterator<Item = Socket<'_>> {
+    all_sockets(node).filter(|socket| !socket.is_local)
+}
+
+/// Where others find the node, and where it listens.
+fn all_sockets(node: &Node) -> impl Iterator<Item = Socket<'_>> {
     let machine = Endpoint::parse(&node.address);
     let texts = [
-        ("address", Some(&node.address)),
-        ("gateway", node.gateway.as_ref()),
+        ("address", Some(&node.address), false),
+        ("gateway", node.gateway.as_ref(), false),
+        ("listen", node.listen.as_ref(), true),
+        ("gateway_listen", node.gateway_listen.as_ref(), true),
     ];
-    texts.into_iter().filter_map(move |(name, text)| {
+    texts.into_iter().filter_map(move |(name, text, is_local)| {
         let text = text?;
         Some(Socket {
             node,
@@ -120,16 +149,21 @@ fn sockets(node: &Node) -> impl Iterator<Item = Socket<'_>> {
             text,
             at: Endpoint::parse(text)?,
             machine: machine?,
+            is_local,
         })
     })
 }
 
 impl Socket<'_> {
     /// Whether two sockets conflict. Gateways on different machines may share an address that is
-    /// local to each machine, such as `0.0.0.0:7379` or `127.0.0.1:7379`.
+    /// local to each machine, such as `0.0.0.0:7379` or `127.0.0.1:7379`; nodes in containers of
+    /// one machine may listen at the same wildcard.
     fn collides(&self, other: &Self) -> bool {
-        let same = self.at.same_host(other.at);
-        let overlap = same || self.at.is_wildcard() || other.at.is_wildcard();
+        let is_wildcard = self.at.is_wildcard() || other.at.is_wildcard();
+        let overlap = match self.is_local || other.is_local {
+            true => !is_wildcard && self.at.same_host(other.at),
+            false => is_wildcard || self.at.same_host(other.at),
+        };
         self.at.port == other.at.port && overlap && self.machine.same_host(other.machine)
     }
 

@@ -80,6 +80,19 @@ pub enum Problem {
         /// The key that has the same value.
         by: String,
     },
+    /// A new node has an address of a node that leaves in the same change.
+    #[error(
+        "{key} = {value:?}: it is {by}, and free when this change is finished; choose another for the new node, or \
+         remove that node first"
+    )]
+    TakenDuringChange {
+        /// The key, with its tables.
+        key: String,
+        /// The value.
+        value: String,
+        /// The key that has the same value in the running cluster.
+        by: String,
+    },
     /// A role has too many instances for a set.
     #[error("{key} = {role:?}: instance number {count} of this role, at most {limit} are allowed")]
     TooMany {

@@ -197,6 +197,90 @@ fn impossible_changes_are_refused() {
 }
 
 #[test]
+fn a_new_node_cannot_have_an_address_of_a_node_that_leaves() {
+    let behind = &[
+        "node.n1.listen=127.0.0.1:91",
+        "node.n1.gateway=127.0.0.1:92",
+        "node.n1.gateway_listen=127.0.0.1:93",
+        "node.n2.listen=0.0.0.0:94",
+    ];
+    let before = baseline().with_overrides(behind).unwrap();
+    let check =
+        |old: &str, new: Node| before.check_change(&before.with_replaced(old, new).unwrap());
+    let address = before.nodes[1].address.clone();
+    let held = [
+        (address.as_str(), "address"),
+        ("127.0.0.1:91", "listen"),
+        ("127.0.0.1:92", "gateway"),
+        ("127.0.0.1:93", "gateway_listen"),
+    ];
+    for (text, of) in held {
+        let gateway = || Some("127.0.0.1:8".to_owned());
+        let cases = [
+            (
+                "address",
+                Node {
+                    address: text.into(),
+                    ..node("n3", 9, &[])
+                },
+            ),
+            (
+                "gateway",
+                Node {
+                    gateway: Some(text.into()),
+                    ..node("n3", 9, &[])
+                },
+            ),
+            (
+                "listen",
+                Node {
+                    listen: Some(text.into()),
+                    ..node("n3", 9, &[])
+                },
+            ),
+            (
+                "gateway_listen",
+                Node {
+                    gateway: gateway(),
+                    gateway_listen: Some(text.into()),
+                    ..node("n3", 9, &[])
+                },
+            ),
+        ];
+        for (key, new) in cases {
+            assert_eq!(
+                check("n1", new).unwrap_err().to_string(),
+                format!(
+                    "node.n3.{key} = {text:?}: it is node.n1.{of}, and free when this change is finished; choose another \
+                     for the new node, or remove that node first"
+                )
+            );
+        }
+    }
+    // Another machine with the same local addresses, and a container beside the old one.
+    let elsewhere = Node {
+        address: "10.0.0.4:91".into(),
+        listen: Some("127.0.0.1:91".into()),
+        ..node("n3", 9, &[])
+    };
+    check("n1", elsewhere).unwrap();
+    let beside = Node {
+        listen: Some("0.0.0.0:94".into()),
+        ..node("n3", 9, &[])
+    };
+    check("n2", beside).unwrap();
+    // The node with the listening address stays.
+    let listens = Node {
+        listen: Some("127.0.0.1:91".into()),
+        ..node("n3", 9, &[])
+    };
+    assert_eq!(
+        check("n2", listens).unwrap_err().to_string(),
+        "node.n3.listen = \"127.0.0.1:91\": already used by node.n1.listen"
+    );
+}
+
+#[test]
 fn a_number_cannot_be_stated_twice() {
     let mut twice = baseline();
     twice.nodes[0].roles.push(Placed::one("acceptor", 2));

@@ -8,6 +8,7 @@ fn impossible_changes_are_refused_with_a_reason() {
     let cluster = Cluster::start("baseline", &[], &[]);
     let address = local(free_port());
     let taken = cluster.deployment.nodes[2].address.clone();
+    let leaves = cluster.deployment.nodes[1].address.clone();
     let cases: &[(&[&str], &str)] = &[
         (
             &["remove", "n7"],
@@ -29,6 +30,18 @@ fn impossible_changes_are_refused_with_a_reason() {
         (
             &["add", "n3", "--address", &taken, "--roles", "replica"],
             "already used by node.n2.address",
+        ),
+        (
+            &[
+                "replace",
+                "n1",
+                "n3",
+                "--address",
+                &leaves,
+                "--gateway",
+                &address,
+            ],
+            "it is node.n1.address, and free when this change is finished",
         ),
         (
             &["add", "n3", "--address", &address],
