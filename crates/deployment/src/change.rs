@@ -3,6 +3,8 @@
 use crate::deployment::{Deployment, Node, Placed};
 use crate::error::{DeploymentError, Problem};
 use crate::numbers::{InUse, Numbers};
+use crate::words::shortened;
+use std::collections::BTreeMap;
 
 impl Deployment {
     /// The deployment with one more node. New nodes and instances get numbers that this deployment
@@ -125,16 +127,26 @@ impl Deployment {
     /// cluster.
     ///
     /// # Errors
-    /// If an option does not exist, cannot have the value, or cannot change in a running cluster.
+    /// If an option does not exist, is given twice, cannot have the value beside the others, or
+    /// cannot change in a running cluster.
     pub fn tuned<S: AsRef<str>>(&self, settings: &[S]) -> Result<Deployment, DeploymentError> {
-        let mut to = self.numbered()?;
-        for text in settings.iter().map(AsRef::as_ref) {
+        let mut texts: BTreeMap<&str, String> = BTreeMap::new();
+        for text in settings.iter().map(|text| text.as_ref().trim()) {
             let text = text.strip_prefix("options.").unwrap_or(text);
-            let (key, _) = text
+            let (key, value) = text
                 .split_once('=')
                 .ok_or_else(|| Problem::NotAnOverride(text.to_owned()))?;
-            to = to.with_overrides(&[format!("options.{text}")])?;
-            to.options.mark_tuned(key.trim())?;
+            let text = format!("options.{}={}", key.trim(), value.trim());
+            if let Some(first) = texts.insert(key.trim(), text.clone()) {
+                let (first, again) = (shortened(&first), shortened(&text));
+                return Err(Problem::GivenTwice { first, again }.into());
+            }
+        }
+        // Together, because options limit each other.
+        let settings: Vec<&String> = texts.values().collect();
+        let mut to = self.numbered()?.with_overrides(&settings)?;
+        for key in texts.keys() {
+            to.options.mark_tuned(key)?;
         }
         Ok(to)
     }

@@ -114,6 +114,14 @@ pub enum Problem {
     /// A flag is not a `key=value` pair.
     #[error("override {0:?}: must be key=value, such as options.batch_commands=10")]
     NotAnOverride(String),
+    /// Two settings of one command have the same key.
+    #[error("{first} and {again}: an option can be given once")]
+    GivenTwice {
+        /// The first setting.
+        first: String,
+        /// The second setting.
+        again: String,
+    },
     /// No node has this name.
     #[error("unknown node {name:?}; available: {known}")]
     NoSuchNode {

@@ -408,6 +408,39 @@ fn tuning_changes_options_of_all_nodes_and_nothing_else() {
 }
 
 #[test]
+fn options_are_tuned_together_in_any_order() {
+    let founded = baseline();
+    let both = ["heartbeat_ms=500", "election_timeout_ms=1500"];
+    let tuned = founded.tuned(&both).unwrap();
+    assert_eq!(tuned, founded.tuned(&[both[1], both[0]]).unwrap());
+    let values = both.map(|text| text.split_once('=').unwrap().0);
+    assert_eq!(
+        values.map(|key| tuned.options.stated(key)),
+        [Some(500), Some(1500)]
+    );
+    // And back, which a check after each step allows in the other order only.
+    let back = ["election_timeout_ms=200", "heartbeat_ms=50"];
+    assert_eq!(
+        tuned.tuned(&back).unwrap(),
+        tuned.tuned(&[back[1], back[0]]).unwrap()
+    );
+    let refused = |settings: &[&str]| founded.tuned(settings).unwrap_err().to_string();
+    for order in [
+        ["heartbeat_ms=500", "election_timeout_ms=900"],
+        ["election_timeout_ms=900", "heartbeat_ms=500"],
+    ] {
+        assert_eq!(
+            refused(&order),
+            "options.election_timeout_ms = 900: must be at least twice options.heartbeat_ms = 500"
+        );
+    }
+    assert_eq!(
+        refused(&["heartbeat_ms=50", "options.heartbeat_ms = 60"]),
+        "options.heartbeat_ms=50 and options.heartbeat_ms=60: an option can be given once"
+    );
+}
+
+#[test]
 fn tuned_options_override_the_nodes_file() {
     let mut known = baseline().tuned(&["batch_commands=20"]).unwrap();
     known.take_local(
