@@ -1,6 +1,7 @@
 //! The paths in a data directory.
 
 use anyhow::{Context, Result};
+use ionian_kernel::id::Epoch;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -58,6 +59,12 @@ impl DataPaths {
     /// The data directory of one node.
     pub(crate) fn node(&self, node: &str) -> PathBuf {
         self.nodes().join(node)
+    }
+
+    /// Where the data directory of a node that left is kept when a new node has its name. No node
+    /// can have this name, because names contain no dots.
+    pub(crate) fn left(&self, node: &str, epoch: Epoch) -> PathBuf {
+        self.nodes().join(format!("{node}.left-{}", epoch.0))
     }
 
     /// The data directories of all nodes that have ever run here.

@@ -1,23 +1,27 @@
 //! Which nodes run here: the nodes with which the cluster was founded, and those that have joined
-//! it since on this machine, except nodes that have left.
+//! it since on this machine, except nodes that have left. A node may have the name of one that left.
 
 use super::ports;
 use super::supervisor::Supervisor;
 use crate::data_paths::DataPaths;
 use crate::output::explain;
 use crate::source;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use ionian_deployment::{Configuration, Deployment, Node};
 use ionian_kernel::id::Epoch;
+use ionian_kernel::layout::NodeId;
+use ionian_runtime::has_taken_part;
+use ionian_runtime::storage::membership_file;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::time::Duration;
 
 /// The membership as the nodes have stored it.
 pub(crate) struct Members {
     places: DataPaths,
     known: Configuration,
-    /// The names of the founding nodes, which start from the deployment file and do not join.
-    founders: BTreeSet<String>,
+    /// The cluster as it was founded, with the nodes that start from the deployment file.
+    founded: Configuration,
     /// The hosts of the founding nodes. All of these run here, so a new node with one of these
     /// hosts is meant to run here, too.
     hosts: BTreeSet<String>,
@@ -41,13 +45,12 @@ impl Members {
         let later = |known: &Configuration| {
             known.founding == founded.founding && known.epoch() > founded.epoch()
         };
-        let known = stored.filter(later).unwrap_or(founded);
-        let nodes = || founding.nodes.iter();
+        let known = stored.filter(later).unwrap_or_else(|| founded.clone());
         Ok(Members {
             places: places.clone(),
             known,
-            founders: nodes().map(|node| node.name.clone()).collect(),
-            hosts: nodes().map(|node| host(node).to_owned()).collect(),
+            founded,
+            hosts: (founding.nodes.iter().map(|node| host(node).to_owned())).collect(),
             started: BTreeSet::new(),
             held_up: BTreeMap::new(),
         })
@@ -72,22 +75,57 @@ impl Members {
     /// # Errors
     /// If the process cannot be started.
     pub(crate) fn start(&mut self, node: &Node, supervisor: &mut Supervisor) -> Result<()> {
+        self.make_way(node)?;
         let others = self.known.nodes();
         let contact = others
             .values()
             .find(|other| other.name != node.name)
             .map(|other| other.address.clone());
-        supervisor.start(
-            node,
-            contact.filter(|_| !self.founders.contains(&node.name)),
-        )?;
+        supervisor.start(node, contact.filter(|_| self.joins(node)))?;
         self.started.insert(node.name.clone());
+        Ok(())
+    }
+
+    /// Whether the node joins a running cluster, and does not start from the deployment file.
+    fn joins(&self, node: &Node) -> bool {
+        let is_new = || !has_taken_part(&self.places.node(&node.name));
+        let name = &node.name;
+        place(&self.founded, name) != place(&self.known, name) || (self.have_changed() && is_new())
+    }
+
+    /// Moves the directory of an earlier member of this name aside, which has left the cluster: the
+    /// new member must not begin with what that one knew.
+    fn make_way(&self, node: &Node) -> Result<()> {
+        let (name, data) = (&node.name, self.places.node(&node.name));
+        // The node itself reports a file that cannot be read.
+        let Ok(Some(stored)) = membership_file::stored(&data) else {
+            return Ok(());
+        };
+        let is_of_cluster = stored.founding == self.known.founding;
+        let is_earlier = stored.epoch() < self.known.epoch();
+        let is_same = place(&stored, name) == place(&self.known, name);
+        if !is_of_cluster || !is_earlier || is_same {
+            return Ok(());
+        }
+        let aside = self.places.left(name, stored.epoch());
+        fs::rename(&data, &aside)
+            .with_context(|| format!("cannot rename {} to {}", data.display(), aside.display()))?;
+        eprintln!(
+            "node {name} is new and has the name of a node that has left, whose data is in {} now and can be deleted",
+            aside.display()
+        );
         Ok(())
     }
 
     /// Starts the nodes that have joined and do not run yet.
     pub(crate) fn start_newcomers(&mut self, supervisor: &mut Supervisor) {
-        self.look_again();
+        for name in supervisor.take_left() {
+            self.started.remove(&name);
+        }
+        // Without the newest membership a node that has left would start again.
+        if self.look_again().is_none() {
+            return;
+        }
         let new: Vec<Node> = self
             .here()
             .into_iter()
@@ -115,31 +153,29 @@ impl Members {
         }
     }
 
-    /// Reads what the nodes have stored since.
-    fn look_again(&mut self) {
-        // Tried again at the next call.
-        let Ok(Some(known)) = source::known_in(self.places.root()) else {
-            return;
-        };
+    /// Reads what the nodes have stored since; `None` if that is not possible now.
+    fn look_again(&mut self) -> Option<()> {
+        let known = source::known_in(self.places.root()).ok()??;
         if known.epoch() <= self.known.epoch() {
-            return;
+            return Some(());
         }
         self.known = known;
-        // A node that has left may join again.
-        let members: BTreeSet<String> = self
-            .known
-            .nodes()
-            .into_values()
-            .map(|node| node.name.clone())
-            .collect();
-        self.started.retain(|name| members.contains(name));
-        self.held_up.retain(|name, _| members.contains(name));
+        let members = self.known.nodes();
+        self.held_up
+            .retain(|name, _| members.values().any(|member| member.name == *name));
+        Some(())
     }
 
     /// Whether the deployment in force differs from the founding deployment.
     pub(crate) fn have_changed(&self) -> bool {
         self.known.epoch() > Epoch::default()
     }
+}
+
+/// The number and the address of a member, which stay the same until it leaves.
+fn place(known: &Configuration, name: &str) -> Option<(NodeId, String)> {
+    let (id, member) = known.member(name)?;
+    Some((id, member.address.clone()))
 }
 
 fn host(node: &Node) -> &str {

@@ -65,6 +65,8 @@ pub(crate) struct Supervisor {
     common: Common,
     /// Nodes that failed at their first start.
     refusals: mpsc::UnboundedReceiver<Refusal>,
+    /// The names of the nodes that have left the cluster and ended.
+    left: mpsc::UnboundedReceiver<String>,
     stop: watch::Sender<Stop>,
     gateways: watch::Receiver<Serving>,
 }
@@ -85,6 +87,7 @@ struct Common {
     drain: Duration,
     stop: watch::Receiver<Stop>,
     refusals: mpsc::UnboundedSender<Refusal>,
+    left: mpsc::UnboundedSender<String>,
     gateways: watch::Sender<Serving>,
 }
 
@@ -122,6 +125,7 @@ impl Supervisor {
             std::env::current_exe().context("cannot find the program that is to run the nodes")?;
         let (stop, stop_receiver) = watch::channel(Stop::No);
         let (refused, refusals) = mpsc::unbounded_channel();
+        let (left_sender, left) = mpsc::unbounded_channel();
         let (gateway_count, gateways) = watch::channel(Serving::new());
         let places = places.clone();
         let common = Common {
@@ -133,15 +137,22 @@ impl Supervisor {
             drain,
             stop: stop_receiver,
             refusals: refused,
+            left: left_sender,
             gateways: gateway_count,
         };
         Ok(Supervisor {
             tasks: JoinSet::new(),
             common,
             refusals,
+            left,
             stop,
             gateways,
         })
+    }
+
+    /// The nodes that have left the cluster and ended since the last call.
+    pub(crate) fn take_left(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.left.try_recv().ok()).collect()
     }
 
     /// Starts a node; a node that is not in the founding deployment joins through `contact`.
@@ -346,11 +357,14 @@ impl Watched {
                     is_first = false;
                     if status.code() == Some(0) && self.was_removed() {
                         let data = self.common.places.node(&self.name);
-                        return eprintln!(
+                        eprintln!(
                             "node {} has left the cluster: {} can be deleted",
                             self.name,
                             data.display()
                         );
+                        // Fails if the supervisor has ended.
+                        let _ = self.common.left.send(self.name);
+                        return;
                     }
                     if !self.common.restart {
                         return eprintln!("node {} {how}", self.name);

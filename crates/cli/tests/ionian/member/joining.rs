@@ -2,6 +2,7 @@
 
 use super::{done, local, member};
 use crate::cluster::{Cluster, eventually, free_port};
+use nix::sys::signal::Signal;
 use std::net::TcpListener;
 
 #[test]
@@ -47,4 +48,57 @@ fn up_starts_a_joining_node_when_its_port_is_free() {
             "{said}"
         );
     }
+}
+
+/// The second node of the name is added before the process of the first has ended.
+#[test]
+fn up_starts_a_node_with_the_name_of_one_that_left() {
+    let mut cluster = Cluster::start("colocated", &[], &[]);
+    let add = |cluster: &Cluster, name: &str, flags: &[&str]| {
+        let address = local(free_port());
+        let arguments = ["add", name, "--address", &address, "--roles"];
+        done(&member(cluster, &[&arguments[..], flags].concat()));
+    };
+    add(&cluster, "n3", &["acceptor,replica"]);
+    done(&member(&cluster, &["remove", "n3"]));
+    add(&cluster, "n3", &["acceptor,replica"]);
+    cluster.client(0).set("k", "v");
+    // A founding node, which does not start from the founding deployment any more.
+    done(&member(&cluster, &["remove", "n1"]));
+    let gateway = local(free_port());
+    add(
+        &cluster,
+        "n1",
+        &["leader,acceptor,replica", "--gateway", &gateway],
+    );
+    let said = cluster.stderr();
+    for name in ["n1", "n3"] {
+        let says = format!(
+            "node {name} is new and has the name of a node that has left, whose data is in "
+        );
+        assert_eq!(said.matches(&says).count(), 1, "{said}");
+        let left = format!("node {name} has left the cluster");
+        assert_eq!(said.matches(&left).count(), 1, "{said}");
+    }
+    let kept = std::fs::read_dir(cluster.directory.path("data/nodes")).unwrap();
+    let mut kept: Vec<String> = kept
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains(".left-"))
+        .collect();
+    kept.sort_unstable();
+    assert_eq!(kept, ["n1.left-8", "n3.left-4"]);
+
+    // All members start again.
+    cluster.stop(Signal::SIGTERM);
+    let mut again = cluster.deployment.nodes.remove(1);
+    again.gateway = Some(gateway);
+    cluster.deployment.nodes.push(again);
+    cluster.start_again(&[]);
+    assert_eq!(cluster.client(2).get("k"), Some("v".into()));
+    eventually("all are up", || {
+        (cluster.status()["nodes_up"] == 4).then_some(())
+    });
+    let said = cluster.stderr();
+    assert!(!said.contains("has left"), "{said}");
+    cluster.stop(Signal::SIGTERM);
 }
