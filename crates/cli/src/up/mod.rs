@@ -61,7 +61,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Some(Members::look(&places, &deployment)?)
     };
     let has_changed = members.as_ref().is_some_and(Members::have_changed);
-    let moves = earlier.is_some_and(|earlier| directory::moves(&earlier, &deployment));
+    let moves = earlier
+        .as_ref()
+        .is_some_and(|earlier| directory::moves(earlier, &deployment));
     if has_changed && moves && (arguments.node_port.is_some() || arguments.listen.is_some()) {
         bail!(
             "--node-port, --listen: the membership of this cluster has changed since it was founded, and its addresses \
@@ -74,8 +76,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         .map_or_else(|| deployment.nodes.clone(), Members::here);
     directory::wait_for_earlier_nodes(&claimed, &nodes)?;
     ports::check(&nodes)?;
-    if runs_in_memory {
-        warn_about_memory(directory::delete_memory_nodes(&claimed)?);
+    let is_lost = if runs_in_memory {
+        warn_about_memory();
+        directory::delete_memory_nodes(&claimed)?
+    } else {
+        earlier.is_some() && places.node_directories()?.is_empty()
+    };
+    if is_lost {
+        eprintln!(
+            "This is a new and empty cluster: the data of the earlier one in this directory is lost."
+        );
     }
     if let Some(why) = deployment.idle_network() {
         eprintln!("{why}");
@@ -96,16 +106,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     ))
 }
 
-fn warn_about_memory(earlier: bool) {
+fn warn_about_memory() {
     eprintln!(
         "durability = memory: nothing is stored, and a node loses its state when its process ends. The others \
          continue without it as long as at most f nodes are lost at a time. With durability = disk nothing is lost."
     );
-    if earlier {
-        eprintln!(
-            "This is a new and empty cluster: the data of the earlier one in this directory is lost."
-        );
-    }
 }
 
 async fn supervise(

@@ -186,6 +186,18 @@ fn a_cluster_on_disk_keeps_its_data_across_restarts() {
     cluster.start_again(&[]);
     assert_eq!(cluster.client(2).get("lives"), Some("3".into()));
     cluster.stop(Signal::SIGINT);
+    // Without the nodes' directories it is another cluster.
+    std::fs::remove_dir_all(cluster.directory.path("data/nodes")).unwrap();
+    cluster.start_again(&[]);
+    let said = cluster.stderr();
+    assert!(
+        said.contains(
+            "new and empty cluster: the data of the earlier one in this directory is lost"
+        ),
+        "{said}"
+    );
+    assert_eq!(cluster.client(2).get("lives"), None);
+    cluster.stop(Signal::SIGINT);
 }
 
 #[test]
