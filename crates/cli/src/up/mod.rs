@@ -48,11 +48,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         .or(arguments.config.as_ref())
         .map(Deployment::load)
         .transpose()?;
+    // So do unsuitable settings of a new cluster. One that exists is read when it is locked.
+    if source::in_directory(places.root())?.is_none() {
+        checked(&places, arguments, file.clone())?;
+    }
     let claimed = directory::claim(&places)?;
     let earlier = source::in_directory(places.root())?;
-    let deployment = directory::deployment(&places, arguments, file)?;
-    protocols::check(&deployment)?;
-    protocols::machine(&deployment)?;
+    let deployment = checked(&places, arguments, file)?;
     let runs_in_memory = deployment.durability == Durability::Memory;
     // With durability "memory" the cluster starts from its founding deployment.
     let members = if runs_in_memory {
@@ -104,6 +106,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         (!arguments.no_restart, is_new),
         deployment.options.options().drain,
     ))
+}
+
+/// The deployment to run, if this program can run it.
+fn checked(
+    places: &DataPaths,
+    arguments: &Arguments,
+    file: Option<Deployment>,
+) -> Result<Deployment> {
+    let deployment = directory::deployment(places, arguments, file)?;
+    protocols::check(&deployment)?;
+    protocols::machine(&deployment)?;
+    Ok(deployment)
 }
 
 fn warn_about_memory() {

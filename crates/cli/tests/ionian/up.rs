@@ -337,6 +337,24 @@ fn a_cluster_that_cannot_start_stops_with_a_reason() {
     assert!(directory.path("data/nodes/n1/vital").exists());
 }
 
+#[test]
+fn bad_usage_of_up_leaves_no_directory_behind() {
+    let directory = crate::cluster::Directory::new();
+    let data = directory.path("data");
+    for bad in [
+        ["--preset", "nosuch"],
+        ["--set", "f=99"],
+        ["--set", "machine=nosuch"],
+        ["--set", "f=9"],
+        ["--listen", "127.0.0.1:65535"],
+    ] {
+        let refused = run(&[&["up", "--data", data.to_str().unwrap()], &bad[..]].concat());
+        let error = text(&refused.stderr);
+        assert!(!refused.status.success(), "{bad:?}: {error}");
+        assert!(!data.exists(), "{bad:?}: {error}");
+    }
+}
+
 /// A cluster that has run before starts without one node, which joins again when its problem is
 /// solved.
 #[test]
