@@ -34,8 +34,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) undo: bool,
     /// Limit for the wait [default: options.drain_ms of the deployment]
-    #[arg(long, value_name = "SECONDS")]
-    pub(crate) timeout: Option<u64>,
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    pub(crate) timeout: Option<u32>,
     #[command(flatten)]
     pub(crate) cluster_args: ClusterArgs,
 }
@@ -69,10 +69,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             say!("{name} serves clients again, and may lead");
             return Ok(ExitCode::SUCCESS);
         }
-        let limit = arguments.timeout.map_or(
-            known.deployment.options.options().drain,
-            Duration::from_secs,
-        );
+        let limit = arguments
+            .timeout
+            .map_or(known.deployment.options.options().drain, |seconds| {
+                Duration::from_secs(seconds.into())
+            });
         match until_drained(address, limit).await? {
             None => say!("{name} has no clients and does not lead; it can be stopped"),
             Some(left) => {

@@ -85,6 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// Connects to the gateway that was named, or to the first that can be reached.
 fn connect(arguments: &Arguments) -> Result<Connection> {
     let data = arguments.data.as_deref().unwrap_or(Path::new(DATA));
+    let mut advice = "`ionian status` shows which nodes run, and which of them drain";
     let gateways: Vec<String> = match &arguments.at {
         Some(at) => vec![at.clone()],
         None => match (source::known_in(data)?, &arguments.data) {
@@ -93,7 +94,10 @@ fn connect(arguments: &Arguments) -> Result<Connection> {
                 .into_values()
                 .filter_map(|node| node.gateway.clone())
                 .collect(),
-            (None, None) => vec![DEFAULT_GATEWAY.to_owned()],
+            (None, None) => {
+                advice = "Is the cluster running? `ionian up` starts one";
+                vec![DEFAULT_GATEWAY.to_owned()]
+            }
             (None, Some(data)) => bail!(
                 "{} holds no deployment: name a gateway with --at HOST:PORT",
                 data.display()
@@ -108,7 +112,7 @@ fn connect(arguments: &Arguments) -> Result<Connection> {
         }
     }
     bail!(
-        "no gateway can be reached: {}. Is the cluster running? `ionian up` starts one",
+        "no gateway can be reached: {}. {advice}",
         failures.join("; ")
     )
 }

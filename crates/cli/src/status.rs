@@ -48,7 +48,7 @@ struct Report {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let (known, report) = waiting::block_on(async {
-        let deadline = Instant::now() + Duration::from_secs(arguments.timeout);
+        let deadline = Instant::now() + Duration::from_secs(arguments.timeout.into());
         let mut given = loop {
             match source::running(&arguments.cluster_args).await {
                 Err(error)

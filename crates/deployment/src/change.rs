@@ -13,6 +13,7 @@ impl Deployment {
     /// # Errors
     /// If the name or an address is taken, or the node has no roles.
     pub fn with_node(&self, node: Node) -> Result<Deployment, DeploymentError> {
+        self.check_is_new(&node)?;
         let mut to = self.numbered()?;
         to.nodes.push(node);
         to.successor_of(self)
@@ -34,6 +35,7 @@ impl Deployment {
     /// # Errors
     /// If no node is named `old`, or the name or an address of `new` is taken.
     pub fn with_replaced(&self, old: &str, mut new: Node) -> Result<Deployment, DeploymentError> {
+        self.check_is_new(&new)?;
         let mut to = self.numbered()?;
         let left = to.nodes.remove(self.place(old)?);
         let roles = left.roles.into_iter();
@@ -46,6 +48,13 @@ impl Deployment {
             .collect();
         to.nodes.push(new);
         to.successor_of(self)
+    }
+
+    fn check_is_new(&self, node: &Node) -> Result<(), DeploymentError> {
+        match self.place(&node.name) {
+            Ok(_) => Err(Problem::IsMember(node.name.clone()).into()),
+            Err(_) => Ok(()),
+        }
     }
 
     /// This hand-written deployment as the successor of `before`: nodes of the same name and their
@@ -108,7 +117,7 @@ impl Deployment {
                     format!("node.{name}.id"),
                     node.id.map(|id| id.to_string()).unwrap_or_default(),
                 );
-                return Err(Problem::Taken {
+                return Err(Problem::NumberTaken {
                     key,
                     value,
                     by: format!("node.{}.id", holder.name),
@@ -135,7 +144,7 @@ impl Deployment {
             let text = text.strip_prefix("options.").unwrap_or(text);
             let (key, value) = text
                 .split_once('=')
-                .ok_or_else(|| Problem::NotAnOverride(text.to_owned()))?;
+                .ok_or_else(|| Problem::NotAnOverride(shortened(text)))?;
             let text = format!("options.{}={}", key.trim(), value.trim());
             if let Some(first) = texts.insert(key.trim(), text.clone()) {
                 let (first, again) = (shortened(&first), shortened(&text));

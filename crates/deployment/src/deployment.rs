@@ -3,6 +3,7 @@
 use crate::error::{DeploymentError, Problem};
 use crate::network::Network;
 use crate::options::{self, Settings};
+use crate::words::shortened;
 use ionian_kernel::id::MAX_INSTANCES;
 use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::quorum_spec::QuorumSpec;
@@ -258,7 +259,7 @@ impl Deployment {
                     .collect::<Vec<_>>()
                     .join(", ");
                 Problem::NoSuchNode {
-                    name: name.to_owned(),
+                    name: shortened(name),
                     known,
                 }
                 .into()

@@ -80,6 +80,19 @@ pub enum Problem {
         /// The key that has the same value.
         by: String,
     },
+    /// Two nodes or instances state the same number.
+    #[error("{key} = {value:?}: already used by {by}; a new node leaves out `id` and role numbers")]
+    NumberTaken {
+        /// The key, with its tables.
+        key: String,
+        /// The value.
+        value: String,
+        /// The key that has the same value.
+        by: String,
+    },
+    /// A new node has the name of a member.
+    #[error("{0} is already a member: choose a name that no member has")]
+    IsMember(String),
     /// A new node has an address of a node that leaves in the same change.
     #[error(
         "{key} = {value:?}: it is {by}, and free when this change is finished; choose another for the new node, or \

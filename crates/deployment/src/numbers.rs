@@ -1,7 +1,9 @@
 //! The numbers of nodes and role instances.
 //!
-//! A membership change states every number, and gives each new instance a number above all numbers
-//! in use, so that a new acceptor cannot be mistaken for one that has made promises.
+//! A membership change states every number, and gives each new instance a number above those of all
+//! present instances. The number of a removed acceptor may be used again. That is safe: the new
+//! acceptor refuses every round before the epoch in which it begins, and is no part of the
+//! configurations of these rounds, so it cannot contradict what the former one promised.
 
 use crate::deployment::{CLIENT, Deployment, MAX_NODES, Node, Placed};
 use crate::error::{DeploymentError, Problem};
@@ -140,7 +142,7 @@ impl Deployment {
             for (kind, number, key, value) in id.into_iter().chain(roles) {
                 let key = format!("node.{}.{key}", node.name);
                 if let Some(by) = taken.insert((kind, number), key.clone()) {
-                    return Err(Problem::Taken { key, value, by }.into());
+                    return Err(Problem::NumberTaken { key, value, by }.into());
                 }
             }
         }

@@ -3,6 +3,7 @@
 use crate::deployment::{CLIENT, Deployment, Durability, Node, Placed};
 use crate::error::{DeploymentError, Problem};
 use crate::options::Settings;
+use crate::words::shortened;
 use ionian_kernel::preset::{Nodes, Preset};
 use ionian_kernel::protocol::Description;
 use ionian_protocols::registry;
@@ -56,7 +57,7 @@ impl Deployment {
         let (protocol, preset) = named.ok_or_else(|| {
             let known: Vec<_> = presets().map(|(_, preset)| preset.name).collect();
             Problem::NoSuchPreset {
-                name: name.to_owned(),
+                name: shortened(name),
                 known: known.join(", "),
             }
         })?;

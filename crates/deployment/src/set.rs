@@ -92,7 +92,7 @@ impl Deployment {
             let text = text.as_ref();
             let (key, value) = text
                 .split_once('=')
-                .ok_or_else(|| Problem::NotAnOverride(text.to_owned()))?;
+                .ok_or_else(|| Problem::NotAnOverride(shortened(text)))?;
             self.set_path(key.trim(), Given::Flag(value.trim()))?;
         }
         self.check()?;
@@ -151,7 +151,11 @@ impl Deployment {
             "node" => return Err(given.wrong(key, "tables, each begun with [[node]]")),
             _ => {
                 return Err(Problem::UnknownKey {
-                    key: shortened(key),
+                    key: if key.is_empty() {
+                        "\"\"".to_owned()
+                    } else {
+                        shortened(key)
+                    },
                     known: KEYS.join(", "),
                 }
                 .into());

@@ -175,7 +175,12 @@ fn impossible_changes_are_refused() {
         .with_node(node("n1", 9, &["replica"]))
         .unwrap_err()
         .to_string();
-    assert_eq!(taken, "node[3].name = \"n1\": already used by node[1].name");
+    assert_eq!(
+        taken,
+        "n1 is already a member: choose a name that no member has"
+    );
+    let other = before.with_replaced("n7", node("n1", 9, &[])).unwrap_err();
+    assert_eq!(other.to_string(), taken, "before other mistakes");
     let unknown = before
         .with_replaced("n7", node("n8", 9, &[]))
         .unwrap_err()
@@ -288,13 +293,13 @@ fn a_number_cannot_be_stated_twice() {
     let error = twice.numbered().unwrap_err().to_string();
     assert_eq!(
         error,
-        "node.n2.roles = \"acceptor:2\": already used by node.n0.roles"
+        "node.n2.roles = \"acceptor:2\": already used by node.n0.roles; a new node leaves out `id` and role numbers"
     );
     let mut twice = baseline();
     (twice.nodes[0].id, twice.nodes[1].id) = (Some(5), Some(5));
     assert_eq!(
         twice.check().unwrap_err().to_string(),
-        "node.n1.id = \"5\": already used by node.n0.id"
+        "node.n1.id = \"5\": already used by node.n0.id; a new node leaves out `id` and role numbers"
     );
 }
 

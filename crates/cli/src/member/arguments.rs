@@ -2,6 +2,7 @@
 
 use crate::cluster_args::{ChangeArgs, ClusterArgs};
 use clap::{Args, Subcommand};
+use ionian_deployment::MAX_F;
 use std::path::PathBuf;
 
 /// Show and change which nodes and roles a running cluster has
@@ -108,6 +109,6 @@ pub(crate) struct QuorumArgs {
     #[arg(long, value_name = "QUORUMS")]
     pub(crate) quorums: Option<String>,
     /// Number of nodes that may fail after the change
-    #[arg(long, value_name = "N")]
-    pub(crate) f: Option<usize>,
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u8).range(0..=MAX_F as i64))]
+    pub(crate) f: Option<u8>,
 }

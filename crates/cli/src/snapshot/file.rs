@@ -84,6 +84,17 @@ pub(crate) fn refuse_existing(file: &Path) -> Result<()> {
     if file.file_name().is_none() {
         bail!("{} is not a file name", file.display());
     }
+    // Before a node is asked, so that the node is not blamed.
+    let parent = file
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
+        bail!(
+            "{} cannot be written: there is no directory {}",
+            file.display(),
+            parent.display()
+        );
+    }
     Ok(())
 }
 

@@ -25,8 +25,14 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) wait: bool,
     /// Stop waiting after this many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "wait")]
-    pub(crate) timeout: u64,
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60,
+        requires = "wait",
+        allow_negative_numbers = true
+    )]
+    pub(crate) timeout: u32,
     #[command(flatten)]
     pub(crate) cluster_args: ClusterArgs,
 }

@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     pub(crate) data: PathBuf,
     /// Client address of the first gateway; the other gateways use the next ports [default:
     /// 127.0.0.1:7379]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = socket_address)]
     pub(crate) listen: Option<SocketAddr>,
     /// Port on which the first node of a preset accepts other nodes; the other nodes use the next
     /// ports [default: 17400]
@@ -54,6 +54,11 @@ pub(crate) struct Arguments {
     /// repeatable
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) overrides: Vec<String>,
+}
+
+fn socket_address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse()
+        .map_err(|_| "must be HOST:PORT with an IP address as the host, such as 127.0.0.1:7379")
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -396,13 +396,13 @@ impl Watched {
         matches!(known, Ok(Some(known)) if known.member(&self.name).is_none())
     }
 
-    /// Reports the end and waits; returns false if the node must not restart. A failure that
-    /// repeats at the maximum delay is reported once.
+    /// Reports the end and waits; returns false if the node must not restart. The reason of a
+    /// failure that repeats is reported once, and at the maximum delay nothing more.
     async fn pause(
         &mut self,
         (delay, is_last): (Duration, bool),
         how: String,
-        reported: &mut Option<String>,
+        reported: &mut Option<(String, bool)>,
     ) -> bool {
         if *self.common.stop.borrow() != Stop::No {
             return false;
@@ -412,11 +412,14 @@ impl Watched {
             true => format!("; restarting every {seconds:.1} s until that changes"),
             false => format!("; restarting in {seconds:.1} s"),
         };
-        let text = format!("node {} {how}{again}", self.name);
-        if reported.as_ref() != Some(&text) {
-            eprintln!("{text}");
+        match reported.replace((how.clone(), is_last)) {
+            Some((earlier, was_last)) if earlier == how => {
+                if !was_last || !is_last {
+                    eprintln!("node {} has ended for the same reason{again}", self.name);
+                }
+            }
+            _ => eprintln!("node {} {how}{again}", self.name),
         }
-        *reported = Some(text);
         let stopped = self.common.stop.wait_for(|stop| *stop != Stop::No);
         tokio::time::timeout(delay, stopped).await.is_err()
     }

@@ -288,3 +288,66 @@ fn ctrl_c_ends_a_waiting_command_even_if_sigint_was_ignored() {
     });
     assert_eq!(status.code(), Some(130));
 }
+
+#[test]
+fn bad_values_are_named_with_what_is_allowed() {
+    let long = "x".repeat(5000);
+    let add = ["member", "add", "n3", "--address", "h:1", "--f", "-1"];
+    let cases: &[(&[&str], &str)] = &[
+        (&add, "-1 is not in 0..=31"),
+        (
+            &["status", "--wait", "--timeout", "-1"],
+            "-1 is not in 0..=",
+        ),
+        (&["drain", "n1", "--timeout", "-1"], "-1 is not in 0..="),
+        (
+            &["up", "--set", "f=-1"],
+            "f = \"-1\": must be a whole number from 0 to 31",
+        ),
+        (&["up", "--listen", "127.0.0.1"], "must be HOST:PORT"),
+        (
+            &["config", "init", "--set", "=1", "-"],
+            "unknown key \"\"; available: cluster",
+        ),
+        (
+            &["config", "init", "--set", &long, "-"],
+            "x...\": must be key=value",
+        ),
+        (
+            &["config", "init", "--preset", &long, "-"],
+            "x...\"; available: colocated",
+        ),
+    ];
+    for (arguments, says) in cases {
+        fails(arguments, 2, says);
+    }
+    for (arguments, _) in &cases[6..] {
+        assert!(run(arguments).stderr.len() < 600, "it is shortened");
+    }
+}
+
+#[test]
+fn snapshot_save_names_a_missing_directory_before_it_asks_a_node() {
+    let directory = Directory::new();
+    let file = directory.path("missing/x.snapshot");
+    let at = ["--at", "127.0.0.1:1"];
+    fails(
+        &[&["snapshot", "save", file.to_str().unwrap()], &at[..]].concat(),
+        1,
+        &format!(
+            "there is no directory {}",
+            directory.path("missing").display()
+        ),
+    );
+}
+
+#[test]
+fn exec_names_the_status_if_no_gateway_serves() {
+    let cluster = Cluster::start("colocated", &["durability=memory"], &[]);
+    let data = cluster.data();
+    for node in ["n0", "n1", "n2"] {
+        works(&["drain", node, "--data", &data]);
+    }
+    let says = "`ionian status` shows which nodes run, and which of them drain";
+    fails(&["exec", "--data", &data, "GET", "k"], 1, says);
+}

@@ -300,6 +300,9 @@ fn a_node_that_refuses_to_run_restarts_with_growing_delays() {
             && said.contains("0000000000000001.wal does not begin as a log segment"),
         "{said}"
     );
+    assert_eq!(said.matches(refusal).count(), 1, "{said}");
+    let again = "node n2 has ended for the same reason; restarting in 0.8 s";
+    assert!(said.contains(again), "{said}");
     cluster.client(0).set("k", "v");
     cluster.stop(Signal::SIGTERM);
 }

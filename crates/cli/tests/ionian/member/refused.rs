@@ -21,11 +21,11 @@ fn impossible_changes_are_refused_with_a_reason() {
         ),
         (
             &["replace", "n1", "n2", "--address", &address],
-            "= \"n2\": already used by",
+            "n2 is already a member: choose a name that no member has",
         ),
         (
             &["add", "n1", "--address", &address, "--roles", "replica"],
-            "already used by",
+            "n1 is already a member: choose a name that no member has",
         ),
         (
             &["add", "n3", "--address", &taken, "--roles", "replica"],
@@ -106,6 +106,14 @@ fn impossible_changes_are_refused_with_a_reason() {
     let (_, said) = apply(&|text| text.replace(&taken, &address));
     assert!(
         said.contains("to move a node, replace it by a node of another name"),
+        "{said}"
+    );
+    let (_, said) = apply(&|text| {
+        text.replace("name = \"n1\"", "name = \"n9\"")
+            .replace(&leaves, &address)
+    });
+    assert!(
+        said.contains("a new node leaves out `id` and role numbers"),
         "{said}"
     );
     // None of this changed anything, and the present deployment as a file changes nothing.
