@@ -1,5 +1,6 @@
 //! Which nodes run here: the nodes with which the cluster was founded, and those that have joined
-//! it since on this machine, except nodes that have left. A node may have the name of one that left.
+//! it since on this machine, except nodes that have left. A node may have the name of one that
+//! left.
 
 use super::ports;
 use super::supervisor::Supervisor;
