@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// How many callers may be in the handshake at once. One more evicts the oldest: a peer needs a
 /// millisecond, a caller that sends nothing stays.
@@ -23,11 +23,39 @@ const PENDING_LIMIT: usize = 64;
 /// other connections end in time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+const SECOND: Duration = Duration::from_secs(1);
+
+/// How many callers a second are refused with a warning. More are logged as `debug`: a caller that
+/// connects in a loop must not fill the disk.
+const WARNINGS_PER_SECOND: u32 = 5;
+
 /// What connections from outside are answered with.
 pub(crate) struct Listener {
     pub(crate) transport: Rc<Transport>,
     pub(crate) admin: AdminServer,
     pub(crate) tasks: Rc<Tasks>,
+    pub(crate) warnings: Warnings,
+}
+
+/// The warnings about callers in the present second.
+#[derive(Default)]
+pub(crate) struct Warnings(Cell<Option<(Instant, u32)>>);
+
+impl Warnings {
+    /// Whether another caller may be refused with a warning.
+    fn permit(&self, now: Instant) -> bool {
+        let present = self.0.get().filter(|(since, _)| now - *since < SECOND);
+        let (since, count) = present.unwrap_or((now, 0));
+        self.0.set(Some((since, count.saturating_add(1))));
+        count < WARNINGS_PER_SECOND
+    }
+
+    fn log(&self, text: &str) {
+        match self.permit(Instant::now()) {
+            true => tracing::warn!("{text}"),
+            false => tracing::debug!("{text}"),
+        }
+    }
 }
 
 /// What a caller wants after the handshake.
@@ -85,13 +113,16 @@ impl Listener {
             }
             Ok(Greeted::Done) => {}
             Err(HandshakeError::Refused(reason)) => {
-                tracing::warn!("refused a connection from {from}: {reason}")
+                self.warnings
+                    .log(&format!("refused a connection from {from}: {reason}"));
             }
             // It is logged already, with its reason.
             Err(HandshakeError::IdentityMismatch { .. }) => {}
             Err(HandshakeError::ClosedBeforeHello) => tracing::debug!("{from} connected and left"),
             Err(error) => {
-                tracing::warn!("dropped a connection from {from}, which is not a peer: {error}")
+                self.warnings.log(&format!(
+                    "dropped a connection from {from}, which is not a peer: {error}"
+                ));
             }
         }
     }
@@ -153,5 +184,20 @@ impl Drop for PendingHandshake {
             .tasks
             .borrow_mut()
             .retain(|(number, _)| *number != self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_callers_a_second_are_refused_with_a_warning() {
+        let (warnings, begin) = (Warnings::default(), Instant::now());
+        let permitted = |at| (0..1000).filter(|_| warnings.permit(at)).count();
+        assert_eq!(permitted(begin), 5);
+        assert_eq!(permitted(begin + SECOND / 2), 0);
+        assert_eq!(permitted(begin + SECOND), 5);
+        assert_eq!(permitted(begin + SECOND * 7), 5);
     }
 }

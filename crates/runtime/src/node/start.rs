@@ -5,7 +5,7 @@ use super::event_loop::{EventLoop, NodeInfo};
 use super::guard::MachineGuard;
 use super::instances::{InstanceFactory, recover_instances};
 use super::io::NodeIo;
-use super::listener::Listener;
+use super::listener::{Listener, Warnings};
 use super::membership::KnownMembership;
 use super::peer_tasks;
 use super::settings::NodeSettings;
@@ -223,6 +223,7 @@ impl<P: Protocol> Running<P> {
             transport,
             admin: AdminServer::new(self.event_loop.clone(), name, backups),
             tasks: self.tasks.clone(),
+            warnings: Warnings::default(),
         };
         self.tasks.spawn(Rc::new(answers).run(listener))
     }
