@@ -11,8 +11,8 @@ const SMALL: usize = 5;
 /// For [`Scenario::changes`](crate::Scenario::changes): the first and the last node replaced by new
 /// ones, all nodes of a small deployment replaced, one more on a new node of everything of which
 /// there can be one more, one more of all that can be added without an epoch of both
-/// configurations, and, where there are three acceptors in majorities, a grid of four. Instances have the same numbers wherever they occur, so that each
-/// can be changed into each.
+/// configurations, and, where there are three acceptors in majorities, a grid of four. Instances
+/// have the same numbers wherever they occur, so that each can be changed into each.
 pub fn variations<P: Protocol>(layout: &Layout) -> Vec<Layout> {
     let nodes = layout.nodes();
     let (Some(first), Some(last)) = (nodes.first().copied(), nodes.last().copied()) else {

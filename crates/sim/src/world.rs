@@ -101,8 +101,8 @@ const GRACE: Micros = 1_500_000;
 /// How often it is looked at whether a healed cluster has come to rest.
 const LOOK_EVERY: Micros = 20_000;
 
-/// What must hold between two calls of a role is looked at after so many events: it reads all that
-/// the role has, which in a sparse log takes longer than the calls.
+/// After this number of events it is looked at what must hold between two calls of a role: that
+/// reads all that the role has, which in a sparse log takes longer than the calls.
 const INVARIANTS_EVERY: u64 = 16;
 
 /// A node begins a checkpoint of its log so often: far more than in life, where logs grow large

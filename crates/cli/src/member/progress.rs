@@ -110,8 +110,8 @@ fn state(known: &Configuration, awaited: &Awaited<'_>, statuses: &Statuses) -> R
     }
 }
 
-/// What the end of the change still needs: new nodes that run, and f+1 members that know it, so that
-/// nodes that leave can be stopped.
+/// What the end of the change still needs: new nodes that run, and f+1 members that know it, so
+/// that nodes that leave can be stopped.
 fn missing(known: &Configuration, from: &Deployment, statuses: &Statuses) -> Vec<String> {
     let silent = silent(known, from, statuses);
     match silent.is_empty() {

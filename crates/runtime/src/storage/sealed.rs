@@ -1,5 +1,5 @@
-//! Small files of a data directory that are always replaced as a whole: text for people to read, and
-//! a line with its checksum.
+//! Small files of a data directory that are always replaced as a whole: text for people to read,
+//! and a line with its checksum.
 
 use super::error::{LogError, io_error};
 use serde::Serialize;
