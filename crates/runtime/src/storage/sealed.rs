@@ -25,7 +25,7 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, LogError> {
     serde_json::from_str(&body).map_err(|error| damaged(path, error.to_string()))
 }
 
-/// As [`write`], with a text of TOML.
+/// As [`write()`], with a text of TOML.
 pub(crate) fn write_toml(path: &Path, text: String) -> Result<(), LogError> {
     replace(path, text, TOML)
 }
