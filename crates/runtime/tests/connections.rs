@@ -201,7 +201,8 @@ fn every_refused_handshake_contains_the_reason() {
         let (stream, verdict, text) = greet(node.address, &greeting);
         assert_eq!((verdict, text.as_str()), (1, reason));
         assert_closed(stream);
-        eventually("it is logged", || node.logged(&["WARN", reason]) == 1);
+        // As a warning, unless there were many of them in this second.
+        eventually("it is logged", || node.logged(&[reason]) == 1);
     }
     assert_unharmed(&node);
 }
@@ -286,11 +287,14 @@ fn connections_of_other_protocols_are_dropped_and_harm_no_peer() {
         0,
         "a caller of another protocol is not an error of this cluster"
     );
+    let refused = 7 + greeting.len() - 1;
     assert_eq!(
-        node.logged(&["WARN", "which is not a peer"]),
-        7 + greeting.len() - 1,
+        node.logged(&["which is not a peer"]),
+        refused,
         "one sent no byte"
     );
+    let warnings = node.logged(&["WARN", "which is not a peer"]);
+    assert!((1..=refused).contains(&warnings), "{warnings}");
 }
 
 #[test]
