@@ -400,8 +400,15 @@ fn a_role_is_measured_in_a_process_and_in_a_model_of_it() {
             panic!("one measurement")
         };
         let number = |name: &str| demand[name].as_f64().unwrap();
-        assert!(into.contains(&number("messages_in")), "{demand}");
-        assert!(out.contains(&number("messages_out")), "{demand}");
+        // Messages and commands are counted in two processes, which do not look at one instant: the
+        // commands in flight may be on one side alone at either end.
+        let commands = number("commands_per_second") * 0.2;
+        let slack = 2.0 * 512.0 / commands;
+        for (name, expected) in [("messages_in", into), ("messages_out", out)] {
+            let least = expected.start * (1.0 - slack);
+            let most = expected.end * (1.0 + slack);
+            assert!((least..most).contains(&number(name)), "{name}: {demand}");
+        }
         assert_eq!(demand["deployment"], "compartmentalized", "{demand}");
     }
 }
