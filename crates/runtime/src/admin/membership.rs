@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 
 /// Asks the node that listens at `address` for the membership that it knows.
 ///
@@ -26,6 +26,12 @@ pub async fn query_membership(
     let document = document.await?;
     let text = str::from_utf8(&document).map_err(|error| malformed(&error))?;
     Configuration::parse(text).map_err(|error| malformed(&error))
+}
+
+/// As [`query_membership`], of the node at an address that may be a name. None without an answer.
+pub(crate) async fn membership_at(address: String, limit: Duration) -> Option<Configuration> {
+    let found = lookup_host(address).await.ok()?.next()?;
+    query_membership(found, limit).await.ok()
 }
 
 fn malformed(error: &dyn Display) -> QueryError {

@@ -8,11 +8,10 @@
 //! Until then it does not store that it has left. If it crashes it starts again as the member that
 //! it was, and learns of the end of the change once more.
 
-use crate::admin::membership::query_membership;
+use crate::admin::membership::membership_at;
 use ionian_deployment::Configuration;
 use ionian_kernel::id::Epoch;
 use std::time::{Duration, Instant};
-use tokio::net::lookup_host;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -61,7 +60,7 @@ pub(crate) async fn until_members_know(configuration: &Configuration) {
 async fn ask(configuration: &Configuration, epoch: Epoch, needed: usize) -> Vec<Configuration> {
     let mut asked = JoinSet::new();
     for node in &configuration.deployment.nodes {
-        asked.spawn_local(known_at(node.address.clone()));
+        asked.spawn_local(membership_at(node.address.clone(), ANSWER_LIMIT));
     }
     let mut answers = Vec::new();
     while let Some(answer) = asked.join_next().await {
@@ -75,12 +74,6 @@ async fn ask(configuration: &Configuration, epoch: Epoch, needed: usize) -> Vec<
         }
     }
     answers
-}
-
-/// What the node at this address knows.
-async fn known_at(address: String) -> Option<Configuration> {
-    let found = lookup_host(address).await.ok()?.next()?;
-    query_membership(found, ANSWER_LIMIT).await.ok()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The tasks that a node has for each peer: one dials it, one asks it for the membership.
 
-use crate::admin::membership::query_membership;
+use crate::admin::membership::membership_at;
 use crate::transport::connection::Transport;
 use crate::transport::dial::Dialler;
 use crate::transport::hello::HANDSHAKE_LIMIT;
@@ -8,7 +8,6 @@ use crate::transport::peer::Shared;
 use ionian_kernel::random::Random;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::net::lookup_host;
 use tokio::time::sleep;
 
 /// How often a node that is not dialled asks for the membership.
@@ -59,14 +58,7 @@ async fn ask_for_membership(transport: Rc<Transport>, peer: Shared) {
             continue;
         }
         let address = peer.borrow().address().to_owned();
-        let Some(found) = lookup_host(address)
-            .await
-            .ok()
-            .and_then(|mut found| found.next())
-        else {
-            continue;
-        };
-        if let Ok(theirs) = query_membership(found, HANDSHAKE_LIMIT).await
+        if let Some(theirs) = membership_at(address, HANDSHAKE_LIMIT).await
             && theirs.founding == identity.founding
             && theirs.deployment.cluster == identity.cluster
         {
