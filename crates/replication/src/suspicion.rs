@@ -55,6 +55,14 @@ impl<I: Id> Suspicion<I> {
         all.preferring(all.without(self.suspects()))
     }
 
+    /// Of those in `all`, which are all suspected: the one that failed the longest ago. Going round
+    /// among them could come back to the same one each time, when every second turn is for work
+    /// that is not answered.
+    fn first_due(&self, all: Set<I>) -> Option<I> {
+        let probes = self.probes.iter().filter(|(id, _)| all.contains(**id));
+        probes.min_by_key(|(_, at)| **at).map(|(id, _)| *id)
+    }
+
     /// Those under suspicion.
     pub fn suspects(&self) -> Set<I> {
         self.probes.keys().copied().collect()
@@ -118,13 +126,13 @@ impl<I: Id> Choice<I> {
     /// instance.
     pub fn next(&mut self, now: Instant) -> Option<(I, Set<I>)> {
         self.turn += 1;
-        let near = self.preferred.without(self.suspicion.suspects());
-        let trusted = if near.is_empty() {
-            self.suspicion.trusted(self.all)
-        } else {
-            near
+        let suspects = self.suspicion.suspects();
+        let trusted = self.all.without(suspects);
+        let trusted = trusted.preferring(self.preferred);
+        let one = match trusted.pick(self.turn) {
+            Some(one) => one,
+            None => self.suspicion.first_due(self.all)?,
         };
-        let one = trusted.pick(self.turn)?;
         Some((one, self.suspicion.probe(now).or(Set::one(one))))
     }
 
@@ -304,6 +312,24 @@ mod tests {
         suspicion.heard(ReplicaId(1));
         assert_eq!(suspicion.trusted(all), one);
     }
+
+    #[test]
+    fn when_all_are_suspected_the_one_that_failed_the_longest_ago_is_next() {
+        let (one, other) = (ReplicaId(0), ReplicaId(1));
+        let mut choice = Choice::new(Set::first(2), Set::EMPTY, 0);
+        choice.silent(one, Instant(0));
+        choice.silent(other, Instant(1));
+        for turn in 1..20 {
+            let at = Instant(turn * 10);
+            let next = choice.next(at).map(|(next, _)| next);
+            let expected = if turn % 2 == 1 { one } else { other };
+            assert_eq!(next, Some(expected));
+            // Work that is not answered, such as a keep-alive, changes nothing.
+            assert_eq!(choice.next(at).map(|(next, _)| next), Some(expected));
+            choice.silent(expected, at);
+        }
+    }
+
     #[test]
     fn each_suspect_is_probed_although_another_fails_again_and_again() {
         let (slow, recovered) = (Set::one(ReplicaId(0)), Set::one(ReplicaId(1)));
