@@ -136,10 +136,17 @@ impl<P: Position, T> Window<P, T> {
 
     /// The positions that hold a value from `from` on, in order.
     pub fn iter_from(&self, from: P) -> impl Iterator<Item = (P, &T)> {
+        self.range(from, P::at(u64::MAX))
+    }
+
+    /// The positions from `from` up to, not including, `end` that hold a value, in order. It looks
+    /// at no others, however far the next value is.
+    pub fn range(&self, from: P, end: P) -> impl Iterator<Item = (P, &T)> {
         let held = self.entries.len() as u64;
         let skip = self.offset(from).unwrap_or(0).min(held) as usize;
+        let end = self.offset(end).unwrap_or(0).min(held) as usize;
         let first = self.base.number() + skip as u64;
-        let entries = self.entries.iter().skip(skip);
+        let entries = self.entries.range(skip..end.max(skip));
         entries
             .enumerate()
             .filter_map(move |(i, entry)| Some((P::at(first + i as u64), entry.as_ref()?)))

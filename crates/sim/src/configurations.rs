@@ -215,8 +215,9 @@ fn tunings(founded: &Options, own: &[Setting]) -> [Options; 2] {
     };
     for setting in own.iter().filter(|setting| *setting.allowed.end() > 1) {
         let value = setting.value(founded);
-        setting.state(&mut slow, value / 4);
-        setting.state(&mut quick, value * 2);
+        let (low, high) = (*setting.allowed.start(), *setting.allowed.end());
+        setting.state(&mut slow, (value / 4).clamp(low, high));
+        setting.state(&mut quick, (value * 2).clamp(low, high));
     }
     [slow, quick]
 }

@@ -144,7 +144,7 @@ fn conclude<P: Protocol, M: Model>(simulation: &mut Simulation<P, M>, driven: St
     let found = levels::audit(&workload.history, &streams)
         .and_then(|()| linearizable(workload, &journal, scenario.check_limit, &mut unchecked))
         .and_then(|()| levels::check(&workload.history, &ordered, scenario.order));
-    let idle = simulation.report.acknowledged == 0;
+    let idle = is_idle(&simulation.report);
     drop(journal);
     simulation.report.unchecked_keys += unchecked;
     found.map_err(|(kind, what)| simulation.fail(kind, what))?;
@@ -156,6 +156,13 @@ fn conclude<P: Protocol, M: Model>(simulation: &mut Simulation<P, M>, driven: St
         ));
     }
     Ok(())
+}
+
+/// Whether clients asked for something and got nothing. Where all requests were refused because of
+/// their number, or lost with the clients' own nodes, there was nothing to get.
+fn is_idle(report: &Report) -> bool {
+    let lost = report.refused_busy + report.lost_with_lane;
+    report.acknowledged == 0 && (report.requests == 0 || report.requests > lost)
 }
 
 fn linearizable<M: Model>(
