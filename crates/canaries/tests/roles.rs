@@ -29,6 +29,8 @@ mod mencius_replica;
 mod reach;
 #[path = "../../protocols/tests/roles/read_batcher.rs"]
 mod read_batcher;
+#[path = "../../protocols/tests/roles/relay.rs"]
+mod relay;
 #[path = "../../protocols/tests/roles/servers.rs"]
 #[allow(dead_code)]
 mod servers;
@@ -53,8 +55,16 @@ mod time;
 
 use caught::caught;
 use mencius_leader::{limits, revoking};
+use relay::{asking, relayed};
 
 caught! {
+    "multipaxos/s9": relay::s9_two_votes_of_one_acceptor_are_one,
+    "multipaxos/l11": relay::l11_a_relay_gives_up_long_before_its_requester_and_says_who_is_missing,
+    "multipaxos/foreign-round": relay::votes_of_another_round_do_not_count,
+    "multipaxos/after-refusal": relay::a_refusal_is_passed_on_at_once_and_ends_what_it_is_about,
+    "multipaxos/stale-commit": relayed::a_vote_of_another_round_is_not_handed_on,
+    "multipaxos/grid-slack": asking::in_a_grid_relays_wait_for_all,
+    "multipaxos/rides-only": asking::commits_are_sent_alone_when_no_request_comes,
     "multipaxos/promise": acceptor::phase_2_of_a_lower_round_is_refused_to_proxy_leader_and_leader,
     "multipaxos/s7": read_batcher::on_a_grid_reads_ask_a_whole_row,
     "multipaxos/truncation": acceptor::votes_that_replicas_keep_are_forgotten_and_released,

@@ -109,10 +109,19 @@ pub fn settings(protocol: &str) -> impl Iterator<Item = &'static Setting> {
     COMMON.iter().chain(own)
 }
 
-/// The settings of all protocols.
+/// The settings of all protocols, each once: two protocols may have the same.
 fn all() -> impl Iterator<Item = &'static Setting> {
-    let own = registry::ALL.iter().flat_map(|protocol| protocol.settings);
+    let own = registry::ALL.iter().enumerate();
+    let own = own.flat_map(|(place, protocol)| {
+        let earlier = &registry::ALL[..place];
+        let is_new = |key| !earlier.iter().any(|other| has(other.settings, key));
+        protocol.settings.iter().filter(move |it| is_new(it.key))
+    });
     COMMON.iter().chain(own)
+}
+
+fn has(settings: &[Setting], key: &str) -> bool {
+    settings.iter().any(|setting| setting.key == key)
 }
 
 /// The setting with this key for this protocol, or for any protocol if none is named.
@@ -382,6 +391,11 @@ mod tests {
         assert_eq!(own.len() + COMMON.len(), all().count());
         let keys: BTreeSet<_> = all().map(|setting| setting.key).collect();
         assert_eq!(keys.len(), all().count(), "no key stands for two settings");
+        for setting in registry::ALL.iter().flat_map(|protocol| protocol.settings) {
+            let same = named(setting.key, "").unwrap();
+            let told = |it: &Setting| (it.about, it.allowed.clone(), it.shared, it.default());
+            assert_eq!(told(setting), told(same), "of all protocols that have it");
+        }
     }
 
     #[test]

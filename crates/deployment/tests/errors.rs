@@ -73,7 +73,8 @@ fn unknown_keys() {
         retained_slots, snapshot_slots, snapshot_mib_per_s, heartbeat_ms, election_timeout_ms, resend_after_ms, \
         thrifty, session_expiry_s, \
         drain_ms, in_flight, in_flight_bytes, payload_bytes, patience_ms, retry_after_ms, max_clients, clients_mib, client_mib, \
-        unfinished_s";
+        unfinished_s, relay_groups, relay_shuffle, relay_overlap, relay_rotate, relay_fan_out, relay_slack, \
+        relay_timeout_ms, commit_delay_ms";
     refused(
         8,
         "heartbeat = 1",
@@ -335,7 +336,7 @@ fn unknown_names_are_refused() {
         Deployment::preset("x", &PresetOptions::default())
             .unwrap_err()
             .to_string(),
-        "unknown preset \"x\"; available: colocated, baseline, compartmentalized, batched, mencius, mencius-wan, mencius-compartmentalized, mencius-batched, spaxos, \
+        "unknown preset \"x\"; available: colocated, baseline, compartmentalized, batched, pigpaxos, pigpaxos-25, pigpaxos-wan, mencius, mencius-wan, mencius-compartmentalized, mencius-batched, spaxos, \
             spaxos-compartmentalized, spaxos-batched, unreplicated, unreplicated-batched"
     );
 }

@@ -3,7 +3,9 @@
 use ionian_deployment::{DEFAULT_PRESET, Deployment, Durability, PresetOptions, presets, settings};
 use ionian_kernel::id::AcceptorId;
 use ionian_kernel::layout::{Layout, NodeId, Places};
+use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum_spec::QuorumSpec;
+use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::registry;
 use ionian_replication::quorum::QuorumSystem;
 use std::collections::BTreeSet;
@@ -27,7 +29,14 @@ fn places(deployment: &Deployment) -> Vec<String> {
             .collect::<Vec<_>>()
             .join(" ")
     };
-    layout(deployment).instances.iter().map(line).collect()
+    let mut lines: Vec<_> = layout(deployment).instances.iter().map(line).collect();
+    // Most have no relays, the last kind of the protocols that can have them.
+    if registry::description(&deployment.protocol)
+        .is_some_and(|it| it.kinds.last() == Some(&"relay"))
+    {
+        lines.pop_if(|relays| relays.is_empty());
+    }
+    lines
 }
 
 fn gateways(deployment: &Deployment) -> Vec<String> {
@@ -105,7 +114,7 @@ fn a_written_preset_has_nodes_last_and_no_long_lines() {
 #[test]
 fn the_list_of_presets_is_complete() {
     let names: BTreeSet<_> = presets().map(|(_, preset)| preset.name).collect();
-    assert_eq!(names.len(), 13);
+    assert_eq!(names.len(), 16);
     assert!(names.contains(DEFAULT_PRESET));
     for (_, listed) in presets() {
         let (name, about) = (listed.name, listed.about);
@@ -141,6 +150,26 @@ fn colocated_has_every_role_on_each_of_three_nodes() {
         addresses,
         ["127.0.0.1:17400", "127.0.0.1:17401", "127.0.0.1:17402"]
     );
+}
+
+/// PigPaxos, figures 9 to 11: every node has every role, a relay beside each acceptor.
+#[test]
+fn pigpaxos_has_a_relay_on_each_node() {
+    for (name, nodes, f, groups) in [
+        ("pigpaxos", 5, 2, 1),
+        ("pigpaxos-25", 25, 12, 3),
+        ("pigpaxos-wan", 15, 7, 3),
+    ] {
+        let deployment = preset(name);
+        let places = places(&deployment);
+        let (relays, acceptors) = (places.last(), &places[5]);
+        assert_eq!((deployment.nodes.len(), deployment.f), (nodes, f));
+        assert_eq!(relays, Some(acceptors), "{name}");
+        assert_eq!(acceptors.split(' ').count(), nodes);
+        let stated = deployment.layout(MultiPaxos::KINDS).unwrap().options.own;
+        let stated = stated.get("relay_groups").copied().unwrap_or(1);
+        assert_eq!(stated, groups);
+    }
 }
 
 #[test]

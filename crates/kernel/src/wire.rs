@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 
 /// Grows by one with every change of any message or record; nodes of different versions refuse
 /// each other in the handshake.
-pub const WIRE_VERSION: u16 = 12;
+pub const WIRE_VERSION: u16 = 13;
 
 /// Something that can be sent and stored.
 pub trait Wire: Sized {

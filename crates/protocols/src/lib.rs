@@ -10,6 +10,7 @@ mod branches;
 pub mod mencius;
 pub mod multipaxos;
 pub mod parts;
+pub mod pigpaxos;
 pub mod registry;
 pub mod spaxos;
 /// A protocol for tests.

@@ -206,7 +206,11 @@ impl Acceptor {
                 slot,
                 round,
                 replier,
-            } => core.on_learn(slot, round, replier, port),
+            } => {
+                core.on_learn(slot, round, replier, port);
+            }
+            // Mencius has no relays.
+            Message::RelayedPhase2a { .. } | Message::LearnSlots { .. } => {}
         }
     }
 

@@ -50,6 +50,7 @@ pub fn striped(stripes: Stripes, stripe: Stripe, envelope: multipaxos::Envelope)
             Envelope::ToReplicas(replicas, to_replicas(stripes, stripe, message))
         }
         Theirs::ToUnbatchers(unbatchers, message) => Envelope::ToUnbatchers(unbatchers, message),
+        Theirs::ToRelays(..) => unreachable!("roles that work in a stripe know of no relays"),
         Theirs::ToApplication(lane, reply) => Envelope::ToApplication(lane, reply),
     }
 }
@@ -93,7 +94,9 @@ fn to_acceptors(stripe: Stripe, message: multipaxos::acceptor::In) -> acceptor::
         | Theirs::Heartbeat { .. }
         | Theirs::PreVote { .. }
         | Theirs::Admit { .. }
-        | Theirs::Learn { .. }) => acceptor::In::InStripe { stripe, message },
+        | Theirs::Learn { .. }
+        | Theirs::RelayedPhase2a { .. }
+        | Theirs::LearnSlots { .. }) => acceptor::In::InStripe { stripe, message },
     }
 }
 

@@ -93,7 +93,7 @@ impl Port<'_, '_> {
 
 impl ProxyLeaderPort for Port<'_, '_> {
     #[inline]
-    fn phase2a(&mut self, to: AcceptorSet, slot: Slot, round: Round, value: Value) {
+    fn phase2a(&mut self, to: AcceptorSet, (slot, round): (Slot, Round), value: Value, _: u32) {
         let message = multipaxos::acceptor::In::Phase2a {
             from: self.id,
             slot,
@@ -184,6 +184,8 @@ impl Role for ProxyLeader {
             }
             Message::Nack { round } => core.on_nack(round, port),
             Message::Forgotten { below } => core.on_forgotten(below, port),
+            // Mencius has no relays.
+            Message::Votes { .. } => {}
         }
     }
 

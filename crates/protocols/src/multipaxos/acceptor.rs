@@ -5,11 +5,15 @@
 
 use super::config::Config;
 use super::message::{ReaderId, Votes};
-use super::{Envelope, client, leader, proxy_leader, read_batcher, replica};
+use super::{Envelope, client, leader, proxy_leader, read_batcher, relay, replica};
 pub use crate::parts::acceptor::Record;
 use crate::parts::acceptor::{AcceptorCore, AcceptorPort};
 use crate::parts::metrics;
+use crate::pigpaxos::branch::COMMIT_EARLY;
+use crate::pigpaxos::commits::{self, Early};
+use crate::pigpaxos::message::{RelayId, Requester, Run};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
@@ -82,6 +86,26 @@ messages! {
             /// The replica that is to answer the clients.
             replier: ReplicaId,
         },
+        /// A relay asks for a vote, and says what is chosen.
+        7 => RelayedPhase2a {
+            /// The relay.
+            from: RelayId,
+            /// The slot.
+            slot: Slot,
+            /// The leader's round.
+            round: Round,
+            /// The value.
+            value: Value,
+            /// Slots in which values of the round are chosen.
+            chosen: Vec<Run>,
+        },
+        /// The same as `Learn`, of several slots.
+        8 => LearnSlots {
+            /// The round in which the values were chosen.
+            round: Round,
+            /// The slots.
+            chosen: Vec<Run>,
+        },
     }
 }
 
@@ -89,6 +113,8 @@ messages! {
 pub struct Acceptor {
     id: AcceptorId,
     core: AcceptorCore,
+    /// What it knows to be chosen and has not voted for: only where there are relays.
+    early: Early,
 }
 
 impl Acceptor {
@@ -97,12 +123,50 @@ impl Acceptor {
         Acceptor {
             id: AcceptorId(birth.address.index),
             core: AcceptorCore::new(config, birth),
+            early: Early::default(),
         }
     }
 
     /// What it has promised and voted for.
     pub fn core(&self) -> &AcceptorCore {
         &self.core
+    }
+
+    /// A value is chosen: the replicas of this node are to have it, now or when it has voted.
+    fn on_learn(
+        &mut self,
+        (slot, round): (Slot, Round),
+        replier: ReplicaId,
+        out: &mut Out<'_, Self>,
+    ) {
+        let port = &mut Port { id: self.id, out };
+        if self.core.on_learn(slot, round, replier, port) {
+            self.early.add(slot, round, replier);
+        }
+    }
+
+    /// The same of several slots.
+    fn on_learn_slots(&mut self, round: Round, chosen: &[Run], out: &mut Out<'_, Self>) {
+        for (slot, replier) in commits::slots(chosen) {
+            self.on_learn((slot, round), replier, out);
+        }
+    }
+
+    /// Votes, and hands on the value if it is known to be chosen.
+    fn on_phase2a(
+        &mut self,
+        now: Instant,
+        from: Requester,
+        (slot, round): (Slot, Round),
+        value: Value,
+        out: &mut Out<'_, Self>,
+    ) {
+        let port = &mut Port { id: self.id, out };
+        self.core.on_phase2a(now, from, (slot, round), value, port);
+        if let Some(replier) = self.early.voted(slot, round) {
+            port.reached(COMMIT_EARLY);
+            self.core.on_learn(slot, round, replier, port);
+        }
     }
 
     fn on_pre_read(&self, from: ReaderId, inquiry: u64, out: &mut Out<'_, Self>) {
@@ -141,6 +205,7 @@ struct Port<'a, 'b> {
 
 impl AcceptorPort for Port<'_, '_> {
     type Envelope = Envelope;
+    type Requester = Requester;
 
     #[inline]
     fn send(&mut self, envelope: Envelope) {
@@ -181,25 +246,43 @@ impl AcceptorPort for Port<'_, '_> {
     }
 
     #[inline]
-    fn phase2b(&self, to: ProxyLeaderId, slot: Slot, round: Round) -> Envelope {
-        let message = proxy_leader::In::Phase2b {
-            from: self.id,
-            slot,
-            round,
-        };
-        Envelope::ToProxyLeaders(Set::one(to), message)
+    fn phase2b(&self, to: Requester, slot: Slot, round: Round) -> Envelope {
+        let from = self.id;
+        match to {
+            Requester::ProxyLeader { id } => {
+                let message = proxy_leader::In::Phase2b { from, slot, round };
+                Envelope::ToProxyLeaders(Set::one(id), message)
+            }
+            Requester::Relay { id } => {
+                let message = relay::In::Phase2b { from, slot, round };
+                Envelope::ToRelays(Set::one(id), message)
+            }
+        }
     }
 
     fn nack_leaders(&self, to: Set<LeaderId>, promise: Round) -> Envelope {
         Envelope::ToLeaders(to, leader::In::Nack { round: promise })
     }
 
-    fn nack_proxy_leader(&self, to: ProxyLeaderId, promise: Round) -> Envelope {
-        Envelope::ToProxyLeaders(Set::one(to), proxy_leader::In::Nack { round: promise })
+    fn nack_requester(&self, to: Requester, promise: Round) -> Envelope {
+        let round = promise;
+        match to {
+            Requester::ProxyLeader { id } => {
+                Envelope::ToProxyLeaders(Set::one(id), proxy_leader::In::Nack { round })
+            }
+            Requester::Relay { id } => Envelope::ToRelays(Set::one(id), relay::In::Nack { round }),
+        }
     }
 
-    fn forgotten(&self, to: ProxyLeaderId, below: Slot) -> Envelope {
-        Envelope::ToProxyLeaders(Set::one(to), proxy_leader::In::Forgotten { below })
+    fn forgotten(&self, to: Requester, below: Slot) -> Envelope {
+        match to {
+            Requester::ProxyLeader { id } => {
+                Envelope::ToProxyLeaders(Set::one(id), proxy_leader::In::Forgotten { below })
+            }
+            Requester::Relay { id } => {
+                Envelope::ToRelays(Set::one(id), relay::In::Forgotten { below })
+            }
+        }
     }
 
     #[inline]
@@ -260,7 +343,7 @@ impl Role for Acceptor {
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
-        let Acceptor { id, core } = self;
+        let Acceptor { id, core, .. } = self;
         let port = &mut Port { id: *id, out };
         match message {
             In::Phase1a {
@@ -274,7 +357,10 @@ impl Role for Acceptor {
                 slot,
                 round,
                 value,
-            } => core.on_phase2a(now, from, (slot, round), value, port),
+            } => {
+                let from = Requester::ProxyLeader { id: from };
+                self.on_phase2a(now, from, (slot, round), value, out);
+            }
             In::PreRead { from, inquiry } => self.on_pre_read(from, inquiry, out),
             In::Heartbeat { round, kept } => {
                 core.on_heartbeat(now, round, kept, port);
@@ -289,7 +375,19 @@ impl Role for Acceptor {
                 slot,
                 round,
                 replier,
-            } => core.on_learn(slot, round, replier, port),
+            } => self.on_learn((slot, round), replier, out),
+            In::RelayedPhase2a {
+                from,
+                slot,
+                round,
+                value,
+                chosen,
+            } => {
+                self.on_learn_slots(round, &chosen, out);
+                let from = Requester::Relay { id: from };
+                self.on_phase2a(now, from, (slot, round), value, out);
+            }
+            In::LearnSlots { round, chosen } => self.on_learn_slots(round, &chosen, out),
         }
     }
 

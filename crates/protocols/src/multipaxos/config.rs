@@ -1,6 +1,8 @@
 //! Which layouts are deployments of MultiPaxos, and what every role needs to know of its own.
 
 use super::kind;
+use crate::pigpaxos::relaying::Relaying;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,6 +10,7 @@ use core::time::Duration;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError, NodeId, Options};
 use ionian_kernel::protocol::Transition;
+use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_replication::quorum::QuorumSystem;
 
 /// A layout that was checked, with what follows from it.
@@ -28,6 +31,8 @@ pub struct Config {
     pub keepers: Vec<(Set<ReplicaId>, usize)>,
     /// The leader that begins the first round of a new cluster and is asked first.
     pub initial_leader: LeaderId,
+    /// The relays before acceptors, if there are any.
+    relaying: Option<Relaying>,
     /// Whether leaders order references, so that the bytes of what replicas execute never fill
     /// their windows (S-Paxos).
     pub orders_references: bool,
@@ -83,6 +88,7 @@ impl Config {
         let (before, keepers, initial_leader) = (None, Vec::from([keepers]), LeaderId(0));
         let (beside, orders_references) = (Vec::new(), false);
         let quorums = now;
+        let relaying = Relaying::new(&layout)?;
         let mut config = Config {
             instances,
             beside,
@@ -90,6 +96,7 @@ impl Config {
             before,
             keepers,
             initial_leader,
+            relaying,
             orders_references,
             layout,
         };
@@ -320,6 +327,17 @@ impl Config {
         self.layout.near(kind, node)
     }
 
+    /// The relays before acceptors, if there are any.
+    pub fn relaying(&self) -> Option<&Relaying> {
+        self.relaying.as_ref()
+    }
+
+    /// Whether a proxy leader asks one write quorum of acceptors first. With relays it asks all:
+    /// the relays have the work.
+    pub fn is_thrifty(&self) -> bool {
+        self.layout.options.thrifty && self.relaying.is_none()
+    }
+
     /// All leaders.
     pub fn leaders(&self) -> Set<LeaderId> {
         self.all(kind::Leader)
@@ -396,14 +414,14 @@ fn check(layout: &Layout) -> Result<(QuorumSystem, (Set<ReplicaId>, usize)), Lay
     let quorums =
         QuorumSystem::new(layout.quorums, layout.all(kind::Acceptor), f).map_err(LayoutError)?;
     check_failures(layout, &quorums)?;
+    Relaying::new(layout)?;
     Ok((quorums, (layout.all(kind::Replica), f)))
 }
 
 /// Any f nodes may fail: what is left must hold quorums and one of each role. Counting instances
 /// is not enough where a node has several.
 fn check_failures(layout: &Layout, quorums: &QuorumSystem) -> Result<(), LayoutError> {
-    let nodes: Vec<NodeId> = layout.nodes().into_iter().collect();
-    for failed in combinations(&nodes, layout.f) {
+    for failed in worst_failures(layout) {
         if let Some(lost) = lost_with(layout, quorums, &failed) {
             let failed: Vec<_> = failed.iter().map(|node| layout.name(*node)).collect();
             return Err(LayoutError(format!(
@@ -414,6 +432,31 @@ fn check_failures(layout: &Layout, quorums: &QuorumSystem) -> Result<(), LayoutE
         }
     }
     Ok(())
+}
+
+/// Sets of nodes that may fail, among which is one that does harm if any set of f nodes does: all
+/// that host some kind; and, where a node has several acceptors, those with the most, or each f
+/// that host acceptors. Where no node has two, the arrangement was checked to tolerate f.
+fn worst_failures(layout: &Layout) -> Vec<Vec<NodeId>> {
+    let hosts = |kind: u8| -> BTreeSet<NodeId> {
+        layout.places(kind).iter().map(|(_, node)| node).collect()
+    };
+    let all = (0..super::KINDS.len() as u8).map(hosts);
+    let few = all.filter(|hosts| hosts.len() <= layout.f);
+    let mut worst: Vec<Vec<NodeId>> = few.map(|hosts| hosts.into_iter().collect()).collect();
+    let acceptors = |node: &NodeId| layout.near::<AcceptorId>(kind::Acceptor, *node).len();
+    let mut of_acceptors: Vec<NodeId> = hosts(kind::Acceptor).into_iter().collect();
+    if of_acceptors.len() == layout.count(kind::Acceptor) {
+        return worst;
+    }
+    if layout.quorums == QuorumSpec::Majority {
+        of_acceptors.sort_by_key(|node| core::cmp::Reverse(acceptors(node)));
+        of_acceptors.truncate(layout.f);
+        worst.push(of_acceptors);
+    } else {
+        worst.extend(combinations(&of_acceptors, layout.f));
+    }
+    worst
 }
 
 fn lost_with(layout: &Layout, quorums: &QuorumSystem, failed: &[NodeId]) -> Option<&'static str> {
@@ -476,7 +519,6 @@ pub(crate) fn combinations<T: Copy>(items: &[T], count: usize) -> Vec<Vec<T>> {
 mod tests {
     use super::*;
     use ionian_kernel::layout::numbered;
-    use ionian_kernel::quorum_spec::QuorumSpec;
 
     /// A layout of `counts` instances a kind, each on a node of its own.
     fn apart(f: usize, counts: [usize; 8], quorums: QuorumSpec) -> Layout {

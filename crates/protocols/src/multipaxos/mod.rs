@@ -47,6 +47,8 @@
 //! acceptor ── Rejoin ──> leaders ── Admit ──> acceptor         acceptor ── Forgotten ──> proxy leader
 //! ```
 //!
+//! A deployment can have relays between proxy leaders and acceptors: [`pigpaxos`] has their chart.
+//!
 //! Changes of the membership are commands in the log: a replica that executes one tells its driver,
 //! which reconfigures all roles of its node; a leader that leads by the quorums of both
 //! configurations ends the change when it can (`parts/leader/handover.rs`).
@@ -72,6 +74,8 @@ pub mod replica;
 
 pub mod unbatcher;
 
+pub use crate::pigpaxos::relay;
+
 mod quorum_reader;
 pub mod read_batcher;
 
@@ -82,6 +86,8 @@ mod presets;
 mod salvage;
 pub(crate) mod service;
 
+use crate::pigpaxos;
+use crate::pigpaxos::message::RelayId;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -91,6 +97,7 @@ use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
 use ionian_kernel::salvage::Salvage;
 use ionian_kernel::service::Service;
+use ionian_kernel::setting::Setting;
 use ionian_kernel::status::Metrics;
 use ionian_kernel::wire::encode_all;
 
@@ -104,6 +111,7 @@ ionian_kernel::protocol! {
     5 Acceptor "acceptor" ToAcceptors(AcceptorId) acceptor::Acceptor,
     6 Replica "replica" ToReplicas(ReplicaId) replica::Replica,
     7 Unbatcher "unbatcher" ToUnbatchers(UnbatcherId) unbatcher::Unbatcher,
+    8 Relay "relay" ToRelays(RelayId) relay::Relay,
 }
 
 /// Compartmentalized MultiPaxos; with every role on every node, Classic MultiPaxos.
@@ -115,6 +123,7 @@ impl Protocol for MultiPaxos {
     const METRICS: &'static [Metrics] = METRICS;
     const PRESETS: &'static [Preset] = presets::PRESETS;
     const EXECUTORS: &'static [u8] = &[kind::Replica];
+    const SETTINGS: &'static [Setting] = pigpaxos::settings::SETTINGS;
     type Message = Message;
     type Envelope = Envelope;
     type Instance = Instance;
@@ -136,7 +145,8 @@ impl Protocol for MultiPaxos {
     }
 
     fn branches() -> Vec<&'static str> {
-        crate::parts::branch::ALL.to_vec()
+        let all = crate::parts::branch::ALL.iter();
+        all.chain(pigpaxos::branch::ALL).copied().collect()
     }
 
     fn service(config: &Self::Config, epoch: Epoch) -> Service {
@@ -169,6 +179,7 @@ impl Protocol for MultiPaxos {
             kind::Acceptor => Instance::Acceptor(acceptor::Acceptor::new(config, &birth)),
             kind::Replica => Instance::Replica(replica::Replica::new(config, &birth)),
             kind::Unbatcher => Instance::Unbatcher(unbatcher::Unbatcher::new(config, &birth)),
+            kind::Relay => Instance::Relay(relay::Relay::new(config, &birth)),
             kind => unreachable!("the protocol has no role of kind {kind}"),
         }
     }

@@ -1,10 +1,19 @@
 //! The deployments of MultiPaxos that come with Ionian.
 
+use crate::pigpaxos::presets::{PIGPAXOS, PIGPAXOS_25, PIGPAXOS_WAN};
 use ionian_kernel::preset::{Preset, nodes};
 use ionian_kernel::quorum_spec::QuorumSpec;
 
 /// They differ in placement, not in code.
-pub(super) const PRESETS: &[Preset] = &[COLOCATED, BASELINE, COMPARTMENTALIZED, BATCHED];
+pub(super) const PRESETS: &[Preset] = &[
+    COLOCATED,
+    BASELINE,
+    COMPARTMENTALIZED,
+    BATCHED,
+    PIGPAXOS,
+    PIGPAXOS_25,
+    PIGPAXOS_WAN,
+];
 
 /// Every role on each node, also those that a small cluster could do without: a hop to a role of
 /// the same node is a function call, batches make a node fast, and each role finds the unbatcher

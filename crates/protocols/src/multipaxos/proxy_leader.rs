@@ -9,6 +9,9 @@ use super::message::Proposer;
 use super::{Envelope, acceptor, batcher, leader, replica};
 use crate::parts::metrics;
 use crate::parts::proxy_leader::{ProxyLeaderCore, ProxyLeaderPort};
+use crate::pigpaxos;
+use crate::pigpaxos::asking::Asking;
+use crate::pigpaxos::message::RelayId;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -57,6 +60,19 @@ messages! {
             /// The slots below this one.
             below: Slot,
         },
+        /// A relay has asked the acceptors of its group.
+        4 => Votes {
+            /// The relay.
+            from: RelayId,
+            /// The slot.
+            slot: Slot,
+            /// The round in which they voted.
+            round: Round,
+            /// The acceptors that voted.
+            voted: AcceptorSet,
+            /// Those that did not, if the relay gave up waiting.
+            missing: AcceptorSet,
+        },
     }
 }
 
@@ -65,6 +81,8 @@ pub struct ProxyLeader {
     id: ProxyLeaderId,
     config: Arc<Config>,
     core: ProxyLeaderCore,
+    /// How it asks acceptors.
+    asking: Asking,
     alive_at: Instant,
 }
 
@@ -74,6 +92,7 @@ impl ProxyLeader {
         ProxyLeader {
             id: ProxyLeaderId(birth.address.index),
             core: ProxyLeaderCore::new(config.clone(), birth),
+            asking: Asking::new(&config, birth),
             alive_at: Instant::ZERO,
             config,
         }
@@ -83,14 +102,47 @@ impl ProxyLeader {
 /// The messages of the proxy leader's part.
 struct Port<'a, 'b> {
     id: ProxyLeaderId,
+    now: Instant,
+    asking: &'a mut Asking,
     out: &'a mut Out<'b, ProxyLeader>,
+}
+
+impl ProxyLeader {
+    /// The proxy leader's part, and its port.
+    #[inline]
+    fn part<'a, 'b>(
+        &'a mut self,
+        now: Instant,
+        out: &'a mut Out<'b, Self>,
+    ) -> (&'a mut ProxyLeaderCore, Port<'a, 'b>) {
+        let port = Port {
+            id: self.id,
+            now,
+            asking: &mut self.asking,
+            out,
+        };
+        (&mut self.core, port)
+    }
 }
 
 impl ProxyLeaderPort for Port<'_, '_> {
     #[inline]
-    fn phase2a(&mut self, to: AcceptorSet, slot: Slot, round: Round, value: Value) {
+    fn phase2a(
+        &mut self,
+        to: AcceptorSet,
+        (slot, round): (Slot, Round),
+        value: Value,
+        attempt: u32,
+    ) {
+        let from = self.id;
+        if self.asking.has_relays() {
+            let Port {
+                now, asking, out, ..
+            } = self;
+            return asking.phase2a((*now, from), (to, attempt), (slot, round), value, out);
+        }
         let message = acceptor::In::Phase2a {
-            from: self.id,
+            from,
             slot,
             round,
             value,
@@ -110,6 +162,10 @@ impl ProxyLeaderPort for Port<'_, '_> {
 
     #[inline]
     fn learn(&mut self, to: AcceptorSet, slot: Slot, round: Round, replier: ReplicaId) {
+        let to = match self.asking.has_relays() {
+            true => self.asking.learn(self.now, to, (slot, round), replier),
+            false => to,
+        };
         let message = acceptor::In::Learn {
             slot,
             round,
@@ -146,12 +202,13 @@ impl Role for ProxyLeader {
 
     fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
         self.core.reconfigure(config.clone());
+        self.asking.reconfigure(&config);
         self.config = config;
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
-        let ProxyLeader { id, core, .. } = self;
-        let port = &mut Port { id: *id, out };
+        let (core, mut port) = self.part(now, out);
+        let port = &mut port;
         match message {
             In::Phase2a {
                 slot,
@@ -163,6 +220,18 @@ impl Role for ProxyLeader {
             In::Phase2b { from, slot, round } => core.on_phase2b(now, from, (slot, round), port),
             In::Nack { round } => core.on_nack(round, port),
             In::Forgotten { below } => core.on_forgotten(below, port),
+            In::Votes {
+                from,
+                slot,
+                round,
+                voted,
+                missing,
+            } => {
+                port.asking.heard(now, from, missing);
+                for acceptor in voted.iter() {
+                    core.on_phase2b(now, acceptor, (slot, round), port);
+                }
+            }
         }
     }
 
@@ -172,24 +241,32 @@ impl Role for ProxyLeader {
             let message = leader::In::ProxyAlive { from: self.id };
             out.send(Envelope::ToLeaders(self.config.leaders(), message));
         }
-        self.core.on_timer(now, &mut Port { id: self.id, out });
+        let (core, mut port) = self.part(now, out);
+        core.on_timer(now, &mut port);
+        self.asking.on_timer(now, out);
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        earliest(self.core.next_timer(), Some(self.alive_at))
+        let next = earliest(self.core.next_timer(), self.asking.next_timer());
+        earliest(next, Some(self.alive_at))
     }
 
-    fn on_burst_end(&mut self, _: Instant, out: &mut Out<'_, Self>) {
-        self.core.on_burst_end(&mut Port { id: self.id, out });
+    fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let (core, mut port) = self.part(now, out);
+        core.on_burst_end(&mut port);
+        if self.core.is_idle() {
+            self.asking.on_idle(now, out);
+        }
     }
 
     fn invariants(&self) {
         self.core.invariants();
     }
 
-    const METRICS: Metrics = &[metrics::PROXY_LEADER];
+    const METRICS: Metrics = &[metrics::PROXY_LEADER, pigpaxos::metrics::FANOUT];
 
     fn status(&self, status: &mut Status) {
         self.core.report(status);
+        status.add([self.asking.suspects() as u64]);
     }
 }

@@ -39,6 +39,9 @@ const MANY_VOTE_BYTES: u64 = 16 << 20;
 /// Bytes of votes in one Phase1b, at least one vote.
 const PHASE1B_BYTES: usize = 1 << 20;
 
+/// The invariants are checked where the votes span at most this many slots.
+const MAX_LOOKED_THROUGH: u64 = 1 << 12;
+
 /// How often an acceptor that lost its memory asks to be let in again.
 const REJOIN_EVERY: Duration = Duration::from_millis(300);
 
@@ -167,11 +170,7 @@ impl AcceptorCore {
 
     fn votes_between(&self, start: Slot, end: Slot) -> Votes {
         let (mut votes, mut next, mut bytes) = (Vec::new(), Slot::MAX, 0);
-        for (slot, vote) in self
-            .votes
-            .iter_from(start)
-            .take_while(|(slot, _)| *slot < end)
-        {
+        for (slot, vote) in self.votes.range(start, end) {
             if bytes >= PHASE1B_BYTES {
                 next = slot;
                 break;
@@ -200,15 +199,15 @@ impl AcceptorCore {
         port.send_unfenced(port.nack_leaders(leader, self.promise));
     }
 
-    /// A proxy leader asks for a vote.
+    /// A proxy leader asks for a vote, itself or through a relay.
     #[inline]
-    pub fn on_phase2a(
+    pub fn on_phase2a<P: AcceptorPort>(
         &mut self,
         now: Instant,
-        from: ProxyLeaderId,
+        from: P::Requester,
         (slot, round): (Slot, Round),
         value: Value,
-        port: &mut impl AcceptorPort,
+        port: &mut P,
     ) {
         if self.has_lost_votes() {
             return;
@@ -218,7 +217,7 @@ impl AcceptorCore {
         }
         if round < self.promise {
             port.reached(branch::PHASE_2A_REFUSED);
-            port.send(port.nack_proxy_leader(from, self.promise));
+            port.send(port.nack_requester(from, self.promise));
             return self.refuse(round, port);
         }
         if slot < self.votes.base() {
@@ -277,16 +276,17 @@ impl AcceptorCore {
 
     /// Hands what it voted for to the replicas of its node: the network carried the value to this
     /// node once already. If it has forgotten the vote, or has another by now, they find a hole and
-    /// ask for it.
+    /// ask for it. Returns whether it has not voted there, in this round or a later one: it may yet
+    /// be asked to.
     pub fn on_learn(
         &self,
         slot: Slot,
         round: Round,
         replier: ReplicaId,
         port: &mut impl AcceptorPort,
-    ) {
+    ) -> bool {
         if self.has_lost_votes() {
-            return;
+            return false;
         }
         if let Some(vote) = self.votes.get(slot).filter(|vote| vote.round == round) {
             // It reveals no vote: a write quorum has the value on disk, this acceptor's vote
@@ -294,9 +294,11 @@ impl AcceptorCore {
             // slots.
             let replicas = self.config.replicas_beside(self.id);
             port.send_unfenced(port.chosen(replicas, slot, vote.value.clone(), replier));
-        } else {
-            port.reached(branch::LEARN_UNKNOWN);
+            return false;
         }
+        port.reached(branch::LEARN_UNKNOWN);
+        let later = self.votes.get(slot).filter(|vote| vote.round > round);
+        later.is_none() && slot >= self.votes.base()
     }
 
     /// The leader of `round` is alive, and f+1 replicas keep every slot below `kept`. Returns
@@ -438,6 +440,10 @@ impl AcceptorCore {
             self.votes.is_empty() || self.watermark >= self.votes.end(),
             "a watermark below a vote"
         );
+        // Where a stripe of Mencius is revoked far ahead, looking through all of it takes too long.
+        if self.votes.end().distance(self.votes.base()) > MAX_LOOKED_THROUGH {
+            return;
+        }
         let bytes: u64 = self.votes.iter().map(|(_, vote)| bytes(vote)).sum();
         assert_eq!(bytes, self.vote_bytes, "an acceptor miscounts its votes");
         assert!(

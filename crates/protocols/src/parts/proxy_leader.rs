@@ -24,8 +24,8 @@ use ionian_replication::suspicion::{PRESENT_FOR, Presence, Suspicion};
 /// The messages that this part sends through its role. None depends on a record: a proxy leader
 /// keeps none.
 pub trait ProxyLeaderPort {
-    /// Asks acceptors for their votes.
-    fn phase2a(&mut self, to: AcceptorSet, slot: Slot, round: Round, value: Value);
+    /// Asks acceptors for their votes; `attempt` is how often this was done before.
+    fn phase2a(&mut self, to: AcceptorSet, slot: (Slot, Round), value: Value, attempt: u32);
     /// The value is chosen: replicas are to have it, and `replier` is to answer the clients.
     fn chosen(&mut self, to: Set<ReplicaId>, slot: Slot, value: Value, replier: ReplicaId);
     /// The same through acceptors that have voted for the value, to the replicas on their nodes.
@@ -165,7 +165,7 @@ impl ProxyLeaderCore {
             .pending
             .get_mut(&slot)
             .expect("asked for a pending slot");
-        let thrifty = config.options().thrifty && pending.attempts < 2;
+        let thrifty = config.is_thrifty() && pending.attempts < 2;
         let asked = match quorums.write_quorum(trusted, self.near, self.turn) {
             Some(quorum) if thrifty => quorum.or(probe),
             _ => all,
@@ -183,8 +183,8 @@ impl ProxyLeaderCore {
         let wait = doubled(config.options().resend_after, pending.attempts, 5);
         pending.ask_at = now + wait;
         self.check_at = earliest(self.check_at, Some(pending.ask_at));
-        let value = pending.value.clone();
-        port.phase2a(asked, slot, self.round, value);
+        let (value, attempt) = (pending.value.clone(), pending.attempts);
+        port.phase2a(asked, (slot, self.round), value, attempt);
     }
 
     /// An acceptor voted.
@@ -196,7 +196,7 @@ impl ProxyLeaderCore {
         port: &mut impl ProxyLeaderPort,
     ) {
         self.suspicion.heard(from);
-        if !self.config.options().thrifty {
+        if !self.config.is_thrifty() {
             self.present.heard(from, now);
         }
         if round != self.round {
@@ -262,7 +262,9 @@ impl ProxyLeaderCore {
             asked,
             ..
         } = pending;
-        let informed = match self.config.options().thrifty {
+        let informed = match self.config.is_thrifty() {
+            // It reaches all through relays; an acceptor that has not voted remembers it.
+            _ if self.config.relaying().is_some() => self.config.all(kind::Acceptor),
             true => voted,
             false => voted.or(asked.and(self.present.present(now))),
         };
@@ -285,6 +287,11 @@ impl ProxyLeaderCore {
         if let Proposer::Batcher { id, number } = proposer {
             self.chosen_batches.entry(id).or_default().push(number);
         }
+    }
+
+    /// Whether it waits for no votes.
+    pub fn is_idle(&self) -> bool {
+        self.pending.is_empty()
     }
 
     /// An acceptor has promised a higher round and refuses.

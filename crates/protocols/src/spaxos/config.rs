@@ -244,9 +244,11 @@ fn view(layout: &Layout, batchers: u8) -> Layout {
         (ordering::Acceptor, kind::Acceptor),
         (ordering::Replica, kind::Replica),
         (ordering::Unbatcher, kind::Unbatcher),
+        (ordering::Relay, kind::Relay),
     ];
     for (theirs, ours) in kinds {
-        instances[usize::from(theirs)] = layout.instances[usize::from(ours)].clone();
+        let places = layout.instances.get(usize::from(ours));
+        instances[usize::from(theirs)] = places.cloned().unwrap_or_default();
     }
     let next = layout.next.as_deref();
     Layout {

@@ -79,6 +79,13 @@ pub mod unbatcher {
     pub type Unbatcher = super::Taken<crate::multipaxos::unbatcher::Unbatcher>;
 }
 
+/// The relay: that of MultiPaxos.
+pub mod relay {
+    pub use crate::pigpaxos::relay::In;
+    /// See [`crate::pigpaxos::relay::Relay`].
+    pub type Relay = super::Taken<crate::pigpaxos::relay::Relay>;
+}
+
 pub(crate) mod branch;
 pub mod config;
 pub mod id;
@@ -92,6 +99,8 @@ mod settings;
 
 use crate::multipaxos;
 use crate::parts;
+use crate::pigpaxos;
+use crate::pigpaxos::message::RelayId;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -123,6 +132,7 @@ ionian_kernel::protocol! {
     7 Stabilizer "stabilizer" ToStabilizers(StabilizerId) stabilizer::Stabilizer,
     8 Replica "replica" ToReplicas(ReplicaId) replica::Replica,
     9 Unbatcher "unbatcher" ToUnbatchers(UnbatcherId) unbatcher::Unbatcher,
+    10 Relay "relay" ToRelays(RelayId) relay::Relay,
 }
 
 impl From<multipaxos::Envelope> for Envelope {
@@ -149,6 +159,7 @@ impl From<multipaxos::Envelope> for Envelope {
             Theirs::ToUnbatchers(unbatchers, message) => {
                 Envelope::ToUnbatchers(unbatchers, message)
             }
+            Theirs::ToRelays(relays, message) => Envelope::ToRelays(relays, message),
             Theirs::ToApplication(lane, reply) => Envelope::ToApplication(lane, reply),
         }
     }
@@ -235,6 +246,7 @@ impl Protocol for SPaxos {
             kind::Unbatcher => {
                 Instance::Unbatcher(taken(config, &birth, multipaxos::unbatcher::Unbatcher::new))
             }
+            kind::Relay => Instance::Relay(taken(config, &birth, pigpaxos::relay::Relay::new)),
             kind => unreachable!("the protocol has no role of kind {kind}"),
         }
     }

@@ -11,7 +11,6 @@ use super::message::Reference;
 use super::{Envelope, disseminator, kind, replica, stabilizer};
 use crate::multipaxos;
 use crate::multipaxos::proxy_leader::ProxyLeader as Ordered;
-use crate::parts;
 use ionian_kernel::id::*;
 use ionian_kernel::inner::{Inner, Relay, Untagged};
 use ionian_kernel::layout::NodeId;
@@ -249,7 +248,7 @@ impl Role for ProxyLeader {
         self.inner.invariants();
     }
 
-    const METRICS: Metrics = &[parts::metrics::PROXY_LEADER];
+    const METRICS: Metrics = Ordered::METRICS;
 
     fn status(&self, status: &mut Status) {
         self.inner.status(status);

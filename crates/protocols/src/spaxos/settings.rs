@@ -1,10 +1,21 @@
-//! The setting that S-Paxos alone has.
+//! The setting that S-Paxos alone has, and those of its relays.
 
+use crate::pigpaxos::settings as relays;
 use ionian_kernel::layout::Options;
 use ionian_kernel::setting::{Place, Setting};
 
-/// How much a stabilizer keeps.
-pub(super) const SETTINGS: &[Setting] = &[STALE_BYTES];
+/// How much a stabilizer keeps, and how relays are used.
+pub(super) const SETTINGS: &[Setting] = &[
+    STALE_BYTES,
+    relays::RELAY_GROUPS,
+    relays::RELAY_SHUFFLE,
+    relays::RELAY_OVERLAP,
+    relays::RELAY_ROTATE,
+    relays::RELAY_FAN_OUT,
+    relays::RELAY_SLACK,
+    relays::RELAY_TIMEOUT_MS,
+    relays::COMMIT_DELAY_MS,
+];
 
 const STALE_BYTES: Setting = Setting {
     key: "stale_bytes",

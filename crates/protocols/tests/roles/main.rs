@@ -22,6 +22,7 @@ mod proxies;
 mod proxy_leader;
 mod reach;
 mod read_batcher;
+mod relay;
 mod replica;
 mod salvage;
 mod servers;

@@ -126,17 +126,17 @@ fn nothing_is_believed<P: Protocol>(kinds: usize) {
 
 #[test]
 pub(crate) fn forged_epochs_change_nothing_in_multipaxos() {
-    nothing_is_believed::<MultiPaxos>(22);
+    nothing_is_believed::<MultiPaxos>(30);
 }
 
 #[test]
 pub(crate) fn forged_epochs_change_nothing_in_mencius() {
-    nothing_is_believed::<Mencius>(25);
+    nothing_is_believed::<Mencius>(28);
 }
 
 #[test]
 pub(crate) fn forged_epochs_change_nothing_in_spaxos() {
-    nothing_is_believed::<SPaxos>(32);
+    nothing_is_believed::<SPaxos>(40);
 }
 
 /// A round of the epoch after that of a cluster that was never changed.

@@ -44,6 +44,7 @@ impl Port<'_, '_> {
 
 impl AcceptorPort for Port<'_, '_> {
     type Envelope = Envelope;
+    type Requester = ProxyLeaderId;
 
     #[inline]
     fn send(&mut self, envelope: Envelope) {
@@ -104,7 +105,7 @@ impl AcceptorPort for Port<'_, '_> {
         self.to_leaders(to, multipaxos::leader::In::Nack { round: promise })
     }
 
-    fn nack_proxy_leader(&self, to: ProxyLeaderId, promise: Round) -> Envelope {
+    fn nack_requester(&self, to: ProxyLeaderId, promise: Round) -> Envelope {
         self.to_proxy_leader(to, multipaxos::proxy_leader::In::Nack { round: promise })
     }
 

@@ -11,6 +11,8 @@ use ionian_replication::batch::Value;
 pub trait AcceptorPort {
     /// The protocol's envelope.
     type Envelope;
+    /// Who asks for votes.
+    type Requester: Copy;
 
     /// Sends when all records so far are on disk.
     fn send(&mut self, envelope: Self::Envelope);
@@ -28,14 +30,14 @@ pub trait AcceptorPort {
     /// A promise and a page of votes, for a leader.
     fn phase1b(&self, to: LeaderId, round: Round, votes: Votes, clock: Timestamp)
     -> Self::Envelope;
-    /// A vote, for the proxy leader that asked for it.
-    fn phase2b(&self, to: ProxyLeaderId, slot: Slot, round: Round) -> Self::Envelope;
+    /// A vote, for the one that asked for it.
+    fn phase2b(&self, to: Self::Requester, slot: Slot, round: Round) -> Self::Envelope;
     /// Tells leaders of the round that it has promised.
     fn nack_leaders(&self, to: Set<LeaderId>, promise: Round) -> Self::Envelope;
-    /// Tells a proxy leader of the round that it has promised.
-    fn nack_proxy_leader(&self, to: ProxyLeaderId, promise: Round) -> Self::Envelope;
-    /// Tells a proxy leader that it has forgotten its votes in all slots below this one.
-    fn forgotten(&self, to: ProxyLeaderId, below: Slot) -> Self::Envelope;
+    /// Tells one who asked for a vote of the round that it has promised.
+    fn nack_requester(&self, to: Self::Requester, promise: Round) -> Self::Envelope;
+    /// Tells one who asked for a vote that it has forgotten its votes in all slots below this one.
+    fn forgotten(&self, to: Self::Requester, below: Slot) -> Self::Envelope;
     /// A value that is chosen, for replicas on the node; `replier` is to answer the clients.
     fn chosen(
         &self,

@@ -1,0 +1,291 @@
+//! How a proxy leader speaks to acceptors in a deployment with relays: the messages that take the
+//! place of Phase2a and Learn.
+
+use super::commits::Untold;
+use super::fanout::{Fanout, Leg};
+use super::message::{RelayId, Run};
+use super::relay;
+use crate::multipaxos::config::Config;
+use crate::multipaxos::proxy_leader::ProxyLeader;
+use crate::multipaxos::{Envelope, acceptor, kind};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use ionian_kernel::id::*;
+use ionian_kernel::layout::NodeId;
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::role::Out;
+use ionian_kernel::time::{Duration, Instant};
+use ionian_replication::backoff::doubled;
+use ionian_replication::batch::Value;
+
+/// What a proxy leader needs to ask acceptors: nothing where there are no relays.
+pub(crate) struct Asking {
+    node: NodeId,
+    seed: u64,
+    relays: Option<Box<Relays>>,
+}
+
+struct Relays {
+    config: Arc<Config>,
+    /// The acceptors of this node.
+    near: AcceptorSet,
+    /// By the number of a replica, the acceptors that hand it what is chosen.
+    tellers: Vec<AcceptorSet>,
+    fanout: Fanout,
+    /// What is chosen and not told to all.
+    untold: Untold,
+    /// The round of the last request.
+    round: Round,
+    /// The messages of one request, between two requests.
+    legs: Vec<Leg>,
+}
+
+impl Asking {
+    pub(crate) fn new(config: &Arc<Config>, birth: &Birth<'_>) -> Self {
+        let (node, seed) = (birth.node, birth.seed);
+        let mut asking = Asking {
+            node,
+            seed,
+            relays: None,
+        };
+        asking.reconfigure(config);
+        asking
+    }
+
+    /// The membership has changed, or an option.
+    pub(crate) fn reconfigure(&mut self, config: &Arc<Config>) {
+        if config.relaying().is_none() {
+            self.relays = None;
+            return;
+        }
+        let relays = self.relays.get_or_insert_with(|| {
+            Box::new(Relays {
+                config: config.clone(),
+                near: AcceptorSet::EMPTY,
+                tellers: Vec::new(),
+                fanout: Fanout::new(self.seed),
+                untold: Untold::default(),
+                round: Round(0),
+                legs: Vec::new(),
+            })
+        });
+        relays.near = config.near(kind::Acceptor, self.node);
+        relays.tellers = tellers(config);
+        relays.config = config.clone();
+        relays.fanout.clear();
+    }
+
+    /// Whether the deployment has relays.
+    #[inline]
+    pub(crate) fn has_relays(&self) -> bool {
+        self.relays.is_some()
+    }
+
+    /// Asks acceptors for their votes, for the `attempt`-th time after the first.
+    pub(crate) fn phase2a(
+        &mut self,
+        (now, from): (Instant, ProxyLeaderId),
+        (to, attempt): (AcceptorSet, u32),
+        (slot, round): (Slot, Round),
+        value: Value,
+        out: &mut Out<'_, ProxyLeader>,
+    ) {
+        if let Some(relays) = &mut self.relays {
+            relays.phase2a((now, from), (to, attempt), (slot, round), value, out);
+        }
+    }
+
+    /// A value is chosen that these acceptors are to hand to the replicas of their nodes. Returns
+    /// those that learn it at once, because they have the replica that answers the clients. The
+    /// others learn it with the next request.
+    pub(crate) fn learn(
+        &mut self,
+        now: Instant,
+        to: AcceptorSet,
+        (slot, round): (Slot, Round),
+        replier: ReplicaId,
+    ) -> AcceptorSet {
+        let Some(relays) = &mut self.relays else {
+            return to;
+        };
+        let tellers = relays.tellers.get(usize::from(replier.0));
+        let at_once = to.and(tellers.copied().unwrap_or_default());
+        if to != at_once {
+            relays.untold.add(now, round, slot, replier);
+        }
+        at_once
+    }
+
+    /// A relay has answered; see [`Fanout::heard`].
+    pub(crate) fn heard(&mut self, now: Instant, from: RelayId, missing: AcceptorSet) {
+        if let Some(relays) = &mut self.relays
+            && let Some(relaying) = relays.config.relaying()
+        {
+            relays.fanout.heard(now, from, missing, relaying);
+        }
+    }
+
+    /// Tells what is chosen when nothing is under way: no request may come for long.
+    pub(crate) fn on_idle(&mut self, now: Instant, out: &mut Out<'_, ProxyLeader>) {
+        if let Some(relays) = &mut self.relays
+            && relays.tell_at().is_some()
+        {
+            relays.tell(now, out);
+        }
+    }
+
+    /// Tells what is chosen if no request came that it could ride on.
+    pub(crate) fn on_timer(&mut self, now: Instant, out: &mut Out<'_, ProxyLeader>) {
+        if let Some(relays) = &mut self.relays
+            && relays.tell_at().is_some_and(|at| at <= now)
+        {
+            relays.tell(now, out);
+        }
+    }
+
+    /// When it next wants to be called though nothing arrives.
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
+        self.relays.as_ref().and_then(|relays| relays.tell_at())
+    }
+
+    /// How many relays are on the gray list.
+    pub(crate) fn suspects(&self) -> usize {
+        let relays = self.relays.as_ref();
+        relays.map_or(0, |relays| relays.fanout.suspects())
+    }
+}
+
+/// By the number of a replica, the acceptors that hand it what is chosen.
+fn tellers(config: &Config) -> Vec<AcceptorSet> {
+    let mut tellers = Vec::new();
+    for acceptor in config.all::<AcceptorId>(kind::Acceptor).iter() {
+        for replica in config.replicas_beside(acceptor).iter() {
+            let place = usize::from(replica.0);
+            tellers.resize(tellers.len().max(place + 1), AcceptorSet::EMPTY);
+            tellers[place].insert(acceptor);
+        }
+    }
+    tellers
+}
+
+impl Relays {
+    fn tell_at(&self) -> Option<Instant> {
+        let delay = self.config.relaying().map(|it| it.settings.commit_delay);
+        self.untold.due(delay.unwrap_or(Duration::ZERO))
+    }
+
+    /// Divides a message to these acceptors; see [`Fanout::split`].
+    fn split(
+        &mut self,
+        now: Instant,
+        to: AcceptorSet,
+        attempt: u32,
+        out: &mut Out<'_, ProxyLeader>,
+    ) -> Vec<Leg> {
+        let mut legs = core::mem::take(&mut self.legs);
+        legs.clear();
+        if let Some(relaying) = self.config.relaying() {
+            self.fanout.split(
+                now,
+                (to, self.near),
+                attempt,
+                relaying,
+                &mut |branch| out.reached(branch),
+                &mut legs,
+            );
+        }
+        legs
+    }
+
+    fn phase2a(
+        &mut self,
+        (now, from): (Instant, ProxyLeaderId),
+        (to, attempt): (AcceptorSet, u32),
+        (slot, round): (Slot, Round),
+        value: Value,
+        out: &mut Out<'_, ProxyLeader>,
+    ) {
+        if round != self.round {
+            self.round = round;
+            self.fanout.clear();
+        }
+        // Only the first attempt goes to all.
+        let chosen = match attempt {
+            0 => self.untold.take(round),
+            _ => Vec::new(),
+        };
+        let patience = doubled(self.config.options().resend_after, attempt, 5);
+        let legs = self.split(now, to, attempt, out);
+        for leg in &legs {
+            let value = value.clone();
+            match *leg {
+                Leg::Direct(acceptors) => {
+                    let message = acceptor::In::Phase2a {
+                        from,
+                        slot,
+                        round,
+                        value,
+                    };
+                    out.send(Envelope::ToAcceptors(acceptors, message));
+                    tell_directly(acceptors.without(self.near), round, &chosen, out);
+                }
+                Leg::Relayed {
+                    relay,
+                    members,
+                    slack,
+                } => {
+                    self.fanout.asked(relay, now);
+                    let message = relay::In::phase2a(
+                        from,
+                        (members, slack, patience),
+                        (slot, round),
+                        value,
+                        chosen.clone(),
+                    );
+                    out.send(Envelope::ToRelays(Set::one(relay), message));
+                }
+            }
+        }
+        self.legs = legs;
+    }
+
+    /// Tells all acceptors of other nodes what is chosen.
+    fn tell(&mut self, now: Instant, out: &mut Out<'_, ProxyLeader>) {
+        let round = self.untold.round();
+        let chosen = self.untold.take(round);
+        let to = self.config.all(kind::Acceptor).without(self.near);
+        let legs = self.split(now, to, 0, out);
+        out.reached(super::branch::COMMITS_ALONE);
+        for leg in &legs {
+            match *leg {
+                Leg::Direct(acceptors) => tell_directly(acceptors, round, &chosen, out),
+                Leg::Relayed { relay, members, .. } => {
+                    let chosen = chosen.clone();
+                    let message = relay::In::Learn {
+                        members,
+                        round,
+                        chosen,
+                    };
+                    out.send(Envelope::ToRelays(Set::one(relay), message));
+                }
+            }
+        }
+        self.legs = legs;
+    }
+}
+
+fn tell_directly(
+    acceptors: AcceptorSet,
+    round: Round,
+    chosen: &[Run],
+    out: &mut Out<'_, ProxyLeader>,
+) {
+    if !acceptors.is_empty() && !chosen.is_empty() {
+        let message = acceptor::In::LearnSlots {
+            round,
+            chosen: chosen.to_vec(),
+        };
+        out.send(Envelope::ToAcceptors(acceptors, message));
+    }
+}

@@ -1,0 +1,35 @@
+//! PigPaxos: relays between those who ask acceptors and the acceptors (PigPaxos, sections 3 and 4).
+//!
+//! PigPaxos changes who carries messages and nothing of what is decided. So it is a role here, the
+//! relay, that a deployment of MultiPaxos can have beside its acceptors: every arrangement of
+//! acceptors, changes of the membership, reads, snapshots and tools stay what they are, and a
+//! running cluster gets relays by a change of its members (decision 39).
+//!
+//! A proxy leader asks the acceptor of its own node itself. It divides the others into groups and
+//! chooses a relay in each, which asks the acceptors of its group and gathers their votes. What is
+//! chosen rides on later requests, and is sent alone when none comes.
+//!
+//! ```text
+//! proxy leader ── Phase2a ──> relay (one a group) ── RelayedPhase2a ──> acceptor (of the group)
+//! proxy leader <── Votes ──── relay               <── Phase2b ──────── acceptor
+//!
+//! proxy leader ── Learn ──> relay ── LearnSlots ──> acceptor ── Chosen ──> replica (beside it)
+//! proxy leader <── Nack, Forgotten ── relay <── Nack, Forgotten ── acceptor
+//! relay ── Phase2a ──> relay ── Votes ──> relay                        (more than one layer)
+//! ```
+//!
+//! Why it is safe: an answer of a relay names who has voted, and the proxy leader adds the names to
+//! a set. Names that come twice, late, from overlapping groups, or from another attempt change
+//! nothing; no count is ever added to a count (defect s9).
+
+pub(crate) mod asking;
+pub(crate) mod branch;
+pub mod commits;
+pub mod fanout;
+pub mod groups;
+pub mod message;
+pub(crate) mod metrics;
+pub(crate) mod presets;
+pub mod relay;
+pub mod relaying;
+pub(crate) mod settings;

@@ -1,0 +1,129 @@
+//! Which deployments can have relays, and what roles need to know of them.
+
+use super::message::RelayId;
+use super::settings::Settings;
+use crate::multipaxos::kind;
+use alloc::format;
+use alloc::vec::Vec;
+use ionian_kernel::id::*;
+use ionian_kernel::layout::{Layout, LayoutError};
+use ionian_kernel::quorum_spec::QuorumSpec;
+use ionian_kernel::time::Duration;
+
+/// The relays of a deployment. There are none in most.
+#[derive(Clone, Debug)]
+pub struct Relaying {
+    /// How to use them.
+    pub settings: Settings,
+    /// A relay that has not answered for this long is passed over.
+    pub(super) patience: Duration,
+    acceptors: AcceptorSet,
+    /// By the number of a relay, the acceptors on its node. One that stands alone is not used.
+    beside: Vec<AcceptorSet>,
+    relays: Set<RelayId>,
+    /// How many votes are enough, where only their number matters.
+    majority: Option<usize>,
+}
+
+impl Relaying {
+    /// Checks the relays of a layout, if it has any.
+    ///
+    /// # Errors
+    /// Says for how many votes a relay may not do without.
+    pub(crate) fn new(layout: &Layout) -> Result<Option<Self>, LayoutError> {
+        let relays: Set<RelayId> = layout.all(kind::Relay);
+        if relays.is_empty() {
+            return Ok(None);
+        }
+        let (settings, acceptors) = (Settings::of(&layout.options), layout.all(kind::Acceptor));
+        let mut beside = Vec::new();
+        for (relay, node) in layout.places(kind::Relay).iter() {
+            let here: AcceptorSet = layout.near(kind::Acceptor, node);
+            beside.resize(beside.len().max(usize::from(relay) + 1), AcceptorSet::EMPTY);
+            beside[usize::from(relay)] = here;
+        }
+        // While the members change, quorums of both configurations are needed.
+        let is_majority = layout.quorums == QuorumSpec::Majority && layout.next.is_none();
+        let majority = is_majority.then(|| acceptors.len() / 2 + 1);
+        let relaying = Relaying {
+            settings,
+            patience: layout.options.resend_after,
+            acceptors,
+            beside,
+            relays,
+            majority,
+        };
+        relaying.check_slack(layout)?;
+        Ok(Some(relaying))
+    }
+
+    /// What relays may leave out must leave a write quorum, or each request has to be made twice
+    /// (4.1).
+    fn check_slack(&self, layout: &Layout) -> Result<(), LayoutError> {
+        let (slack, all) = (self.settings.slack, self.acceptors.len());
+        if slack == 0 || layout.next.is_some() {
+            return Ok(());
+        }
+        let Some(majority) = self.majority else {
+            return Err(LayoutError(format!(
+                "relay_slack is {slack}: where acceptors are in a grid or in groups, relays must wait for all (0)"
+            )));
+        };
+        // A proxy leader asks the acceptor of its own node itself.
+        let proxies = layout.places(kind::ProxyLeader);
+        let apart = proxies
+            .iter()
+            .any(|(_, node)| layout.near::<AcceptorId>(kind::Acceptor, node).is_empty());
+        let own = usize::from(!apart);
+        let groups = self.settings.groups.min(all - own).max(1);
+        if groups == 1 {
+            // Its relay waits for a majority, whatever the slack.
+            return Ok(());
+        }
+        let sure = own + (all - own).saturating_sub(groups * slack);
+        if sure >= majority {
+            return Ok(());
+        }
+        Err(LayoutError(format!(
+            "relay_slack is {slack}: {groups} relays that each do without {slack} of their acceptors are sure to have \
+             {sure} votes of {all}, and {majority} are needed; at most {} is possible",
+            (all - majority) / groups
+        )))
+    }
+
+    /// All relays.
+    pub fn relays(&self) -> Set<RelayId> {
+        self.relays
+    }
+
+    /// All acceptors.
+    pub(super) fn acceptors(&self) -> AcceptorSet {
+        self.acceptors
+    }
+
+    /// The acceptors on the node of a relay.
+    pub(super) fn beside(&self, relay: RelayId) -> AcceptorSet {
+        let beside = self.beside.get(usize::from(relay.0));
+        beside.copied().unwrap_or_default()
+    }
+
+    /// The relays beside any of these acceptors.
+    pub(super) fn relays_of(&self, acceptors: AcceptorSet) -> Set<RelayId> {
+        let of = |relay: &RelayId| self.beside(*relay).meets(acceptors);
+        self.relays.iter().filter(of).collect()
+    }
+
+    /// For how many of `members` their relay need not wait, when it is one of `groups` and
+    /// `direct` other acceptors are asked without a relay. If it is the only one, it sees all votes
+    /// but those, and can answer when they make a majority (4.3).
+    pub(super) fn slack(&self, members: AcceptorSet, groups: usize, direct: usize) -> usize {
+        let most = members.len().saturating_sub(1);
+        match self.majority {
+            None => 0,
+            Some(majority) if groups == 1 => {
+                (members.len() + direct).saturating_sub(majority).min(most)
+            }
+            Some(_) => self.settings.slack.min(most),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! An acceptor that is asked by a relay.
+
+use super::*;
+
+fn acceptor() -> Stage<Acceptor> {
+    let config = MultiPaxos::configure(layout(5, &[])).expect("a deployment");
+    Stage::new(config, &birth(kind::Acceptor, 1, NodeId(1)), Acceptor::new)
+}
+
+fn relayed_phase2a(count: u64, chosen: Vec<Run>) -> acceptor::In {
+    acceptor::In::RelayedPhase2a {
+        from: RelayId(3),
+        slot: SLOT,
+        round: round(count),
+        value: value(),
+        chosen,
+    }
+}
+
+fn promised(count: u64) -> (Vec<u8>, bool) {
+    (
+        encode_all(&Record::Promised {
+            round: round(count),
+        }),
+        true,
+    )
+}
+
+fn voted(slot: Slot, count: u64) -> (Vec<u8>, bool) {
+    let vote = Vote {
+        round: round(count),
+        value: value(),
+    };
+    (encode_all(&Record::Voted { slot, vote }), false)
+}
+
+fn vote_for_relay(count: u64) -> Envelope {
+    let message = relay::In::Phase2b {
+        from: AcceptorId(1),
+        slot: SLOT,
+        round: round(count),
+    };
+    Envelope::ToRelays(Set::one(RelayId(3)), message)
+}
+
+fn handed_on(slot: Slot) -> Envelope {
+    let message = replica::In::Chosen {
+        slot,
+        value: value(),
+        replier: ReplicaId(2),
+    };
+    Envelope::ToReplicas(Set::one(ReplicaId(1)), message)
+}
+
+/// Defect p6: a vote for a relay waits for its record like any other.
+#[test]
+fn an_acceptor_answers_the_relay_that_asked_when_its_vote_is_on_disk() {
+    let asked = acceptor().asked(relayed_phase2a(1, vec![]));
+    let records = vec![promised(1), voted(SLOT, 1)];
+    assert_eq!(
+        asked,
+        stage::only(records, vec![(vote_for_relay(1), Some(2))])
+    );
+}
+
+#[test]
+fn an_acceptor_hands_on_what_a_request_says_is_chosen() {
+    let mut acceptor = acceptor();
+    acceptor.asked(relayed_phase2a(1, vec![]));
+    let told = acceptor.asked(acceptor::In::LearnSlots {
+        round: round(1),
+        chosen: vec![run(SLOT.0, 1)],
+    });
+    assert_eq!(told, stage::only(vec![], vec![(handed_on(SLOT), None)]));
+}
+
+/// Defect p3: its vote of another round is not what is chosen.
+#[test]
+pub(crate) fn a_vote_of_another_round_is_not_handed_on() {
+    let mut acceptor = acceptor();
+    acceptor.asked(relayed_phase2a(1, vec![]));
+    let told = acceptor.asked(acceptor::In::LearnSlots {
+        round: round(2),
+        chosen: vec![run(SLOT.0, 1)],
+    });
+    assert_eq!(told, only(vec![]));
+    let voted_now = acceptor.asked(relayed_phase2a(2, vec![]));
+    let last = voted_now.sends.last().cloned();
+    assert_eq!(last, Some((handed_on(SLOT), None)), "{voted_now:?}");
+}
+
+#[test]
+fn what_is_chosen_before_it_votes_is_handed_on_when_it_does() {
+    let mut acceptor = acceptor();
+    let early = acceptor.asked(acceptor::In::LearnSlots {
+        round: round(1),
+        chosen: vec![run(SLOT.0, 1)],
+    });
+    assert_eq!(early, only(vec![]));
+    let asked = acceptor.asked(relayed_phase2a(1, vec![]));
+    let sends = vec![(vote_for_relay(1), Some(2)), (handed_on(SLOT), None)];
+    assert_eq!(asked, stage::only(vec![promised(1), voted(SLOT, 1)], sends));
+}
+
+/// Defect s10: phase 1 reports what is chosen like any other vote.
+#[test]
+fn s10_votes_that_are_known_to_be_chosen_are_told_in_phase_1() {
+    let mut acceptor = acceptor();
+    acceptor.asked(relayed_phase2a(1, vec![]));
+    acceptor.asked(acceptor::In::LearnSlots {
+        round: round(1),
+        chosen: vec![run(SLOT.0, 1)],
+    });
+    let asked = acceptor.asked(acceptor::In::Phase1a {
+        from: LeaderId(0),
+        round: round(2),
+        start: Slot(0),
+        end: Slot::MAX,
+    });
+    let [(Envelope::ToLeaders(_, leader::In::Phase1b { votes, .. }), Some(1))] = &asked.sends[..]
+    else {
+        panic!("{asked:?}")
+    };
+    let (round, value) = (round(1), value());
+    assert_eq!(votes.votes, [(SLOT, Vote { round, value })]);
+}
+
+#[test]
+fn an_acceptor_refuses_a_relay_of_an_old_round() {
+    let mut acceptor = acceptor();
+    acceptor.asked(relayed_phase2a(2, vec![]));
+    let refused = acceptor.asked(relayed_phase2a(1, vec![]));
+    let nack = relay::In::Nack { round: round(2) };
+    let leaders = leader::In::Nack { round: round(2) };
+    let sends = vec![
+        (Envelope::ToRelays(Set::one(RelayId(3)), nack), Some(0)),
+        (Envelope::ToLeaders(Set::one(LeaderId(0)), leaders), None),
+    ];
+    assert_eq!(refused, stage::only(vec![], sends));
+}
