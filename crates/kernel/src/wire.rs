@@ -4,6 +4,7 @@
 
 use crate::id::{Epoch, SessionId};
 use crate::time::Timestamp;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
@@ -375,12 +376,16 @@ impl<T: Wire> Wire for Option<T> {
     }
 }
 
+fn encode_slice<T: Wire>(values: &[T], out: &mut Vec<u8>) {
+    (values.len() as u32).encode(out);
+    for value in values {
+        value.encode(out);
+    }
+}
+
 impl<T: Wire> Wire for Vec<T> {
     fn encode(&self, out: &mut Vec<u8>) {
-        (self.len() as u32).encode(out);
-        for value in self {
-            value.encode(out);
-        }
+        encode_slice(self, out);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let count = u32::decode(reader)? as usize;
@@ -394,6 +399,32 @@ impl<T: Wire> Wire for Vec<T> {
     #[inline]
     fn latest_epoch(&self) -> Epoch {
         latest_of(self)
+    }
+}
+
+impl<T: Wire> Wire for Box<[T]> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        encode_slice(self, out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Vec::decode(reader).map(Vec::into_boxed_slice)
+    }
+    #[inline]
+    fn latest_epoch(&self) -> Epoch {
+        latest_of(self)
+    }
+}
+
+impl<T: Wire> Wire for Box<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        (**self).encode(out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        T::decode(reader).map(Box::new)
+    }
+    #[inline]
+    fn latest_epoch(&self) -> Epoch {
+        (**self).latest_epoch()
     }
 }
 

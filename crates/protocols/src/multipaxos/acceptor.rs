@@ -12,8 +12,8 @@ use crate::parts::metrics;
 use crate::pigpaxos::branch::COMMIT_EARLY;
 use crate::pigpaxos::commits::{self, Early};
 use crate::pigpaxos::message::{RelayId, Requester, Run};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
@@ -97,14 +97,14 @@ messages! {
             /// The value.
             value: Value,
             /// Slots in which values of the round are chosen.
-            chosen: Vec<Run>,
+            chosen: Box<[Run]>,
         },
         /// The same as `Learn`, of several slots.
         8 => LearnSlots {
             /// The round in which the values were chosen.
             round: Round,
             /// The slots.
-            chosen: Vec<Run>,
+            chosen: Box<[Run]>,
         },
     }
 }

@@ -3,7 +3,7 @@
 
 use super::commits::Untold;
 use super::fanout::{Fanout, Leg};
-use super::message::{RelayId, Run};
+use super::message::{RelayId, Requester, Run, Terms};
 use super::relay;
 use crate::multipaxos::config::Config;
 use crate::multipaxos::proxy_leader::ProxyLeader;
@@ -213,7 +213,7 @@ impl Relays {
         // Only the first attempt goes to all.
         let chosen = match attempt {
             0 => self.untold.take(round),
-            _ => Vec::new(),
+            _ => Box::default(),
         };
         let patience = doubled(self.config.options().resend_after, attempt, 5);
         let legs = self.split(now, to, attempt, out);
@@ -236,13 +236,19 @@ impl Relays {
                     slack,
                 } => {
                     self.fanout.asked(relay, now);
-                    let message = relay::In::phase2a(
-                        from,
-                        (members, slack, patience),
-                        (slot, round),
+                    let terms = Terms {
+                        members,
+                        slack,
+                        patience: patience.as_micros() as u64,
+                        chosen: chosen.clone(),
+                    };
+                    let message = relay::In::Phase2a {
+                        from: Requester::ProxyLeader { id: from },
+                        slot,
+                        round,
                         value,
-                        chosen.clone(),
-                    );
+                        terms: Box::new(terms),
+                    };
                     out.send(Envelope::ToRelays(Set::one(relay), message));
                 }
             }
@@ -284,7 +290,7 @@ fn tell_directly(
     if !acceptors.is_empty() && !chosen.is_empty() {
         let message = acceptor::In::LearnSlots {
             round,
-            chosen: chosen.to_vec(),
+            chosen: chosen.into(),
         };
         out.send(Envelope::ToAcceptors(acceptors, message));
     }

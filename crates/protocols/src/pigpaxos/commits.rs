@@ -6,6 +6,7 @@
 //! (defect p3).
 
 use super::message::{MAX_CHOSEN, Run};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ionian_kernel::id::{ReplicaId, Round, Slot};
@@ -53,12 +54,12 @@ impl Untold {
     }
 
     /// What can be told with a request of `round`.
-    pub(crate) fn take(&mut self, round: Round) -> Vec<Run> {
+    pub(crate) fn take(&mut self, round: Round) -> Box<[Run]> {
         if round != self.round {
-            return Vec::new();
+            return Box::default();
         }
         self.slots = 0;
-        core::mem::take(&mut self.runs)
+        core::mem::take(&mut self.runs).into_boxed_slice()
     }
 
     /// The round of what is untold.
@@ -114,7 +115,6 @@ pub(crate) fn slots(runs: &[Run]) -> impl Iterator<Item = (Slot, ReplicaId)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
     use ionian_kernel::id::{Epoch, LeaderId};
 
     fn round(count: u64) -> Round {
@@ -136,14 +136,14 @@ mod tests {
             untold.add(Instant(3), round(1), Slot(slot), ReplicaId(replier));
         }
         assert_eq!(untold.due(Duration::from_micros(4)), Some(Instant(7)));
-        assert_eq!(untold.take(round(2)), [], "of another round");
+        assert_eq!(*untold.take(round(2)), [], "of another round");
         let runs = untold.take(round(1));
-        assert_eq!(runs, [run(5, 2, 0), run(7, 1, 1), run(9, 1, 1)]);
+        assert_eq!(*runs, [run(5, 2, 0), run(7, 1, 1), run(9, 1, 1)]);
         let of_runs: Vec<_> = slots(&runs).map(|(slot, _)| slot.0).collect();
         assert_eq!(of_runs, [5, 6, 7, 9]);
         assert_eq!(
             (untold.take(round(1)), untold.due(Duration::ZERO)),
-            (vec![], None)
+            (Box::default(), None)
         );
     }
 
@@ -152,7 +152,7 @@ mod tests {
         let mut untold = Untold::default();
         untold.add(Instant(3), round(1), Slot(5), ReplicaId(0));
         untold.add(Instant(4), round(2), Slot(6), ReplicaId(0));
-        assert_eq!(untold.take(round(2)), [run(6, 1, 0)]);
+        assert_eq!(*untold.take(round(2)), [run(6, 1, 0)]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What messages of relays are made of.
 
+use alloc::boxed::Box;
 use ionian_kernel::id::*;
 use ionian_kernel::{ids, wire_enum, wire_struct};
 
@@ -37,6 +38,22 @@ pub struct Run {
 }
 
 wire_struct! { Run { start, count, replier } }
+
+/// Which acceptors a relay is to ask, and on what terms. On the heap in messages: these are moved
+/// often, and each costs more, the larger the largest of them is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// The acceptors.
+    pub members: AcceptorSet,
+    /// The number of them for which it need not wait.
+    pub slack: u8,
+    /// In microseconds: for how long the requester waits at most.
+    pub patience: u64,
+    /// Slots in which values of the round are chosen.
+    pub chosen: Box<[Run]>,
+}
+
+wire_struct! { Terms { members, slack, patience, chosen } }
 
 /// The most slots that one message says are chosen. Of a message that says more, an acceptor takes
 /// in this many.

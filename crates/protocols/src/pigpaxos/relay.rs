@@ -6,14 +6,14 @@
 
 use super::branch;
 use super::groups::Order;
-use super::message::{RelayId, Requester, Run};
+use super::message::{RelayId, Requester, Run, Terms};
 use super::metrics;
 use super::relaying::Relaying;
 use crate::multipaxos::config::Config;
 use crate::multipaxos::{Envelope, acceptor, proxy_leader};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
@@ -32,20 +32,14 @@ messages! {
         0 => Phase2a {
             /// Who asks, and gets the votes.
             from: Requester,
-            /// The acceptors.
-            members: AcceptorSet,
-            /// The number of them for which it need not wait.
-            slack: u8,
-            /// In microseconds: for how long the requester waits at most.
-            patience: u64,
             /// The slot.
             slot: Slot,
             /// The leader's round.
             round: Round,
             /// The value.
             value: Value,
-            /// Slots in which values of the round are chosen.
-            chosen: Vec<Run>,
+            /// Which acceptors, and on what terms.
+            terms: Box<Terms>,
         },
         /// An acceptor voted.
         1 => Phase2b {
@@ -83,33 +77,13 @@ messages! {
             /// The round in which the values were chosen.
             round: Round,
             /// The slots.
-            chosen: Vec<Run>,
+            chosen: Box<[Run]>,
         },
     }
 }
 
-impl In {
-    /// A request of a proxy leader to have `members` vote but for `slack` of them, which waits for
-    /// the time `patience`.
-    pub(super) fn phase2a(
-        from: ProxyLeaderId,
-        (members, slack, patience): (AcceptorSet, u8, Duration),
-        (slot, round): (Slot, Round),
-        value: Value,
-        chosen: Vec<Run>,
-    ) -> Self {
-        In::Phase2a {
-            from: Requester::ProxyLeader { id: from },
-            members,
-            slack,
-            patience: patience.as_micros() as u64,
-            slot,
-            round,
-            value,
-            chosen,
-        }
-    }
-}
+/// In microseconds: a requester waits this long at most.
+const MAX_PATIENCE: u64 = 60_000_000;
 
 /// A request with it: who asks, for which slot.
 type Key = (Slot, Requester);
@@ -432,17 +406,15 @@ impl Role for Relay {
         match message {
             In::Phase2a {
                 from,
-                members,
-                slack,
-                patience,
                 slot,
                 round,
                 value,
-                chosen,
+                terms,
             } => {
-                let members = members.and(relaying.acceptors());
+                let Terms { slack, chosen, .. } = *terms;
+                let members = terms.members.and(relaying.acceptors());
                 // A damaged message may say anything; doubled waits are not longer than this.
-                let patience = Duration::from_micros(patience.min(60_000_000));
+                let patience = Duration::from_micros(terms.patience.min(MAX_PATIENCE));
                 let request = Request {
                     round,
                     waiting: members,
@@ -459,15 +431,18 @@ impl Role for Relay {
                 self.relayed += 1;
                 let requester = Requester::Relay { id: self.id };
                 let direct = self.divide((members, slack), relaying, out, |members, slack| {
-                    In::Phase2a {
-                        from: requester,
+                    let terms = Terms {
                         members,
                         slack,
                         patience: (patience / 2).as_micros() as u64,
+                        chosen: chosen.clone(),
+                    };
+                    In::Phase2a {
+                        from: requester,
                         slot,
                         round,
                         value: value.clone(),
-                        chosen: chosen.clone(),
+                        terms: Box::new(terms),
                     }
                 });
                 let message = acceptor::In::RelayedPhase2a {

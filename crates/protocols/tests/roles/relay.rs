@@ -21,7 +21,7 @@ use ionian_protocols::multipaxos::proxy_leader::ProxyLeader;
 use ionian_protocols::multipaxos::{
     Envelope, MultiPaxos, acceptor, kind, leader, proxy_leader, relay, replica,
 };
-use ionian_protocols::pigpaxos::message::{RelayId, Requester, Run};
+use ionian_protocols::pigpaxos::message::{RelayId, Requester, Run, Terms};
 use ionian_protocols::pigpaxos::relay::Relay;
 use ionian_replication::batch::Value;
 
@@ -104,13 +104,15 @@ fn only(sends: Vec<Envelope>) -> Asked<Envelope> {
 fn request(members: &[u8], slack: u8, count: u64) -> relay::In {
     relay::In::Phase2a {
         from: PROXY,
-        members: set(members),
-        slack,
-        patience: PATIENCE,
         slot: SLOT,
         round: round(count),
         value: value(),
-        chosen: vec![run(3, 1)],
+        terms: Box::new(Terms {
+            members: set(members),
+            slack,
+            patience: PATIENCE,
+            chosen: Box::new([run(3, 1)]),
+        }),
     }
 }
 
@@ -120,7 +122,7 @@ fn asks(members: &[u8], count: u64) -> Envelope {
         slot: SLOT,
         round: round(count),
         value: value(),
-        chosen: vec![run(3, 1)],
+        chosen: Box::new([run(3, 1)]),
     };
     Envelope::ToAcceptors(set(members), message)
 }
@@ -304,11 +306,11 @@ fn what_is_chosen_is_passed_on() {
     let told = relay.asked(relay::In::Learn {
         members: set(&[1, 4]),
         round: round(1),
-        chosen: vec![run(3, 2)],
+        chosen: Box::new([run(3, 2)]),
     });
     let message = acceptor::In::LearnSlots {
         round: round(1),
-        chosen: vec![run(3, 2)],
+        chosen: Box::new([run(3, 2)]),
     };
     assert_eq!(
         told,
@@ -324,16 +326,13 @@ fn a_relay_with_many_acceptors_has_relays_below_it_that_wait_half_as_long() {
     let mut direct = AcceptorSet::EMPTY;
     for (envelope, _) in &asked.sends {
         match envelope {
-            Envelope::ToRelays(
-                _,
-                relay::In::Phase2a {
-                    from,
+            Envelope::ToRelays(_, relay::In::Phase2a { from, terms, .. }) => {
+                let Terms {
                     members,
                     slack,
                     patience,
                     ..
-                },
-            ) => {
+                } = &**terms;
                 assert_eq!(*from, Requester::Relay { id: RelayId(1) });
                 assert_eq!((*slack, *patience), (1, PATIENCE / 2));
                 assert!(!below.meets(*members));
@@ -363,13 +362,15 @@ fn no_message_makes_a_relay_ask_acceptors_that_do_not_exist_or_wait_without_end(
     let mut relay = relay_with(5, &[]);
     let request = relay::In::Phase2a {
         from: PROXY,
-        members: Set::from_bits(u64::MAX),
-        slack: u8::MAX,
-        patience: u64::MAX,
         slot: SLOT,
         round: round(1),
         value: value(),
-        chosen: Vec::new(),
+        terms: Box::new(Terms {
+            members: Set::from_bits(u64::MAX),
+            slack: u8::MAX,
+            patience: u64::MAX,
+            chosen: Box::default(),
+        }),
     };
     let asked = relay.asked(request);
     assert!(

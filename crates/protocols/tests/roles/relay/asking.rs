@@ -18,17 +18,15 @@ fn relayed(asked: &Asked<Envelope>) -> Vec<(RelayId, AcceptorSet, u8, Vec<Run>)>
         .sends
         .iter()
         .filter_map(|(envelope, _)| match envelope {
-            Envelope::ToRelays(
-                to,
-                relay::In::Phase2a {
+            Envelope::ToRelays(to, relay::In::Phase2a { terms, .. }) => {
+                let relay = to.iter().next().expect("to one");
+                let Terms {
                     members,
                     slack,
                     chosen,
                     ..
-                },
-            ) => {
-                let relay = to.iter().next().expect("to one");
-                Some((relay, *members, *slack, chosen.clone()))
+                } = &**terms;
+                Some((relay, *members, *slack, chosen.to_vec()))
             }
             _ => None,
         });
@@ -169,7 +167,7 @@ fn commit_of_slot() -> relay::In {
     relay::In::Learn {
         members: set(&[1, 2, 3, 4]),
         round: round(1),
-        chosen: vec![run(SLOT.0, 1)],
+        chosen: Box::new([run(SLOT.0, 1)]),
     }
 }
 

@@ -13,7 +13,7 @@ fn relayed_phase2a(count: u64, chosen: Vec<Run>) -> acceptor::In {
         slot: SLOT,
         round: round(count),
         value: value(),
-        chosen,
+        chosen: chosen.into(),
     }
 }
 
@@ -69,7 +69,7 @@ fn an_acceptor_hands_on_what_a_request_says_is_chosen() {
     acceptor.asked(relayed_phase2a(1, vec![]));
     let told = acceptor.asked(acceptor::In::LearnSlots {
         round: round(1),
-        chosen: vec![run(SLOT.0, 1)],
+        chosen: Box::new([run(SLOT.0, 1)]),
     });
     assert_eq!(told, stage::only(vec![], vec![(handed_on(SLOT), None)]));
 }
@@ -81,7 +81,7 @@ pub(crate) fn a_vote_of_another_round_is_not_handed_on() {
     acceptor.asked(relayed_phase2a(1, vec![]));
     let told = acceptor.asked(acceptor::In::LearnSlots {
         round: round(2),
-        chosen: vec![run(SLOT.0, 1)],
+        chosen: Box::new([run(SLOT.0, 1)]),
     });
     assert_eq!(told, only(vec![]));
     let voted_now = acceptor.asked(relayed_phase2a(2, vec![]));
@@ -94,7 +94,7 @@ fn what_is_chosen_before_it_votes_is_handed_on_when_it_does() {
     let mut acceptor = acceptor();
     let early = acceptor.asked(acceptor::In::LearnSlots {
         round: round(1),
-        chosen: vec![run(SLOT.0, 1)],
+        chosen: Box::new([run(SLOT.0, 1)]),
     });
     assert_eq!(early, only(vec![]));
     let asked = acceptor.asked(relayed_phase2a(1, vec![]));
@@ -109,7 +109,7 @@ fn s10_votes_that_are_known_to_be_chosen_are_told_in_phase_1() {
     acceptor.asked(relayed_phase2a(1, vec![]));
     acceptor.asked(acceptor::In::LearnSlots {
         round: round(1),
-        chosen: vec![run(SLOT.0, 1)],
+        chosen: Box::new([run(SLOT.0, 1)]),
     });
     let asked = acceptor.asked(acceptor::In::Phase1a {
         from: LeaderId(0),
