@@ -6,7 +6,7 @@ use bytes::Bytes;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::Protocol;
-use ionian_kernel::time::Timestamp;
+use ionian_kernel::time::{Duration, Timestamp};
 use ionian_protocols::multipaxos::replica::{In, Replica};
 use ionian_protocols::multipaxos::{Envelope, MultiPaxos, kind, leader};
 use ionian_replication::batch::Value;
@@ -156,4 +156,44 @@ fn whoever_asks_for_a_piece_of_a_snapshot_that_is_gone_begins_again_with_another
         "the end of another"
     );
     assert_eq!(piece(Slot(5), 0, true, bytes), 5);
+}
+
+/// Lets this much time pass while the leader answers every question after a round trip and peers
+/// are silent: the peers that were asked since the leader was of help, and for how many stretches
+/// the leader was.
+fn asked_while_the_leader_helps(time: Duration, round_trip: Duration) -> (Set<ReplicaId>, u64) {
+    let mut replica = behind(1_000_000);
+    let first = asked(&mut replica);
+    answer(&mut replica, first);
+    let (mut peers, mut stretches, end) = (Set::EMPTY, 0, replica.now + time);
+    while replica.now < end {
+        for envelope in replica.timer() {
+            match envelope {
+                Envelope::ToLeaders(_, leader::In::Recover { slots }) => {
+                    replica.now = replica.now + round_trip;
+                    answer(&mut replica, slots);
+                    stretches += 1;
+                }
+                Envelope::ToReplicas(to, In::Fetch { .. }) => peers = peers.or(to),
+                _ => {}
+            }
+        }
+    }
+    (peers, stretches)
+}
+
+/// The leader repairs slot by slot; a peer may have a snapshot of all that is missing. Which one
+/// has is not known: others may be as far behind.
+#[test]
+fn every_peer_is_asked_now_and_then_though_the_leader_is_of_help() {
+    let time = Duration::from_secs(5);
+    for round_trip in [10, 20, 40].map(Duration::from_millis) {
+        let (peers, stretches) = asked_while_the_leader_helps(time, round_trip);
+        assert_eq!(peers, Set::first(3).without(Set::one(ReplicaId(0))));
+        let most = (time.as_micros() / round_trip.as_micros()) as u64;
+        assert!(
+            stretches >= most * 4 / 5,
+            "{stretches} stretches of {most}: peers that are silent cost too much time"
+        );
+    }
 }

@@ -13,6 +13,11 @@ use ionian_replication::backoff::doubled;
 /// A piece of a snapshot is larger than other messages: it is waited for so many times longer.
 const PIECE_PATIENCE: u32 = 8;
 
+/// While the leader answers, a peer is asked again after this number of waits for an answer
+/// (`resend_after`): it may have a snapshot of what the leader repairs slot by slot. A silent peer
+/// costs one or two of these waits.
+const PEER_EVERY: u32 = 16;
+
 /// While values of this size come in, what is missing is probably behind them: it is first asked
 /// for after the time that as much more would take, but not much later either.
 const BULK_BYTES: usize = 64 << 10;
@@ -47,6 +52,10 @@ pub(super) struct CatchUp {
     /// The last slot of a whole stretch that the leader was asked for: when it is there, the next
     /// stretch is asked for.
     stretch: Option<Slot>,
+    /// Counts the peers that were asked in turn.
+    turn: u64,
+    /// From this time on a peer is asked next even if the leader is of help.
+    peer_at: Instant,
     /// Whether what is missing will not come unless it is asked for: this replica is cut off from a
     /// sender of chosen values.
     cut_off: bool,
@@ -81,6 +90,8 @@ impl CatchUp {
             waited: false,
             attempts: 0,
             stretch: None,
+            turn: 0,
+            peer_at: Instant::ZERO,
             cut_off: false,
             asks: false,
             helper: None,
@@ -110,10 +121,10 @@ impl CatchUp {
             self.install = None;
         } else if self.stretch.is_some_and(|last| executed > last) {
             // The leader was of help and more than it was asked for is missing: it is asked again
-            // at once.
-            self.stretch = None;
+            // at once, or a peer whose turn it is.
+            (self.stretch, self.helper) = (None, None);
             self.stuck_at = executed;
-            self.attempts = 1;
+            self.attempts = u32::from(now < self.peer_at);
             self.ask_at = Some(now);
         } else if self.ask_at.is_none() || executed > self.stuck_at {
             if executed > self.stuck_at {
@@ -200,7 +211,7 @@ impl CatchUp {
                 let offset = install.received.len() as u64;
                 Ask::Snapshot(install.from, install.executed, offset)
             }
-            None => self.ask_for_slots(),
+            None => self.ask_for_slots(now),
         })
     }
 
@@ -222,18 +233,21 @@ impl CatchUp {
 
     /// At first the peer that was of help. If it is not any more, then peers in turn, not at
     /// random: the one that is dead must not be asked twice before another.
-    fn ask_for_slots(&mut self) -> Ask {
+    fn ask_for_slots(&mut self, now: Instant) -> Ask {
         self.asks = self.cut_off;
         self.helper = self
             .helper
             .filter(|helper| self.attempts < 3 && self.peers.contains(*helper));
+        if self.attempts.is_multiple_of(2) {
+            return Ask::Leader;
+        }
+        self.peer_at = now + self.config.options().resend_after * PEER_EVERY;
         if let Some(helper) = self.helper.filter(|_| self.attempts == 1) {
             return Ask::Peer(helper);
         }
-        match self.peers.pick(self.asked / 2) {
-            Some(peer) if self.attempts % 2 == 1 => Ask::Peer(peer),
-            _ => Ask::Leader,
-        }
+        self.turn += 1;
+        let next = self.peers.pick(self.turn);
+        next.map_or(Ask::Leader, Ask::Peer)
     }
 
     /// Takes a piece of a snapshot in: the next piece to ask for, or the whole.
@@ -345,6 +359,32 @@ mod tests {
         let mut catch_up = CatchUp::new(Arc::new(config), ReplicaId(0), Random::new(1));
         catch_up.watch(Instant(0), Slot(0), Slot(100));
         catch_up
+    }
+
+    /// The peer that was of help may be as far behind as this replica by now.
+    #[test]
+    fn where_the_leader_is_of_help_all_peers_have_their_turns_and_none_costs_much() {
+        let mut catch_up = catch_up(1);
+        let (mut now, mut executed, mut asked) = (Instant(0), Slot(0), Vec::new());
+        catch_up.set_cut_off(true);
+        catch_up.answered(ReplicaId(1), true);
+        while executed < Slot(100 * 32) {
+            now = catch_up.next_timer().expect("much is missing").max(now);
+            match catch_up.ask(now) {
+                Some(Ask::Peer(peer)) => asked.push(peer.0),
+                Some(Ask::Leader) => {
+                    catch_up.asked_leader(Some(Slot(executed.0 + 31)));
+                    now = now + Duration::from_millis(1);
+                    executed = executed.plus(32);
+                    catch_up.watch(now, executed, Slot(1_000_000));
+                }
+                _ => {}
+            }
+        }
+        // About every 16 ms of 100 and what they cost.
+        assert!((5..10).contains(&asked.len()), "{asked:?}");
+        let one_twice = asked.windows(2).skip(1).any(|pair| pair[0] == pair[1]);
+        assert!(asked[0] == 1 && !one_twice, "{asked:?}");
     }
 
     fn piece(from: u8, offset: u64, length: usize, last: bool) -> Chunk {
