@@ -132,7 +132,9 @@ impl Fanout {
                 self.acceptors_of(suspects, relaying),
                 &mut self.random,
             ),
-            false => Order::by_number(relaying.acceptors().without(near)),
+            // Of all acceptors, also those that this request is not for: a group has the same
+            // acceptors, such as those of a region, whichever node the proxy leader is on.
+            false => Order::by_number(relaying.acceptors()),
         };
         for group in 0..settings.groups {
             let members = order

@@ -42,7 +42,8 @@ pub(crate) const PIGPAXOS_25: Preset = Preset {
 };
 
 /// PigPaxos, section 5.3 (figure 10): a region is a group, so that each request crosses a wide link
-/// once.
+/// to each other region once. For this the regions have equally many acceptors, in the order of
+/// their numbers.
 pub(crate) const PIGPAXOS_WAN: Preset = Preset {
     name: "pigpaxos-wan",
     about: "PigPaxos, 15 nodes in three regions, each region a relay group",

@@ -62,8 +62,13 @@ fn relay_with(nodes: usize, options: &[(&'static str, u64)]) -> Stage<Relay> {
 
 /// Proxy leader 0, on node 0.
 fn proxy_with(nodes: usize, options: &[(&'static str, u64)]) -> Stage<ProxyLeader> {
+    proxy_on(0, nodes, options)
+}
+
+/// The proxy leader of a node.
+fn proxy_on(node: u8, nodes: usize, options: &[(&'static str, u64)]) -> Stage<ProxyLeader> {
     let config = MultiPaxos::configure(layout(nodes, options)).expect("a deployment");
-    let birth = birth(kind::ProxyLeader, 0, NodeId(0));
+    let birth = birth(kind::ProxyLeader, node, NodeId(node.into()));
     let mut proxy = Stage::new(config, &birth, ProxyLeader::new);
     // Its first report to the leaders.
     proxy.timer();

@@ -93,10 +93,10 @@ fn groups_divide_the_others_and_can_overlap() {
     let two = ("relay_groups", 2);
     assert_eq!(
         of(&[two]),
-        (vec![set(&[1, 2, 3]), set(&[4, 5, 6])], set(&[0]))
+        (vec![set(&[1, 2]), set(&[3, 4, 5, 6])], set(&[0]))
     );
-    let overlapping = vec![set(&[1, 2, 3, 4]), set(&[4, 5, 6, 1])];
-    assert_eq!(of(&[two, ("relay_overlap", 1)]), (overlapping, set(&[0])));
+    let overlapping = vec![set(&[1, 2, 3, 4]), set(&[3, 4, 5, 6, 1])];
+    assert_eq!(of(&[two, ("relay_overlap", 2)]), (overlapping, set(&[0])));
     let alone = (Vec::new(), set(&[0, 1, 2, 3, 4, 5, 6]));
     assert_eq!(of(&[("relay_groups", 64)]), alone, "one each: no detour");
     let (shuffled, _) = of(&[two, ("relay_shuffle", 1)]);
@@ -104,6 +104,21 @@ fn groups_divide_the_others_and_can_overlap() {
         .iter()
         .fold(AcceptorSet::EMPTY, |all, one| all.or(*one));
     assert_eq!(all, set(&[1, 2, 3, 4, 5, 6]));
+}
+
+/// The preset `pigpaxos-wan`: five acceptors in each of three regions.
+#[test]
+fn a_group_is_a_region_whichever_region_the_leader_is_in() {
+    let regions: [AcceptorSet; 3] =
+        [0..5, 5..10, 10..15].map(|region| region.map(AcceptorId).collect());
+    for node in 0..15 {
+        let mut proxy = proxy_on(node, 15, &[("relay_groups", 3), ("relay_slack", 1)]);
+        let asked = proxy.asked(propose(SLOT, 1));
+        let own = set(&[node]);
+        let groups: Vec<AcceptorSet> = relayed(&asked).iter().map(|it| it.1).collect();
+        assert_eq!(groups, regions.map(|region| region.without(own)));
+        assert_eq!(directly(&asked), own);
+    }
 }
 
 #[test]
@@ -258,7 +273,7 @@ fn l12_without_a_relay_that_answers_acceptors_are_asked_directly() {
 /// client at another node, while other commands are under way.
 #[test]
 fn the_leader_handles_2r_plus_2_messages() {
-    for (nodes, groups) in [(5, 1), (5, 2), (9, 1), (9, 3), (25, 1), (25, 2), (25, 3)] {
+    for (nodes, groups) in [(5, 1), (7, 2), (9, 1), (9, 3), (25, 1), (25, 2), (25, 3)] {
         let options = &[("relay_groups", groups as u64)];
         let mut proxy = proxy_with(nodes, options);
         proxy.asked(propose(Slot(0), 1));
