@@ -80,12 +80,12 @@ impl Tag for Untagged {}
 
 /// The way out for envelopes that take the place of one of an inner role: they wait for what that
 /// waited for.
-pub struct Relay<'a, 'b, O: Role> {
+pub struct SameFence<'a, 'b, O: Role> {
     out: &'a mut Out<'b, O>,
     fence: Option<usize>,
 }
 
-impl<O: Role> Relay<'_, '_, O> {
+impl<O: Role> SameFence<'_, '_, O> {
     /// Sends as soon as the inner role's envelope could leave.
     pub fn send(&mut self, envelope: O::Send) {
         self.out.outbox.sends.push(Outgoing {
@@ -117,7 +117,7 @@ impl<R: Role> Inner<R> {
         &mut self,
         out: &mut Out<'_, O>,
         tag: &impl Tag,
-        mut send: impl FnMut(R::Send, &mut Relay<'_, '_, O>),
+        mut send: impl FnMut(R::Send, &mut SameFence<'_, '_, O>),
     ) -> Left {
         let before = out.outbox.record_ends.len();
         append(&mut self.outbox, out.outbox, tag);
@@ -127,7 +127,7 @@ impl<R: Role> Inner<R> {
         if !self.outbox.sends.is_empty() {
             for Outgoing { envelope, fence } in self.outbox.sends.drain(..) {
                 let fence = fence.map(|records| before + records);
-                send(envelope, &mut Relay { out, fence });
+                send(envelope, &mut SameFence { out, fence });
             }
         }
         let Outbox {
@@ -223,8 +223,8 @@ impl<R: Role, T: Translate<From = R::Send, Within = R::Config>> Adapted<R, T> {
         let Adapted { inner, translate } = self;
         inner.call(act);
         inner
-            .pour(out, &Untagged, |envelope, relay| {
-                relay.send(translate.translate(envelope))
+            .pour(out, &Untagged, |envelope, same_fence| {
+                same_fence.send(translate.translate(envelope))
             })
             .pass_on(out);
     }
@@ -349,9 +349,9 @@ mod tests {
         fn on_message(&mut self, now: Instant, number: u8, out: &mut Out<'_, Self>) {
             out.persist((0, number));
             self.0.call(|echo, out| echo.on_message(now, number, out));
-            let left = self.0.pour(out, &Seven, |(number, _), relay| {
-                relay.send(u16::from(number));
-                relay.send(u16::from(number) + 100);
+            let left = self.0.pour(out, &Seven, |(number, _), same_fence| {
+                same_fence.send(u16::from(number));
+                same_fence.send(u16::from(number) + 100);
             });
             left.pass_on(out);
         }

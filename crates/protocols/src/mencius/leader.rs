@@ -13,11 +13,11 @@
 mod change;
 mod gaps;
 mod index;
+mod links;
 mod long_runs;
 mod long_skips;
 mod missing;
 mod port;
-mod relay;
 mod reservation;
 mod reserved;
 mod reserving;
@@ -27,9 +27,9 @@ mod skips;
 
 use self::change::Change;
 use self::gaps::Gaps;
+use self::links::Links;
 use self::long_skips::LongSkips;
 use self::port::Port;
-use self::relay::Relay;
 use self::reservation::Reservation;
 pub(super) use self::reserved::ReservedRanges;
 use self::reserving::reserve;
@@ -195,7 +195,7 @@ pub struct Leader {
     /// The replicas that wait for this leader to skip.
     prompt: Set<ReplicaId>,
     returning: Returning,
-    relay: Relay,
+    links: Links,
     skipped: u64,
 }
 
@@ -236,7 +236,7 @@ impl Leader {
             skips: Skips::default(),
             prompt: Set::EMPTY,
             returning: Returning::new(config.options().election_timeout),
-            relay: Relay::default(),
+            links: Links::default(),
             skipped: 0,
             config,
         }
@@ -592,7 +592,7 @@ impl Role for Leader {
         if self.home.is_some() {
             self.returning.follow(now, false, false);
         }
-        self.relay.start(now);
+        self.links.start(now);
         for place in 0..self.served.len() {
             self.call(now, place, out, |core, _| core.start(now));
         }
@@ -604,7 +604,7 @@ impl Role for Leader {
         self.change = Change::under_way(&config, self.change.take());
         self.skips.reconfigure(config.replicas());
         self.prompt = self.prompt.and(config.replicas());
-        self.relay
+        self.links
             .reconfigure(now, config.leaders().without(Set::one(self.id)));
         self.config = config;
         self.serve_anew(now, out);
@@ -645,7 +645,7 @@ impl Role for Leader {
             // it on.
             In::PassedOn { slot, .. } => self.reach(slot, self.config.replicas()),
             In::Misses { from, leaders } => {
-                self.relay
+                self.links
                     .asks(from, leaders, now + self.config.options().election_timeout);
             }
             In::Phase1b {

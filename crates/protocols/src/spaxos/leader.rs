@@ -232,7 +232,7 @@ impl Leader {
         } = self;
         inner.call(act);
         let replicas_are_ready = config.is_joint() && inner.core().replicas_are_ready();
-        let left = inner.pour(out, &Untagged, |mut envelope, relay| {
+        let left = inner.pour(out, &Untagged, |mut envelope, same_fence| {
             match &mut envelope {
                 Theirs::ToProxyLeaders(
                     _,
@@ -243,7 +243,7 @@ impl Leader {
                     },
                 ) => taken.placed(of_batcher(*id), PayloadNumber(*number), *slot),
                 Theirs::ToAcceptors(_, ToAcceptor { round, kept }) => {
-                    relay.send(kept_to_stabilizers(config, *round, *kept));
+                    same_fence.send(kept_to_stabilizers(config, *round, *kept));
                 }
                 Theirs::ToReplicas(
                     _,
@@ -256,15 +256,15 @@ impl Leader {
                 ) => {
                     // Stabilizers forget void payloads once replicas keep those slots.
                     *keep = (*keep).max(*carry_to);
-                    relay.send(progress_to_disseminators(config, *round, *executed));
+                    same_fence.send(progress_to_disseminators(config, *round, *executed));
                     // Only now: payloads of kept slots need no take-over.
                     if replicas_are_ready {
-                        relay.send(change.take_over(*round, config));
+                        same_fence.send(change.take_over(*round, config));
                     }
                 }
                 _ => {}
             }
-            relay.send(envelope.into());
+            same_fence.send(envelope.into());
         });
         left.pass_on(out);
     }

@@ -12,7 +12,7 @@ use super::{Envelope, disseminator, kind, replica, stabilizer};
 use crate::multipaxos;
 use crate::multipaxos::proxy_leader::ProxyLeader as Ordered;
 use ionian_kernel::id::*;
-use ionian_kernel::inner::{Inner, Relay, Untagged};
+use ionian_kernel::inner::{Inner, SameFence, Untagged};
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
@@ -95,7 +95,7 @@ impl ProxyLeader {
             chosen_below,
         } = self;
         inner.call(act);
-        let left = inner.pour(out, &Untagged, |envelope, relay| match envelope {
+        let left = inner.pour(out, &Untagged, |envelope, same_fence| match envelope {
             Theirs::ToReplicas(
                 replicas,
                 replica::In::Chosen {
@@ -113,9 +113,9 @@ impl ProxyLeader {
                     replicas,
                 };
                 match reference {
-                    Some(reference) => deliverers.deliver(now, &reference, &chosen, relay),
+                    Some(reference) => deliverers.deliver(now, &reference, &chosen, same_fence),
                     // A noop: there is nothing to look up.
-                    None => relay.send(chosen.into_envelope()),
+                    None => same_fence.send(chosen.into_envelope()),
                 }
             }
             Theirs::ToBatchers(to, batcher::In::BatchesChosen { numbers }) => {
@@ -123,9 +123,9 @@ impl ProxyLeader {
                     numbers: numbers.into_iter().map(PayloadNumber).collect(),
                     below: *chosen_below,
                 };
-                relay.send(Envelope::ToDisseminators(of_batchers(to), message));
+                same_fence.send(Envelope::ToDisseminators(of_batchers(to), message));
             }
-            envelope => relay.send(envelope.into()),
+            envelope => same_fence.send(envelope.into()),
         });
         left.pass_on(out);
     }
@@ -175,7 +175,7 @@ impl Deliverers {
         now: Instant,
         reference: &Reference,
         chosen: &Chosen,
-        relay: &mut Relay<'_, '_, ProxyLeader>,
+        same_fence: &mut SameFence<'_, '_, ProxyLeader>,
     ) {
         let present = self.present.present(now);
         let mut left = chosen.replicas;
@@ -183,7 +183,7 @@ impl Deliverers {
         for (stabilizer, beside) in beside.filter(|(one, _)| present.contains(*one)) {
             let beside = beside.and(left);
             if !beside.is_empty() {
-                relay.send(chosen.to_stabilizer(*stabilizer, beside));
+                same_fence.send(chosen.to_stabilizer(*stabilizer, beside));
                 left = left.without(beside);
             }
         }
@@ -194,7 +194,7 @@ impl Deliverers {
                 .preferring(self.near)
                 .pick(self.turn);
             let one = one.expect("a deployment has stabilizers");
-            relay.send(chosen.to_stabilizer(one, left));
+            same_fence.send(chosen.to_stabilizer(one, left));
         }
     }
 }

@@ -30,8 +30,8 @@ impl Leader {
         slot: Slot,
         out: &mut Out<'_, Self>,
     ) {
-        self.relay.heard(from, now);
-        let those = self.relay.those_that_miss(from, now);
+        self.links.heard(from, now);
+        let those = self.links.those_that_miss(from, now);
         // Notify the replicas beside every leader that suggests, not only the furthest: each
         // suggestion implies a skip (Mencius 4.4, Optimization 1).
         let mut waiting = self.config.replicas_of(from);
@@ -65,7 +65,7 @@ impl Leader {
     pub(super) fn ask_for_missing(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let others = self.config.leaders().without(Set::one(self.id));
         let leaders = self
-            .relay
+            .links
             .missing(now, others, self.config.options().election_timeout);
         let rest = others.without(leaders);
         if !leaders.is_empty() && !rest.is_empty() {

@@ -1,7 +1,7 @@
-//! What leaders pass on for each other. Leaders tell each other their index. If the link between
-//! two live leaders breaks, neither is suspected and both would wait. So a leader that has not
-//! heard another for an election timeout asks the rest to pass on what they hear of it. If that
-//! other one is dead there is nothing to pass on.
+//! The links between leaders. Leaders tell each other their index. If the link between two running
+//! leaders breaks, neither is suspected and both would wait. So a leader that has received nothing
+//! from another for an election timeout asks the rest to pass on what they receive from it. If that
+//! other one has failed there is nothing to pass on.
 
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
@@ -9,7 +9,7 @@ use ionian_kernel::time::{Duration, Instant};
 
 /// See the top of this file.
 #[derive(Default)]
-pub(super) struct Relay {
+pub(super) struct Links {
     /// When it began to listen.
     since: Instant,
     /// When each of the others was heard last.
@@ -18,7 +18,7 @@ pub(super) struct Relay {
     asked: BTreeMap<LeaderId, (Set<LeaderId>, Instant)>,
 }
 
-impl Relay {
+impl Links {
     /// It begins to live.
     pub(super) fn start(&mut self, now: Instant) {
         self.since = now;
