@@ -1,6 +1,6 @@
 //! Every error text.
 
-use ionian_deployment::{Deployment, Durability, MACHINES, PresetOptions};
+use ionian_deployment::{Deployment, Durability, MACHINES, PresetOptions, settings};
 
 const KINDS: &[&str] = &["client", "leader", "acceptor"];
 
@@ -69,12 +69,12 @@ fn unknown_keys() {
         "[option]",
         &format!("line 7, column 2: unknown key option; {known}"),
     );
-    let known = "available: batch_commands, batch_bytes, batch_delay_us, batches_in_flight, window_slots, window_bytes, \
-        retained_slots, snapshot_slots, snapshot_mib_per_s, heartbeat_ms, election_timeout_ms, resend_after_ms, \
-        thrifty, session_expiry_s, \
-        drain_ms, in_flight, in_flight_bytes, payload_bytes, patience_ms, retry_after_ms, max_clients, clients_mib, client_mib, \
-        unfinished_s, relay_groups, relay_shuffle, relay_overlap, relay_rotate, relay_fan_out, relay_slack, \
-        relay_timeout_ms, commit_delay_ms";
+    let keys: Vec<&str> = settings("multipaxos").map(|it| it.key).collect();
+    assert!(
+        keys.starts_with(&["batch_commands", "batch_bytes"]),
+        "{keys:?}"
+    );
+    let known = format!("available: {}", keys.join(", "));
     refused(
         8,
         "heartbeat = 1",
