@@ -109,7 +109,7 @@ pub fn settings(protocol: &str) -> impl Iterator<Item = &'static Setting> {
     COMMON.iter().chain(own)
 }
 
-/// The settings of all protocols, each once: two protocols may have the same.
+/// The common settings and those of every protocol, each once: protocols may have the same.
 fn all() -> impl Iterator<Item = &'static Setting> {
     let own = registry::ALL.iter().enumerate();
     let own = own.flat_map(|(place, protocol)| {

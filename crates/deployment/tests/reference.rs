@@ -56,9 +56,10 @@ The keys of `[options]` in a deployment file and of `--set options.KEY=VALUE`. N
 ";
     let common: Vec<&Setting> = settings("").collect();
     text += &table(&common);
-    for protocol in registry::ALL.iter().filter(|one| !one.settings.is_empty()) {
-        let own: Vec<&Setting> = protocol.settings.iter().collect();
-        let _ = write!(text, "\nOf `{}` alone:\n\n{}", protocol.name, table(&own));
+    for (protocols, own) in settings_of_protocols() {
+        let names: Vec<String> = protocols.iter().map(|name| format!("`{name}`")).collect();
+        let names = names.join(" and ");
+        let _ = write!(text, "\nOf {names} only:\n\n{}", table(&own));
     }
     let _ = write!(
         text,
@@ -85,6 +86,25 @@ The keys of `[options]` in a deployment file and of `--set options.KEY=VALUE`. N
         text += &key.replace("Where: PROTOCOLS", &format!("In {}.", names.join(", ")));
     }
     text
+}
+
+/// The settings that protocols declare, by the protocols that have them.
+fn settings_of_protocols() -> Vec<(Vec<&'static str>, Vec<&'static Setting>)> {
+    let mut groups: Vec<(Vec<&str>, Vec<&Setting>)> = Vec::new();
+    let mut known = BTreeSet::new();
+    for setting in registry::ALL.iter().flat_map(|protocol| protocol.settings) {
+        if !known.insert(setting.key) {
+            continue;
+        }
+        let has = |one: &&Description| one.settings.iter().any(|it| it.key == setting.key);
+        let names = registry::ALL.iter().filter(has).map(|one| one.name);
+        let names: Vec<&str> = names.collect();
+        match groups.iter_mut().find(|(protocols, _)| *protocols == names) {
+            Some((_, settings)) => settings.push(setting),
+            None => groups.push((names, vec![setting])),
+        }
+    }
+    groups
 }
 
 fn title(kind: &str) -> String {

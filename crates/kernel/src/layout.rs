@@ -230,7 +230,7 @@ pub struct Options {
     pub lane: LaneLimits,
     /// Limits of the clients of a node.
     pub clients: ClientLimits,
-    /// The stated values of settings that one protocol declares, by key: read with
+    /// The stated values of settings that a protocol declares, by key: read with
     /// [`Setting::value`](crate::setting::Setting::value).
     pub own: BTreeMap<&'static str, u64>,
 }

@@ -38,7 +38,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Whether its executors may execute what no disk holds yet: they forget it together with the
     /// replies, which they hold back.
     const EXECUTES_BEFORE_STABLE: bool = false;
-    /// The settings that it alone has.
+    /// Its settings beside those of all protocols. Another protocol may have the same.
     const SETTINGS: &'static [Setting] = &[];
     /// A message to any of its roles.
     type Message: Message;

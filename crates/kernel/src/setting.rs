@@ -1,6 +1,6 @@
 //! What can be tuned: each setting is a number with a key, a range and a meaning. Most are fields
-//! of [`Options`] and mean the same for every protocol; the others belong to one protocol, which
-//! declares them in [`Protocol::SETTINGS`](crate::protocol::Protocol::SETTINGS).
+//! of [`Options`] and mean the same for every protocol; the others belong to the protocols that
+//! declare them in [`Protocol::SETTINGS`](crate::protocol::Protocol::SETTINGS).
 
 use crate::layout::Options;
 use core::ops::RangeInclusive;
@@ -31,7 +31,8 @@ pub enum Place {
         /// Writes the field.
         put: fn(&mut Options, u64),
     },
-    /// In [`Options::own`], if it is not the default: a setting of one protocol.
+    /// In [`Options::own`], if it is not the default: a setting that a protocol
+    /// declares.
     Own {
         /// Its value where none is stated.
         default: u64,

@@ -4,7 +4,8 @@ use crate::pigpaxos::settings as relays;
 use ionian_kernel::layout::Options;
 use ionian_kernel::setting::{Place, Setting};
 
-/// How much a stabilizer keeps, and how relays are used.
+/// How much a stabilizer keeps, and how relays are used: all settings of MultiPaxos, which a
+/// constant cannot copy from there. A test compares.
 pub(super) const SETTINGS: &[Setting] = &[
     STALE_BYTES,
     relays::RELAY_GROUPS,
@@ -37,4 +38,16 @@ const STALE_BYTES: Setting = Setting {
 /// Above it the leader carries the log on to where they are void.
 pub(super) fn stale_bytes(options: &Options) -> usize {
     STALE_BYTES.value(options) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn relays_have_the_settings_that_they_have_in_multipaxos() {
+        let keys = |settings: &[Setting]| settings.iter().map(|it| it.key).collect::<Vec<_>>();
+        assert_eq!(keys(&SETTINGS[1..]), keys(relays::SETTINGS));
+    }
 }
