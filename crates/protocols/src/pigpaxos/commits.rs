@@ -2,8 +2,8 @@
 //! (PigPaxos 2.1, "phase 3").
 //!
 //! A proxy leader names slots of the round of its present request: an acceptor that voted in that
-//! round has the value that was chosen. A vote of another round says nothing of what is chosen
-//! (defect p3).
+//! round has the value that was chosen. A vote of another round may be for another value: an
+//! acceptor must not hand it to replicas as chosen.
 
 use super::message::{MAX_CHOSEN, Run};
 use alloc::boxed::Box;

@@ -1,9 +1,9 @@
 //! PigPaxos: relays between those who ask acceptors and the acceptors (PigPaxos, sections 3 and 4).
 //!
 //! PigPaxos changes who carries messages and nothing of what is decided. So it is a role here, the
-//! relay, that a deployment of MultiPaxos can have beside its acceptors: every arrangement of
-//! acceptors, changes of the membership, reads, snapshots and tools stay what they are, and a
-//! running cluster gets relays by a change of its members (decision 39).
+//! relay, that a deployment of MultiPaxos or S-Paxos can have beside its acceptors: every
+//! arrangement of acceptors, changes of the membership, reads, snapshots and tools stay what they
+//! are, and a running cluster gets relays by a change of its members (decision 39).
 //!
 //! A proxy leader asks the acceptor of its own node itself. It divides the others into groups and
 //! chooses a relay in each, which asks the acceptors of its group and gathers their votes. What is
@@ -12,7 +12,9 @@
 //! ```text
 //! proxy leader ── Phase2a ──> relay (one a group) ── RelayedPhase2a ──> acceptor (of the group)
 //! proxy leader <── Votes ──── relay               <── Phase2b ──────── acceptor
+//! proxy leader ── Phase2a, LearnSlots ──> acceptor ── Phase2b ──> proxy leader   (without a relay)
 //!
+//! proxy leader ── Learn ──> acceptor ── Chosen ──> replica     (the one that answers the clients)
 //! proxy leader ── Learn ──> relay ── LearnSlots ──> acceptor ── Chosen ──> replica (beside it)
 //! proxy leader <── Nack, Forgotten ── relay <── Nack, Forgotten ── acceptor
 //! relay ── Phase2a ──> relay ── Votes ──> relay                        (more than one layer)

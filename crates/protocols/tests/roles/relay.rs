@@ -271,7 +271,7 @@ fn asked_again_a_relay_begins_anew() {
     assert_eq!(relay.asked(vote(1, 1)), only(vec![votes(&[1, 2], &[], 1)]));
 }
 
-/// 3.2, and defect p12: a newer round ends the request, and no votes follow.
+/// 3.2: a newer round ends the request, and no votes follow.
 #[test]
 pub(crate) fn a_refusal_is_passed_on_at_once_and_ends_what_it_is_about() {
     let mut relay = relay_with(5, &[]);

@@ -196,7 +196,7 @@ fn commits_ride_on_the_next_request() {
     assert_eq!(relayed(&after)[0].3, []);
 }
 
-/// Defect p15: without a request to ride on, they do not wait for one.
+/// Without a request to ride on, they do not wait for one.
 #[test]
 pub(crate) fn commits_are_sent_alone_when_no_request_comes() {
     let (mut proxy, _) = chosen_and_busy();
@@ -331,7 +331,7 @@ fn slack_that_could_cost_the_majority_is_refused() {
     MultiPaxos::configure(slack(25, 1, 60)).expect("one relay waits for a majority");
 }
 
-/// Defect p7: a column without one acceptor is no quorum.
+/// A column without one acceptor is no quorum.
 #[test]
 pub(crate) fn in_a_grid_relays_wait_for_all() {
     let mut grid = layout(4, &[("relay_slack", 1)]);

@@ -52,7 +52,7 @@ fn handed_on(slot: Slot) -> Envelope {
     Envelope::ToReplicas(Set::one(ReplicaId(1)), message)
 }
 
-/// Defect p6: a vote for a relay waits for its record like any other.
+/// A vote for a relay waits for its record like any other.
 #[test]
 fn an_acceptor_answers_the_relay_that_asked_when_its_vote_is_on_disk() {
     let asked = acceptor().asked(relayed_phase2a(1, vec![]));
@@ -74,7 +74,7 @@ fn an_acceptor_hands_on_what_a_request_says_is_chosen() {
     assert_eq!(told, stage::only(vec![], vec![(handed_on(SLOT), None)]));
 }
 
-/// Defect p3: its vote of another round is not what is chosen.
+/// Its vote of another round is not what is chosen.
 #[test]
 pub(crate) fn a_vote_of_another_round_is_not_handed_on() {
     let mut acceptor = acceptor();
