@@ -331,6 +331,7 @@ impl<'a, R: Role + ?Sized> Out<'a, R> {
     }
 
     /// Sends as soon as everything that this role has persisted so far is on disk, and not before.
+    /// On a node that stores only vital records: as soon as those are on disk.
     pub fn send(&mut self, envelope: R::Send) {
         let fence = Some(self.outbox.record_ends.len());
         self.outbox.sends.push(Outgoing { envelope, fence });

@@ -1,8 +1,9 @@
 //! The part of an acceptor (2.2, 3.2, 3.4) that all protocols share whose log is ordered by votes:
 //! its promise, its votes, and how far it has ever voted.
 //!
-//! Its promises and votes must survive its crash: an answer that reveals one is fenced behind its
-//! record, unless a comment here says why not. The [port](AcceptorPort) builds the messages.
+//! Its promises, and with `disk` its votes, must survive its crash: an answer that reveals one is
+//! fenced behind its record, unless a comment here says why not. With `memory` an acceptor that has
+//! lost its votes takes part again by admission. The [port](AcceptorPort) builds the messages.
 
 mod port;
 mod recovery;
@@ -235,7 +236,8 @@ impl AcceptorCore {
             // gone.
             self.witness.heard(now);
         }
-        // Fenced: a vote that a quorum counts must survive a crash of this acceptor.
+        // Fenced: with `disk` a vote that a quorum counts must survive a crash of this acceptor.
+        // (With `memory` it does not: the acceptor then takes part again by admission.)
         port.send(port.phase2b(from, slot, round));
     }
 
@@ -289,9 +291,9 @@ impl AcceptorCore {
             return false;
         }
         if let Some(vote) = self.votes.get(slot).filter(|vote| vote.round == round) {
-            // It reveals no vote: a write quorum has the value on disk, this acceptor's vote
-            // included if it was counted. Behind a fence the replicas would wait for votes in other
-            // slots.
+            // It reveals no vote: the votes of a write quorum have passed their fences, this
+            // acceptor's included if it was counted. Behind a fence the replicas would wait for
+            // votes in other slots.
             let replicas = self.config.replicas_beside(self.id);
             port.send_unfenced(port.chosen(replicas, slot, vote.value.clone(), replier));
             return false;
