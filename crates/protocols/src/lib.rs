@@ -1,6 +1,11 @@
-//! The protocols of Ionian: one folder a protocol, one file a role, named as in the papers. Every
-//! folder has the same shape: `mod.rs` opens with the chart of all messages, `config.rs` says which
-//! layouts are deployments of the protocol, and the roles follow in the order data flows.
+//! The protocols of Ionian: one folder a protocol, one file a role, named as in the papers. In the
+//! folder of a protocol `mod.rs` opens with the chart of all messages and lists the roles in the
+//! order data flows; `config.rs`, where there is one, says which layouts are deployments of the
+//! protocol.
+//!
+//! Two folders are no protocols: [`parts`] has the rules that roles of several protocols share, and
+//! [`pigpaxos`] has the relay, a role of MultiPaxos and S-Paxos. [`unreplicated`] is one server, to
+//! measure the others against.
 #![no_std]
 #![forbid(unsafe_code)]
 

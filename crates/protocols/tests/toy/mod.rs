@@ -1,6 +1,7 @@
 //! A protocol that is only for tests: it shows what adding a protocol takes. It is this folder, its
-//! module in `lib.rs` and its line in `registry.rs`, both behind the feature `toy`; no other file
-//! names it. One server executes all commands.
+//! module in `lib.rs` and its line in `registry.rs`, both behind the feature `toy`. No other code
+//! names it: only `Cargo.toml` files, which pass the feature on, and tests. One server executes all
+//! commands.
 //!
 //! ```text
 //! client ── Execute, Read ──> server ── Answers ──> client
