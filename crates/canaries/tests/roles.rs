@@ -109,6 +109,7 @@ caught! {
     "mencius/old-keepers": mencius_membership::votes_of_the_joint_epoch_are_not_forgotten_by_the_word_of_a_leader_of_the_one_before,
     "multipaxos/no-room": membership::the_first_noop_of_both_configurations_waits_for_room_in_the_window,
     "mencius/stale-skips": mencius_replica::skips_that_come_again_after_their_slots_are_executed_are_not_remembered,
+    "mencius/early-copy": mencius_replica::a_copy_of_a_command_waits_for_the_earlier_copy,
     "mencius/hasty-return": revoking::a_leader_that_loses_its_stripe_soon_waits_twice_as_long_before_it_takes_it_back,
     "mencius/far-index": limits::a_leader_that_has_restarted_hears_how_far_the_others_are_wherever_the_log_is,
     "mencius/fills-gaps": mencius::what_predecessors_left_below_the_watermark_is_skipped_as_one_range,

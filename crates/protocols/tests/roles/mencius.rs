@@ -2,7 +2,7 @@
 //! it asks for again; and what those report of themselves that have a MultiPaxos role in each
 //! stripe.
 
-use crate::stage::{Stage, batch, birth};
+use crate::stage::{Stage, batch, birth, of_command};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, Options, numbered};
 use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
@@ -133,7 +133,7 @@ fn no_peer_is_given_a_state_in_which_a_command_is_ahead_of_its_turn() {
     let mut replica = Stage::new(config, &birth, Replica::new);
     let value = |key: u8| Value {
         stamp: Timestamp(1),
-        batch: batch(vec![key]),
+        batch: of_command(key.into(), vec![key]),
     };
     let of_log = |message| In::OfLog { message };
     let chosen = |slot, value| {

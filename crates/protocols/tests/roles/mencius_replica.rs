@@ -22,13 +22,13 @@ use std::collections::BTreeMap;
 const ID: ReplicaId = ReplicaId(1);
 
 /// Appends the second byte of each command to a text, and answers with what it holds then. Commands
-/// touch the key that their first byte names.
+/// write the key that their first byte names; `?` appends nothing, it reads.
 #[derive(Default)]
 struct Text(Vec<u8>);
 
 impl StateMachine for Text {
     fn apply(&mut self, _: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
-        self.0.push(command[1]);
+        self.0.extend(command.get(1).filter(|byte| **byte != b'?'));
         reply.extend_from_slice(&self.0);
     }
     fn read(&self, _: Timestamp, _: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
@@ -43,7 +43,10 @@ impl StateMachine for Text {
         Ok(())
     }
     fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
-        footprint.writes.push(command[0].into());
+        match command[1] {
+            b'?' => footprint.reads.push(command[0].into()),
+            _ => footprint.writes.push(command[0].into()),
+        }
     }
 }
 
@@ -365,6 +368,21 @@ fn a_command_waits_for_an_earlier_one_of_its_session_that_it_would_settle() {
     assert_eq!(asked, only(vec![]));
     let answer = answered(4, &[(1, "ab")]);
     let asked = replica.asked(chosen(1, write(0, "xa"), false));
+    assert_eq!(asked, only(vec![answer]));
+}
+
+/// A client sent its command again, through another leader. An operator may have told all replicas
+/// to skip the first copy: the session then takes the command for failed, whatever the second does.
+#[test]
+pub(crate) fn a_copy_of_a_command_waits_for_the_earlier_copy() {
+    let mut replica = out_of_order();
+    replica.tell(suggested(1, write(0, "x?")));
+    replica.tell(skip(2, 0, 1));
+    let asked = replica.asked(chosen(3, write(0, "x?"), true));
+    assert_eq!(asked, only(vec![]));
+    // Another command that only reads does not wait.
+    let answer = answered(5, &[(1, "")]);
+    let asked = replica.asked(chosen(4, write(1, "x?"), true));
     assert_eq!(asked, only(vec![answer]));
 }
 

@@ -47,13 +47,17 @@ pub(crate) fn birth(kind: u8, index: u8, node: NodeId) -> Birth<'static> {
 
 /// A batch of one command.
 pub(crate) fn batch(payload: impl Into<Bytes>) -> Batch {
-    let (client, purpose, payload) = (ClientId(0), Purpose::Execute(SessionId(1)), payload.into());
+    of_command(0, payload)
+}
+
+/// A batch of one command with this number in its session.
+pub(crate) fn of_command(number: u64, payload: impl Into<Bytes>) -> Batch {
     Batch::one(&Command {
-        client,
-        purpose,
-        number: 0,
+        client: ClientId(0),
+        purpose: Purpose::Execute(SessionId(1)),
+        number,
         floor: 0,
-        payload,
+        payload: payload.into(),
     })
 }
 

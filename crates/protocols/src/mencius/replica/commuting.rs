@@ -110,6 +110,8 @@ struct Earlier {
     written: BTreeSet<u64>,
     /// The smallest number of a command of each session, and the largest floor.
     sessions: BTreeMap<SessionId, (u64, u64)>,
+    /// Each command of a session.
+    commands: BTreeSet<(SessionId, u64)>,
 }
 
 impl Earlier {
@@ -122,6 +124,7 @@ impl Earlier {
             };
             let (smallest, highest) = self.sessions.entry(session).or_insert((u64::MAX, 0));
             (*smallest, *highest) = (command.number.min(*smallest), command.floor.max(*highest));
+            self.commands.insert((session, command.number));
         }
     }
 
@@ -133,15 +136,18 @@ impl Earlier {
     }
 
     /// Whether executing one of two commands of a session first would make the session discard the
-    /// other.
+    /// other, or the two are copies of one command. Copies that only read touch nothing that the
+    /// other writes, but an operator may skip one of them and not the other (`ionian log skip`), and
+    /// the session keeps what became of the first that is executed.
     fn settles(&self, command: &Command<&[u8]>) -> bool {
         let Purpose::Execute(session) = command.purpose else {
             return false;
         };
-        self.sessions
-            .get(&session)
-            .is_some_and(|(smallest, highest)| {
-                *smallest < command.floor || command.number < *highest
-            })
+        let of_session = self.sessions.get(&session);
+        of_session.is_some_and(|(smallest, highest)| {
+            *smallest < command.floor
+                || command.number < *highest
+                || self.commands.contains(&(session, command.number))
+        })
     }
 }
