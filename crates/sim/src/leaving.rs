@@ -97,8 +97,18 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 self.trace.note(now, node, "gone", known as u64, || {
                     format!("{known} members know")
                 });
+                // It may be a member again by now: it was down while the others heard of that.
+                if let Some((_, newest)) = self.newest() {
+                    self.call_back(&newest);
+                }
             }
         }
+    }
+
+    /// What the node knows that knows most.
+    fn newest(&self) -> Option<(Membership, Rc<Configuration<P>>)> {
+        let newest = self.nodes.iter().max_by_key(|node| node.membership.epoch)?;
+        Some((newest.membership.clone(), newest.configuration.clone()))
     }
 
     /// A later membership has members that left: their operator starts them again.
@@ -122,10 +132,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// An operator tells the nodes that were removed while they were away: those that they know may
     /// all be gone.
     pub(crate) fn remove_the_absent(&mut self) -> Step {
-        let newest = self.nodes.iter().max_by_key(|node| node.membership.epoch);
-        let Some((membership, configuration)) =
-            newest.map(|node| (node.membership.clone(), node.configuration.clone()))
-        else {
+        let Some((membership, configuration)) = self.newest() else {
             return Ok(());
         };
         for node in 0..self.nodes.len() {
@@ -143,10 +150,77 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         if let Some(node) = self.nodes.iter().find(leaving) {
             return Some(format!("too few members know that n{} leaves", node.id.0));
         }
-        let newest = self.nodes.iter().max_by_key(|node| node.membership.epoch)?;
-        let epoch = newest.membership.epoch.0;
+        let (newest, _) = self.newest()?;
+        let epoch = newest.epoch.0;
         // Where nodes that stop stay away, one of those that a change adds may be missing.
-        let changing = newest.membership.is_changing() && !self.stays_down();
+        let changing = newest.is_changing() && !self.stays_down();
         changing.then(|| format!("the change of epoch {epoch} is not finished"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Lists;
+    use crate::{Scenario, variations};
+    use bytes::Bytes;
+    use ionian_deployment::{Deployment, PresetOptions};
+    use ionian_kernel::id::Epoch;
+    use ionian_protocols::multipaxos::MultiPaxos;
+
+    const FOUNDED: Bytes = Bytes::from_static(&[0, 0]);
+    const WITHOUT_LAST: Bytes = Bytes::from_static(&[1, 0]);
+
+    fn membership(epoch: u32, text: Bytes, next: Option<Bytes>) -> Membership {
+        Membership {
+            epoch: Epoch(epoch),
+            since: Epoch(2),
+            text,
+            next,
+            ..Membership::default()
+        }
+    }
+
+    /// Three nodes, of which the last is to be replaced; no faults.
+    fn three_nodes() -> Simulation<MultiPaxos, Lists> {
+        let deployment = Deployment::preset("colocated", &PresetOptions::default()).unwrap();
+        let layout = deployment.layout(MultiPaxos::KINDS).unwrap();
+        let lacks_last = |other: &Layout| !other.nodes().contains(layout.nodes().last().unwrap());
+        let all = variations::<MultiPaxos>(&layout);
+        let scenario = Scenario {
+            changes: all.into_iter().filter(lacks_last).take(1).collect(),
+            ..Scenario::new("leaving", layout.clone())
+        };
+        let mut simulation = Simulation::new(&scenario, 0, Lists::new(1), vec![], None).unwrap();
+        simulation.knobs.duration = 0;
+        simulation
+    }
+
+    #[test]
+    fn a_node_that_hears_that_it_left_after_a_change_has_added_it_again_is_started_again() {
+        let (mut simulation, last) = (three_nodes(), 2);
+        let others: Vec<usize> = (0..simulation.nodes.len())
+            .filter(|node| *node != last)
+            .collect();
+        let removed = membership(2, WITHOUT_LAST, None);
+        let added = membership(3, WITHOUT_LAST, Some(FOUNDED));
+        for node in 0..simulation.nodes.len() {
+            simulation.boot(node).unwrap();
+        }
+        simulation.end_process(last, Disk::crash);
+        for node in others {
+            simulation.adopt(node, &removed).unwrap();
+            simulation.adopt(node, &added).unwrap();
+        }
+        // Its own snapshot tells it of the end of the change before any other node tells it more.
+        simulation.boot(last).unwrap();
+        simulation.adopt(last, &removed).unwrap();
+        assert!(simulation.nodes[last].host.is_none(), "it has not left");
+        assert_eq!(simulation.nodes[last].standing, Standing::Present);
+        while simulation.nodes[last].membership != added {
+            let event = simulation.heap.pop().expect("it is started again");
+            simulation.handle(event).unwrap();
+        }
+        assert!(simulation.nodes[last].host.is_some());
     }
 }

@@ -242,7 +242,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         found.map_err(|what| self.fail(FailureKind::Invariant, what))
     }
 
-    fn handle(&mut self, event: Event) -> Step {
+    pub(crate) fn handle(&mut self, event: Event) -> Step {
         match event {
             Event::Arrive(parcel) => {
                 let (from, to, news) = (parcel.from, parcel.to, parcel.news.clone());
