@@ -48,7 +48,7 @@ pub(crate) fn are_found<P: Protocol>() {
     if shapes::smallest::<P>().layout.f > 0 {
         is_found::<P>(Canary::HideAmnesia, AMNESIA, LOSSES);
         // One server alone has no other that it could differ from. A replica that has executed one
-        // command fewer than others may also be taken for one that is behind for ever.
+        // command fewer than others may also be reported as one that never catches up.
         let differs = [FailureKind::Divergence, FailureKind::Liveness];
         is_found::<P>(Canary::GivesUpAlone, disk, &differs);
     }

@@ -137,8 +137,8 @@ impl Earlier {
 
     /// Whether executing one of two commands of a session first would make the session discard the
     /// other, or the two are copies of one command. Copies that only read touch nothing that the
-    /// other writes, but an operator may skip one of them and not the other (`ionian log skip`), and
-    /// the session keeps what became of the first that is executed.
+    /// other writes, but an operator may skip one of them and not the other (`ionian log skip`),
+    /// and the session keeps what became of the first that is executed.
     fn settles(&self, command: &Command<&[u8]>) -> bool {
         let Purpose::Execute(session) = command.purpose else {
             return false;
