@@ -656,11 +656,7 @@ impl Role for Leader {
                 reserved,
                 clock,
             } => {
-                if let Some(place) = self.place(stripe) {
-                    self.call(now, place, out, |core, port| {
-                        core.on_phase1b(now, (from, round), (votes, reserved), clock, port);
-                    });
-                }
+                self.on_phase1b(now, (from, stripe, round), (votes, reserved), clock, out);
             }
             In::Reserved {
                 from,

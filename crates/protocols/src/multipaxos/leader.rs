@@ -357,7 +357,11 @@ impl Role for Leader {
                 round,
                 votes,
                 clock,
-            } => core.on_phase1b(now, (from, round), (votes, ()), clock, port),
+            } => {
+                // A slot without votes says nothing here.
+                let noops = core.on_phase1b(now, (from, round), (votes, ()), clock, port);
+                debug_assert!(noops.is_empty());
+            }
             In::Nack { round } => core.on_nack(now, round, port),
             In::Heartbeat { round } => core.on_heartbeat(now, round, port),
             In::PreVoteReply {

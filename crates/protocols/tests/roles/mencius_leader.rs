@@ -4,6 +4,8 @@
 
 #[path = "mencius_leader/limits.rs"]
 pub(crate) mod limits;
+#[path = "mencius_leader/repairing.rs"]
+pub(crate) mod repairing;
 #[path = "mencius_leader/revoking.rs"]
 pub(crate) mod revoking;
 

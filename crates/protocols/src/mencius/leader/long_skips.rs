@@ -2,8 +2,7 @@
 //!
 //! A leader forgets where its suggestions were as soon as some replica has executed them. If that
 //! replica is then lost, or restarts from an older snapshot, the others ask for these slots. A run
-//! that is remembered here is one message. The others are repaired slot by slot, as in MultiPaxos:
-//! for a run of thousands, as a revocation leaves, that takes minutes.
+//! that is remembered here is one message, and no acceptor is asked. The others are repaired.
 
 use crate::mencius::stripe::StripePosition;
 use crate::parts::message::RECOVER_SLOTS;

@@ -1,16 +1,21 @@
 //! What replicas miss of the stripes that a leader leads.
 
 use super::Leader;
+use crate::mencius::message::Reserved;
+use crate::mencius::stripe::{Stripe, StripePosition};
 use crate::mencius::{Envelope, branch, replica};
-use crate::parts::message::RECOVER_SLOTS;
+use crate::parts::message::{RECOVER_SLOTS, Votes};
+use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
-use ionian_kernel::time::Instant;
+use ionian_kernel::time::{Instant, Timestamp};
 
 impl Leader {
     /// A replica misses slots. What this leader skipped it says again; what it has not used yet it
     /// skips now; all else is repaired as in MultiPaxos, except that here a slot without votes
-    /// holds a noop.
+    /// holds a noop. A replica that asks for as many slots as it may lacks many more: then each
+    /// stripe is repaired in stretches, because a revocation can leave hundreds of thousands of
+    /// slots without votes.
     pub(super) fn on_recover(
         &mut self,
         now: Instant,
@@ -18,6 +23,7 @@ impl Leader {
         slots: &[Slot],
         out: &mut Out<'_, Self>,
     ) {
+        let lacks_many = slots.len() >= RECOVER_SLOTS;
         for slot in slots.iter().copied().take(RECOVER_SLOTS) {
             let (stripe, start) = self.config.stripes.place(slot);
             let Some(place) = self
@@ -38,10 +44,40 @@ impl Leader {
                     out.send_unfenced(Envelope::ToReplicas(Set::one(from), message));
                 }
             } else {
-                self.call(now, place, out, |core, port| {
-                    core.on_recover(now, &[start.in_part()], port);
+                let slot = start.in_part();
+                self.call(now, place, out, |core, port| match lacks_many {
+                    true => core.recover_stretch(now, slot, port),
+                    false => core.on_recover(now, &[slot], port),
                 });
             }
+        }
+    }
+
+    /// An acceptor has promised a round, or tells what a repair asks for. Replicas learn at once
+    /// which slots of a stretch hold noops.
+    pub(super) fn on_phase1b(
+        &mut self,
+        now: Instant,
+        (from, stripe, round): (AcceptorId, Stripe, Round),
+        told: (Votes, Vec<Reserved>),
+        clock: Timestamp,
+        out: &mut Out<'_, Self>,
+    ) {
+        let Some(place) = self.place(stripe) else {
+            return;
+        };
+        let mut noops = Vec::new();
+        self.call(now, place, out, |core, port| {
+            noops = core.on_phase1b(now, (from, round), told, clock, port);
+        });
+        for (start, end) in noops {
+            let message = replica::In::Skip {
+                stripe,
+                start: StripePosition::of_part(start),
+                end: StripePosition::of_part(end),
+            };
+            // Unfenced: these noops are chosen, whatever this leader forgets.
+            out.send_unfenced(Envelope::ToReplicas(self.config.replicas(), message));
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::multipaxos::kind;
 use crate::parts::branch;
 use crate::parts::message::{Proposer, Votes};
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::time::{Instant, Timestamp};
 
@@ -116,7 +117,9 @@ impl<N: Notes> LeaderCore<N> {
     }
 
     /// An acceptor has promised `round`, and tells a page of its votes, what it has noted beside
-    /// them, and what its clock shows.
+    /// them, and what its clock shows. Returns the runs of slots, from the first up to the slot
+    /// after the last, that a [repair](Self::recover_stretch) has found to hold noops: replicas
+    /// miss them.
     pub fn on_phase1b(
         &mut self,
         now: Instant,
@@ -124,21 +127,25 @@ impl<N: Notes> LeaderCore<N> {
         (votes, notes): (Votes, N::Page),
         clock: Timestamp,
         port: &mut impl LeaderPort,
-    ) {
+    ) -> Vec<(Slot, Slot)> {
         self.hear_time(now, kind::Acceptor, from.0, clock);
         if round != self.round {
-            return;
+            return Vec::new();
         }
         match &mut self.state {
             State::Standby | State::Candidate { .. } => {}
             State::Leading => {
-                let Some((slot, value)) = self.repairs.on_votes(from, votes, notes) else {
-                    return port.reached(branch::REPAIR_WITHOUT_VALUE);
-                };
-                port.reached(branch::REPAIR_ENDS);
-                self.repaired += 1;
-                self.window
-                    .hand_over_mended(now, self.round, slot, value, port);
+                let found = self.repairs.on_votes(from, votes, notes);
+                port.reached(match found.is_empty() {
+                    true => branch::REPAIR_WITHOUT_VALUE,
+                    false => branch::REPAIR_ENDS,
+                });
+                for (slot, value) in found.values {
+                    self.repaired += 1;
+                    self.window
+                        .hand_over_repaired(now, self.round, slot, value, port);
+                }
+                return found.noops;
             }
             State::Phase1(phase1) => {
                 let before = phase1.next_of(from);
@@ -150,17 +157,18 @@ impl<N: Notes> LeaderCore<N> {
                     phase1.heard(from, now);
                 }
                 if phase1.is_complete() {
-                    let State::Phase1(phase1) = core::mem::replace(&mut self.state, State::Leading)
-                    else {
-                        return;
-                    };
-                    self.lead(now, *phase1, port);
+                    if let State::Phase1(phase1) =
+                        core::mem::replace(&mut self.state, State::Leading)
+                    {
+                        self.lead(now, *phase1, port);
+                    }
                 } else if more {
                     port.reached(branch::PAGE_OF_VOTES);
                     ask_stretch(phase1, from, port);
                 }
             }
         }
+        Vec::new()
     }
 
     /// Phase 1 is over: what may have been chosen is proposed again, holes are filled with noops,

@@ -188,6 +188,13 @@ impl<N: Notes> Phase1<N> {
         self.notes.counts(slot, vote.round).then_some(&vote.value)
     }
 
+    /// The first slot from `slot` on with a [value](Self::value), and the value.
+    pub(super) fn next_value(&self, slot: Slot) -> Option<(Slot, &Value)> {
+        let mut votes = self.votes.range(slot..);
+        let (at, vote) = votes.find(|(at, vote)| self.notes.counts(**at, vote.round))?;
+        Some((*at, &vote.value))
+    }
+
     /// What follows. The leader continues above everything that is chosen, that was forgotten, and
     /// that was ever voted for (s2): acceptors name their watermark itself and not only the votes
     /// they still hold.

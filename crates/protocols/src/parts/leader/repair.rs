@@ -1,16 +1,19 @@
-//! Repairing single slots below the leader's window (l2): phase 1 for one slot, within the leader's
-//! round.
+//! Repairing slots below the leader's window (l2): phase 1 for these slots alone, within the
+//! leader's round.
 //!
 //! Such a slot is chosen, since some replica executed beyond it, but the leader has forgotten its
 //! value or never knew it. The value of the highest round that a read quorum voted for in it is the
 //! chosen one: from the round in which it was chosen on, nothing else can have been proposed. That
 //! holds while each of them still has its vote: where one has forgotten the slot, no value follows
 //! from the others.
+//!
+//! One request to the acceptors can cover a stretch of slots, all of them below what some replica
+//! has executed. It ends where the first acceptor's answer ends.
 
 use super::Notes;
 use super::phase1::Phase1;
 use crate::multipaxos::config::Config;
-use crate::parts::message::Votes;
+use crate::parts::message::{RECOVER_SLOTS, Votes};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -18,20 +21,44 @@ use ionian_kernel::id::*;
 use ionian_kernel::time::Instant;
 use ionian_replication::batch::Value;
 
-/// How many slots are mended at a time; a replica that misses more asks again.
+/// The number of requests at a time; a replica that misses more asks again.
 const MAX_REPAIRS: usize = 256;
 
-/// The slots that are being mended.
+/// The slots that are being repaired.
 pub(super) struct Repairs<N> {
     config: Arc<Config>,
-    slots: BTreeMap<Slot, Phase1<N>>,
+    /// By their first slot.
+    repairs: BTreeMap<Slot, Repair<N>>,
+}
+
+/// One request, for one slot or a stretch of slots.
+struct Repair<N> {
+    phase1: Phase1<N>,
+    /// Some acceptor that answered has told nothing from here on.
+    told_below: Slot,
+}
+
+/// What a repair has found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Values of slots, at most as many as a replica asks for at a time.
+    pub(super) values: Vec<(Slot, Value)>,
+    /// Runs of slots that hold noops, each from its first slot up to the slot after its last.
+    pub(super) noops: Vec<(Slot, Slot)>,
+}
+
+impl Found {
+    /// Whether nothing follows from the answers, or not yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.values.is_empty() && self.noops.is_empty()
+    }
 }
 
 impl<N: Notes> Repairs<N> {
     pub(super) fn new(config: Arc<Config>) -> Self {
         Repairs {
             config,
-            slots: BTreeMap::new(),
+            repairs: BTreeMap::new(),
         }
     }
 
@@ -42,56 +69,98 @@ impl<N: Notes> Repairs<N> {
 
     /// Another round begins: its phase 1 comes first.
     pub(super) fn clear(&mut self) {
-        self.slots.clear();
+        self.repairs.clear();
     }
 
-    /// Begins to mend `slot`; what to ask, unless it is being mended already.
-    pub(super) fn begin(&mut self, now: Instant, round: Round, slot: Slot) -> Option<&Phase1<N>> {
-        if self.slots.len() >= MAX_REPAIRS || self.slots.contains_key(&slot) {
-            return None;
-        }
-        let repair = Phase1::new(self.config.clone(), round, slot, slot.next(), now);
-        Some(self.slots.entry(slot).or_insert(repair))
-    }
-
-    /// Takes votes in; the slot and its value when they are known.
-    pub(super) fn on_votes(
+    /// Begins to repair the slots from `start` up to `end`; what to ask, unless the first of them
+    /// is being repaired already.
+    pub(super) fn begin(
         &mut self,
-        from: AcceptorId,
-        votes: Votes,
-        notes: N::Page,
-    ) -> Option<(Slot, Value)> {
-        let slot = votes.start;
-        let repair = self.slots.get_mut(&slot)?;
-        repair.on_votes(from, votes, notes);
-        let forgotten = repair.is_forgotten(slot);
-        if !forgotten && !repair.is_complete() {
+        now: Instant,
+        round: Round,
+        (start, end): (Slot, Slot),
+    ) -> Option<&Phase1<N>> {
+        let before = self.repairs.range(..=start).next_back();
+        let is_under_way = before.is_some_and(|(_, repair)| start < repair.phase1.end);
+        if self.repairs.len() >= MAX_REPAIRS || is_under_way {
             return None;
         }
-        let repair = self.slots.remove(&slot).expect("just found");
+        let repair = Repair {
+            phase1: Phase1::new(self.config.clone(), round, start, end, now),
+            told_below: end,
+        };
+        Some(&self.repairs.entry(start).or_insert(repair).phase1)
+    }
+
+    /// Takes votes in; what is known when a read quorum has answered.
+    pub(super) fn on_votes(&mut self, from: AcceptorId, votes: Votes, notes: N::Page) -> Found {
+        let start = votes.start;
+        let Some(repair) = self.repairs.get_mut(&start) else {
+            return Found::default();
+        };
+        repair.on_votes(from, votes, notes);
+        let forgotten = repair.phase1.is_forgotten(start);
+        if !forgotten && !repair.phase1.is_complete() {
+            return Found::default();
+        }
+        let repair = self.repairs.remove(&start).expect("just found");
         // What one acceptor has forgotten, f+1 replicas keep: a peer will give it, or a snapshot.
         // The votes that others still hold say nothing, not even those of a whole read quorum: the
         // one that forgot may be the only member that voted for what was chosen, and what remains
         // is then a vote of an older round, for something else.
-        if forgotten {
-            return None;
+        match forgotten {
+            true => Found::default(),
+            false => repair.found(),
         }
-        let noop = || repair.is_noop_without_votes().then(Value::default);
-        let value = repair.value(slot).cloned().or_else(noop);
-        value.map(|value| (slot, value))
     }
 
     /// Those whose answers are overdue, each with the acceptors to ask again.
     pub(super) fn overdue(&mut self, now: Instant) -> Vec<(&Phase1<N>, AcceptorSet)> {
-        let asked = self.slots.values_mut().map(|repair| {
-            let overdue = repair.overdue(now);
-            (&*repair, overdue)
+        let asked = self.repairs.values_mut().map(|Repair { phase1, .. }| {
+            let overdue = phase1.overdue(now);
+            (&*phase1, overdue)
         });
         asked.filter(|(_, overdue)| !overdue.is_empty()).collect()
     }
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
-        self.slots.values().map(Phase1::next_timer).min()
+        let timers = self.repairs.values().map(|one| one.phase1.next_timer());
+        timers.min()
+    }
+}
+
+impl<N: Notes> Repair<N> {
+    /// An answer whose votes do not fit one message shortens the stretch; the rest is asked for
+    /// again when a replica still misses it.
+    fn on_votes(&mut self, from: AcceptorId, mut votes: Votes, notes: N::Page) {
+        let told_below = votes.next.min(self.told_below);
+        votes.next = Slot::MAX;
+        let before = self.phase1.missing();
+        self.phase1.on_votes(from, votes, notes);
+        if self.phase1.missing() != before {
+            self.told_below = told_below;
+        }
+    }
+
+    /// What follows from the answers of a read quorum.
+    fn found(self) -> Found {
+        let Repair { phase1, told_below } = self;
+        let mut found = Found::default();
+        let mut slot = phase1.start;
+        while slot < told_below && found.values.len() < RECOVER_SLOTS {
+            let value = phase1.next_value(slot).filter(|(at, _)| *at < told_below);
+            let run_end = value.map_or(told_below, |(at, _)| at);
+            if slot < run_end {
+                if !phase1.is_noop_without_votes() {
+                    break;
+                }
+                found.noops.push((slot, run_end));
+            }
+            let Some((at, value)) = value else { break };
+            found.values.push((at, value.clone()));
+            slot = at.next();
+        }
+        found
     }
 }
 
@@ -104,8 +173,20 @@ mod tests {
     use ionian_kernel::time::Timestamp;
 
     const SLOT: Slot = Slot(5);
+    const ROUND: Round = Round::new(Epoch(0), 9, LeaderId(0));
 
     fn repairs() -> Repairs<()> {
+        let mut repairs = none();
+        assert!(
+            repairs
+                .begin(Instant(0), ROUND, (SLOT, SLOT.next()))
+                .is_some()
+        );
+        repairs
+    }
+
+    /// Of three acceptors, majorities of which are quorums.
+    fn none<N: Notes>() -> Repairs<N> {
         let node = |count: u16| (0..count).map(NodeId).collect::<Vec<_>>();
         let instances = numbered(vec![
             node(1),
@@ -123,13 +204,7 @@ mod tests {
             ..Layout::default()
         })
         .unwrap();
-        let mut repairs = Repairs::new(Arc::new(config));
-        assert!(
-            repairs
-                .begin(Instant(0), Round::new(Epoch(0), 9, LeaderId(0)), SLOT)
-                .is_some()
-        );
-        repairs
+        Repairs::new(Arc::new(config))
     }
 
     fn votes(voted: &[(u64, u64)], forgotten: u64) -> Votes {
@@ -155,15 +230,17 @@ mod tests {
 
     fn outcome(answers: &[(u8, Votes)]) -> Option<(Slot, u64)> {
         let mut repairs = repairs();
-        let mut found = None;
+        let mut found = Found::default();
         for (from, votes) in answers {
             assert!(
-                found.is_none(),
+                found.is_empty(),
                 "a repair has ended before acceptor {from} answered"
             );
             found = repairs.on_votes(AcceptorId(*from), votes.clone(), ());
         }
-        found.map(|(slot, value)| (slot, value.stamp.0))
+        assert_eq!(found.noops, [], "nothing is known of slots without votes");
+        let value = found.values.first();
+        value.map(|(slot, value)| (*slot, value.stamp.0))
     }
 
     #[test]
@@ -189,14 +266,110 @@ mod tests {
         // The repair is over: an answer that comes late gives nothing either, and another repair
         // can begin.
         let mut repairs = repairs();
-        assert!(repairs.on_votes(AcceptorId(1), votes(&[], 6), ()).is_none());
-        assert!(repairs.on_votes(AcceptorId(0), old.clone(), ()).is_none());
-        assert!(repairs.on_votes(AcceptorId(2), old, ()).is_none());
+        assert!(
+            repairs
+                .on_votes(AcceptorId(1), votes(&[], 6), ())
+                .is_empty()
+        );
+        assert!(repairs.on_votes(AcceptorId(0), old.clone(), ()).is_empty());
+        assert!(repairs.on_votes(AcceptorId(2), old, ()).is_empty());
         assert!(repairs.next_timer().is_none());
         assert!(
             repairs
-                .begin(Instant(0), Round::new(Epoch(0), 9, LeaderId(0)), SLOT)
+                .begin(Instant(0), ROUND, (SLOT, SLOT.next()))
                 .is_some()
         );
+    }
+
+    /// Slots without votes hold noops, as in Mencius; votes of round 1 do not count.
+    #[derive(Default)]
+    struct Noops;
+
+    impl Notes for Noops {
+        type Page = ();
+        const PROPOSES_AT_ONCE: bool = true;
+        fn add(&mut self, (): ()) {}
+        fn counts(&self, _: Slot, round: Round) -> bool {
+            round > Round(1)
+        }
+        fn is_noop_without_votes(&self, _: Round) -> bool {
+            true
+        }
+        fn unused_from(&self) -> Slot {
+            Slot::ZERO
+        }
+        fn left_out(_: Slot, _: Slot, _: &BTreeMap<Slot, Value>) -> Vec<(Slot, Slot)> {
+            Vec::new()
+        }
+    }
+
+    /// An answer for the slots from 5 up to 5000: slots and rounds that were voted for.
+    fn stretch(voted: &[(u64, u64)], next: Slot) -> Votes {
+        let (end, value) = (Slot(5000), Value::default());
+        let vote = |(slot, round): &(u64, u64)| {
+            let (round, value) = (Round(*round), value.clone());
+            (Slot(*slot), Vote { round, value })
+        };
+        let votes = voted.iter().map(vote).collect();
+        Votes {
+            end,
+            next,
+            votes,
+            ..self::votes(&[], 0)
+        }
+    }
+
+    fn found(answers: &[Votes]) -> (Vec<u64>, Vec<(u64, u64)>) {
+        let mut repairs = none::<Noops>();
+        let range = (SLOT, Slot(5000));
+        assert!(repairs.begin(Instant(0), ROUND, range).is_some());
+        let mut found = Found::default();
+        for (from, votes) in (0..).zip(answers) {
+            found = repairs.on_votes(AcceptorId(from), votes.clone(), ());
+        }
+        let values = found.values.iter().map(|(slot, _)| slot.0).collect();
+        let runs = found.noops.iter();
+        (values, runs.map(|(start, end)| (start.0, end.0)).collect())
+    }
+
+    #[test]
+    fn one_request_finds_the_values_and_the_noops_of_a_stretch() {
+        let all = Slot::MAX;
+        let answers = [stretch(&[(5, 2), (300, 1)], all), stretch(&[(900, 3)], all)];
+        assert_eq!(
+            found(&answers),
+            (vec![5, 900], vec![(6, 900), (901, 5000)]),
+            "the vote in slot 300 does not count"
+        );
+        assert_eq!(found(&answers[..1]), (vec![], vec![]), "no read quorum");
+    }
+
+    #[test]
+    fn a_stretch_ends_where_the_first_answer_ends() {
+        let answers = [
+            stretch(&[(900, 3)], Slot::MAX),
+            stretch(&[(7, 2)], Slot(100)),
+        ];
+        assert_eq!(found(&answers), (vec![7], vec![(5, 7), (8, 100)]));
+    }
+
+    #[test]
+    fn a_stretch_gives_as_many_values_as_a_replica_asks_for() {
+        let voted: Vec<_> = (5..200).map(|slot| (slot, 2)).collect();
+        let answers = [stretch(&voted, Slot::MAX), stretch(&[], Slot::MAX)];
+        let (values, runs) = found(&answers);
+        assert_eq!((values.len(), runs), (RECOVER_SLOTS, vec![]));
+    }
+
+    #[test]
+    fn a_slot_in_a_stretch_that_is_being_repaired_is_not_asked_for_again() {
+        let mut repairs = none::<Noops>();
+        let mut begin = |start, end| {
+            let range = (Slot(start), Slot(end));
+            repairs.begin(Instant(0), ROUND, range).is_some()
+        };
+        assert!(begin(5, 5000));
+        assert!(!begin(5, 6) && !begin(70, 71) && !begin(4999, 9000));
+        assert!(begin(5000, 5001) && begin(4, 5));
     }
 }

@@ -265,7 +265,7 @@ impl Window {
     }
 
     /// Hands a slot that is not in the window to a proxy leader: a mended one.
-    pub(super) fn hand_over_mended(
+    pub(super) fn hand_over_repaired(
         &mut self,
         now: Instant,
         round: Round,
