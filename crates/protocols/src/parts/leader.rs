@@ -208,12 +208,6 @@ impl<N: Notes> LeaderCore<N> {
         self.handover.set_ready(ready);
     }
 
-    /// Whether it leads by the quorums of both configurations, and the replicas of the new one keep
-    /// everything that was chosen before.
-    pub fn replicas_are_ready(&self) -> bool {
-        self.handover.replicas_are_ready(&self.progress)
-    }
-
     fn resend_after(&self) -> Duration {
         self.config.options().resend_after
     }

@@ -100,6 +100,7 @@ mod settings;
 use crate::multipaxos;
 use crate::parts;
 use crate::pigpaxos;
+use crate::pigpaxos::asking::Asks;
 use crate::pigpaxos::message::RelayId;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -162,6 +163,17 @@ impl From<multipaxos::Envelope> for Envelope {
             Theirs::ToRelays(relays, message) => Envelope::ToRelays(relays, message),
             Theirs::ToApplication(lane, reply) => Envelope::ToApplication(lane, reply),
         }
+    }
+}
+
+impl Asks for Envelope {
+    #[inline]
+    fn to_acceptors(to: AcceptorSet, message: acceptor::In) -> Self {
+        Envelope::ToAcceptors(to, message)
+    }
+
+    fn to_relays(to: Set<RelayId>, message: relay::In) -> Self {
+        Envelope::ToRelays(to, message)
     }
 }
 
