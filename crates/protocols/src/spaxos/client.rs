@@ -8,7 +8,7 @@ use super::{Envelope, batcher};
 use crate::multipaxos;
 pub use crate::multipaxos::client::In;
 use alloc::sync::Arc;
-use ionian_kernel::inner::{Adapted, Translate};
+use ionian_kernel::adapted::{Adapted, Translate};
 use ionian_kernel::protocol::Birth;
 
 /// A client lane.
