@@ -197,11 +197,6 @@ impl<N: Notes> LeaderCore<N> {
         }
     }
 
-    /// How many batches it has dropped because too many waited.
-    pub fn dropped(&self) -> u64 {
-        self.dropped
-    }
-
     /// Says what other roles than acceptors and replicas are ready for, while the membership is
     /// changing.
     pub fn set_ready(&mut self, ready: Ready) {

@@ -182,7 +182,6 @@ impl Leader {
         if let Err(slot) = self.taken.take(id, (floor, reference.void_from, next)) {
             return self.on_repeated(id, slot, out);
         }
-        let dropped = self.core.dropped();
         let proposer = Proposer::Batcher {
             id: as_batcher(id.disseminator),
             number: id.number.0,
@@ -193,8 +192,7 @@ impl Leader {
             batch,
         };
         let (core, mut port) = self.part(out);
-        core.on_propose(now, proposal, false, &mut port);
-        if self.core.dropped() > dropped {
+        if !core.on_propose(now, proposal, false, &mut port) {
             self.taken.drop(id, next);
         }
     }
