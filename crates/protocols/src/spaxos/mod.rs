@@ -3,9 +3,10 @@
 //! orders nothing but references to them: what it handles is as small for commands of 64 KiB as for
 //! commands of 16 bytes.
 //!
-//! The ordering is MultiPaxos's own: its roles work here as they do there (see
-//! [`crate::multipaxos`] for their messages among each other), and to them a reference is a batch
-//! like any other. Messages that hold commands are drawn double.
+//! The ordering is MultiPaxos's own, to which a reference is a batch like any other. Leader and
+//! proxy leader have MultiPaxos's [parts](crate::parts); acceptor, replica and four more are
+//! MultiPaxos's roles as they are. See [`crate::multipaxos`] for their messages among each other.
+//! Messages that hold commands are drawn double.
 //!
 //! ```text
 //! client ══ Commands ══> batcher ══ Disseminate ══> disseminator ── BatchesChosen ──> batcher
