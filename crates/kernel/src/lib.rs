@@ -8,10 +8,10 @@
 
 extern crate alloc;
 
+pub mod adapted;
 pub mod client;
 pub mod guard;
 pub mod id;
-pub mod inner;
 pub mod layout;
 pub mod machine;
 pub mod membership;

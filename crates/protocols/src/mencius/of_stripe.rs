@@ -6,7 +6,7 @@ use super::stripe::{Stripe, Stripes};
 use super::{Envelope, striped};
 use crate::multipaxos;
 use alloc::sync::Arc;
-use ionian_kernel::inner::{Adapted, Translate};
+use ionian_kernel::adapted::{Adapted, Translate};
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::Role;

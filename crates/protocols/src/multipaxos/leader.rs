@@ -8,7 +8,7 @@ use super::config::Config;
 use super::message::{Proposer, Times, Votes};
 use super::{Envelope, acceptor, batcher, client, kind, proxy_leader, replica};
 pub use crate::parts::leader::Record;
-use crate::parts::leader::{Heartbeat, LeaderCore, LeaderPort, Proposal, Ready};
+use crate::parts::leader::{Heartbeat, LeaderCore, LeaderPort, Proposal};
 use crate::parts::metrics;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -150,23 +150,6 @@ impl Leader {
         self.core.round()
     }
 
-    /// What it leads, and what it has proposed.
-    pub fn core(&self) -> &LeaderCore<()> {
-        &self.core
-    }
-
-    /// Says what other roles than acceptors and replicas are ready for, while the membership is
-    /// changing.
-    pub(crate) fn set_ready(&mut self, ready: Ready) {
-        self.core.set_ready(ready);
-    }
-
-    /// Proposes noops in slots below this one, as far as its window is open and nothing else waits.
-    pub(crate) fn fill_below(&mut self, now: Instant, slot: Slot, out: &mut Out<'_, Self>) {
-        let (core, mut port) = self.part(out);
-        core.fill_below(now, slot, &mut port);
-    }
-
     /// The leader's part, and its port.
     #[inline]
     fn part<'a, 'b>(
@@ -239,6 +222,8 @@ impl LeaderPort for Port<'_, '_> {
             kept,
             keep,
             time,
+            // No other role has state to take over.
+            replicas_are_ready: _,
         } = heartbeat;
         self.out
             .send(Envelope::ToLeaders(leaders, In::Heartbeat { round }));

@@ -127,27 +127,14 @@ impl ProxyLeader {
 
 impl ProxyLeaderPort for Port<'_, '_> {
     #[inline]
-    fn phase2a(
-        &mut self,
-        to: AcceptorSet,
-        (slot, round): (Slot, Round),
-        value: Value,
-        attempt: u32,
-    ) {
-        let from = self.id;
-        if self.asking.has_relays() {
-            let Port {
-                now, asking, out, ..
-            } = self;
-            return asking.phase2a((*now, from), (to, attempt), (slot, round), value, out);
-        }
-        let message = acceptor::In::Phase2a {
-            from,
-            slot,
-            round,
-            value,
-        };
-        self.out.send(Envelope::ToAcceptors(to, message));
+    fn phase2a(&mut self, to: AcceptorSet, slot: (Slot, Round), value: Value, attempt: u32) {
+        let Port {
+            id,
+            now,
+            asking,
+            out,
+        } = self;
+        asking.phase2a((*now, *id), (to, attempt), slot, value, out);
     }
 
     #[inline]

@@ -201,21 +201,10 @@ impl<N: Notes> LeaderCore<N> {
         }
     }
 
-    /// How many batches it has dropped because too many waited.
-    pub fn dropped(&self) -> u64 {
-        self.dropped
-    }
-
     /// Says what other roles than acceptors and replicas are ready for, while the membership is
     /// changing.
     pub fn set_ready(&mut self, ready: Ready) {
         self.handover.set_ready(ready);
-    }
-
-    /// Whether it leads by the quorums of both configurations, and the replicas of the new one keep
-    /// everything that was chosen before.
-    pub fn replicas_are_ready(&self) -> bool {
-        self.handover.replicas_are_ready(&self.progress)
     }
 
     fn resend_after(&self) -> Duration {

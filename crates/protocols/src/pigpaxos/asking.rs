@@ -1,23 +1,41 @@
-//! How a proxy leader speaks to acceptors in a deployment with relays: the messages that take the
-//! place of Phase2a and Learn.
+//! How a proxy leader speaks to acceptors: directly, or in a deployment with relays with the
+//! messages that take the place of Phase2a and Learn.
 
 use super::commits::Untold;
 use super::fanout::{Fanout, Leg};
 use super::message::{RelayId, Requester, Run, Terms};
 use super::relay;
 use crate::multipaxos::config::Config;
-use crate::multipaxos::proxy_leader::ProxyLeader;
-use crate::multipaxos::{Envelope, acceptor, kind};
+use crate::multipaxos::{self, acceptor, kind};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::protocol::Birth;
-use ionian_kernel::role::Out;
+use ionian_kernel::role::{Out, Role};
 use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::backoff::doubled;
 use ionian_replication::batch::Value;
+
+/// The envelope of a protocol with relays. Its acceptors and relays are MultiPaxos's.
+pub(crate) trait Asks {
+    /// A message to acceptors.
+    fn to_acceptors(to: AcceptorSet, message: acceptor::In) -> Self;
+    /// A message to relays.
+    fn to_relays(to: Set<RelayId>, message: relay::In) -> Self;
+}
+
+impl Asks for multipaxos::Envelope {
+    #[inline]
+    fn to_acceptors(to: AcceptorSet, message: acceptor::In) -> Self {
+        multipaxos::Envelope::ToAcceptors(to, message)
+    }
+
+    fn to_relays(to: Set<RelayId>, message: relay::In) -> Self {
+        multipaxos::Envelope::ToRelays(to, message)
+    }
+}
 
 /// What a proxy leader needs to ask acceptors: nothing where there are no relays.
 pub(crate) struct Asking {
@@ -83,17 +101,19 @@ impl Asking {
     }
 
     /// Asks acceptors for their votes, for the `attempt`-th time after the first.
+    #[inline]
     pub(crate) fn phase2a(
         &mut self,
         (now, from): (Instant, ProxyLeaderId),
         (to, attempt): (AcceptorSet, u32),
         (slot, round): (Slot, Round),
         value: Value,
-        out: &mut Out<'_, ProxyLeader>,
+        out: &mut Out<'_, impl Role<Send: Asks>>,
     ) {
         if let Some(relays) = &mut self.relays {
-            relays.phase2a((now, from), (to, attempt), (slot, round), value, out);
+            return relays.phase2a((now, from), (to, attempt), (slot, round), value, out);
         }
+        phase2a_directly(from, to, (slot, round), value, out);
     }
 
     /// A value is chosen that these acceptors are to hand to the replicas of their nodes. Returns
@@ -127,7 +147,7 @@ impl Asking {
     }
 
     /// Tells what is chosen when nothing is under way: no request may come for long.
-    pub(crate) fn on_idle(&mut self, now: Instant, out: &mut Out<'_, ProxyLeader>) {
+    pub(crate) fn on_idle(&mut self, now: Instant, out: &mut Out<'_, impl Role<Send: Asks>>) {
         if let Some(relays) = &mut self.relays
             && relays.tell_at().is_some()
         {
@@ -136,7 +156,7 @@ impl Asking {
     }
 
     /// Tells what is chosen if no request came that it could ride on.
-    pub(crate) fn on_timer(&mut self, now: Instant, out: &mut Out<'_, ProxyLeader>) {
+    pub(crate) fn on_timer(&mut self, now: Instant, out: &mut Out<'_, impl Role<Send: Asks>>) {
         if let Some(relays) = &mut self.relays
             && relays.tell_at().is_some_and(|at| at <= now)
         {
@@ -181,7 +201,7 @@ impl Relays {
         now: Instant,
         to: AcceptorSet,
         attempt: u32,
-        out: &mut Out<'_, ProxyLeader>,
+        out: &mut Out<'_, impl Role<Send: Asks>>,
     ) -> Vec<Leg> {
         let mut legs = core::mem::take(&mut self.legs);
         legs.clear();
@@ -204,7 +224,7 @@ impl Relays {
         (to, attempt): (AcceptorSet, u32),
         (slot, round): (Slot, Round),
         value: Value,
-        out: &mut Out<'_, ProxyLeader>,
+        out: &mut Out<'_, impl Role<Send: Asks>>,
     ) {
         if round != self.round {
             self.round = round;
@@ -221,13 +241,7 @@ impl Relays {
             let value = value.clone();
             match *leg {
                 Leg::Direct(acceptors) => {
-                    let message = acceptor::In::Phase2a {
-                        from,
-                        slot,
-                        round,
-                        value,
-                    };
-                    out.send(Envelope::ToAcceptors(acceptors, message));
+                    phase2a_directly(from, acceptors, (slot, round), value, out);
                     tell_directly(acceptors.without(self.near), round, &chosen, out);
                 }
                 Leg::Relayed {
@@ -249,7 +263,7 @@ impl Relays {
                         value,
                         terms: Box::new(terms),
                     };
-                    out.send(Envelope::ToRelays(Set::one(relay), message));
+                    out.send(Asks::to_relays(Set::one(relay), message));
                 }
             }
         }
@@ -257,7 +271,7 @@ impl Relays {
     }
 
     /// Tells all acceptors of other nodes what is chosen.
-    fn tell(&mut self, now: Instant, out: &mut Out<'_, ProxyLeader>) {
+    fn tell(&mut self, now: Instant, out: &mut Out<'_, impl Role<Send: Asks>>) {
         let round = self.untold.round();
         let chosen = self.untold.take(round);
         let to = self.config.all(kind::Acceptor).without(self.near);
@@ -273,7 +287,7 @@ impl Relays {
                         round,
                         chosen,
                     };
-                    out.send(Envelope::ToRelays(Set::one(relay), message));
+                    out.send(Asks::to_relays(Set::one(relay), message));
                 }
             }
         }
@@ -281,17 +295,34 @@ impl Relays {
     }
 }
 
+#[inline]
+fn phase2a_directly(
+    from: ProxyLeaderId,
+    to: AcceptorSet,
+    (slot, round): (Slot, Round),
+    value: Value,
+    out: &mut Out<'_, impl Role<Send: Asks>>,
+) {
+    let message = acceptor::In::Phase2a {
+        from,
+        slot,
+        round,
+        value,
+    };
+    out.send(Asks::to_acceptors(to, message));
+}
+
 fn tell_directly(
     acceptors: AcceptorSet,
     round: Round,
     chosen: &[Run],
-    out: &mut Out<'_, ProxyLeader>,
+    out: &mut Out<'_, impl Role<Send: Asks>>,
 ) {
     if !acceptors.is_empty() && !chosen.is_empty() {
         let message = acceptor::In::LearnSlots {
             round,
             chosen: chosen.into(),
         };
-        out.send(Envelope::ToAcceptors(acceptors, message));
+        out.send(Asks::to_acceptors(acceptors, message));
     }
 }

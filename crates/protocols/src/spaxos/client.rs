@@ -8,7 +8,7 @@ use super::{Envelope, batcher};
 use crate::multipaxos;
 pub use crate::multipaxos::client::In;
 use alloc::sync::Arc;
-use ionian_kernel::inner::{Adapted, Translate};
+use ionian_kernel::adapted::{Adapted, Translate};
 use ionian_kernel::protocol::Birth;
 
 /// A client lane.
@@ -43,14 +43,30 @@ impl Translate for Commands {
     }
 
     fn translate(&self, envelope: multipaxos::Envelope) -> Envelope {
+        use multipaxos::Envelope as Theirs;
+        use multipaxos::batcher::In as ToBatcher;
         match envelope {
-            multipaxos::Envelope::ToBatchers(
-                batchers,
-                multipaxos::batcher::In::Commands { commands },
-            ) if self.go_to_batchers => {
+            Theirs::ToBatchers(batchers, ToBatcher::Commands { commands })
+                if self.go_to_batchers =>
+            {
                 Envelope::ToBatchers(batchers, batcher::In::Commands { commands })
             }
-            envelope => envelope.into(),
+            envelope @ (Theirs::ToBatchers(
+                _,
+                ToBatcher::Commands { .. }
+                | ToBatcher::BatchesChosen { .. }
+                | ToBatcher::NewLeader { .. }
+                | ToBatcher::NotLeader { .. },
+            )
+            | Theirs::ToClients(..)
+            | Theirs::ToReadBatchers(..)
+            | Theirs::ToLeaders(..)
+            | Theirs::ToProxyLeaders(..)
+            | Theirs::ToAcceptors(..)
+            | Theirs::ToReplicas(..)
+            | Theirs::ToUnbatchers(..)
+            | Theirs::ToRelays(..)
+            | Theirs::ToApplication(..)) => envelope.into(),
         }
     }
 }

@@ -16,18 +16,18 @@ ionian_kernel::positions! {
     RecordPlace,
 }
 
-/// The batcher for which the roles of MultiPaxos take a disseminator: it proposes to the leader. It
-/// has the same index. This and the two below are all that turns one into the other.
+/// The batcher for which the ordering takes a disseminator: it proposes to the leader. It has the
+/// same index. This and the two below are all that turns one into the other.
 pub(super) fn as_batcher(disseminator: DisseminatorId) -> BatcherId {
     BatcherId(disseminator.0)
 }
 
-/// The disseminator that the roles of MultiPaxos take for this batcher.
+/// The disseminator that the ordering takes for this batcher.
 pub(super) fn of_batcher(batcher: BatcherId) -> DisseminatorId {
     DisseminatorId(batcher.0)
 }
 
-/// The disseminators that the roles of MultiPaxos take for these batchers.
+/// The disseminators that the ordering takes for these batchers.
 pub(super) fn of_batchers(batchers: Set<BatcherId>) -> Set<DisseminatorId> {
     Set::from_bits(batchers.bits())
 }

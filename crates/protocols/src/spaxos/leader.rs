@@ -1,4 +1,5 @@
-//! The leader: that of MultiPaxos, which orders references and gives each payload one slot at most.
+//! The leader: as in MultiPaxos, but that it orders references and gives each payload one slot at
+//! most.
 //!
 //! Stands between disseminator and proxy leader.
 //!
@@ -9,25 +10,26 @@
 //! leads in a round, remembers the payloads that it has taken in the round.
 
 mod change;
+mod port;
 mod taken;
 
 use self::change::Change;
+use self::port::Port;
 use self::taken::Taken;
 use super::branch;
 use super::config::Config;
-use super::id::{DisseminatorId, PayloadNumber, StabilizerId, as_batcher, of_batcher};
+use super::id::{DisseminatorId, PayloadNumber, StabilizerId, as_batcher};
 use super::message::{PayloadId, Reference, Ticket};
 use super::metrics;
-use super::{Envelope, disseminator, stabilizer};
+use super::{Envelope, disseminator};
 use crate::multipaxos;
-use crate::multipaxos::leader::{Leader as Ordered, Record};
 use crate::multipaxos::message::Proposer;
 use crate::parts;
-use crate::parts::leader::Ready;
+pub use crate::parts::leader::Record;
+use crate::parts::leader::{LeaderCore, Proposal, Ready};
 use alloc::vec;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
-use ionian_kernel::inner::{Inner, Untagged};
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Role};
@@ -70,7 +72,7 @@ messages! {
             /// How often stabilizers have lost their memory, as far as this one knows.
             lives: Vec<(StabilizerId, u64)>,
         },
-        /// A message for the leader of MultiPaxos.
+        /// A message that MultiPaxos's leader receives too.
         1 => Ordering via message {
             /// The message.
             message: multipaxos::leader::In,
@@ -103,7 +105,8 @@ impl In {
 
 /// A leader.
 pub struct Leader {
-    inner: Inner<Ordered>,
+    id: LeaderId,
+    core: LeaderCore<()>,
     config: Config,
     taken: Taken,
     /// The log is to be carried to this slot, with noops if there is nothing else.
@@ -116,12 +119,11 @@ pub struct Leader {
 impl Leader {
     /// The leader of this birth.
     pub fn new(config: Config, birth: &Birth<'_>) -> Self {
-        let inner = Inner::new(
-            Ordered::new(config.ordering.clone(), birth),
-            birth.keeps_records,
-        );
+        let id = LeaderId(birth.address.index);
+        let (ordering, is_new) = (config.ordering.clone(), !birth.amnesiac);
         Leader {
-            inner,
+            id,
+            core: LeaderCore::new(ordering, (id, birth.node), is_new, birth.seed),
             config,
             taken: Taken::default(),
             carry_to: Slot::ZERO,
@@ -133,7 +135,24 @@ impl Leader {
 
     /// Whether it leads.
     pub fn is_leading(&self) -> bool {
-        self.inner.is_leading()
+        self.core.is_leading()
+    }
+
+    /// The leader's part, and its port.
+    #[inline]
+    fn part<'a, 'b>(
+        &'a mut self,
+        out: &'a mut Out<'b, Self>,
+    ) -> (&'a mut LeaderCore<()>, Port<'a, 'b>) {
+        let port = Port {
+            id: self.id,
+            config: &self.config,
+            taken: &mut self.taken,
+            change: &mut self.change,
+            carry_to: self.carry_to,
+            out,
+        };
+        (&mut self.core, port)
     }
 
     fn on_propose(
@@ -145,14 +164,14 @@ impl Leader {
         out: &mut Out<'_, Self>,
     ) {
         // If it does not lead, the one that does says so to the disseminators.
-        let (Some(reference), true) = (Reference::of(&batch), self.inner.is_leading()) else {
+        let (Some(reference), true) = (Reference::of(&batch), self.core.is_leading()) else {
             return;
         };
-        let (id, round) = (reference.id, self.inner.round());
+        let (id, round) = (reference.id, self.core.round());
         if proposed_in != round {
             return self.refuse_other_round(id.disseminator, proposed_in, out);
         }
-        let next = self.inner.core().place_of_next();
+        let next = self.core.place_of_next();
         if reference.is_void(next) {
             // A slot for nothing, and the work to have it ordered anew would only make the queue
             // longer. The disseminator does that in its time.
@@ -163,19 +182,17 @@ impl Leader {
         if let Err(slot) = self.taken.take(id, (floor, reference.void_from, next)) {
             return self.on_repeated(id, slot, out);
         }
-        let dropped = self.inner.core().dropped();
         let proposer = Proposer::Batcher {
             id: as_batcher(id.disseminator),
             number: id.number.0,
         };
-        let message = multipaxos::leader::In::Propose {
+        let proposal = Proposal {
             proposer,
             near,
             batch,
-            again: false,
         };
-        self.call(out, |leader, out| leader.on_message(now, message, out));
-        if self.inner.core().dropped() > dropped {
+        let (core, mut port) = self.part(out);
+        if !core.on_propose(now, proposal, false, &mut port) {
             self.taken.drop(id, next);
         }
     }
@@ -188,7 +205,7 @@ impl Leader {
         out: &mut Out<'_, Self>,
     ) {
         out.reached(branch::OF_OLD_ROUND);
-        let round = self.inner.round();
+        let round = self.core.round();
         if proposed_in < round {
             let message = disseminator::In::NewLeader { round };
             out.send(Envelope::ToDisseminators(Set::one(disseminator), message));
@@ -200,7 +217,7 @@ impl Leader {
     fn on_repeated(&mut self, id: PayloadId, slot: Option<Slot>, out: &mut Out<'_, Self>) {
         self.repeated += 1;
         out.reached(branch::REPEATED);
-        let executed = self.inner.core().executed();
+        let executed = self.core.executed();
         if let Some(slot) = slot.filter(|slot| *slot < executed) {
             let message = disseminator::In::Chosen {
                 numbers: vec![id.number],
@@ -211,95 +228,76 @@ impl Leader {
         }
     }
 
-    /// Has the role that orders act, and does what follows for the roles that MultiPaxos does not
-    /// have from what it says to acceptors, proxy leaders and replicas.
-    fn call(
+    /// A message of those that MultiPaxos has too.
+    fn on_ordering(
         &mut self,
+        now: Instant,
+        message: multipaxos::leader::In,
         out: &mut Out<'_, Self>,
-        act: impl FnOnce(&mut Ordered, &mut Out<'_, Ordered>),
     ) {
-        use multipaxos::Envelope as Theirs;
-        use multipaxos::acceptor::In::Heartbeat as ToAcceptor;
-        use multipaxos::proxy_leader::In::Phase2a;
-        use multipaxos::replica::In::Heartbeat as ToReplica;
-        let Leader {
-            inner,
-            config,
-            taken,
-            carry_to,
-            change,
-            ..
-        } = self;
-        inner.call(act);
-        let replicas_are_ready = config.is_joint() && inner.core().replicas_are_ready();
-        let left = inner.pour(out, &Untagged, |mut envelope, same_fence| {
-            match &mut envelope {
-                Theirs::ToProxyLeaders(
-                    _,
-                    Phase2a {
-                        slot,
-                        proposer: Proposer::Batcher { id, number },
-                        ..
-                    },
-                ) => taken.placed(of_batcher(*id), PayloadNumber(*number), *slot),
-                Theirs::ToAcceptors(_, ToAcceptor { round, kept }) => {
-                    same_fence.send(kept_to_stabilizers(config, *round, *kept));
-                }
-                Theirs::ToReplicas(
-                    _,
-                    ToReplica {
-                        round,
-                        executed,
-                        keep,
-                        ..
-                    },
-                ) => {
-                    // Stabilizers forget void payloads once replicas keep those slots.
-                    *keep = (*keep).max(*carry_to);
-                    same_fence.send(progress_to_disseminators(config, *round, *executed));
-                    // Only now: payloads of kept slots need no take-over.
-                    if replicas_are_ready {
-                        same_fence.send(change.take_over(*round, config));
-                    }
-                }
-                _ => {}
+        use multipaxos::leader::In as Message;
+        let (core, mut port) = self.part(out);
+        let port = &mut port;
+        match message {
+            // Commands reach the log by way of stabilizers only.
+            Message::Propose { .. } => return,
+            Message::Executed {
+                from,
+                executed,
+                kept,
+                round,
+                times,
+            } => {
+                core.on_executed(now, from, (executed, kept), (round, times), port);
+                core.finish_change(now, port);
             }
-            same_fence.send(envelope.into());
-        });
-        left.pass_on(out);
+            Message::ProxyAlive { from } => core.on_proxy_alive(now, from),
+            Message::Phase1b {
+                from,
+                round,
+                votes,
+                clock,
+            } => core.on_phase1b(now, (from, round), (votes, ()), clock, port),
+            Message::Nack { round } => core.on_nack(now, round, port),
+            Message::Heartbeat { round } => core.on_heartbeat(now, round, port),
+            Message::PreVoteReply {
+                from,
+                gone,
+                promise,
+            } => core.on_pre_vote_reply(now, from, gone, promise, port),
+            Message::Recover { slots } => core.on_recover(now, &slots, port),
+            Message::AdvanceClock { deadline } => core.on_advance_clock(now, deadline, port),
+            Message::Rejoin {
+                from,
+                nonce,
+                promise,
+            } => core.on_rejoin(now, from, nonce, promise, port),
+            Message::TakeOver { from, round } => core.on_take_over(now, from, round, port),
+            Message::Declined { from } => core.on_declined(now, from, port),
+        }
+        self.carry(now, out);
     }
 
-    /// Tells the role that orders what stabilizers are ready for.
+    /// Says what stabilizers are ready for.
     fn look_ready(&mut self, now: Instant) {
         let ready = match self.config.is_joint() {
             true => self.change.ready(now, &self.config),
             false => Ready::default(),
         };
-        self.inner.set_ready(ready);
+        self.core.set_ready(ready);
     }
 
     /// Goes on to where the log is to be carried, as far as replicas are ready for it.
     fn carry(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let slot = self.carry_to;
-        if !self.inner.is_leading() {
+        if !self.core.is_leading() {
             self.carry_to = Slot::ZERO;
-        } else if slot > self.inner.core().next_slot() {
+        } else if slot > self.core.next_slot() {
             out.reached(branch::CARRIES);
-            self.call(out, |leader, out| leader.fill_below(now, slot, out));
+            let (core, mut port) = self.part(out);
+            core.fill_below(now, slot, &mut port);
         }
     }
-}
-
-/// Every slot below `kept` is kept by f+1 replicas.
-fn kept_to_stabilizers(config: &Config, round: Round, kept: Slot) -> Envelope {
-    let message = stabilizer::In::Kept { round, kept };
-    Envelope::ToStabilizers(config.stabilizers.members(), message)
-}
-
-/// Every slot below `executed` is executed by some replica.
-fn progress_to_disseminators(config: &Config, round: Round, executed: Slot) -> Envelope {
-    let message = disseminator::In::Progress { round, executed };
-    Envelope::ToDisseminators(config.disseminators, message)
 }
 
 impl Role for Leader {
@@ -309,23 +307,24 @@ impl Role for Leader {
     type Record = Record;
 
     fn recover(&mut self, record: Record) {
-        self.inner.recover(record);
+        self.core.recover(record);
     }
 
     fn checkpoint(&self, out: &mut Out<'_, Self>) {
-        self.inner.checkpoint(out, &Untagged);
+        out.persist_vital(self.core.checkpoint());
     }
 
-    fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.call(out, |leader, out| leader.on_start(now, out));
+    fn on_start(&mut self, now: Instant, _: &mut Out<'_, Self>) {
+        self.core.start(now);
     }
 
     fn on_reconfigure(&mut self, now: Instant, config: Config, out: &mut Out<'_, Self>) {
         self.config = config;
         self.change.reconfigure(&self.config);
         self.look_ready(now);
-        let within = self.config.ordering.clone();
-        self.call(out, |leader, out| leader.on_reconfigure(now, within, out));
+        let ordering = self.config.ordering.clone();
+        let (core, mut port) = self.part(out);
+        core.reconfigure(now, ordering, &mut port);
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
@@ -347,18 +346,12 @@ impl Role for Leader {
             } => {
                 self.on_propose(now, (round, floor), near, reference, out);
             }
-            In::Ordering {
-                message: multipaxos::leader::In::Propose { .. },
-            } => {}
-            In::Ordering { message } => {
-                self.call(out, |leader, out| leader.on_message(now, message, out));
-                self.carry(now, out);
-            }
+            In::Ordering { message } => self.on_ordering(now, message, out),
             In::CarryTo { slot } => {
                 // No payload is void later than one that is disseminated now.
                 self.carry_to = self
                     .carry_to
-                    .max(slot.min(self.config.void_from(self.inner.core().executed())));
+                    .max(slot.min(self.config.void_from(self.core.executed())));
                 self.carry(now, out);
             }
         }
@@ -368,27 +361,26 @@ impl Role for Leader {
         if self.config.is_joint() {
             self.look_ready(now);
         }
-        self.call(out, |leader, out| leader.on_timer(now, out));
+        let (core, mut port) = self.part(out);
+        core.on_timer(now, &mut port);
+        core.finish_change(now, &mut port);
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        self.inner.next_timer()
-    }
-
-    fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.call(out, |leader, out| leader.on_burst_end(now, out));
+        self.core.next_timer()
     }
 
     fn on_drain(&mut self, now: Instant, drains: bool, out: &mut Out<'_, Self>) {
-        self.call(out, |leader, out| leader.on_drain(now, drains, out));
+        let (core, mut port) = self.part(out);
+        core.on_drain(now, drains, &mut port);
     }
 
     fn is_drained(&self) -> bool {
-        self.inner.is_drained()
+        self.core.is_drained()
     }
 
     fn invariants(&self) {
-        self.inner.invariants();
+        self.core.invariants();
     }
 
     const METRICS: Metrics = &[
@@ -398,7 +390,7 @@ impl Role for Leader {
     ];
 
     fn status(&self, status: &mut Status) {
-        self.inner.status(status);
+        self.core.report_status(status);
         status.add([
             self.taken.len() as u64,
             self.repeated,

@@ -1,4 +1,4 @@
-//! What the roles of S-Paxos report beside those of MultiPaxos that they hold.
+//! What the roles of S-Paxos report beside [what their parts do](crate::parts::metrics).
 
 use ionian_kernel::status::Metric;
 

@@ -3,9 +3,10 @@
 //! orders nothing but references to them: what it handles is as small for commands of 64 KiB as for
 //! commands of 16 bytes.
 //!
-//! The ordering is MultiPaxos's own: its roles work here as they do there (see
-//! [`crate::multipaxos`] for their messages among each other), and to them a reference is a batch
-//! like any other. Messages that hold commands are drawn double.
+//! The ordering is MultiPaxos's own, to which a reference is a batch like any other. Leader and
+//! proxy leader have MultiPaxos's [parts](crate::parts); acceptor, replica and four more are
+//! MultiPaxos's roles as they are. See [`crate::multipaxos`] for their messages among each other.
+//! Messages that hold commands are drawn double.
 //!
 //! ```text
 //! client ══ Commands ══> batcher ══ Disseminate ══> disseminator ── BatchesChosen ──> batcher
@@ -100,14 +101,15 @@ mod settings;
 use crate::multipaxos;
 use crate::parts;
 use crate::pigpaxos;
+use crate::pigpaxos::asking::Asks;
 use crate::pigpaxos::message::RelayId;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use config::Config;
 use id::{DisseminatorId, StabilizerId, of_batchers};
+use ionian_kernel::adapted::{Adapted, Translate};
 use ionian_kernel::id::*;
-use ionian_kernel::inner::{Adapted, Translate};
 use ionian_kernel::layout::{Layout, LayoutError};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
@@ -162,6 +164,17 @@ impl From<multipaxos::Envelope> for Envelope {
             Theirs::ToRelays(relays, message) => Envelope::ToRelays(relays, message),
             Theirs::ToApplication(lane, reply) => Envelope::ToApplication(lane, reply),
         }
+    }
+}
+
+impl Asks for Envelope {
+    #[inline]
+    fn to_acceptors(to: AcceptorSet, message: acceptor::In) -> Self {
+        Envelope::ToAcceptors(to, message)
+    }
+
+    fn to_relays(to: Set<RelayId>, message: relay::In) -> Self {
+        Envelope::ToRelays(to, message)
     }
 }
 

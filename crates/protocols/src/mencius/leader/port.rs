@@ -93,7 +93,8 @@ impl LeaderPort for Port<'_, '_> {
     }
 
     fn heartbeat(&mut self, heartbeat: Heartbeat) {
-        // Of the whole log, not of the stripe (`keep`): only when the ends of all are known.
+        // Of the whole log, not of the stripe (`keep`): only when the ends of all are known. Roles
+        // other than replicas have nothing to take over.
         let Heartbeat {
             leaders,
             acceptors,
@@ -103,6 +104,7 @@ impl LeaderPort for Port<'_, '_> {
             kept,
             keep: _,
             time,
+            replicas_are_ready: _,
         } = heartbeat;
         self.tell_leaders(leaders, multipaxos::leader::In::Heartbeat { round });
         self.ask_acceptors(

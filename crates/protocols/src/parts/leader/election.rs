@@ -233,6 +233,7 @@ impl<N: Notes> LeaderCore<N> {
             kept,
             keep: self.handover.wanted(),
             time: self.clock.read(now),
+            replicas_are_ready: self.handover.replicas_are_ready(&self.progress),
         });
         if Handover::is_waiting(&self.config, round) {
             self.handover.asks();

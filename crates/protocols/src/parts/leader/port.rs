@@ -59,4 +59,7 @@ pub struct Heartbeat {
     pub keep: Slot,
     /// What it would stamp into the log now.
     pub time: Timestamp,
+    /// Whether it leads by the quorums of both configurations, and the replicas of the new one keep
+    /// everything that was chosen before.
+    pub replicas_are_ready: bool,
 }

@@ -9,23 +9,25 @@ use ionian_replication::batch::{Batch, Value};
 
 impl<N: Notes> LeaderCore<N> {
     /// A batch to get chosen; `again` says whether its proposer has proposed it before, here or
-    /// elsewhere.
+    /// elsewhere. Returns whether it is in hand now: not if another leader leads, or if there is no
+    /// room for it.
     pub fn on_propose(
         &mut self,
         now: Instant,
         proposal: Proposal,
         again: bool,
         port: &mut impl LeaderPort,
-    ) {
+    ) -> bool {
         if matches!(
             self.state,
             State::Standby | State::Candidate { in_vain: true, .. }
         ) {
             port.reached(branch::TURNS_AWAY);
-            return self.turn_away(proposal.proposer, port);
+            self.turn_away(proposal.proposer, port);
+            return false;
         }
         if again && self.has(&proposal.batch) {
-            return;
+            return true;
         }
         match self.state {
             State::Leading
@@ -36,7 +38,8 @@ impl<N: Notes> LeaderCore<N> {
                     near,
                     batch,
                 } = proposal;
-                return self.propose(now, proposer, near, batch, port);
+                self.propose(now, proposer, near, batch, port);
+                return true;
             }
             // A batch that comes during an election or phase 1 waits (l3).
             _ => {}
@@ -47,9 +50,12 @@ impl<N: Notes> LeaderCore<N> {
             self.held.remove(&proposal.batch);
             self.dropped += 1;
             port.reached(branch::FULL_QUEUE);
-        } else if self.is_leading() {
+            return false;
+        }
+        if self.is_leading() {
             self.propose_queued(now, port);
         }
+        true
     }
 
     /// Whether a batch that is proposed once more is in hand already: then it is neither queued nor

@@ -1,0 +1,239 @@
+//! Roles of one protocol that another takes over as they are.
+//!
+//! Such a role needs no file of its own: it works as in its own protocol, and what it sends is
+//! translated. A role that is to do something else has the protocols' common parts instead.
+
+use crate::machine::RestoreError;
+use crate::role::{Lsn, Out, Outbox, Outgoing, Picture, RecordEnd, Role};
+use crate::status::{Metrics, Status};
+use crate::time::Instant;
+use crate::wire::WireError;
+use bytes::Bytes;
+use core::ops::Deref;
+
+/// What stands in this protocol for the envelopes of a role of another.
+pub trait Translate {
+    /// The other protocol's envelope.
+    type From;
+    /// This protocol's envelope.
+    type To;
+    /// This protocol's configuration.
+    type Config;
+    /// The other protocol's configuration.
+    type Within;
+
+    /// What takes the envelope's place.
+    fn translate(&self, envelope: Self::From) -> Self::To;
+    /// What the role is to know of a configuration, which is in force from now on.
+    fn within(&mut self, config: &Self::Config) -> Self::Within;
+}
+
+/// A role of another protocol that works in this one as it works in its own, but that what it says
+/// is translated. Where it is placed does not change.
+pub struct Adapted<R: Role, T> {
+    role: R,
+    translate: T,
+    /// What the role asks for, until it is translated.
+    outbox: Outbox<R::Send>,
+}
+
+impl<R: Role, T> Deref for Adapted<R, T> {
+    type Target = R;
+    fn deref(&self) -> &R {
+        &self.role
+    }
+}
+
+impl<R: Role, T: Translate<From = R::Send, Within = R::Config>> Adapted<R, T> {
+    /// Adapts a role of a node that keeps every record, or (`keeps_records` false) only vital ones.
+    pub fn new(role: R, keeps_records: bool, translate: T) -> Self {
+        Adapted {
+            role,
+            translate,
+            outbox: Outbox::new(keeps_records),
+        }
+    }
+
+    fn call(&mut self, out: &mut Out<'_, Self>, act: impl FnOnce(&mut R, &mut Out<'_, R>)) {
+        act(&mut self.role, &mut Out::new(&mut self.outbox));
+        pour(&mut self.outbox, out.outbox, |envelope| {
+            self.translate.translate(envelope)
+        });
+    }
+}
+
+impl<R: Role, T: Translate<From = R::Send, Within = R::Config>> Role for Adapted<R, T> {
+    type In = R::In;
+    type Send = T::To;
+    type Config = T::Config;
+    type Record = R::Record;
+
+    fn recover(&mut self, record: R::Record) {
+        self.role.recover(record);
+    }
+
+    fn check_record(&self, record: &R::Record) -> Result<(), WireError> {
+        self.role.check_record(record)
+    }
+
+    fn key(record: &R::Record) -> Option<u64> {
+        R::key(record)
+    }
+
+    fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError> {
+        self.role.restore(stamp, snapshot)
+    }
+
+    fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.call(out, |role, out| role.on_start(now, out));
+    }
+
+    fn on_reconfigure(&mut self, now: Instant, config: T::Config, out: &mut Out<'_, Self>) {
+        let within = self.translate.within(&config);
+        self.call(out, |role, out| role.on_reconfigure(now, within, out));
+    }
+
+    fn on_message(&mut self, now: Instant, message: R::In, out: &mut Out<'_, Self>) {
+        self.call(out, |role, out| role.on_message(now, message, out));
+    }
+
+    fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.call(out, |role, out| role.on_timer(now, out));
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        self.role.next_timer()
+    }
+
+    fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.call(out, |role, out| role.on_burst_end(now, out));
+    }
+
+    fn on_durable(&mut self, lsn: Lsn, out: &mut Out<'_, Self>) {
+        self.call(out, |role, out| role.on_durable(lsn, out));
+    }
+
+    fn on_snapshot(&mut self, stamp: u64, out: &mut Out<'_, Self>) {
+        self.call(out, |role, out| role.on_snapshot(stamp, out));
+    }
+
+    fn freeze(&mut self, now: Instant, at: u64) -> Picture {
+        self.role.freeze(now, at)
+    }
+
+    fn checkpoint(&self, out: &mut Out<'_, Self>) {
+        let mut outbox = Outbox::new(out.outbox.keeps_records);
+        self.role.checkpoint(&mut Out::new(&mut outbox));
+        append(&mut outbox, out.outbox);
+    }
+
+    fn on_drain(&mut self, now: Instant, drains: bool, out: &mut Out<'_, Self>) {
+        self.call(out, |role, out| role.on_drain(now, drains, out));
+    }
+
+    fn is_drained(&self) -> bool {
+        self.role.is_drained()
+    }
+
+    fn invariants(&self) {
+        self.role.invariants();
+    }
+
+    const METRICS: Metrics = R::METRICS;
+
+    fn status(&self, status: &mut Status) {
+        self.role.status(status);
+    }
+}
+
+/// Moves everything that a role has asked for to the outbox of the role that it is translated into:
+/// each envelope as `translate` says, behind the records behind which it stood.
+#[inline]
+fn pour<F, E>(from: &mut Outbox<F>, to: &mut Outbox<E>, translate: impl Fn(F) -> E) {
+    let before = to.record_ends.len();
+    append(from, to);
+    to.sends
+        .extend(from.sends.drain(..).map(|outgoing| Outgoing {
+            envelope: translate(outgoing.envelope),
+            fence: outgoing.fence.map(|records| before + records),
+        }));
+    if from.asks_nothing_rare() {
+        return;
+    }
+    to.reached.append(&mut from.reached);
+    to.release = to.release.max(from.release.take());
+    to.snapshot = from.snapshot.take().or(to.snapshot.take());
+    to.membership = from.membership.take().or(to.membership.take());
+}
+
+/// Moves the records of one outbox to another.
+#[inline]
+fn append<F, E>(from: &mut Outbox<F>, to: &mut Outbox<E>) {
+    // As most often.
+    if from.record_ends.is_empty() {
+        return;
+    }
+    let offset = to.records.len();
+    to.records.append(&mut from.records);
+    let ends = from.record_ends.drain(..);
+    to.record_ends.extend(ends.map(|record| RecordEnd {
+        end: offset + record.end,
+        ..record
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    /// Persists every number that it receives, and sends it: before, after, and at once.
+    struct Echo;
+
+    impl Role for Echo {
+        type In = u8;
+        type Send = u8;
+        type Config = ();
+        type Record = u8;
+        fn recover(&mut self, _: u8) {}
+        fn key(record: &u8) -> Option<u64> {
+            Some(u64::from(*record))
+        }
+        fn on_message(&mut self, _: Instant, number: u8, out: &mut Out<'_, Self>) {
+            out.send(number);
+            out.persist(number);
+            out.send(number);
+            out.send_unfenced(number);
+            out.release_below(u64::from(number));
+        }
+    }
+
+    struct AddHundred;
+
+    impl Translate for AddHundred {
+        type From = u8;
+        type To = u16;
+        type Config = ();
+        type Within = ();
+        fn translate(&self, number: u8) -> u16 {
+            u16::from(number) + 100
+        }
+        fn within(&mut self, _: &()) {}
+    }
+
+    #[test]
+    fn a_translated_envelope_waits_for_the_records_that_it_waited_for() {
+        let mut adapted = Adapted::new(Echo, true, AddHundred);
+        let mut outbox = Outbox::new(true);
+        for number in [4, 5] {
+            adapted.on_message(Instant(0), number, &mut Out::new(&mut outbox));
+        }
+        let keys: Vec<_> = outbox.record_ends.iter().map(|record| record.key).collect();
+        assert_eq!(keys, [Some(4), Some(5)]);
+        let asked = outbox.take();
+        assert_eq!(asked.records, [([4].into(), false), ([5].into(), false)]);
+        let fences = |number, before| [Some(before), Some(before + 1), None].map(|it| (number, it));
+        assert_eq!(asked.sends, [fences(104, 0), fences(105, 1)].concat());
+        assert_eq!(asked.release_below, Some(5));
+    }
+}
