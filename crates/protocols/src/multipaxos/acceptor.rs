@@ -86,10 +86,11 @@ messages! {
             /// The replica that is to answer the clients.
             replier: ReplicaId,
         },
-        /// A relay asks for a vote, and says what is chosen.
+        /// A relay asks for a vote, and says what is chosen; or a proxy leader itself, where there
+        /// are relays.
         7 => RelayedPhase2a {
-            /// The relay.
-            from: RelayId,
+            /// Who asks.
+            from: Requester,
             /// The slot.
             slot: Slot,
             /// The leader's round.
@@ -106,7 +107,44 @@ messages! {
             /// The slots.
             chosen: Box<[Run]>,
         },
+        /// A relay asks for a promise to the leader of a round, and for the votes of a stretch of
+        /// slots.
+        9 => RelayedPhase1a {
+            /// The relay.
+            from: RelayId,
+            /// The round.
+            round: Round,
+            /// The first slot that the leader asks about.
+            start: Slot,
+            /// The slot after the last that it asks about.
+            end: Slot,
+        },
+        /// A relay asks for a candidate whether the leader is gone.
+        10 => RelayedPreVote {
+            /// The relay.
+            from: RelayId,
+            /// The candidate.
+            leader: LeaderId,
+        },
+        /// A relay asks for the vote watermark.
+        11 => RelayedPreRead {
+            /// The relay.
+            from: RelayId,
+            /// The reader.
+            reader: ReaderId,
+            /// The reader's number for the inquiry.
+            inquiry: u64,
+        },
     }
+}
+
+/// Who asks for promises.
+#[derive(Clone, Copy)]
+enum Candidate {
+    /// A leader.
+    Leader(LeaderId),
+    /// A relay, for a leader.
+    Relay(RelayId, LeaderId),
 }
 
 /// An acceptor.
@@ -169,6 +207,42 @@ impl Acceptor {
         }
     }
 
+    /// A relay asks for a promise. If a higher round is promised, it need not wait for others.
+    fn on_relayed_phase1a(
+        &mut self,
+        now: Instant,
+        (relay, round): (RelayId, Round),
+        slots: (Slot, Slot),
+        out: &mut Out<'_, Self>,
+    ) {
+        let port = &mut Port { id: self.id, out };
+        let from = Candidate::Relay(relay, round.leader());
+        if let Some(promise) = self.core.on_phase1a(now, from, round, slots, port) {
+            let message = relay::In::Nack { round: promise };
+            out.send(Envelope::ToRelays(Set::one(relay), message));
+        }
+    }
+
+    fn on_relayed_pre_read(
+        &self,
+        relay: RelayId,
+        (reader, inquiry): (ReaderId, u64),
+        out: &mut Out<'_, Self>,
+    ) {
+        let Some((watermark, promise)) = self.core.watermark() else {
+            return;
+        };
+        let message = relay::In::PreReadAck {
+            from: self.id,
+            reader,
+            inquiry,
+            watermark,
+            epoch: promise.epoch(),
+            executed: Slot::ZERO,
+        };
+        out.send(Envelope::ToRelays(Set::one(relay), message));
+    }
+
     fn on_pre_read(&self, from: ReaderId, inquiry: u64, out: &mut Out<'_, Self>) {
         let Some((watermark, promise)) = self.core.watermark() else {
             return;
@@ -206,6 +280,7 @@ struct Port<'a, 'b> {
 impl AcceptorPort for Port<'_, '_> {
     type Envelope = Envelope;
     type Requester = Requester;
+    type Candidate = Candidate;
 
     #[inline]
     fn send(&mut self, envelope: Envelope) {
@@ -235,14 +310,28 @@ impl AcceptorPort for Port<'_, '_> {
         self.out.reached(branch);
     }
 
-    fn phase1b(&self, to: LeaderId, round: Round, votes: Votes, clock: Timestamp) -> Envelope {
-        let message = leader::In::Phase1b {
-            from: self.id,
-            round,
-            votes,
-            clock,
-        };
-        Envelope::ToLeaders(Set::one(to), message)
+    fn phase1b(&self, to: Candidate, round: Round, votes: Votes, clock: Timestamp) -> Envelope {
+        let from = self.id;
+        match to {
+            Candidate::Leader(leader) => {
+                let message = leader::In::Phase1b {
+                    from,
+                    round,
+                    votes,
+                    clock,
+                };
+                Envelope::ToLeaders(Set::one(leader), message)
+            }
+            Candidate::Relay(relay, _) => {
+                let message = relay::In::Phase1b {
+                    from,
+                    round,
+                    votes: Box::new(votes),
+                    clock,
+                };
+                Envelope::ToRelays(Set::one(relay), message)
+            }
+        }
     }
 
     #[inline]
@@ -295,13 +384,27 @@ impl AcceptorPort for Port<'_, '_> {
         Envelope::ToReplicas(to, message)
     }
 
-    fn pre_vote_reply(&self, to: LeaderId, gone: bool, promise: Round) -> Envelope {
-        let message = leader::In::PreVoteReply {
-            from: self.id,
-            gone,
-            promise,
-        };
-        Envelope::ToLeaders(Set::one(to), message)
+    fn pre_vote_reply(&self, to: Candidate, gone: bool, promise: Round) -> Envelope {
+        let from = self.id;
+        match to {
+            Candidate::Leader(leader) => {
+                let message = leader::In::PreVoteReply {
+                    from,
+                    gone,
+                    promise,
+                };
+                Envelope::ToLeaders(Set::one(leader), message)
+            }
+            Candidate::Relay(relay, leader) => {
+                let message = relay::In::PreVoteReply {
+                    from,
+                    leader,
+                    gone,
+                    promise,
+                };
+                Envelope::ToRelays(Set::one(relay), message)
+            }
+        }
     }
 
     fn rejoin(&self, to: Set<LeaderId>, nonce: u64, promise: Round) -> Envelope {
@@ -351,7 +454,10 @@ impl Role for Acceptor {
                 round,
                 start,
                 end,
-            } => core.on_phase1a(now, from, round, (start, end), port),
+            } => {
+                let from = Candidate::Leader(from);
+                core.on_phase1a(now, from, round, (start, end), port);
+            }
             In::Phase2a {
                 from,
                 slot,
@@ -365,7 +471,7 @@ impl Role for Acceptor {
             In::Heartbeat { round, kept } => {
                 core.on_heartbeat(now, round, kept, port);
             }
-            In::PreVote { from } => core.on_pre_vote(now, from, port),
+            In::PreVote { from } => core.on_pre_vote(now, Candidate::Leader(from), port),
             In::Admit {
                 nonce,
                 round,
@@ -384,10 +490,23 @@ impl Role for Acceptor {
                 chosen,
             } => {
                 self.on_learn_slots(round, &chosen, out);
-                let from = Requester::Relay { id: from };
                 self.on_phase2a(now, from, (slot, round), value, out);
             }
             In::LearnSlots { round, chosen } => self.on_learn_slots(round, &chosen, out),
+            In::RelayedPhase1a {
+                from,
+                round,
+                start,
+                end,
+            } => self.on_relayed_phase1a(now, (from, round), (start, end), out),
+            In::RelayedPreVote { from, leader } => {
+                core.on_pre_vote(now, Candidate::Relay(from, leader), port);
+            }
+            In::RelayedPreRead {
+                from,
+                reader,
+                inquiry,
+            } => self.on_relayed_pre_read(from, (reader, inquiry), out),
         }
     }
 

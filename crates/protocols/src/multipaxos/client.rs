@@ -9,8 +9,10 @@
 use super::config::Config;
 use super::message::{Proposer, ReaderId};
 use super::metrics;
-use super::quorum_reader::{Ask, QuorumReader};
-use super::{Envelope, acceptor, batcher, kind, leader, read_batcher, replica};
+use super::quorum_reader::QuorumReader;
+use super::{Envelope, batcher, kind, leader, read_batcher, replica};
+use crate::pigpaxos::message::Watermarks;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use ionian_kernel::client::{ReadLevel, Request};
 use ionian_kernel::id::*;
@@ -59,6 +61,11 @@ messages! {
         4 => NotLeader {
             /// The highest round that it knows of.
             round: Round,
+        },
+        /// The watermarks of several acceptors.
+        5 => Watermarks {
+            /// The highest of them, and whose they are.
+            watermarks: Box<Watermarks>,
         },
     }
 }
@@ -120,7 +127,12 @@ impl ClientLane {
                 config.near(kind::Replica, birth.node),
                 random.any(),
             ),
-            reader: QuorumReader::new(config.clone(), birth.node, &mut random),
+            reader: QuorumReader::new(
+                config.clone(),
+                ReaderId::Client { id },
+                birth.node,
+                &mut random,
+            ),
             writes: BatchBuilder::default(),
             writes_via: None,
             reads: BatchBuilder::default(),
@@ -306,14 +318,6 @@ impl ClientLane {
         }
     }
 
-    fn pre_read(&self, (acceptors, inquiry): Ask, out: &mut Out<'_, Self>) {
-        let from = ReaderId::Client { id: self.id };
-        out.send(Envelope::ToAcceptors(
-            acceptors,
-            acceptor::In::PreRead { from, inquiry },
-        ));
-    }
-
     /// Turns to the leader of `round`, which may have none of what is in flight.
     fn follow(&mut self, now: Instant, round: Round, out: &mut Out<'_, Self>) {
         (self.round, self.stray) = (round, 0);
@@ -394,10 +398,14 @@ impl Role for ClientLane {
                 watermark,
                 epoch,
             } => {
-                if let Some((reads, executed)) =
-                    self.reader.on_ack(from, inquiry, (watermark, epoch))
-                {
-                    self.send_to_replica(now, reads, executed, out);
+                let told = (watermark, epoch);
+                if let Some(found) = self.reader.on_ack(from, inquiry, told) {
+                    self.send_to_replica(now, found.reads, found.watermark, out);
+                }
+            }
+            In::Watermarks { watermarks } => {
+                if let Some(found) = self.reader.on_watermarks(now, &watermarks) {
+                    self.send_to_replica(now, found.reads, found.watermark, out);
                 }
             }
             In::NewLeader { round } if round >= self.round => self.follow(now, round, out),
@@ -418,7 +426,7 @@ impl Role for ClientLane {
         }
         self.carry_out(now, out);
         for ask in self.reader.overdue(now) {
-            self.pre_read(ask, out);
+            self.reader.ask(now, ask, out);
         }
     }
 
@@ -432,7 +440,7 @@ impl Role for ClientLane {
         // The next burst may choose others.
         (self.writes_via, self.reads_via) = (None, None);
         while let Some(ask) = self.reader.begin(now) {
-            self.pre_read(ask, out);
+            self.reader.ask(now, ask, out);
         }
     }
 

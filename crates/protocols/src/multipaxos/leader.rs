@@ -10,6 +10,9 @@ use super::{Envelope, acceptor, batcher, client, kind, proxy_leader, replica};
 pub use crate::parts::leader::Record;
 use crate::parts::leader::{Heartbeat, LeaderCore, LeaderPort, Proposal, Ready};
 use crate::parts::metrics;
+use crate::pigpaxos::leading::Leading;
+use crate::pigpaxos::message::{Promises, RelayId, Testimony};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -114,6 +117,29 @@ messages! {
             /// Who was asked.
             from: LeaderId,
         },
+        /// A relay has passed on a heartbeat.
+        12 => Relayed {
+            /// The relay.
+            from: RelayId,
+        },
+        /// A relay has asked acceptors for a candidate.
+        13 => Testimonies {
+            /// The relay.
+            from: RelayId,
+            /// What acceptors have answered.
+            testimonies: Vec<Testimony>,
+            /// The acceptors that did not, if the relay gave up waiting.
+            missing: AcceptorSet,
+        },
+        /// A relay has asked acceptors for promises.
+        14 => Promises {
+            /// The relay.
+            from: RelayId,
+            /// The round that they promised.
+            round: Round,
+            /// The promises, and a stretch of votes.
+            promises: Box<Promises>,
+        },
     }
 }
 
@@ -122,6 +148,8 @@ pub struct Leader {
     id: LeaderId,
     config: Arc<Config>,
     core: LeaderCore<()>,
+    /// How it speaks to acceptors through relays, where there are any.
+    leading: Leading,
 }
 
 impl Leader {
@@ -136,6 +164,7 @@ impl Leader {
                 !birth.amnesiac,
                 birth.seed,
             ),
+            leading: Leading::new(&config, birth),
             config,
         }
     }
@@ -163,7 +192,7 @@ impl Leader {
 
     /// Proposes noops in slots below this one, as far as its window is open and nothing else waits.
     pub(crate) fn fill_below(&mut self, now: Instant, slot: Slot, out: &mut Out<'_, Self>) {
-        let (core, mut port) = self.part(out);
+        let (core, mut port) = self.part(now, out);
         core.fill_below(now, slot, &mut port);
     }
 
@@ -171,11 +200,14 @@ impl Leader {
     #[inline]
     fn part<'a, 'b>(
         &'a mut self,
+        now: Instant,
         out: &'a mut Out<'b, Self>,
     ) -> (&'a mut LeaderCore<()>, Port<'a, 'b>) {
         let port = Port {
             id: self.id,
+            now,
             config: &self.config,
+            leading: &mut self.leading,
             out,
         };
         (&mut self.core, port)
@@ -185,7 +217,9 @@ impl Leader {
 /// The messages of the leader's part.
 struct Port<'a, 'b> {
     id: LeaderId,
+    now: Instant,
     config: &'a Config,
+    leading: &'a mut Leading,
     out: &'a mut Out<'b, Leader>,
 }
 
@@ -194,14 +228,24 @@ impl LeaderPort for Port<'_, '_> {
         self.out.persist_vital(record);
     }
 
-    fn phase1a(&mut self, to: AcceptorId, round: Round, (start, end): (Slot, Slot)) {
+    fn phase1a(&mut self, to: AcceptorSet, round: Round, (start, end): (Slot, Slot), again: bool) {
+        // Those that have not answered through a relay are asked without one, whatever is wrong.
+        let to = match again {
+            true => to,
+            false => self
+                .leading
+                .phase1a(self.now, to, (round, start, end), self.out),
+        };
+        if to.is_empty() {
+            return;
+        }
         let message = acceptor::In::Phase1a {
             from: self.id,
             round,
             start,
             end,
         };
-        self.out.send(Envelope::ToAcceptors(Set::one(to), message));
+        self.out.send(Envelope::ToAcceptors(to, message));
     }
 
     #[inline]
@@ -224,12 +268,22 @@ impl LeaderPort for Port<'_, '_> {
             .send(Envelope::ToProxyLeaders(Set::one(to), message));
     }
 
-    fn pre_vote(&mut self, to: AcceptorSet) {
+    fn pre_vote(&mut self, to: AcceptorSet, again: bool) {
+        let to = match again {
+            true => to,
+            false => self.leading.pre_vote(self.now, self.id, to, self.out),
+        };
+        if to.is_empty() {
+            return;
+        }
         let message = acceptor::In::PreVote { from: self.id };
         self.out.send(Envelope::ToAcceptors(to, message));
     }
 
     fn heartbeat(&mut self, heartbeat: Heartbeat) {
+        let heartbeat = self
+            .leading
+            .heartbeat(self.now, self.id, heartbeat, self.out);
         let Heartbeat {
             leaders,
             acceptors,
@@ -320,12 +374,13 @@ impl Role for Leader {
 
     fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, out: &mut Out<'_, Self>) {
         self.config = config.clone();
-        let (core, mut port) = self.part(out);
+        self.leading.reconfigure(&config);
+        let (core, mut port) = self.part(now, out);
         core.reconfigure(now, config, &mut port);
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
-        let (core, mut port) = self.part(out);
+        let (core, mut port) = self.part(now, out);
         let port = &mut port;
         match message {
             In::Propose {
@@ -374,11 +429,39 @@ impl Role for Leader {
             } => core.on_rejoin(now, from, nonce, promise, port),
             In::TakeOver { from, round } => core.on_take_over(now, from, round, port),
             In::Declined { from } => core.on_declined(now, from, port),
+            In::Relayed { from } => port.leading.heard(now, from, AcceptorSet::EMPTY),
+            In::Testimonies {
+                from,
+                testimonies,
+                missing,
+            } => {
+                port.leading.heard(now, from, missing);
+                for it in testimonies {
+                    core.on_pre_vote_reply(now, it.from, it.gone, it.promise, port);
+                }
+            }
+            In::Promises {
+                from,
+                round,
+                promises,
+            } => {
+                let Promises {
+                    promised,
+                    votes,
+                    missing,
+                } = *promises;
+                port.leading.heard(now, from, missing);
+                for (acceptor, clock) in &promised {
+                    core.on_acceptor_time(now, *acceptor, *clock);
+                }
+                let acceptors = promised.iter().map(|(acceptor, _)| *acceptor).collect();
+                core.on_promises(now, (acceptors, round), (votes, ()), port);
+            }
         }
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let (core, mut port) = self.part(out);
+        let (core, mut port) = self.part(now, out);
         core.on_timer(now, &mut port);
         core.finish_change(now, &mut port);
     }
@@ -388,7 +471,7 @@ impl Role for Leader {
     }
 
     fn on_drain(&mut self, now: Instant, drains: bool, out: &mut Out<'_, Self>) {
-        let (core, mut port) = self.part(out);
+        let (core, mut port) = self.part(now, out);
         core.on_drain(now, drains, &mut port);
     }
 

@@ -265,7 +265,7 @@ impl<N: Notes> LeaderCore<N> {
                 && let Some(repair) = self.repairs.begin(now, self.round, slot)
             {
                 port.reached(branch::REPAIR_BEGINS);
-                ask_votes(repair, repair.missing(), port);
+                ask_votes(repair, repair.missing(), false, port);
             }
         }
     }
@@ -460,7 +460,7 @@ impl<N: Notes> LeaderCore<N> {
                 }
                 self.window.check(now, self.round, port);
                 for (repair, acceptors) in self.repairs.overdue(now) {
-                    ask_votes(repair, acceptors, port);
+                    ask_votes(repair, acceptors, true, port);
                 }
                 if self.succession.is_due(now) {
                     self.ask_successor(now, port);
@@ -474,14 +474,14 @@ impl<N: Notes> LeaderCore<N> {
             _ if self.timer.deadline() <= now => self.stand(now, port),
             State::Candidate { ask_at, .. } if *ask_at <= now => {
                 *ask_at = resend_at;
-                self.ask_witnesses(port);
+                self.ask_witnesses(true, port);
             }
             State::Phase1(phase1) => {
                 let overdue = phase1.overdue(now);
                 if !overdue.is_empty() {
                     port.reached(branch::PHASE_1_ASKED_AGAIN);
                 }
-                ask_votes(phase1, overdue, port);
+                ask_votes(phase1, overdue, true, port);
             }
             _ => {}
         }

@@ -2,9 +2,10 @@
 //! place of Phase2a and Learn.
 
 use super::commits::Untold;
-use super::fanout::{Fanout, Leg};
+use super::fanout::Leg;
 use super::message::{RelayId, Requester, Run, Terms};
 use super::relay;
+use super::routes::Routes;
 use crate::multipaxos::config::Config;
 use crate::multipaxos::proxy_leader::ProxyLeader;
 use crate::multipaxos::{Envelope, acceptor, kind};
@@ -28,17 +29,13 @@ pub(crate) struct Asking {
 
 struct Relays {
     config: Arc<Config>,
-    /// The acceptors of this node.
-    near: AcceptorSet,
+    routes: Routes,
     /// By the number of a replica, the acceptors that hand it what is chosen.
     tellers: Vec<AcceptorSet>,
-    fanout: Fanout,
     /// What is chosen and not told to all.
     untold: Untold,
     /// The round of the last request.
     round: Round,
-    /// The messages of one request, between two requests.
-    legs: Vec<Leg>,
 }
 
 impl Asking {
@@ -62,18 +59,15 @@ impl Asking {
         let relays = self.relays.get_or_insert_with(|| {
             Box::new(Relays {
                 config: config.clone(),
-                near: AcceptorSet::EMPTY,
+                routes: Routes::new(config, self.node, self.seed),
                 tellers: Vec::new(),
-                fanout: Fanout::new(self.seed),
                 untold: Untold::default(),
                 round: Round(0),
-                legs: Vec::new(),
             })
         });
-        relays.near = config.near(kind::Acceptor, self.node);
+        relays.routes.reconfigure(config);
         relays.tellers = tellers(config);
         relays.config = config.clone();
-        relays.fanout.clear();
     }
 
     /// Whether the deployment has relays.
@@ -119,10 +113,8 @@ impl Asking {
 
     /// A relay has answered; see [`Fanout::heard`].
     pub(crate) fn heard(&mut self, now: Instant, from: RelayId, missing: AcceptorSet) {
-        if let Some(relays) = &mut self.relays
-            && let Some(relaying) = relays.config.relaying()
-        {
-            relays.fanout.heard(now, from, missing, relaying);
+        if let Some(relays) = &mut self.relays {
+            relays.routes.heard(now, from, missing);
         }
     }
 
@@ -152,7 +144,7 @@ impl Asking {
     /// How many relays are on the gray list.
     pub(crate) fn suspects(&self) -> usize {
         let relays = self.relays.as_ref();
-        relays.map_or(0, |relays| relays.fanout.suspects())
+        relays.map_or(0, |relays| relays.routes.suspects())
     }
 }
 
@@ -175,29 +167,6 @@ impl Relays {
         self.untold.due(delay.unwrap_or(Duration::ZERO))
     }
 
-    /// Divides a message to these acceptors; see [`Fanout::split`].
-    fn split(
-        &mut self,
-        now: Instant,
-        to: AcceptorSet,
-        attempt: u32,
-        out: &mut Out<'_, ProxyLeader>,
-    ) -> Vec<Leg> {
-        let mut legs = core::mem::take(&mut self.legs);
-        legs.clear();
-        if let Some(relaying) = self.config.relaying() {
-            self.fanout.split(
-                now,
-                (to, self.near),
-                attempt,
-                relaying,
-                &mut |branch| out.reached(branch),
-                &mut legs,
-            );
-        }
-        legs
-    }
-
     fn phase2a(
         &mut self,
         (now, from): (Instant, ProxyLeaderId),
@@ -208,7 +177,7 @@ impl Relays {
     ) {
         if round != self.round {
             self.round = round;
-            self.fanout.clear();
+            self.routes.clear();
         }
         // Only the first attempt goes to all.
         let chosen = match attempt {
@@ -216,31 +185,31 @@ impl Relays {
             _ => Box::default(),
         };
         let patience = doubled(self.config.options().resend_after, attempt, 5);
-        let legs = self.split(now, to, attempt, out);
+        let reached = |branch| out.reached(branch);
+        let legs = self.routes.divide(now, to, attempt, reached);
         for leg in &legs {
-            let value = value.clone();
+            let (value, chosen) = (value.clone(), chosen.clone());
             match *leg {
                 Leg::Direct(acceptors) => {
-                    let message = acceptor::In::Phase2a {
-                        from,
-                        slot,
-                        round,
-                        value,
+                    let near = match chosen.is_empty() {
+                        true => acceptors,
+                        // Its replicas know what is chosen.
+                        false => acceptors.and(self.routes.near()),
                     };
-                    out.send(Envelope::ToAcceptors(acceptors, message));
-                    tell_directly(acceptors.without(self.near), round, &chosen, out);
+                    let to = (near, acceptors.without(near));
+                    ask_directly(from, to, (slot, round), (value, chosen), out);
                 }
                 Leg::Relayed {
                     relay,
                     members,
                     slack,
                 } => {
-                    self.fanout.asked(relay, now);
+                    self.routes.asked(relay, now);
                     let terms = Terms {
                         members,
                         slack,
                         patience: patience.as_micros() as u64,
-                        chosen: chosen.clone(),
+                        chosen,
                     };
                     let message = relay::In::Phase2a {
                         from: Requester::ProxyLeader { id: from },
@@ -253,15 +222,16 @@ impl Relays {
                 }
             }
         }
-        self.legs = legs;
+        self.routes.put_back(legs);
     }
 
     /// Tells all acceptors of other nodes what is chosen.
     fn tell(&mut self, now: Instant, out: &mut Out<'_, ProxyLeader>) {
         let round = self.untold.round();
         let chosen = self.untold.take(round);
-        let to = self.config.all(kind::Acceptor).without(self.near);
-        let legs = self.split(now, to, 0, out);
+        let to = self.config.all(kind::Acceptor).without(self.routes.near());
+        let reached = |branch| out.reached(branch);
+        let legs = self.routes.divide(now, to, 0, reached);
         out.reached(super::branch::COMMITS_ALONE);
         for leg in &legs {
             match *leg {
@@ -277,7 +247,36 @@ impl Relays {
                 }
             }
         }
-        self.legs = legs;
+        self.routes.put_back(legs);
+    }
+}
+
+/// Asks acceptors without a relay, and with the same message tells those in `far` what is chosen.
+fn ask_directly(
+    from: ProxyLeaderId,
+    (near, far): (AcceptorSet, AcceptorSet),
+    (slot, round): (Slot, Round),
+    (value, chosen): (Value, Box<[Run]>),
+    out: &mut Out<'_, ProxyLeader>,
+) {
+    if !near.is_empty() {
+        let message = acceptor::In::Phase2a {
+            from,
+            slot,
+            round,
+            value: value.clone(),
+        };
+        out.send(Envelope::ToAcceptors(near, message));
+    }
+    if !far.is_empty() {
+        let message = acceptor::In::RelayedPhase2a {
+            from: Requester::ProxyLeader { id: from },
+            slot,
+            round,
+            value,
+            chosen,
+        };
+        out.send(Envelope::ToAcceptors(far, message));
     }
 }
 

@@ -96,6 +96,10 @@ impl Fanout {
 
     /// Divides a request to the acceptors `to` into messages; those in `near` are on this node.
     /// `attempt` is how often it was asked before.
+    ///
+    /// A group in which no relay answers is asked by the relay of another group, which soon does
+    /// not wait for it. So a group that is down costs its requester nothing, and one whose relays
+    /// are suspected without reason is asked all the same (5.7).
     pub(crate) fn split(
         &mut self,
         now: Instant,
@@ -136,6 +140,8 @@ impl Fanout {
             // acceptors, such as those of a region, whichever node the proxy leader is on.
             false => Order::by_number(relaying.acceptors()),
         };
+        let first = legs.len();
+        let mut stranded = AcceptorSet::EMPTY;
         for group in 0..settings.groups {
             let members = order
                 .slice(group, settings.groups, settings.overlap)
@@ -146,6 +152,7 @@ impl Fanout {
                 false => 0,
             };
             match candidates.pick(turn) {
+                None => stranded = stranded.or(members),
                 Some(relay) if members.len() > 1 => {
                     let others = (to.without(members)).len();
                     let slack = relaying.slack(members, settings.groups, others) as u8;
@@ -155,8 +162,18 @@ impl Fanout {
                         slack,
                     });
                 }
-                // One alone, or one without a relay that answers: a relay would be a detour.
-                _ => direct = direct.or(members),
+                // One alone: a relay would be a detour.
+                Some(_) => direct = direct.or(members),
+            }
+        }
+        let groups = &mut legs[first..];
+        if !stranded.is_empty() {
+            reached(branch::GROUP_STRANDED);
+            relaying.wait_for_all_if_needed(direct.len(), groups);
+            let group = self.random.below(groups.len().max(1) as u64) as usize;
+            match groups.get_mut(group) {
+                Some(Leg::Relayed { members, .. }) => *members = members.or(stranded),
+                _ => direct = direct.or(stranded),
             }
         }
         if !direct.is_empty() {

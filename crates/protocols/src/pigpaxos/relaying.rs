@@ -1,5 +1,6 @@
 //! Which deployments can have relays, and what roles need to know of them.
 
+use super::fanout::Leg;
 use super::message::RelayId;
 use super::settings::Settings;
 use crate::multipaxos::kind;
@@ -24,6 +25,9 @@ pub struct Relaying {
     /// How many votes are enough, where only their number matters.
     majority: Option<usize>,
 }
+
+/// In microseconds: a requester waits this long at most. Doubled waits are not longer.
+const MAX_PATIENCE: u64 = 60_000_000;
 
 impl Relaying {
     /// Checks the relays of a layout, if it has any.
@@ -96,6 +100,13 @@ impl Relaying {
         self.relays
     }
 
+    /// The acceptors that a relay is to ask on behalf of one who waits this long, in microseconds.
+    /// A damaged message may say anything.
+    pub(super) fn asked(&self, members: AcceptorSet, patience: u64) -> (AcceptorSet, Duration) {
+        let patience = Duration::from_micros(patience.min(MAX_PATIENCE));
+        (members.and(self.acceptors), patience)
+    }
+
     /// All acceptors.
     pub(super) fn acceptors(&self) -> AcceptorSet {
         self.acceptors
@@ -124,6 +135,25 @@ impl Relaying {
                 (members.len() + direct).saturating_sub(majority).min(most)
             }
             Some(_) => self.settings.slack.min(most),
+        }
+    }
+
+    /// Takes the slack from these groups if it could cost the majority, where a whole group does
+    /// not answer and `direct` acceptors are asked without a relay. With the slack each request
+    /// would have to be made twice.
+    pub(super) fn wait_for_all_if_needed(&self, direct: usize, groups: &mut [Leg]) {
+        let sure = |leg: &Leg| match leg {
+            Leg::Relayed { members, slack, .. } => members.len() - usize::from(*slack),
+            Leg::Direct(acceptors) => acceptors.len(),
+        };
+        let sure: usize = direct + groups.iter().map(sure).sum::<usize>();
+        if self.majority.is_none_or(|majority| sure >= majority) {
+            return;
+        }
+        for leg in groups {
+            if let Leg::Relayed { slack, .. } = leg {
+                *slack = 0;
+            }
         }
     }
 }

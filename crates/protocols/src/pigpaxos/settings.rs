@@ -14,6 +14,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     RELAY_SLACK,
     RELAY_TIMEOUT_MS,
     COMMIT_DELAY_MS,
+    RELAY_READS,
 ];
 
 pub(crate) const RELAY_GROUPS: Setting = Setting {
@@ -104,6 +105,17 @@ pub(crate) const COMMIT_DELAY_MS: Setting = Setting {
     },
 };
 
+pub(crate) const RELAY_READS: Setting = Setting {
+    key: "relay_reads",
+    about: "1: leaderless reads ask acceptors through relays; 0: directly, with half the delay",
+    allowed: 0..=1,
+    shared: false,
+    place: Place::Own {
+        default: 0,
+        trials: |_| &[0, 1],
+    },
+};
+
 /// The settings in a form in which roles can use them at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -123,6 +135,8 @@ pub struct Settings {
     pub timeout: Option<Duration>,
     /// How long what is chosen waits for a request to ride on.
     pub commit_delay: Duration,
+    /// Whether readers ask acceptors through relays.
+    pub reads: bool,
 }
 
 impl Settings {
@@ -140,6 +154,7 @@ impl Settings {
             slack: number(&RELAY_SLACK),
             timeout: timeout.map(|millis| Duration::from_millis(millis as u64)),
             commit_delay: Duration::from_millis(COMMIT_DELAY_MS.value(options)),
+            reads: number(&RELAY_READS) != 0,
         }
     }
 }

@@ -48,14 +48,14 @@ impl LeaderPort for Port<'_, '_> {
         self.out.persist_vital(Record { stripe, record });
     }
 
-    fn phase1a(&mut self, to: AcceptorId, round: Round, (start, end): (Slot, Slot)) {
+    fn phase1a(&mut self, to: AcceptorSet, round: Round, (start, end): (Slot, Slot), _: bool) {
         let message = multipaxos::acceptor::In::Phase1a {
             from: self.id,
             round,
             start,
             end,
         };
-        self.ask_acceptors(Set::one(to), message);
+        self.ask_acceptors(to, message);
     }
 
     /// In its own stripe that is a suggestion: it will not use the slots below for anything else
@@ -87,7 +87,7 @@ impl LeaderPort for Port<'_, '_> {
             .send(Envelope::ToProxyLeaders(Set::one(to), message));
     }
 
-    fn pre_vote(&mut self, to: AcceptorSet) {
+    fn pre_vote(&mut self, to: AcceptorSet, _: bool) {
         let from = self.id;
         self.ask_acceptors(to, multipaxos::acceptor::In::PreVote { from });
     }

@@ -57,7 +57,7 @@ impl<N: Notes> Repairs<N> {
     /// Takes votes in; the slot and its value when they are known.
     pub(super) fn on_votes(
         &mut self,
-        from: AcceptorId,
+        from: AcceptorSet,
         votes: Votes,
         notes: N::Page,
     ) -> Option<(Slot, Value)> {
@@ -161,7 +161,7 @@ mod tests {
                 found.is_none(),
                 "a repair has ended before acceptor {from} answered"
             );
-            found = repairs.on_votes(AcceptorId(*from), votes.clone(), ());
+            found = repairs.on_votes(Set::one(AcceptorId(*from)), votes.clone(), ());
         }
         found.map(|(slot, value)| (slot, value.stamp.0))
     }
@@ -189,9 +189,10 @@ mod tests {
         // The repair is over: an answer that comes late gives nothing either, and another repair
         // can begin.
         let mut repairs = repairs();
-        assert!(repairs.on_votes(AcceptorId(1), votes(&[], 6), ()).is_none());
-        assert!(repairs.on_votes(AcceptorId(0), old.clone(), ()).is_none());
-        assert!(repairs.on_votes(AcceptorId(2), old, ()).is_none());
+        for (from, votes) in [(1, votes(&[], 6)), (0, old.clone()), (2, old)] {
+            let from = Set::one(AcceptorId(from));
+            assert!(repairs.on_votes(from, votes, ()).is_none());
+        }
         assert!(repairs.next_timer().is_none());
         assert!(
             repairs

@@ -1,0 +1,130 @@
+//! A reader that asks acceptors through relays (PigPaxos 8.2).
+
+use super::*;
+use ionian_protocols::multipaxos::message::ReaderId;
+use ionian_protocols::multipaxos::read_batcher::{In, ReadBatcher};
+use ionian_protocols::pigpaxos::message::Watermarks;
+
+const READER: ReaderId = ReaderId::ReadBatcher {
+    id: ReadBatcherId(0),
+};
+
+/// Read batcher 0, on node 0 of five.
+fn reader_with(options: &[(&'static str, u64)]) -> Stage<ReadBatcher> {
+    let mut layout = layout(5, options);
+    let nodes: Vec<NodeId> = (0..5).map(NodeId).collect();
+    layout.instances[usize::from(kind::ReadBatcher)] = nodes.into();
+    let config = MultiPaxos::configure(layout).expect("a deployment");
+    let birth = birth(kind::ReadBatcher, 0, NodeId(0));
+    Stage::new(config, &birth, ReadBatcher::new)
+}
+
+fn reads() -> In {
+    In::Reads { reads: batch("a") }
+}
+
+/// The inquiry that goes to a relay: its number, the relay, the acceptors.
+fn relayed(asked: &Asked<Envelope>) -> (u64, RelayId, AcceptorSet) {
+    let found = asked.sends.iter().find_map(|(envelope, _)| match envelope {
+        Envelope::ToRelays(
+            to,
+            relay::In::PreRead {
+                from: READER,
+                members,
+                patience: PATIENCE,
+                inquiry,
+            },
+        ) => Some((*inquiry, to.iter().next()?, *members)),
+        _ => None,
+    });
+    found.unwrap_or_else(|| panic!("{asked:?}"))
+}
+
+fn watermarks(inquiry: u64, relay: Option<u8>, answered: &[u8], watermark: u64) -> In {
+    In::Watermarks {
+        watermarks: Box::new(Watermarks {
+            relay: relay.map(RelayId),
+            inquiry,
+            answered: set(answered),
+            watermark: Slot(watermark),
+            epoch: Epoch(0),
+            ahead: AcceptorId(answered[0]),
+            executed: Slot(0),
+            missing: AcceptorSet::EMPTY,
+        }),
+    }
+}
+
+fn pre_read(to: &[u8], inquiry: u64) -> Envelope {
+    let from = READER;
+    Envelope::ToAcceptors(set(to), acceptor::In::PreRead { from, inquiry })
+}
+
+fn ack(from: u8, inquiry: u64, watermark: u64) -> In {
+    In::PreReadAck {
+        from: AcceptorId(from),
+        inquiry,
+        watermark: Slot(watermark),
+        epoch: Epoch(0),
+    }
+}
+
+/// What is read, and what a replica must have executed for it.
+fn read(watermark: u64) -> Asked<Envelope> {
+    let message = replica::In::Read {
+        reads: batch("a"),
+        executed: Slot(watermark),
+    };
+    only(vec![Envelope::ToReplicas(Set::one(ReplicaId(0)), message)])
+}
+
+#[test]
+fn a_reader_asks_its_own_acceptor_and_the_others_of_a_quorum_through_a_relay() {
+    let mut reader = reader_with(&[("relay_reads", 1)]);
+    let asked = reader.asked(reads());
+    let (inquiry, relay, members) = relayed(&asked);
+    assert_eq!((members.len(), asked.sends.len()), (2, 2));
+    assert!(members.contains(AcceptorId(relay.0)) && !members.contains(AcceptorId(0)));
+    assert_eq!(
+        asked.sends.last().map(|it| &it.0),
+        Some(&pre_read(&[0], inquiry))
+    );
+    // The largest watermark, whoever has it, when the names are a read quorum.
+    let group: Vec<u8> = members.iter().map(|it| it.0).collect();
+    assert_eq!(reader.asked(ack(0, inquiry, 8)), only(vec![]));
+    let told = watermarks(inquiry, Some(relay.0), &group, 5);
+    assert_eq!(reader.asked(told.clone()), read(8));
+    assert_eq!(reader.asked(told), only(vec![]), "it is over");
+}
+
+/// Names count, and not messages.
+#[test]
+pub(crate) fn watermarks_of_the_same_acceptors_are_no_read_quorum() {
+    let mut reader = reader_with(&[("relay_reads", 1)]);
+    let (inquiry, ..) = relayed(&reader.asked(reads()));
+    for _ in 0..3 {
+        let told = watermarks(inquiry, Some(1), &[1, 2], 5);
+        assert_eq!(reader.asked(told), only(vec![]));
+    }
+    assert_eq!(reader.asked(ack(0, inquiry, 3)), read(5));
+}
+
+#[test]
+fn what_no_relay_has_answered_is_asked_of_all_acceptors_directly() {
+    let mut reader = reader_with(&[("relay_reads", 1)]);
+    let (inquiry, ..) = relayed(&reader.asked(reads()));
+    reader.asked(ack(0, inquiry, 3));
+    let again = reader.waited(Duration::from_micros(PATIENCE));
+    assert_eq!(again, only(vec![pre_read(&[1, 2, 3, 4], inquiry)]));
+}
+
+#[test]
+fn reads_use_relays_only_if_they_are_told_to() {
+    let mut reader = reader_with(&[]);
+    let asked = reader.asked(reads());
+    let [(Envelope::ToAcceptors(to, acceptor::In::PreRead { .. }), Some(0))] = &asked.sends[..]
+    else {
+        panic!("{asked:?}")
+    };
+    assert!(to.len() == 3 && to.contains(AcceptorId(0)));
+}
