@@ -55,6 +55,9 @@ pub(crate) fn quorums(spec: QuorumSpec, acceptors: usize) -> String {
         QuorumSpec::Grid { rows, columns } => format!(
             "{acceptors} acceptors in a {rows}x{columns} grid: a row reads ({columns} acceptors), a column writes ({rows})"
         ),
+        QuorumSpec::Counts { read, write } => {
+            format!("{acceptors} acceptors: any {write} write, any {read} read")
+        }
         QuorumSpec::Groups { groups } => {
             let size = acceptors / groups.max(1);
             let most = size / 2 + 1;

@@ -214,7 +214,8 @@ impl Acceptor {
             | Message::LearnSlots { .. }
             | Message::RelayedPhase1a { .. }
             | Message::RelayedPreVote { .. }
-            | Message::RelayedPreRead { .. } => {}
+            | Message::RelayedPreRead { .. }
+            | Message::Executed { .. } => {}
         }
     }
 

@@ -102,7 +102,8 @@ fn to_acceptors(stripe: Stripe, message: multipaxos::acceptor::In) -> acceptor::
         | Theirs::LearnSlots { .. }
         | Theirs::RelayedPhase1a { .. }
         | Theirs::RelayedPreVote { .. }
-        | Theirs::RelayedPreRead { .. }) => acceptor::In::InStripe { stripe, message },
+        | Theirs::RelayedPreRead { .. }
+        | Theirs::Executed { .. }) => acceptor::In::InStripe { stripe, message },
     }
 }
 

@@ -11,7 +11,8 @@ use crate::parts::acceptor::{AcceptorCore, AcceptorPort};
 use crate::parts::metrics;
 use crate::pigpaxos::branch::COMMIT_EARLY;
 use crate::pigpaxos::commits::{self, Early};
-use crate::pigpaxos::message::{RelayId, Requester, Run};
+use crate::pigpaxos::message::{RelayId, Requester, Run, Watermarks};
+use crate::pigpaxos::relay::watermarks::to_reader;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use ionian_kernel::id::*;
@@ -135,6 +136,11 @@ messages! {
             /// The reader's number for the inquiry.
             inquiry: u64,
         },
+        /// A replica of its node has executed every slot below this one.
+        12 => Executed {
+            /// The slot.
+            executed: Slot,
+        },
     }
 }
 
@@ -153,6 +159,9 @@ pub struct Acceptor {
     core: AcceptorCore,
     /// What it knows to be chosen and has not voted for: only where there are relays.
     early: Early,
+    /// How far a replica of its node has executed, if readers are to know. Only a hint: the replica
+    /// that gets a read looks itself.
+    executed: Slot,
 }
 
 impl Acceptor {
@@ -162,6 +171,7 @@ impl Acceptor {
             id: AcceptorId(birth.address.index),
             core: AcceptorCore::new(config, birth),
             early: Early::default(),
+            executed: Slot::ZERO,
         }
     }
 
@@ -238,7 +248,7 @@ impl Acceptor {
             inquiry,
             watermark,
             epoch: promise.epoch(),
-            executed: Slot::ZERO,
+            executed: self.executed,
         };
         out.send(Envelope::ToRelays(Set::one(relay), message));
     }
@@ -248,6 +258,19 @@ impl Acceptor {
             return;
         };
         let (acceptor, epoch) = (self.id, promise.epoch());
+        if self.executed > Slot::ZERO {
+            let watermarks = Watermarks {
+                relay: None,
+                inquiry,
+                answered: Set::one(acceptor),
+                watermark,
+                epoch,
+                ahead: acceptor,
+                executed: self.executed,
+                missing: AcceptorSet::EMPTY,
+            };
+            return out.send(to_reader(from, Box::new(watermarks)));
+        }
         out.send(match from {
             ReaderId::Client { id } => Envelope::ToClients(
                 Set::one(id),
@@ -507,6 +530,7 @@ impl Role for Acceptor {
                 reader,
                 inquiry,
             } => self.on_relayed_pre_read(from, (reader, inquiry), out),
+            In::Executed { executed } => self.executed = executed,
         }
     }
 

@@ -9,7 +9,7 @@
 use super::config::Config;
 use super::message::{Proposer, ReaderId};
 use super::metrics;
-use super::quorum_reader::QuorumReader;
+use super::quorum_reader::{Found, QuorumReader};
 use super::{Envelope, batcher, kind, leader, read_batcher, replica};
 use crate::pigpaxos::message::Watermarks;
 use alloc::boxed::Box;
@@ -296,6 +296,32 @@ impl ClientLane {
         ));
     }
 
+    /// An inquiry has ended: the reads go to the nearest replica, or to one that need not wait, if
+    /// the nearest must.
+    fn read_from(&mut self, now: Instant, found: Found, out: &mut Out<'_, Self>) {
+        let Found {
+            reads,
+            watermark,
+            ready,
+        } = found;
+        let ready = match ready.meets(self.replicas.preferred()) {
+            true => Set::EMPTY,
+            false => self.replicas.trusted(ready),
+        };
+        let Some(replica) = ready.pick(watermark.0) else {
+            return self.send_to_replica(now, reads, watermark, out);
+        };
+        for read in reads.commands() {
+            self.lane
+                .sent_via(read.purpose, read.number, replica.index());
+        }
+        let message = replica::In::Read {
+            reads,
+            executed: watermark,
+        };
+        out.send(Envelope::ToReplicas(Set::one(replica), message));
+    }
+
     fn flush_writes(&mut self, out: &mut Out<'_, Self>) {
         if let Some((_, batchers)) = self.writes_via
             && !self.writes.is_empty()
@@ -400,12 +426,12 @@ impl Role for ClientLane {
             } => {
                 let told = (watermark, epoch);
                 if let Some(found) = self.reader.on_ack(from, inquiry, told) {
-                    self.send_to_replica(now, found.reads, found.watermark, out);
+                    self.read_from(now, found, out);
                 }
             }
             In::Watermarks { watermarks } => {
                 if let Some(found) = self.reader.on_watermarks(now, &watermarks) {
-                    self.send_to_replica(now, found.reads, found.watermark, out);
+                    self.read_from(now, found, out);
                 }
             }
             In::NewLeader { round } if round >= self.round => self.follow(now, round, out),

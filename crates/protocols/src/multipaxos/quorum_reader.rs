@@ -21,7 +21,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
-use ionian_kernel::layout::NodeId;
+use ionian_kernel::layout::{Address, NodeId};
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::time::{Instant, earliest};
@@ -54,6 +54,8 @@ struct Inquiry {
     asked: AcceptorSet,
     answered: AcceptorSet,
     watermark: Slot,
+    /// How far replicas beside acceptors have executed, as far as that is known.
+    executed: Vec<(Slot, AcceptorId)>,
     /// The highest epochs that acceptors have promised rounds of.
     epochs: Highest<Epoch>,
     ask_at: Instant,
@@ -69,6 +71,8 @@ pub(super) struct Found {
     pub(super) reads: Batch,
     /// The slot before which a replica must have executed everything to answer them.
     pub(super) watermark: Slot,
+    /// Replicas that have done so (PigPaxos 8.2): none where that is not known.
+    pub(super) ready: Set<ReplicaId>,
 }
 
 /// The reader drops an inquiry after this many attempts; the client has repeated its reads by then.
@@ -145,6 +149,7 @@ impl QuorumReader {
                 asked,
                 answered,
                 watermark,
+                executed: Vec::new(),
                 epochs,
                 ask_at,
                 attempts,
@@ -236,6 +241,12 @@ impl QuorumReader {
         if let (Some(relay), Some(routes)) = (told.relay, &mut self.routes) {
             routes.heard(now, relay, told.missing);
         }
+        if told.executed > Slot::ZERO
+            && let Some(inquiry) = self.inquiries.get_mut(&told.inquiry)
+            && inquiry.executed.len() < MAX_INSTANCES
+        {
+            inquiry.executed.push((told.executed, told.ahead));
+        }
         self.take_in(told.answered, told.inquiry, (told.watermark, told.epoch))
     }
 
@@ -270,10 +281,29 @@ impl QuorumReader {
         }
         let inquiry = self.inquiries.remove(&number).expect("just found");
         self.bytes -= inquiry.reads.byte_len();
+        let ready = self.ready(&inquiry);
         Some(Found {
             reads: inquiry.reads,
             watermark: inquiry.watermark,
+            ready,
         })
+    }
+
+    /// The replicas beside acceptors that are known to have executed what the reads of an inquiry
+    /// must see. They are enough for an answer at once, whatever others have: those that have not
+    /// executed so much are not asked at what was only voted for.
+    fn ready(&self, inquiry: &Inquiry) -> Set<ReplicaId> {
+        let far = inquiry.executed.iter();
+        let far = far.filter(|(executed, _)| *executed >= inquiry.watermark);
+        let layout = self.config.layout();
+        let nodes = far.filter_map(|(_, it)| {
+            let (kind, index) = (kind::Acceptor, it.0);
+            layout.node_of(Address { kind, index })
+        });
+        let ready = nodes.fold(Set::EMPTY, |all: Set<ReplicaId>, node| {
+            all.or(self.config.near(kind::Replica, node))
+        });
+        ready.and(self.config.serving())
     }
 
     /// The inquiries to send to all acceptors, for want of answers from those asked first.

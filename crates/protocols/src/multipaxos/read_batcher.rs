@@ -96,7 +96,12 @@ impl ReadBatcher {
     /// An inquiry has ended: hands the reads to a replica.
     fn read(&mut self, now: Instant, found: Found, out: &mut Out<'_, Self>) {
         self.batches += 1;
-        let replica = self.pick_replica(now);
+        let present = self.present.present(now);
+        let ready = found.ready.and(present).preferring(self.near);
+        let replica = match ready.pick(self.turn) {
+            Some(replica) => replica,
+            None => self.pick_replica(now),
+        };
         let message = replica::In::Read {
             reads: found.reads,
             executed: found.watermark,

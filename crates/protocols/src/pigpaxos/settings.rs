@@ -15,6 +15,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     RELAY_TIMEOUT_MS,
     COMMIT_DELAY_MS,
     RELAY_READS,
+    READ_AT_EXECUTED,
 ];
 
 pub(crate) const RELAY_GROUPS: Setting = Setting {
@@ -115,6 +116,22 @@ pub(crate) const RELAY_READS: Setting = Setting {
         trials: |_| &[0, 1],
     },
 };
+
+pub(crate) const READ_AT_EXECUTED: Setting = Setting {
+    key: "read_at_executed",
+    about: "1: a leaderless read goes to a replica that an asked acceptor knows to be far enough; 0: to the nearest",
+    allowed: 0..=1,
+    shared: false,
+    place: Place::Own {
+        default: 0,
+        trials: |_| &[0, 1],
+    },
+};
+
+/// Whether a leaderless read goes to a replica that has executed what it must see, if one is known.
+pub(crate) fn reads_at_executed(options: &Options) -> bool {
+    READ_AT_EXECUTED.value(options) != 0
+}
 
 /// The settings in a form in which roles can use them at once.
 #[derive(Clone, Copy, Debug)]

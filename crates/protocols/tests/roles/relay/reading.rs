@@ -55,6 +55,15 @@ fn watermarks(inquiry: u64, relay: Option<u8>, answered: &[u8], watermark: u64) 
     }
 }
 
+/// The watermark of an acceptor that knows how far the replica of its node is.
+fn at_executed(inquiry: u64, from: u8, watermark: u64, executed: u64) -> In {
+    let In::Watermarks { mut watermarks } = watermarks(inquiry, None, &[from], watermark) else {
+        unreachable!("just made")
+    };
+    watermarks.executed = Slot(executed);
+    In::Watermarks { watermarks }
+}
+
 fn pre_read(to: &[u8], inquiry: u64) -> Envelope {
     let from = READER;
     Envelope::ToAcceptors(set(to), acceptor::In::PreRead { from, inquiry })
@@ -71,11 +80,18 @@ fn ack(from: u8, inquiry: u64, watermark: u64) -> In {
 
 /// What is read, and what a replica must have executed for it.
 fn read(watermark: u64) -> Asked<Envelope> {
+    read_from(0, watermark)
+}
+
+fn read_from(replica: u8, watermark: u64) -> Asked<Envelope> {
     let message = replica::In::Read {
         reads: batch("a"),
         executed: Slot(watermark),
     };
-    only(vec![Envelope::ToReplicas(Set::one(ReplicaId(0)), message)])
+    only(vec![Envelope::ToReplicas(
+        Set::one(ReplicaId(replica)),
+        message,
+    )])
 }
 
 #[test]
@@ -127,4 +143,41 @@ fn reads_use_relays_only_if_they_are_told_to() {
         panic!("{asked:?}")
     };
     assert!(to.len() == 3 && to.contains(AcceptorId(0)));
+}
+
+fn inquiry(asked: &Asked<Envelope>) -> (u64, Vec<u8>) {
+    let [(Envelope::ToAcceptors(to, acceptor::In::PreRead { inquiry, .. }), Some(0))] =
+        &asked.sends[..]
+    else {
+        panic!("{asked:?}")
+    };
+    (*inquiry, to.iter().map(|it| it.0).collect())
+}
+
+/// 8.2: a replica that has executed what was voted for need not wait for it.
+#[test]
+fn a_read_goes_to_a_replica_that_has_executed_the_largest_watermark_if_one_is_known() {
+    let with = &[("read_at_executed", 1)];
+    for (executed, chosen) in [([7, 8, 6], 1), ([8, 8, 8], 0), ([7, 6, 5], 0)] {
+        let mut reader = reader_with(with);
+        let (inquiry, asked) = inquiry(&reader.asked(reads()));
+        for (place, watermark) in [(0, 7), (1, 8)] {
+            let told = at_executed(inquiry, asked[place], watermark, executed[place]);
+            assert_eq!(reader.asked(told), only(vec![]));
+        }
+        let last = at_executed(inquiry, asked[2], 6, executed[2]);
+        assert_eq!(reader.asked(last), read_from(asked[chosen], 8));
+    }
+}
+
+/// What an acceptor has voted for may be executed nowhere, and what a replica has
+/// executed may be less than another acceptor has voted for.
+#[test]
+pub(crate) fn a_read_sees_the_largest_watermark_whatever_replicas_have_executed() {
+    let mut reader = reader_with(&[("read_at_executed", 1)]);
+    let (inquiry, asked) = inquiry(&reader.asked(reads()));
+    reader.asked(at_executed(inquiry, asked[0], 5, 5));
+    reader.asked(at_executed(inquiry, asked[1], 9, 5));
+    let last = at_executed(inquiry, asked[2], 5, 5);
+    assert_eq!(reader.asked(last), read(9));
 }

@@ -1,7 +1,9 @@
 //! An acceptor that is asked by a relay.
 
 use super::*;
+use ionian_protocols::multipaxos::client;
 use ionian_protocols::multipaxos::message::{ReaderId, Votes};
+use ionian_protocols::pigpaxos::message::Watermarks;
 
 fn acceptor() -> Stage<Acceptor> {
     let config = MultiPaxos::configure(layout(5, &[])).expect("a deployment");
@@ -243,4 +245,33 @@ fn an_acceptor_that_a_proxy_leader_asks_and_tells_what_is_chosen_answers_the_pro
     let vote = Envelope::ToProxyLeaders(Set::one(ProxyLeaderId(0)), message);
     let records = vec![promised(1), voted(SLOT, 1)];
     assert_eq!(asked, stage::only(records, vec![(vote, Some(2))]));
+}
+
+/// 8.2: readers learn how far the replica of its node is, if that tells the acceptor.
+#[test]
+fn an_acceptor_tells_readers_how_far_the_replica_of_its_node_is() {
+    let mut acceptor = acceptor();
+    acceptor.asked(relayed_phase2a(1, vec![]));
+    let executed = Slot(4);
+    assert_eq!(
+        acceptor.asked(acceptor::In::Executed { executed }),
+        only(vec![])
+    );
+    let (from, inquiry) = (ReaderId::Client { id: ClientId(2) }, 9);
+    let watermarks = Watermarks {
+        relay: None,
+        inquiry,
+        answered: set(&[1]),
+        watermark: SLOT.next(),
+        epoch: Epoch(0),
+        ahead: AcceptorId(1),
+        executed,
+        missing: AcceptorSet::EMPTY,
+    };
+    let message = client::In::Watermarks {
+        watermarks: Box::new(watermarks),
+    };
+    let told = Envelope::ToClients(Set::one(ClientId(2)), message);
+    let asked = acceptor.asked(acceptor::In::PreRead { from, inquiry });
+    assert_eq!(asked, only(vec![told]));
 }
