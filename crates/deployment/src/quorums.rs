@@ -4,7 +4,7 @@ use crate::words::digits;
 use ionian_kernel::id::MAX_INSTANCES;
 use ionian_kernel::quorum_spec::QuorumSpec;
 
-pub(crate) const ALLOWED: &str = "\"majority\", \"grid RxC\" (rows x columns, such as \"grid 2x3\", at most 64 acceptors) \
+pub(crate) const ALLOWED: &str = "\"majority\", \"grid RxC\" (rows x columns, such as \"grid 2x3\", at most 64 acceptors), \
     \"groups N\" (N from 1 to 64) or \"counts R/W\" (any R acceptors read, any W write)";
 
 pub(crate) fn parse(text: &str) -> Option<QuorumSpec> {

@@ -12,6 +12,8 @@ pub(crate) mod questions;
 pub(crate) mod reading;
 #[path = "relay/relayed.rs"]
 pub(crate) mod relayed;
+#[path = "relay/replicas.rs"]
+mod replicas;
 
 use crate::stage::{self, Stage, batch, birth};
 use ionian_kernel::id::*;
