@@ -5,7 +5,7 @@ use ionian_kernel::id::MAX_INSTANCES;
 use ionian_kernel::quorum_spec::QuorumSpec;
 
 pub(crate) const ALLOWED: &str = "\"majority\", \"grid RxC\" (rows x columns, such as \"grid 2x3\", at most 64 acceptors), \
-    \"groups N\" (N from 1 to 64) or \"counts R/W\" (any R acceptors read, any W write)";
+    \"groups N\" (N from 1 to 64) or \"counts R/W\" (any R read, any W write)";
 
 pub(crate) fn parse(text: &str) -> Option<QuorumSpec> {
     // The limits prevent an overflow of the product, here and in the kernel.

@@ -176,7 +176,7 @@ fn wrong_values() {
         5,
         "quorums = \"grid 2\"",
         "line 5, column 11: quorums = \"grid 2\": must be \"majority\", \"grid RxC\" (rows x columns, such as \
-         \"grid 2x3\", at most 64 acceptors), \"groups N\" (N from 1 to 64) or \"counts R/W\" (any R acceptors \
+         \"grid 2x3\", at most 64 acceptors), \"groups N\" (N from 1 to 64) or \"counts R/W\" (any R \
          read, any W write)",
     );
     refused(

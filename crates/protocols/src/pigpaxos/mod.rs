@@ -25,16 +25,20 @@
 //! answered.
 //!
 //! ```text
-//! leader ── Heartbeat ──> relay ── Heartbeat ──> leaders, acceptors, replicas     relay ── Relayed ──> leader
-//! leader ── PreVote ──> relay ── RelayedPreVote ──> acceptor ── PreVoteReply ──> relay ── Testimonies ──> leader
-//! leader ── Phase1a ──> relay ── RelayedPhase1a ──> acceptor ── Phase1b ──> relay ── Promises ──> leader
-//! reader ── PreRead ──> relay ── RelayedPreRead ──> acceptor ── PreReadAck ──> relay ── Watermarks ──> reader
-//! replica ── Executed ──> acceptor ── Watermarks ──> reader            (reads where it is executed)
+//! leader ── Heartbeat ──> relay ── Heartbeat ──> leaders, acceptors, replicas
+//! leader <── Relayed ──── relay
+//! leader ── PreVote ──> relay ── RelayedPreVote ──> acceptor
+//! leader <── Testimonies ── relay <── PreVoteReply ── acceptor
+//! leader ── Phase1a ──> relay ── RelayedPhase1a ──> acceptor
+//! leader <── Promises ── relay <── Phase1b ──────── acceptor
+//! reader ── PreRead ──> relay ── RelayedPreRead ──> acceptor
+//! reader <── Watermarks ── relay <── PreReadAck ─── acceptor
+//! replica ── Executed ──> acceptor ── Watermarks ──> reader     (reads where it is executed)
 //! ```
 //!
 //! Why it is safe: an answer of a relay names who has voted, promised, or told its watermark, and
 //! the receiver adds the names to a set. Names that come twice, late, from overlapping groups, or
-//! from another attempt change nothing; no count is ever added to a count (defect s9). What is told
+//! from another attempt change nothing; no count is ever added to a count (defect s9). What comes
 //! with the names holds for each of them: the vote of the highest round in each slot, the largest
 //! watermark.
 

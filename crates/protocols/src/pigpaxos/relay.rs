@@ -219,7 +219,8 @@ impl Relay {
     }
 
     /// For how long to wait for the answers to a leader or a reader that waits for the time
-    /// `patience`. Not as long as votes take lately: what acceptors answer to a leader can be large.
+    /// `patience`. How long votes take lately says nothing: what acceptors answer to a leader can
+    /// be large.
     fn waits(&self, patience: Duration) -> (Duration, Duration) {
         let relaying = self.config.relaying();
         let stated = relaying.and_then(|relaying| relaying.settings.timeout);

@@ -1,4 +1,5 @@
-//! Requests for votes (PigPaxos 3.1): those that a relay has passed on, and the votes that have come.
+//! Requests for votes (PigPaxos 3.1): those that a relay has passed on, and the votes that have
+//! come.
 
 use super::{In, PART_OF_PATIENCE, Relay};
 use crate::multipaxos::{Envelope, proxy_leader};

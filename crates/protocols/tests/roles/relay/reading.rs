@@ -105,7 +105,7 @@ fn a_reader_asks_its_own_acceptor_and_the_others_of_a_quorum_through_a_relay() {
         asked.sends.last().map(|it| &it.0),
         Some(&pre_read(&[0], inquiry))
     );
-    // The largest watermark, whoever has it, when the names are a read quorum.
+    // The largest of all watermarks, when the names are a read quorum.
     let group: Vec<u8> = members.iter().map(|it| it.0).collect();
     assert_eq!(reader.asked(ack(0, inquiry, 8)), only(vec![]));
     let told = watermarks(inquiry, Some(relay.0), &group, 5);
