@@ -213,7 +213,6 @@ impl Acceptor {
             Message::RelayedPhase2a { .. }
             | Message::LearnSlots { .. }
             | Message::RelayedPhase1a { .. }
-            | Message::RelayedPreVote { .. }
             | Message::RelayedPreRead { .. }
             | Message::Executed { .. } => {}
         }

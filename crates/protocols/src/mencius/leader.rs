@@ -358,7 +358,7 @@ impl Leader {
             | Message::Recover { .. }
             | Message::AdvanceClock { .. } => {}
             // Of relays, which it does not have.
-            Message::Relayed { .. } | Message::Testimonies { .. } | Message::Promises { .. } => {}
+            Message::Relayed { .. } | Message::Promises { .. } => {}
         });
     }
 

@@ -83,7 +83,6 @@ fn to_leaders(stripe: Stripe, message: multipaxos::leader::In) -> leader::In {
         | Theirs::TakeOver { .. }
         | Theirs::Declined { .. }
         | Theirs::Relayed { .. }
-        | Theirs::Testimonies { .. }
         | Theirs::Promises { .. }) => leader::In::InStripe { stripe, message },
     }
 }
@@ -101,7 +100,6 @@ fn to_acceptors(stripe: Stripe, message: multipaxos::acceptor::In) -> acceptor::
         | Theirs::RelayedPhase2a { .. }
         | Theirs::LearnSlots { .. }
         | Theirs::RelayedPhase1a { .. }
-        | Theirs::RelayedPreVote { .. }
         | Theirs::RelayedPreRead { .. }
         | Theirs::Executed { .. }) => acceptor::In::InStripe { stripe, message },
     }

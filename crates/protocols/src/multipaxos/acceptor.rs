@@ -120,15 +120,8 @@ messages! {
             /// The slot after the last that it asks about.
             end: Slot,
         },
-        /// A relay asks for a candidate whether the leader is gone.
-        10 => RelayedPreVote {
-            /// The relay.
-            from: RelayId,
-            /// The candidate.
-            leader: LeaderId,
-        },
         /// A relay asks for the vote watermark.
-        11 => RelayedPreRead {
+        10 => RelayedPreRead {
             /// The relay.
             from: RelayId,
             /// The reader.
@@ -137,7 +130,7 @@ messages! {
             inquiry: u64,
         },
         /// A replica of its node has executed every slot below this one.
-        12 => Executed {
+        11 => Executed {
             /// The slot.
             executed: Slot,
         },
@@ -149,8 +142,8 @@ messages! {
 enum Candidate {
     /// A leader.
     Leader(LeaderId),
-    /// A relay, for a leader.
-    Relay(RelayId, LeaderId),
+    /// A relay, for the leader of the round.
+    Relay(RelayId),
 }
 
 /// An acceptor.
@@ -226,8 +219,10 @@ impl Acceptor {
         out: &mut Out<'_, Self>,
     ) {
         let port = &mut Port { id: self.id, out };
-        let from = Candidate::Relay(relay, round.leader());
-        if let Some(promise) = self.core.on_phase1a(now, from, round, slots, port) {
+        if let Some(promise) =
+            self.core
+                .on_phase1a(now, Candidate::Relay(relay), round, slots, port)
+        {
             let message = relay::In::Nack { round: promise };
             out.send(Envelope::ToRelays(Set::one(relay), message));
         }
@@ -345,7 +340,7 @@ impl AcceptorPort for Port<'_, '_> {
                 };
                 Envelope::ToLeaders(Set::one(leader), message)
             }
-            Candidate::Relay(relay, _) => {
+            Candidate::Relay(relay) => {
                 let message = relay::In::Phase1b {
                     from,
                     round,
@@ -407,27 +402,13 @@ impl AcceptorPort for Port<'_, '_> {
         Envelope::ToReplicas(to, message)
     }
 
-    fn pre_vote_reply(&self, to: Candidate, gone: bool, promise: Round) -> Envelope {
-        let from = self.id;
-        match to {
-            Candidate::Leader(leader) => {
-                let message = leader::In::PreVoteReply {
-                    from,
-                    gone,
-                    promise,
-                };
-                Envelope::ToLeaders(Set::one(leader), message)
-            }
-            Candidate::Relay(relay, leader) => {
-                let message = relay::In::PreVoteReply {
-                    from,
-                    leader,
-                    gone,
-                    promise,
-                };
-                Envelope::ToRelays(Set::one(relay), message)
-            }
-        }
+    fn pre_vote_reply(&self, to: LeaderId, gone: bool, promise: Round) -> Envelope {
+        let message = leader::In::PreVoteReply {
+            from: self.id,
+            gone,
+            promise,
+        };
+        Envelope::ToLeaders(Set::one(to), message)
     }
 
     fn rejoin(&self, to: Set<LeaderId>, nonce: u64, promise: Round) -> Envelope {
@@ -494,7 +475,7 @@ impl Role for Acceptor {
             In::Heartbeat { round, kept } => {
                 core.on_heartbeat(now, round, kept, port);
             }
-            In::PreVote { from } => core.on_pre_vote(now, Candidate::Leader(from), port),
+            In::PreVote { from } => core.on_pre_vote(now, from, port),
             In::Admit {
                 nonce,
                 round,
@@ -522,9 +503,6 @@ impl Role for Acceptor {
                 start,
                 end,
             } => self.on_relayed_phase1a(now, (from, round), (start, end), out),
-            In::RelayedPreVote { from, leader } => {
-                core.on_pre_vote(now, Candidate::Relay(from, leader), port);
-            }
             In::RelayedPreRead {
                 from,
                 reader,

@@ -11,7 +11,7 @@ pub use crate::parts::leader::Record;
 use crate::parts::leader::{Heartbeat, LeaderCore, LeaderPort, Proposal, Ready};
 use crate::parts::metrics;
 use crate::pigpaxos::leading::Leading;
-use crate::pigpaxos::message::{Promises, RelayId, Testimony};
+use crate::pigpaxos::message::{Promises, RelayId};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -122,17 +122,8 @@ messages! {
             /// The relay.
             from: RelayId,
         },
-        /// A relay has asked acceptors for a candidate.
-        13 => Testimonies {
-            /// The relay.
-            from: RelayId,
-            /// What acceptors have answered.
-            testimonies: Vec<Testimony>,
-            /// The acceptors that did not, if the relay gave up waiting.
-            missing: AcceptorSet,
-        },
         /// A relay has asked acceptors for promises.
-        14 => Promises {
+        13 => Promises {
             /// The relay.
             from: RelayId,
             /// The round that they promised.
@@ -268,14 +259,7 @@ impl LeaderPort for Port<'_, '_> {
             .send(Envelope::ToProxyLeaders(Set::one(to), message));
     }
 
-    fn pre_vote(&mut self, to: AcceptorSet, again: bool) {
-        let to = match again {
-            true => to,
-            false => self.leading.pre_vote(self.now, self.id, to, self.out),
-        };
-        if to.is_empty() {
-            return;
-        }
+    fn pre_vote(&mut self, to: AcceptorSet) {
         let message = acceptor::In::PreVote { from: self.id };
         self.out.send(Envelope::ToAcceptors(to, message));
     }
@@ -430,16 +414,6 @@ impl Role for Leader {
             In::TakeOver { from, round } => core.on_take_over(now, from, round, port),
             In::Declined { from } => core.on_declined(now, from, port),
             In::Relayed { from } => port.leading.heard(now, from, AcceptorSet::EMPTY),
-            In::Testimonies {
-                from,
-                testimonies,
-                missing,
-            } => {
-                port.leading.heard(now, from, missing);
-                for it in testimonies {
-                    core.on_pre_vote_reply(now, it.from, it.gone, it.promise, port);
-                }
-            }
             In::Promises {
                 from,
                 round,

@@ -372,7 +372,7 @@ impl AcceptorCore {
     }
 
     /// A candidate asks whether it has heard of a leader lately.
-    pub fn on_pre_vote<P: AcceptorPort>(&mut self, now: Instant, from: P::Candidate, port: &mut P) {
+    pub fn on_pre_vote(&mut self, now: Instant, from: LeaderId, port: &mut impl AcceptorPort) {
         if self.has_lost_votes() {
             return;
         }

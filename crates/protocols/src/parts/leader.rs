@@ -474,7 +474,7 @@ impl<N: Notes> LeaderCore<N> {
             _ if self.timer.deadline() <= now => self.stand(now, port),
             State::Candidate { ask_at, .. } if *ask_at <= now => {
                 *ask_at = resend_at;
-                self.ask_witnesses(true, port);
+                self.ask_witnesses(port);
             }
             State::Phase1(phase1) => {
                 let overdue = phase1.overdue(now);

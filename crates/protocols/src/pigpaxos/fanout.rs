@@ -12,8 +12,9 @@ use ionian_kernel::random::Random;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::suspicion::Suspicion;
 
-/// Acceptors are asked without relays from this attempt on, counted from 0: whatever is wrong with
-/// relays, their votes come.
+/// Acceptors are asked without relays in this attempt, counted from 0, and in every second one
+/// after it: whatever is wrong with relays, their votes come. In those between through relays: some
+/// acceptors may be reached only so.
 const DIRECT_FROM: u32 = 2;
 
 /// One message of a request.
@@ -110,7 +111,7 @@ impl Fanout {
         legs: &mut Vec<Leg>,
     ) {
         self.look(now, relaying.patience, reached);
-        if attempt >= DIRECT_FROM {
+        if attempt >= DIRECT_FROM && (attempt - DIRECT_FROM).is_multiple_of(2) {
             reached(branch::ASKS_DIRECTLY);
             return legs.push(Leg::Direct(to));
         }

@@ -1,5 +1,10 @@
 //! How a leader speaks to acceptors, and to the leaders and replicas beside them, in a deployment
-//! with relays: heartbeats, the question of a candidate, and phase 1 (PigPaxos 3.2).
+//! with relays: heartbeats and phase 1 (PigPaxos 3.2).
+//!
+//! A candidate asks without relays whether a leader is gone, and so does a leader whether it still
+//! reaches a write quorum: what they want to know is whom they reach themselves. One that reaches
+//! acceptors through a single relay would lead, and get little chosen, where another could lead
+//! better (the play `hub`).
 //!
 //! A relay that fails takes with it what it was to pass on. So it answers a heartbeat at once, and
 //! one that does not is passed over, as by proxy leaders; and what acceptors have not answered
@@ -120,21 +125,6 @@ impl Leading {
         left
     }
 
-    /// Hands a candidate's question to relays; the acceptors that are to be asked without them.
-    pub(crate) fn pre_vote(
-        &mut self,
-        now: Instant,
-        from: LeaderId,
-        to: AcceptorSet,
-        out: &mut Out<'_, Leader>,
-    ) -> AcceptorSet {
-        self.ask(now, to, out, |members, patience| relay::In::PreVote {
-            from,
-            members,
-            patience,
-        })
-    }
-
     /// Hands phase 1 to relays; the acceptors that are to be asked without them.
     pub(crate) fn phase1a(
         &mut self,
@@ -142,22 +132,6 @@ impl Leading {
         to: AcceptorSet,
         (round, start, end): (Round, Slot, Slot),
         out: &mut Out<'_, Leader>,
-    ) -> AcceptorSet {
-        self.ask(now, to, out, |members, patience| relay::In::Phase1a {
-            members,
-            patience,
-            round,
-            start,
-            end,
-        })
-    }
-
-    fn ask(
-        &mut self,
-        now: Instant,
-        to: AcceptorSet,
-        out: &mut Out<'_, Leader>,
-        message: impl Fn(AcceptorSet, u64) -> relay::In,
     ) -> AcceptorSet {
         let Some(routes) = &mut self.routes else {
             return to;
@@ -170,7 +144,13 @@ impl Leading {
                 Leg::Direct(acceptors) => direct = direct.or(acceptors),
                 Leg::Relayed { relay, members, .. } => {
                     routes.asked(relay, now);
-                    let message = message(members, patience);
+                    let message = relay::In::Phase1a {
+                        members,
+                        patience,
+                        round,
+                        start,
+                        end,
+                    };
                     out.send(Envelope::ToRelays(Set::one(relay), message));
                 }
             }

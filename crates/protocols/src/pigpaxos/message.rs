@@ -100,19 +100,6 @@ pub struct Promises {
 
 wire_struct! { Promises { promised, votes, missing } }
 
-/// What an acceptor says to a candidate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Testimony {
-    /// The acceptor.
-    pub from: AcceptorId,
-    /// Whether it has not heard of a leader lately.
-    pub gone: bool,
-    /// The highest round that it has promised.
-    pub promise: Round,
-}
-
-wire_struct! { Testimony { from, gone, promise } }
-
 /// The watermarks of several acceptors, or of one that knows what a replica of its node has
 /// executed.
 #[derive(Clone, Debug, PartialEq, Eq)]

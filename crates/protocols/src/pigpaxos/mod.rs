@@ -27,8 +27,6 @@
 //! ```text
 //! leader ── Heartbeat ──> relay ── Heartbeat ──> leaders, acceptors, replicas
 //! leader <── Relayed ──── relay
-//! leader ── PreVote ──> relay ── RelayedPreVote ──> acceptor
-//! leader <── Testimonies ── relay <── PreVoteReply ── acceptor
 //! leader ── Phase1a ──> relay ── RelayedPhase1a ──> acceptor
 //! leader <── Promises ── relay <── Phase1b ──────── acceptor
 //! reader ── PreRead ──> relay ── RelayedPreRead ──> acceptor

@@ -8,13 +8,11 @@
 mod gathering;
 mod heartbeats;
 mod promises;
-mod testimonies;
 mod votes;
 pub(crate) mod watermarks;
 
 use self::gathering::Gatherings;
 use self::promises::Page;
-use self::testimonies::Testimonies;
 use self::votes::Request;
 use self::watermarks::Largest;
 use super::branch;
@@ -101,28 +99,8 @@ messages! {
             /// What it says, and to whom.
             beat: Box<Beat>,
         },
-        /// Asks it to have acceptors say whether the leader is gone.
-        7 => PreVote {
-            /// Who asks, and gets the answers.
-            from: LeaderId,
-            /// The acceptors.
-            members: AcceptorSet,
-            /// In microseconds: for how long the leader waits at most.
-            patience: u64,
-        },
-        /// An acceptor's testimony to a candidate.
-        8 => PreVoteReply {
-            /// The acceptor.
-            from: AcceptorId,
-            /// The candidate.
-            leader: LeaderId,
-            /// Whether it has not heard of a leader lately.
-            gone: bool,
-            /// The highest round that it has promised.
-            promise: Round,
-        },
         /// Asks it to have acceptors promise a round to its leader, and tell their votes.
-        9 => Phase1a {
+        7 => Phase1a {
             /// The acceptors.
             members: AcceptorSet,
             /// In microseconds: for how long the leader waits at most.
@@ -135,7 +113,7 @@ messages! {
             end: Slot,
         },
         /// An acceptor's promise and a stretch of its votes.
-        10 => Phase1b {
+        8 => Phase1b {
             /// The acceptor.
             from: AcceptorId,
             /// The round that it promised.
@@ -146,7 +124,7 @@ messages! {
             clock: Timestamp,
         },
         /// Asks it to have acceptors tell their watermarks.
-        11 => PreRead {
+        9 => PreRead {
             /// Who asks, and gets the highest.
             from: ReaderId,
             /// The acceptors.
@@ -157,7 +135,7 @@ messages! {
             inquiry: u64,
         },
         /// An acceptor's vote watermark.
-        12 => PreReadAck {
+        10 => PreReadAck {
             /// The acceptor.
             from: AcceptorId,
             /// The reader.
@@ -193,7 +171,6 @@ pub struct Relay {
     answer_time: Duration,
     /// What leaders and readers ask.
     promises: Gatherings<promises::Key, Page>,
-    testimonies: Gatherings<LeaderId, Testimonies>,
     watermarks: Gatherings<watermarks::Key, Largest>,
     relayed: u64,
     gave_up: u64,
@@ -211,7 +188,6 @@ impl Relay {
             suspicion: Suspicion::default(),
             answer_time: Duration::ZERO,
             promises: Gatherings::default(),
-            testimonies: Gatherings::default(),
             watermarks: Gatherings::default(),
             relayed: 0,
             gave_up: 0,
@@ -283,12 +259,6 @@ impl Relay {
             if let Some(answered) = answered {
                 self.gives_up(now, answered.missing, out);
                 self.promise(key, answered, out);
-            }
-        }
-        while let Some((leader, answered)) = self.testimonies.give_up(now) {
-            if let Some(answered) = answered {
-                self.gives_up(now, answered.missing, out);
-                self.testify(leader, answered, out);
             }
         }
         while let Some((key, answered)) = self.watermarks.give_up(now) {
@@ -390,20 +360,6 @@ impl Role for Relay {
                 out.send(Envelope::ToAcceptors(direct, message));
             }
             In::Heartbeat { from, beat } => self.on_heartbeat(from, *beat, out),
-            In::PreVote {
-                from,
-                members,
-                patience,
-            } => {
-                let asked = relaying.asked(members, patience);
-                self.on_pre_vote(now, from, asked, out);
-            }
-            In::PreVoteReply {
-                from,
-                leader,
-                gone,
-                promise,
-            } => self.on_pre_vote_reply(now, (from, leader), (gone, promise), out),
             In::Phase1a {
                 members,
                 patience,
@@ -449,8 +405,7 @@ impl Role for Relay {
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        let next = earliest(self.promises.next_timer(), self.testimonies.next_timer());
-        let next = earliest(next, self.watermarks.next_timer());
+        let next = earliest(self.promises.next_timer(), self.watermarks.next_timer());
         earliest(next, self.due.first().map(|(at, _)| *at))
     }
 
@@ -470,7 +425,6 @@ impl Role for Relay {
             "a relay waits for nothing, or for one that has voted"
         );
         self.promises.invariants();
-        self.testimonies.invariants();
         self.watermarks.invariants();
     }
 
@@ -478,10 +432,7 @@ impl Role for Relay {
 
     fn status(&self, status: &mut Status) {
         status.add([
-            (self.requests.len()
-                + self.promises.len()
-                + self.testimonies.len()
-                + self.watermarks.len()) as u64,
+            (self.requests.len() + self.promises.len() + self.watermarks.len()) as u64,
             self.relayed,
             self.gave_up,
             self.answer_time.as_micros() as u64,

@@ -87,7 +87,7 @@ impl LeaderPort for Port<'_, '_> {
             .send(Envelope::ToProxyLeaders(Set::one(to), message));
     }
 
-    fn pre_vote(&mut self, to: AcceptorSet, _: bool) {
+    fn pre_vote(&mut self, to: AcceptorSet) {
         let from = self.id;
         self.ask_acceptors(to, multipaxos::acceptor::In::PreVote { from });
     }

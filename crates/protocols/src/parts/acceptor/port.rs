@@ -54,7 +54,7 @@ pub trait AcceptorPort {
         replier: ReplicaId,
     ) -> Self::Envelope;
     /// Whether it has not heard of a leader lately, for a candidate.
-    fn pre_vote_reply(&self, to: Self::Candidate, gone: bool, promise: Round) -> Self::Envelope;
+    fn pre_vote_reply(&self, to: LeaderId, gone: bool, promise: Round) -> Self::Envelope;
     /// Asks leaders to let it take part again.
     fn rejoin(&self, to: Set<LeaderId>, nonce: u64, promise: Round) -> Self::Envelope;
 }

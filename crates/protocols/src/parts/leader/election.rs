@@ -33,12 +33,12 @@ impl<N: Notes> LeaderCore<N> {
             in_vain,
         };
         self.timer.restart(now);
-        self.ask_witnesses(false, port);
+        self.ask_witnesses(port);
     }
 
-    pub(super) fn ask_witnesses(&self, again: bool, port: &mut impl LeaderPort) {
+    pub(super) fn ask_witnesses(&self, port: &mut impl LeaderPort) {
         let acceptors = self.config.quorums.members();
-        port.pre_vote(acceptors, again);
+        port.pre_vote(acceptors);
     }
 
     /// An acceptor tells a candidate whether it has not heard of a leader lately, and which round
@@ -245,7 +245,7 @@ impl<N: Notes> LeaderCore<N> {
         });
         if Handover::is_waiting(&self.config, round) {
             self.handover.asks();
-            self.ask_witnesses(true, port);
+            self.ask_witnesses(port);
         }
     }
 

@@ -24,9 +24,8 @@ pub trait LeaderPort {
         proposer: Proposer,
         replier: ReplicaId,
     );
-    /// Asks acceptors whether they have heard of a leader lately; `again` if not all have answered
-    /// what they were asked before.
-    fn pre_vote(&mut self, to: AcceptorSet, again: bool);
+    /// Asks acceptors whether they have heard of a leader lately.
+    fn pre_vote(&mut self, to: AcceptorSet);
     /// Tells the others that it leads, and how far the log is.
     fn heartbeat(&mut self, heartbeat: Heartbeat);
     /// Tells those that propose that it leads.

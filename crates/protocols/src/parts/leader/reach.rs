@@ -36,8 +36,8 @@ pub(super) struct Reach {
 pub(super) enum Finding {
     /// Nothing.
     Advances,
-    /// Ask the acceptors; `again` if they were asked and have not answered.
-    Unknown { again: bool },
+    /// Ask the acceptors.
+    Unknown,
     /// Stop leading.
     Lost,
 }
@@ -86,14 +86,14 @@ impl Reach {
             None if now.since(self.advanced_at) < timeout => Finding::Advances,
             None => {
                 self.asked = Some((now, AcceptorSet::EMPTY));
-                Finding::Unknown { again: false }
+                Finding::Unknown
             }
             Some((_, answered)) if is_write_quorum(answered) && !(cut_off && self.was_helped) => {
                 self.settle(now, executed);
                 Finding::Advances
             }
             Some((since, _)) if now.since(since) >= timeout * GIVES_UP_AFTER => Finding::Lost,
-            Some(_) => Finding::Unknown { again: true },
+            Some(_) => Finding::Unknown,
         }
     }
 }
@@ -112,7 +112,7 @@ impl<N: Notes> LeaderCore<N> {
         match self.reach.look(now, progress, timeout, |answered| {
             quorums.is_write_quorum(answered)
         }) {
-            Finding::Unknown { again } => self.ask_witnesses(again, port),
+            Finding::Unknown => self.ask_witnesses(port),
             Finding::Lost => {
                 debug_assert!(matches!(self.state, State::Leading));
                 self.on_higher_round(now, self.round, port);

@@ -29,7 +29,7 @@ impl<N: Notes> LeaderCore<N> {
             return;
         }
         self.returns = Some(Returns::default());
-        self.ask_witnesses(false, port);
+        self.ask_witnesses(port);
     }
 
     fn may_return(&self, now: Instant) -> bool {

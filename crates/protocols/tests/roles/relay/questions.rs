@@ -1,10 +1,9 @@
-//! A relay that carries what leaders and readers ask: heartbeats, phase 1, the question of a
-//! candidate, watermarks.
+//! A relay that carries what leaders and readers ask: heartbeats, phase 1, watermarks.
 
 use super::*;
 use ionian_protocols::multipaxos::message::{ReaderId, Votes};
 use ionian_protocols::multipaxos::{client, read_batcher};
-use ionian_protocols::pigpaxos::message::{Beat, Promises, Testimony, Watermarks};
+use ionian_protocols::pigpaxos::message::{Beat, Promises, Watermarks};
 
 const CLOCK: Timestamp = Timestamp(9);
 
@@ -176,41 +175,6 @@ pub(crate) fn a_refusal_ends_phase_1_and_the_other_promises_are_not_reported() {
     let rest = relay.asked(phase1b(2, 4, page(&[], (0, 0))));
     assert_eq!(rest, only(vec![]));
     assert_eq!(relay.role.next_timer(), None, "nothing is left to wait for");
-}
-
-#[test]
-fn a_relay_answers_a_candidate_with_what_each_acceptor_says() {
-    let mut relay = relay_with(5, &[]);
-    let candidate = LeaderId(2);
-    let asked = relay.asked(relay::In::PreVote {
-        from: candidate,
-        members: set(&[1, 3]),
-        patience: PATIENCE,
-    });
-    let ask = acceptor::In::RelayedPreVote {
-        from: RelayId(1),
-        leader: candidate,
-    };
-    assert_eq!(asked, only(vec![Envelope::ToAcceptors(set(&[1, 3]), ask)]));
-    let reply = |from, gone, count| relay::In::PreVoteReply {
-        from: AcceptorId(from),
-        leader: candidate,
-        gone,
-        promise: round(count),
-    };
-    assert_eq!(relay.asked(reply(3, true, 2)), only(vec![]));
-    let testimony = |from, gone, count| Testimony {
-        from: AcceptorId(from),
-        gone,
-        promise: round(count),
-    };
-    let message = leader::In::Testimonies {
-        from: RelayId(1),
-        testimonies: vec![testimony(3, true, 2), testimony(1, false, 4)],
-        missing: AcceptorSet::EMPTY,
-    };
-    let told = Envelope::ToLeaders(Set::one(candidate), message);
-    assert_eq!(relay.asked(reply(1, false, 4)), only(vec![told]));
 }
 
 #[test]
