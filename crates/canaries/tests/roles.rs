@@ -65,7 +65,7 @@ caught! {
     "multipaxos/stale-commit": relayed::a_vote_of_another_round_is_not_handed_on,
     "multipaxos/grid-slack": asking::in_a_grid_relays_wait_for_all,
     "multipaxos/first-vote": questions::promises_of_several_acceptors_have_the_vote_of_the_highest_round_in_each_slot,
-    "multipaxos/first-forgotten": questions::promises_of_several_acceptors_have_the_vote_of_the_highest_round_in_each_slot,
+    "multipaxos/first-forgotten": questions::a_relay_reports_the_most_that_any_acceptor_has_forgotten,
     "multipaxos/long-page": questions::a_page_of_several_acceptors_ends_where_the_first_of_theirs_ends,
     "multipaxos/after-promise": questions::a_refusal_ends_phase_1_and_the_other_promises_are_not_reported,
     "multipaxos/first-watermark": questions::a_reader_gets_the_largest_watermark_the_latest_epoch_and_the_names,

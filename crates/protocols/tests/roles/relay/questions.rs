@@ -92,6 +92,17 @@ pub(crate) fn promises_of_several_acceptors_have_the_vote_of_the_highest_round_i
     }
 }
 
+/// What one of them has forgotten is chosen (s2): the leader proposes nothing there.
+#[test]
+pub(crate) fn a_relay_reports_the_most_that_any_acceptor_has_forgotten() {
+    let mut relay = relay_with(5, &[]);
+    relay.asked(phase1a(&[1, 2], 4));
+    relay.asked(phase1b(1, 4, page(&[], (2, 7))));
+    let told = relay.asked(phase1b(2, 4, page(&[], (5, 6))));
+    let merged = page(&[], (5, 7));
+    assert_eq!(told, only(vec![promises(&[1, 2], &[], 4, merged)]));
+}
+
 /// Of the slots beyond, one of the acceptors has not told its votes yet.
 #[test]
 pub(crate) fn a_page_of_several_acceptors_ends_where_the_first_of_theirs_ends() {
