@@ -55,7 +55,7 @@ mod time;
 
 use caught::caught;
 use mencius_leader::{limits, revoking};
-use relay::{asking, relayed};
+use relay::{asking, questions, reading, relayed};
 
 caught! {
     "multipaxos/s9": relay::s9_two_votes_of_one_acceptor_are_one,
@@ -64,6 +64,12 @@ caught! {
     "multipaxos/after-refusal": relay::a_refusal_is_passed_on_at_once_and_ends_what_it_is_about,
     "multipaxos/stale-commit": relayed::a_vote_of_another_round_is_not_handed_on,
     "multipaxos/grid-slack": asking::in_a_grid_relays_wait_for_all,
+    "multipaxos/first-vote": questions::promises_of_several_acceptors_have_the_vote_of_the_highest_round_in_each_slot,
+    "multipaxos/first-forgotten": questions::a_relay_reports_the_most_that_any_acceptor_has_forgotten,
+    "multipaxos/long-page": questions::a_page_of_several_acceptors_ends_where_the_first_of_theirs_ends,
+    "multipaxos/after-promise": questions::a_refusal_ends_phase_1_and_the_other_promises_are_not_reported,
+    "multipaxos/first-watermark": questions::a_reader_gets_the_largest_watermark_the_latest_epoch_and_the_names,
+    "multipaxos/read-at-hint": reading::a_read_sees_the_largest_watermark_whatever_replicas_have_executed,
     "multipaxos/rides-only": asking::commits_are_sent_alone_when_no_request_comes,
     "multipaxos/promise": acceptor::phase_2_of_a_lower_round_is_refused_to_proxy_leader_and_leader,
     "multipaxos/s7": read_batcher::on_a_grid_reads_ask_a_whole_row,

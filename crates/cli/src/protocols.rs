@@ -49,14 +49,17 @@ pub(crate) fn bit(index: u8) -> u64 {
 }
 
 /// A quorum system in words.
-pub(crate) fn quorums(spec: QuorumSpec, acceptors: usize) -> String {
+pub(crate) fn quorums(spec: QuorumSpec, all: usize) -> String {
     match spec {
-        QuorumSpec::Majority => format!("any {} of {acceptors} acceptors", acceptors / 2 + 1),
+        QuorumSpec::Majority => format!("any {} of {all} acceptors", all / 2 + 1),
         QuorumSpec::Grid { rows, columns } => format!(
-            "{acceptors} acceptors in a {rows}x{columns} grid: a row reads ({columns} acceptors), a column writes ({rows})"
+            "{all} acceptors in a {rows}x{columns} grid: a row reads ({columns} acceptors), a column writes ({rows})"
         ),
+        QuorumSpec::Counts { read, write } => {
+            format!("any {read} of {all} read, any {write} write")
+        }
         QuorumSpec::Groups { groups } => {
-            let size = acceptors / groups.max(1);
+            let size = all / groups.max(1);
             let most = size / 2 + 1;
             format!(
                 "{groups} groups of {size} acceptors: {most} of any one group write, {most} of every group read"

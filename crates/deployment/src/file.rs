@@ -142,7 +142,7 @@ impl Deployment {
             (
                 "quorums",
                 quoted(&quorums),
-                "\"majority\", \"grid RxC\" (rows x columns) or \"groups N\"",
+                "\"majority\", \"grid RxC\" (rows x columns), \"groups N\" or \"counts R/W\"",
             ),
             (
                 "durability",

@@ -4,8 +4,8 @@ use crate::words::digits;
 use ionian_kernel::id::MAX_INSTANCES;
 use ionian_kernel::quorum_spec::QuorumSpec;
 
-pub(crate) const ALLOWED: &str = "\"majority\", \"grid RxC\" (rows x columns, such as \"grid 2x3\", at most 64 acceptors) \
-    or \"groups N\" (N from 1 to 64)";
+pub(crate) const ALLOWED: &str = "\"majority\", \"grid RxC\" (rows x columns, such as \"grid 2x3\", at most 64 acceptors), \
+    \"groups N\" (N from 1 to 64) or \"counts R/W\" (any R read, any W write)";
 
 pub(crate) fn parse(text: &str) -> Option<QuorumSpec> {
     // The limits prevent an overflow of the product, here and in the kernel.
@@ -21,6 +21,13 @@ pub(crate) fn parse(text: &str) -> Option<QuorumSpec> {
             let (rows, columns) = (count(rows)?, count(columns)?);
             (rows * columns <= MAX_INSTANCES).then_some(QuorumSpec::Grid { rows, columns })
         }
+        ("counts", counts) => {
+            let (read, write) = counts.split_once('/')?;
+            Some(QuorumSpec::Counts {
+                read: count(read)?,
+                write: count(write)?,
+            })
+        }
         ("groups", groups) => Some(QuorumSpec::Groups {
             groups: count(groups)?,
         }),
@@ -33,6 +40,7 @@ pub(crate) fn write(spec: QuorumSpec) -> String {
         QuorumSpec::Majority => "majority".to_owned(),
         QuorumSpec::Grid { rows, columns } => format!("grid {rows}x{columns}"),
         QuorumSpec::Groups { groups } => format!("groups {groups}"),
+        QuorumSpec::Counts { read, write } => format!("counts {read}/{write}"),
     }
 }
 
@@ -49,6 +57,7 @@ mod tests {
                 columns: 3,
             },
             QuorumSpec::Groups { groups: 2 },
+            QuorumSpec::Counts { read: 6, write: 20 },
         ] {
             assert_eq!(parse(&write(spec)), Some(spec));
         }
@@ -66,6 +75,11 @@ mod tests {
             "grid 0x2",
             "grid 9x8",
             "grid 2x3x4",
+            "counts",
+            "counts 6",
+            "counts 0/3",
+            "counts 6/65",
+            "counts 6/20/1",
         ] {
             assert_eq!(parse(text), None, "{text}");
         }

@@ -176,7 +176,8 @@ fn wrong_values() {
         5,
         "quorums = \"grid 2\"",
         "line 5, column 11: quorums = \"grid 2\": must be \"majority\", \"grid RxC\" (rows x columns, such as \
-         \"grid 2x3\", at most 64 acceptors) or \"groups N\" (N from 1 to 64)",
+         \"grid 2x3\", at most 64 acceptors), \"groups N\" (N from 1 to 64) or \"counts R/W\" (any R \
+         read, any W write)",
     );
     refused(
         6,

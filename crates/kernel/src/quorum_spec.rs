@@ -20,4 +20,12 @@ pub enum QuorumSpec {
         /// How many groups.
         groups: usize,
     },
+    /// Any `read` acceptors read, any `write` write: a small read quorum for a large write quorum
+    /// (PigPaxos 8.2; Flexible Paxos).
+    Counts {
+        /// How many are a read quorum.
+        read: usize,
+        /// How many are a write quorum.
+        write: usize,
+    },
 }

@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 
 /// Grows by one with every change of any message or record; nodes of different versions refuse
 /// each other in the handshake.
-pub const WIRE_VERSION: u16 = 13;
+pub const WIRE_VERSION: u16 = 14;
 
 /// Something that can be sent and stored.
 pub trait Wire: Sized {

@@ -101,6 +101,17 @@ impl<I: Id> Arrangement<I> {
                 (members - 1) / 2,
                 2 * f + 1
             )),
+            QuorumSpec::Counts { read, write } if read + write <= members => Err(format!(
+                "any {read} of {members} {kind}s read and any {write} write: a read quorum without a member that \
+                 has voted knows nothing of what was written; the two numbers must add up to {} or more",
+                members + 1
+            )),
+            QuorumSpec::Counts { read, write } if read.max(write) + f > members => Err(format!(
+                "quorums of {read} and {write} of {members} {kind}s tolerate f={}, not f={f}: both numbers must be at \
+                 most {}",
+                members.saturating_sub(read.max(write)),
+                members.saturating_sub(f)
+            )),
             QuorumSpec::Grid { rows, columns } if rows * columns != members => Err(format!(
                 "a {rows}x{columns} grid holds {} {kind}s, and the deployment has {members}",
                 rows * columns
@@ -154,6 +165,7 @@ impl<I: Id> Arrangement<I> {
     fn is_read_quorum(&self, set: Set<I>) -> bool {
         match self.spec {
             QuorumSpec::Majority => majority(set.and(self.all), self.members.len()),
+            QuorumSpec::Counts { read, .. } => set.and(self.all).len() >= read,
             QuorumSpec::Grid { rows, columns } => {
                 (0..rows).any(|row| set.covers(self.row(row, columns)))
             }
@@ -169,6 +181,7 @@ impl<I: Id> Arrangement<I> {
     fn is_write_quorum(&self, set: Set<I>) -> bool {
         match self.spec {
             QuorumSpec::Majority => self.is_read_quorum(set),
+            QuorumSpec::Counts { write, .. } => set.and(self.all).len() >= write,
             QuorumSpec::Grid { rows, columns } => {
                 (0..columns).any(|column| set.covers(self.column(column, rows, columns)))
             }
@@ -184,6 +197,7 @@ impl<I: Id> Arrangement<I> {
     fn read_quorum(&self, alive: Set<I>, near: Set<I>, turn: u64) -> Option<Set<I>> {
         match self.spec {
             QuorumSpec::Majority => pick_majority(self.all, alive, near, turn),
+            QuorumSpec::Counts { read, .. } => pick_some(self.all, read, alive, near, turn),
             QuorumSpec::Grid { rows, columns } => turned(rows, turn)
                 .map(|row| self.row(row, columns))
                 .find(|row| alive.covers(*row)),
@@ -196,6 +210,7 @@ impl<I: Id> Arrangement<I> {
     fn write_quorum(&self, alive: Set<I>, near: Set<I>, turn: u64) -> Option<Set<I>> {
         match self.spec {
             QuorumSpec::Majority => self.read_quorum(alive, near, turn),
+            QuorumSpec::Counts { write, .. } => pick_some(self.all, write, alive, near, turn),
             QuorumSpec::Grid { rows, columns } => turned(columns, turn)
                 .map(|column| self.column(column, rows, columns))
                 .find(|column| alive.covers(*column)),
@@ -210,6 +225,7 @@ impl<I: Id> Arrangement<I> {
     fn every_read_quorum_meets_every_write_quorum(&self) -> bool {
         match self.spec {
             QuorumSpec::Majority => 2 * (self.members.len() / 2 + 1) > self.members.len(),
+            QuorumSpec::Counts { read, write } => read + write > self.members.len(),
             QuorumSpec::Grid { rows, columns } => (0..rows).all(|row| {
                 (0..columns).all(|column| {
                     self.row(row, columns)
@@ -232,9 +248,20 @@ fn turned(count: usize, turn: u64) -> impl Iterator<Item = usize> {
     (0..count).map(move |i| ((turn + i as u64) % count as u64) as usize)
 }
 
-/// A majority of `members` taken from `alive`: near ones first, then from the turn's place on.
+/// A majority of `members`, as [`pick_some`] takes it.
 fn pick_majority<I: Id>(members: Set<I>, alive: Set<I>, near: Set<I>, turn: u64) -> Option<Set<I>> {
-    let needed = members.len() / 2 + 1;
+    pick_some(members, members.len() / 2 + 1, alive, near, turn)
+}
+
+/// As many of `members` as are needed, taken from `alive`: near ones first, then from the turn's
+/// place on.
+fn pick_some<I: Id>(
+    members: Set<I>,
+    needed: usize,
+    alive: Set<I>,
+    near: Set<I>,
+    turn: u64,
+) -> Option<Set<I>> {
     let alive = alive.and(members);
     if alive.len() < needed {
         return None;
@@ -261,6 +288,11 @@ mod tests {
             for members in 1..10 {
                 let mut specs = Vec::from([QuorumSpec::Majority]);
                 specs.extend((1..5).map(|groups| QuorumSpec::Groups { groups }));
+                specs.extend(
+                    (1..7).flat_map(|read| {
+                        (1..7).map(move |write| QuorumSpec::Counts { read, write })
+                    }),
+                );
                 specs.extend((1..5).flat_map(|rows| {
                     (1..5).map(move |columns| QuorumSpec::Grid { rows, columns })
                 }));
@@ -384,6 +416,16 @@ mod tests {
             .contains("holds 6 acceptors")
         );
         assert!(refusal(QuorumSpec::Majority, 2, 1).contains("at least 2f+1 = 3"));
+        let counts = |read, write| QuorumSpec::Counts { read, write };
+        assert_eq!(
+            refusal(counts(5, 20), 25, 5),
+            "any 5 of 25 acceptors read and any 20 write: a read quorum without a member that \
+             has voted knows nothing of what was written; the two numbers must add up to 26 or more"
+        );
+        assert_eq!(
+            refusal(counts(6, 20), 25, 12),
+            "quorums of 6 and 20 of 25 acceptors tolerate f=5, not f=12: both numbers must be at most 13"
+        );
         assert!(refusal(QuorumSpec::Groups { groups: 2 }, 3, 1).contains("cannot be divided"));
     }
 

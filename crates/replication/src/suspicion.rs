@@ -136,6 +136,11 @@ impl<I: Id> Choice<I> {
         Some((one, self.suspicion.probe(now).or(Set::one(one))))
     }
 
+    /// Those of `some` that are not suspected.
+    pub fn trusted(&self, some: Set<I>) -> Set<I> {
+        some.and(self.all).without(self.suspicion.suspects())
+    }
+
     /// `id` answered.
     pub fn heard(&mut self, id: I) {
         self.suspicion.heard(id);

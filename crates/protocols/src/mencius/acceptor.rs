@@ -181,7 +181,7 @@ impl Acceptor {
                 round,
                 start,
                 end,
-            } => core.on_phase1a(now, from, round, (start, end), port),
+            } => drop(core.on_phase1a(now, from, round, (start, end), port)),
             Message::Phase2a {
                 from,
                 slot,
@@ -210,7 +210,11 @@ impl Acceptor {
                 core.on_learn(slot, round, replier, port);
             }
             // Mencius has no relays.
-            Message::RelayedPhase2a { .. } | Message::LearnSlots { .. } => {}
+            Message::RelayedPhase2a { .. }
+            | Message::LearnSlots { .. }
+            | Message::RelayedPhase1a { .. }
+            | Message::RelayedPreRead { .. }
+            | Message::Executed { .. } => {}
         }
     }
 

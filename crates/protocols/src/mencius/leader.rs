@@ -357,6 +357,8 @@ impl Leader {
             | Message::ProxyAlive { .. }
             | Message::Recover { .. }
             | Message::AdvanceClock { .. } => {}
+            // Of relays, which it does not have.
+            Message::Relayed { .. } | Message::Promises { .. } => {}
         });
     }
 

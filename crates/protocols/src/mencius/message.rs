@@ -81,7 +81,9 @@ fn to_leaders(stripe: Stripe, message: multipaxos::leader::In) -> leader::In {
         | Theirs::AdvanceClock { .. }
         | Theirs::Rejoin { .. }
         | Theirs::TakeOver { .. }
-        | Theirs::Declined { .. }) => leader::In::InStripe { stripe, message },
+        | Theirs::Declined { .. }
+        | Theirs::Relayed { .. }
+        | Theirs::Promises { .. }) => leader::In::InStripe { stripe, message },
     }
 }
 
@@ -96,7 +98,10 @@ fn to_acceptors(stripe: Stripe, message: multipaxos::acceptor::In) -> acceptor::
         | Theirs::Admit { .. }
         | Theirs::Learn { .. }
         | Theirs::RelayedPhase2a { .. }
-        | Theirs::LearnSlots { .. }) => acceptor::In::InStripe { stripe, message },
+        | Theirs::LearnSlots { .. }
+        | Theirs::RelayedPhase1a { .. }
+        | Theirs::RelayedPreRead { .. }
+        | Theirs::Executed { .. }) => acceptor::In::InStripe { stripe, message },
     }
 }
 

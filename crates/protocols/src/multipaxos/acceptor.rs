@@ -11,7 +11,8 @@ use crate::parts::acceptor::{AcceptorCore, AcceptorPort};
 use crate::parts::metrics;
 use crate::pigpaxos::branch::COMMIT_EARLY;
 use crate::pigpaxos::commits::{self, Early};
-use crate::pigpaxos::message::{RelayId, Requester, Run};
+use crate::pigpaxos::message::{RelayId, Requester, Run, Watermarks};
+use crate::pigpaxos::relay::watermarks::to_reader;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use ionian_kernel::id::*;
@@ -86,10 +87,11 @@ messages! {
             /// The replica that is to answer the clients.
             replier: ReplicaId,
         },
-        /// A relay asks for a vote, and says what is chosen.
+        /// A relay asks for a vote, and says what is chosen; or a proxy leader itself, where there
+        /// are relays.
         7 => RelayedPhase2a {
-            /// The relay.
-            from: RelayId,
+            /// Who asks.
+            from: Requester,
             /// The slot.
             slot: Slot,
             /// The leader's round.
@@ -106,7 +108,42 @@ messages! {
             /// The slots.
             chosen: Box<[Run]>,
         },
+        /// A relay asks for a promise to the leader of a round, and for the votes of a stretch of
+        /// slots.
+        9 => RelayedPhase1a {
+            /// The relay.
+            from: RelayId,
+            /// The round.
+            round: Round,
+            /// The first slot that the leader asks about.
+            start: Slot,
+            /// The slot after the last that it asks about.
+            end: Slot,
+        },
+        /// A relay asks for the vote watermark.
+        10 => RelayedPreRead {
+            /// The relay.
+            from: RelayId,
+            /// The reader.
+            reader: ReaderId,
+            /// The reader's number for the inquiry.
+            inquiry: u64,
+        },
+        /// A replica of its node has executed every slot below this one.
+        11 => Executed {
+            /// The slot.
+            executed: Slot,
+        },
     }
+}
+
+/// Who asks for promises.
+#[derive(Clone, Copy)]
+enum Candidate {
+    /// A leader.
+    Leader(LeaderId),
+    /// A relay, for the leader of the round.
+    Relay(RelayId),
 }
 
 /// An acceptor.
@@ -115,6 +152,9 @@ pub struct Acceptor {
     core: AcceptorCore,
     /// What it knows to be chosen and has not voted for: only where there are relays.
     early: Early,
+    /// How far a replica of its node has executed, if readers are to know. Only a hint: the replica
+    /// that gets a read looks itself.
+    executed: Slot,
 }
 
 impl Acceptor {
@@ -124,6 +164,7 @@ impl Acceptor {
             id: AcceptorId(birth.address.index),
             core: AcceptorCore::new(config, birth),
             early: Early::default(),
+            executed: Slot::ZERO,
         }
     }
 
@@ -169,11 +210,62 @@ impl Acceptor {
         }
     }
 
+    /// A relay asks for a promise. If a higher round is promised, it need not wait for others.
+    fn on_relayed_phase1a(
+        &mut self,
+        now: Instant,
+        (relay, round): (RelayId, Round),
+        slots: (Slot, Slot),
+        out: &mut Out<'_, Self>,
+    ) {
+        let port = &mut Port { id: self.id, out };
+        if let Some(promise) =
+            self.core
+                .on_phase1a(now, Candidate::Relay(relay), round, slots, port)
+        {
+            let message = relay::In::Nack { round: promise };
+            out.send(Envelope::ToRelays(Set::one(relay), message));
+        }
+    }
+
+    fn on_relayed_pre_read(
+        &self,
+        relay: RelayId,
+        (reader, inquiry): (ReaderId, u64),
+        out: &mut Out<'_, Self>,
+    ) {
+        let Some((watermark, promise)) = self.core.watermark() else {
+            return;
+        };
+        let message = relay::In::PreReadAck {
+            from: self.id,
+            reader,
+            inquiry,
+            watermark,
+            epoch: promise.epoch(),
+            executed: self.executed,
+        };
+        out.send(Envelope::ToRelays(Set::one(relay), message));
+    }
+
     fn on_pre_read(&self, from: ReaderId, inquiry: u64, out: &mut Out<'_, Self>) {
         let Some((watermark, promise)) = self.core.watermark() else {
             return;
         };
         let (acceptor, epoch) = (self.id, promise.epoch());
+        if self.executed > Slot::ZERO {
+            let watermarks = Watermarks {
+                relay: None,
+                inquiry,
+                answered: Set::one(acceptor),
+                watermark,
+                epoch,
+                ahead: acceptor,
+                executed: self.executed,
+                missing: AcceptorSet::EMPTY,
+            };
+            return out.send(to_reader(from, Box::new(watermarks)));
+        }
         out.send(match from {
             ReaderId::Client { id } => Envelope::ToClients(
                 Set::one(id),
@@ -206,6 +298,7 @@ struct Port<'a, 'b> {
 impl AcceptorPort for Port<'_, '_> {
     type Envelope = Envelope;
     type Requester = Requester;
+    type Candidate = Candidate;
 
     #[inline]
     fn send(&mut self, envelope: Envelope) {
@@ -235,14 +328,28 @@ impl AcceptorPort for Port<'_, '_> {
         self.out.reached(branch);
     }
 
-    fn phase1b(&self, to: LeaderId, round: Round, votes: Votes, clock: Timestamp) -> Envelope {
-        let message = leader::In::Phase1b {
-            from: self.id,
-            round,
-            votes,
-            clock,
-        };
-        Envelope::ToLeaders(Set::one(to), message)
+    fn phase1b(&self, to: Candidate, round: Round, votes: Votes, clock: Timestamp) -> Envelope {
+        let from = self.id;
+        match to {
+            Candidate::Leader(leader) => {
+                let message = leader::In::Phase1b {
+                    from,
+                    round,
+                    votes,
+                    clock,
+                };
+                Envelope::ToLeaders(Set::one(leader), message)
+            }
+            Candidate::Relay(relay) => {
+                let message = relay::In::Phase1b {
+                    from,
+                    round,
+                    votes: Box::new(votes),
+                    clock,
+                };
+                Envelope::ToRelays(Set::one(relay), message)
+            }
+        }
     }
 
     #[inline]
@@ -351,7 +458,10 @@ impl Role for Acceptor {
                 round,
                 start,
                 end,
-            } => core.on_phase1a(now, from, round, (start, end), port),
+            } => {
+                let from = Candidate::Leader(from);
+                core.on_phase1a(now, from, round, (start, end), port);
+            }
             In::Phase2a {
                 from,
                 slot,
@@ -384,10 +494,21 @@ impl Role for Acceptor {
                 chosen,
             } => {
                 self.on_learn_slots(round, &chosen, out);
-                let from = Requester::Relay { id: from };
                 self.on_phase2a(now, from, (slot, round), value, out);
             }
             In::LearnSlots { round, chosen } => self.on_learn_slots(round, &chosen, out),
+            In::RelayedPhase1a {
+                from,
+                round,
+                start,
+                end,
+            } => self.on_relayed_phase1a(now, (from, round), (start, end), out),
+            In::RelayedPreRead {
+                from,
+                reader,
+                inquiry,
+            } => self.on_relayed_pre_read(from, (reader, inquiry), out),
+            In::Executed { executed } => self.executed = executed,
         }
     }
 

@@ -9,8 +9,10 @@
 use super::config::Config;
 use super::message::{Proposer, ReaderId};
 use super::metrics;
-use super::quorum_reader::{Ask, QuorumReader};
-use super::{Envelope, acceptor, batcher, kind, leader, read_batcher, replica};
+use super::quorum_reader::{Found, QuorumReader};
+use super::{Envelope, batcher, kind, leader, read_batcher, replica};
+use crate::pigpaxos::message::Watermarks;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use ionian_kernel::client::{ReadLevel, Request};
 use ionian_kernel::id::*;
@@ -59,6 +61,11 @@ messages! {
         4 => NotLeader {
             /// The highest round that it knows of.
             round: Round,
+        },
+        /// The watermarks of several acceptors.
+        5 => Watermarks {
+            /// The highest of them, and whose they are.
+            watermarks: Box<Watermarks>,
         },
     }
 }
@@ -120,7 +127,12 @@ impl ClientLane {
                 config.near(kind::Replica, birth.node),
                 random.any(),
             ),
-            reader: QuorumReader::new(config.clone(), birth.node, &mut random),
+            reader: QuorumReader::new(
+                config.clone(),
+                ReaderId::Client { id },
+                birth.node,
+                &mut random,
+            ),
             writes: BatchBuilder::default(),
             writes_via: None,
             reads: BatchBuilder::default(),
@@ -284,6 +296,32 @@ impl ClientLane {
         ));
     }
 
+    /// An inquiry has ended: the reads go to the nearest replica, or to one that need not wait, if
+    /// the nearest must.
+    fn read_from(&mut self, now: Instant, found: Found, out: &mut Out<'_, Self>) {
+        let Found {
+            reads,
+            watermark,
+            ready,
+        } = found;
+        let ready = match ready.meets(self.replicas.preferred()) {
+            true => Set::EMPTY,
+            false => self.replicas.trusted(ready),
+        };
+        let Some(replica) = ready.pick(watermark.0) else {
+            return self.send_to_replica(now, reads, watermark, out);
+        };
+        for read in reads.commands() {
+            self.lane
+                .sent_via(read.purpose, read.number, replica.index());
+        }
+        let message = replica::In::Read {
+            reads,
+            executed: watermark,
+        };
+        out.send(Envelope::ToReplicas(Set::one(replica), message));
+    }
+
     fn flush_writes(&mut self, out: &mut Out<'_, Self>) {
         if let Some((_, batchers)) = self.writes_via
             && !self.writes.is_empty()
@@ -304,14 +342,6 @@ impl ClientLane {
             };
             out.send(Envelope::ToReadBatchers(batchers, message));
         }
-    }
-
-    fn pre_read(&self, (acceptors, inquiry): Ask, out: &mut Out<'_, Self>) {
-        let from = ReaderId::Client { id: self.id };
-        out.send(Envelope::ToAcceptors(
-            acceptors,
-            acceptor::In::PreRead { from, inquiry },
-        ));
     }
 
     /// Turns to the leader of `round`, which may have none of what is in flight.
@@ -394,10 +424,14 @@ impl Role for ClientLane {
                 watermark,
                 epoch,
             } => {
-                if let Some((reads, executed)) =
-                    self.reader.on_ack(from, inquiry, (watermark, epoch))
-                {
-                    self.send_to_replica(now, reads, executed, out);
+                let told = (watermark, epoch);
+                if let Some(found) = self.reader.on_ack(from, inquiry, told) {
+                    self.read_from(now, found, out);
+                }
+            }
+            In::Watermarks { watermarks } => {
+                if let Some(found) = self.reader.on_watermarks(now, &watermarks) {
+                    self.read_from(now, found, out);
                 }
             }
             In::NewLeader { round } if round >= self.round => self.follow(now, round, out),
@@ -418,7 +452,7 @@ impl Role for ClientLane {
         }
         self.carry_out(now, out);
         for ask in self.reader.overdue(now) {
-            self.pre_read(ask, out);
+            self.reader.ask(now, ask, out);
         }
     }
 
@@ -432,7 +466,7 @@ impl Role for ClientLane {
         // The next burst may choose others.
         (self.writes_via, self.reads_via) = (None, None);
         while let Some(ask) = self.reader.begin(now) {
-            self.pre_read(ask, out);
+            self.reader.ask(now, ask, out);
         }
     }
 

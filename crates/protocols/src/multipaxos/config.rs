@@ -449,7 +449,10 @@ fn worst_failures(layout: &Layout) -> Vec<Vec<NodeId>> {
     if of_acceptors.len() == layout.count(kind::Acceptor) {
         return worst;
     }
-    if layout.quorums == QuorumSpec::Majority {
+    if matches!(
+        layout.quorums,
+        QuorumSpec::Majority | QuorumSpec::Counts { .. }
+    ) {
         of_acceptors.sort_by_key(|node| core::cmp::Reverse(acceptors(node)));
         of_acceptors.truncate(layout.f);
         worst.push(of_acceptors);

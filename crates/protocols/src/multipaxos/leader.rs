@@ -10,6 +10,9 @@ use super::{Envelope, acceptor, batcher, client, kind, proxy_leader, replica};
 pub use crate::parts::leader::Record;
 use crate::parts::leader::{Heartbeat, LeaderCore, LeaderPort, Proposal};
 use crate::parts::metrics;
+use crate::pigpaxos::leading::{self, Leading};
+use crate::pigpaxos::message::{Promises, RelayId};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -114,6 +117,20 @@ messages! {
             /// Who was asked.
             from: LeaderId,
         },
+        /// A relay has passed on a heartbeat.
+        12 => Relayed {
+            /// The relay.
+            from: RelayId,
+        },
+        /// A relay has asked acceptors for promises.
+        13 => Promises {
+            /// The relay.
+            from: RelayId,
+            /// The round that they promised.
+            round: Round,
+            /// The promises, and a stretch of votes.
+            promises: Box<Promises>,
+        },
     }
 }
 
@@ -122,6 +139,8 @@ pub struct Leader {
     id: LeaderId,
     config: Arc<Config>,
     core: LeaderCore<()>,
+    /// How it speaks to acceptors through relays, where there are any.
+    leading: Leading,
 }
 
 impl Leader {
@@ -136,6 +155,7 @@ impl Leader {
                 !birth.amnesiac,
                 birth.seed,
             ),
+            leading: Leading::new(&config, birth),
             config,
         }
     }
@@ -154,11 +174,14 @@ impl Leader {
     #[inline]
     fn part<'a, 'b>(
         &'a mut self,
+        now: Instant,
         out: &'a mut Out<'b, Self>,
     ) -> (&'a mut LeaderCore<()>, Port<'a, 'b>) {
         let port = Port {
             id: self.id,
+            now,
             config: &self.config,
+            leading: &mut self.leading,
             out,
         };
         (&mut self.core, port)
@@ -168,7 +191,9 @@ impl Leader {
 /// The messages of the leader's part.
 struct Port<'a, 'b> {
     id: LeaderId,
+    now: Instant,
     config: &'a Config,
+    leading: &'a mut Leading,
     out: &'a mut Out<'b, Leader>,
 }
 
@@ -177,14 +202,13 @@ impl LeaderPort for Port<'_, '_> {
         self.out.persist_vital(record);
     }
 
-    fn phase1a(&mut self, to: AcceptorId, round: Round, (start, end): (Slot, Slot)) {
-        let message = acceptor::In::Phase1a {
-            from: self.id,
-            round,
-            start,
-            end,
-        };
-        self.out.send(Envelope::ToAcceptors(Set::one(to), message));
+    fn phase1a(&mut self, to: AcceptorSet, round: Round, (start, end): (Slot, Slot), again: bool) {
+        self.leading.phase1a(
+            (self.now, self.id),
+            (to, again),
+            (round, start, end),
+            self.out,
+        );
     }
 
     #[inline]
@@ -213,6 +237,9 @@ impl LeaderPort for Port<'_, '_> {
     }
 
     fn heartbeat(&mut self, heartbeat: Heartbeat) {
+        let heartbeat = self
+            .leading
+            .heartbeat(self.now, self.id, heartbeat, self.out);
         let Heartbeat {
             leaders,
             acceptors,
@@ -305,12 +332,13 @@ impl Role for Leader {
 
     fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, out: &mut Out<'_, Self>) {
         self.config = config.clone();
-        let (core, mut port) = self.part(out);
+        self.leading.reconfigure(&config);
+        let (core, mut port) = self.part(now, out);
         core.reconfigure(now, config, &mut port);
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
-        let (core, mut port) = self.part(out);
+        let (core, mut port) = self.part(now, out);
         let port = &mut port;
         match message {
             In::Propose {
@@ -363,11 +391,20 @@ impl Role for Leader {
             } => core.on_rejoin(now, from, nonce, promise, port),
             In::TakeOver { from, round } => core.on_take_over(now, from, round, port),
             In::Declined { from } => core.on_declined(now, from, port),
+            In::Relayed { from } => port.leading.heard(now, from, AcceptorSet::EMPTY),
+            In::Promises {
+                from,
+                round,
+                promises,
+            } => {
+                port.leading.heard(now, from, promises.missing);
+                leading::on_promises(core, now, round, *promises, port);
+            }
         }
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let (core, mut port) = self.part(out);
+        let (core, mut port) = self.part(now, out);
         core.on_timer(now, &mut port);
         core.finish_change(now, &mut port);
     }
@@ -377,7 +414,7 @@ impl Role for Leader {
     }
 
     fn on_drain(&mut self, now: Instant, drains: bool, out: &mut Out<'_, Self>) {
-        let (core, mut port) = self.part(out);
+        let (core, mut port) = self.part(now, out);
         core.on_drain(now, drains, &mut port);
     }
 

@@ -47,7 +47,7 @@
 //! acceptor ── Rejoin ──> leaders ── Admit ──> acceptor         acceptor ── Forgotten ──> proxy leader
 //! ```
 //!
-//! A deployment can have relays between proxy leaders and acceptors: [`pigpaxos`] has their chart.
+//! A deployment can have relays before its acceptors: [`pigpaxos`] has their chart.
 //!
 //! Changes of the membership are commands in the log: a replica that executes one tells its driver,
 //! which reconfigures all roles of its node; a leader that leads by the quorums of both

@@ -10,13 +10,20 @@
 //! "Membership"): see `reconfigure`.
 
 use super::config::{Config, Highest};
-use super::kind;
+use super::message::ReaderId;
+use super::{Envelope, acceptor, kind};
+use crate::pigpaxos::fanout::Leg;
+use crate::pigpaxos::message::Watermarks;
+use crate::pigpaxos::relay;
+use crate::pigpaxos::routes::Routes;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
-use ionian_kernel::layout::NodeId;
+use ionian_kernel::layout::{Address, NodeId};
 use ionian_kernel::random::Random;
+use ionian_kernel::role::{Out, Role};
 use ionian_kernel::time::{Instant, earliest};
 use ionian_replication::backoff::doubled;
 use ionian_replication::batch::{Batch, Command, OpenBatch};
@@ -25,8 +32,12 @@ use ionian_replication::suspicion::Suspicion;
 /// Reads waiting for a watermark.
 pub(super) struct QuorumReader {
     config: Arc<Config>,
+    id: ReaderId,
     node: NodeId,
     near: AcceptorSet,
+    /// Set where it asks acceptors through relays (PigPaxos 8.2).
+    routes: Option<Box<Routes>>,
+    seed: u64,
     suspicion: Suspicion<AcceptorId>,
     open: OpenBatch,
     inquiries: BTreeMap<u64, Inquiry>,
@@ -43,14 +54,26 @@ struct Inquiry {
     asked: AcceptorSet,
     answered: AcceptorSet,
     watermark: Slot,
+    /// How far replicas beside acceptors have executed, as far as that is known.
+    executed: Vec<(Slot, AcceptorId)>,
     /// The highest epochs that acceptors have promised rounds of.
     epochs: Highest<Epoch>,
     ask_at: Instant,
     attempts: u32,
 }
 
-/// A PreRead to send: to whom, and the number of the inquiry.
-pub(super) type Ask = (AcceptorSet, u64);
+/// A PreRead to send: to whom, the number of the inquiry, and whether acceptors were asked for it
+/// before.
+pub(super) type Ask = (AcceptorSet, u64, bool);
+
+/// An inquiry that has ended.
+pub(super) struct Found {
+    pub(super) reads: Batch,
+    /// The slot before which a replica must have executed everything to answer them.
+    pub(super) watermark: Slot,
+    /// Replicas that have done so (PigPaxos 8.2): none where that is not known.
+    pub(super) ready: Set<ReplicaId>,
+}
 
 /// The reader drops an inquiry after this many attempts; the client has repeated its reads by then.
 const ATTEMPTS: u32 = 6;
@@ -63,8 +86,16 @@ const MAX_INQUIRIES: usize = 1 << 12;
 const MAX_BYTES: usize = 64 << 20;
 
 impl QuorumReader {
-    pub(super) fn new(config: Arc<Config>, node: NodeId, random: &mut Random) -> Self {
-        QuorumReader {
+    pub(super) fn new(
+        config: Arc<Config>,
+        id: ReaderId,
+        node: NodeId,
+        random: &mut Random,
+    ) -> Self {
+        let mut reader = QuorumReader {
+            id,
+            routes: None,
+            seed: 0,
             near: config.near(kind::Acceptor, node),
             node,
             suspicion: Suspicion::default(),
@@ -76,6 +107,17 @@ impl QuorumReader {
             turn: random.any() >> 1,
             dropped: 0,
             config,
+        };
+        reader.seed = reader.turn;
+        reader.follow_relays();
+        reader
+    }
+
+    fn follow_relays(&mut self) {
+        let relaying = self.config.relaying();
+        match relaying.is_some_and(|relaying| relaying.settings.reads) {
+            true => Routes::follow(&mut self.routes, &self.config, (self.node, self.seed)),
+            false => self.routes = None,
         }
     }
 
@@ -86,6 +128,7 @@ impl QuorumReader {
     pub(super) fn reconfigure(&mut self, now: Instant, config: Arc<Config>) {
         self.near = config.near(kind::Acceptor, self.node);
         self.config = config;
+        self.follow_relays();
         self.bytes = 0;
         for (_, inquiry) in core::mem::take(&mut self.inquiries) {
             let attempts = inquiry.attempts;
@@ -106,12 +149,13 @@ impl QuorumReader {
                 asked,
                 answered,
                 watermark,
+                executed: Vec::new(),
                 epochs,
                 ask_at,
                 attempts,
             },
         );
-        (asked, number)
+        (asked, number, false)
     }
 
     /// Adds reads to the inquiry that begins next, if there is room.
@@ -157,25 +201,109 @@ impl QuorumReader {
             .unwrap_or(all)
     }
 
-    /// Takes a watermark in. When it completes a read quorum: the reads, and the slot before which
-    /// a replica must have executed everything to answer them.
+    /// Sends an inquiry: through relays, unless it was sent so before and not answered.
+    pub(super) fn ask<R: Role<Send = Envelope>>(
+        &mut self,
+        now: Instant,
+        (to, inquiry, again): Ask,
+        out: &mut Out<'_, R>,
+    ) {
+        let (from, mut direct) = (self.id, to);
+        if let Some(routes) = self.routes.as_mut().filter(|_| !again) {
+            direct = AcceptorSet::EMPTY;
+            let patience = self.config.options().resend_after.as_micros() as u64;
+            let legs = routes.divide(now, to, 0, |branch| out.reached(branch));
+            for leg in &legs {
+                match *leg {
+                    Leg::Direct(acceptors) => direct = direct.or(acceptors),
+                    Leg::Relayed { relay, members, .. } => {
+                        routes.asked(relay, now);
+                        let message = relay::In::PreRead {
+                            from,
+                            members,
+                            patience,
+                            inquiry,
+                        };
+                        out.send(Envelope::ToRelays(Set::one(relay), message));
+                    }
+                }
+            }
+            routes.put_back(legs);
+        }
+        if !direct.is_empty() {
+            let message = acceptor::In::PreRead { from, inquiry };
+            out.send(Envelope::ToAcceptors(direct, message));
+        }
+    }
+
+    /// Takes the watermarks of several acceptors in.
+    pub(super) fn on_watermarks(&mut self, now: Instant, told: &Watermarks) -> Option<Found> {
+        if let (Some(relay), Some(routes)) = (told.relay, &mut self.routes) {
+            routes.heard(now, relay, told.missing);
+        }
+        if told.executed > Slot::ZERO
+            && let Some(inquiry) = self.inquiries.get_mut(&told.inquiry)
+            && inquiry.executed.len() < MAX_INSTANCES
+        {
+            inquiry.executed.push((told.executed, told.ahead));
+        }
+        self.take_in(told.answered, told.inquiry, (told.watermark, told.epoch))
+    }
+
+    /// Takes a watermark in. When it completes a read quorum: what was found.
     pub(super) fn on_ack(
         &mut self,
         from: AcceptorId,
         number: u64,
+        told: (Slot, Epoch),
+    ) -> Option<Found> {
+        self.take_in(Set::one(from), number, told)
+    }
+
+    /// Acceptors have no watermark above this one, and none of them has promised a round of a later
+    /// epoch.
+    fn take_in(
+        &mut self,
+        from: AcceptorSet,
+        number: u64,
         (watermark, epoch): (Slot, Epoch),
-    ) -> Option<(Batch, Slot)> {
-        self.suspicion.heard(from);
+    ) -> Option<Found> {
+        from.iter().for_each(|from| self.suspicion.heard(from));
         let inquiry = self.inquiries.get_mut(&number)?;
-        inquiry.answered.insert(from);
+        inquiry.answered = inquiry.answered.or(from);
         inquiry.watermark = inquiry.watermark.max(watermark);
-        inquiry.epochs.raise(&self.config, from, epoch);
+        // For those of several acceptors that have promised less it is too high, which asks for
+        // more answers and not for fewer.
+        from.iter()
+            .for_each(|from| inquiry.epochs.raise(&self.config, from, epoch));
         if !self.config.can_read(inquiry.answered, inquiry.epochs) {
             return None;
         }
         let inquiry = self.inquiries.remove(&number).expect("just found");
         self.bytes -= inquiry.reads.byte_len();
-        Some((inquiry.reads, inquiry.watermark))
+        let ready = self.ready(&inquiry);
+        Some(Found {
+            reads: inquiry.reads,
+            watermark: inquiry.watermark,
+            ready,
+        })
+    }
+
+    /// The replicas beside acceptors that are known to have executed what the reads of an inquiry
+    /// must see. They are enough for an answer at once, whatever others have: those that have not
+    /// executed so much are not asked at what was only voted for.
+    fn ready(&self, inquiry: &Inquiry) -> Set<ReplicaId> {
+        let far = inquiry.executed.iter();
+        let far = far.filter(|(executed, _)| *executed >= inquiry.watermark);
+        let layout = self.config.layout();
+        let nodes = far.filter_map(|(_, it)| {
+            let (kind, index) = (kind::Acceptor, it.0);
+            layout.node_of(Address { kind, index })
+        });
+        let ready = nodes.fold(Set::EMPTY, |all: Set<ReplicaId>, node| {
+            all.or(self.config.near(kind::Replica, node))
+        });
+        ready.and(self.config.serving())
     }
 
     /// The inquiries to send to all acceptors, for want of answers from those asked first.
@@ -195,7 +323,7 @@ impl QuorumReader {
             inquiry.asked = all;
             inquiry.ask_at = now + doubled(resend_after, inquiry.attempts, ATTEMPTS);
             inquiry.attempts += 1;
-            asks.push((all.without(inquiry.answered), *number));
+            asks.push((all.without(inquiry.answered), *number, true));
             true
         });
         asks

@@ -6,8 +6,10 @@
 use super::config::Config;
 use super::message::ReaderId;
 use super::metrics;
-use super::quorum_reader::{Ask, QuorumReader};
-use super::{Envelope, acceptor, kind, replica};
+use super::quorum_reader::{Found, QuorumReader};
+use super::{Envelope, kind, replica};
+use crate::pigpaxos::message::Watermarks;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::NodeId;
@@ -45,12 +47,16 @@ messages! {
             /// The replica.
             from: ReplicaId,
         },
+        /// The watermarks of several acceptors.
+        3 => Watermarks {
+            /// The highest of them, and whose they are.
+            watermarks: Box<Watermarks>,
+        },
     }
 }
 
 /// A read batcher.
 pub struct ReadBatcher {
-    id: ReadBatcherId,
     reader: QuorumReader,
     node: NodeId,
     /// Replicas on the own node: the way to them is the shortest.
@@ -64,14 +70,19 @@ impl ReadBatcher {
     /// The read batcher of this birth.
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
         let mut random = Random::new(birth.seed);
+        let id = ReadBatcherId(birth.address.index);
         ReadBatcher {
-            id: ReadBatcherId(birth.address.index),
             node: birth.node,
             near: config.near(kind::Replica, birth.node),
             present: Presence::new(config.serving(), PRESENT_FOR),
             turn: random.any() >> 1,
             batches: 0,
-            reader: QuorumReader::new(config, birth.node, &mut random),
+            reader: QuorumReader::new(
+                config,
+                ReaderId::ReadBatcher { id },
+                birth.node,
+                &mut random,
+            ),
         }
     }
 
@@ -82,12 +93,20 @@ impl ReadBatcher {
             .expect("a deployment has replicas")
     }
 
-    fn pre_read(&self, (acceptors, inquiry): Ask, out: &mut Out<'_, Self>) {
-        let from = ReaderId::ReadBatcher { id: self.id };
-        out.send(Envelope::ToAcceptors(
-            acceptors,
-            acceptor::In::PreRead { from, inquiry },
-        ));
+    /// An inquiry has ended: hands the reads to a replica.
+    fn read(&mut self, now: Instant, found: Found, out: &mut Out<'_, Self>) {
+        self.batches += 1;
+        let present = self.present.present(now);
+        let ready = found.ready.and(present).preferring(self.near);
+        let replica = match ready.pick(self.turn) {
+            Some(replica) => replica,
+            None => self.pick_replica(now),
+        };
+        let message = replica::In::Read {
+            reads: found.reads,
+            executed: found.watermark,
+        };
+        out.send(Envelope::ToReplicas(Set::one(replica), message));
     }
 }
 
@@ -120,15 +139,14 @@ impl Role for ReadBatcher {
                 watermark,
                 epoch,
             } => {
-                if let Some((reads, executed)) =
-                    self.reader.on_ack(from, inquiry, (watermark, epoch))
-                {
-                    self.batches += 1;
-                    let replica = self.pick_replica(now);
-                    out.send(Envelope::ToReplicas(
-                        Set::one(replica),
-                        replica::In::Read { reads, executed },
-                    ));
+                let told = (watermark, epoch);
+                if let Some(found) = self.reader.on_ack(from, inquiry, told) {
+                    self.read(now, found, out);
+                }
+            }
+            In::Watermarks { watermarks } => {
+                if let Some(found) = self.reader.on_watermarks(now, &watermarks) {
+                    self.read(now, found, out);
                 }
             }
             In::ReplicaAlive { from } => self.present.heard(from, now),
@@ -138,7 +156,7 @@ impl Role for ReadBatcher {
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         // l7: one lost answer must not stall what waits for it.
         for ask in self.reader.overdue(now) {
-            self.pre_read(ask, out);
+            self.reader.ask(now, ask, out);
         }
     }
 
@@ -148,7 +166,7 @@ impl Role for ReadBatcher {
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         while let Some(ask) = self.reader.begin(now) {
-            self.pre_read(ask, out);
+            self.reader.ask(now, ask, out);
         }
     }
 

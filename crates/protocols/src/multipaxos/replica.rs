@@ -6,14 +6,16 @@
 
 use super::config::Config;
 use super::message::{ChosenSlots, Times};
-use super::{Envelope, client, leader, read_batcher, unbatcher};
+use super::{Envelope, acceptor, client, kind, leader, read_batcher, unbatcher};
 use crate::parts::metrics;
 use crate::parts::replica::{Chunk, ReplicaCore, ReplicaPort};
+use crate::pigpaxos::settings::reads_at_executed;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ionian_kernel::id::*;
+use ionian_kernel::layout::NodeId;
 use ionian_kernel::machine::{Frozen, RestoreError};
 use ionian_kernel::membership::Membership;
 use ionian_kernel::messages;
@@ -109,6 +111,11 @@ pub struct Replica {
     core: ReplicaCore,
     /// The highest round heard of.
     round: Round,
+    node: NodeId,
+    /// The acceptors of its node that tell readers how far it is: none in most deployments.
+    telling: AcceptorSet,
+    /// What they know.
+    told: Slot,
 }
 
 impl Replica {
@@ -118,6 +125,9 @@ impl Replica {
             id: ReplicaId(birth.address.index),
             core: ReplicaCore::new(config.clone(), birth),
             round: Round(0),
+            node: birth.node,
+            telling: telling(&config, birth.node),
+            told: Slot::ZERO,
             config,
         }
     }
@@ -130,6 +140,17 @@ impl Replica {
     /// What it has learned and executed.
     pub fn core(&self) -> &ReplicaCore {
         &self.core
+    }
+
+    /// Acceptors of its node are to know how far it is, for readers (PigPaxos 8.2).
+    #[inline]
+    fn tell_neighbours(&mut self, out: &mut Out<'_, Self>) {
+        let executed = self.core.executed();
+        if !self.telling.is_empty() && executed != self.told {
+            self.told = executed;
+            let message = acceptor::In::Executed { executed };
+            out.send(Envelope::ToAcceptors(self.telling, message));
+        }
     }
 
     /// The replica's part, and its port.
@@ -145,6 +166,14 @@ impl Replica {
             out,
         };
         (&mut self.core, port)
+    }
+}
+
+/// The acceptors that a replica on this node tells how far it is.
+fn telling(config: &Config, node: NodeId) -> AcceptorSet {
+    match reads_at_executed(config.options()) {
+        true => config.near(kind::Acceptor, node),
+        false => AcceptorSet::EMPTY,
     }
 }
 
@@ -283,6 +312,7 @@ impl Role for Replica {
 
     fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
         self.core.reconfigure(config.clone());
+        self.telling = telling(&config, self.node);
         self.config = config;
     }
 
@@ -349,6 +379,7 @@ impl Role for Replica {
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let (core, mut port) = self.part(out);
         core.on_burst_end(now, &mut port);
+        self.tell_neighbours(out);
     }
 
     fn invariants(&self) {

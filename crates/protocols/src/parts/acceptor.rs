@@ -38,7 +38,7 @@ const MANY_VOTES: usize = 1 << 12;
 const MANY_VOTE_BYTES: u64 = 16 << 20;
 
 /// Bytes of votes in one Phase1b, at least one vote.
-const PHASE1B_BYTES: usize = 1 << 20;
+pub(crate) const PHASE1B_BYTES: usize = 1 << 20;
 
 /// The invariants are checked where the votes span at most this many slots.
 const MAX_LOOKED_THROUGH: u64 = 1 << 12;
@@ -140,24 +140,27 @@ impl AcceptorCore {
         }
     }
 
-    /// A leader asks for a promise, and for the votes in some slots.
-    pub fn on_phase1a(
+    /// A leader asks, itself or through a relay, for a promise, and for the votes in some slots.
+    /// Returns the round that it has promised, if that is higher.
+    pub fn on_phase1a<P: AcceptorPort>(
         &mut self,
         now: Instant,
-        from: LeaderId,
+        from: P::Candidate,
         round: Round,
         (start, end): (Slot, Slot),
-        port: &mut impl AcceptorPort,
-    ) {
+        port: &mut P,
+    ) -> Option<Round> {
         if self.has_lost_votes() {
-            return;
+            return None;
         }
         if !self.config.takes_part(self.id, round) {
-            return self.refused += 1;
+            self.refused += 1;
+            return None;
         }
         if round < self.promise {
             port.reached(branch::PHASE_1A_REFUSED);
-            return self.refuse(round, port);
+            self.refuse(round, port);
+            return Some(self.promise);
         }
         self.promise(round, port);
         // Another candidate must not start before this one had its chance.
@@ -167,6 +170,7 @@ impl AcceptorCore {
             port.reached(branch::VOTES_IN_PAGES);
         }
         port.send(port.phase1b(from, round, votes, clock));
+        None
     }
 
     fn votes_between(&self, start: Slot, end: Slot) -> Votes {
@@ -176,7 +180,7 @@ impl AcceptorCore {
                 next = slot;
                 break;
             }
-            bytes += vote.value.batch.byte_len() + 32;
+            bytes += page_bytes(vote);
             votes.push((slot, vote.clone()));
         }
         let (forgotten, watermark) = (self.votes.base(), self.watermark);
@@ -463,6 +467,11 @@ impl AcceptorCore {
         let votes = self.votes.len() as u64;
         status.add([votes, self.vote_bytes, self.cast, self.refused]);
     }
+}
+
+/// What a vote counts for in a page.
+pub(crate) fn page_bytes(vote: &Vote) -> usize {
+    vote.value.batch.byte_len() + 32
 }
 
 /// What a vote counts for in the limit.

@@ -275,7 +275,7 @@ impl<N: Notes> LeaderCore<N> {
             && let Some(repair) = self.repairs.begin(now, self.round, slots)
         {
             port.reached(branch::REPAIR_BEGINS);
-            ask_votes(repair, repair.missing(), port);
+            ask_votes(repair, repair.missing(), false, port);
         }
     }
 
@@ -469,7 +469,7 @@ impl<N: Notes> LeaderCore<N> {
                 }
                 self.window.check(now, self.round, port);
                 for (repair, acceptors) in self.repairs.overdue(now) {
-                    ask_votes(repair, acceptors, port);
+                    ask_votes(repair, acceptors, true, port);
                 }
                 if self.succession.is_due(now) {
                     self.ask_successor(now, port);
@@ -490,7 +490,7 @@ impl<N: Notes> LeaderCore<N> {
                 if !overdue.is_empty() {
                     port.reached(branch::PHASE_1_ASKED_AGAIN);
                 }
-                ask_votes(phase1, overdue, port);
+                ask_votes(phase1, overdue, true, port);
             }
             _ => {}
         }

@@ -28,7 +28,7 @@ pub enum Proposer {
 wire_enum! { Proposer { 0 => Client { id }, 1 => Batcher { id, number }, 2 => Leader {} } }
 
 /// Who asks acceptors for their watermarks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReaderId {
     /// A client lane that has no read batcher.
     Client {

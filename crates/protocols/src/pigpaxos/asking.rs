@@ -2,9 +2,10 @@
 //! messages that take the place of Phase2a and Learn.
 
 use super::commits::Untold;
-use super::fanout::{Fanout, Leg};
+use super::fanout::Leg;
 use super::message::{RelayId, Requester, Run, Terms};
 use super::relay;
+use super::routes::Routes;
 use crate::multipaxos::config::Config;
 use crate::multipaxos::{self, acceptor, kind};
 use alloc::boxed::Box;
@@ -46,17 +47,13 @@ pub(crate) struct Asking {
 
 struct Relays {
     config: Arc<Config>,
-    /// The acceptors of this node.
-    near: AcceptorSet,
+    routes: Routes,
     /// By the number of a replica, the acceptors that hand it what is chosen.
     tellers: Vec<AcceptorSet>,
-    fanout: Fanout,
     /// What is chosen and not told to all.
     untold: Untold,
     /// The round of the last request.
     round: Round,
-    /// The messages of one request, between two requests.
-    legs: Vec<Leg>,
 }
 
 impl Asking {
@@ -80,18 +77,15 @@ impl Asking {
         let relays = self.relays.get_or_insert_with(|| {
             Box::new(Relays {
                 config: config.clone(),
-                near: AcceptorSet::EMPTY,
+                routes: Routes::new(config, self.node, self.seed),
                 tellers: Vec::new(),
-                fanout: Fanout::new(self.seed),
                 untold: Untold::default(),
                 round: Round(0),
-                legs: Vec::new(),
             })
         });
-        relays.near = config.near(kind::Acceptor, self.node);
+        relays.routes.reconfigure(config);
         relays.tellers = tellers(config);
         relays.config = config.clone();
-        relays.fanout.clear();
     }
 
     /// Whether the deployment has relays.
@@ -139,10 +133,8 @@ impl Asking {
 
     /// A relay has answered; see [`Fanout::heard`].
     pub(crate) fn heard(&mut self, now: Instant, from: RelayId, missing: AcceptorSet) {
-        if let Some(relays) = &mut self.relays
-            && let Some(relaying) = relays.config.relaying()
-        {
-            relays.fanout.heard(now, from, missing, relaying);
+        if let Some(relays) = &mut self.relays {
+            relays.routes.heard(now, from, missing);
         }
     }
 
@@ -172,7 +164,7 @@ impl Asking {
     /// How many relays are on the gray list.
     pub(crate) fn suspects(&self) -> usize {
         let relays = self.relays.as_ref();
-        relays.map_or(0, |relays| relays.fanout.suspects())
+        relays.map_or(0, |relays| relays.routes.suspects())
     }
 }
 
@@ -195,29 +187,6 @@ impl Relays {
         self.untold.due(delay.unwrap_or(Duration::ZERO))
     }
 
-    /// Divides a message to these acceptors; see [`Fanout::split`].
-    fn split(
-        &mut self,
-        now: Instant,
-        to: AcceptorSet,
-        attempt: u32,
-        out: &mut Out<'_, impl Role<Send: Asks>>,
-    ) -> Vec<Leg> {
-        let mut legs = core::mem::take(&mut self.legs);
-        legs.clear();
-        if let Some(relaying) = self.config.relaying() {
-            self.fanout.split(
-                now,
-                (to, self.near),
-                attempt,
-                relaying,
-                &mut |branch| out.reached(branch),
-                &mut legs,
-            );
-        }
-        legs
-    }
-
     fn phase2a(
         &mut self,
         (now, from): (Instant, ProxyLeaderId),
@@ -228,7 +197,7 @@ impl Relays {
     ) {
         if round != self.round {
             self.round = round;
-            self.fanout.clear();
+            self.routes.clear();
         }
         // Only the first attempt goes to all.
         let chosen = match attempt {
@@ -236,25 +205,31 @@ impl Relays {
             _ => Box::default(),
         };
         let patience = doubled(self.config.options().resend_after, attempt, 5);
-        let legs = self.split(now, to, attempt, out);
+        let reached = |branch| out.reached(branch);
+        let legs = self.routes.divide(now, to, attempt, reached);
         for leg in &legs {
-            let value = value.clone();
+            let (value, chosen) = (value.clone(), chosen.clone());
             match *leg {
                 Leg::Direct(acceptors) => {
-                    phase2a_directly(from, acceptors, (slot, round), value, out);
-                    tell_directly(acceptors.without(self.near), round, &chosen, out);
+                    let near = match chosen.is_empty() {
+                        true => acceptors,
+                        // Its replicas know what is chosen.
+                        false => acceptors.and(self.routes.near()),
+                    };
+                    let to = (near, acceptors.without(near));
+                    ask_directly(from, to, (slot, round), (value, chosen), out);
                 }
                 Leg::Relayed {
                     relay,
                     members,
                     slack,
                 } => {
-                    self.fanout.asked(relay, now);
+                    self.routes.asked(relay, now);
                     let terms = Terms {
                         members,
                         slack,
                         patience: patience.as_micros() as u64,
-                        chosen: chosen.clone(),
+                        chosen,
                     };
                     let message = relay::In::Phase2a {
                         from: Requester::ProxyLeader { id: from },
@@ -267,15 +242,16 @@ impl Relays {
                 }
             }
         }
-        self.legs = legs;
+        self.routes.put_back(legs);
     }
 
     /// Tells all acceptors of other nodes what is chosen.
     fn tell(&mut self, now: Instant, out: &mut Out<'_, impl Role<Send: Asks>>) {
         let round = self.untold.round();
         let chosen = self.untold.take(round);
-        let to = self.config.all(kind::Acceptor).without(self.near);
-        let legs = self.split(now, to, 0, out);
+        let to = self.config.all(kind::Acceptor).without(self.routes.near());
+        let reached = |branch| out.reached(branch);
+        let legs = self.routes.divide(now, to, 0, reached);
         out.reached(super::branch::COMMITS_ALONE);
         for leg in &legs {
             match *leg {
@@ -291,7 +267,30 @@ impl Relays {
                 }
             }
         }
-        self.legs = legs;
+        self.routes.put_back(legs);
+    }
+}
+
+/// Asks acceptors without a relay, and with the same message tells those in `far` what is chosen.
+fn ask_directly(
+    from: ProxyLeaderId,
+    (near, far): (AcceptorSet, AcceptorSet),
+    (slot, round): (Slot, Round),
+    (value, chosen): (Value, Box<[Run]>),
+    out: &mut Out<'_, impl Role<Send: Asks>>,
+) {
+    if !near.is_empty() {
+        phase2a_directly(from, near, (slot, round), value.clone(), out);
+    }
+    if !far.is_empty() {
+        let message = acceptor::In::RelayedPhase2a {
+            from: Requester::ProxyLeader { id: from },
+            slot,
+            round,
+            value,
+            chosen,
+        };
+        out.send(Asks::to_acceptors(far, message));
     }
 }
 

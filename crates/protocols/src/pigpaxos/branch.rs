@@ -10,6 +10,7 @@ branches! {
     RELAY_SUSPECTED = "proxy leader: a relay has not answered",
     RELAY_PROBED = "proxy leader: a suspected relay is given a request",
     ASKS_DIRECTLY = "proxy leader: acceptors are asked without a relay after two attempts",
+    GROUP_STRANDED = "proxy leader, leader or reader: no relay of a group answers",
     COMMITS_ALONE = "proxy leader: no request came for what is chosen to ride on",
     COMMIT_EARLY = "acceptor: told that a value is chosen before it has voted for it",
 }

@@ -12,8 +12,9 @@ use ionian_kernel::random::Random;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::suspicion::Suspicion;
 
-/// Acceptors are asked without relays from this attempt on, counted from 0: whatever is wrong with
-/// relays, their votes come.
+/// Acceptors are asked without relays in this attempt, counted from 0, and in every second one
+/// after it: whatever is wrong with relays, their votes come. In those between through relays: some
+/// acceptors may be reached only so.
 const DIRECT_FROM: u32 = 2;
 
 /// One message of a request.
@@ -96,6 +97,10 @@ impl Fanout {
 
     /// Divides a request to the acceptors `to` into messages; those in `near` are on this node.
     /// `attempt` is how often it was asked before.
+    ///
+    /// A group in which no relay answers is asked by the relay of another group, which soon does
+    /// not wait for it. So a group that is down costs its requester nothing, and one whose relays
+    /// are suspected without reason is asked all the same (5.7).
     pub(crate) fn split(
         &mut self,
         now: Instant,
@@ -106,7 +111,7 @@ impl Fanout {
         legs: &mut Vec<Leg>,
     ) {
         self.look(now, relaying.patience, reached);
-        if attempt >= DIRECT_FROM {
+        if attempt >= DIRECT_FROM && (attempt - DIRECT_FROM).is_multiple_of(2) {
             reached(branch::ASKS_DIRECTLY);
             return legs.push(Leg::Direct(to));
         }
@@ -136,6 +141,8 @@ impl Fanout {
             // acceptors, such as those of a region, whichever node the proxy leader is on.
             false => Order::by_number(relaying.acceptors()),
         };
+        let first = legs.len();
+        let mut stranded = AcceptorSet::EMPTY;
         for group in 0..settings.groups {
             let members = order
                 .slice(group, settings.groups, settings.overlap)
@@ -146,6 +153,7 @@ impl Fanout {
                 false => 0,
             };
             match candidates.pick(turn) {
+                None => stranded = stranded.or(members),
                 Some(relay) if members.len() > 1 => {
                     let others = (to.without(members)).len();
                     let slack = relaying.slack(members, settings.groups, others) as u8;
@@ -155,8 +163,18 @@ impl Fanout {
                         slack,
                     });
                 }
-                // One alone, or one without a relay that answers: a relay would be a detour.
-                _ => direct = direct.or(members),
+                // One alone: a relay would be a detour.
+                Some(_) => direct = direct.or(members),
+            }
+        }
+        let groups = &mut legs[first..];
+        if !stranded.is_empty() {
+            reached(branch::GROUP_STRANDED);
+            relaying.wait_for_all_if_needed(direct.len(), groups);
+            let group = self.random.below(groups.len().max(1) as u64) as usize;
+            match groups.get_mut(group) {
+                Some(Leg::Relayed { members, .. }) => *members = members.or(stranded),
+                _ => direct = direct.or(stranded),
             }
         }
         if !direct.is_empty() {

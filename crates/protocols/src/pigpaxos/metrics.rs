@@ -4,12 +4,17 @@ use ionian_kernel::status::Metric;
 
 /// The work of a relay.
 pub(crate) const RELAY: &[Metric] = &[
-    Metric::gauge("relaying", "requests", "requests that wait for votes").settling(),
+    Metric::gauge(
+        "relaying",
+        "requests",
+        "requests and questions that wait for acceptors",
+    )
+    .settling(),
     Metric::counter("relayed", "requests", "requests for votes passed on"),
     Metric::counter(
         "gave_up",
         "requests",
-        "requests answered before enough acceptors had voted",
+        "requests and questions answered before enough acceptors had",
     ),
     Metric::gauge(
         "answer_time_us",

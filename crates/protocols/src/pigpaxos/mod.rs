@@ -1,4 +1,5 @@
-//! PigPaxos: relays between those who ask acceptors and the acceptors (PigPaxos, sections 3 and 4).
+//! PigPaxos: relays between those who ask acceptors and the acceptors (PigPaxos, sections 3, 4 and
+//! 8.2).
 //!
 //! PigPaxos changes who carries messages and nothing of what is decided. So it is a role here, the
 //! relay, that a deployment of MultiPaxos or S-Paxos can have beside its acceptors: every
@@ -20,18 +21,35 @@
 //! relay ── Phase2a ──> relay ── Votes ──> relay                        (more than one layer)
 //! ```
 //!
-//! Why it is safe: an answer of a relay names who has voted, and the proxy leader adds the names to
-//! a set. Names that come twice, late, from overlapping groups, or from another attempt change
-//! nothing; no count is ever added to a count (defect s9).
+//! Leaders and readers have their questions carried too, and ask again without relays what is not
+//! answered.
+//!
+//! ```text
+//! leader ── Heartbeat ──> relay ── Heartbeat ──> leaders, acceptors, replicas
+//! leader <── Relayed ──── relay
+//! leader ── Phase1a ──> relay ── RelayedPhase1a ──> acceptor
+//! leader <── Promises ── relay <── Phase1b ──────── acceptor
+//! reader ── PreRead ──> relay ── RelayedPreRead ──> acceptor
+//! reader <── Watermarks ── relay <── PreReadAck ─── acceptor
+//! replica ── Executed ──> acceptor ── Watermarks ──> reader     (reads where it is executed)
+//! ```
+//!
+//! Why it is safe: an answer of a relay names who has voted, promised, or told its watermark, and
+//! the receiver adds the names to a set. Names that come twice, late, from overlapping groups, or
+//! from another attempt change nothing; no count is ever added to a count (defect s9). What comes
+//! with the names holds for each of them: the vote of the highest round in each slot, the largest
+//! watermark.
 
 pub(crate) mod asking;
 pub(crate) mod branch;
 pub mod commits;
 pub mod fanout;
 pub mod groups;
+pub(crate) mod leading;
 pub mod message;
 pub(crate) mod metrics;
 pub(crate) mod presets;
 pub mod relay;
 pub mod relaying;
+pub(crate) mod routes;
 pub(crate) mod settings;

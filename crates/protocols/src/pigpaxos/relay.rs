@@ -1,16 +1,29 @@
-//! The relay (PigPaxos 3.1): passes requests for votes on to the acceptors of a group, and gathers
-//! their votes into one answer.
+//! The relay (PigPaxos 3.1): passes questions on to the acceptors of a group, and gathers their
+//! answers into one.
 //!
-//! Stands between proxy leader and acceptors. It has no durable state: if it fails, the proxy
-//! leader asks again through another. It decides nothing: its answers name who has voted.
+//! Stands between acceptors and those who ask them: proxy leaders, leaders, readers. It has no
+//! durable state: if it fails, they ask again, through another or themselves. It decides nothing:
+//! its answers name who has voted, promised, or told its watermark.
 
+mod gathering;
+mod heartbeats;
+mod promises;
+mod votes;
+pub(crate) mod watermarks;
+
+use self::gathering::Gatherings;
+use self::promises::Page;
+use self::votes::Request;
+use self::watermarks::Largest;
 use super::branch;
 use super::groups::Order;
-use super::message::{RelayId, Requester, Run, Terms};
+use super::message::{Beat, RelayId, Requester, Run, Terms};
 use super::metrics;
 use super::relaying::Relaying;
 use crate::multipaxos::config::Config;
-use crate::multipaxos::{Envelope, acceptor, proxy_leader};
+use crate::multipaxos::message::ReaderId;
+use crate::multipaxos::{Envelope, acceptor};
+use crate::parts::message::Votes;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -20,7 +33,7 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
-use ionian_kernel::time::{Duration, Instant};
+use ionian_kernel::time::{Duration, Instant, Timestamp, earliest};
 use ionian_kernel::wire::Never;
 use ionian_replication::batch::Value;
 use ionian_replication::suspicion::Suspicion;
@@ -79,58 +92,89 @@ messages! {
             /// The slots.
             chosen: Box<[Run]>,
         },
+        /// A leader lives: to be passed on.
+        6 => Heartbeat {
+            /// The leader.
+            from: LeaderId,
+            /// What it says, and to whom.
+            beat: Box<Beat>,
+        },
+        /// Asks it to have acceptors promise a round to its leader, and tell their votes.
+        7 => Phase1a {
+            /// The acceptors.
+            members: AcceptorSet,
+            /// In microseconds: for how long the leader waits at most.
+            patience: u64,
+            /// The round.
+            round: Round,
+            /// The first slot that the leader asks about.
+            start: Slot,
+            /// The slot after the last that it asks about.
+            end: Slot,
+        },
+        /// An acceptor's promise and a stretch of its votes.
+        8 => Phase1b {
+            /// The acceptor.
+            from: AcceptorId,
+            /// The round that it promised.
+            round: Round,
+            /// The votes.
+            votes: Box<Votes>,
+            /// What its clock shows; zero says nothing.
+            clock: Timestamp,
+        },
+        /// Asks it to have acceptors tell their watermarks.
+        9 => PreRead {
+            /// Who asks, and gets the highest.
+            from: ReaderId,
+            /// The acceptors.
+            members: AcceptorSet,
+            /// In microseconds: for how long the reader waits at most.
+            patience: u64,
+            /// The reader's number for the inquiry.
+            inquiry: u64,
+        },
+        /// An acceptor's vote watermark.
+        10 => PreReadAck {
+            /// The acceptor.
+            from: AcceptorId,
+            /// The reader.
+            reader: ReaderId,
+            /// The inquiry that it answers.
+            inquiry: u64,
+            /// The slot after the highest it has voted in.
+            watermark: Slot,
+            /// The epoch of the highest round that it has promised.
+            epoch: Epoch,
+            /// A replica of its node has executed every slot below this one.
+            executed: Slot,
+        },
     }
 }
 
-/// In microseconds: a requester waits this long at most.
-const MAX_PATIENCE: u64 = 60_000_000;
-
-/// A request with it: who asks, for which slot.
-type Key = (Slot, Requester);
+/// A relay waits at most for this part of the time that its requester waits: its answer must be
+/// there first (defect l11).
+const PART_OF_PATIENCE: u32 = 4;
 
 /// A relay.
 pub struct Relay {
     id: RelayId,
     config: Arc<Config>,
     random: Random,
-    requests: BTreeMap<Key, Request>,
+    requests: BTreeMap<votes::Key, Request>,
     /// When each of them is due.
-    due: BTreeSet<(Instant, Key)>,
+    due: BTreeSet<(Instant, votes::Key)>,
     /// The acceptors that did not vote in time and have not voted since: they are asked like the
     /// others, and not waited for.
     suspicion: Suspicion<AcceptorId>,
     /// How long acceptors take to vote, smoothed. Zero until the first have voted.
     answer_time: Duration,
+    /// What leaders and readers ask.
+    promises: Gatherings<promises::Key, Page>,
+    watermarks: Gatherings<watermarks::Key, Largest>,
     relayed: u64,
     gave_up: u64,
 }
-
-struct Request {
-    round: Round,
-    /// The acceptors that have not voted.
-    waiting: AcceptorSet,
-    voted: AcceptorSet,
-    slack: u8,
-    begun_at: Instant,
-    /// When it is answered at the latest; when it is forgotten, if it was answered like this.
-    due: Instant,
-    /// For how long its requester waits.
-    patience: Duration,
-    /// Whether it was answered before enough had voted. Votes that come later are passed on as they
-    /// come.
-    is_late: bool,
-}
-
-/// The most requests under way. Of others the proxy leader asks the acceptors itself.
-const MAX_REQUESTS: usize = 1 << 16;
-
-/// A relay waits for this many times the usual time.
-const TIMES_USUAL: u32 = 4;
-
-/// And for this long in any case, and at most for this part of the time that its requester waits:
-/// its answer must be there first (defect l11).
-const AT_LEAST: Duration = Duration::from_millis(1);
-const PART_OF_PATIENCE: u32 = 4;
 
 impl Relay {
     /// The relay of this birth.
@@ -143,37 +187,33 @@ impl Relay {
             due: BTreeSet::new(),
             suspicion: Suspicion::default(),
             answer_time: Duration::ZERO,
+            promises: Gatherings::default(),
+            watermarks: Gatherings::default(),
             relayed: 0,
             gave_up: 0,
         }
     }
 
-    /// How long to wait for votes on behalf of one who waits for the time `patience`.
-    fn give_up_after(&self, patience: Duration, relaying: &Relaying) -> Duration {
-        let most = patience / PART_OF_PATIENCE;
-        match relaying.settings.timeout {
-            Some(timeout) => timeout.min(patience / 2),
-            None if self.answer_time.is_zero() => most,
-            None => (self.answer_time * TIMES_USUAL + AT_LEAST).min(most),
-        }
+    /// For how long to wait for the answers to a leader or a reader that waits for the time
+    /// `patience`. How long votes take lately says nothing: what acceptors answer to a leader can
+    /// be large.
+    fn waits(&self, patience: Duration) -> (Duration, Duration) {
+        let relaying = self.config.relaying();
+        let stated = relaying.and_then(|relaying| relaying.settings.timeout);
+        let wait = stated.unwrap_or(patience / PART_OF_PATIENCE);
+        (wait.min(patience / 2), patience)
     }
 
-    /// Notes a request, in place of an earlier one of the same key. False if there is no room.
-    fn begin(&mut self, key: Key, request: Request, out: &mut Out<'_, Self>) -> bool {
-        self.end(key);
-        if self.requests.len() >= MAX_REQUESTS {
-            out.reached(branch::TOO_MANY);
-            return false;
-        }
-        self.due.insert((request.due, key));
-        self.requests.insert(key, request);
-        true
+    /// Too much is under way.
+    fn is_full(&self, out: &mut Out<'_, Self>) {
+        out.reached(branch::TOO_MANY);
     }
 
-    fn end(&mut self, key: Key) -> Option<Request> {
-        let request = self.requests.remove(&key)?;
-        self.due.remove(&(request.due, key));
-        Some(request)
+    /// It answers without these.
+    fn gives_up(&mut self, now: Instant, missing: AcceptorSet, out: &mut Out<'_, Self>) {
+        out.reached(branch::GIVES_UP);
+        self.gave_up += 1;
+        self.suspicion.silent(missing, now);
     }
 
     /// Hands requests to relays of the next layer for all of `members` but those that this one asks
@@ -213,172 +253,19 @@ impl Relay {
         direct
     }
 
-    /// Acceptors have voted.
-    fn on_votes(
-        &mut self,
-        now: Instant,
-        (slot, round): (Slot, Round),
-        voted: AcceptorSet,
-        out: &mut Out<'_, Self>,
-    ) {
-        let first = Requester::ProxyLeader {
-            id: ProxyLeaderId(0),
-        };
-        voted.iter().for_each(|from| self.suspicion.heard(from));
-        // More than one only if a leader has handed the slot to another proxy leader.
-        let of_slot = self.requests.range_mut((slot, first)..);
-        for (_, request) in of_slot.take_while(|(key, _)| key.0 == slot) {
-            if request.round == round {
-                request.voted = request.voted.or(request.waiting.and(voted));
-                request.waiting = request.waiting.without(voted);
+    /// Answers leaders and readers with what there is where answers are overdue.
+    fn give_up_on_questions(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        while let Some((key, answered)) = self.promises.give_up(now) {
+            if let Some(answered) = answered {
+                self.gives_up(now, answered.missing, out);
+                self.promise(key, answered, out);
             }
         }
-        let suspects = self.suspicion.suspects();
-        let is_due = |request: &Request| {
-            let waits = request.waiting.without(suspects);
-            let is_enough = request.waiting.len() <= usize::from(request.slack);
-            !request.voted.is_empty() && (is_enough || waits.is_empty() || request.is_late)
-        };
-        loop {
-            let mut of_slot = self.requests.range((slot, first)..);
-            let found = of_slot
-                .by_ref()
-                .take_while(|(key, _)| key.0 == slot)
-                .find(|(_, request)| is_due(request));
-            let Some(key) = found.map(|(key, _)| *key) else {
-                return;
-            };
-            let request = self.end(key).expect("just found");
-            self.answer_in_time(now, key, request, out);
-        }
-    }
-
-    /// Answers a request with votes that have come.
-    fn answer_in_time(
-        &mut self,
-        now: Instant,
-        key: Key,
-        request: Request,
-        out: &mut Out<'_, Self>,
-    ) {
-        let took = now.since(request.begun_at);
-        self.answer_time = match self.answer_time.is_zero() {
-            true => took.max(Duration::from_micros(1)),
-            false => (self.answer_time * 7 + took) / 8,
-        };
-        let is_enough = request.waiting.len() <= usize::from(request.slack);
-        let missing = match is_enough || request.is_late {
-            true => AcceptorSet::EMPTY,
-            false => request.waiting,
-        };
-        self.answer(key, request.round, request.voted, missing, out);
-        if !is_enough {
-            self.wait_on(now, key, request, out);
-        }
-    }
-
-    /// Waits for more votes to a request that was answered, as long as its requester waits.
-    fn wait_on(&mut self, now: Instant, key: Key, request: Request, out: &mut Out<'_, Self>) {
-        let due = match request.is_late {
-            true => request.due,
-            false => now + request.patience,
-        };
-        let late = Request {
-            voted: AcceptorSet::EMPTY,
-            due,
-            is_late: true,
-            ..request
-        };
-        self.begin(key, late, out);
-    }
-
-    fn answer(
-        &self,
-        (slot, to): Key,
-        round: Round,
-        voted: AcceptorSet,
-        missing: AcceptorSet,
-        out: &mut Out<'_, Self>,
-    ) {
-        let from = self.id;
-        out.send(match to {
-            Requester::ProxyLeader { id } => {
-                let message = proxy_leader::In::Votes {
-                    from,
-                    slot,
-                    round,
-                    voted,
-                    missing,
-                };
-                Envelope::ToProxyLeaders(Set::one(id), message)
+        while let Some((key, answered)) = self.watermarks.give_up(now) {
+            if let Some(answered) = answered {
+                self.gives_up(now, answered.missing, out);
+                self.tell_reader(key, answered, out);
             }
-            Requester::Relay { id } => {
-                let message = In::Votes { slot, round, voted };
-                Envelope::ToRelays(Set::one(id), message)
-            }
-        });
-    }
-
-    /// Notifies those that asked for votes in a lower round at once. They get no votes, which would
-    /// come too late (3.2).
-    fn on_nack(&mut self, promised: Round, out: &mut Out<'_, Self>) {
-        let (proxies, relays) = self.end_all(|_, request| request.round < promised);
-        if proxies.is_empty() && relays.is_empty() {
-            return;
-        }
-        out.reached(branch::RELAY_REFUSED);
-        let round = promised;
-        let to_proxies = proxy_leader::In::Nack { round };
-        out.send(Envelope::ToProxyLeaders(proxies, to_proxies));
-        out.send(Envelope::ToRelays(relays, In::Nack { round }));
-    }
-
-    /// Notifies those that asked for votes in slots below `below`: these are chosen.
-    fn on_forgotten(&mut self, below: Slot, out: &mut Out<'_, Self>) {
-        let (proxies, relays) = self.end_all(|(slot, _), _| *slot < below);
-        let to_proxies = proxy_leader::In::Forgotten { below };
-        out.send(Envelope::ToProxyLeaders(proxies, to_proxies));
-        out.send(Envelope::ToRelays(relays, In::Forgotten { below }));
-    }
-
-    /// Ends the requests that are over: who made them. (Each is notified once: two relays
-    /// can have asked each other for one slot.)
-    fn end_all(
-        &mut self,
-        is_over: impl Fn(&Key, &Request) -> bool,
-    ) -> (Set<ProxyLeaderId>, Set<RelayId>) {
-        let (mut proxies, mut relays) = (Set::EMPTY, Set::EMPTY);
-        let due = &mut self.due;
-        self.requests.retain(|key, request| {
-            if !is_over(key, request) {
-                return true;
-            }
-            due.remove(&(request.due, *key));
-            match key.1 {
-                Requester::ProxyLeader { id } => drop(proxies.insert(id)),
-                Requester::Relay { id } => drop(relays.insert(id)),
-            }
-            false
-        });
-        (proxies, relays)
-    }
-
-    /// Answers with what there is where votes are overdue. Votes that come later are passed on: on
-    /// a slow disk all may come late.
-    fn give_up(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        while let Some((at, key)) = self.due.first().copied() {
-            if at > now {
-                return;
-            }
-            let request = self.end(key).expect("every request has its time");
-            if request.is_late {
-                continue;
-            }
-            out.reached(branch::GIVES_UP);
-            self.gave_up += 1;
-            self.suspicion.silent(request.waiting, now);
-            self.answer(key, request.round, request.voted, request.waiting, out);
-            self.wait_on(now, key, request, out);
         }
     }
 }
@@ -412,9 +299,7 @@ impl Role for Relay {
                 terms,
             } => {
                 let Terms { slack, chosen, .. } = *terms;
-                let members = terms.members.and(relaying.acceptors());
-                // A damaged message may say anything; doubled waits are not longer than this.
-                let patience = Duration::from_micros(terms.patience.min(MAX_PATIENCE));
+                let (members, patience) = relaying.asked(terms.members, terms.patience);
                 let request = Request {
                     round,
                     waiting: members,
@@ -446,7 +331,7 @@ impl Role for Relay {
                     }
                 });
                 let message = acceptor::In::RelayedPhase2a {
-                    from: self.id,
+                    from: requester,
                     slot,
                     round,
                     value,
@@ -474,15 +359,54 @@ impl Role for Relay {
                 let message = acceptor::In::LearnSlots { round, chosen };
                 out.send(Envelope::ToAcceptors(direct, message));
             }
+            In::Heartbeat { from, beat } => self.on_heartbeat(from, *beat, out),
+            In::Phase1a {
+                members,
+                patience,
+                round,
+                start,
+                end,
+            } => {
+                let asked = relaying.asked(members, patience);
+                self.on_phase1a(now, asked, (round, start, end), out);
+            }
+            In::Phase1b {
+                from,
+                round,
+                votes,
+                clock,
+            } => self.on_phase1b(now, (from, round), *votes, clock, out),
+            In::PreRead {
+                from,
+                members,
+                patience,
+                inquiry,
+            } => {
+                let asked = relaying.asked(members, patience);
+                self.on_pre_read(now, asked, (from, inquiry), out);
+            }
+            In::PreReadAck {
+                from,
+                reader,
+                inquiry,
+                watermark,
+                epoch,
+                executed,
+            } => {
+                let answer = (watermark, epoch, executed);
+                self.on_pre_read_ack(now, from, (reader, inquiry), answer, out);
+            }
         }
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.give_up(now, out);
+        self.give_up_on_questions(now, out);
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        self.due.first().map(|(at, _)| *at)
+        let next = earliest(self.promises.next_timer(), self.watermarks.next_timer());
+        earliest(next, self.due.first().map(|(at, _)| *at))
     }
 
     fn invariants(&self) {
@@ -500,13 +424,15 @@ impl Role for Relay {
                 && !request.waiting.meets(request.voted)),
             "a relay waits for nothing, or for one that has voted"
         );
+        self.promises.invariants();
+        self.watermarks.invariants();
     }
 
     const METRICS: Metrics = &[metrics::RELAY];
 
     fn status(&self, status: &mut Status) {
         status.add([
-            self.requests.len() as u64,
+            (self.requests.len() + self.promises.len() + self.watermarks.len()) as u64,
             self.relayed,
             self.gave_up,
             self.answer_time.as_micros() as u64,

@@ -1,5 +1,6 @@
 //! Which deployments can have relays, and what roles need to know of them.
 
+use super::fanout::Leg;
 use super::message::RelayId;
 use super::settings::Settings;
 use crate::multipaxos::kind;
@@ -22,8 +23,11 @@ pub struct Relaying {
     beside: Vec<AcceptorSet>,
     relays: Set<RelayId>,
     /// How many votes are enough, where only their number matters.
-    majority: Option<usize>,
+    enough: Option<usize>,
 }
+
+/// In microseconds: a requester waits this long at most. Doubled waits are not longer.
+const MAX_PATIENCE: u64 = 60_000_000;
 
 impl Relaying {
     /// Checks the relays of a layout, if it has any.
@@ -43,15 +47,19 @@ impl Relaying {
             beside[usize::from(relay)] = here;
         }
         // While the members change, quorums of both configurations are needed.
-        let is_majority = layout.quorums == QuorumSpec::Majority && layout.next.is_none();
-        let majority = is_majority.then(|| acceptors.len() / 2 + 1);
+        let enough = match layout.quorums {
+            _ if layout.next.is_some() => None,
+            QuorumSpec::Majority => Some(acceptors.len() / 2 + 1),
+            QuorumSpec::Counts { write, .. } => Some(write),
+            QuorumSpec::Grid { .. } | QuorumSpec::Groups { .. } => None,
+        };
         let relaying = Relaying {
             settings,
             patience: layout.options.resend_after,
             acceptors,
             beside,
             relays,
-            majority,
+            enough,
         };
         relaying.check_slack(layout)?;
         Ok(Some(relaying))
@@ -64,7 +72,7 @@ impl Relaying {
         if slack == 0 || layout.next.is_some() {
             return Ok(());
         }
-        let Some(majority) = self.majority else {
+        let Some(enough) = self.enough else {
             return Err(LayoutError(format!(
                 "relay_slack is {slack}: where acceptors are in a grid or in groups, relays must wait for all (0)"
             )));
@@ -77,23 +85,30 @@ impl Relaying {
         let own = usize::from(!apart);
         let groups = self.settings.groups.min(all - own).max(1);
         if groups == 1 {
-            // Its relay waits for a majority, whatever the slack.
+            // Its relay waits for a quorum, whatever the slack.
             return Ok(());
         }
         let sure = own + (all - own).saturating_sub(groups * slack);
-        if sure >= majority {
+        if sure >= enough {
             return Ok(());
         }
         Err(LayoutError(format!(
             "relay_slack is {slack}: {groups} relays that each do without {slack} of their acceptors are sure to have \
-             {sure} votes of {all}, and {majority} are needed; at most {} is possible",
-            (all - majority) / groups
+             {sure} votes of {all}, and {enough} are needed; at most {} is possible",
+            (all - enough) / groups
         )))
     }
 
     /// All relays.
     pub fn relays(&self) -> Set<RelayId> {
         self.relays
+    }
+
+    /// The acceptors that a relay is to ask on behalf of one who waits this long, in microseconds.
+    /// A damaged message may say anything.
+    pub(super) fn asked(&self, members: AcceptorSet, patience: u64) -> (AcceptorSet, Duration) {
+        let patience = Duration::from_micros(patience.min(MAX_PATIENCE));
+        (members.and(self.acceptors), patience)
     }
 
     /// All acceptors.
@@ -115,15 +130,34 @@ impl Relaying {
 
     /// For how many of `members` their relay need not wait, when it is one of `groups` and
     /// `direct` other acceptors are asked without a relay. If it is the only one, it sees all votes
-    /// but those, and can answer when they make a majority (4.3).
+    /// but those, and can answer when they make a quorum (4.3).
     pub(super) fn slack(&self, members: AcceptorSet, groups: usize, direct: usize) -> usize {
         let most = members.len().saturating_sub(1);
-        match self.majority {
+        match self.enough {
             None => 0,
-            Some(majority) if groups == 1 => {
-                (members.len() + direct).saturating_sub(majority).min(most)
+            Some(enough) if groups == 1 => {
+                (members.len() + direct).saturating_sub(enough).min(most)
             }
             Some(_) => self.settings.slack.min(most),
+        }
+    }
+
+    /// Takes the slack from these groups if it could cost the quorum, where a whole group does
+    /// not answer and `direct` acceptors are asked without a relay. With the slack each request
+    /// would have to be made twice.
+    pub(super) fn wait_for_all_if_needed(&self, direct: usize, groups: &mut [Leg]) {
+        let sure = |leg: &Leg| match leg {
+            Leg::Relayed { members, slack, .. } => members.len() - usize::from(*slack),
+            Leg::Direct(acceptors) => acceptors.len(),
+        };
+        let sure: usize = direct + groups.iter().map(sure).sum::<usize>();
+        if self.enough.is_none_or(|enough| sure >= enough) {
+            return;
+        }
+        for leg in groups {
+            if let Leg::Relayed { slack, .. } = leg {
+                *slack = 0;
+            }
         }
     }
 }

@@ -14,6 +14,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     RELAY_SLACK,
     RELAY_TIMEOUT_MS,
     COMMIT_DELAY_MS,
+    RELAY_READS,
+    READ_AT_EXECUTED,
 ];
 
 pub(crate) const RELAY_GROUPS: Setting = Setting {
@@ -104,6 +106,33 @@ pub(crate) const COMMIT_DELAY_MS: Setting = Setting {
     },
 };
 
+pub(crate) const RELAY_READS: Setting = Setting {
+    key: "relay_reads",
+    about: "1: leaderless reads ask acceptors through relays; 0: directly, with half the delay",
+    allowed: 0..=1,
+    shared: false,
+    place: Place::Own {
+        default: 0,
+        trials: |_| &[0, 1],
+    },
+};
+
+pub(crate) const READ_AT_EXECUTED: Setting = Setting {
+    key: "read_at_executed",
+    about: "1: a leaderless read goes to a replica that an asked acceptor knows to be far enough; 0: to the nearest",
+    allowed: 0..=1,
+    shared: false,
+    place: Place::Own {
+        default: 0,
+        trials: |_| &[0, 1],
+    },
+};
+
+/// Whether a leaderless read goes to a replica that has executed what it must see, if one is known.
+pub(crate) fn reads_at_executed(options: &Options) -> bool {
+    READ_AT_EXECUTED.value(options) != 0
+}
+
 /// The settings in a form in which roles can use them at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -123,6 +152,8 @@ pub struct Settings {
     pub timeout: Option<Duration>,
     /// How long what is chosen waits for a request to ride on.
     pub commit_delay: Duration,
+    /// Whether readers ask acceptors through relays.
+    pub reads: bool,
 }
 
 impl Settings {
@@ -140,6 +171,7 @@ impl Settings {
             slack: number(&RELAY_SLACK),
             timeout: timeout.map(|millis| Duration::from_millis(millis as u64)),
             commit_delay: Duration::from_millis(COMMIT_DELAY_MS.value(options)),
+            reads: number(&RELAY_READS) != 0,
         }
     }
 }

@@ -27,6 +27,7 @@ use crate::multipaxos::message::Proposer;
 use crate::parts;
 pub use crate::parts::leader::Record;
 use crate::parts::leader::{LeaderCore, Proposal, Ready};
+use crate::pigpaxos::leading::{self, Leading};
 use alloc::vec;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -107,6 +108,8 @@ impl In {
 pub struct Leader {
     id: LeaderId,
     core: LeaderCore<()>,
+    /// How it speaks to acceptors through relays, where there are any.
+    leading: Leading,
     config: Config,
     taken: Taken,
     /// The log is to be carried to this slot, with noops if there is nothing else.
@@ -123,6 +126,7 @@ impl Leader {
         let (ordering, is_new) = (config.ordering.clone(), !birth.amnesiac);
         Leader {
             id,
+            leading: Leading::new(&ordering, birth),
             core: LeaderCore::new(ordering, (id, birth.node), is_new, birth.seed),
             config,
             taken: Taken::default(),
@@ -142,10 +146,13 @@ impl Leader {
     #[inline]
     fn part<'a, 'b>(
         &'a mut self,
+        now: Instant,
         out: &'a mut Out<'b, Self>,
     ) -> (&'a mut LeaderCore<()>, Port<'a, 'b>) {
         let port = Port {
             id: self.id,
+            now,
+            leading: &mut self.leading,
             config: &self.config,
             taken: &mut self.taken,
             change: &mut self.change,
@@ -191,7 +198,7 @@ impl Leader {
             near,
             batch,
         };
-        let (core, mut port) = self.part(out);
+        let (core, mut port) = self.part(now, out);
         if !core.on_propose(now, proposal, false, &mut port) {
             self.taken.drop(id, next);
         }
@@ -236,7 +243,7 @@ impl Leader {
         out: &mut Out<'_, Self>,
     ) {
         use multipaxos::leader::In as Message;
-        let (core, mut port) = self.part(out);
+        let (core, mut port) = self.part(now, out);
         let port = &mut port;
         match message {
             // Commands reach the log by way of stabilizers only.
@@ -257,7 +264,11 @@ impl Leader {
                 round,
                 votes,
                 clock,
-            } => core.on_phase1b(now, (from, round), (votes, ()), clock, port),
+            } => {
+                // A slot without votes says nothing here.
+                let noops = core.on_phase1b(now, (from, round), (votes, ()), clock, port);
+                debug_assert!(noops.is_empty());
+            }
             Message::Nack { round } => core.on_nack(now, round, port),
             Message::Heartbeat { round } => core.on_heartbeat(now, round, port),
             Message::PreVoteReply {
@@ -274,6 +285,15 @@ impl Leader {
             } => core.on_rejoin(now, from, nonce, promise, port),
             Message::TakeOver { from, round } => core.on_take_over(now, from, round, port),
             Message::Declined { from } => core.on_declined(now, from, port),
+            Message::Relayed { from } => port.leading.heard(now, from, AcceptorSet::EMPTY),
+            Message::Promises {
+                from,
+                round,
+                promises,
+            } => {
+                port.leading.heard(now, from, promises.missing);
+                leading::on_promises(core, now, round, *promises, port);
+            }
         }
         self.carry(now, out);
     }
@@ -294,7 +314,7 @@ impl Leader {
             self.carry_to = Slot::ZERO;
         } else if slot > self.core.next_slot() {
             out.reached(branch::CARRIES);
-            let (core, mut port) = self.part(out);
+            let (core, mut port) = self.part(now, out);
             core.fill_below(now, slot, &mut port);
         }
     }
@@ -323,7 +343,8 @@ impl Role for Leader {
         self.change.reconfigure(&self.config);
         self.look_ready(now);
         let ordering = self.config.ordering.clone();
-        let (core, mut port) = self.part(out);
+        self.leading.reconfigure(&ordering);
+        let (core, mut port) = self.part(now, out);
         core.reconfigure(now, ordering, &mut port);
     }
 
@@ -361,7 +382,7 @@ impl Role for Leader {
         if self.config.is_joint() {
             self.look_ready(now);
         }
-        let (core, mut port) = self.part(out);
+        let (core, mut port) = self.part(now, out);
         core.on_timer(now, &mut port);
         core.finish_change(now, &mut port);
     }
@@ -371,7 +392,7 @@ impl Role for Leader {
     }
 
     fn on_drain(&mut self, now: Instant, drains: bool, out: &mut Out<'_, Self>) {
-        let (core, mut port) = self.part(out);
+        let (core, mut port) = self.part(now, out);
         core.on_drain(now, drains, &mut port);
     }
 

@@ -16,6 +16,8 @@ pub(super) const SETTINGS: &[Setting] = &[
     relays::RELAY_SLACK,
     relays::RELAY_TIMEOUT_MS,
     relays::COMMIT_DELAY_MS,
+    relays::RELAY_READS,
+    relays::READ_AT_EXECUTED,
 ];
 
 const STALE_BYTES: Setting = Setting {

@@ -38,26 +38,22 @@ fn candidate() -> Stage<Leader> {
     leader
 }
 
-fn phase1a(to: u8, from: LeaderId, round: Round, start: u64, end: Slot) -> Envelope {
+fn phase1a(to: &[u8], from: LeaderId, round: Round, start: u64, end: Slot) -> Envelope {
     let message = acceptor::In::Phase1a {
         from,
         round,
         start: Slot(start),
         end,
     };
-    Envelope::ToAcceptors(Set::one(AcceptorId(to)), message)
+    let to = to.iter().copied().map(AcceptorId).collect();
+    Envelope::ToAcceptors(to, message)
 }
 
 /// All acceptors are asked for promises in a round, and for their votes, behind its record.
 fn begins(round: Round, start: u64) -> ionian_kernel::role::Asked<Envelope> {
-    let ask = |to| {
-        (
-            phase1a(to, round.leader(), round, start, Slot::MAX),
-            Some(1),
-        )
-    };
+    let ask = phase1a(&[0, 1, 2], round.leader(), round, start, Slot::MAX);
     let record = (encode_all(&Record { round }), true);
-    stage::only(vec![record], (0..3).map(ask).collect())
+    stage::only(vec![record], vec![(ask, Some(1))])
 }
 
 fn heartbeats(round: Round, executed: u64, time: u64) -> Vec<Envelope> {
@@ -337,7 +333,7 @@ fn an_acceptor_that_has_more_votes_is_asked_for_the_next_stretch_before_it_count
         ..votes(&[(slot, found.clone())])
     };
     let more = leader.asked(phase1b(1, first(), stretch(0, Slot(5), 4)));
-    assert_eq!(more, only(vec![phase1a(1, ID, first(), 5, Slot::MAX)]));
+    assert_eq!(more, only(vec![phase1a(&[1], ID, first(), 5, Slot::MAX)]));
     // The stretch before it once more, for the network may repeat it.
     let repeated = leader.asked(phase1b(1, first(), stretch(0, Slot(5), 4)));
     assert_eq!(repeated, only(vec![]));
@@ -357,8 +353,8 @@ fn acceptors_that_do_not_answer_in_phase_1_are_asked_again() {
     let mut leader = in_phase1(config(Options::default()));
     let begun = leader.now;
     leader.tell(phase1b(1, first(), votes(&[])));
-    let missing = [0, 2].map(|to| phase1a(to, ID, first(), 0, Slot::MAX));
-    assert_eq!(leader.woken(), only(missing.to_vec()));
+    let missing = phase1a(&[0, 2], ID, first(), 0, Slot::MAX);
+    assert_eq!(leader.woken(), only(vec![missing]));
     assert_eq!(leader.now, begun + Options::default().resend_after);
 }
 

@@ -203,7 +203,7 @@ fn a_late_answer_of_phase_1_mends_no_slot() {
             slots: vec![Slot(0)]
         }))
         .len(),
-        3
+        1
     );
     let late = votes(0, vec![(Slot(0), vote(0, b"older"))], 1);
     leader.tell(leader::In::Phase1b {

@@ -291,17 +291,15 @@ fn repairing() -> Stage<Leader> {
     };
     leader.tell(phase1b(0, first(), forgot));
     leader.tell(phase1b(1, first(), votes(&[])));
-    let ask = |to| {
-        let message = acceptor::In::Phase1a {
-            from: LeaderId(0),
-            round: first(),
-            start: Slot(5),
-            end: Slot(6),
-        };
-        Envelope::ToAcceptors(Set::one(AcceptorId(to)), message)
+    let ask = acceptor::In::Phase1a {
+        from: LeaderId(0),
+        round: first(),
+        start: Slot(5),
+        end: Slot(6),
     };
     let asked = leader.asked(recover(&[5]));
-    assert_eq!(asked, only((0..3).map(ask).collect()));
+    let ask = Envelope::ToAcceptors(Set::first(3), ask);
+    assert_eq!(asked, only(vec![ask]));
     assert_eq!(leader.asked(recover(&[5])), only(vec![]), "once");
     leader
 }
@@ -454,20 +452,15 @@ fn an_acceptor_that_lost_its_votes_is_admitted_when_replicas_keep_what_came_befo
     let mut leader = server();
     leader.tell(propose("a"));
     let second = round(5, 0);
-    let ask = |to| {
-        let message = acceptor::In::Phase1a {
-            from: LeaderId(0),
-            round: second,
-            start: Slot(0),
-            end: Slot::MAX,
-        };
-        (
-            Envelope::ToAcceptors(Set::one(AcceptorId(to)), message),
-            Some(1),
-        )
+    let ask = acceptor::In::Phase1a {
+        from: LeaderId(0),
+        round: second,
+        start: Slot(0),
+        end: Slot::MAX,
     };
+    let ask = Envelope::ToAcceptors(Set::first(3), ask);
     let record = (encode_all(&Record { round: second }), true);
-    let begins = stage::only(vec![record], (0..3).map(ask).collect());
+    let begins = stage::only(vec![record], vec![(ask, Some(1))]);
     assert_eq!(leader.asked(rejoin(3, round(4, 1))), begins);
     let found = votes(&[(0, vote(first(), 1000, "a"))]);
     leader.tell(phase1b(0, second, found));

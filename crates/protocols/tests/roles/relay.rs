@@ -4,8 +4,16 @@
 
 #[path = "relay/asking.rs"]
 pub(crate) mod asking;
+#[path = "relay/leading.rs"]
+pub(crate) mod leading;
+#[path = "relay/questions.rs"]
+pub(crate) mod questions;
+#[path = "relay/reading.rs"]
+pub(crate) mod reading;
 #[path = "relay/relayed.rs"]
 pub(crate) mod relayed;
+#[path = "relay/replicas.rs"]
+mod replicas;
 
 use crate::stage::{self, Stage, batch, birth};
 use ionian_kernel::id::*;
@@ -123,7 +131,7 @@ fn request(members: &[u8], slack: u8, count: u64) -> relay::In {
 
 fn asks(members: &[u8], count: u64) -> Envelope {
     let message = acceptor::In::RelayedPhase2a {
-        from: RelayId(1),
+        from: Requester::Relay { id: RelayId(1) },
         slot: SLOT,
         round: round(count),
         value: value(),

@@ -126,17 +126,17 @@ fn nothing_is_believed<P: Protocol>(kinds: usize) {
 
 #[test]
 pub(crate) fn forged_epochs_change_nothing_in_multipaxos() {
-    nothing_is_believed::<MultiPaxos>(30);
+    nothing_is_believed::<MultiPaxos>(38);
 }
 
 #[test]
 pub(crate) fn forged_epochs_change_nothing_in_mencius() {
-    nothing_is_believed::<Mencius>(28);
+    nothing_is_believed::<Mencius>(32);
 }
 
 #[test]
 pub(crate) fn forged_epochs_change_nothing_in_spaxos() {
-    nothing_is_believed::<SPaxos>(40);
+    nothing_is_believed::<SPaxos>(48);
 }
 
 /// A round of the epoch after that of a cluster that was never changed.

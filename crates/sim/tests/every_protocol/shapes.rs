@@ -102,6 +102,7 @@ fn arranged<P: Protocol>(preset: &Scenario) -> Vec<Scenario> {
     let shapes = [
         ("a grid", grid),
         ("groups", QuorumSpec::Groups { groups: 2 }),
+        ("counts", QuorumSpec::Counts { read: 2, write: 5 }),
     ];
     let shapes = shapes.into_iter().filter_map(|(arranged, quorums)| {
         let layout = Layout {

@@ -45,6 +45,7 @@ impl Port<'_, '_> {
 impl AcceptorPort for Port<'_, '_> {
     type Envelope = Envelope;
     type Requester = ProxyLeaderId;
+    type Candidate = LeaderId;
 
     #[inline]
     fn send(&mut self, envelope: Envelope) {

@@ -48,14 +48,14 @@ impl LeaderPort for Port<'_, '_> {
         self.out.persist_vital(Record { stripe, record });
     }
 
-    fn phase1a(&mut self, to: AcceptorId, round: Round, (start, end): (Slot, Slot)) {
+    fn phase1a(&mut self, to: AcceptorSet, round: Round, (start, end): (Slot, Slot), _: bool) {
         let message = multipaxos::acceptor::In::Phase1a {
             from: self.id,
             round,
             start,
             end,
         };
-        self.ask_acceptors(Set::one(to), message);
+        self.ask_acceptors(to, message);
     }
 
     /// In its own stripe that is a suggestion: it will not use the slots below for anything else

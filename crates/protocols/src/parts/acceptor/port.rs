@@ -13,6 +13,8 @@ pub trait AcceptorPort {
     type Envelope;
     /// Who asks for votes.
     type Requester: Copy;
+    /// Who asks for promises.
+    type Candidate: Copy;
 
     /// Sends when all records so far are on disk.
     fn send(&mut self, envelope: Self::Envelope);
@@ -28,8 +30,13 @@ pub trait AcceptorPort {
     fn reached(&mut self, branch: &'static str);
 
     /// A promise and a page of votes, for a leader.
-    fn phase1b(&self, to: LeaderId, round: Round, votes: Votes, clock: Timestamp)
-    -> Self::Envelope;
+    fn phase1b(
+        &self,
+        to: Self::Candidate,
+        round: Round,
+        votes: Votes,
+        clock: Timestamp,
+    ) -> Self::Envelope;
     /// A vote, for the one that asked for it.
     fn phase2b(&self, to: Self::Requester, slot: Slot, round: Round) -> Self::Envelope;
     /// Tells leaders of the round that it has promised.

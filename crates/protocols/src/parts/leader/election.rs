@@ -111,7 +111,7 @@ impl<N: Notes> LeaderCore<N> {
         self.progress.begin_round();
         let start = self.progress.executed().max(self.config.frontier());
         let phase1 = Phase1::new(self.config.clone(), self.round, start, Slot::MAX, now);
-        ask_votes(&phase1, phase1.missing(), port);
+        ask_votes(&phase1, phase1.missing(), false, port);
         self.state = State::Phase1(Box::new(phase1));
         self.timer.restart(now);
     }
@@ -124,11 +124,28 @@ impl<N: Notes> LeaderCore<N> {
         &mut self,
         now: Instant,
         (from, round): (AcceptorId, Round),
-        (votes, notes): (Votes, N::Page),
+        page: (Votes, N::Page),
         clock: Timestamp,
         port: &mut impl LeaderPort,
     ) -> Vec<(Slot, Slot)> {
+        self.on_acceptor_time(now, from, clock);
+        self.on_promises(now, (Set::one(from), round), page, port)
+    }
+
+    /// What the clock of an acceptor's node shows.
+    pub fn on_acceptor_time(&mut self, now: Instant, from: AcceptorId, clock: Timestamp) {
         self.hear_time(now, kind::Acceptor, from.0, clock);
+    }
+
+    /// Acceptors have promised `round`. The page has, of each slot in it, the vote of the highest
+    /// round that any of them has cast there.
+    pub fn on_promises(
+        &mut self,
+        now: Instant,
+        (from, round): (AcceptorSet, Round),
+        (votes, notes): (Votes, N::Page),
+        port: &mut impl LeaderPort,
+    ) -> Vec<(Slot, Slot)> {
         if round != self.round {
             return Vec::new();
         }
@@ -148,23 +165,23 @@ impl<N: Notes> LeaderCore<N> {
                 return found.noops;
             }
             State::Phase1(phase1) => {
-                let before = phase1.next_of(from);
-                let more = phase1.on_votes(from, votes, notes);
-                if phase1.next_of(from) > before {
+                let told = phase1.on_votes(from, votes, notes);
+                if !told.is_empty() {
                     // It advances: however long it takes, another election would have to do all of
                     // it again.
                     self.timer.restart(now);
-                    phase1.heard(from, now);
+                    phase1.heard(told, now);
                 }
+                let more = told.and(phase1.missing());
                 if phase1.is_complete() {
                     if let State::Phase1(phase1) =
                         core::mem::replace(&mut self.state, State::Leading)
                     {
                         self.lead(now, *phase1, port);
                     }
-                } else if more {
+                } else if !more.is_empty() {
                     port.reached(branch::PAGE_OF_VOTES);
-                    ask_stretch(phase1, from, port);
+                    ask_votes(phase1, more, false, port);
                 }
             }
         }
@@ -303,18 +320,19 @@ impl<N: Notes> LeaderCore<N> {
     }
 }
 
-/// Asks each of these acceptors for its next stretch.
+/// Asks each of these acceptors for its next stretch; `again` if they have left it unanswered.
 pub(super) fn ask_votes<N: Notes>(
     phase1: &Phase1<N>,
     acceptors: AcceptorSet,
+    again: bool,
     port: &mut impl LeaderPort,
 ) {
-    for acceptor in acceptors.iter() {
-        ask_stretch(phase1, acceptor, port);
+    let mut left = acceptors;
+    while let Some(first) = left.iter().next() {
+        let start = phase1.next_of(first);
+        let alike = left.iter().filter(|it| phase1.next_of(*it) == start);
+        let alike: AcceptorSet = alike.collect();
+        left = left.without(alike);
+        port.phase1a(alike, phase1.round, (start, phase1.end), again);
     }
-}
-
-fn ask_stretch<N: Notes>(phase1: &Phase1<N>, acceptor: AcceptorId, port: &mut impl LeaderPort) {
-    let slots = (phase1.next_of(acceptor), phase1.end);
-    port.phase1a(acceptor, phase1.round, slots);
 }

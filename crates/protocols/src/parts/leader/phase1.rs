@@ -94,9 +94,9 @@ impl<N: Notes> Phase1<N> {
         self.quorums.members().without(self.complete)
     }
 
-    /// An acceptor has told something, and was asked for more.
-    pub(super) fn heard(&mut self, from: AcceptorId, now: Instant) {
-        self.asked.insert(from, (now, 0));
+    /// Acceptors have told something, and were asked for more.
+    pub(super) fn heard(&mut self, from: AcceptorSet, now: Instant) {
+        self.asked.extend(from.iter().map(|it| (it, (now, 0))));
     }
 
     fn ask_at(&self, acceptor: AcceptorId) -> Instant {
@@ -132,20 +132,22 @@ impl<N: Notes> Phase1<N> {
             .unwrap_or(Instant(u64::MAX))
     }
 
-    /// Takes one stretch in; true when the acceptor must be asked for the next. A duplicate is
-    /// ignored, and what was asked for other slots: an answer that missed the phase 1 of the round
-    /// may come while a slot is mended in that round, and knows nothing of what was voted for
-    /// since.
-    pub(super) fn on_votes(&mut self, from: AcceptorId, votes: Votes, notes: N::Page) -> bool {
-        if votes.end != self.end
-            || votes.start != self.next_of(from)
-            || self.complete.contains(from)
-        {
-            return false;
-        }
+    /// Takes one stretch of each of these acceptors in; returns those of which it is the next. A
+    /// duplicate is ignored, and what was asked for other slots: an answer that missed the phase 1
+    /// of the round may come while a slot is mended in that round, and knows nothing of what was
+    /// voted for since.
+    pub(super) fn on_votes(
+        &mut self,
+        from: AcceptorSet,
+        votes: Votes,
+        notes: N::Page,
+    ) -> AcceptorSet {
+        let told = self.missing().and(from).iter();
+        let told: AcceptorSet = told.filter(|it| votes.start == self.next_of(*it)).collect();
         // No acceptor votes so far: the leader would fill all slots below that with noops.
-        if votes.watermark.distance(votes.forgotten) > MAX_VOTES as u64 {
-            return false;
+        let too_far = votes.watermark.distance(votes.forgotten) > MAX_VOTES as u64;
+        if votes.end != self.end || told.is_empty() || too_far {
+            return AcceptorSet::EMPTY;
         }
         self.forgotten = self.forgotten.max(votes.forgotten);
         self.watermark = self.watermark.max(votes.watermark);
@@ -160,11 +162,11 @@ impl<N: Notes> Phase1<N> {
                 self.votes.insert(slot, vote);
             }
         }
-        self.next.insert(from, votes.next);
+        self.next.extend(told.iter().map(|it| (it, votes.next)));
         if votes.next == Slot::MAX {
-            self.complete.insert(from);
+            self.complete = self.complete.or(told);
         }
-        votes.next != Slot::MAX
+        told
     }
 
     /// Whether a read quorum has told everything.
@@ -263,6 +265,10 @@ mod tests {
         )
     }
 
+    fn one(acceptor: u8) -> AcceptorSet {
+        Set::one(AcceptorId(acceptor))
+    }
+
     fn votes(start: u64, votes: &[(u64, u64, u64)], forgotten: u64, watermark: u64) -> Votes {
         let vote = |round, stamp| Vote {
             round: Round(round),
@@ -287,7 +293,7 @@ mod tests {
     /// s1: in a 2x2 grid any member of the row may be the only one that saw a slot's value.
     #[test]
     fn s1_the_whole_read_quorum_decides_a_slots_value() {
-        for (one, other) in [(0, 1), (1, 0)] {
+        for (first, other) in [(0, 1), (1, 0)] {
             let mut phase1 = phase1(
                 QuorumSpec::Grid {
                     rows: 2,
@@ -296,13 +302,9 @@ mod tests {
                 4,
                 0,
             );
-            phase1.on_votes(
-                AcceptorId(one),
-                votes(0, &[(0, 3, 30), (1, 2, 20)], 0, 2),
-                (),
-            );
+            phase1.on_votes(one(first), votes(0, &[(0, 3, 30), (1, 2, 20)], 0, 2), ());
             assert!(!phase1.is_complete());
-            phase1.on_votes(AcceptorId(other), votes(0, &[(1, 4, 40)], 0, 2), ());
+            phase1.on_votes(one(other), votes(0, &[(1, 4, 40)], 0, 2), ());
             assert!(phase1.is_complete());
             let outcome = phase1.finish();
             let stamps: Vec<_> = outcome.values.values().map(|value| value.stamp.0).collect();
@@ -317,8 +319,8 @@ mod tests {
     #[test]
     fn s2_the_next_slot_never_falls_back() {
         let mut phase1 = phase1(QuorumSpec::Majority, 3, 0);
-        phase1.on_votes(AcceptorId(0), votes(0, &[], 100, 120), ());
-        phase1.on_votes(AcceptorId(2), votes(0, &[], 90, 90), ());
+        phase1.on_votes(one(0), votes(0, &[], 100, 120), ());
+        phase1.on_votes(one(2), votes(0, &[], 90, 90), ());
         let outcome = phase1.finish();
         assert_eq!((outcome.start, outcome.next_slot), (Slot(100), Slot(120)));
     }
@@ -351,8 +353,8 @@ mod tests {
     fn notes_decide_which_votes_count_and_where_the_leader_goes_on() {
         let mut phase1 = phase1_with::<Some>(QuorumSpec::Majority, 3, 0);
         let first = [(0, 2, 20), (1, 2, 21), (2, 5, 22), (4, 2, 23)];
-        phase1.on_votes(AcceptorId(0), votes(0, &first, 0, 5), ());
-        phase1.on_votes(AcceptorId(2), votes(0, &[], 0, 0), ());
+        phase1.on_votes(one(0), votes(0, &first, 0, 5), ());
+        phase1.on_votes(one(2), votes(0, &[], 0, 0), ());
         let outcome = phase1.finish();
         let stamps: Vec<_> = outcome
             .values
@@ -371,10 +373,38 @@ mod tests {
             next: Slot(5),
             ..votes(0, &[(0, 1, 1)], 0, 9)
         };
-        assert!(phase1.on_votes(AcceptorId(0), first.clone(), ()));
-        assert!(!phase1.on_votes(AcceptorId(0), first, ()));
+        assert_eq!(phase1.on_votes(one(0), first.clone(), ()), one(0));
+        assert_eq!(phase1.on_votes(one(0), first, ()), AcceptorSet::EMPTY);
         assert_eq!(phase1.next_of(AcceptorId(0)), Slot(5));
-        assert!(!phase1.on_votes(AcceptorId(0), votes(5, &[(7, 1, 1)], 0, 9), ()));
+        let last = votes(5, &[(7, 1, 1)], 0, 9);
+        assert_eq!(phase1.on_votes(one(0), last, ()), one(0));
         assert!(!phase1.missing().contains(AcceptorId(0)));
+    }
+
+    /// What several acceptors promise in one message counts for each that was to tell it.
+    #[test]
+    fn a_page_of_several_acceptors_counts_for_those_of_which_it_is_the_next() {
+        let mut phase1 = phase1(QuorumSpec::Majority, 5, 0);
+        let first = Votes {
+            next: Slot(5),
+            ..votes(0, &[(0, 1, 1)], 0, 9)
+        };
+        assert_eq!(phase1.on_votes(one(0), first, ()), one(0));
+        let of_three = AcceptorSet::first(3);
+        let page = votes(0, &[(0, 2, 2), (7, 1, 1)], 0, 9);
+        assert_eq!(
+            phase1.on_votes(of_three, page, ()),
+            of_three.without(one(0))
+        );
+        assert!(!phase1.is_complete(), "the first has told one page of two");
+        let last = votes(5, &[(7, 2, 3)], 0, 9);
+        assert_eq!(phase1.on_votes(of_three, last, ()), one(0));
+        let stamps: Vec<_> = phase1
+            .finish()
+            .values
+            .values()
+            .map(|it| it.stamp.0)
+            .collect();
+        assert_eq!(stamps, [2, 3]);
     }
 }

@@ -11,8 +11,9 @@ use ionian_replication::batch::Value;
 pub trait LeaderPort {
     /// Appends a record that is written to disk whatever the durability.
     fn persist_vital(&mut self, record: Record);
-    /// Asks an acceptor for a promise, and for its votes in the slots from one up to another.
-    fn phase1a(&mut self, to: AcceptorId, round: Round, slots: (Slot, Slot));
+    /// Asks acceptors for promises, and for their votes in the slots from one up to another;
+    /// `again` if they were asked before and have not answered.
+    fn phase1a(&mut self, to: AcceptorSet, round: Round, slots: (Slot, Slot), again: bool);
     /// Hands a value to a proxy leader, which is to get it chosen in this slot; `replier` is to
     /// answer the clients.
     fn phase2a(

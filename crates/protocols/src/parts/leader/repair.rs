@@ -93,7 +93,7 @@ impl<N: Notes> Repairs<N> {
     }
 
     /// Takes votes in; what is known when a read quorum has answered.
-    pub(super) fn on_votes(&mut self, from: AcceptorId, votes: Votes, notes: N::Page) -> Found {
+    pub(super) fn on_votes(&mut self, from: AcceptorSet, votes: Votes, notes: N::Page) -> Found {
         let start = votes.start;
         let Some(repair) = self.repairs.get_mut(&start) else {
             return Found::default();
@@ -132,12 +132,10 @@ impl<N: Notes> Repairs<N> {
 impl<N: Notes> Repair<N> {
     /// An answer whose votes do not fit one message shortens the stretch; the rest is asked for
     /// again when a replica still misses it.
-    fn on_votes(&mut self, from: AcceptorId, mut votes: Votes, notes: N::Page) {
+    fn on_votes(&mut self, from: AcceptorSet, mut votes: Votes, notes: N::Page) {
         let told_below = votes.next.min(self.told_below);
         votes.next = Slot::MAX;
-        let before = self.phase1.missing();
-        self.phase1.on_votes(from, votes, notes);
-        if self.phase1.missing() != before {
+        if !self.phase1.on_votes(from, votes, notes).is_empty() {
             self.told_below = told_below;
         }
     }
@@ -236,7 +234,7 @@ mod tests {
                 found.is_empty(),
                 "a repair has ended before acceptor {from} answered"
             );
-            found = repairs.on_votes(AcceptorId(*from), votes.clone(), ());
+            found = repairs.on_votes(Set::one(AcceptorId(*from)), votes.clone(), ());
         }
         assert_eq!(found.noops, [], "nothing is known of slots without votes");
         let value = found.values.first();
@@ -266,13 +264,10 @@ mod tests {
         // The repair is over: an answer that comes late gives nothing either, and another repair
         // can begin.
         let mut repairs = repairs();
-        assert!(
-            repairs
-                .on_votes(AcceptorId(1), votes(&[], 6), ())
-                .is_empty()
-        );
-        assert!(repairs.on_votes(AcceptorId(0), old.clone(), ()).is_empty());
-        assert!(repairs.on_votes(AcceptorId(2), old, ()).is_empty());
+        for (from, votes) in [(1, votes(&[], 6)), (0, old.clone()), (2, old)] {
+            let from = Set::one(AcceptorId(from));
+            assert!(repairs.on_votes(from, votes, ()).is_empty());
+        }
         assert!(repairs.next_timer().is_none());
         assert!(
             repairs
@@ -325,7 +320,7 @@ mod tests {
         assert!(repairs.begin(Instant(0), ROUND, range).is_some());
         let mut found = Found::default();
         for (from, votes) in (0..).zip(answers) {
-            found = repairs.on_votes(AcceptorId(from), votes.clone(), ());
+            found = repairs.on_votes(Set::one(AcceptorId(from)), votes.clone(), ());
         }
         let values = found.values.iter().map(|(slot, _)| slot.0).collect();
         let runs = found.noops.iter();

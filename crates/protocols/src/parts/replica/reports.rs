@@ -14,9 +14,19 @@ const REPORT_SLOTS: u64 = 64;
 const WINDOW_PART: usize = 4;
 const REPORT_AFTER: Duration = Duration::from_millis(10);
 
+/// Each report goes to all leaders. Where there are more than this, a replica reports after more
+/// slots and after a longer time: with 25 of each, reports would otherwise be every sixth message
+/// that a node handles.
+const LEADERS: usize = 8;
+
+/// In any case a leader hears so often within its window of slots.
+const WINDOW_REPORTS: usize = 8;
+
 /// See the top of this file.
 pub(super) struct Reports {
     config: Arc<Config>,
+    /// By how much it reports less often than to a few leaders.
+    rarer: u64,
     /// What the leaders know: every slot below this one is executed.
     told: Slot,
     /// Bytes of values executed since.
@@ -27,6 +37,7 @@ pub(super) struct Reports {
 impl Reports {
     pub(super) fn new(config: Arc<Config>) -> Self {
         Reports {
+            rarer: rarer(&config),
             config,
             told: Slot::ZERO,
             bytes: 0,
@@ -36,6 +47,7 @@ impl Reports {
 
     /// Other options.
     pub(super) fn reconfigure(&mut self, config: Arc<Config>) {
+        self.rarer = rarer(&config);
         self.config = config;
     }
 
@@ -53,13 +65,14 @@ impl Reports {
     pub(super) fn is_due(&self, executed: Slot) -> bool {
         let window_bytes = self.config.options().window_bytes;
         let enough = !self.config.orders_references && self.bytes >= window_bytes / WINDOW_PART;
-        executed.distance(self.told) >= REPORT_SLOTS || (enough && executed > self.told)
+        executed.distance(self.told) >= REPORT_SLOTS * self.rarer
+            || (enough && executed > self.told)
     }
 
     /// Schedules a report soon.
     pub(super) fn tell_soon(&mut self, now: Instant, executed: Slot) {
         if executed > self.told {
-            self.at = self.at.min(now + REPORT_AFTER);
+            self.at = self.at.min(now + REPORT_AFTER * self.rarer as u32);
         }
     }
 
@@ -67,4 +80,10 @@ impl Reports {
     pub(super) fn at(&self) -> Instant {
         self.at
     }
+}
+
+fn rarer(config: &Config) -> u64 {
+    let leaders = config.leaders().len().div_ceil(LEADERS);
+    let window = config.options().window_slots / (WINDOW_REPORTS * REPORT_SLOTS as usize);
+    leaders.min(window).max(1) as u64
 }

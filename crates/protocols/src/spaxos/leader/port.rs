@@ -7,16 +7,20 @@ use super::{In, Leader, Record};
 use crate::multipaxos;
 use crate::multipaxos::message::Proposer;
 use crate::parts::leader::{Heartbeat, LeaderPort};
+use crate::pigpaxos::leading::Leading;
 use crate::spaxos::config::Config;
 use crate::spaxos::id::{PayloadNumber, of_batcher, of_batchers};
 use crate::spaxos::{Envelope, acceptor, client, disseminator, proxy_leader, replica, stabilizer};
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
+use ionian_kernel::time::Instant;
 use ionian_replication::batch::Value;
 
 /// See the top of this file.
 pub(super) struct Port<'a, 'b> {
     pub(super) id: LeaderId,
+    pub(super) now: Instant,
+    pub(super) leading: &'a mut Leading,
     pub(super) config: &'a Config,
     pub(super) taken: &'a mut Taken,
     pub(super) change: &'a mut Change,
@@ -37,14 +41,13 @@ impl LeaderPort for Port<'_, '_> {
         self.out.persist_vital(record);
     }
 
-    fn phase1a(&mut self, to: AcceptorId, round: Round, (start, end): (Slot, Slot)) {
-        let message = acceptor::In::Phase1a {
-            from: self.id,
-            round,
-            start,
-            end,
-        };
-        self.out.send(Envelope::ToAcceptors(Set::one(to), message));
+    fn phase1a(&mut self, to: AcceptorSet, round: Round, (start, end): (Slot, Slot), again: bool) {
+        self.leading.phase1a(
+            (self.now, self.id),
+            (to, again),
+            (round, start, end),
+            self.out,
+        );
     }
 
     /// A payload has its slot.
@@ -81,7 +84,12 @@ impl LeaderPort for Port<'_, '_> {
     /// Stabilizers learn what is kept, disseminators how far the log is executed. While the
     /// membership is changing stabilizers are asked to take over, but only when the replicas of the
     /// new configuration are ready: payloads of kept slots need no take-over.
-    fn heartbeat(&mut self, heartbeat: Heartbeat) {
+    fn heartbeat(&mut self, mut heartbeat: Heartbeat) {
+        // Stabilizers forget void payloads once replicas keep those slots.
+        heartbeat.keep = heartbeat.keep.max(self.carry_to);
+        let heartbeat = self
+            .leading
+            .heartbeat(self.now, self.id, heartbeat, self.out);
         let Heartbeat {
             leaders,
             acceptors,
@@ -109,8 +117,7 @@ impl LeaderPort for Port<'_, '_> {
         let message = replica::In::Heartbeat {
             round,
             executed,
-            // Stabilizers forget void payloads once replicas keep those slots.
-            keep: keep.max(self.carry_to),
+            keep,
             time,
         };
         self.out.send(Envelope::ToReplicas(replicas, message));

@@ -4,23 +4,20 @@ use super::*;
 
 /// All acceptors are asked for promises in a stripe, behind the record of the round.
 fn begins(stripe: Stripe, round: Round) -> Asked<Envelope> {
-    let ask = |to| {
-        let message = multipaxos::acceptor::In::Phase1a {
-            from: ID,
-            round,
-            start: Slot(0),
-            end: Slot::MAX,
-        };
-        let message = acceptor::In::InStripe { stripe, message };
-        let envelope = Envelope::ToAcceptors(Set::one(AcceptorId(to)), message);
-        (envelope, Some(1))
+    let message = multipaxos::acceptor::In::Phase1a {
+        from: ID,
+        round,
+        start: Slot(0),
+        end: Slot::MAX,
     };
+    let message = acceptor::In::InStripe { stripe, message };
+    let ask = Envelope::ToAcceptors(Set::first(3), message);
     let record = Record {
         stripe,
         record: multipaxos::leader::Record { round },
     };
     let record = (encode_all(&record), true);
-    stage::only(vec![record], (0..3).map(ask).collect())
+    stage::only(vec![record], vec![(ask, Some(1))])
 }
 
 /// Lets time pass until it asks the acceptors about the leader of this stripe, which it hears in

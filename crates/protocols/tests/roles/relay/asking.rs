@@ -269,6 +269,94 @@ fn l12_without_a_relay_that_answers_acceptors_are_asked_directly() {
     assert_eq!((relayed(&asked), directly(&asked)), (vec![], Set::first(5)));
 }
 
+/// What a proxy leader learns of acceptors that a relay misses.
+fn misses(proxy: &mut Stage<ProxyLeader>, from: u8, missing: AcceptorSet) {
+    proxy.asked(proxy_leader::In::Votes {
+        from: RelayId(from),
+        slot: SLOT,
+        round: round(1),
+        voted: AcceptorSet::EMPTY,
+        missing,
+    });
+}
+
+/// 5.7, figure 16: a proxy leader sends no more messages when a group is silent than when all
+/// answer, and its acceptors are asked all the same.
+#[test]
+pub(crate) fn a_silent_group_is_asked_by_the_relays_of_others() {
+    for (shuffle, silent) in [(0, 1..8), (1, 1..9), (0, 8..16), (0, 16..25)] {
+        let options = [("relay_groups", 3), ("relay_shuffle", shuffle)];
+        let mut proxy = proxy_with(25, &options);
+        let silent: AcceptorSet = silent.map(AcceptorId).collect();
+        let other = if silent.contains(AcceptorId(9)) { 2 } else { 9 };
+        misses(&mut proxy, other, silent);
+        for slot in 10..30 {
+            let asked = proxy.asked(propose(Slot(slot), 1));
+            let relayed = relayed(&asked);
+            assert_eq!((relayed.len(), directly(&asked)), (2, set(&[0])));
+            assert_eq!(asked.sends.len(), 3, "{asked:?}");
+            let all = relayed.iter().fold(set(&[0]), |all, it| all.or(it.1));
+            assert_eq!(all, AcceptorSet::first(25));
+            assert!(
+                relayed
+                    .iter()
+                    .all(|it| !silent.contains(AcceptorId(it.0.0)))
+            );
+        }
+    }
+}
+
+/// 4.1: with the slack of the groups that are left, each request would have to be made twice.
+#[test]
+fn relays_wait_for_all_when_a_silent_group_leaves_no_more_than_a_quorum() {
+    let options = [("relay_groups", 3), ("relay_slack", 1)];
+    let mut proxy = proxy_with(7, &options);
+    let groups = |asked: &Asked<Envelope>| {
+        let groups = relayed(asked).into_iter();
+        groups.map(|it| (it.1, it.2)).collect::<Vec<_>>()
+    };
+    let asked = proxy.asked(propose(SLOT, 1));
+    assert_eq!(groups(&asked), [(set(&[2, 3]), 1), (set(&[4, 5, 6]), 1)]);
+    misses(&mut proxy, 2, set(&[4, 5, 6]));
+    let asked = proxy.asked(propose(Slot(6), 1));
+    assert_eq!(groups(&asked), [(set(&[2, 3, 4, 5, 6]), 0)]);
+    assert_eq!(directly(&asked), set(&[0, 1]));
+}
+
+/// Where no relay carries what is chosen, it takes no message of its own.
+#[test]
+fn what_is_chosen_rides_on_requests_without_relays_too() {
+    let mut proxy = proxy_with(5, &[("relay_groups", 64)]);
+    proxy.asked(propose(SLOT, 1));
+    proxy.asked(propose(Slot(6), 1));
+    for from in [0, 1, 3] {
+        proxy.asked(proxy_leader::In::Phase2b {
+            from: AcceptorId(from),
+            slot: SLOT,
+            round: round(1),
+        });
+    }
+    let (slot, round, from) = (Slot(7), round(1), ProxyLeaderId(0));
+    let near = acceptor::In::Phase2a {
+        from,
+        slot,
+        round,
+        value: value(),
+    };
+    let far = acceptor::In::RelayedPhase2a {
+        from: PROXY,
+        slot,
+        round,
+        value: value(),
+        chosen: Box::new([run(SLOT.0, 1)]),
+    };
+    let expected = vec![
+        Envelope::ToAcceptors(set(&[0]), near),
+        Envelope::ToAcceptors(set(&[1, 2, 3, 4]), far),
+    ];
+    assert_eq!(proxy.asked(propose(slot, 1)), only(expected));
+}
+
 /// Tables 1 and 2: what the nodes of the leader and of the followers handle for a command of a
 /// client at another node, while other commands are under way.
 #[test]
@@ -329,6 +417,41 @@ fn slack_that_could_cost_the_majority_is_refused() {
          13 are needed; at most 4 is possible"
     );
     MultiPaxos::configure(slack(25, 1, 60)).expect("one relay waits for a majority");
+}
+
+/// 8.2: a large write quorum, which relays gather, for a small read quorum.
+#[test]
+fn a_relay_gathers_a_write_quorum_of_any_size() {
+    let counts = |options: &[_]| {
+        let mut layout = layout(25, options);
+        layout.f = 5;
+        layout.quorums = QuorumSpec::Counts { read: 6, write: 20 };
+        layout
+    };
+    let config = MultiPaxos::configure(counts(&[])).expect("a deployment");
+    let birth = birth(kind::ProxyLeader, 0, NodeId(0));
+    let mut proxy = Stage::new(config, &birth, ProxyLeader::new);
+    proxy.timer();
+    let asked = proxy.asked(propose(SLOT, 1));
+    let [(relay, members, slack, _)] = relayed(&asked)[..] else {
+        panic!("{asked:?}")
+    };
+    assert_eq!(slack, 5, "with the own vote 20 are left");
+    let most: AcceptorSet = members.iter().take(19).collect();
+    proxy.asked(answer(relay, most, SLOT));
+    assert_eq!(proxy.figure("chosen"), 0);
+    proxy.asked(proxy_leader::In::Phase2b {
+        from: AcceptorId(0),
+        slot: SLOT,
+        round: round(1),
+    });
+    assert_eq!(proxy.figure("chosen"), 1);
+    let slack = counts(&[("relay_groups", 3), ("relay_slack", 2)]);
+    assert_eq!(
+        refusal(slack),
+        "relay_slack is 2: 3 relays that each do without 2 of their acceptors are sure to have 19 votes of 25, and \
+         20 are needed; at most 1 is possible"
+    );
 }
 
 /// A column without one acceptor is no quorum.

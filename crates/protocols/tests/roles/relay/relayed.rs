@@ -1,6 +1,9 @@
 //! An acceptor that is asked by a relay.
 
 use super::*;
+use ionian_protocols::multipaxos::client;
+use ionian_protocols::multipaxos::message::{ReaderId, Votes};
+use ionian_protocols::pigpaxos::message::Watermarks;
 
 fn acceptor() -> Stage<Acceptor> {
     let config = MultiPaxos::configure(layout(5, &[])).expect("a deployment");
@@ -9,7 +12,7 @@ fn acceptor() -> Stage<Acceptor> {
 
 fn relayed_phase2a(count: u64, chosen: Vec<Run>) -> acceptor::In {
     acceptor::In::RelayedPhase2a {
-        from: RelayId(3),
+        from: Requester::Relay { id: RelayId(3) },
         slot: SLOT,
         round: round(count),
         value: value(),
@@ -137,4 +140,129 @@ fn an_acceptor_refuses_a_relay_of_an_old_round() {
         (Envelope::ToLeaders(Set::one(LeaderId(0)), leaders), None),
     ];
     assert_eq!(refused, stage::only(vec![], sends));
+}
+
+fn votes_told(asked: u64) -> Votes {
+    let (round, value) = (round(1), value());
+    Votes {
+        start: Slot(asked),
+        end: Slot::MAX,
+        next: Slot::MAX,
+        votes: vec![(SLOT, Vote { round, value })],
+        forgotten: Slot(0),
+        watermark: SLOT.next(),
+    }
+}
+
+fn relayed_phase1a(count: u64) -> acceptor::In {
+    acceptor::In::RelayedPhase1a {
+        from: RelayId(3),
+        round: round(count),
+        start: Slot(2),
+        end: Slot::MAX,
+    }
+}
+
+/// A promise for a relay waits for its record like any other (p6), and the leader does not get it
+/// twice.
+#[test]
+fn an_acceptor_promises_to_the_relay_that_asked_when_its_promise_is_on_disk() {
+    let mut acceptor = acceptor();
+    acceptor.asked(relayed_phase2a(1, vec![]));
+    let asked = acceptor.asked(relayed_phase1a(2));
+    let message = relay::In::Phase1b {
+        from: AcceptorId(1),
+        round: round(2),
+        votes: Box::new(votes_told(2)),
+        clock: acceptor.now.timestamp(),
+    };
+    let sends = vec![(Envelope::ToRelays(Set::one(RelayId(3)), message), Some(1))];
+    assert_eq!(asked, stage::only(vec![promised(2)], sends));
+}
+
+/// The relay does not wait for others then, and the leader may hear of it from either.
+#[test]
+fn an_acceptor_refuses_a_promise_to_the_leader_and_to_the_relay_that_asked() {
+    let mut acceptor = acceptor();
+    acceptor.asked(relayed_phase2a(2, vec![]));
+    let refused = acceptor.asked(relayed_phase1a(1));
+    let nack = relay::In::Nack { round: round(2) };
+    let leaders = leader::In::Nack { round: round(2) };
+    let sends = vec![
+        (Envelope::ToLeaders(Set::one(LeaderId(0)), leaders), None),
+        (Envelope::ToRelays(Set::one(RelayId(3)), nack), Some(0)),
+    ];
+    assert_eq!(refused, stage::only(vec![], sends));
+}
+
+#[test]
+fn an_acceptor_answers_a_reader_through_the_relay_that_asked() {
+    let mut acceptor = acceptor();
+    acceptor.asked(relayed_phase2a(2, vec![]));
+    let from = RelayId(3);
+    let (reader, inquiry) = (ReaderId::Client { id: ClientId(2) }, 9);
+    let asked = acceptor.asked(acceptor::In::RelayedPreRead {
+        from,
+        reader,
+        inquiry,
+    });
+    let message = relay::In::PreReadAck {
+        from: AcceptorId(1),
+        reader,
+        inquiry,
+        watermark: SLOT.next(),
+        epoch: Epoch(0),
+        executed: Slot(0),
+    };
+    let sends = vec![(Envelope::ToRelays(Set::one(from), message), Some(0))];
+    assert_eq!(asked, stage::only(vec![], sends));
+}
+
+/// A proxy leader that asks without a relay says what is chosen with the same message.
+#[test]
+fn an_acceptor_that_a_proxy_leader_asks_and_tells_what_is_chosen_answers_the_proxy_leader() {
+    let asked = acceptor().asked(acceptor::In::RelayedPhase2a {
+        from: PROXY,
+        slot: SLOT,
+        round: round(1),
+        value: value(),
+        chosen: Box::new([]),
+    });
+    let message = proxy_leader::In::Phase2b {
+        from: AcceptorId(1),
+        slot: SLOT,
+        round: round(1),
+    };
+    let vote = Envelope::ToProxyLeaders(Set::one(ProxyLeaderId(0)), message);
+    let records = vec![promised(1), voted(SLOT, 1)];
+    assert_eq!(asked, stage::only(records, vec![(vote, Some(2))]));
+}
+
+/// 8.2: readers learn how far the replica of its node is, if that tells the acceptor.
+#[test]
+fn an_acceptor_tells_readers_how_far_the_replica_of_its_node_is() {
+    let mut acceptor = acceptor();
+    acceptor.asked(relayed_phase2a(1, vec![]));
+    let executed = Slot(4);
+    assert_eq!(
+        acceptor.asked(acceptor::In::Executed { executed }),
+        only(vec![])
+    );
+    let (from, inquiry) = (ReaderId::Client { id: ClientId(2) }, 9);
+    let watermarks = Watermarks {
+        relay: None,
+        inquiry,
+        answered: set(&[1]),
+        watermark: SLOT.next(),
+        epoch: Epoch(0),
+        ahead: AcceptorId(1),
+        executed,
+        missing: AcceptorSet::EMPTY,
+    };
+    let message = client::In::Watermarks {
+        watermarks: Box::new(watermarks),
+    };
+    let told = Envelope::ToClients(Set::one(ClientId(2)), message);
+    let asked = acceptor.asked(acceptor::In::PreRead { from, inquiry });
+    assert_eq!(asked, only(vec![told]));
 }
