@@ -61,15 +61,14 @@ fn what_a_replica_far_behind_lacks_is_asked_for_in_one_stretch() {
         start: Slot(1000),
         end: Slot(3000),
     };
-    let expected = (0..3).map(|acceptor| {
-        let to = Set::one(AcceptorId(acceptor));
-        let (stripe, message) = (HOME, message.clone());
-        let ask = acceptor::In::InStripe { stripe, message };
-        (Envelope::ToAcceptors(to, ask), Some(0))
-    });
+    let ask = acceptor::In::InStripe {
+        stripe: HOME,
+        message,
+    };
+    let expected = (Envelope::ToAcceptors(Set::first(3), ask), Some(0));
     assert_eq!(
         leader.asked(lacks_all_from(3000)),
-        only(expected.collect()),
+        only(vec![expected]),
         "of 32 slots 11 are in this stripe"
     );
     assert_eq!(
