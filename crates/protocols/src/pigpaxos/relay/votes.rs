@@ -185,13 +185,13 @@ impl Relay {
     pub(super) fn on_nack(&mut self, promised: Round, out: &mut Out<'_, Self>) {
         let has_leader = self.end_phase1(promised, out);
         let (proxies, relays) = self.end_all(|_, request| request.round < promised);
-        if proxies.is_empty() && relays.is_empty() {
-            return match has_leader {
-                true => out.reached(branch::RELAY_REFUSED),
-                false => {}
-            };
+        let is_told = !proxies.is_empty() || !relays.is_empty();
+        if has_leader || is_told {
+            out.reached(branch::RELAY_REFUSED);
         }
-        out.reached(branch::RELAY_REFUSED);
+        if !is_told {
+            return;
+        }
         let round = promised;
         let to_proxies = proxy_leader::In::Nack { round };
         out.send(Envelope::ToProxyLeaders(proxies, to_proxies));

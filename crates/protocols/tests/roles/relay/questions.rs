@@ -239,7 +239,7 @@ fn pre_read_ack(from: u8, reader: ReaderId, watermark: u64, epoch: u32) -> relay
         reader,
         inquiry: 6,
         watermark: Slot(watermark),
-        epoch: Epoch(epoch.into()),
+        epoch: Epoch(epoch),
         executed: Slot(10 + u64::from(from)),
     }
 }
