@@ -5,8 +5,8 @@
 //! *port*, a trait without default methods that the role implements over its own
 //! [`Out`](ionian_kernel::role::Out): nothing is copied on the way, the fence is kept, and an
 //! output that is added to a part is a compile error in every protocol that uses it. What a role
-//! needs to know of the result, a method returns. See decision 35. S-Paxos has MultiPaxos's acceptor
-//! and replica whole.
+//! needs to know of the result, a method returns. See decision 35. S-Paxos has MultiPaxos's
+//! acceptor and replica whole.
 //!
 //! | part | a role that has it | in |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! The proxy leader: as in MultiPaxos, but that it has stabilizers tell the replicas what is chosen.
+//! The proxy leader: as in MultiPaxos, but that stabilizers tell the replicas what is chosen.
 //!
 //! Stands between leader and acceptors, and between acceptors and stabilizers. A replica that
 //! shares a node with a stabilizer receives the payload from that one: as published, where every
