@@ -4,6 +4,7 @@ use super::super::drawing::panel::{Look, Marks};
 use super::super::point::{Measure, Point, short};
 use super::super::sheet::Sheet;
 use super::super::simulate::Bench;
+use super::super::verdict::verdict;
 use super::trial::{System, Trial};
 use super::{CLIENTS, curve, measured_sheet, multiple, panel, priced, size, workload};
 use anyhow::Result;
@@ -110,10 +111,12 @@ fn findings(points: &[Point], measure: Measure, title: &str) -> Vec<String> {
     let rotating = of(points, ROTATING, measure);
     let rate = |groups| rotating.iter().find(|it| it.0 == groups).map(|it| it.1);
     if let (Some(two), Some(three)) = (rate(2), rate(3)) {
+        let why_not = "a message costs our leader less of what a command costs it than the paper's";
         findings.push(format!(
-            "{title}: R=2 has {:+.0} % over R=3; the paper +{:.0} %.",
+            "{title}: R=2 has {:+.0} % over R=3; the paper +{:.0} %: {}.",
             100.0 * (two / three - 1.0),
-            100.0 * (TWO_OVER_THREE - 1.0)
+            100.0 * (TWO_OVER_THREE - 1.0),
+            verdict(two / three, TWO_OVER_THREE, why_not)
         ));
     }
     findings

@@ -68,6 +68,11 @@ pub(in super::super) fn partial(bench: &Bench) -> Result<Sheet> {
          little."
             .to_owned(),
     );
+    sheet.findings.push(
+        "With two groups PRC makes it worse: all votes of one group and the leader's own are a majority, all but one \
+         are not, so that both groups are waited for."
+            .to_owned(),
+    );
     let labels = ("", "median latency (ms), to the 75th percentile");
     let title = "Ionian at the paper's price (simulated)";
     sheet.panels.push(panel(title, labels, Marks::Bars(bars)));

@@ -213,6 +213,8 @@ pub(super) struct Trial {
     pub(super) options: Vec<String>,
     /// It counts from this millisecond until that one.
     pub(super) span_ms: (u64, u64),
+    /// Clients ask nothing from this millisecond on.
+    pub(super) asks_until_ms: u64,
 }
 
 impl Trial {
@@ -242,6 +244,18 @@ impl Trial {
             price: Price::PAPER,
             options: options.map(str::to_owned).to_vec(),
             span_ms,
+            asks_until_ms: span_ms.1,
+        }
+    }
+
+    /// With clients that stop early, so that all that they have asked is done at the end, and
+    /// counted from the beginning.
+    pub(super) fn whole(self, rest_ms: u64) -> Self {
+        let (_, ends) = self.span_ms;
+        Trial {
+            span_ms: (0, ends),
+            asks_until_ms: ends - rest_ms,
+            ..self
         }
     }
 
@@ -305,6 +319,7 @@ impl Work for Observing<'_> {
             value_bytes,
             price,
             span_ms: (begins, ends),
+            asks_until_ms,
             ..
         } = *self.trial;
         let source = |lane: usize| Source {
@@ -312,7 +327,7 @@ impl Work for Observing<'_> {
             clients: clients / self.lanes,
             pace,
             from_us: 0,
-            until_us: ends * 1000,
+            until_us: asks_until_ms * 1000,
         };
         let experiment = Experiment {
             layout: self.deployment.layout(P::KINDS)?,
