@@ -79,9 +79,10 @@ pub(in super::super) fn five(bench: &Bench) -> Result<Sheet> {
 
 /// Figure 12.
 pub(in super::super) fn nine(bench: &Bench) -> Result<Sheet> {
+    let nodes = size(bench, 9);
     let comparison = Comparison {
-        title: "latency and throughput, 9 nodes".to_owned(),
-        nodes: 9,
+        title: format!("latency and throughput, {nodes} nodes"),
+        nodes,
         groups: &[1, 2, 3],
         published: vec![multiple("PigPaxos R=2 as a multiple of Paxos", 1.57)],
         said: "The paper: PigPaxos with R=2 up to 57 % more than Paxos, and R=3 less than R=2. R=1 is not in it.",
@@ -235,9 +236,10 @@ fn of_paper(series: &str, gain: f64, times: f64, measure: Measure) -> String {
 /// What it changes how many commands arrive at the leader at a time.
 fn by_burst(bench: &Bench, nodes: usize) -> Result<Vec<String>> {
     let mut findings = Vec::new();
-    for burst in bench.some(&BURSTS) {
+    let bursts = if bench.quick { &BURSTS[1..2] } else { &BURSTS };
+    for burst in bursts {
         let workload = Workload {
-            burst,
+            burst: *burst,
             ..workload()
         };
         let us = |system: &System| -> Result<f64> {

@@ -59,7 +59,7 @@ fn systems(nodes: usize, groups: &[usize]) -> Vec<System> {
 
 /// How many nodes a figure has that is about this many: few, if it is to be quick.
 fn size(bench: &Bench, nodes: usize) -> usize {
-    if bench.quick { nodes.min(7) } else { nodes }
+    if bench.quick { nodes.min(5) } else { nodes }
 }
 
 /// Commands of 8 bytes, where nodes are measured. Reads go through the log like writes.
