@@ -213,8 +213,8 @@ pub(super) struct Trial {
     pub(super) options: Vec<String>,
     /// It counts from this millisecond until that one.
     pub(super) span_ms: (u64, u64),
-    /// Clients ask nothing from this millisecond on.
-    pub(super) asks_until_ms: u64,
+    /// Clients ask from this millisecond until that one.
+    pub(super) asks_ms: (u64, u64),
 }
 
 impl Trial {
@@ -244,18 +244,7 @@ impl Trial {
             price: Price::PAPER,
             options: options.map(str::to_owned).to_vec(),
             span_ms,
-            asks_until_ms: span_ms.1,
-        }
-    }
-
-    /// With clients that stop early, so that all that they have asked is done at the end, and
-    /// counted from the beginning.
-    pub(super) fn whole(self, rest_ms: u64) -> Self {
-        let (_, ends) = self.span_ms;
-        Trial {
-            span_ms: (0, ends),
-            asks_until_ms: ends - rest_ms,
-            ..self
+            asks_ms: (0, span_ms.1),
         }
     }
 
@@ -319,15 +308,15 @@ impl Work for Observing<'_> {
             value_bytes,
             price,
             span_ms: (begins, ends),
-            asks_until_ms,
+            asks_ms: (from, until),
             ..
         } = *self.trial;
         let source = |lane: usize| Source {
             lane: ClientId(lane as u8),
             clients: clients / self.lanes,
             pace,
-            from_us: 0,
-            until_us: asks_until_ms * 1000,
+            from_us: from * 1000,
+            until_us: until * 1000,
         };
         let experiment = Experiment {
             layout: self.deployment.layout(P::KINDS)?,
