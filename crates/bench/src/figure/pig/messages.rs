@@ -161,7 +161,7 @@ pub(in super::super) fn tables(bench: &Bench) -> Result<Sheet> {
 
 /// Counts from before the first command until after the last, so that none is counted in part.
 fn count(bench: &Bench, system: &System) -> Result<Counted> {
-    // So many that other commands are always under way.
+    // Enough that other commands are always under way.
     const MANY_CLIENTS: usize = 400;
     const LEADS_AT_MS: u64 = 1500;
     const REST_MS: u64 = 300;
@@ -170,7 +170,7 @@ fn count(bench: &Bench, system: &System) -> Result<Counted> {
         asks_ms: (LEADS_AT_MS, ends - REST_MS),
         ..Trial::new(system.nodes, MANY_CLIENTS, (0, ends))
     };
-    // A relay that gives up costs messages, and here nothing fails. Neither is a leader idle, though
+    // A relay that gives up costs messages, and here nothing fails. Nor is a leader idle, though
     // it may handle votes alone for a millisecond.
     let patient = [
         "options.relay_timeout_ms=500",

@@ -229,7 +229,7 @@ pub(in super::super) struct RegisterService {
 }
 
 impl RegisterService {
-    /// On this number of registers, with so many dummy bytes in each command.
+    /// On this number of registers, with this number of dummy bytes in each command.
     pub(in super::super) fn new(registers: u16, padding: usize) -> Self {
         RegisterService { registers, padding }
     }
