@@ -11,8 +11,8 @@ use ionian_protocols::mencius::Mencius;
 use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_sim::performance::Service;
 use ionian_sim::performance::wan::{
-    Change, Experiment, Link, Network, Observed, Pace, PerMessage, Source, Topology, Variation,
-    observe,
+    Change, Experiment, Flow, Link, Network, Observed, Pace, PerMessage, Source, Topology,
+    Variation, observe,
 };
 
 const SECOND: u64 = 1_000_000;
@@ -305,6 +305,48 @@ fn when_the_leader_dies_the_others_go_on_without_the_clients_of_its_site() {
         );
         assert!(rates[25] > 300.0, "then another does: {rates:?}");
     }
+}
+
+#[test]
+fn a_leader_that_stalls_answers_nothing_for_that_time_and_goes_on() {
+    let mut experiment = Experiment {
+        begins_us: 0,
+        ends_us: 20 * SECOND,
+        ..saturated(1e7)
+    };
+    let (node, us) = (NodeId(0), 2 * SECOND);
+    experiment.changes = vec![(10 * SECOND, Change::Stall { node, us })];
+    let observed = run(&experiment, 100);
+    let rates: Vec<f64> = observed.sources[0]
+        .over_time(0, 20 * SECOND, SECOND / 2)
+        .into_iter()
+        .map(|(_, rate)| rate)
+        .collect();
+    let stalled = &rates[21..24];
+    assert!(stalled.iter().all(|rate| *rate == 0.0), "{rates:?}");
+    assert!(rates[19] > 300.0 && rates[27] > 300.0, "{rates:?}");
+}
+
+#[test]
+fn messages_between_two_nodes_are_counted_by_name() {
+    let observed = run(&saturated(f64::INFINITY), 0);
+    let count = |from, to, name| {
+        let is_it = |flow: &&Flow| (flow.from.0, flow.to.0, flow.name) == (from, to, name);
+        observed.flows.iter().find(is_it).map(|flow| flow.messages)
+    };
+    let answers: usize = observed
+        .sources
+        .iter()
+        .map(|series| series.answers.len())
+        .sum();
+    // One of two followers is asked for each command, and those of two sites are forwarded.
+    let asked = [1, 2].map(|to| count(0, to, "acceptor::Phase2a").unwrap());
+    let votes = [1, 2].map(|from| count(from, 0, "proxy_leader::Phase2b").unwrap());
+    for all in [asked, votes] {
+        let off = all.iter().sum::<u64>() as f64 / answers as f64 - 1.0;
+        assert!(off.abs() < 0.02, "{all:?} for {answers} commands");
+    }
+    assert_eq!(count(1, 2, "acceptor::Phase2a"), None);
 }
 
 /// Detection is the silence that makes a stand-in stand, up to twice the election timeout after the

@@ -1,20 +1,21 @@
 //! What can be typed.
 
-use super::FIGURES;
+use super::{FIGURES, SEVERAL};
 use clap::builder::PossibleValuesParser;
 use std::path::PathBuf;
 
-/// Draw a figure of the compartmentalization or the Mencius paper with our points beside the
-/// paper's
+/// Draw a figure of the compartmentalization, the Mencius or the PigPaxos paper with our points
+/// beside the paper's
 ///
 /// Ours are simulated (the real roles, each message at the cost that was measured while the
 /// deployment ran in one process, a processor for each node; for the figures of the Mencius paper
-/// each message at one cost, on sites that are far apart) or projected (the utilization law); the
-/// papers' are those that their authors published. Writes N.svg, N.csv and N.md; `all` writes what
-/// they say to findings.md, too.
+/// each message at one cost, on sites that are far apart, and so, at the cost of the paper's own
+/// messages, for many of the PigPaxos paper) or projected (the utilization law); the papers' are
+/// those that their authors published. Writes N.svg, N.csv and N.md; `all` writes what they say to
+/// findings.md, too.
 #[derive(Debug, clap::Args)]
 pub struct Figure {
-    /// The figure, or all
+    /// The figure, or all, or pig-all (those of the PigPaxos paper)
     #[arg(value_name = "N", value_parser = figure_names())]
     pub figure: String,
 
@@ -37,7 +38,12 @@ pub struct Figure {
 }
 
 fn figure_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(FIGURES.iter().map(|(name, _)| *name).chain(["all"]))
+    PossibleValuesParser::new(
+        FIGURES
+            .iter()
+            .map(|(name, _)| *name)
+            .chain(SEVERAL.iter().copied()),
+    )
 }
 
 fn microseconds(text: &str) -> Result<f64, String> {

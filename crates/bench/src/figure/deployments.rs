@@ -7,7 +7,11 @@ use std::collections::BTreeMap;
 
 /// A preset with its clients on `lanes` machines of their own, as in the paper.
 pub(crate) fn preset(name: &str, lanes: usize) -> Result<Deployment> {
-    let mut deployment = Deployment::preset(name, &PresetOptions::default())?;
+    clients_apart(Deployment::preset(name, &PresetOptions::default())?, lanes)
+}
+
+/// A deployment with its clients on `lanes` machines of their own.
+pub(crate) fn clients_apart(mut deployment: Deployment, lanes: usize) -> Result<Deployment> {
     for node in &mut deployment.nodes {
         node.gateway = None;
         node.roles.retain(|placed| placed.role != CLIENT);
@@ -98,6 +102,7 @@ pub(crate) fn in_words(deployment: &Deployment) -> String {
         "disseminator",
         "leader",
         "proxy_leader",
+        "relay",
         "acceptor",
         "stabilizer",
         "replica",

@@ -5,6 +5,8 @@
 pub(crate) enum Measure {
     /// The real roles in the simulator, at measured costs.
     Simulated,
+    /// The real roles in the simulator, at a price for each message that comes from the paper.
+    Priced,
     /// The utilization law on measured nodes.
     Projected,
     /// One real process among real ones.
@@ -24,6 +26,7 @@ impl Measure {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Measure::Simulated => "simulated",
+            Measure::Priced => "priced",
             Measure::Projected => "projected",
             Measure::Measured => "measured",
             Measure::PublishedP90 => "published p90",
@@ -61,10 +64,28 @@ pub(crate) struct Point {
     pub(crate) seconds: Option<f64>,
     /// What clients ask in a second, answered or not.
     pub(crate) offered_per_second: Option<f64>,
-    /// Commands per second.
+    /// Nodes with every role.
+    pub(crate) nodes: Option<usize>,
+    /// Relay groups.
+    pub(crate) groups: Option<usize>,
+    /// The votes of a group that its relay does not wait for.
+    pub(crate) slack: Option<usize>,
+    /// The node or nodes that it is about.
+    pub(crate) node: Option<String>,
+    /// Messages per command.
+    pub(crate) messages: Option<f64>,
+    /// Bytes per command on links between regions.
+    pub(crate) wide_bytes: Option<f64>,
+    /// Throughput as a multiple of that of what it is compared with.
+    pub(crate) relative: Option<f64>,
+    /// Commands per second; not a number where it is about something else.
     pub(crate) commands_per_second: f64,
     /// Mean latency.
     pub(crate) mean_ms: Option<f64>,
+    /// Latency of the fastest quarter at most.
+    pub(crate) p25_ms: Option<f64>,
+    /// Latency of the fastest three quarters at most.
+    pub(crate) p75_ms: Option<f64>,
     /// Median latency.
     pub(crate) p50_ms: Option<f64>,
     /// Latency of the slowest of a hundred.
@@ -76,6 +97,11 @@ pub(crate) struct Point {
 }
 
 impl Point {
+    /// About something other than throughput.
+    pub(crate) fn about(series: &str, measure: Measure) -> Self {
+        Point::new(series, measure, f64::NAN)
+    }
+
     /// A throughput and nothing else.
     pub(crate) fn new(series: &str, measure: Measure, commands_per_second: f64) -> Self {
         Point {
@@ -92,6 +118,15 @@ impl Point {
             sites: None,
             seconds: None,
             offered_per_second: None,
+            nodes: None,
+            groups: None,
+            slack: None,
+            node: None,
+            messages: None,
+            wide_bytes: None,
+            relative: None,
+            p25_ms: None,
+            p75_ms: None,
             mean_ms: None,
             p50_ms: None,
             p99_ms: None,
@@ -128,13 +163,29 @@ pub(crate) const COLUMNS: &[(&str, Cell)] = &[
     ("offered_per_second", |point| {
         point.offered_per_second.map(|it| format!("{it:.0}"))
     }),
+    ("nodes", |point| point.nodes.map(|it| it.to_string())),
+    ("groups", |point| point.groups.map(|it| it.to_string())),
+    ("slack", |point| point.slack.map(|it| it.to_string())),
+    ("node", |point| point.node.clone()),
+    ("messages_per_command", |point| {
+        point.messages.map(|it| format!("{it:.2}"))
+    }),
+    ("wide_bytes_per_command", |point| {
+        point.wide_bytes.map(|it| format!("{it:.0}"))
+    }),
     ("commands_per_second", |point| {
-        Some(format!("{:.0}", point.commands_per_second))
+        let rate = point.commands_per_second;
+        rate.is_finite().then(|| format!("{rate:.0}"))
+    }),
+    ("relative", |point| {
+        point.relative.map(|it| format!("{it:.2}"))
     }),
     ("mean_ms", |point| {
         point.mean_ms.map(|it| format!("{it:.3}"))
     }),
+    ("p25_ms", |point| point.p25_ms.map(|it| format!("{it:.3}"))),
     ("p50_ms", |point| point.p50_ms.map(|it| format!("{it:.3}"))),
+    ("p75_ms", |point| point.p75_ms.map(|it| format!("{it:.3}"))),
     ("p99_ms", |point| point.p99_ms.map(|it| format!("{it:.3}"))),
     ("bottleneck", |point| point.bottleneck.clone()),
     ("deployment", |point| point.deployment.clone()),

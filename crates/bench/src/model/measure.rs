@@ -87,7 +87,7 @@ impl Message {
     }
 
     /// Microseconds for each command of the deployment.
-    fn demand_us(&self) -> f64 {
+    pub(crate) fn demand_us(&self) -> f64 {
         self.per_command * self.cost.us(1.0, self.bytes)
     }
 }

@@ -28,6 +28,9 @@ pub(crate) struct Workload {
     pub(crate) batch: usize,
     /// Bytes of a value.
     pub(crate) value_bytes: usize,
+    /// Commands that arrive together when the deployment is measured, where that is not as many as
+    /// keep every node busy.
+    pub(crate) burst: Option<usize>,
 }
 
 impl Workload {
@@ -38,6 +41,7 @@ impl Workload {
             read_level: ReadLevel::Linearizable,
             batch,
             value_bytes: 16,
+            burst: None,
         }
     }
 
@@ -45,12 +49,13 @@ impl Workload {
     /// batcher, and hold at most a few megabytes.
     pub(crate) fn load(&self, keys: usize, separate_clients: bool) -> Load {
         let bytes = self.value_bytes + 64;
+        let burst = self.burst.unwrap_or((20 * self.batch).max(1000));
         Load {
             read_fraction: self.read_fraction,
             read_level: self.read_level,
             value_bytes: self.value_bytes,
             keys: keys.min((16 << 20) / bytes),
-            burst: (20 * self.batch).max(1000).min((4 << 20) / bytes),
+            burst: burst.min((4 << 20) / bytes),
             filled: true,
             separate_clients,
         }

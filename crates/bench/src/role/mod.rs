@@ -107,6 +107,7 @@ fn measure(arguments: &Role, group: Group, clock: Clock) -> Result<Outcome> {
         read_level: scene.load.read_level,
         batch: scene.deployment.options.options().batch_commands,
         value_bytes: scene.load.value_bytes,
+        burst: None,
     };
     let keys = scene.load.keys;
     let measured = measure::measure(&scene.deployment, &workload, (keys, false), clock)?;

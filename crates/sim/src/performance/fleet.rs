@@ -147,6 +147,11 @@ impl<P: Protocol> Fleet<P> {
         parcels
     }
 
+    /// A node does nothing until then.
+    pub(super) fn stall(&mut self, server: usize, until: Nanos) {
+        self.servers[server].stall(until);
+    }
+
     /// The measurement starts: earlier time does not count.
     pub(super) fn begin(&mut self) {
         self.servers.iter_mut().for_each(|server| server.spent = 0);

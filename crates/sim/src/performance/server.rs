@@ -194,6 +194,12 @@ impl<P: Protocol> Server<P> {
         us
     }
 
+    /// Does nothing until then. A look that is planned comes too early and must be planned again.
+    pub(super) fn stall(&mut self, until: Nanos) {
+        self.busy_until = self.busy_until.max(until);
+        self.looks_at = None;
+    }
+
     /// The end of a burst that starts now and costs this much.
     pub(super) fn finish(&mut self, now: Nanos, us: f64) -> Nanos {
         if self.free {

@@ -2,7 +2,7 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `panel` | what is drawn: curves or bars |
+//! | `panel` | what is drawn: curves, bars or cells |
 //! | `paint` | draws it on any canvas |
 
 mod paint;
@@ -41,7 +41,7 @@ impl Picture<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use panel::{Bar, Curve, Look, Marks};
+    use panel::{Bar, Cells, Curve, Look, Marks};
 
     fn panel(marks: Marks) -> Panel {
         Panel {
@@ -74,6 +74,11 @@ mod tests {
                 curve(Look::Dots),
             ])),
             panel(Marks::Bars(vec![bar(None), bar(Some(8e5))])),
+            panel(Marks::Cells(Cells {
+                names: vec!["n0".into(), "n1".into()],
+                values: vec![vec![0.0, 1.25], vec![0.5, 0.0]],
+                most: 1.25,
+            })),
         ];
         let picture = Picture {
             title: "a title".into(),
@@ -86,7 +91,15 @@ mod tests {
         let svg = std::fs::read_to_string(directory.join("x.svg")).unwrap();
         std::fs::remove_dir_all(&directory).unwrap();
         assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"));
-        for text in ["a title", "simulated", "left &amp; right", "1M", "one"] {
+        for text in [
+            "a title",
+            "simulated",
+            "left &amp; right",
+            "1M",
+            "one",
+            "n1",
+            "1.25",
+        ] {
             assert!(svg.contains(text), "{text}");
         }
         let count = |part: &str| svg.matches(part).count();

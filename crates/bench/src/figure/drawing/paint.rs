@@ -2,7 +2,7 @@
 
 use super::super::point::short;
 use super::Picture;
-use super::panel::{Bar, Curve, Look, Marks, Panel};
+use super::panel::{Bar, Cells, Curve, Look, Marks, Panel};
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
@@ -72,14 +72,14 @@ fn write<B: DrawingBackend>(
 fn legend_height(panel: &Panel) -> i32 {
     match &panel.marks {
         Marks::Curves(curves) => 8 + LEGEND_LINE * curves.len().div_ceil(2) as i32,
-        Marks::Bars(_) => 8,
+        Marks::Bars(_) | Marks::Cells(_) => 8,
     }
 }
 
 fn paint_panel<B: DrawingBackend>(panel: &Panel, area: &Area<B>, legend: i32) -> Drawn<B> {
     let (width, height) = area.dim_in_pixel();
     let below = match &panel.marks {
-        Marks::Curves(_) => 48,
+        Marks::Curves(_) | Marks::Cells(_) => 48,
         Marks::Bars(bars) => {
             24 + 15
                 * bars
@@ -90,7 +90,11 @@ fn paint_panel<B: DrawingBackend>(panel: &Panel, area: &Area<B>, legend: i32) ->
         }
     };
     let (x_range, highest) = ranges(&panel.marks);
-    let y_range = 0.0..(highest * 1.08).max(1e-9);
+    let headroom = match &panel.marks {
+        Marks::Cells(_) => 1.0,
+        _ => 1.08,
+    };
+    let y_range = 0.0..(highest * headroom).max(1e-9);
     let plot = area
         .clone()
         .shrink((0, 0), (width as i32, height as i32 - legend));
@@ -101,7 +105,7 @@ fn paint_panel<B: DrawingBackend>(panel: &Panel, area: &Area<B>, legend: i32) ->
         .x_label_area_size(below)
         .y_label_area_size(72)
         .build_cartesian_2d(x_range, y_range)?;
-    let bars = matches!(panel.marks, Marks::Bars(_));
+    let bars = !matches!(panel.marks, Marks::Curves(_));
     let mut mesh = chart.configure_mesh();
     mesh.x_desc(&*panel.x_label)
         .y_desc(&*panel.y_label)
@@ -116,6 +120,9 @@ fn paint_panel<B: DrawingBackend>(panel: &Panel, area: &Area<B>, legend: i32) ->
     if bars {
         mesh.disable_x_mesh().x_labels(0);
     }
+    if matches!(panel.marks, Marks::Cells(_)) {
+        mesh.disable_y_mesh().y_labels(0);
+    }
     mesh.draw()?;
     match &panel.marks {
         Marks::Curves(curves) => {
@@ -126,6 +133,7 @@ fn paint_panel<B: DrawingBackend>(panel: &Panel, area: &Area<B>, legend: i32) ->
             paint_legend(curves, area, top)
         }
         Marks::Bars(bars) => paint_bars(bars, &mut chart, &plot),
+        Marks::Cells(cells) => paint_cells(cells, &mut chart, &plot),
     }
 }
 
@@ -152,6 +160,7 @@ fn ranges(marks: &Marks) -> (std::ops::Range<f64>, f64) {
             0.0..bars.len() as f64,
             bars.iter().map(Bar::top).fold(0.0, f64::max),
         ),
+        Marks::Cells(cells) => (0.0..cells.names.len() as f64, cells.names.len() as f64),
     }
 }
 
@@ -249,6 +258,55 @@ fn paint_bars<B: DrawingBackend>(
                 HPos::Center,
             )?;
         }
+    }
+    Ok(())
+}
+
+/// The first row is at the top.
+fn paint_cells<B: DrawingBackend>(
+    cells: &Cells,
+    chart: &mut Chart<'_, B>,
+    plot: &Area<B>,
+) -> Drawn<B> {
+    let (origin, corner) = (
+        plot.get_pixel_range().0.start,
+        plot.get_pixel_range().1.start,
+    );
+    let size = cells.names.len();
+    for (row, values) in cells.values.iter().enumerate() {
+        let bottom = (size - 1 - row) as f64;
+        for (column, value) in values.iter().enumerate() {
+            let left = column as f64;
+            let body = [(left, bottom), (left + 0.96, bottom + 0.96)];
+            let shade = 0.04 + 0.96 * value / cells.most.max(1e-9);
+            chart.draw_series([Rectangle::new(body, colour(0).mix(shade).filled())])?;
+            if row == column {
+                continue;
+            }
+            let (x, y) = chart.backend_coord(&(left + 0.48, bottom + 0.62));
+            let text = if shade > 0.5 { WHITE } else { BLACK };
+            let at = (x - origin, y - corner);
+            write(plot, &format!("{value:.2}"), 11, text, at, HPos::Center)?;
+        }
+        let name = &cells.names[row];
+        let (x, y) = chart.backend_coord(&(0.0, bottom + 0.62));
+        write(
+            plot,
+            name,
+            12,
+            BLACK,
+            (x - origin - 6, y - corner),
+            HPos::Right,
+        )?;
+        let (x, y) = chart.backend_coord(&(row as f64 + 0.48, 0.0));
+        write(
+            plot,
+            name,
+            12,
+            BLACK,
+            (x - origin, y - corner + 6),
+            HPos::Center,
+        )?;
     }
     Ok(())
 }

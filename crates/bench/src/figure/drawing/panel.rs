@@ -1,6 +1,6 @@
 //! What is drawn in one panel.
 
-/// Curves or bars under a title.
+/// Curves, bars or cells under a title.
 pub(crate) struct Panel {
     pub(crate) title: String,
     pub(crate) x_label: String,
@@ -14,6 +14,18 @@ pub(crate) enum Marks {
     Curves(Vec<Curve>),
     /// Bars, one group a category.
     Bars(Vec<Bar>),
+    /// A square for each pair, the darker the larger.
+    Cells(Cells),
+}
+
+/// A table whose numbers are shades.
+pub(crate) struct Cells {
+    /// What the rows and the columns stand for.
+    pub(crate) names: Vec<String>,
+    /// By row and column.
+    pub(crate) values: Vec<Vec<f64>>,
+    /// The darkest.
+    pub(crate) most: f64,
 }
 
 /// Points joined by lines.

@@ -16,7 +16,7 @@ pub(super) mod failure;
 pub(super) mod latency;
 pub(super) mod scale;
 pub(super) mod throughput;
-mod trial;
+pub(super) mod trial;
 
 use super::drawing::panel::{Bar, Curve, Look, Marks, Panel};
 use super::point::{Measure, Point};

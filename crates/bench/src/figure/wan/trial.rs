@@ -132,10 +132,7 @@ impl System {
             begins_us: begins * SECOND,
             ends_us: ends * SECOND,
         };
-        let service = RegisterService {
-            registers: self.registers,
-            padding,
-        };
+        let service = RegisterService::new(self.registers, padding);
         Ok((self.observe)(
             &experiment,
             &PerMessage { us: message_us },
@@ -226,9 +223,16 @@ impl Trial {
 }
 
 /// The paper's: half reads and half writes of registers that all are as likely.
-pub(super) struct RegisterService {
+pub(in super::super) struct RegisterService {
     registers: u16,
     padding: usize,
+}
+
+impl RegisterService {
+    /// On this number of registers, with this number of dummy bytes in each command.
+    pub(in super::super) fn new(registers: u16, padding: usize) -> Self {
+        RegisterService { registers, padding }
+    }
 }
 
 impl Service for RegisterService {

@@ -5,7 +5,7 @@ use super::super::server::{Nanos, Terms};
 use super::super::{Costs, Service};
 use super::network::{Lines, Step};
 use super::sources::Sources;
-use super::{Change, Experiment, Observed};
+use super::{Change, Experiment, Flow, Observed};
 use crate::event::Heap;
 use ionian_kernel::layout::{LayoutError, NodeId};
 use ionian_kernel::protocol::Protocol;
@@ -68,16 +68,27 @@ pub fn observe<P: Protocol>(
     run.until(ends_us * 1000);
     let elapsed_us = ends_us - begins_us;
     let (nodes, carried) = (&run.nodes, &run.lines.carried);
-    let pairs = nodes
-        .iter()
-        .flat_map(|from| nodes.iter().map(move |to| (*from, *to)));
-    let rates = pairs
+    let pairs = || {
+        let to_all = |from: &NodeId| nodes.iter().map(|to| (*from, *to)).collect::<Vec<_>>();
+        nodes.iter().flat_map(to_all)
+    };
+    let flows = pairs().zip(&run.lines.messages).flat_map(|(pair, named)| {
+        let flow = move |(name, messages): (&&'static str, &u64)| Flow {
+            from: pair.0,
+            to: pair.1,
+            name: *name,
+            messages: *messages,
+        };
+        named.iter().map(flow)
+    });
+    let rates = pairs()
         .zip(carried)
         .map(|((from, to), bytes)| (from, to, bytes * 1e6 / elapsed_us as f64));
     Ok(Observed {
         elapsed_us,
         bytes_per_second: rates.filter(|(from, to, _)| from != to).collect(),
         utilization: run.fleet.utilization(elapsed_us as f64 * 1000.0),
+        flows: flows.collect(),
         sources: run.sources.into_series(),
     })
 }
@@ -219,8 +230,14 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
                 .expect("a node of the layout")
         };
         self.lines.change(place, change);
-        if let Change::Death { node } = change {
-            self.dead[place(node)] = true;
+        match change {
+            Change::Death { node } => self.dead[place(node)] = true,
+            Change::Stall { node, us } => {
+                let place = place(node);
+                self.fleet.stall(place, self.heap.now() + us * 1000);
+                self.plan(place);
+            }
+            Change::Bandwidth { .. } => {}
         }
     }
 }

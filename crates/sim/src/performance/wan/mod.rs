@@ -26,7 +26,7 @@ use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Layout, NodeId};
 
 pub use drive::observe;
-pub use observed::{Answer, Observed, Series};
+pub use observed::{Answer, Flow, Observed, Series};
 
 /// What is tried.
 #[derive(Clone, Debug)]
@@ -154,6 +154,13 @@ pub enum Change {
     Death {
         /// Which.
         node: NodeId,
+    },
+    /// A node does nothing for a while; what arrives waits.
+    Stall {
+        /// Which.
+        node: NodeId,
+        /// Microseconds.
+        us: u64,
     },
 }
 

@@ -3,9 +3,9 @@
 
 use super::super::server::Nanos;
 use super::{Change, Link, Network, Topology, Variation};
+use ionian_kernel::protocol::Message;
 use ionian_kernel::random::Random;
-use ionian_kernel::wire::Wire;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Length and instances before each message; see `frame.rs` of the runtime.
 const FRAME_BYTES: usize = 16;
@@ -55,11 +55,13 @@ pub(super) struct Lines<M> {
     last: Vec<Nanos>,
     /// Bytes on the wire since the measurement began, by sender and receiver.
     pub(super) carried: Vec<f64>,
+    /// Messages since then, by sender and receiver, then by the name of the message.
+    pub(super) messages: Vec<BTreeMap<&'static str, u64>>,
     dead: Vec<bool>,
     scratch: Vec<u8>,
 }
 
-impl<M: Wire> Lines<M> {
+impl<M: Message> Lines<M> {
     /// Between this number of nodes.
     pub(super) fn new(nodes: usize, network: &Network) -> Self {
         let links: Vec<Link> = match &network.topology {
@@ -93,6 +95,7 @@ impl<M: Wire> Lines<M> {
             random: Random::new(3),
             last: vec![0; nodes * nodes],
             carried: vec![0.0; nodes * nodes],
+            messages: vec![BTreeMap::new(); nodes * nodes],
             dead: vec![false; nodes],
             scratch: Vec::new(),
         }
@@ -198,6 +201,7 @@ impl<M: Wire> Lines<M> {
         let pair = cargo.from * self.nodes + cargo.to;
         if up || !self.star {
             self.carried[pair] += cargo.bytes;
+            *self.messages[pair].entry(cargo.message.name()).or_default() += 1;
         }
         if up {
             plan(arrives, Step::AtCentre(cargo));
@@ -262,11 +266,13 @@ impl<M: Wire> Lines<M> {
                 self.pipes[from * self.nodes + to].bytes_per_second = bytes_per_second;
             }
             Change::Death { node } => self.dead[nodes(node)] = true,
+            Change::Stall { .. } => {}
         }
     }
 
     /// The measurement begins: what was carried before does not count.
     pub(super) fn begin(&mut self) {
         self.carried.fill(0.0);
+        self.messages.fill(BTreeMap::new());
     }
 }

@@ -14,6 +14,21 @@ pub struct Observed {
     pub utilization: Vec<(NodeId, f64)>,
     /// Bytes per second on the wire from each node to each other, headers included.
     pub bytes_per_second: Vec<(NodeId, NodeId, f64)>,
+    /// The messages that went from one node to another.
+    pub flows: Vec<Flow>,
+}
+
+/// Messages of one name from one node to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// The sender.
+    pub from: NodeId,
+    /// The receiver.
+    pub to: NodeId,
+    /// The role that receives them and the message: `acceptor::Phase2a`.
+    pub name: &'static str,
+    /// How many.
+    pub messages: u64,
 }
 
 /// What the clients of one source got.
