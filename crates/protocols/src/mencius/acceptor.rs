@@ -1,7 +1,7 @@
 //! The acceptor: promises and votes as in MultiPaxos, once for each stripe, and reservations.
 //!
 //! Stands behind the proxy leader, and answers leaders in phase 1 and readers. The promise to take
-//! part in no lower round is made stripe by stripe; a reader is told the highest slot of the whole
+//! part in no lower round is made stripe by stripe; a reader learns the highest slot of the whole
 //! log.
 
 mod port;
@@ -31,7 +31,7 @@ use ionian_replication::batch::Value;
 messages! {
     /// The messages that an acceptor receives.
     "acceptor" In {
-        /// What MultiPaxos's is told, of the slots of a stripe.
+        /// What MultiPaxos's receives, of the slots of a stripe.
         0 => InStripe via message {
             /// The stripe.
             stripe: Stripe,
@@ -299,7 +299,7 @@ impl Acceptor {
         });
     }
 
-    /// Whoever leads the stripe after this leader must ask a read quorum, which meets the write
+    /// A later leader of the stripe must ask a read quorum, which meets the write
     /// quorum that granted the reservation. If an acceptor of both was asked by the later leader
     /// first, it has promised its round and refuses here; if not, the later leader hears of the
     /// reservation. So a reservation that is complete is known to all later leaders, and none of

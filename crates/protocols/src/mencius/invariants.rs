@@ -73,7 +73,7 @@ impl protocol::Invariants<Mencius> for Invariants {
         self.ledger.crashed(address);
     }
 
-    /// Each leader leads its own stripe, and somebody leads that of a leader that is down.
+    /// Each leader leads its own stripe, and another leads that of a leader that is down.
     fn awaited(&self, instances: &[(Address, &Instance)]) -> Option<String> {
         let leaders = || {
             instances.iter().filter_map(|(_, instance)| match instance {

@@ -3,7 +3,7 @@
 //!
 //! Stands between client or batcher and proxy leader. In each stripe that it serves it does the
 //! work of a MultiPaxos leader; that is all of suggesting, of rounds, elections, phase 1 and
-//! repair. What is its own: all leaders tell each other how far they are, and whoever is behind
+//! repair. What is its own: all leaders tell each other how far they are, and one that is behind
 //! leaves its unused slots to noops (Rule 2); it tells replicas so, without a vote (`skips.rs`;
 //! `reservation.rs` says why that is safe). When it stands in for a dead leader it revokes (Rule
 //! 3): phase 1 ends what was begun, and from there on it skips the stripe, far ahead (Optimization
@@ -60,7 +60,7 @@ use ionian_kernel::{messages, wire_struct};
 messages! {
     /// The messages that a leader receives.
     "leader" In {
-        /// What MultiPaxos's is told, of the slots of a stripe.
+        /// What MultiPaxos's receives, of the slots of a stripe.
         0 => InStripe via message {
             /// The stripe.
             stripe: Stripe,
@@ -442,7 +442,7 @@ impl Leader {
     }
 
     /// The position that a stripe should go on at: that of its own beyond the frontier (Rule 2),
-    /// and that of a stripe that it revokes far ahead of it (Optimization 3), so that nobody has to
+    /// and that of a stripe that it revokes far ahead of it (Optimization 3), so that none has to
     /// wait for the next revocation.
     fn wanted_index(&self, place: usize) -> StripePosition {
         let (stripe, beta) = (self.served[place].stripe, self.revoke_slots());
@@ -643,7 +643,7 @@ impl Role for Leader {
                 }
             }
             In::Index { from, slot } => self.on_index(now, from, slot, out),
-            // The replica that waits for it may not hear this leader either: all are told, and pass
+            // The replica that waits for it may not hear this leader either: all learn it, and pass
             // it on.
             In::PassedOn { slot, .. } => self.reach(slot, self.config.replicas()),
             In::Misses { from, leaders } => {

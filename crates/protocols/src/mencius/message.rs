@@ -29,7 +29,7 @@ impl Reserved {
     }
 }
 
-/// What stands here for an envelope of MultiPaxos in a stripe. Readers and replicas are told of
+/// What stands here for an envelope of MultiPaxos in a stripe. Readers and replicas learn of
 /// slots of the log.
 pub fn striped(stripes: Stripes, stripe: Stripe, envelope: multipaxos::Envelope) -> Envelope {
     use multipaxos::Envelope as Theirs;

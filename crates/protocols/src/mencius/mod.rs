@@ -22,7 +22,7 @@
 //! ```
 //!
 //! A leader that hears of an index beyond its own leaves its unused slots to noops and says so to
-//! the replicas, which need nobody's vote to believe it. For that to be safe nobody else may put
+//! the replicas, which need no vote to accept it. For that to be safe no other leader may put
 //! anything but a noop there, now or later: that is what is reserved beforehand
 //! (`leader/reservation.rs`).
 //!
@@ -43,7 +43,7 @@
 //! stripes that it leads, with a vote or with a SKIP.
 //!
 //! Safety rests on MultiPaxos's three facts in every stripe, and on a fourth: a slot that was
-//! skipped was reserved by its leader's round, and whoever leads in a later round has heard of
+//! skipped was reserved by its leader's round, and each leader of a later round has heard of
 //! that.
 
 pub mod stripe;

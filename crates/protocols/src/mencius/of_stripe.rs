@@ -14,7 +14,7 @@ use ionian_kernel::role::Role;
 /// A role that speaks to the leaders of one stripe, if it speaks to leaders.
 pub type OfStripe<R> = Adapted<R, InStripe>;
 
-/// What is said is said in this stripe.
+/// All messages are of this stripe.
 pub struct InStripe {
     index: u8,
     node: NodeId,

@@ -24,7 +24,7 @@ use ionian_replication::suspicion::ALIVE_EVERY;
 messages! {
     /// The messages that a proxy leader receives.
     "proxy_leader" In {
-        /// What MultiPaxos's is told, of the slots of a stripe.
+        /// What MultiPaxos's receives, of the slots of a stripe.
         0 => InStripe via message {
             /// The stripe.
             stripe: Stripe,
@@ -103,7 +103,7 @@ impl ProxyLeaderPort for Port<'_, '_> {
         self.ask_acceptors(to, message);
     }
 
-    /// Replicas are told of slots of the log.
+    /// Replicas learn of slots of the log.
     #[inline]
     fn chosen(&mut self, to: Set<ReplicaId>, position: Slot, value: Value, replier: ReplicaId) {
         let message = multipaxos::replica::In::Chosen {

@@ -35,7 +35,7 @@ use ionian_replication::batch::Value;
 messages! {
     /// The messages that a replica receives.
     "replica" In {
-        /// What MultiPaxos's is told, of slots of the log.
+        /// What MultiPaxos's receives, of slots of the log.
         0 => OfLog via message {
             /// The message.
             message: multipaxos::replica::In,

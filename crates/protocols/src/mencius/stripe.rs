@@ -59,7 +59,7 @@ pub struct Stripes {
 }
 
 impl Stripes {
-    /// So many stripes, at least one.
+    /// This number of stripes, at least one.
     pub fn new(count: usize) -> Self {
         assert!((1..=MAX_INSTANCES).contains(&count), "{count} stripes");
         Stripes {

@@ -207,7 +207,7 @@ impl Role for Batcher {
             In::NewLeader { round } if round >= self.round => self.follow(now, round, out),
             In::NotLeader { round } if round > self.round => self.follow(now, round, out),
             // The stray was wrong. (Not when there was none: then the leader of the round itself
-            // does not lead, and nobody better is known.)
+            // does not lead, and none better is known.)
             In::NotLeader { round } if round == self.round && self.stray > 0 => {
                 self.follow(now, round, out)
             }

@@ -73,7 +73,7 @@ messages! {
 /// A command of at least this many bytes is large.
 const LARGE_BYTES: usize = 32 << 10;
 
-/// A large command is first sent so many times to the leader of the round before others are tried.
+/// How often a large command is first sent to the leader of the round before others are tried.
 const LARGE_STRAYS_AFTER: u64 = 3;
 
 /// A client lane.
@@ -348,7 +348,7 @@ impl ClientLane {
     fn follow(&mut self, now: Instant, round: Round, out: &mut Out<'_, Self>) {
         (self.round, self.stray) = (round, 0);
         // Where there are batchers it is they who propose again. A lane that has no session yet
-        // asks all the same: it must have one before it can serve anybody.
+        // asks all the same: it must have one before it can serve a client.
         if self.batchers.is_empty() || !self.lane.is_open() {
             self.lane.resend_writes(now, &mut self.due);
             self.carry_out(now, out);
@@ -437,7 +437,7 @@ impl Role for ClientLane {
             In::NewLeader { round } if round >= self.round => self.follow(now, round, out),
             In::NotLeader { round } if round > self.round => self.follow(now, round, out),
             // The stray was wrong. (Not when there was none: then the leader of the round itself
-            // does not lead, and nobody better is known.)
+            // does not lead, and none better is known.)
             In::NotLeader { round } if round == self.round && self.stray > 0 => {
                 self.come_back(now, out)
             }

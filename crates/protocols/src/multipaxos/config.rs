@@ -192,7 +192,7 @@ impl Config {
 
     /// Whether an acceptor may take part in `round`. One that is new in the configuration to come
     /// has no part in earlier epochs: an acceptor of its number may have promised something to
-    /// somebody there. It keeps out of them, and promises nothing by that: the configuration before
+    /// a leader there. It keeps out of them, and promises nothing by that: the configuration before
     /// goes on by its own quorums.
     pub fn takes_part(&self, acceptor: AcceptorId, round: Round) -> bool {
         self.was_there(acceptor) || round.epoch() >= self.epoch()
@@ -242,7 +242,7 @@ impl Config {
 
     /// The latest epoch with the quorums of `round`, if this configuration knows them: rounds begin
     /// in it. Not in an earlier one with the same quorums, though it may be enough: the leader of
-    /// this number may have been another there and have used rounds of which nobody who is asked
+    /// this number may have been another there and have used rounds of which none that is asked
     /// has heard.
     pub fn latest_like(&self, round: Round) -> Option<Epoch> {
         let Layout { epoch, since, .. } = self.layout;

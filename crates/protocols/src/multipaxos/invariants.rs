@@ -23,7 +23,7 @@ pub(crate) struct Votes(BTreeMap<(Slot, Round), Voters>);
 /// A value that was voted for, and by whom.
 struct Voters {
     value: Value,
-    /// Everybody who ever voted for it.
+    /// All that ever voted for it.
     ever: AcceptorSet,
     /// Of these, those whose votes no crash has taken back.
     standing: AcceptorSet,

@@ -31,7 +31,7 @@
 //! leader ── PreVote ──> acceptors ── PreVoteReply ──> leader
 //! leader ── Phase1a ──> acceptors ── Phase1b ──> leader
 //! leader ── NewLeader ──> clients, batchers        acceptor ── Nack ──> leader, proxy leader
-//! leader ── NotLeader ──> client, batcher          (to whoever asked the wrong leader)
+//! leader ── NotLeader ──> client, batcher          (to those that asked the wrong leader)
 //! leader ── TakeOver ──> leader ── Declined ──> leader          (the first is about to stop)
 //! ```
 //!

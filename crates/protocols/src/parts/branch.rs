@@ -33,7 +33,7 @@ branches! {
     LEARN_UNKNOWN = "acceptor: told that a vote is chosen that it does not have",
     SECOND_QUORUM = "proxy leader: another write quorum is asked",
     ASKS_ALL = "proxy leader: all acceptors are asked",
-    OLD_ROUND_REFUSED = "proxy leader: a leader of an old round is told of a later one",
+    OLD_ROUND_REFUSED = "proxy leader: a leader of an old round learns of a later one",
     ROUND_LEFT = "proxy leader: a nack ends its round with slots pending",
     SLOTS_FORGOTTEN = "proxy leader: acceptors have forgotten slots that it had pending",
     FETCHES = "replica: asks a peer for what it misses",

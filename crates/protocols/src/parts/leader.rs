@@ -281,7 +281,7 @@ impl<N: Notes> LeaderCore<N> {
 
     /// A slot beyond the last that this leader proposed was voted for in an older round and not
     /// chosen: phase 1 asked a read quorum that had no such vote. A read that saw the vote waits
-    /// for the slot, so somebody must finish it (l5); whatever is chosen there, the read sees it.
+    /// for the slot, so a leader must finish it (l5); whatever is chosen there, the read sees it.
     fn fill_up_to(&mut self, now: Instant, slot: Slot, port: &mut impl LeaderPort) {
         let reach = self.config.options().window_slots as u64;
         let near = slot.distance(self.progress.executed()) < reach;

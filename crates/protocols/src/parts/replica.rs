@@ -40,7 +40,7 @@ use ionian_replication::executor::Executor;
 use ionian_replication::suspicion::{ALIVE_EVERY, PRESENT_FOR, Presence};
 use ionian_replication::window::SlotWindow;
 
-/// Answers leave at the latest after so many slots.
+/// Answers leave at the latest after this many slots.
 const ANSWER_SLOTS: u64 = 64;
 
 /// How far ahead of what it has executed a replica keeps chosen values. What lies beyond is fetched
@@ -49,7 +49,7 @@ const ANSWER_SLOTS: u64 = 64;
 /// snapshots (`snapshot_slots`) and those that came while these were written.
 const MAX_AHEAD: usize = 1 << 18;
 
-/// And at most so many bytes of them.
+/// And at the latest with this many bytes of them.
 const AHEAD_BYTES: usize = 64 << 20;
 
 /// Executed values kept for peers hold at most this many bytes, beside the limit of their number.
@@ -192,8 +192,8 @@ impl ReplicaCore {
         self.execute_ready(now, port);
     }
 
-    /// Whether a value of so many bytes may be kept until its turn comes. The one whose turn it is
-    /// always may.
+    /// Whether a value of this many bytes may be kept until its turn comes. The one whose turn it
+    /// is always may.
     fn has_room(&self, slot: Slot, bytes: usize) -> bool {
         let ahead = slot.distance(self.executed);
         let near = ahead == 0 || self.ahead_bytes + bytes <= AHEAD_BYTES;
@@ -548,7 +548,7 @@ impl ReplicaCore {
         let hole = self.executed < self.wanted;
         assert!(
             !hole || self.catch_up.next_timer().is_some(),
-            "nobody watches a hole"
+            "no replica watches a hole"
         );
         self.deferred.invariants();
     }

@@ -39,7 +39,7 @@ pub struct Batcher {
     id: BatcherId,
     layout: Arc<Layout>,
     open: OpenBatch,
-    /// When each batch under way was sent: one that is lost must not count for ever.
+    /// When each batch under way was sent: one that is lost must not count without end.
     under_way: BTreeMap<u64, Instant>,
     next_number: u64,
     batches: u64,

@@ -21,7 +21,7 @@ use ionian_replication::batch::{AnswersByClient, Batch, Value};
 use ionian_replication::executor::Executor;
 
 messages! {
-    /// What the server is told.
+    /// The messages that a server receives.
     "server" In {
         /// Commands to execute.
         0 => Execute {

@@ -181,7 +181,7 @@ fn a_leader_proposes_a_window_of_bytes_at_a_time_and_small_batches_pass_large_on
         proposals(&leader.tell(executed(1, round))),
         [(4, 1_000_000)]
     );
-    // One that is larger than the window goes alone, and nothing waits for ever behind it.
+    // One that is larger than the window goes alone, and nothing waits without end behind it.
     leader.tell(propose(command(5, 8 * MIB), false));
     leader.tell(propose(command(6, 1_000_000), false));
     assert_eq!(leader.figure("queued"), 2);
@@ -515,7 +515,7 @@ fn a_replica_that_has_executed_a_part_of_the_window_of_bytes_tells_the_leaders_a
     assert_eq!(told, [4, 8], "a quarter of 4 MiB is in four of these");
 }
 
-/// A stretch of votes, from `start` up to `next`, of a value of so many bytes in each slot.
+/// A stretch of votes, from `start` up to `next`, of a value of this many bytes in each slot.
 fn stretch(start: u64, next: Slot, slots: std::ops::Range<u64>, bytes: usize) -> Votes {
     let value = |slot| Value {
         stamp: Timestamp(1),
@@ -592,7 +592,7 @@ pub(crate) fn a_phase_1_that_advances_is_not_begun_anew_and_one_that_does_not_is
         (leader.role.round(), leader.figure("elections")),
         (round, 1)
     );
-    // Then nobody says anything any more.
+    // Then no message comes any more.
     let silent_since = leader.now;
     let stood = |sent: &[Envelope]| {
         sent.iter()

@@ -125,7 +125,7 @@ fn pieces(sent: Vec<Envelope>) -> Vec<(Set<ReplicaId>, Slot, u64, bool, Bytes)> 
 /// It takes a peer that was silent for seconds: no seed comes to it. Pieces of two snapshots put
 /// together are the state of no replica.
 #[test]
-fn whoever_asks_for_a_piece_of_a_snapshot_that_is_gone_begins_again_with_another() {
+fn a_replica_that_asks_for_a_piece_of_a_snapshot_that_is_gone_begins_again_with_another() {
     let (mut ahead, mut behind) = (behind(5), behind(5));
     answer(&mut ahead, Slot(0).until(Slot(5)));
     let asks = In::FetchSnapshot {

@@ -142,7 +142,7 @@ fn vote(round: u64, payload: &'static [u8]) -> Vote {
 }
 
 #[test]
-fn l2_a_slot_below_the_leaders_window_is_mended() {
+fn l2_a_slot_below_the_leaders_window_is_repaired() {
     let (mut leader, round, _) = leading(3, &[(Slot(1), vote(0, b"kept"))]);
     leader.tell(leader::In::Executed {
         from: ReplicaId(0),
@@ -184,11 +184,11 @@ fn l2_a_slot_below_the_leaders_window_is_mended() {
     assert_eq!(leader.role.round(), round, "a hole causes no leader change");
 }
 
-/// Acceptor 2 answers the phase 1 of the round so late that the leader mends slot 0 meanwhile. It
+/// Acceptor 2 answers the phase 1 of the round so late that the leader repairs slot 0 meanwhile. It
 /// knew of an older vote, and not of what was chosen since: taken for an answer about the slot, it
 /// would have two values proposed in one round.
 #[test]
-fn a_late_answer_of_phase_1_mends_no_slot() {
+fn a_late_answer_of_phase_1_repairs_no_slot() {
     let (mut leader, round, _) = leading(0, &[]);
     assert_eq!(proposals(&leader.tell(propose(b"chosen"))).len(), 1);
     leader.tell(leader::In::Executed {
@@ -377,7 +377,7 @@ fn b4_a_read_at_a_huge_slot_costs_nothing() {
             assert!(slots.len() <= 32);
         }
     }
-    // And forgets the read when nobody can be waiting for it any more.
+    // And forgets the read when no client can be waiting for it any more.
     for _ in 0..200 {
         replica.timer();
     }

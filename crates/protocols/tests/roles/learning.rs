@@ -14,7 +14,7 @@ use ionian_replication::batch::Value;
 type Config = <MultiPaxos as Protocol>::Config;
 
 /// A client, two leaders, two proxy leaders, three acceptors and three replicas. The first proxy
-/// leader lives with the first acceptor, and each acceptor with a replica, or nobody with anybody.
+/// leader lives with the first acceptor, and each acceptor with a replica, or each alone.
 fn config(together: bool, thrifty: bool) -> Config {
     let apart = [
         [0].as_slice(),

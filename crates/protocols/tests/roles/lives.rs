@@ -364,7 +364,7 @@ impl Story {
     }
 }
 
-/// Many stories, each of so many steps.
+/// Many stories, each of this many steps.
 fn stories() -> Found {
     let mut all = Found::default();
     for seed in 0..STORIES {

@@ -178,8 +178,8 @@ fn no_peer_is_given_a_state_in_which_a_command_is_ahead_of_its_turn() {
     assert_eq!(given(replica.tell(asks())), [Slot(3)]);
 }
 
-/// What stripes count is told as a sum; rounds are no numbers to add, and slots are those of the
-/// log.
+/// What stripes count is reported as a sum; rounds are no numbers to add, and slots are those of
+/// the log.
 #[test]
 fn an_acceptor_reports_its_stripes_as_one() {
     let mut acceptor = Stage::new(three(), &birth(kind::Acceptor, 0, NodeId(0)), Acceptor::new);

@@ -29,8 +29,8 @@ fn given(said: &[Envelope]) -> Vec<ProxyLeaderId> {
     given.collect()
 }
 
-/// One slot after the other, each of which is executed so many milliseconds after it was proposed.
-/// To whom it was given then, and to whom again.
+/// One slot after the other, each of which is executed this many milliseconds after it was
+/// proposed. To whom it was given then, and to whom again.
 fn slots(
     leader: &mut Stage<Leader>,
     slots: core::ops::Range<u64>,
@@ -85,8 +85,9 @@ fn slots(
     all
 }
 
-/// Each slot takes longer than five resend times, whoever has it. The one on its node was given
-/// none after the second, and those far away, by which everything takes twice as long, got them.
+/// Each slot takes longer than five resend times, whichever proxy leader has it. The one on its
+/// node was given none after the second, and those far away, by which everything takes twice as
+/// long, got them.
 #[test]
 fn the_proxy_leader_on_its_node_keeps_the_slots_where_a_quorum_is_far_away() {
     let mut leader = leading(NodeId(0));

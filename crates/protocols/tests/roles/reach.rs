@@ -79,19 +79,19 @@ fn one_with_a_write_quorum_goes_on() {
     );
 }
 
-/// It may have nothing to do because it hears nobody.
+/// It may have nothing to do because it hears no other node.
 #[test]
 pub(crate) fn one_without_work_stops_as_well() {
     assert!(!pass(&mut leading(), &[0, 1]).0);
 }
 
-/// Without a write quorum nothing is proposed. Whether anybody leads, and whether it is told to
+/// Without a write quorum nothing is proposed. Whether any node leads, and whether it is asked to
 /// those that propose.
 fn stands() -> (Stage<Leader>, Vec<Envelope>) {
     let mut leader = leading();
     let round = leader.role.round().next_of(LeaderId(1), Epoch::default());
     let mut said = leader.tell(In::Nack { round });
-    // It hears of that leader no more, and nobody answers when it stands.
+    // It hears of that leader no more, and no acceptor answers when it stands.
     while leader.figure("queued") == 0 {
         said.extend(leader.timer());
         said.extend(propose(&mut leader));

@@ -216,7 +216,7 @@ fn stabilizer(amnesiac: bool) -> Stage<Stabilizer> {
     )
 }
 
-/// Where the stabilizer asks the leader to carry the log, in so many of its timers.
+/// Where the stabilizer asks the leader to carry the log, in this many of its timers.
 fn carried(stage: &mut Stage<Stabilizer>, timers: usize) -> Vec<(Set<LeaderId>, Slot)> {
     let sent = (0..timers).flat_map(|_| stage.timer());
     let asked = sent.filter_map(|envelope| match envelope {
@@ -346,7 +346,7 @@ fn one_that_lost_its_memory_counts_when_it_has_copied_from_a_read_quorum_of_the_
     };
     let one = |stabilizer| Set::one(StabilizerId(stabilizer));
     assert_eq!(asked(&stage.timer()), [(one(1), None), (one(2), None)]);
-    // It answers nobody who has lost his memory too, and acknowledges what is new.
+    // It answers none that has lost its memory too, and acknowledges what is new.
     let copy = stabilizer::In::Copy {
         from: StabilizerId(2),
         life: 4,

@@ -188,7 +188,7 @@ impl<R: Role> Stage<R> {
         self.outbox.take()
     }
 
-    /// What the role says when it is told this.
+    /// What the role sends when it receives this.
     pub(crate) fn tell(&mut self, message: R::In) -> Vec<R::Send> {
         self.call(|role, now, out| role.on_message(now, message, out))
     }
@@ -280,11 +280,11 @@ pub(crate) fn with_acceptors(acceptors: &[u8]) -> Layout {
     layout
 }
 
-/// What is outside a node: a disk that writes nothing until it is told to, and what was sent.
+/// What is outside a node: a disk that writes nothing until it is asked to, and what was sent.
 #[derive(Default)]
 pub(crate) struct Outside {
     pub(crate) records: Vec<Vec<u8>>,
-    /// So many of them are on disk.
+    /// This many of them are on disk.
     pub(crate) durable: usize,
     pub(crate) sent: Vec<Message>,
 }

@@ -1,5 +1,5 @@
-//! How proposers find the leader when nobody told them of it: `NewLeader` is said once, and can be
-//! lost.
+//! How proposers find the leader when no message told them of it: `NewLeader` is said once, and can
+//! be lost.
 
 use crate::stage::{Stage, batch};
 use bytes::Bytes;
@@ -105,7 +105,7 @@ fn overdue_in_turn() -> Vec<(u64, u8, u64, bool)> {
 }
 
 /// Each that became overdue was one more turn, also where a leader was asked for the first time a
-/// moment ago: of two leaders the dead one was asked every other time, for ever. The simulator
+/// moment ago: of two leaders the dead one was asked every other time, without end. The simulator
 /// counts no seconds: all is answered in the end.
 #[test]
 pub(crate) fn a_batcher_does_not_blame_a_leader_for_what_another_left_unanswered() {
@@ -144,7 +144,7 @@ fn clients_wait(clients: u64, seed: u64) -> (u64, u64) {
         {
             batcher.timer()
         } else {
-            let (_, chosen) = events.pop_first().expect("somebody waits");
+            let (_, chosen) = events.pop_first().expect("some command waits");
             batcher.now = batcher.now.max(Instant(event));
             for since in chosen
                 .and_then(|number| waiting.remove(&number))
@@ -230,8 +230,8 @@ fn lane_waits(every: u64) -> (u64, u64, u64) {
         }
     };
     let begin = lane.now.0;
-    // The session is asked for at the start, where a stage listens to nobody: again at the first
-    // timer.
+    // The session is asked for at the start, where a stage listens to no message: again at the
+    // first timer.
     let mut events: BTreeMap<(u64, u64), (Purpose, u64)> = BTreeMap::new();
     let (mut since, mut count, mut longest, mut dead) = (BTreeMap::new(), 0, 0, 0);
     let mut submitted = 0;

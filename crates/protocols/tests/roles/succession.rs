@@ -149,7 +149,7 @@ fn a_leader_whom_all_have_declined_waits_for_nothing_and_asks_again_later() {
     assert!(!stage.role.is_drained());
     assert_eq!(stage.tell(In::Declined { from: LeaderId(2) }).len(), 0);
     assert!(stage.role.is_drained() && stage.role.is_leading());
-    // It goes on leading, and somebody may come back.
+    // It goes on leading, and another may come back.
     let mut later = Vec::new();
     while later.is_empty() {
         later = asked(&stage.timer());
@@ -195,7 +195,7 @@ fn who_is_to_take_over_begins_a_round_without_asking_whether_the_leader_is_gone(
 }
 
 #[test]
-fn who_drains_declines_and_stands_only_when_nobody_else_does() {
+fn a_leader_that_drains_declines_and_stands_only_when_no_other_does() {
     let mut stage = server(1);
     assert!(stage.drain(true).is_empty());
     let sent = stage.tell(In::TakeOver {

@@ -173,7 +173,7 @@ fn clocks_of_nodes_that_have_left_do_not_count_and_more_may_be_wrong_where_more_
     assert_eq!(stamped(&mut stage), NOW);
 }
 
-/// Answers every read with the time that it is told, and waits for one deadline.
+/// Answers every read with the time that it receives, and waits for one deadline.
 struct Alarm(u64);
 
 impl StateMachine for Alarm {

@@ -20,10 +20,10 @@ use ionian_protocols::multipaxos::{self, MultiPaxos};
 use ionian_protocols::spaxos::SPaxos;
 use std::collections::BTreeSet;
 
-/// After so long a cluster that serves nobody does not serve.
+/// After so long a cluster that serves no client does not serve.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// All that somebody outside can see of a node: figures, timers, records, messages.
+/// All that an observer outside can see of a node: figures, timers, records, messages.
 fn figures<P: Protocol>(cluster: &Cluster<P>, node: usize) -> String {
     let mut text = format!(
         "{:?} {} {:?}",
@@ -87,7 +87,7 @@ fn first_believed<P: Protocol>(
 ) -> (Option<&'static str>, u64) {
     let mut ignored = 0;
     let mut cluster = Cluster::<P>::recovered(1, layout, &[]);
-    assert!(serves(&mut cluster), "nobody has done anything yet");
+    assert!(serves(&mut cluster), "no node has done anything yet");
     for node in 0..SERVERS {
         while cluster.nodes[node].queued() > 0 {
             cluster.settle(node);
@@ -163,7 +163,7 @@ fn survives_a_promise<P: Protocol>(layout: &Layout, records: &[Vec<u8>]) {
             "acceptor {index} keeps the others from electing a leader"
         );
         let ignored: u64 = cluster.nodes.iter().map(|node| node.ignored()).sum();
-        assert!(ignored > 0, "nobody has heard of the promise");
+        assert!(ignored > 0, "no node has heard of the promise");
     }
 }
 

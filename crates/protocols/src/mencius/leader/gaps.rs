@@ -144,7 +144,7 @@ mod tests {
         );
         assert!(
             !gaps.on_reserved(AcceptorId(1), StripePosition(6), &quorums),
-            "nobody asked for that"
+            "that was not asked for"
         );
         assert!(gaps.on_reserved(AcceptorId(2), StripePosition(5), &quorums));
         assert!(

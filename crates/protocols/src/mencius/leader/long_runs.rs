@@ -13,7 +13,7 @@ use ionian_replication::batch::Value;
 /// later leader of it.
 const SHORTEST: u64 = 64;
 
-/// Only so many runs are skipped, the longest ones.
+/// The most runs that are skipped: the longest ones.
 const MOST: usize = 64;
 
 /// The first slot and the slot after the last of each long run from `start` up to `end` without a

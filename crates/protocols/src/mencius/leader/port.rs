@@ -135,7 +135,7 @@ impl LeaderPort for Port<'_, '_> {
         self.out.send(Envelope::ToBatchers(batchers, message));
     }
 
-    /// Commands of all stripes wait in its own: those that propose in another are told of a round
+    /// Commands of all stripes wait in its own: those that propose in another learn of a round
     /// of that one.
     fn not_leader(&mut self, clients: Set<ClientId>, batchers: Set<BatcherId>, round: Round) {
         let (config, own) = (self.config, (self.stripe, round));

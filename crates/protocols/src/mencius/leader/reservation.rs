@@ -1,14 +1,14 @@
 //! The slots that a leader may skip at will.
 //!
-//! A skip is learned from the leader alone, without a vote: whoever has heard of it takes the slot
-//! for a noop at once (simple consensus, Mencius 4.2). It must therefore never happen that another
-//! leader of the stripe puts a command into that slot. The paper gives that right to one server for
-//! ever; here it passes on, so that a stripe survives its leader, and the right to a slot is what
-//! is *reserved*: a write quorum of acceptors knows that everything below a position may have been
-//! skipped. A later leader of the stripe asks a read quorum before it does anything, hears of the
-//! reservation from an acceptor of both, and begins above it; of the slots below, without votes, it
-//! can make only noops. Reservations are made in large blocks ahead of need, so leaders rarely wait
-//! for one.
+//! A skip is learned from the leader alone, without a vote: a replica that has heard of it takes
+//! the slot for a noop at once (simple consensus, Mencius 4.2). It must therefore never happen that
+//! another leader of the stripe puts a command into that slot. The paper gives that right to one
+//! server permanently; here it passes on, so that a stripe survives its leader, and the right to a
+//! slot is what is *reserved*: a write quorum of acceptors knows that everything below a position
+//! may have been skipped. A later leader of the stripe asks a read quorum before it does anything,
+//! hears of the reservation from an acceptor of both, and begins above it; of the slots below,
+//! without votes, it can make only noops. Reservations are made in large blocks ahead of need, so
+//! leaders rarely wait for one.
 
 use crate::mencius::stripe::StripePosition;
 use alloc::collections::BTreeMap;
@@ -16,14 +16,14 @@ use ionian_kernel::id::*;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::quorum::QuorumSystem;
 
-/// At least so many positions are reserved beyond those that are needed, and at most so many. A
+/// The least and the most positions that are reserved beyond those that are needed. A
 /// range costs the same at any length. With a short one, a new leader's clients block together and
 /// stay synchronized.
 const LEAST_AHEAD: u64 = 256;
 const MOST_AHEAD: u64 = 1 << 20;
 
-/// So many times what is used in a round trip is reserved ahead, and more is asked for when half of
-/// it is left. That is four round trips' worth where one would do for commands that come evenly:
+/// This multiple of what is used in a round trip is reserved ahead, and more is asked for when half
+/// of it is left. That is four round trips' worth where one would do for commands that come evenly:
 /// clients that wait for answers come all at once, every two round trips, and all that they ask for
 /// is used in an instant.
 const ROUND_TRIPS_AHEAD: u64 = 8;
@@ -80,7 +80,7 @@ impl Reservation {
 
     /// Wants to be able to skip everything below `needed`, while all stripes are used up to
     /// `index`: what to ask the acceptors for, if it is time to. So much more is asked for that
-    /// nobody has to wait for the next answer.
+    /// no command has to wait for the next answer.
     pub(super) fn want(
         &mut self,
         now: Instant,
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(
             reservation.on_reserved(NOW, AcceptorId(1), StripePosition(999), &quorums),
             None,
-            "nobody asked for that"
+            "that was not asked for"
         );
         assert_eq!(reservation.granted(), StripePosition(0));
         let again = reservation.overdue(Instant(1000), AcceptorSet::first(3), AFTER);
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn what_is_used_in_a_round_trip_decides_how_much_is_reserved() {
         let (quorums, mut reservation) = (majority(), Reservation::default());
-        // Asks at so many milliseconds; the answers come a millisecond later.
+        // Asks at these milliseconds; the answers come a millisecond later.
         let mut asks = |at: u64, needed: u64| {
             let (asked_at, answered_at) = (Instant(1000 * at), Instant(1000 * at + 1000));
             let asked = reservation.want(

@@ -11,7 +11,7 @@ const TRUSTED_AFTER: u32 = 8;
 
 /// See the top of this file.
 pub(super) struct Returning {
-    /// How long it waits at least: long enough to hear of whoever leads.
+    /// How long it waits at least: long enough to hear of the present leader.
     after: Duration,
     patience: u32,
     /// When it tries next; none while it leads.

@@ -1,9 +1,10 @@
 //! Who has yet to be told of which skipped slots.
 //!
-//! A replica beside the leader whose proposal made this one skip is told at once, together with the
-//! vote for that proposal: the proposer waits for it (Mencius 4.4, Optimization 1). All others are
-//! told when this leader proposes something itself (Optimization 2), or when many slots or some
-//! time have come together (Accelerator 1). A range is one message, whatever its length.
+//! A replica beside the leader whose proposal made this one skip learns of it at once, together
+//! with the vote for that proposal: the proposer waits for it (Mencius 4.4, Optimization 1). All
+//! others learn of it when this leader proposes something itself (Optimization 2), or when many
+//! slots or some time have come together (Accelerator 1). A range is one message, whatever its
+//! length.
 
 use crate::mencius::stripe::{Stripe, StripePosition};
 use alloc::vec::Vec;
@@ -78,7 +79,7 @@ impl Skips {
         });
     }
 
-    /// How many slots somebody has yet to be told of.
+    /// How many slots some replica has yet to learn of.
     pub(super) fn slots(&self) -> u64 {
         self.untold
             .iter()

@@ -1,7 +1,7 @@
 //! Out-of-order commit (Mencius 5): which commands can be executed before earlier ones are known to
 //! be chosen.
 //!
-//! By the rules of simple consensus a slot that somebody has suggested a command in holds that
+//! By the rules of simple consensus a slot that a leader has suggested a command in holds that
 //! command or a noop, once it is decided: only the leader that has reserved a slot suggests in it,
 //! once (`leader/reservation.rs`). So a command that is chosen can be executed when every earlier
 //! slot is executed, skipped, chosen or suggested, and the command commutes with all that are not
@@ -16,8 +16,8 @@ use ionian_kernel::id::{SessionId, Slot};
 use ionian_kernel::machine::Footprint;
 use ionian_replication::batch::{Command, Purpose, Value};
 
-/// Suggestions and chosen values further than so many slots ahead of what is executed are not
-/// looked at: whoever has so much under way waits for throughput and not for order.
+/// Suggestions and chosen values further than this number of slots ahead of what is executed are
+/// not looked at: a cluster that has so much under way waits for throughput and not for order.
 const REACH: u64 = 1024;
 
 /// What was suggested and is not executed.

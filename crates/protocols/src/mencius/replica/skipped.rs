@@ -4,7 +4,8 @@
 use crate::mencius::stripe::StripePosition;
 use alloc::collections::BTreeMap;
 
-/// So many ranges are remembered of a stripe; what comes beyond is asked for when its turn comes.
+/// The number of ranges that are remembered of a stripe; what comes beyond is asked for when its
+/// turn comes.
 const MAX_RANGES: usize = 1 << 16;
 
 /// Ranges of positions, apart from each other: the end of each by its start.

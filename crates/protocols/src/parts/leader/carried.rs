@@ -2,8 +2,8 @@
 //!
 //! It proposes it in the order of the slots, within the same window of bytes as anything else:
 //! after a crash of all nodes it can be as much as the replicas' snapshots lack. Until then the
-//! slots are taken, though nothing is proposed in them: whoever misses one has to wait, and only
-//! what phase 1 has found may come into it. Runs in which it has found nothing can be left out
+//! slots are taken, though nothing is proposed in them: a replica that misses one has to wait, and
+//! only what phase 1 has found may come into it. Runs in which it has found nothing can be left out
 //! ([`Notes::left_out`](super::Notes::left_out)).
 
 use alloc::collections::{BTreeMap, VecDeque};

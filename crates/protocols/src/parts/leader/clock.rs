@@ -8,8 +8,8 @@
 //! 1, and later those of replicas, with what they report.
 //!
 //! Time in the log never falls. Where it has run ahead all the same, it goes on at half the speed
-//! until the clocks have caught up: what is to expire late expires, and nobody has to wait for ever
-//! (decision 0023).
+//! until the clocks have caught up: what is to expire late expires, and none has to wait without
+//! end (decision 0023).
 
 use crate::multipaxos::config::Config;
 use alloc::collections::BTreeMap;
@@ -181,8 +181,8 @@ mod tests {
     const DAY: u64 = 86_400_000;
     const NOON: u64 = 1_800_000_000_000;
 
-    /// A leader on node 0 whose clock is `ahead` of noon by so many milliseconds, and the moment at
-    /// which true time is `ms` after noon.
+    /// A leader on node 0 whose clock is `ahead` of noon by this many milliseconds, and the moment
+    /// at which true time is `ms` after noon.
     fn leader(ahead: i64) -> (LogClock, impl Fn(u64) -> Instant) {
         let nodes: Vec<NodeId> = (0..3).map(NodeId).collect();
         let layout = Layout {

@@ -13,7 +13,7 @@ use ionian_kernel::id::{ProxyLeaderId, Set};
 use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::backoff::doubled;
 
-/// So many slots in succession, each the lowest that was not executed, make a proxy leader a
+/// This number of slots in succession, each the lowest that was not executed, make a proxy leader a
 /// failing one. One may be a lost message.
 const SLOTS: u32 = 2;
 

@@ -142,7 +142,7 @@ impl Handover {
 /// The command that finishes the change of `epoch`.
 pub(super) fn finish(epoch: Epoch, frontier: Slot) -> Batch {
     let payload = encode_all(&Change::Finish { epoch, frontier }).into();
-    // Nobody waits for the answer.
+    // No client waits for the answer.
     let (client, purpose) = (ClientId(0), Purpose::Change);
     Batch::one(&Command {
         client,

@@ -134,7 +134,7 @@ impl<N: Notes> Phase1<N> {
 
     /// Takes one stretch of each of these acceptors in; returns those of which it is the next. A
     /// duplicate is ignored, and what was asked for other slots: an answer that missed the phase 1
-    /// of the round may come while a slot is mended in that round, and knows nothing of what was
+    /// of the round may come while a slot is repaired in that round, and knows nothing of what was
     /// voted for since.
     pub(super) fn on_votes(
         &mut self,

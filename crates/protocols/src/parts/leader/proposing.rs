@@ -67,7 +67,7 @@ impl<N: Notes> LeaderCore<N> {
         has
     }
 
-    /// Whether a batch of so many bytes may be proposed.
+    /// Whether a batch of this size, in bytes, may be proposed.
     pub(super) fn may_propose(&self, bytes: usize) -> bool {
         self.is_open() && self.window.flow.has_room(bytes)
     }
@@ -90,7 +90,8 @@ impl<N: Notes> LeaderCore<N> {
             } else {
                 branch::FILLS_HOLE
             });
-            // A noop has no time of its own, so that whoever fills the slot puts the same into it.
+            // A noop has no time of its own, so that each leader that fills the slot puts the same
+            // into it.
             let value = value.unwrap_or_default();
             self.window.propose(
                 now,

@@ -1,4 +1,4 @@
-//! Giving the lead away: when the node of a leader is about to stop, or is told to do without
+//! Giving the lead away: when the node of a leader is about to stop, or is asked to do without
 //! leading, the others need not find out by its silence.
 //!
 //! The leader asks the others in turn to begin a round at once (as Raft's `TimeoutNow`: Ongaro,
@@ -27,7 +27,7 @@ pub(super) struct Succession {
     candidate: Option<LeaderId>,
     /// When the next is asked; none while this leader need not hand over.
     ask_at: Option<Instant>,
-    /// All were asked in vain.
+    /// All were asked without success.
     hopeless: bool,
     waited: u32,
 }
@@ -95,7 +95,7 @@ impl<N: Notes> LeaderCore<N> {
         }
     }
 
-    /// Asks the next. When all were asked it begins anew: somebody may have come back.
+    /// Asks the next. When all were asked it begins anew: one may have come back.
     pub(super) fn ask_successor(&mut self, now: Instant, port: &mut impl LeaderPort) {
         let others = self.config.leaders().without(Set::one(self.id));
         if others.without(self.succession.asked).is_empty() {

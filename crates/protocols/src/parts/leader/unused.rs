@@ -11,7 +11,7 @@ impl<N: Notes> LeaderCore<N> {
     }
 
     /// When it began to lead: from the first of these slots up to the other one it proposed
-    /// nothing, and nobody else can have proposed anything but a noop.
+    /// nothing, and no other leader can have proposed anything but a noop.
     pub fn vacant(&self) -> (Slot, Slot) {
         self.vacant
     }

@@ -27,7 +27,7 @@ const HAND_OVER_AFTER: u32 = 5;
 
 /// If a slot executes within this many `resend_after` after its reassignment, its first proxy
 /// leader caused the delay: each allows for a round trip, and it takes about two until the leader
-/// is told.
+/// learns it.
 const PROMPT: u32 = 2;
 
 /// Only this many of the lowest unexecuted slots can count as stuck: those behind them wait for
@@ -139,7 +139,7 @@ impl Window {
         self.check_at = None;
     }
 
-    /// Some replica has executed every slot below `executed`; `gone` is told what was in them.
+    /// Some replica has executed every slot below `executed`; `gone` receives what was in them.
     pub(super) fn advance_to(
         &mut self,
         now: Instant,
@@ -186,7 +186,7 @@ impl Window {
         self.slots.admits(self.next_slot)
     }
 
-    /// Whether a value of so many bytes that was found in phase 1 may be proposed in `slot` now.
+    /// Whether a value of this many bytes that was found in phase 1 may be proposed in `slot` now.
     pub(super) fn has_room_for(&self, slot: Slot, bytes: usize) -> bool {
         slot.distance(self.slots.base()) < self.config.options().window_slots as u64
             && self.flow.has_room(bytes)
@@ -264,7 +264,7 @@ impl Window {
         port.phase2a(*proxy, (slot, round), value, proposer, replier);
     }
 
-    /// Hands a slot that is not in the window to a proxy leader: a mended one.
+    /// Hands a slot that is not in the window to a proxy leader: a repaired one.
     pub(super) fn hand_over_repaired(
         &mut self,
         now: Instant,

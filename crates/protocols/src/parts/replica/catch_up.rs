@@ -10,7 +10,7 @@ use ionian_kernel::random::Random;
 use ionian_kernel::time::{Duration, Instant, transit};
 use ionian_replication::backoff::doubled;
 
-/// A piece of a snapshot is larger than other messages: it is waited for so many times longer.
+/// A piece of a snapshot is larger than other messages: it is waited for this many times longer.
 const PIECE_PATIENCE: u32 = 8;
 
 /// While the leader answers, a peer is asked again after this number of waits for an answer
@@ -183,7 +183,7 @@ impl CatchUp {
         self.ask_at
     }
 
-    /// A value of so many bytes came.
+    /// A value of this many bytes came.
     pub(super) fn heard(&mut self, bytes: usize) {
         self.bulk += if bytes >= BULK_BYTES { bytes } else { 0 };
     }
@@ -294,7 +294,7 @@ impl CatchUp {
     }
 }
 
-/// How long `bytes` take at a rate of so many bytes a second.
+/// How long `bytes` take at this rate, in bytes a second.
 fn time_for(bytes: usize, rate: usize) -> Duration {
     Duration::from_micros((bytes as u64).saturating_mul(1_000_000) / rate.max(1) as u64)
 }

@@ -14,7 +14,7 @@ use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::batch::{Batch, Value};
 use ionian_replication::executor::Executor;
 
-/// Whoever holds and is not heard of again for so long is forgotten.
+/// A peer that holds and is not heard of again for so long is forgotten.
 const HELD_FOR: Duration = Duration::from_secs(1);
 
 /// The slots executed early, and who waits for there to be none.
@@ -62,7 +62,7 @@ impl ReplicaCore {
         self.early.slots.contains(&slot)
     }
 
-    /// Whether nobody waits for the state to be that of a prefix.
+    /// Whether no peer waits for the state to be that of a prefix.
     pub fn may_run_ahead(&self, now: Instant) -> bool {
         self.early.held_until <= now
     }

@@ -1,5 +1,5 @@
 //! Handing slots to a peer that misses them. A peer that says that it waits, because it is cut off
-//! from somebody whose slots it needs, is answered as soon as this replica has what it asks for: so
+//! from a peer whose slots it needs, is answered as soon as this replica has what it asks for: so
 //! a third replica passes on what two servers whose link is broken cannot tell each other.
 
 use super::{ReplicaCore, ReplicaPort};
@@ -13,7 +13,7 @@ use ionian_kernel::time::Instant;
 const FETCH_SLOTS: u64 = 256;
 const FETCH_BYTES: usize = 1 << 20;
 
-/// A peer waits for so many times as long as it asks again at the earliest.
+/// A peer waits for this many times as long as it asks again at the earliest.
 const PATIENCE: u32 = 8;
 
 /// Peers that wait for slots from `start` up to `end`, until when.

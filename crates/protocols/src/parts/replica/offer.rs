@@ -14,7 +14,8 @@ use ionian_kernel::id::{ReplicaId, Slot};
 use ionian_kernel::machine::Frozen;
 use ionian_kernel::time::{Duration, Instant};
 
-/// Bytes of a snapshot in one message, at most: about a millisecond of work for whoever writes it.
+/// Bytes of a snapshot in one message, at most: about a millisecond of work for the node that
+/// writes it.
 const PIECE_BYTES: usize = 512 << 10;
 
 /// A piece is this part of what may be sent in a second, so that a low limit is no series of jerks;
@@ -22,7 +23,7 @@ const PIECE_BYTES: usize = 512 << 10;
 const PIECES_A_SECOND: usize = 128;
 const SMALLEST_PIECE: usize = 64;
 
-/// A snapshot that nobody has asked a piece of for this long is dropped.
+/// A snapshot of which no peer has asked a piece for this long is dropped.
 const KEPT: Duration = Duration::from_secs(10);
 
 /// See the top of this file.
@@ -174,7 +175,7 @@ impl Offer {
         }
     }
 
-    /// Whether nobody has asked for a piece lately.
+    /// Whether no peer has asked for a piece lately.
     pub(super) fn is_abandoned(&self, now: Instant) -> bool {
         now.since(self.used_at) > KEPT
     }

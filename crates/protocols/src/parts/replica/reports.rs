@@ -51,7 +51,7 @@ impl Reports {
         self.config = config;
     }
 
-    /// A value of so many bytes was executed.
+    /// A value of this many bytes was executed.
     pub(super) fn executed(&mut self, bytes: usize) {
         self.bytes += bytes;
     }

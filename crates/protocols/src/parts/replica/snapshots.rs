@@ -43,7 +43,7 @@ impl Snapshots {
         self.config = config;
     }
 
-    /// Commands of so many bytes were executed.
+    /// Commands of this many bytes were executed.
     pub(super) fn executed(&mut self, bytes: usize) {
         self.bytes += bytes;
     }

@@ -5,7 +5,7 @@
 //! have a vote for it that a later leader finds. A disseminator that crashes leaves such payloads
 //! behind too, in the present round: another may have proposed them. Where commands are many, the
 //! log passes these slots within a second. Where they are few and large, or no client writes any
-//! more, such payloads would stay for ever, and every leader change and crash would add to them.
+//! more, such payloads would stay permanently, and every leader change and crash would add to them.
 //!
 //! So the stabilizer asks the leader to carry the log past them, with noops. It does when those of
 //! earlier rounds hold more than `stale_bytes`; and when half of its room is used, for the older
