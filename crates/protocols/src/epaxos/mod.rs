@@ -1,0 +1,4 @@
+//! EPaxos: every replica leads commands of its own, and conflicting commands are ordered by the
+//! dependencies that acceptors find.
+
+pub mod instance;
