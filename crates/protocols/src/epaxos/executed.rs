@@ -92,6 +92,15 @@ impl ExecutedSet {
         self.spaces.iter().map(prefix)
     }
 
+    /// The spaces of which there are members, in order, each with the number after its last member.
+    pub fn ends(&self) -> impl Iterator<Item = (Space, u64)> {
+        let end = |(space, runs): (&Space, &Runs)| {
+            let last = runs.0.last_key_value();
+            (*space, last.map_or(0, |(_, end)| *end))
+        };
+        self.spaces.iter().map(end)
+    }
+
     /// The first number from this one on that is not a member.
     pub fn next_missing(&self, space: Space, number: u64) -> u64 {
         let runs = self.spaces.get(&space);
@@ -222,6 +231,9 @@ mod tests {
                 prop_assert_eq!(Some(set.prefix(space(leader))), prefix);
                 let deps = Deps::new([], [(space(leader), below)]);
                 prop_assert_eq!(set.covers(&deps), prefix >= Some(below));
+                let last = model.iter().rfind(|id| id.space == space(leader));
+                let end = set.ends().find(|(of, _)| *of == space(leader));
+                prop_assert_eq!(end, last.map(|last| (space(leader), last.number + 1)));
             }
             let all: Deps = Deps::new(model.iter().copied(), []);
             prop_assert!(set.covers(&all));

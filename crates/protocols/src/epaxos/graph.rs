@@ -145,6 +145,11 @@ impl<V> Graph<V> {
         self.missing.iter()
     }
 
+    /// Whether an instance is [missing](Self::missing).
+    pub fn is_missing(&self, id: InstanceId) -> bool {
+        self.missing.contains(id)
+    }
+
     /// How many are missing.
     pub fn missing_count(&self) -> usize {
         self.missing.len()

@@ -69,6 +69,11 @@ impl ConflictIndex {
         self.recorded.is_empty()
     }
 
+    /// Whether it has the instance: not once another one is known that leads to it.
+    pub fn contains(&self, id: InstanceId) -> bool {
+        self.recorded.contains_key(&id)
+    }
+
     /// The instances that it has, in order: what an acceptor that has lost its index records.
     pub fn recorded(&self) -> impl Iterator<Item = (InstanceId, &Arc<Footprint>)> {
         let recorded = self.recorded.iter();

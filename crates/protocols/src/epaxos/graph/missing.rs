@@ -27,6 +27,10 @@ impl Missing {
         self.since.len()
     }
 
+    pub(super) fn contains(&self, id: InstanceId) -> bool {
+        self.since.contains_key(&id)
+    }
+
     pub(super) fn add(&mut self, id: InstanceId, now: Instant) {
         if let Entry::Vacant(place) = self.since.entry(id) {
             place.insert(now);

@@ -305,6 +305,7 @@ fn a_beginning_of_a_space_waits_for_all_of_it_and_no_more() {
     commit(&mut graph, id(0, 0), Deps::NONE);
     assert_eq!(executed(&mut graph), [id(0, 0), id(0, 2)]);
     assert_eq!(missing(&graph), [id(1, 5)]);
+    assert!(graph.is_missing(id(1, 5)) && !graph.is_missing(id(0, 0)));
     assert!(graph.is_committed(id(0, 3)) && !graph.executed().contains(id(0, 3)));
 }
 
