@@ -70,8 +70,8 @@ enum Kept {
 enum Mark {
     /// The command was given up.
     GivenUp,
-    /// The command was executed, and its client has seen the answer. Only in the
-    /// [unordered](unordered) mode, like the next one.
+    /// The command was executed, and its client has seen the answer. Only in the unordered mode,
+    /// like the next one.
     Seen,
     /// The client waits for it no more, but it was not executed here yet.
     Awaited,

@@ -13,21 +13,21 @@
 //! instance that is not committed, or a component that moves:
 //!
 //! - A component that moves passes over its dependencies: those that are executed, and those inside
-//!   it. If one is left, it waits for it. If none is left, it is executed, and all that wait for its
-//!   members move.
+//!   it. If one is left, it waits for it. If none is left, it is executed, and all that wait for
+//!   its members move.
 //! - If it would wait for an instance of its own tree, then that instance waits for it over others:
 //!   all on the way up from there belong to one cycle, and become one component, with the
 //!   dependencies that are left to each. It is still the root, and moves on.
 //!
 //! A component is executed only when all dependencies outside it are, and only instances of a cycle
 //! are joined; so it is a whole component of the final graph. Each dependency is passed once, each
-//! join removes a component, and [`Forest`] finds a root in logarithmic time on average: the cost is
-//! that of reading the graph once, times the logarithm of what waits. Nothing recurses, and nothing
-//! waits for a timer: a commit leads at once to the execution of all that it made possible.
+//! join removes a component, and [`Forest`] finds a root in logarithmic time on average: the cost
+//! is that of reading the graph once, times the logarithm of what waits. Nothing recurses, and
+//! nothing waits for a timer: a commit leads at once to the execution of all that it made possible.
 //!
-//! An endless chain of conflicting commands cannot hold a component back: each link is executed when
-//! its own dependencies are. A cycle that grows while commands arrive is executed when its last
-//! member is committed; the leaders' limit of instances under way bounds it.
+//! An endless chain of conflicting commands cannot hold a component back: each link is executed
+//! when its own dependencies are. A cycle that grows while commands arrive is executed when its
+//! last member is committed; the leaders' limit of instances under way bounds it.
 
 use super::executed::ExecutedSet;
 use super::instance::{Deps, InstanceId};

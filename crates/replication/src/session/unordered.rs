@@ -1,5 +1,5 @@
 //! Sessions where replicas execute commuting commands in different orders. Only *barriers*, which
-//! conflict with every command, are executed everywhere after the same commands and before the same.
+//! conflict with every command, are executed everywhere after the same commands.
 //!
 //! In a log, a floor forbids what is below it: a command that comes later is a copy whose client
 //! has its answer. Without a log the command may be one that another replica has executed before
