@@ -78,6 +78,8 @@ messages! {
             id: InstanceId,
             /// The ballot to promise.
             ballot: Ballot,
+            /// In which life of the leader it is asked.
+            life: u32,
         },
         /// A replica asks what a read conflicts with.
         5 => PreRead {
@@ -101,6 +103,13 @@ messages! {
             from: ReplicaId,
             /// How far it has each space.
             reaches: Vec<Reach>,
+        },
+        /// Another acceptor does not know what these are decided to be.
+        8 => Ask {
+            /// The acceptor.
+            from: AcceptorId,
+            /// The instances.
+            ids: Vec<InstanceId>,
         },
     }
 }
@@ -187,6 +196,10 @@ pub struct Acceptor {
     index: ConflictIndex,
     store: Store,
     kept: KeptVector,
+    /// When it asks other acceptors for decisions, of instances with records before this one.
+    ask_at: Instant,
+    ask_before: u64,
+    turn: u64,
     answered: u64,
     refused: u64,
     stale: u64,
@@ -202,6 +215,9 @@ impl Acceptor {
             index: ConflictIndex::default(),
             store: Store::default(),
             kept: KeptVector::new(config.f()),
+            ask_at: Instant::ZERO,
+            ask_before: 0,
+            turn: 0,
             answered: 0,
             refused: 0,
             stale: 0,
@@ -305,14 +321,6 @@ impl Acceptor {
         };
         self.answered += 1;
         let deps = deps.clone();
-        if to == self.leader() {
-            let deps = deps.clone();
-            // It says which instances exist. If a crash takes back its own record, they are
-            // dependencies of one that is recovered to a noop; and its leader decides only by a
-            // record behind it, or proposes when the answer below has left.
-            let message = leader::In::Past { id, deps };
-            out.send_unfenced(Envelope::ToLeaders(Set::one(to), message));
-        }
         let message = leader::In::PreAccepted {
             from: self.id,
             life: self.life,
@@ -388,7 +396,7 @@ impl Acceptor {
     /// it promises: with one ballot for both a decided value can be lost (Sutra 2019).
     fn on_prepare(
         &mut self,
-        from: LeaderId,
+        (from, asked_in): (LeaderId, u32),
         id: InstanceId,
         ballot: Ballot,
         out: &mut Out<'_, Self>,
@@ -414,6 +422,7 @@ impl Acceptor {
             life: self.life,
             id,
             ballot,
+            asked_in,
             evidence,
         };
         self.tell(from, message, out);
@@ -477,7 +486,12 @@ impl Role for Acceptor {
                 learned,
                 replier,
             } => self.on_commit(id, learned, replier, out),
-            In::Prepare { from, id, ballot } => self.on_prepare(from, id, ballot, out),
+            In::Prepare {
+                from,
+                id,
+                ballot,
+                life,
+            } => self.on_prepare((from, life), id, ballot, out),
             In::PreRead {
                 from,
                 inquiry,
@@ -485,7 +499,16 @@ impl Role for Acceptor {
             } => self.on_pre_read(from, inquiry, &touched, out),
             In::Fetch { from, runs } => self.on_fetch(from, &runs, out),
             In::Kept { from, reaches } => self.on_kept(from, &reaches, out),
+            In::Ask { from, ids } => self.on_ask(from, &ids, out),
         }
+    }
+
+    fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.ask_for_decisions(now, out);
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        (self.store.undecided() > 0).then_some(self.ask_at)
     }
 
     fn invariants(&self) {

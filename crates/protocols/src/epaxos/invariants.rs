@@ -99,7 +99,11 @@ impl Invariants {
             for other in others {
                 let ordered = self.leads(id, other).or_else(|| self.leads(other, id));
                 if ordered.is_none() && self.is_complete(id) && self.is_complete(other) {
-                    return Err(format!("{id:?} and {other:?} conflict and are not ordered"));
+                    return Err(format!(
+                        "{id:?} and {other:?} conflict and are not ordered: {:?} and {:?}",
+                        self.decided.get(&id).map(Choice::brief),
+                        self.decided.get(&other).map(Choice::brief)
+                    ));
                 }
                 self.pairs += u64::from(ordered == Some(true));
             }

@@ -44,15 +44,8 @@ messages! {
             /// The command.
             batch: Batch,
         },
-        /// What the acceptor of this node has recorded that conflicts with a command.
-        1 => Past {
-            /// The instance.
-            id: InstanceId,
-            /// What conflicts.
-            deps: Deps,
-        },
         /// An acceptor has recorded a command.
-        2 => PreAccepted {
+        1 => PreAccepted {
             /// The acceptor.
             from: AcceptorId,
             /// Which of its lives.
@@ -63,12 +56,12 @@ messages! {
             deps: Deps,
         },
         /// The acceptor of this node has decided.
-        3 => Decided {
+        2 => Decided {
             /// The instance.
             id: InstanceId,
         },
         /// An acceptor has voted.
-        4 => Accepted {
+        3 => Accepted {
             /// The acceptor.
             from: AcceptorId,
             /// Which of its lives.
@@ -79,7 +72,7 @@ messages! {
             ballot: Ballot,
         },
         /// An acceptor has promised a higher ballot than it was asked in.
-        5 => Refused {
+        4 => Refused {
             /// The acceptor.
             from: AcceptorId,
             /// The instance.
@@ -88,7 +81,7 @@ messages! {
             promised: Ballot,
         },
         /// An acceptor promises the ballot of a recovery.
-        6 => Prepared {
+        5 => Prepared {
             /// The acceptor.
             from: AcceptorId,
             /// Which of its lives.
@@ -97,18 +90,20 @@ messages! {
             id: InstanceId,
             /// The ballot.
             ballot: Ballot,
+            /// In which life of this leader it was asked.
+            asked_in: u32,
             /// What it knows of the instance.
             evidence: Evidence,
         },
         /// An instance of this leader is decided.
-        7 => Learned {
+        6 => Learned {
             /// The instance.
             id: InstanceId,
             /// Whether it is a noop.
             noop: bool,
         },
         /// A leader is alive.
-        8 => Heartbeat {
+        7 => Heartbeat {
             /// The leader.
             from: LeaderId,
             /// Which of its lives.
@@ -117,12 +112,12 @@ messages! {
             clock: Timestamp,
         },
         /// A replica waits for these, and no acceptor has them as decided.
-        9 => Recover {
+        8 => Recover {
             /// The instances.
             ids: Vec<InstanceId>,
         },
         /// What a replica of this node has executed.
-        10 => Executed {
+        9 => Executed {
             /// The time of its state machine.
             time: Timestamp,
             /// When the state machine next changes by the passing of time.
@@ -131,7 +126,7 @@ messages! {
             since_barrier: u64,
         },
         /// Replicas have an instance in snapshots, and no acceptor knows it any more.
-        11 => Kept {
+        10 => Kept {
             /// The instance.
             id: InstanceId,
         },
@@ -312,7 +307,6 @@ impl Role for Leader {
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
             In::Propose { near, batch } => self.on_propose(now, near, batch, out),
-            In::Past { id, deps } => self.on_past(now, id, deps, out),
             In::PreAccepted {
                 from,
                 life,
@@ -332,8 +326,14 @@ impl Role for Leader {
                 life,
                 id,
                 ballot,
+                asked_in,
                 evidence,
-            } => self.on_prepared(now, (from, life), (id, ballot), evidence, out),
+            } if asked_in == self.life => {
+                self.on_prepared(now, (from, life), (id, ballot), evidence, out);
+            }
+            // An answer to an earlier process. A ballot is the same again if that one had used it,
+            // and what was answered then may have changed.
+            In::Prepared { .. } => self.stale += 1,
             In::Learned { id, noop } => self.on_learned(now, id, noop, out),
             In::Heartbeat { from, life, clock } => self.on_heartbeat(now, from, life, clock, out),
             In::Recover { ids } => self.on_recover(now, &ids, out),

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! client ── Propose ──> leader ── PreAccept ──> acceptor (its own)
-//!                       leader <── Past ─────── acceptor
+//!                       leader <─ PreAccepted ─ acceptor
 //!                       leader ── PreAccept ──> acceptors (the rest of the fast quorum)
 //!                       leader <─ PreAccepted ─ acceptors
 //!   every dependency is named by f members of the fast quorum (fast path):
@@ -16,6 +16,7 @@
 //!   then:
 //!                       leader ── Commit ─────> acceptors ── Committed ──> replicas beside them
 //!                                               acceptor ─── Learned ────> leader
+//!                                               acceptor ─── Ask ────────> acceptor
 //!                       leader ── Committed ──> replicas without an acceptor beside them
 //! replica ── Answers ──> client
 //!

@@ -6,12 +6,17 @@ use crate::epaxos::instance::{InstanceId, Space};
 use crate::epaxos::message::{Instance, Reach, Run, Touched};
 use crate::epaxos::{Envelope, branch, replica};
 use alloc::vec::Vec;
-use ionian_kernel::id::{ReplicaId, Set};
+use ionian_kernel::id::{AcceptorId, ReplicaId, Set};
 use ionian_kernel::role::Out;
+use ionian_kernel::time::{Duration, Instant};
 
 /// A message with instances ends after so many bytes, and after so many instances.
 const FETCHED_BYTES: usize = 256 << 10;
 const FETCHED: usize = 512;
+
+/// How often an acceptor asks for decisions, and for how many at a time.
+const ASK_EVERY: Duration = Duration::from_millis(250);
+const ASKED: usize = 256;
 
 /// What an instance takes in a message beside its command, about.
 const BYTES_OF_EACH: usize = 64;
@@ -75,6 +80,48 @@ impl Acceptor {
         self.release(out);
     }
 
+    /// Asks another acceptor for what was undecided here the last time too: a Commit was lost, or
+    /// some leader has still to recover it.
+    pub(super) fn ask_for_decisions(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.ask_at > now {
+            return;
+        }
+        self.ask_at = now + ASK_EVERY;
+        let before = core::mem::replace(&mut self.ask_before, self.store.next_place());
+        let old = self.store.undecided_before(before);
+        let ids: Vec<InstanceId> = old.take(ASKED).collect();
+        let others = self.config.acceptors().without(Set::one(self.id));
+        self.turn += 1;
+        if let Some(other) = others.pick(self.turn).filter(|_| !ids.is_empty()) {
+            let from = self.id;
+            let message = super::In::Ask { from, ids };
+            out.send(Envelope::ToAcceptors(Set::one(other), message));
+        }
+    }
+
+    /// Another acceptor does not know what these are decided to be.
+    pub(super) fn on_ask(
+        &mut self,
+        from: AcceptorId,
+        ids: &[InstanceId],
+        out: &mut Out<'_, Self>,
+    ) {
+        let mut bytes = 0;
+        for id in ids {
+            let known = self.store.get(*id).and_then(|known| known.decided.as_ref());
+            if let Some(choice) = known.filter(|_| bytes < FETCHED_BYTES) {
+                bytes += choice.byte_len() + BYTES_OF_EACH;
+                let message = super::In::Commit {
+                    id: *id,
+                    learned: choice.clone().into(),
+                    replier: None,
+                };
+                // As in `pass_on`.
+                out.send_unfenced(Envelope::ToAcceptors(Set::one(from), message));
+            }
+        }
+    }
+
     /// Forgets instances that f + 1 replicas keep, as far as the index does not name them: a
     /// command that is recorded after a crash must still depend on them. A barrier clears the index.
     pub(super) fn release(&mut self, out: &mut Out<'_, Self>) {
@@ -82,9 +129,7 @@ impl Acceptor {
         for space in spaces {
             let below = self.kept.below(space);
             let held = self.store.range(space, (0, below));
-            let goes = |(id, known): (InstanceId, &Known)| {
-                (known.decided.is_some() && !self.index.contains(id)).then_some(id)
-            };
+            let goes = |(id, _): (InstanceId, &Known)| (!self.index.contains(id)).then_some(id);
             let gone: Vec<InstanceId> = held.filter_map(goes).collect();
             gone.into_iter().for_each(|id| self.store.remove(id));
         }

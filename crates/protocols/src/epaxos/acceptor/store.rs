@@ -3,7 +3,7 @@
 use super::Record;
 use crate::epaxos::instance::{Ballot, InstanceId, Space};
 use crate::epaxos::message::{Choice, Evidence, PreAccepted, Reach, Vote};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 /// The most instances. At the limit it records no new ones, and commands wait, until replicas have
@@ -67,7 +67,7 @@ pub(super) struct Store {
     /// The number of the next record.
     next: u64,
     bytes: usize,
-    undecided: usize,
+    undecided: BTreeSet<InstanceId>,
     learned: u64,
 }
 
@@ -81,7 +81,20 @@ impl Store {
     }
 
     pub(super) fn undecided(&self) -> usize {
-        self.undecided
+        self.undecided.len()
+    }
+
+    /// The undecided instances whose records begin before this one.
+    pub(super) fn undecided_before(&self, place: u64) -> impl Iterator<Item = InstanceId> {
+        let is_old = move |id: &&InstanceId| {
+            self.known.get(id).is_some_and(|known| known.place < place)
+        };
+        self.undecided.iter().filter(is_old).copied()
+    }
+
+    /// The number of the next record.
+    pub(super) fn next_place(&self) -> u64 {
+        self.next
     }
 
     pub(super) fn learned(&self) -> u64 {
@@ -122,7 +135,7 @@ impl Store {
             let place = at;
             self.known.insert(id, Known { place, ..Known::default() });
             self.places.insert(at, id);
-            self.undecided += 1;
+            self.undecided.insert(id);
         }
     }
 
@@ -132,6 +145,7 @@ impl Store {
         Change {
             bytes_before: known.byte_len(),
             decided_before: known.decided.is_some(),
+            id,
             known,
             bytes: &mut self.bytes,
             undecided: &mut self.undecided,
@@ -164,7 +178,7 @@ impl Store {
         if let Some(known) = self.known.remove(&id) {
             self.places.remove(&known.place);
             self.bytes -= known.byte_len();
-            self.undecided -= usize::from(known.decided.is_none());
+            self.undecided.remove(&id);
         }
     }
 
@@ -198,7 +212,7 @@ impl Store {
     pub(super) fn invariants(&self) {
         assert_eq!(self.places.len(), self.known.len(), "an instance without a record");
         let undecided = self.known.values().filter(|known| known.decided.is_none());
-        assert_eq!(undecided.count(), self.undecided, "an acceptor lost count");
+        assert_eq!(undecided.count(), self.undecided.len(), "an acceptor lost count");
         let bytes = self.known.values().map(Known::byte_len);
         assert_eq!(bytes.sum::<usize>(), self.bytes, "an acceptor lost count of its bytes");
     }
@@ -208,7 +222,8 @@ impl Store {
 pub(super) struct Change<'a> {
     known: &'a mut Known,
     bytes: &'a mut usize,
-    undecided: &'a mut usize,
+    undecided: &'a mut BTreeSet<InstanceId>,
+    id: InstanceId,
     learned: &'a mut u64,
     bytes_before: usize,
     decided_before: bool,
@@ -231,7 +246,7 @@ impl Drop for Change<'_> {
     fn drop(&mut self) {
         *self.bytes = *self.bytes + self.known.byte_len() - self.bytes_before;
         if self.known.decided.is_some() && !self.decided_before {
-            *self.undecided -= 1;
+            self.undecided.remove(&self.id);
             *self.learned += 1;
         }
     }

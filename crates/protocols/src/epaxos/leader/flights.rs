@@ -54,10 +54,7 @@ pub(super) struct Flight {
     pub(super) replier: Replier,
     /// The fast quorum.
     pub(super) fast: AcceptorSet,
-    /// What its own acceptor had recorded.
-    pub(super) past: Option<Deps>,
-    /// What acceptors answered, each the first time, and its life then. That of its own acceptor
-    /// is in it when its record is durable.
+    /// What acceptors answered, each the first time, and its life then.
     pub(super) answers: BTreeMap<AcceptorId, (u32, Deps)>,
     pub(super) phase: Phase,
     /// Whether some acceptor has promised another ballot.
@@ -81,6 +78,11 @@ pub(super) enum Phase {
 }
 
 impl Flight {
+    /// What its own acceptor had recorded, if it has answered.
+    pub(super) fn past(&self, own: AcceptorId) -> Option<&Deps> {
+        self.answers.get(&own).map(|(_, deps)| deps)
+    }
+
     /// The acceptors that have the payload.
     pub(super) fn holders(&self) -> AcceptorSet {
         self.answers.keys().copied().collect()
@@ -216,7 +218,6 @@ impl Flights {
             payload,
             replier,
             fast,
-            past: None,
             answers: BTreeMap::new(),
             phase: Phase::Collecting,
             refused: false,

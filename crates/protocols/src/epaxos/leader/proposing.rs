@@ -58,7 +58,10 @@ impl Leader {
             stamp: self.clock.stamp(now),
             batch: queued.batch.clone(),
         };
-        let footprint = Arc::new(self.machine.footprint_unordered(&queued.batch));
+        let mut footprint = self.machine.footprint_unordered(&queued.batch);
+        // What depends on the time is a barrier, and nothing else asks.
+        footprint.timed = false;
+        let footprint = Arc::new(footprint);
         Payload { value, footprint }
     }
 
@@ -107,7 +110,7 @@ impl Leader {
     }
 
     fn pre_accept(&mut self, id: InstanceId, to: AcceptorSet, out: &mut Out<'_, Self>) {
-        let leader = self.id;
+        let (leader, leader_acceptor) = (self.id, self.acceptor());
         let Some(flight) = self.flights.get_mut(id) else {
             return;
         };
@@ -115,33 +118,29 @@ impl Leader {
             from: leader,
             id,
             payload: flight.payload.clone(),
-            past: flight.past.clone().unwrap_or_default(),
+            past: flight.past(leader_acceptor).cloned().unwrap_or_default(),
             fast: flight.fast,
         };
         out.send(Envelope::ToAcceptors(to, message));
     }
 
-    /// What its own acceptor had recorded: the others are asked.
-    pub(super) fn on_past(
-        &mut self,
-        now: Instant,
-        id: InstanceId,
-        deps: Deps,
-        out: &mut Out<'_, Self>,
-    ) {
-        let (me, thrifty) = (self.acceptor(), self.config.options().thrifty);
-        let all = self.config.acceptors();
-        let Some(flight) = self.flights.get_mut(id).filter(|flight| flight.past.is_none()) else {
+    /// Its own acceptor has recorded a command durably: the rest of the fast quorum is asked, or all
+    /// if the leader is not thrifty.
+    ///
+    /// Not before: a recovery that does not hear from that acceptor takes it that it has recorded
+    /// what others of the fast quorum have.
+    fn ask_others(&mut self, now: Instant, id: InstanceId, out: &mut Out<'_, Self>) {
+        let (me, all) = (self.acceptor(), self.config.acceptors());
+        let thrifty = self.config.options().thrifty;
+        let Some(flight) = self.flights.get_mut(id) else {
             return;
         };
-        flight.past = Some(deps);
-        let to = if thrifty { flight.fast } else { all };
-        let to = to.without(Set::one(me));
-        if !to.is_empty() {
+        let asked = if thrifty { flight.fast } else { all };
+        let asked = asked.without(Set::one(me));
+        if !asked.is_empty() {
             let probed = self.probe(now);
-            self.pre_accept(id, to.or(probed), out);
+            self.pre_accept(id, asked.or(probed), out);
         }
-        self.step(id, out);
     }
 
     /// Suspects that are asked too, so that they can show that they answer.
@@ -152,17 +151,22 @@ impl Leader {
     /// An acceptor has recorded a command.
     pub(super) fn on_pre_accepted(
         &mut self,
-        _: Instant,
+        now: Instant,
         (from, life): (AcceptorId, u32),
         id: InstanceId,
         deps: Deps,
         out: &mut Out<'_, Self>,
     ) {
         self.peers.suspicion.heard(from);
+        let me = self.acceptor();
         let Some(flight) = self.flights.get_mut(id) else {
             return;
         };
+        let is_first = !flight.answers.contains_key(&from);
         flight.answers.entry(from).or_insert((life, deps));
+        if is_first && from == me {
+            self.ask_others(now, id, out);
+        }
         self.step(id, out);
     }
 
@@ -175,12 +179,10 @@ impl Leader {
         let Phase::Collecting = flight.phase else {
             return;
         };
-        if let Some(deps) = fast_dependencies(flight, me, f) {
+        if let Some(deps) = fast_dependencies(flight, f) {
             flight.phase = Phase::Deciding(deps);
             return self.decide(id, out);
         }
-        // The slow path waits for the record of its own acceptor: a majority must have recorded the
-        // command durably before a value is proposed that does not depend on what comes later.
         let answered = flight.holders();
         let all_answered = answered.covers(flight.fast);
         let enough = answered.contains(me) && answered.len() >= majority;
@@ -238,8 +240,7 @@ impl Leader {
             return;
         };
         self.flights.fast += 1;
-        let holders = flight.holders().or(Set::one(self.acceptor()));
-        self.commit(id, &flight.choice(deps), holders, flight.replier, out);
+        self.commit(id, &flight.choice(deps), flight.holders(), flight.replier, out);
         self.pump(now, out);
     }
 
@@ -315,7 +316,7 @@ impl Leader {
         let (me, all) = (self.acceptor(), self.config.acceptors());
         let flight = self.flights.get_mut(id).expect("it is overdue");
         match &flight.phase {
-            Phase::Collecting if flight.past.is_none() => {
+            Phase::Collecting if flight.past(me).is_none() => {
                 self.pre_accept(id, Set::one(me), out);
             }
             Phase::Collecting => {
@@ -336,16 +337,13 @@ impl Leader {
 }
 
 /// What a fast decision depends on, if there can be one: all members of the fast quorum have
-/// answered, and each dependency was named by at least f of them. The answer of its own acceptor
-/// counts before it is durable, because the decision comes behind it in the same log.
+/// answered, and each dependency was named by at least f of them.
 ///
 /// A barrier takes the slow path: what it depends on changes with each answer.
-fn fast_dependencies(flight: &Flight, me: AcceptorId, f: usize) -> Option<Deps> {
-    let past = flight.past.as_ref().filter(|_| !flight.payload.is_barrier())?;
-    let others = flight.fast.without(Set::one(me));
-    let answers = flight.answers.iter().filter(|(id, _)| others.contains(**id));
-    let answers: Vec<&Deps> = answers.map(|(_, (_, deps))| deps).chain([past]).collect();
-    if answers.len() < flight.fast.len() {
+fn fast_dependencies(flight: &Flight, f: usize) -> Option<Deps> {
+    let answers = flight.answers.iter().filter(|(id, _)| flight.fast.contains(**id));
+    let answers: Vec<&Deps> = answers.map(|(_, (_, deps))| deps).collect();
+    if answers.len() < flight.fast.len() || flight.payload.is_barrier() {
         return None;
     }
     let deps = union(answers.iter().copied());

@@ -143,7 +143,7 @@ impl Leader {
 
     /// Asks all acceptors to promise a ballot higher than any that it knows of.
     fn prepare(&mut self, now: Instant, id: InstanceId, out: &mut Out<'_, Self>) {
-        let me = self.id;
+        let (me, life) = (self.id, self.life);
         let at = self.retry_at(now, id);
         let Some(recovery) = self.recoveries.running.get_mut(&id) else {
             return;
@@ -157,6 +157,7 @@ impl Leader {
             from: me,
             id,
             ballot: recovery.ballot,
+            life,
         };
         out.send(Envelope::ToAcceptors(self.config.acceptors(), message));
     }
