@@ -258,7 +258,13 @@ impl Acceptor {
     }
 
     /// A leader asks about something that is decided: its own acceptor learns it.
-    fn tell_decision(&self, to: LeaderId, id: InstanceId, choice: &Choice, out: &mut Out<'_, Self>) {
+    fn tell_decision(
+        &self,
+        to: LeaderId,
+        id: InstanceId,
+        choice: &Choice,
+        out: &mut Out<'_, Self>,
+    ) {
         let message = In::Commit {
             id,
             learned: choice.clone().into(),
@@ -315,7 +321,10 @@ impl Acceptor {
 
     /// Gives its answer to a PreAccept.
     fn answer(&mut self, to: LeaderId, id: InstanceId, out: &mut Out<'_, Self>) {
-        let known = self.store.get(id).and_then(|known| known.pre_accepted.as_ref());
+        let known = self
+            .store
+            .get(id)
+            .and_then(|known| known.pre_accepted.as_ref());
         let Some(PreAccepted { deps, .. }) = known else {
             return;
         };
@@ -330,13 +339,7 @@ impl Acceptor {
         self.tell(to, message, out);
     }
 
-    fn refuse(
-        &mut self,
-        to: LeaderId,
-        id: InstanceId,
-        promised: Ballot,
-        out: &mut Out<'_, Self>,
-    ) {
+    fn refuse(&mut self, to: LeaderId, id: InstanceId, promised: Ballot, out: &mut Out<'_, Self>) {
         self.refused += 1;
         let message = leader::In::Refused {
             from: self.id,
@@ -347,13 +350,7 @@ impl Acceptor {
     }
 
     /// A leader asks for a vote.
-    fn on_accept(
-        &mut self,
-        from: LeaderId,
-        id: InstanceId,
-        vote: Vote,
-        out: &mut Out<'_, Self>,
-    ) {
+    fn on_accept(&mut self, from: LeaderId, id: InstanceId, vote: Vote, out: &mut Out<'_, Self>) {
         if self.is_closed(from, id, out) {
             return;
         }

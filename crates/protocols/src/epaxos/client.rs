@@ -171,7 +171,8 @@ impl ClientLane {
             ReadLevel::Sequential => self.seen.sees(command.number, replica),
             ReadLevel::Eventual => Sees::Anything {},
         };
-        self.lane.sent_via(command.purpose, command.number, replica.index());
+        self.lane
+            .sent_via(command.purpose, command.number, replica.index());
         let reads = Batch::one(command);
         // A suspect that is asked too may answer, and it is no process that the lane knows.
         let to = match level {

@@ -133,17 +133,15 @@ impl ConflictIndex {
         }
     }
 
-    /// Records an instance, unless it is.
+    /// Records an instance, on each key on which it is not. It may have been forgotten on some for
+    /// another that depends on it: one that in turn it may be about to have forgotten, where each of
+    /// the two depends on the other.
     fn add(&mut self, id: InstanceId, footprint: &Arc<Footprint>) {
-        if self.recorded.contains_key(&id) {
-            return;
-        }
         let end = self.ends.entry(id.space).or_default();
         *end = (*end).max(id.number + 1);
         let mut lists = 0;
         if footprint.everything {
-            self.everything.insert(id);
-            lists = 1;
+            lists = usize::from(self.everything.insert(id));
         } else {
             for key in &footprint.writes {
                 let users = self.keys.entry(*key).or_default();
@@ -158,8 +156,11 @@ impl ConflictIndex {
         }
         // A command that touches nothing conflicts with barriers only, which know it by its space.
         if lists > 0 {
-            let footprint = footprint.clone();
-            self.recorded.insert(id, Recorded { footprint, lists });
+            let known = self.recorded.entry(id).or_insert_with(|| Recorded {
+                footprint: footprint.clone(),
+                lists: 0,
+            });
+            known.lists += lists;
         }
     }
 

@@ -89,9 +89,12 @@ impl Invariants {
                 continue;
             };
             let conflicts = |(other, choice): (&InstanceId, &Choice)| match choice {
-                Choice::Command { payload: theirs, .. } if *other != id => {
-                    payload.footprint.conflicts(&theirs.footprint).then_some(*other)
-                }
+                Choice::Command {
+                    payload: theirs, ..
+                } if *other != id => payload
+                    .footprint
+                    .conflicts(&theirs.footprint)
+                    .then_some(*other),
                 _ => None,
             };
             let others = self.decided.iter().rev().filter_map(conflicts);
@@ -99,10 +102,11 @@ impl Invariants {
             for other in others {
                 let ordered = self.leads(id, other).or_else(|| self.leads(other, id));
                 if ordered.is_none() && self.is_complete(id) && self.is_complete(other) {
+                    let brief = |id| self.decided.get(&id).map(Choice::brief);
                     return Err(format!(
                         "{id:?} and {other:?} conflict and are not ordered: {:?} and {:?}",
-                        self.decided.get(&id).map(Choice::brief),
-                        self.decided.get(&other).map(Choice::brief)
+                        brief(id),
+                        brief(other)
                     ));
                 }
                 self.pairs += u64::from(ordered == Some(true));

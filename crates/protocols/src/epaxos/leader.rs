@@ -207,7 +207,10 @@ impl Leader {
         out: &mut Out<'_, Self>,
     ) {
         let all = self.config.acceptors();
-        let parts = [(holders, choice.brief()), (all.without(holders), choice.clone().into())];
+        let parts = [
+            (holders, choice.brief()),
+            (all.without(holders), choice.clone().into()),
+        ];
         for (to, learned) in parts.into_iter().filter(|(to, _)| !to.is_empty()) {
             let message = acceptor::In::Commit {
                 id,
@@ -342,7 +345,8 @@ impl Role for Leader {
                 deadline,
                 since_barrier,
             } => self.on_executed(now, time, deadline, since_barrier, out),
-            In::Kept { id } => self.recoveries.remove(id),
+            // Decided it is, and perhaps as a noop: sessions make the command one.
+            In::Kept { id } => self.on_learned(now, id, true, out),
         }
     }
 

@@ -40,20 +40,34 @@ pub(super) const LEADER: &[Metric] = &[
 pub(super) const ACCEPTOR: &[Metric] = &[
     Metric::gauge("instances", "instances", "instances that it keeps"),
     Metric::gauge("instance_bytes", "bytes", "bytes of their commands"),
-    Metric::gauge("undecided", "instances", "of these, instances without a decision").settling(),
+    Metric::gauge(
+        "undecided",
+        "instances",
+        "of these, instances without a decision",
+    )
+    .settling(),
     Metric::gauge(
         "index",
         "instances",
         "instances that commands to come may have to depend on",
     ),
     Metric::gauge("life", "", "how often it has started without its memory"),
-    Metric::counter("answered", "instances", "commands recorded, with their dependencies"),
+    Metric::counter(
+        "answered",
+        "instances",
+        "commands recorded, with their dependencies",
+    ),
     Metric::counter("refused", "messages", "messages of old ballots refused"),
     Metric::counter("stale", "messages", "messages discarded"),
 ];
 
 pub(super) const REPLICA: &[Metric] = &[
-    Metric::gauge("pending", "instances", "decided instances that are not executed").settling(),
+    Metric::gauge(
+        "pending",
+        "instances",
+        "decided instances that are not executed",
+    )
+    .settling(),
     Metric::gauge("pending_bytes", "bytes", "bytes of their commands"),
     Metric::gauge("sessions", "sessions", "sessions of clients"),
     Metric::counter("reads", "reads", "reads received"),

@@ -185,7 +185,9 @@ impl Replica {
 
     /// The decided instances that it has not executed, for invariants.
     pub fn pending(&self) -> impl Iterator<Item = (InstanceId, &Choice)> {
-        self.pending.iter().map(|(id, pending)| (*id, &pending.choice))
+        self.pending
+            .iter()
+            .map(|(id, pending)| (*id, &pending.choice))
     }
 
     /// What it has executed.

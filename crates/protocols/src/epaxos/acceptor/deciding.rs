@@ -23,8 +23,8 @@ impl Acceptor {
             }
             (None, Some(answer), promised) if promised == Ballot::default() => {
                 let payload = answer.payload.clone();
-                let choice = Choice::Command { payload, deps };
-                self.learn(id, choice, out);
+                self.keep(id, Choice::Command { payload, deps }, out);
+                self.store.known(id).is_certain = false;
             }
             (None, _, promised) => {
                 out.reached(branch::DECIDE_REFUSED);
@@ -49,10 +49,14 @@ impl Acceptor {
         let Some(choice) = self.whole(id, learned) else {
             return out.reached(branch::COMMIT_WITHOUT_PAYLOAD);
         };
-        let known = self.store.get(id).and_then(|known| known.decided.as_ref());
-        match known {
+        let known = self.store.get(id);
+        let is_certain = known.is_some_and(|known| known.is_certain);
+        match known.and_then(|known| known.decided.as_ref()) {
             Some(before) => assert_eq!(*before, choice, "two decisions in {id:?}"),
-            None => self.learn(id, choice.clone(), out),
+            None => self.keep(id, choice.clone(), out),
+        }
+        if !is_certain {
+            self.ascertain(id, &choice);
         }
         self.pass_on(id, choice, replier, out);
     }
@@ -70,38 +74,47 @@ impl Acceptor {
     }
 
     /// Keeps a decision.
-    fn learn(&mut self, id: InstanceId, choice: Choice, out: &mut Out<'_, Self>) {
-        let has_payload = self.store.get(id).is_some_and(|known| known.payload().is_some());
+    fn keep(&mut self, id: InstanceId, choice: Choice, out: &mut Out<'_, Self>) {
+        let has_payload = self
+            .store
+            .get(id)
+            .is_some_and(|known| known.payload().is_some());
         let learned = match has_payload {
             true => choice.brief(),
             false => choice.clone().into(),
         };
         let at = self.store.place(id);
         out.persist(Record::Decided { at, id, learned });
-        self.decided(id, choice);
-    }
-
-    /// An instance is decided: commands to come need not depend on what this one depends on.
-    fn decided(&mut self, id: InstanceId, choice: Choice) {
-        match &choice {
-            Choice::Noop {} => self.index.on_committed(id, None),
-            Choice::Command { payload, deps } => {
-                self.index.on_committed(id, Some((&payload.footprint, deps)));
-            }
-        }
         let mut known = self.store.known(id);
-        // A decision is all that anybody asks for.
+        // A decision is all that is asked for.
         (known.pre_accepted, known.vote) = (None, None);
         known.decided = Some(choice);
     }
 
-    fn pass_on(
-        &self,
-        id: InstanceId,
-        choice: Choice,
-        replier: Replier,
-        out: &mut Out<'_, Self>,
-    ) {
+    /// No crash takes a decision back: commands to come need not depend on what this one depends
+    /// on. Not before: the instance may yet be a noop, behind which nothing would be found.
+    fn ascertain(&mut self, id: InstanceId, choice: &Choice) {
+        match choice {
+            Choice::Noop {} => self.index.on_committed(id, None),
+            Choice::Command { payload, deps } => {
+                self.index
+                    .on_committed(id, Some((&payload.footprint, deps)));
+            }
+        }
+        self.store.known(id).is_certain = true;
+        self.store.count_learned();
+    }
+
+    /// Takes in a decision from before a crash.
+    fn recover_decision(&mut self, id: InstanceId, choice: Choice) {
+        let mut known = self.store.known(id);
+        (known.pre_accepted, known.vote) = (None, None);
+        known.decided = Some(choice.clone());
+        drop(known);
+        self.ascertain(id, &choice);
+    }
+
+    fn pass_on(&self, id: InstanceId, choice: Choice, replier: Replier, out: &mut Out<'_, Self>) {
         let me = self.leader();
         let promised = self.store.get(id).map(|known| known.promised);
         let recovers = promised.is_some_and(|it| it != Ballot::default() && it.leader() == me);
@@ -149,7 +162,7 @@ impl Acceptor {
             Record::Decided { at, id, learned } => {
                 self.store.placed(at, id);
                 match self.whole(id, learned) {
-                    Some(choice) => self.decided(id, choice),
+                    Some(choice) => self.recover_decision(id, choice),
                     // Its command was in a record that is dropped, because replicas keep it.
                     None => self.store.remove(id),
                 }
@@ -175,7 +188,7 @@ impl Acceptor {
             self.index.record(id, &payload.footprint);
         }
         if let Some(choice) = evidence.decided {
-            self.decided(id, choice);
+            self.recover_decision(id, choice);
         }
     }
 }

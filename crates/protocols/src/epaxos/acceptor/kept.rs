@@ -34,7 +34,10 @@ impl KeptVector {
         }
         let mut risen = Vec::new();
         for Reach { space, .. } in reaches {
-            let of = self.told.values().filter_map(|told| told.get(space).copied());
+            let of = self
+                .told
+                .values()
+                .filter_map(|told| told.get(space).copied());
             let mut all: Vec<u64> = of.collect();
             all.sort_unstable_by(|one, other| other.cmp(one));
             let enough = all.get(self.f).copied().unwrap_or(0);

@@ -53,7 +53,7 @@ impl Acceptor {
                 if bytes >= FETCHED_BYTES || instances.len() >= FETCHED {
                     break;
                 }
-                if let Some(choice) = &known.decided {
+                if let Some(choice) = known.certain() {
                     bytes += choice.byte_len() + BYTES_OF_EACH;
                     let choice = choice.clone();
                     instances.push(Instance { id, choice });
@@ -100,15 +100,10 @@ impl Acceptor {
     }
 
     /// Another acceptor does not know what these are decided to be.
-    pub(super) fn on_ask(
-        &mut self,
-        from: AcceptorId,
-        ids: &[InstanceId],
-        out: &mut Out<'_, Self>,
-    ) {
+    pub(super) fn on_ask(&mut self, from: AcceptorId, ids: &[InstanceId], out: &mut Out<'_, Self>) {
         let mut bytes = 0;
         for id in ids {
-            let known = self.store.get(*id).and_then(|known| known.decided.as_ref());
+            let known = self.store.get(*id).and_then(Known::certain);
             if let Some(choice) = known.filter(|_| bytes < FETCHED_BYTES) {
                 bytes += choice.byte_len() + BYTES_OF_EACH;
                 let message = super::In::Commit {
@@ -125,7 +120,12 @@ impl Acceptor {
     /// Forgets instances that f + 1 replicas keep, as far as the index does not name them: a
     /// command that is recorded after a crash must still depend on them. A barrier clears the index.
     pub(super) fn release(&mut self, out: &mut Out<'_, Self>) {
-        let spaces: Vec<Space> = self.kept.reaches().iter().map(|reach| reach.space).collect();
+        let spaces: Vec<Space> = self
+            .kept
+            .reaches()
+            .iter()
+            .map(|reach| reach.space)
+            .collect();
         for space in spaces {
             let below = self.kept.below(space);
             let held = self.store.range(space, (0, below));

@@ -23,6 +23,8 @@ pub(super) struct Known {
     pub(super) pre_accepted: Option<PreAccepted>,
     pub(super) vote: Option<Vote>,
     pub(super) decided: Option<Choice>,
+    /// Whether no crash takes the decision back: it is on a disk, or f + 1 acceptors voted for it.
+    pub(super) is_certain: bool,
     /// The number of the first record that is needed.
     place: u64,
 }
@@ -38,10 +40,18 @@ impl Known {
         }
     }
 
+    /// The decision, if no crash takes it back.
+    pub(super) fn certain(&self) -> Option<&Choice> {
+        self.decided.as_ref().filter(|_| self.is_certain)
+    }
+
     /// The command, if it has it.
     pub(super) fn payload(&self) -> Option<&crate::epaxos::message::Payload> {
         let of = |choice: &'_ Choice| matches!(choice, Choice::Command { .. });
-        let choices = [self.decided.as_ref(), self.vote.as_ref().map(|vote| &vote.choice)];
+        let choices = [
+            self.decided.as_ref(),
+            self.vote.as_ref().map(|vote| &vote.choice),
+        ];
         let answer = self.pre_accepted.as_ref().map(|answer| &answer.payload);
         let chosen = choices.into_iter().flatten().filter(|choice| of(choice));
         let mut chosen = chosen.filter_map(|choice| match choice {
@@ -86,9 +96,8 @@ impl Store {
 
     /// The undecided instances whose records begin before this one.
     pub(super) fn undecided_before(&self, place: u64) -> impl Iterator<Item = InstanceId> {
-        let is_old = move |id: &&InstanceId| {
-            self.known.get(id).is_some_and(|known| known.place < place)
-        };
+        let is_old =
+            move |id: &&InstanceId| self.known.get(id).is_some_and(|known| known.place < place);
         self.undecided.iter().filter(is_old).copied()
     }
 
@@ -109,13 +118,15 @@ impl Store {
         self.known.get(&id)
     }
 
+    /// The decisions that no crash takes back.
     pub(super) fn decisions(&self) -> impl Iterator<Item = (InstanceId, &Choice)> {
-        let decided = |(id, known): (&InstanceId, &'_ Known)| {
-            known.decided.is_some().then_some(*id)
-        };
-        self.known
-            .iter()
-            .filter_map(move |(id, known)| Some((decided((id, known))?, known.decided.as_ref()?)))
+        let known = self.known.iter();
+        known.filter_map(|(id, known)| Some((*id, known.certain()?)))
+    }
+
+    /// A decision became certain.
+    pub(super) fn count_learned(&mut self) {
+        self.learned += 1;
     }
 
     /// The number of the record that is written next, of this instance.
@@ -133,7 +144,13 @@ impl Store {
             let reach = self.reaches.entry(id.space).or_default();
             *reach = (*reach).max(id.number.saturating_add(1));
             let place = at;
-            self.known.insert(id, Known { place, ..Known::default() });
+            self.known.insert(
+                id,
+                Known {
+                    place,
+                    ..Known::default()
+                },
+            );
             self.places.insert(at, id);
             self.undecided.insert(id);
         }
@@ -149,7 +166,6 @@ impl Store {
             known,
             bytes: &mut self.bytes,
             undecided: &mut self.undecided,
-            learned: &mut self.learned,
         }
     }
 
@@ -206,15 +222,29 @@ impl Store {
 
     /// Records with numbers below this one are not needed.
     pub(super) fn first_place(&self) -> u64 {
-        self.places.first_key_value().map_or(self.next, |(at, _)| *at)
+        self.places
+            .first_key_value()
+            .map_or(self.next, |(at, _)| *at)
     }
 
     pub(super) fn invariants(&self) {
-        assert_eq!(self.places.len(), self.known.len(), "an instance without a record");
+        assert_eq!(
+            self.places.len(),
+            self.known.len(),
+            "an instance without a record"
+        );
         let undecided = self.known.values().filter(|known| known.decided.is_none());
-        assert_eq!(undecided.count(), self.undecided.len(), "an acceptor lost count");
+        assert_eq!(
+            undecided.count(),
+            self.undecided.len(),
+            "an acceptor lost count"
+        );
         let bytes = self.known.values().map(Known::byte_len);
-        assert_eq!(bytes.sum::<usize>(), self.bytes, "an acceptor lost count of its bytes");
+        assert_eq!(
+            bytes.sum::<usize>(),
+            self.bytes,
+            "an acceptor lost count of its bytes"
+        );
     }
 }
 
@@ -224,7 +254,6 @@ pub(super) struct Change<'a> {
     bytes: &'a mut usize,
     undecided: &'a mut BTreeSet<InstanceId>,
     id: InstanceId,
-    learned: &'a mut u64,
     bytes_before: usize,
     decided_before: bool,
 }
@@ -247,7 +276,6 @@ impl Drop for Change<'_> {
         *self.bytes = *self.bytes + self.known.byte_len() - self.bytes_before;
         if self.known.decided.is_some() && !self.decided_before {
             self.undecided.remove(&self.id);
-            *self.learned += 1;
         }
     }
 }

@@ -65,4 +65,3 @@ impl Leader {
         self.peers.known() >= self.config.f()
     }
 }
-

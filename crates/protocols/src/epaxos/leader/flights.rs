@@ -294,11 +294,26 @@ impl Flights {
     }
 
     pub(super) fn invariants(&self) {
-        let bytes = self.flights.values().map(|flight| flight.payload.byte_len());
-        assert_eq!(bytes.sum::<usize>(), self.bytes, "a leader lost count of its bytes");
-        assert_eq!(self.timers.len(), self.flights.len(), "no timer for an instance");
+        let bytes = self
+            .flights
+            .values()
+            .map(|flight| flight.payload.byte_len());
+        assert_eq!(
+            bytes.sum::<usize>(),
+            self.bytes,
+            "a leader lost count of its bytes"
+        );
+        assert_eq!(
+            self.timers.len(),
+            self.flights.len(),
+            "no timer for an instance"
+        );
         let queued = self.queue.iter().map(|queued| queued.batch.byte_len());
-        assert_eq!(queued.sum::<usize>(), self.queued_bytes, "a leader lost count of its queue");
+        assert_eq!(
+            queued.sum::<usize>(),
+            self.queued_bytes,
+            "a leader lost count of its queue"
+        );
         assert!(self.flights.keys().all(|number| *number < self.next));
     }
 }

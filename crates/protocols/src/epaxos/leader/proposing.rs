@@ -1,6 +1,5 @@
 //! From a command to its decision in ballot 0.
 
-
 use super::flights::{Flight, Phase, Queued};
 use super::{Leader, acceptor};
 use crate::epaxos::instance::{Ballot, Deps, InstanceId};
@@ -32,7 +31,11 @@ impl Leader {
         out: &mut Out<'_, Self>,
     ) {
         let near = near.and(self.config.replicas());
-        let replier = self.config.replicas().preferring(near).pick(self.flights.turn());
+        let replier = self
+            .config
+            .replicas()
+            .preferring(near)
+            .pick(self.flights.turn());
         self.flights.enqueue(batch, replier);
         self.pump(now, out);
     }
@@ -80,13 +83,7 @@ impl Leader {
     }
 
     /// Begins an instance: its own acceptor records it first.
-    fn begin(
-        &mut self,
-        now: Instant,
-        payload: Payload,
-        replier: Replier,
-        out: &mut Out<'_, Self>,
-    ) {
+    fn begin(&mut self, now: Instant, payload: Payload, replier: Replier, out: &mut Out<'_, Self>) {
         let fast = self.pick_fast_quorum(now);
         let at = now + self.config.options().resend_after;
         let id = self.flights.insert(payload, replier, fast, at);
@@ -145,7 +142,10 @@ impl Leader {
 
     /// Suspects that are asked too, so that they can show that they answer.
     fn probe(&mut self, now: Instant) -> AcceptorSet {
-        self.peers.suspicion.probe(now).without(Set::one(self.acceptor()))
+        self.peers
+            .suspicion
+            .probe(now)
+            .without(Set::one(self.acceptor()))
     }
 
     /// An acceptor has recorded a command.
@@ -240,7 +240,13 @@ impl Leader {
             return;
         };
         self.flights.fast += 1;
-        self.commit(id, &flight.choice(deps), flight.holders(), flight.replier, out);
+        self.commit(
+            id,
+            &flight.choice(deps),
+            flight.holders(),
+            flight.replier,
+            out,
+        );
         self.pump(now, out);
     }
 
@@ -290,7 +296,8 @@ impl Leader {
         if noop && !flight.payload.value.batch.is_empty() {
             out.reached(branch::PROPOSES_AGAIN);
             self.flights.again += 1;
-            self.flights.enqueue(flight.payload.value.batch, flight.replier);
+            self.flights
+                .enqueue(flight.payload.value.batch, flight.replier);
         }
         self.pump(now, out);
     }
@@ -341,7 +348,10 @@ impl Leader {
 ///
 /// A barrier takes the slow path: what it depends on changes with each answer.
 fn fast_dependencies(flight: &Flight, f: usize) -> Option<Deps> {
-    let answers = flight.answers.iter().filter(|(id, _)| flight.fast.contains(**id));
+    let answers = flight
+        .answers
+        .iter()
+        .filter(|(id, _)| flight.fast.contains(**id));
     let answers: Vec<&Deps> = answers.map(|(_, (_, deps))| deps).collect();
     if answers.len() < flight.fast.len() || flight.payload.is_barrier() {
         return None;

@@ -33,6 +33,9 @@ pub(super) struct Recoveries {
     running: BTreeMap<InstanceId, Recovery>,
     /// Since when each instance is asked for, and when it was last.
     asked: BTreeMap<InstanceId, (Instant, Instant)>,
+    /// The highest count of a ballot that this process has used, for any instance: no ballot is
+    /// used twice, though a recovery is given up and begun again.
+    count: u64,
     pub(super) begun: u64,
 }
 
@@ -117,12 +120,7 @@ impl Leader {
     }
 
     /// Begins a recovery, unless it runs.
-    pub(super) fn begin_recovery(
-        &mut self,
-        now: Instant,
-        id: InstanceId,
-        out: &mut Out<'_, Self>,
-    ) {
+    pub(super) fn begin_recovery(&mut self, now: Instant, id: InstanceId, out: &mut Out<'_, Self>) {
         let running = &self.recoveries.running;
         if running.contains_key(&id) || running.len() >= MAX_RECOVERIES {
             return;
@@ -148,8 +146,10 @@ impl Leader {
         let Some(recovery) = self.recoveries.running.get_mut(&id) else {
             return;
         };
-        let highest = recovery.ballot.max(recovery.promised);
-        recovery.ballot = highest.next_of(me, EPOCH);
+        let highest = recovery.ballot.max(recovery.promised).count();
+        let count = highest.max(self.recoveries.count) + 1;
+        self.recoveries.count = count;
+        recovery.ballot = Ballot::new(EPOCH, count, me);
         recovery.evidence.clear();
         recovery.proposed = None;
         recovery.at = at;
@@ -261,7 +261,8 @@ impl Leader {
 
     /// Goes on with the recoveries whose time has come.
     pub(super) fn recover_overdue(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let overdue = |(id, recovery): (&InstanceId, &Recovery)| (recovery.at <= now).then_some(*id);
+        let overdue =
+            |(id, recovery): (&InstanceId, &Recovery)| (recovery.at <= now).then_some(*id);
         let due: alloc::vec::Vec<_> = self.recoveries.running.iter().filter_map(overdue).collect();
         for id in due {
             let at = self.retry_at(now, id);

@@ -1,6 +1,5 @@
 //! Executing decided instances after what they depend on.
 
-
 use super::Replica;
 use crate::epaxos::instance::{Deps, InstanceId};
 use crate::epaxos::message::{Choice, Replier};
@@ -94,7 +93,8 @@ impl Replica {
         if let Choice::Command { payload, .. } = &choice {
             let answers = (replier == Some(self.id)).then_some(&mut self.answers);
             let barrier = payload.is_barrier();
-            self.executor.execute_unordered(&payload.value, barrier, answers);
+            self.executor
+                .execute_unordered(&payload.value, barrier, answers);
             self.since_barrier = match barrier {
                 true => 0,
                 false => self.since_barrier + 1,

@@ -156,7 +156,10 @@ impl Replica {
         let to = self.missing.next_acceptor(self.config.acceptors());
         self.missing.asked += 1;
         out.reached(branch::FETCHES);
-        out.send(Envelope::ToAcceptors(to, acceptor::In::Fetch { from, runs }));
+        out.send(Envelope::ToAcceptors(
+            to,
+            acceptor::In::Fetch { from, runs },
+        ));
     }
 
     fn ask_for_recovery(&mut self, runs: &[Run], out: &mut Out<'_, Self>) {
@@ -168,7 +171,10 @@ impl Replica {
         let ids: Vec<InstanceId> = runs.iter().flat_map(numbers).take(RECOVERED).collect();
         self.missing.recoveries += 1;
         out.reached(branch::ASKS_FOR_RECOVERY);
-        out.send(Envelope::ToLeaders(self.leaders, leader::In::Recover { ids }));
+        out.send(Envelope::ToLeaders(
+            self.leaders,
+            leader::In::Recover { ids },
+        ));
     }
 
     /// Asks an acceptor which instances there are.
@@ -177,7 +183,10 @@ impl Replica {
         self.tell_kept(out);
         let (from, runs) = (self.id, Vec::new());
         let to = self.missing.next_acceptor(self.config.acceptors());
-        out.send(Envelope::ToAcceptors(to, acceptor::In::Fetch { from, runs }));
+        out.send(Envelope::ToAcceptors(
+            to,
+            acceptor::In::Fetch { from, runs },
+        ));
     }
 
     /// What an acceptor has of what was asked for.
@@ -209,7 +218,10 @@ impl Replica {
         } else {
             // More is missing and the acceptor was of help: it is asked again at once.
             let (to, from) = (Set::one(from), self.id);
-            out.send(Envelope::ToAcceptors(to, acceptor::In::Fetch { from, runs }));
+            out.send(Envelope::ToAcceptors(
+                to,
+                acceptor::In::Fetch { from, runs },
+            ));
         }
     }
 }

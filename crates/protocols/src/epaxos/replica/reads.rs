@@ -8,7 +8,6 @@
 //! A sequential read must see what its lane has seen. As long as all of the lane's answers came
 //! from this process, it is answered at once.
 
-
 use super::Replica;
 use crate::epaxos::instance::{Deps, InstanceId};
 use crate::epaxos::message::{Sees, Touched};
@@ -112,8 +111,15 @@ impl Reads {
 
     pub(super) fn invariants(&self) {
         let inquiries = self.inquiries.values().map(|inquiry| &inquiry.reads);
-        let waiting = self.waiting.values().flatten().map(|waiting| &waiting.reads);
-        let all = inquiries.chain(waiting).chain(&self.rest).map(Batch::byte_len);
+        let waiting = self
+            .waiting
+            .values()
+            .flatten()
+            .map(|waiting| &waiting.reads);
+        let all = inquiries
+            .chain(waiting)
+            .chain(&self.rest)
+            .map(Batch::byte_len);
         assert_eq!(
             all.sum::<usize>() + self.open.byte_len(),
             self.bytes,
@@ -204,13 +210,7 @@ impl Replica {
         asked.or(reads.suspicion.probe(now))
     }
 
-    fn pre_read(
-        &self,
-        inquiry: u64,
-        touched: &Touched,
-        to: AcceptorSet,
-        out: &mut Out<'_, Self>,
-    ) {
+    fn pre_read(&self, inquiry: u64, touched: &Touched, to: AcceptorSet, out: &mut Out<'_, Self>) {
         let message = acceptor::In::PreRead {
             from: self.id,
             inquiry,
@@ -252,12 +252,17 @@ impl Replica {
 
     /// An instance of these that is not executed.
     fn first_missing(&self, deps: &Deps) -> Option<InstanceId> {
-        let exact = deps.exact().iter().find(|id| !self.executed().contains(**id));
+        let exact = deps
+            .exact()
+            .iter()
+            .find(|id| !self.executed().contains(**id));
         let below = |(space, below): &(_, u64)| {
             let number = self.executed().prefix(*space);
             (number < *below).then_some(InstanceId::new(*space, number))
         };
-        exact.copied().or_else(|| deps.below().iter().find_map(below))
+        exact
+            .copied()
+            .or_else(|| deps.below().iter().find_map(below))
     }
 
     /// An instance is executed: reads that waited for it go on.
@@ -292,7 +297,11 @@ impl Replica {
                 self.reads.inquiries.remove(&number);
                 continue;
             }
-            let wait = doubled(self.config.options().resend_after, inquiry.attempts, ATTEMPTS);
+            let wait = doubled(
+                self.config.options().resend_after,
+                inquiry.attempts,
+                ATTEMPTS,
+            );
             (inquiry.asked, inquiry.at) = (all, now + wait);
             inquiry.attempts += 1;
             let touched = inquiry.touched.clone();

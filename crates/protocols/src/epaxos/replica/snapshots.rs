@@ -257,7 +257,11 @@ impl Replica {
     }
 
     pub(super) fn fetch_snapshot_again(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let Some(install) = self.snapshots.install.as_mut().filter(|install| install.at <= now)
+        let Some(install) = self
+            .snapshots
+            .install
+            .as_mut()
+            .filter(|install| install.at <= now)
         else {
             return;
         };

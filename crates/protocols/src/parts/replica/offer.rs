@@ -112,12 +112,7 @@ impl ReplicaCore {
 
 impl Offer {
     /// Of the state before the slot `executed`, to be sent at a rate of so many bytes a second.
-    pub(crate) fn new(
-        rate: usize,
-        now: Instant,
-        executed: Slot,
-        frozen: Box<dyn Frozen>,
-    ) -> Self {
+    pub(crate) fn new(rate: usize, now: Instant, executed: Slot, frozen: Box<dyn Frozen>) -> Self {
         let piece_bytes = (rate / PIECES_A_SECOND).clamp(SMALLEST_PIECE, PIECE_BYTES);
         Offer {
             executed,
