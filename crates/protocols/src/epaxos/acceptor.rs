@@ -192,6 +192,8 @@ pub struct Acceptor {
     config: Arc<Config>,
     /// How often it has begun without the memory of an earlier process.
     life: u32,
+    /// Whether it has lost what an earlier process knew. It then counts as failed: it records
+    /// nothing for leaders, votes, promises and testifies no more. It only passes decisions on.
     amnesiac: bool,
     index: ConflictIndex,
     store: Store,
@@ -282,7 +284,7 @@ impl Acceptor {
         (payload, past, fast): (Payload, Deps, AcceptorSet),
         out: &mut Out<'_, Self>,
     ) {
-        if from != id.space.leader || self.is_closed(from, id, out) {
+        if self.amnesiac || from != id.space.leader || self.is_closed(from, id, out) {
             return;
         }
         match self.store.get(id) {
@@ -351,7 +353,7 @@ impl Acceptor {
 
     /// A leader asks for a vote.
     fn on_accept(&mut self, from: LeaderId, id: InstanceId, vote: Vote, out: &mut Out<'_, Self>) {
-        if self.is_closed(from, id, out) {
+        if self.amnesiac || self.is_closed(from, id, out) {
             return;
         }
         let ballot = vote.ballot;
@@ -398,7 +400,7 @@ impl Acceptor {
         ballot: Ballot,
         out: &mut Out<'_, Self>,
     ) {
-        if self.is_closed(from, id, out) {
+        if self.amnesiac || self.is_closed(from, id, out) {
             return;
         }
         let known = self.store.get(id);
@@ -515,6 +517,7 @@ impl Role for Acceptor {
     const METRICS: Metrics = &[metrics::ACCEPTOR];
 
     fn status(&self, status: &mut Status) {
+        status.remembers = Some(!self.amnesiac);
         status.add([
             self.store.len() as u64,
             self.store.bytes() as u64,

@@ -97,6 +97,8 @@ pub struct ClientLane {
     leaders: Choice<LeaderId>,
     replicas: Choice<ReplicaId>,
     near: Set<ReplicaId>,
+    /// The leader that was asked last to open a session.
+    opened_via: Option<LeaderId>,
     seen: Seen,
 }
 
@@ -115,6 +117,7 @@ impl ClientLane {
             near,
             lane: Lane::new(id, config.options(), random),
             due: Due::default(),
+            opened_via: None,
             seen: Seen::default(),
         }
     }
@@ -135,21 +138,30 @@ impl ClientLane {
     }
 
     fn write(&mut self, now: Instant, write: DueWrite, out: &mut Out<'_, Self>) {
-        let DueWrite { command, via, .. } = write;
-        if let Some(silent) = via {
-            self.leaders.silent(LeaderId(silent), now);
+        let DueWrite {
+            command,
+            via,
+            again,
+        } = write;
+        let (purpose, number) = (command.purpose, command.number);
+        let is_open = purpose == Purpose::Open;
+        // Of a request for a session the lane does not remember where it went.
+        let opened = self.opened_via.filter(|_| is_open && again);
+        if let Some(silent) = via.map(LeaderId).or(opened) {
+            self.leaders.silent(silent, now);
         }
-        let Some((leader, _)) = self.leaders.next(now) else {
+        let Some((leader, leaders)) = self.leaders.next(now) else {
             return;
         };
-        let (purpose, number) = (command.purpose, command.number);
         self.lane.sent_via(purpose, number, leader.index());
+        if is_open {
+            self.opened_via = Some(leader);
+        }
         let message = leader::In::Propose {
             near: self.near,
             batch: Batch::one(&command),
         };
-        // One leader alone: two instances of a command cost twice, though sessions make it one.
-        out.send(Envelope::ToLeaders(Set::one(leader), message));
+        out.send(Envelope::ToLeaders(leaders, message));
     }
 
     fn read(

@@ -152,6 +152,8 @@ pub struct Leader {
     random: Random,
     /// Which life this process is: it names the space, and grows with each start.
     life: u32,
+    /// Whether its acceptor has lost its memory, and answers nothing: clients turn to others.
+    amnesiac: bool,
     /// Computes what commands touch; it executes nothing.
     machine: Executor,
     clock: LogClock,
@@ -172,6 +174,7 @@ impl Leader {
         Leader {
             id,
             life: 0,
+            amnesiac: birth.amnesiac,
             clock: LogClock::new(birth.node, config.f()),
             peers: Peers::new(id, &config),
             flights: Flights::new(id, random.any()),

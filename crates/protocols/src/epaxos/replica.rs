@@ -90,8 +90,10 @@ messages! {
         5 => FetchSnapshot {
             /// The peer.
             from: ReplicaId,
-            /// Which snapshot; none for a new one.
+            /// Which snapshot; none for any.
             snapshot: Option<u64>,
+            /// But not this one, which was of no use.
+            unlike: Option<u64>,
             /// Where the piece begins.
             offset: u64,
         },
@@ -303,8 +305,9 @@ impl Role for Replica {
             In::FetchSnapshot {
                 from,
                 snapshot,
+                unlike,
                 offset,
-            } => self.on_fetch_snapshot(now, from, snapshot, offset, out),
+            } => self.on_fetch_snapshot(now, from, (snapshot, unlike), offset, out),
             In::SnapshotChunk {
                 from,
                 snapshot,

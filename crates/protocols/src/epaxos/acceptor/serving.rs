@@ -30,6 +30,9 @@ impl Acceptor {
         touched: &Touched,
         out: &mut Out<'_, Self>,
     ) {
+        if self.amnesiac {
+            return;
+        }
         let deps = self.index.query(&touched.0);
         let message = replica::In::PreReadAck {
             from: self.id,

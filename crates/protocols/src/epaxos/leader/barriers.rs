@@ -43,7 +43,7 @@ impl Leader {
         out: &mut Out<'_, Self>,
     ) {
         self.clock.executed(now, time);
-        if self.flights.has_barrier() || !self.knows_time() {
+        if self.amnesiac || self.flights.has_barrier() || !self.knows_time() {
             return;
         }
         let tells_time = deadline.is_some_and(|at| self.clock.is_due(now, at, false))

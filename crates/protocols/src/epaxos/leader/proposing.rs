@@ -30,6 +30,10 @@ impl Leader {
         batch: Batch,
         out: &mut Out<'_, Self>,
     ) {
+        if self.amnesiac {
+            self.stale += 1;
+            return;
+        }
         let near = near.and(self.config.replicas());
         let replier = self
             .config

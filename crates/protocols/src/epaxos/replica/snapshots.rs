@@ -48,6 +48,8 @@ pub(super) struct Snapshots {
     offer: Option<(u64, Offer)>,
     next_name: u64,
     install: Option<Install>,
+    /// The one that it had last.
+    last: Option<u64>,
     turn: u64,
     pub(super) installed: u64,
 }
@@ -72,6 +74,7 @@ impl Snapshots {
             offer: None,
             next_name: name >> 1,
             install: None,
+            last: None,
             turn: name >> 1,
             installed: 0,
         }
@@ -183,24 +186,23 @@ impl Replica {
         &mut self,
         now: Instant,
         to: ReplicaId,
-        name: Option<u64>,
+        (name, unlike): (Option<u64>, Option<u64>),
         offset: u64,
         out: &mut Out<'_, Self>,
     ) {
         let known = self.snapshots.offer.as_ref().map(|(name, _)| *name);
-        let offset = match name.is_some() && name == known {
-            true => offset,
-            false => {
-                if name.is_some() {
-                    out.reached(branch::OFFER_GONE);
-                }
-                self.snapshots.next_name += 1;
-                let rate = self.config.options().snapshot_bytes_per_second;
-                let offer = Offer::new(rate, now, Slot(self.count()), self.frozen());
-                self.snapshots.offer = Some((self.snapshots.next_name, offer));
-                0
-            }
-        };
+        let continues = name.is_some() && name == known;
+        if name.is_some() && !continues {
+            out.reached(branch::OFFER_GONE);
+        }
+        // Peers share one: each would take the other's away, if each had a new one.
+        if !continues && (known.is_none() || known == unlike) {
+            self.snapshots.next_name += 1;
+            let rate = self.config.options().snapshot_bytes_per_second;
+            let offer = Offer::new(rate, now, Slot(self.count()), self.frozen());
+            self.snapshots.offer = Some((self.snapshots.next_name, offer));
+        }
+        let offset = if continues { offset } else { 0 };
         let (snapshot, offer) = self.snapshots.offer.as_mut().expect("there is one at hand");
         let Some(Piece { bytes, last }) = offer.piece(now, offset) else {
             self.stale += 1;
@@ -250,6 +252,7 @@ impl Replica {
         let message = super::In::FetchSnapshot {
             from: self.id,
             snapshot: install.name,
+            unlike: self.snapshots.last,
             offset: install.received.len() as u64,
         };
         out.reached(branch::FETCHES_SNAPSHOT);
@@ -295,6 +298,7 @@ impl Replica {
         install.attempts = 0;
         if last {
             let whole = Bytes::from(core::mem::take(&mut install.received));
+            self.snapshots.last = Some(name);
             return self.install(now, &whole, out);
         }
         // The limit of bytes a second does not let it ask for the next piece before this.
