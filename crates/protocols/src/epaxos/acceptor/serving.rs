@@ -136,6 +136,8 @@ impl Acceptor {
             let gone: Vec<InstanceId> = held.filter_map(goes).collect();
             gone.into_iter().for_each(|id| self.store.remove(id));
         }
+        let Acceptor { store, kept, .. } = self;
+        store.settle(|id| kept.covers(id));
         while let Some(record) = self.store.straggler() {
             out.reached(branch::RECORDED_ANEW);
             out.persist(record);

@@ -101,6 +101,11 @@ impl Store {
         self.undecided.iter().filter(is_old).copied()
     }
 
+    /// These are decided, though not here: it need not learn how.
+    pub(super) fn settle(&mut self, is_decided: impl Fn(InstanceId) -> bool) {
+        self.undecided.retain(|id| !is_decided(*id));
+    }
+
     /// The number of the next record.
     pub(super) fn next_place(&self) -> u64 {
         self.next
@@ -233,12 +238,8 @@ impl Store {
             self.known.len(),
             "an instance without a record"
         );
-        let undecided = self.known.values().filter(|known| known.decided.is_none());
-        assert_eq!(
-            undecided.count(),
-            self.undecided.len(),
-            "an acceptor lost count"
-        );
+        let is_open = |id: &InstanceId| self.known.get(id).is_some_and(|it| it.decided.is_none());
+        assert!(self.undecided.iter().all(is_open), "an acceptor lost count");
         let bytes = self.known.values().map(Known::byte_len);
         assert_eq!(
             bytes.sum::<usize>(),

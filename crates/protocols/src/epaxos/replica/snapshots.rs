@@ -11,6 +11,7 @@ use crate::epaxos::message::Reach;
 use crate::epaxos::{Envelope, acceptor, branch};
 use crate::parts::replica::offer::{Offer, Piece, time_for};
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -48,8 +49,8 @@ pub(super) struct Snapshots {
     offer: Option<(u64, Offer)>,
     next_name: u64,
     install: Option<Install>,
-    /// The one that it had last.
-    last: Option<u64>,
+    /// The one that it had last of each peer.
+    last: BTreeMap<ReplicaId, u64>,
     turn: u64,
     pub(super) installed: u64,
 }
@@ -74,7 +75,7 @@ impl Snapshots {
             offer: None,
             next_name: name >> 1,
             install: None,
-            last: None,
+            last: BTreeMap::new(),
             turn: name >> 1,
             installed: 0,
         }
@@ -252,7 +253,7 @@ impl Replica {
         let message = super::In::FetchSnapshot {
             from: self.id,
             snapshot: install.name,
-            unlike: self.snapshots.last,
+            unlike: self.snapshots.last.get(&install.from).copied(),
             offset: install.received.len() as u64,
         };
         out.reached(branch::FETCHES_SNAPSHOT);
@@ -298,7 +299,7 @@ impl Replica {
         install.attempts = 0;
         if last {
             let whole = Bytes::from(core::mem::take(&mut install.received));
-            self.snapshots.last = Some(name);
+            self.snapshots.last.insert(from, name);
             return self.install(now, &whole, out);
         }
         // The limit of bytes a second does not let it ask for the next piece before this.
