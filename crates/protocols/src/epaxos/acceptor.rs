@@ -18,6 +18,7 @@ use super::message::{
     Choice, Evidence, Learned, Payload, PreAccepted, Reach, Replier, Run, Touched, Vote,
 };
 use super::{Envelope, branch, leader, metrics};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -167,7 +168,7 @@ pub enum Record {
         /// The highest ballot promised.
         promised: Ballot,
         /// The rest.
-        evidence: Evidence,
+        evidence: Box<Evidence>,
     },
     /// How far f + 1 replicas have each space in stored snapshots.
     Kept {

@@ -75,9 +75,10 @@ ionian_kernel::protocol! {
 pub enum EPaxos {}
 
 /// Why nothing of a running cluster changes through its commands.
-const UNCHANGEABLE: &str = "the members and options of an epaxos cluster cannot be changed while it runs: quorums of \
-     instances that are under way would be those of another configuration. Stop all clients, save a snapshot with \
-     \"ionian snapshot save\", and restore it into a new cluster";
+const UNCHANGEABLE: &str = "the members and options of an epaxos cluster cannot be changed while \
+     it runs: quorums of instances that are under way would be those of another configuration. \
+     Stop all clients, save a snapshot with \"ionian snapshot save\", and restore it into a new \
+     cluster";
 
 impl Protocol for EPaxos {
     const NAME: &'static str = "epaxos";

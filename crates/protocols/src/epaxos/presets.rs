@@ -7,7 +7,7 @@ pub(super) const PRESETS: &[Preset] = &[THREE, FIVE];
 
 const THREE: Preset = Preset {
     name: "epaxos",
-    about: "EPaxos with Atlas's quorums, 3 nodes, every role on each: any node leads its clients' commands",
+    about: "EPaxos with Atlas's quorums, 3 nodes, every role on each: any node leads commands",
     nodes: &[nodes(3, "n", &["client", "leader", "acceptor", "replica"])],
     ..Preset::EMPTY
 };

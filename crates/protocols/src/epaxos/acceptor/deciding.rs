@@ -172,7 +172,7 @@ impl Acceptor {
                 id,
                 promised,
                 evidence,
-            } => self.recover_whole(at, id, promised, evidence),
+            } => self.recover_whole(at, id, promised, *evidence),
         }
     }
 

@@ -3,6 +3,7 @@
 use super::Record;
 use crate::epaxos::instance::{Ballot, InstanceId, Space};
 use crate::epaxos::message::{Choice, Evidence, PreAccepted, Reach, Vote};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -221,7 +222,7 @@ impl Store {
             at,
             id,
             promised: known.promised,
-            evidence: known.evidence(),
+            evidence: Box::new(known.evidence()),
         })
     }
 
