@@ -134,7 +134,7 @@ impl ConflictIndex {
     }
 
     /// Records an instance, on each key on which it is not. It may have been forgotten on some for
-    /// another that depends on it: one that in turn it may be about to have forgotten, where each of
+    /// another that depends on it, and have that one forgotten in turn, where each of
     /// the two depends on the other.
     fn add(&mut self, id: InstanceId, footprint: &Arc<Footprint>) {
         let end = self.ends.entry(id.space).or_default();

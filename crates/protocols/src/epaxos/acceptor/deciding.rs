@@ -131,7 +131,7 @@ impl Acceptor {
                 choice,
                 replier,
             };
-            // A crash of this acceptor takes no decision back: whoever sent the Commit did so
+            // A crash of this acceptor takes no decision back: the sender of the Commit sent it
             // after the record of the leader's acceptor, or f + 1 votes, were durable.
             out.send_unfenced(Envelope::ToReplicas(beside, message));
         }

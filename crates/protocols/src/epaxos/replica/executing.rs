@@ -90,11 +90,14 @@ impl Replica {
         let bytes = choice.byte_len();
         self.pending_bytes -= bytes;
         self.snapshots.executed(bytes);
-        if let Choice::Command { payload, .. } = &choice {
+        if let Choice::Command { payload, deps } = &choice {
             let answers = (replier == Some(self.id)).then_some(&mut self.answers);
             let barrier = payload.is_barrier();
             self.executor
                 .execute_unordered(&payload.value, barrier, answers);
+            if barrier {
+                self.snapshots.passed(deps);
+            }
             self.since_barrier = match barrier {
                 true => 0,
                 false => self.since_barrier + 1,

@@ -6,7 +6,7 @@
 
 use super::Replica;
 use crate::epaxos::executed::ExecutedSet;
-use crate::epaxos::instance::Space;
+use crate::epaxos::instance::{Deps, Space};
 use crate::epaxos::message::Reach;
 use crate::epaxos::{Envelope, acceptor, branch};
 use crate::parts::replica::offer::{Offer, Piece, time_for};
@@ -43,6 +43,8 @@ pub(super) struct Snapshots {
     /// How many instances were executed in the last one stored, and how far it has each space.
     stored: (u64, Vec<Reach>),
     storing: Option<(u64, Vec<Reach>)>,
+    /// What the barriers that were executed depend on.
+    passed: BTreeMap<Space, u64>,
     /// Bytes of commands executed since the last was begun.
     bytes: usize,
     /// The one that peers are given, with its name.
@@ -71,6 +73,7 @@ impl Snapshots {
             loses_state: !keeps_records,
             stored: (0, Vec::new()),
             storing: None,
+            passed: BTreeMap::new(),
             bytes: 0,
             offer: None,
             next_name: name >> 1,
@@ -84,6 +87,14 @@ impl Snapshots {
     /// Commands of so many bytes were executed.
     pub(super) fn executed(&mut self, bytes: usize) {
         self.bytes += bytes;
+    }
+
+    /// A barrier with these dependencies was executed.
+    pub(super) fn passed(&mut self, deps: &Deps) {
+        for (space, below) in deps.below() {
+            let known = self.passed.entry(*space).or_default();
+            *known = (*known).max(*below);
+        }
     }
 
     /// The snapshot with this stamp is on disk.
@@ -113,9 +124,19 @@ impl Snapshots {
 }
 
 impl Replica {
+    /// What it keeps, as far as acceptors are to count on it: all that barriers depend on that it
+    /// has executed.
+    ///
+    /// Not all that it has executed. Of two replicas each may have executed what the other has not;
+    /// if acceptors had forgotten both, neither could take over the state of the other. Barriers
+    /// are executed in the same order everywhere, so a replica that has executed the last one that
+    /// counts has all that is forgotten, and gets the rest from acceptors.
     fn reaches(&self) -> Vec<Reach> {
-        let reach = |(space, below): (Space, u64)| Reach { space, below };
-        self.executed().prefixes().map(reach).collect()
+        let reach = |(space, below): (&Space, &u64)| Reach {
+            space: *space,
+            below: *below,
+        };
+        self.snapshots.passed.iter().map(reach).collect()
     }
 
     /// Stores a snapshot if enough was executed since the last.
@@ -137,6 +158,7 @@ impl Replica {
         WITH_INSTANCES.encode(&mut head);
         self.founded.encode(&mut head);
         self.executed().encode(&mut head);
+        self.reaches().encode(&mut head);
         Box::new(WithHead {
             head: Some(head),
             rest: self.executor.freeze(),
@@ -164,8 +186,10 @@ impl Replica {
     /// Takes over the state machine of a snapshot; gives how many instances the founding snapshot
     /// stands for, and what is executed.
     fn restore_bytes(&mut self, bytes: &Bytes) -> Result<(Option<u64>, ExecutedSet), RestoreError> {
-        let (founded, executed, rest) = parse(bytes)?;
+        let (founded, executed, passed, rest) = parse(bytes)?;
         self.executor.restore(&rest)?;
+        let passed = passed.iter().map(|reach| (reach.space, reach.below));
+        self.snapshots.passed(&Deps::new([], passed));
         Ok((founded, executed))
     }
 
@@ -312,7 +336,7 @@ impl Replica {
     fn install(&mut self, now: Instant, whole: &Bytes, out: &mut Out<'_, Self>) {
         // A snapshot that does not restore, or lacks what is executed here, is of no use; another
         // is asked for, by then the peer has executed more.
-        let fits = |(_, set, _): &(_, ExecutedSet, _)| set.includes(self.executed());
+        let fits = |(_, set, _, _): &Parts| set.includes(self.executed());
         let of_use = parse(whole).is_ok_and(|parts| fits(&parts));
         let restored = match of_use {
             true => self.restore_bytes(whole).ok(),
@@ -350,19 +374,21 @@ impl Replica {
     }
 }
 
-/// The count that a cluster was founded with, what is executed, and the rest.
-type Parts = (Option<u64>, ExecutedSet, Bytes);
+/// The count that a cluster was founded with, what is executed, what barriers depend on, and the
+/// rest.
+type Parts = (Option<u64>, ExecutedSet, Vec<Reach>, Bytes);
 
 fn parse(bytes: &Bytes) -> Result<Parts, RestoreError> {
     let malformed = |error: WireError| RestoreError(error.to_string());
     let mut reader = Reader::new(bytes);
     if u64::decode(&mut reader).map_err(malformed)? != WITH_INSTANCES {
-        return Ok((None, ExecutedSet::default(), bytes.clone()));
+        return Ok((None, ExecutedSet::default(), Vec::new(), bytes.clone()));
     }
     let founded = u64::decode(&mut reader).map_err(malformed)?;
     let executed = ExecutedSet::decode(&mut reader).map_err(malformed)?;
+    let passed = Vec::decode(&mut reader).map_err(malformed)?;
     let rest = bytes.slice(bytes.len() - reader.remaining()..);
-    Ok((Some(founded), executed, rest))
+    Ok((Some(founded), executed, passed, rest))
 }
 
 /// A picture behind some bytes.
