@@ -16,6 +16,10 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::{Reader, Wire, WireError};
 
+mod unordered;
+
+pub use unordered::SETTLE;
+
 /// A larger buffer for replies is not kept beyond the batch that it was needed for.
 const MAX_IDLE_REPLY_BYTES: usize = 64 << 10;
 
@@ -102,7 +106,7 @@ impl Executor {
         mut answers: Option<&mut AnswersByClient>,
     ) {
         self.pass(value);
-        self.execute_batch(slot, value, &mut answers);
+        self.execute_batch::<false>(slot, value, &mut answers);
     }
 
     /// Executes a value before others that come earlier in the log, with all of which it
@@ -114,7 +118,7 @@ impl Executor {
         value: &Value,
         mut answers: Option<&mut AnswersByClient>,
     ) {
-        self.execute_batch(slot, value, &mut answers);
+        self.execute_batch::<false>(slot, value, &mut answers);
     }
 
     /// Advances the log time to the value's stamp: all that is left to do when the turn has come of
@@ -187,14 +191,16 @@ impl Executor {
             .expect("a guard leaves out commands and queries, nothing else");
     }
 
-    fn execute_batch(
+    /// `UNORDERED` says whether other replicas may execute commands that commute in another order.
+    fn execute_batch<const UNORDERED: bool>(
         &mut self,
         slot: Slot,
         value: &Value,
         answers: &mut Option<&mut AnswersByClient>,
     ) {
         for command in value.batch.commands() {
-            let Some(outcome) = self.execute_command(slot, value.stamp, &command) else {
+            let outcome = self.execute_command::<UNORDERED>(slot, value.stamp, &command);
+            let Some(outcome) = outcome else {
                 continue;
             };
             if let Some(answers) = answers {
@@ -216,7 +222,7 @@ impl Executor {
     }
 
     /// Executes one command unless it was before; `None` when no client waits for the answer.
-    fn execute_command(
+    fn execute_command<const UNORDERED: bool>(
         &mut self,
         slot: Slot,
         stamp: Timestamp,
@@ -225,7 +231,9 @@ impl Executor {
         self.reply.clear();
         let Command { floor, .. } = *command;
         match command.purpose {
-            Purpose::Execute(session) => self.execute_once(slot, stamp, session, command),
+            Purpose::Execute(session) => {
+                self.execute_once::<UNORDERED>(slot, stamp, session, command)
+            }
             Purpose::KeepAlive(session) => {
                 let known = self.sessions.keep_alive(stamp, session, floor);
                 (!known).then_some(Outcome::NoSession)
@@ -251,7 +259,7 @@ impl Executor {
     }
 
     /// Executes a command of a session, or answers it from what was kept of its first execution.
-    fn execute_once(
+    fn execute_once<const UNORDERED: bool>(
         &mut self,
         slot: Slot,
         stamp: Timestamp,
@@ -264,10 +272,12 @@ impl Executor {
             payload,
             ..
         } = *command;
-        match self
-            .sessions
-            .begin(stamp, session, number, floor, &mut self.reply)
-        {
+        let (sessions, reply) = (&mut self.sessions, &mut self.reply);
+        let standing = match UNORDERED {
+            false => sessions.begin(stamp, session, number, floor, reply),
+            true => sessions.begin_unordered(stamp, session, number, floor, reply),
+        };
+        match standing {
             Standing::New => {
                 let Executor {
                     machine,
@@ -285,11 +295,17 @@ impl Executor {
                 });
                 match guard.call(what, &mut || machine.apply(*now, payload, reply)) {
                     Ok(()) => {
-                        sessions.finish(session, number, reply);
+                        match UNORDERED {
+                            false => sessions.finish(session, number, reply),
+                            true => sessions.finish_unordered(session, number, reply),
+                        }
                         Some(Outcome::Done(reply))
                     }
                     Err(NotDone) => {
-                        sessions.give_up(session, number);
+                        match UNORDERED {
+                            false => sessions.give_up(session, number),
+                            true => sessions.give_up_unordered(session, number),
+                        }
                         Some(Outcome::Failed)
                     }
                 }

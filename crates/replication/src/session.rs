@@ -16,6 +16,8 @@ use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::{Reader, Wire, WireError, encode_bytes};
 use ionian_kernel::wire_struct;
 
+mod unordered;
+
 /// How far above its floor a session may number commands. Lanes stay far below; a command with a
 /// number above it does not come from a lane and is not executed.
 pub const SESSION_WINDOW: u64 = 1 << 16;
@@ -59,12 +61,26 @@ enum Kept {
         bytes: [u8; SHORT],
     },
     Long(Bytes),
-    /// There is none: the command was given up.
-    GivenUp,
+    /// There is none.
+    Mark(Mark),
 }
 
-/// Stands where the length of a result would, for a command that was given up.
+/// Why there is no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    /// The command was given up.
+    GivenUp,
+    /// The command was executed, and its client has seen the answer. Only in the unordered mode,
+    /// like the next one.
+    Seen,
+    /// The client waits for it no more, but it was not executed here yet.
+    Awaited,
+}
+
+/// These stand where the length of a result would.
 const GIVEN_UP: u32 = u32::MAX;
+const SEEN: u32 = u32::MAX - 1;
+const AWAITED: u32 = u32::MAX - 2;
 
 /// The longest result that is kept in the table itself.
 const SHORT: usize = 30;
@@ -89,21 +105,28 @@ impl Kept {
         match self {
             Kept::Short { length, bytes } => Some(&bytes[..usize::from(*length)]),
             Kept::Long(bytes) => Some(bytes),
-            Kept::GivenUp => None,
+            Kept::Mark(_) => None,
         }
     }
 }
 
 impl Wire for Kept {
     fn encode(&self, out: &mut Vec<u8>) {
-        match self.result() {
-            Some(result) => encode_bytes(result, out),
-            None => GIVEN_UP.encode(out),
+        match self {
+            Kept::Mark(Mark::GivenUp) => GIVEN_UP.encode(out),
+            Kept::Mark(Mark::Seen) => SEEN.encode(out),
+            Kept::Mark(Mark::Awaited) => AWAITED.encode(out),
+            Kept::Short { length, bytes } => {
+                encode_bytes(&bytes[..usize::from(*length)], out);
+            }
+            Kept::Long(bytes) => encode_bytes(bytes, out),
         }
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         match u32::decode(reader)? {
-            GIVEN_UP => Ok(Kept::GivenUp),
+            GIVEN_UP => Ok(Kept::Mark(Mark::GivenUp)),
+            SEEN => Ok(Kept::Mark(Mark::Seen)),
+            AWAITED => Ok(Kept::Mark(Mark::Awaited)),
             length => reader.take(length as usize).map(Kept::new),
         }
     }
@@ -235,7 +258,7 @@ impl Sessions {
     /// Records that a command that [`begin`](Sessions::begin) has just called new is not executed,
     /// now or later.
     pub fn give_up(&mut self, id: SessionId, number: u64) {
-        self.keep(id, number, Kept::GivenUp);
+        self.keep(id, number, Kept::Mark(Mark::GivenUp));
     }
 
     fn keep(&mut self, id: SessionId, number: u64, kept: Kept) {

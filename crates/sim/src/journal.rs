@@ -379,13 +379,17 @@ impl Recorded {
         }
     }
 
-    /// The copy of an instance of `node` in its incarnation `life`.
+    /// The copy of an instance of `node` in its incarnation `life`. One of an instance that
+    /// executes nothing is not recorded: it has only to say what commands touch.
     pub(crate) fn of<P: Protocol>(
         (node, address, life): (usize, Address, u32),
         journal: &SharedJournal,
         model: &impl Model,
         canary: Canary,
     ) -> Box<dyn StateMachine> {
+        if !P::EXECUTORS.contains(&address.kind) {
+            return model.machine();
+        }
         let name = format!(
             "{}{} of n{node}, life {life},",
             P::KINDS[address.kind as usize],

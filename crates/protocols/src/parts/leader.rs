@@ -7,7 +7,7 @@
 
 mod admission;
 mod carried;
-mod clock;
+pub(crate) mod clock;
 mod election;
 mod failing;
 mod handover;
@@ -38,7 +38,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use carried::Carried;
-use clock::LogClock;
+use clock::{LogClock, most_wrong};
 use election::ask_votes;
 pub use handover::FINISH_AGAIN_AFTER;
 use handover::{Handover, finish};
@@ -161,7 +161,7 @@ impl<N: Notes> LeaderCore<N> {
             carried: Carried::default(),
             queue: Queue::default(),
             held: Held::default(),
-            clock: LogClock::new(node, &config),
+            clock: LogClock::new(node, most_wrong(&config)),
             elections: 0,
             repaired: 0,
             dropped: 0,

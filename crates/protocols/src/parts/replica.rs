@@ -5,7 +5,7 @@ mod catch_up;
 mod deferred;
 mod early;
 mod helping;
-mod offer;
+pub(crate) mod offer;
 mod port;
 mod reads;
 mod reports;

@@ -30,7 +30,7 @@ const COUNTS_FOR: Duration = Duration::from_secs(10);
 const SLOWED: u64 = 2;
 
 /// See the top of this file.
-pub(super) struct LogClock {
+pub(crate) struct LogClock {
     node: NodeId,
     f: usize,
     /// By how many milliseconds the clocks of other nodes are ahead of this one.
@@ -53,11 +53,12 @@ struct Shown {
 }
 
 impl LogClock {
-    pub(super) fn new(node: NodeId, config: &Config) -> Self {
+    /// The clock of a leader on `node`, of whose cluster `f` nodes may have wrong clocks.
+    pub(crate) fn new(node: NodeId, f: usize) -> Self {
         let ahead = (Instant::ZERO, Timestamp(0));
         LogClock {
             node,
-            f: most_wrong(config),
+            f,
             others: BTreeMap::new(),
             correction_ms: 0,
             stamped: Timestamp(0),
@@ -68,7 +69,7 @@ impl LogClock {
 
     /// The membership has changed. The clock of a node that has left says nothing: it may have left
     /// because it was wrong, and would count among the f of those that stay.
-    pub(super) fn reconfigure(&mut self, config: &Config) {
+    pub(crate) fn reconfigure(&mut self, config: &Config) {
         let nodes = config.layout().nodes();
         self.others.retain(|node, _| nodes.contains(node));
         self.f = most_wrong(config);
@@ -76,7 +77,7 @@ impl LogClock {
     }
 
     /// What the clock of a node shows.
-    pub(super) fn hear(&mut self, now: Instant, node: NodeId, clock: Timestamp) {
+    pub(crate) fn hear(&mut self, now: Instant, node: NodeId, clock: Timestamp) {
         if node == self.node || clock == Timestamp(0) {
             return;
         }
@@ -98,7 +99,7 @@ impl LogClock {
     }
 
     /// The log has got to this time.
-    pub(super) fn learn(&mut self, now: Instant, time: Timestamp) {
+    pub(crate) fn learn(&mut self, now: Instant, time: Timestamp) {
         if time > self.read(now) {
             self.ahead = (now, time);
         }
@@ -106,7 +107,7 @@ impl LogClock {
     }
 
     /// Some replica has executed the log up to this time.
-    pub(super) fn executed(&mut self, now: Instant, time: Timestamp) {
+    pub(crate) fn executed(&mut self, now: Instant, time: Timestamp) {
         self.learn(now, time);
         self.executed = self.executed.max(time);
     }
@@ -123,12 +124,12 @@ impl LogClock {
     }
 
     /// By how many milliseconds its own clock is corrected.
-    pub(super) fn correction_ms(&self) -> i64 {
+    pub(crate) fn correction_ms(&self) -> i64 {
         self.correction_ms
     }
 
     /// What it would stamp now.
-    pub(super) fn read(&self, now: Instant) -> Timestamp {
+    pub(crate) fn read(&self, now: Instant) -> Timestamp {
         let clock = Timestamp(now.timestamp().0.saturating_add_signed(self.correction_ms));
         let (since, time) = self.ahead;
         let slowed = Timestamp(
@@ -143,7 +144,7 @@ impl LogClock {
     }
 
     /// Stamps.
-    pub(super) fn stamp(&mut self, now: Instant) -> Timestamp {
+    pub(crate) fn stamp(&mut self, now: Instant) -> Timestamp {
         let time = self.read(now);
         if time < self.stamped {
             // It was corrected: from here on slowly.
@@ -155,7 +156,7 @@ impl LogClock {
 
     /// Whether it is time to give the log the time `deadline`, and nothing `under_way` does. What
     /// was stamped in an earlier round may never be chosen.
-    pub(super) fn is_due(&self, now: Instant, deadline: Timestamp, under_way: bool) -> bool {
+    pub(crate) fn is_due(&self, now: Instant, deadline: Timestamp, under_way: bool) -> bool {
         let is_stamped = under_way && self.stamped >= deadline;
         self.read(now) >= deadline && self.executed < deadline && !is_stamped
     }
@@ -163,7 +164,7 @@ impl LogClock {
 
 /// How many clocks may be wrong: while the membership is changing, the larger number of the two
 /// configurations.
-fn most_wrong(config: &Config) -> usize {
+pub(super) fn most_wrong(config: &Config) -> usize {
     config
         .keepers
         .iter()
@@ -191,7 +192,7 @@ mod tests {
             ..Layout::default()
         };
         let config = Config::new(layout).expect("a deployment");
-        (LogClock::new(NodeId(0), &config), move |ms| {
+        (LogClock::new(NodeId(0), most_wrong(&config)), move |ms| {
             Instant((NOON + ms).saturating_add_signed(ahead) * 1000)
         })
     }

@@ -1,6 +1,7 @@
 //! How a replica gets what it missed: single slots from a peer or, failing that, from the leader; a
 //! snapshot when it is so far behind that peers have forgotten the slots.
 
+use super::offer::time_for;
 use crate::multipaxos::config::Config;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -292,11 +293,6 @@ impl CatchUp {
         self.ask_at = Some(now + self.config.options().resend_after * PIECE_PATIENCE);
         Progress::Next(from, executed, install.received.len() as u64)
     }
-}
-
-/// How long `bytes` take at this rate, in bytes a second.
-fn time_for(bytes: usize, rate: usize) -> Duration {
-    Duration::from_micros((bytes as u64).saturating_mul(1_000_000) / rate.max(1) as u64)
 }
 
 /// A piece of a peer's snapshot.

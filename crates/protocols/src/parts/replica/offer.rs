@@ -5,7 +5,6 @@
 //! as it is used.
 
 use super::{ReplicaCore, ReplicaPort};
-use crate::multipaxos::config::Config;
 use crate::parts::branch;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -27,7 +26,7 @@ const SMALLEST_PIECE: usize = 64;
 const KEPT: Duration = Duration::from_secs(10);
 
 /// See the top of this file.
-pub(super) struct Offer {
+pub(crate) struct Offer {
     /// The state is that before this slot.
     pub(super) executed: Slot,
     /// What is not written yet, if anything is.
@@ -40,10 +39,11 @@ pub(super) struct Offer {
 }
 
 /// A piece of a snapshot.
-struct Piece {
-    bytes: Bytes,
+pub(crate) struct Piece {
+    /// Its bytes.
+    pub(crate) bytes: Bytes,
     /// Whether the snapshot ends with it.
-    last: bool,
+    pub(crate) last: bool,
 }
 
 impl ReplicaCore {
@@ -65,12 +65,9 @@ impl ReplicaCore {
             if !self.is_a_prefix(now) {
                 return port.reached(branch::OFFER_WAITS);
             }
-            self.offer = Some(Offer::new(
-                &self.config,
-                now,
-                self.executed,
-                self.executor.freeze(),
-            ));
+            let rate = self.config.options().snapshot_bytes_per_second;
+            let frozen = self.executor.freeze();
+            self.offer = Some(Offer::new(rate, now, self.executed, frozen));
         }
         self.send_chunk(now, to, 0, port);
     }
@@ -115,8 +112,8 @@ impl ReplicaCore {
 }
 
 impl Offer {
-    fn new(config: &Config, now: Instant, executed: Slot, frozen: Box<dyn Frozen>) -> Self {
-        let rate = config.options().snapshot_bytes_per_second;
+    /// Of the state before the slot `executed`, to be sent at a rate of so many bytes a second.
+    pub(crate) fn new(rate: usize, now: Instant, executed: Slot, frozen: Box<dyn Frozen>) -> Self {
         let piece_bytes = (rate / PIECES_A_SECOND).clamp(SMALLEST_PIECE, PIECE_BYTES);
         Offer {
             executed,
@@ -129,7 +126,7 @@ impl Offer {
     }
 
     /// What there is from `offset` on; `None` for an offset beyond what was written.
-    fn piece(&mut self, now: Instant, offset: u64) -> Option<Piece> {
+    pub(crate) fn piece(&mut self, now: Instant, offset: u64) -> Option<Piece> {
         if offset > self.written {
             return None;
         }
@@ -176,16 +173,20 @@ impl Offer {
     }
 
     /// Whether no peer has asked for a piece lately.
-    pub(super) fn is_abandoned(&self, now: Instant) -> bool {
+    pub(crate) fn is_abandoned(&self, now: Instant) -> bool {
         now.since(self.used_at) > KEPT
     }
+}
+
+/// How long `bytes` take at a rate of so many bytes a second.
+pub(crate) fn time_for(bytes: usize, rate: usize) -> Duration {
+    Duration::from_micros((bytes as u64).saturating_mul(1_000_000) / rate.max(1) as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use alloc::vec;
-    use ionian_kernel::layout::{Layout, NodeId, Options, numbered};
 
     /// Hands over these pieces, and counts how many it has.
     struct Pieces(Vec<Vec<u8>>);
@@ -203,29 +204,7 @@ mod tests {
     }
 
     fn offer(rate: usize, pieces: Vec<Vec<u8>>) -> Offer {
-        let node = |count: u16| (0..count).map(NodeId).collect::<Vec<_>>();
-        let instances = vec![
-            node(1),
-            vec![],
-            vec![],
-            node(2),
-            node(2),
-            node(3),
-            node(2),
-            vec![],
-        ];
-        let options = Options {
-            snapshot_bytes_per_second: rate,
-            ..Options::default()
-        };
-        let config = Config::new(Layout {
-            f: 1,
-            instances: numbered(instances),
-            options,
-            ..Layout::default()
-        })
-        .unwrap();
-        Offer::new(&config, Instant(0), Slot(7), Box::new(Pieces(pieces)))
+        Offer::new(rate, Instant(0), Slot(7), Box::new(Pieces(pieces)))
     }
 
     /// Takes everything from `offset` on; returns it with the number of pieces.

@@ -1,0 +1,533 @@
+//! The acceptor: reports which recorded instances a command conflicts with, votes, decides for the
+//! leader of its node, and answers recoveries. It keeps every instance until replicas have it in
+//! stored snapshots, and hands it to replicas that miss it.
+//!
+//! Stands between leader and replica. Atlas (EuroSys 2020), algorithms 1 and 2.
+
+mod deciding;
+mod kept;
+mod serving;
+mod store;
+
+use self::kept::KeptVector;
+use self::store::{Known, Store};
+use super::config::Config;
+use super::index::ConflictIndex;
+use super::instance::{Ballot, Deps, InstanceId};
+use super::message::{
+    Choice, Evidence, Learned, Payload, PreAccepted, Reach, Replier, Run, Touched, Vote,
+};
+use super::{Envelope, branch, leader, metrics};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use ionian_kernel::id::*;
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::role::{Out, Role};
+use ionian_kernel::status::{Metrics, Status};
+use ionian_kernel::time::Instant;
+use ionian_kernel::{messages, wire_enum};
+
+messages! {
+    /// The messages that an acceptor receives.
+    "acceptor" In {
+        /// A leader wants a command recorded, and to know what it conflicts with.
+        0 => PreAccept {
+            /// The leader.
+            from: LeaderId,
+            /// The instance.
+            id: InstanceId,
+            /// The command.
+            payload: Payload,
+            /// What the leader's own acceptor had recorded; nothing when it is asked itself.
+            past: Deps,
+            /// The fast quorum.
+            fast: AcceptorSet,
+        },
+        /// A leader asks for a vote.
+        1 => Accept {
+            /// The leader.
+            from: LeaderId,
+            /// The instance.
+            id: InstanceId,
+            /// The ballot.
+            ballot: Ballot,
+            /// What to vote for.
+            choice: Choice,
+        },
+        /// The leader of this node decides on the fast path.
+        2 => Decide {
+            /// The instance.
+            id: InstanceId,
+            /// What must be executed before.
+            deps: Deps,
+        },
+        /// An instance is decided.
+        3 => Commit {
+            /// The instance.
+            id: InstanceId,
+            /// What it is decided to be.
+            learned: Learned,
+            /// The replica that answers the clients.
+            replier: Replier,
+        },
+        /// A recovery asks for a promise, and for what is known.
+        4 => Prepare {
+            /// The leader that recovers.
+            from: LeaderId,
+            /// The instance.
+            id: InstanceId,
+            /// The ballot to promise.
+            ballot: Ballot,
+            /// In which life of the leader it is asked.
+            life: u32,
+        },
+        /// A replica asks what a read conflicts with.
+        5 => PreRead {
+            /// The replica.
+            from: ReplicaId,
+            /// Its number for the question.
+            inquiry: u64,
+            /// What the read touches.
+            touched: Touched,
+        },
+        /// A replica misses instances.
+        6 => Fetch {
+            /// The replica.
+            from: ReplicaId,
+            /// The instances; none to learn how far spaces reach.
+            runs: Vec<Run>,
+        },
+        /// A replica has these in a stored snapshot.
+        7 => Kept {
+            /// The replica.
+            from: ReplicaId,
+            /// How far it has each space.
+            reaches: Vec<Reach>,
+        },
+        /// Another acceptor does not know what these are decided to be.
+        8 => Ask {
+            /// The acceptor.
+            from: AcceptorId,
+            /// The instances.
+            ids: Vec<InstanceId>,
+        },
+    }
+}
+
+/// What an acceptor must find again. The number `at` counts its records.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    /// It lost its memory, and has begun this life.
+    Life {
+        /// Which: the first is 1.
+        life: u32,
+    },
+    /// It has recorded a command.
+    PreAccepted {
+        /// The number of the record.
+        at: u64,
+        /// The instance.
+        id: InstanceId,
+        /// Its answer.
+        answer: PreAccepted,
+    },
+    /// It has promised a ballot.
+    Promised {
+        /// The number of the record.
+        at: u64,
+        /// The instance.
+        id: InstanceId,
+        /// The ballot.
+        ballot: Ballot,
+    },
+    /// It has voted.
+    Voted {
+        /// The number of the record.
+        at: u64,
+        /// The instance.
+        id: InstanceId,
+        /// The vote.
+        vote: Vote,
+    },
+    /// It knows a decision.
+    Decided {
+        /// The number of the record.
+        at: u64,
+        /// The instance.
+        id: InstanceId,
+        /// The decision, without the command if an earlier record has it.
+        learned: Learned,
+    },
+    /// All that it knows of an instance, written again so that older records can be dropped.
+    Whole {
+        /// The number of the record.
+        at: u64,
+        /// The instance.
+        id: InstanceId,
+        /// The highest ballot promised.
+        promised: Ballot,
+        /// The rest.
+        evidence: Box<Evidence>,
+    },
+    /// How far f + 1 replicas have each space in stored snapshots.
+    Kept {
+        /// How far.
+        reaches: Vec<Reach>,
+    },
+}
+
+wire_enum! { Record {
+    0 => Life { life },
+    1 => PreAccepted { at, id, answer },
+    2 => Promised { at, id, ballot },
+    3 => Voted { at, id, vote },
+    4 => Decided { at, id, learned },
+    5 => Whole { at, id, promised, evidence },
+    6 => Kept { reaches },
+} }
+
+/// An acceptor.
+pub struct Acceptor {
+    id: AcceptorId,
+    config: Arc<Config>,
+    /// How often it has begun without the memory of an earlier process.
+    life: u32,
+    /// Whether it has lost what an earlier process knew. It then counts as failed: it records
+    /// nothing for leaders, votes, promises and testifies no more. It only passes decisions on.
+    amnesiac: bool,
+    index: ConflictIndex,
+    store: Store,
+    kept: KeptVector,
+    /// When it asks other acceptors for decisions, of instances with records before this one.
+    ask_at: Instant,
+    ask_before: u64,
+    turn: u64,
+    answered: u64,
+    refused: u64,
+    stale: u64,
+}
+
+impl Acceptor {
+    /// The acceptor of this birth.
+    pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
+        Acceptor {
+            id: AcceptorId(birth.address.index),
+            life: 0,
+            amnesiac: birth.amnesiac,
+            index: ConflictIndex::default(),
+            store: Store::default(),
+            kept: KeptVector::new(config.f()),
+            ask_at: Instant::ZERO,
+            ask_before: 0,
+            turn: 0,
+            answered: 0,
+            refused: 0,
+            stale: 0,
+            config,
+        }
+    }
+
+    /// What it knows as decided, for invariants.
+    pub fn decisions(&self) -> impl Iterator<Item = (InstanceId, &Choice)> {
+        self.store.decisions()
+    }
+
+    /// How many decisions it has learned: as long as this stays, it knows what it knew.
+    pub fn learned(&self) -> u64 {
+        self.store.learned()
+    }
+
+    fn leader(&self) -> LeaderId {
+        self.config.leader_of(self.id)
+    }
+
+    fn tell(&self, to: LeaderId, message: leader::In, out: &mut Out<'_, Self>) {
+        out.send(Envelope::ToLeaders(Set::one(to), message));
+    }
+
+    /// Whether an instance is none of its business any more, or there is no room for it; says so
+    /// to the leader.
+    fn is_closed(&mut self, to: LeaderId, id: InstanceId, out: &mut Out<'_, Self>) -> bool {
+        if self.store.get(id).is_some() {
+            return false;
+        }
+        if self.kept.covers(id) {
+            out.reached(branch::ASKED_FOR_FORGOTTEN);
+            self.tell(to, leader::In::Kept { id }, out);
+            return true;
+        }
+        self.store.is_full()
+    }
+
+    /// A leader asks about something that is decided: its own acceptor learns it.
+    fn tell_decision(
+        &self,
+        to: LeaderId,
+        id: InstanceId,
+        choice: &Choice,
+        out: &mut Out<'_, Self>,
+    ) {
+        let message = In::Commit {
+            id,
+            learned: choice.clone().into(),
+            replier: None,
+        };
+        let acceptor = self.config.acceptor_of(to);
+        out.send(Envelope::ToAcceptors(Set::one(acceptor), message));
+    }
+
+    /// A leader wants a command recorded. Only the first time is the answer computed.
+    fn on_pre_accept(
+        &mut self,
+        from: LeaderId,
+        id: InstanceId,
+        (payload, past, fast): (Payload, Deps, AcceptorSet),
+        out: &mut Out<'_, Self>,
+    ) {
+        if self.amnesiac || from != id.space.leader || self.is_closed(from, id, out) {
+            return;
+        }
+        match self.store.get(id) {
+            Some(Known {
+                decided: Some(choice),
+                ..
+            }) => self.tell_decision(from, id, choice, out),
+            Some(known) if known.pre_accepted.is_some() && known.promised == Ballot::default() => {
+                out.reached(branch::PRE_ACCEPT_AGAIN);
+                self.answer(from, id, out);
+            }
+            Some(known) => {
+                let promised = known.promised;
+                out.reached(branch::PRE_ACCEPT_REFUSED);
+                self.refuse(from, id, promised, out);
+            }
+            None => {
+                let mut deps = self.index.record(id, &payload.footprint);
+                deps.union(&past);
+                let answer = PreAccepted {
+                    payload,
+                    deps,
+                    fast,
+                };
+                let at = self.store.place(id);
+                out.persist(Record::PreAccepted {
+                    at,
+                    id,
+                    answer: answer.clone(),
+                });
+                self.store.known(id).pre_accepted = Some(answer);
+                self.answer(from, id, out);
+            }
+        }
+    }
+
+    /// Gives its answer to a PreAccept.
+    fn answer(&mut self, to: LeaderId, id: InstanceId, out: &mut Out<'_, Self>) {
+        let known = self
+            .store
+            .get(id)
+            .and_then(|known| known.pre_accepted.as_ref());
+        let Some(PreAccepted { deps, .. }) = known else {
+            return;
+        };
+        self.answered += 1;
+        let deps = deps.clone();
+        let message = leader::In::PreAccepted {
+            from: self.id,
+            life: self.life,
+            id,
+            deps,
+        };
+        self.tell(to, message, out);
+    }
+
+    fn refuse(&mut self, to: LeaderId, id: InstanceId, promised: Ballot, out: &mut Out<'_, Self>) {
+        self.refused += 1;
+        let message = leader::In::Refused {
+            from: self.id,
+            id,
+            promised,
+        };
+        self.tell(to, message, out);
+    }
+
+    /// A leader asks for a vote.
+    fn on_accept(&mut self, from: LeaderId, id: InstanceId, vote: Vote, out: &mut Out<'_, Self>) {
+        if self.amnesiac || self.is_closed(from, id, out) {
+            return;
+        }
+        let ballot = vote.ballot;
+        let (promised, voted) = match self.store.get(id) {
+            Some(Known {
+                decided: Some(choice),
+                ..
+            }) => return self.tell_decision(from, id, choice, out),
+            Some(known) => (known.promised, known.vote.as_ref().map(|vote| vote.ballot)),
+            None => (Ballot::default(), None),
+        };
+        if ballot < promised {
+            out.reached(branch::ACCEPT_REFUSED);
+            return self.refuse(from, id, promised, out);
+        }
+        if voted != Some(ballot) {
+            if let Choice::Command { payload, .. } = &vote.choice {
+                self.index.record(id, &payload.footprint);
+            }
+            let at = self.store.place(id);
+            out.persist(Record::Voted {
+                at,
+                id,
+                vote: vote.clone(),
+            });
+            let mut known = self.store.known(id);
+            (known.promised, known.vote) = (ballot, Some(vote));
+        }
+        let message = leader::In::Accepted {
+            from: self.id,
+            life: self.life,
+            id,
+            ballot,
+        };
+        self.tell(from, message, out);
+    }
+
+    /// A recovery asks for a promise. It keeps its vote, whose ballot is another than the one that
+    /// it promises: with one ballot for both a decided value can be lost (Sutra 2019).
+    fn on_prepare(
+        &mut self,
+        (from, asked_in): (LeaderId, u32),
+        id: InstanceId,
+        ballot: Ballot,
+        out: &mut Out<'_, Self>,
+    ) {
+        if self.amnesiac || self.is_closed(from, id, out) {
+            return;
+        }
+        let known = self.store.get(id);
+        let promised = known.map_or(Ballot::default(), |known| known.promised);
+        let decided = known.is_some_and(|known| known.decided.is_some());
+        if ballot <= promised && !decided {
+            out.reached(branch::PREPARE_REFUSED);
+            return self.refuse(from, id, promised, out);
+        }
+        if !decided {
+            let at = self.store.place(id);
+            out.persist(Record::Promised { at, id, ballot });
+            self.store.known(id).promised = ballot;
+        }
+        let evidence = self.store.get(id).map(Known::evidence).unwrap_or_default();
+        let message = leader::In::Prepared {
+            from: self.id,
+            life: self.life,
+            id,
+            ballot,
+            asked_in,
+            evidence,
+        };
+        self.tell(from, message, out);
+    }
+}
+
+impl Role for Acceptor {
+    type In = In;
+    type Send = Envelope;
+    type Config = Arc<Config>;
+    type Record = Record;
+
+    fn recover(&mut self, record: Record) {
+        self.recover_record(record);
+    }
+
+    fn key(record: &Record) -> Option<u64> {
+        match record {
+            Record::Life { .. } | Record::Kept { .. } => None,
+            Record::PreAccepted { at, .. }
+            | Record::Promised { at, .. }
+            | Record::Voted { at, .. }
+            | Record::Decided { at, .. }
+            | Record::Whole { at, .. } => Some(*at),
+        }
+    }
+
+    fn checkpoint(&self, out: &mut Out<'_, Self>) {
+        out.persist_vital(Record::Life { life: self.life });
+        out.persist(Record::Kept {
+            reaches: self.kept.reaches(),
+        });
+    }
+
+    fn on_start(&mut self, _: Instant, out: &mut Out<'_, Self>) {
+        if self.life == 0 || self.amnesiac {
+            self.life += 1;
+            out.persist_vital(Record::Life { life: self.life });
+        }
+        self.release(out);
+    }
+
+    fn on_message(&mut self, _: Instant, message: In, out: &mut Out<'_, Self>) {
+        match message {
+            In::PreAccept {
+                from,
+                id,
+                payload,
+                past,
+                fast,
+            } => self.on_pre_accept(from, id, (payload, past, fast), out),
+            In::Accept {
+                from,
+                id,
+                ballot,
+                choice,
+            } => self.on_accept(from, id, Vote { ballot, choice }, out),
+            In::Decide { id, deps } => self.on_decide(id, deps, out),
+            In::Commit {
+                id,
+                learned,
+                replier,
+            } => self.on_commit(id, learned, replier, out),
+            In::Prepare {
+                from,
+                id,
+                ballot,
+                life,
+            } => self.on_prepare((from, life), id, ballot, out),
+            In::PreRead {
+                from,
+                inquiry,
+                touched,
+            } => self.on_pre_read(from, inquiry, &touched, out),
+            In::Fetch { from, runs } => self.on_fetch(from, &runs, out),
+            In::Kept { from, reaches } => self.on_kept(from, &reaches, out),
+            In::Ask { from, ids } => self.on_ask(from, &ids, out),
+        }
+    }
+
+    fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.ask_for_decisions(now, out);
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        (self.store.undecided() > 0).then_some(self.ask_at)
+    }
+
+    fn invariants(&self) {
+        self.store.invariants();
+    }
+
+    const METRICS: Metrics = &[metrics::ACCEPTOR];
+
+    fn status(&self, status: &mut Status) {
+        status.remembers = Some(!self.amnesiac);
+        status.add([
+            self.store.len() as u64,
+            self.store.bytes() as u64,
+            self.store.undecided() as u64,
+            self.index.len() as u64,
+            self.life.into(),
+            self.answered,
+            self.refused,
+            self.stale,
+        ]);
+    }
+}

@@ -1,0 +1,194 @@
+//! What an acceptor does with decisions, and with what it finds again after a crash.
+
+use super::{Acceptor, Known, Record};
+use crate::epaxos::instance::{Ballot, Deps, InstanceId};
+use crate::epaxos::message::{Choice, Evidence, Learned, Replier};
+use crate::epaxos::{Envelope, branch, leader, replica};
+use ionian_kernel::id::Set;
+use ionian_kernel::role::Out;
+
+impl Acceptor {
+    /// The leader of this node decides on the fast path, unless this acceptor has promised another
+    /// ballot: a recovery that has its promise takes it that ballot 0 decides nothing more.
+    pub(super) fn on_decide(&mut self, id: InstanceId, deps: Deps, out: &mut Out<'_, Self>) {
+        let to = self.leader();
+        let Some(known) = self.store.get(id).filter(|_| id.space.leader == to) else {
+            return;
+        };
+        match (&known.decided, &known.pre_accepted, known.promised) {
+            (Some(Choice::Command { deps: before, .. }), _, _) if *before == deps => {}
+            (Some(choice), _, _) => {
+                let noop = matches!(choice, Choice::Noop {});
+                return self.tell(to, leader::In::Learned { id, noop }, out);
+            }
+            (None, Some(answer), promised) if promised == Ballot::default() => {
+                let payload = answer.payload.clone();
+                self.keep(id, Choice::Command { payload, deps }, out);
+                self.store.known(id).is_certain = false;
+            }
+            (None, _, promised) => {
+                out.reached(branch::DECIDE_REFUSED);
+                return self.refuse(to, id, promised, out);
+            }
+        }
+        self.tell(to, leader::In::Decided { id }, out);
+    }
+
+    /// An instance is decided: replicas of this node learn it.
+    pub(super) fn on_commit(
+        &mut self,
+        id: InstanceId,
+        learned: Learned,
+        replier: Replier,
+        out: &mut Out<'_, Self>,
+    ) {
+        if self.store.get(id).is_none() && self.kept.covers(id) {
+            self.stale += 1;
+            return;
+        }
+        let Some(choice) = self.whole(id, learned) else {
+            return out.reached(branch::COMMIT_WITHOUT_PAYLOAD);
+        };
+        let known = self.store.get(id);
+        let is_certain = known.is_some_and(|known| known.is_certain);
+        match known.and_then(|known| known.decided.as_ref()) {
+            Some(before) => assert_eq!(*before, choice, "two decisions in {id:?}"),
+            None => self.keep(id, choice.clone(), out),
+        }
+        if !is_certain {
+            self.ascertain(id, &choice);
+        }
+        self.pass_on(id, choice, replier, out);
+    }
+
+    /// Adds the command to a decision that came without.
+    fn whole(&self, id: InstanceId, learned: Learned) -> Option<Choice> {
+        Some(match learned {
+            Learned::Noop {} => Choice::Noop {},
+            Learned::Whole { payload, deps } => Choice::Command { payload, deps },
+            Learned::Deps { deps } => Choice::Command {
+                payload: self.store.get(id)?.payload()?.clone(),
+                deps,
+            },
+        })
+    }
+
+    /// Keeps a decision.
+    fn keep(&mut self, id: InstanceId, choice: Choice, out: &mut Out<'_, Self>) {
+        let has_payload = self
+            .store
+            .get(id)
+            .is_some_and(|known| known.payload().is_some());
+        let learned = match has_payload {
+            true => choice.brief(),
+            false => choice.clone().into(),
+        };
+        let at = self.store.place(id);
+        out.persist(Record::Decided { at, id, learned });
+        let mut known = self.store.known(id);
+        // A decision is all that is asked for.
+        (known.pre_accepted, known.vote) = (None, None);
+        known.decided = Some(choice);
+    }
+
+    /// No crash takes a decision back: commands to come need not depend on what this one depends
+    /// on. Not before: the instance may yet be a noop, behind which nothing would be found.
+    fn ascertain(&mut self, id: InstanceId, choice: &Choice) {
+        match choice {
+            Choice::Noop {} => self.index.on_committed(id, None),
+            Choice::Command { payload, deps } => {
+                self.index
+                    .on_committed(id, Some((&payload.footprint, deps)));
+            }
+        }
+        self.store.known(id).is_certain = true;
+        self.store.count_learned();
+    }
+
+    /// Takes in a decision from before a crash.
+    fn recover_decision(&mut self, id: InstanceId, choice: Choice) {
+        let mut known = self.store.known(id);
+        (known.pre_accepted, known.vote) = (None, None);
+        known.decided = Some(choice.clone());
+        drop(known);
+        self.ascertain(id, &choice);
+    }
+
+    fn pass_on(&self, id: InstanceId, choice: Choice, replier: Replier, out: &mut Out<'_, Self>) {
+        let me = self.leader();
+        let promised = self.store.get(id).map(|known| known.promised);
+        let recovers = promised.is_some_and(|it| it != Ballot::default() && it.leader() == me);
+        let noop = matches!(choice, Choice::Noop {});
+        if id.space.leader == me || recovers {
+            // As below.
+            let message = leader::In::Learned { id, noop };
+            out.send_unfenced(Envelope::ToLeaders(Set::one(me), message));
+        }
+        let beside = self.config.replicas_beside(self.id);
+        if !beside.is_empty() {
+            let message = replica::In::Committed {
+                id,
+                choice,
+                replier,
+            };
+            // A crash of this acceptor takes no decision back: the sender of the Commit sent it
+            // after the record of the leader's acceptor, or f + 1 votes, were durable.
+            out.send_unfenced(Envelope::ToReplicas(beside, message));
+        }
+    }
+
+    /// Takes in a record from before a crash.
+    pub(super) fn recover_record(&mut self, record: Record) {
+        match record {
+            Record::Life { life } => self.life = self.life.max(life),
+            Record::Kept { reaches } => self.kept.learn(&reaches),
+            Record::PreAccepted { at, id, answer } => {
+                self.store.placed(at, id);
+                self.index.record(id, &answer.payload.footprint);
+                self.store.known(id).pre_accepted = Some(answer);
+            }
+            Record::Promised { at, id, ballot } => {
+                self.store.placed(at, id);
+                self.store.known(id).promised = ballot;
+            }
+            Record::Voted { at, id, vote } => {
+                self.store.placed(at, id);
+                if let Choice::Command { payload, .. } = &vote.choice {
+                    self.index.record(id, &payload.footprint);
+                }
+                let mut known = self.store.known(id);
+                (known.promised, known.vote) = (vote.ballot, Some(vote));
+            }
+            Record::Decided { at, id, learned } => {
+                self.store.placed(at, id);
+                match self.whole(id, learned) {
+                    Some(choice) => self.recover_decision(id, choice),
+                    // Its command was in a record that is dropped, because replicas keep it.
+                    None => self.store.remove(id),
+                }
+            }
+            Record::Whole {
+                at,
+                id,
+                promised,
+                evidence,
+            } => self.recover_whole(at, id, promised, *evidence),
+        }
+    }
+
+    fn recover_whole(&mut self, at: u64, id: InstanceId, promised: Ballot, evidence: Evidence) {
+        self.store.remove(id);
+        self.store.placed(at, id);
+        let mut known = self.store.known(id);
+        (known.promised, known.vote) = (promised, evidence.vote);
+        known.pre_accepted = evidence.pre_accepted;
+        drop(known);
+        let payload = self.store.get(id).and_then(Known::payload).cloned();
+        if let Some(payload) = payload {
+            self.index.record(id, &payload.footprint);
+        }
+        if let Some(choice) = evidence.decided {
+            self.recover_decision(id, choice);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What an acceptor does for replicas: tokens of reads, instances that they miss, and forgetting
+//! what they keep.
+
+use super::{Acceptor, Known, Record};
+use crate::epaxos::instance::{InstanceId, Space};
+use crate::epaxos::message::{Instance, Reach, Run, Touched};
+use crate::epaxos::{Envelope, branch, replica};
+use alloc::vec::Vec;
+use ionian_kernel::id::{AcceptorId, ReplicaId, Set};
+use ionian_kernel::role::Out;
+use ionian_kernel::time::{Duration, Instant};
+
+/// A message with instances ends after so many bytes, and after so many instances.
+const FETCHED_BYTES: usize = 256 << 10;
+const FETCHED: usize = 512;
+
+/// How often an acceptor asks for decisions, and for how many at a time.
+const ASK_EVERY: Duration = Duration::from_millis(250);
+const ASKED: usize = 256;
+
+/// What an instance takes in a message beside its command, about.
+const BYTES_OF_EACH: usize = 64;
+
+impl Acceptor {
+    /// A replica asks what a read conflicts with. Nothing is recorded: reads change nothing.
+    pub(super) fn on_pre_read(
+        &mut self,
+        from: ReplicaId,
+        inquiry: u64,
+        touched: &Touched,
+        out: &mut Out<'_, Self>,
+    ) {
+        if self.amnesiac {
+            return;
+        }
+        let deps = self.index.query(&touched.0);
+        let message = replica::In::PreReadAck {
+            from: self.id,
+            life: self.life,
+            inquiry,
+            deps,
+        };
+        // It names instances. One whose record is lost is recovered, and the read waits for it; a
+        // write that was answered before has durable records at a majority.
+        out.send_unfenced(Envelope::ToReplicas(Set::one(from), message));
+    }
+
+    /// A replica misses instances.
+    pub(super) fn on_fetch(&mut self, from: ReplicaId, runs: &[Run], out: &mut Out<'_, Self>) {
+        let (mut instances, mut bytes, mut forgotten) = (Vec::new(), 0, false);
+        for Run { space, start, end } in runs {
+            let kept = self.kept.below(*space).min(*end);
+            let held = self.store.range(*space, (*start, kept)).count() as u64;
+            forgotten |= kept.saturating_sub(*start) > held;
+            for (id, known) in self.store.range(*space, (*start, *end)) {
+                if bytes >= FETCHED_BYTES || instances.len() >= FETCHED {
+                    break;
+                }
+                if let Some(choice) = known.certain() {
+                    bytes += choice.byte_len() + BYTES_OF_EACH;
+                    let choice = choice.clone();
+                    instances.push(Instance { id, choice });
+                }
+            }
+        }
+        let message = replica::In::Fetched {
+            from: self.id,
+            instances,
+            forgotten,
+            reaches: self.store.reaches(),
+        };
+        // As in `pass_on`.
+        out.send_unfenced(Envelope::ToReplicas(Set::one(from), message));
+    }
+
+    /// A replica has these in a stored snapshot.
+    pub(super) fn on_kept(&mut self, from: ReplicaId, reaches: &[Reach], out: &mut Out<'_, Self>) {
+        if !self.kept.tell(from, reaches).is_empty() {
+            out.persist(Record::Kept {
+                reaches: self.kept.reaches(),
+            });
+        }
+        self.release(out);
+    }
+
+    /// Asks another acceptor for what was undecided here the last time too: a Commit was lost, or
+    /// some leader has still to recover it.
+    pub(super) fn ask_for_decisions(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.ask_at > now {
+            return;
+        }
+        self.ask_at = now + ASK_EVERY;
+        let before = core::mem::replace(&mut self.ask_before, self.store.next_place());
+        let old = self.store.undecided_before(before);
+        let ids: Vec<InstanceId> = old.take(ASKED).collect();
+        let others = self.config.acceptors().without(Set::one(self.id));
+        self.turn += 1;
+        if let Some(other) = others.pick(self.turn).filter(|_| !ids.is_empty()) {
+            let from = self.id;
+            let message = super::In::Ask { from, ids };
+            out.send(Envelope::ToAcceptors(Set::one(other), message));
+        }
+    }
+
+    /// Another acceptor does not know what these are decided to be.
+    pub(super) fn on_ask(&mut self, from: AcceptorId, ids: &[InstanceId], out: &mut Out<'_, Self>) {
+        let mut bytes = 0;
+        for id in ids {
+            let known = self.store.get(*id).and_then(Known::certain);
+            if let Some(choice) = known.filter(|_| bytes < FETCHED_BYTES) {
+                bytes += choice.byte_len() + BYTES_OF_EACH;
+                let message = super::In::Commit {
+                    id: *id,
+                    learned: choice.clone().into(),
+                    replier: None,
+                };
+                // As in `pass_on`.
+                out.send_unfenced(Envelope::ToAcceptors(Set::one(from), message));
+            }
+        }
+    }
+
+    /// Forgets instances that f + 1 replicas keep, as far as the index does not name them: a
+    /// command that is recorded after a crash must still depend on them. A barrier clears the index.
+    pub(super) fn release(&mut self, out: &mut Out<'_, Self>) {
+        let spaces: Vec<Space> = self
+            .kept
+            .reaches()
+            .iter()
+            .map(|reach| reach.space)
+            .collect();
+        for space in spaces {
+            let below = self.kept.below(space);
+            let held = self.store.range(space, (0, below));
+            let goes = |(id, _): (InstanceId, &Known)| (!self.index.contains(id)).then_some(id);
+            let gone: Vec<InstanceId> = held.filter_map(goes).collect();
+            gone.into_iter().for_each(|id| self.store.remove(id));
+        }
+        let Acceptor { store, kept, .. } = self;
+        store.settle(|id| kept.covers(id));
+        while let Some(record) = self.store.straggler() {
+            out.reached(branch::RECORDED_ANEW);
+            out.persist(record);
+        }
+        out.release_below(self.store.first_place());
+    }
+}

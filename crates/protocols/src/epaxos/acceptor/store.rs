@@ -1,0 +1,283 @@
+//! What an acceptor knows of instances, and where its records of them begin.
+
+use super::Record;
+use crate::epaxos::instance::{Ballot, InstanceId, Space};
+use crate::epaxos::message::{Choice, Evidence, PreAccepted, Reach, Vote};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+/// The most instances. At the limit it records no new ones, and commands wait, until replicas have
+/// stored snapshots.
+const MAX_INSTANCES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 31;
+
+/// Records of instances that are forgotten may stand between those of others up to this many, and
+/// twice as many as there are instances. Then the oldest are written again.
+const MAX_GAPS: u64 = 256;
+
+/// What is known of an instance.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    /// The highest ballot promised. Ballot 0 is that of the instance's leader.
+    pub(super) promised: Ballot,
+    pub(super) pre_accepted: Option<PreAccepted>,
+    pub(super) vote: Option<Vote>,
+    pub(super) decided: Option<Choice>,
+    /// Whether no crash takes the decision back: it is on a disk, or f + 1 acceptors voted for it.
+    pub(super) is_certain: bool,
+    /// The number of the first record that is needed.
+    place: u64,
+}
+
+impl Known {
+    /// What it answers to a recovery.
+    pub(super) fn evidence(&self) -> Evidence {
+        Evidence {
+            decided: self.decided.clone(),
+            vote: self.vote.clone(),
+            pre_accepted: self.pre_accepted.clone(),
+            forgot: false,
+        }
+    }
+
+    /// The decision, if no crash takes it back.
+    pub(super) fn certain(&self) -> Option<&Choice> {
+        self.decided.as_ref().filter(|_| self.is_certain)
+    }
+
+    /// The command, if it has it.
+    pub(super) fn payload(&self) -> Option<&crate::epaxos::message::Payload> {
+        let of = |choice: &'_ Choice| matches!(choice, Choice::Command { .. });
+        let choices = [
+            self.decided.as_ref(),
+            self.vote.as_ref().map(|vote| &vote.choice),
+        ];
+        let answer = self.pre_accepted.as_ref().map(|answer| &answer.payload);
+        let chosen = choices.into_iter().flatten().filter(|choice| of(choice));
+        let mut chosen = chosen.filter_map(|choice| match choice {
+            Choice::Command { payload, .. } => Some(payload),
+            Choice::Noop {} => None,
+        });
+        answer.or_else(|| chosen.next())
+    }
+
+    fn byte_len(&self) -> usize {
+        self.payload().map_or(0, |payload| payload.byte_len())
+    }
+}
+
+/// See the top of this file.
+#[derive(Default)]
+pub(super) struct Store {
+    known: BTreeMap<InstanceId, Known>,
+    /// How far each space is known to reach.
+    reaches: BTreeMap<Space, u64>,
+    /// The instances by their first record.
+    places: BTreeMap<u64, InstanceId>,
+    /// The number of the next record.
+    next: u64,
+    bytes: usize,
+    undecided: BTreeSet<InstanceId>,
+    learned: u64,
+}
+
+impl Store {
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn undecided(&self) -> usize {
+        self.undecided.len()
+    }
+
+    /// The undecided instances whose records begin before this one.
+    pub(super) fn undecided_before(&self, place: u64) -> impl Iterator<Item = InstanceId> {
+        let is_old =
+            move |id: &&InstanceId| self.known.get(id).is_some_and(|known| known.place < place);
+        self.undecided.iter().filter(is_old).copied()
+    }
+
+    /// These are decided, though not here: it need not learn how.
+    pub(super) fn settle(&mut self, is_decided: impl Fn(InstanceId) -> bool) {
+        self.undecided.retain(|id| !is_decided(*id));
+    }
+
+    /// The number of the next record.
+    pub(super) fn next_place(&self) -> u64 {
+        self.next
+    }
+
+    pub(super) fn learned(&self) -> u64 {
+        self.learned
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.known.len() >= MAX_INSTANCES || self.bytes >= MAX_BYTES
+    }
+
+    pub(super) fn get(&self, id: InstanceId) -> Option<&Known> {
+        self.known.get(&id)
+    }
+
+    /// The decisions that no crash takes back.
+    pub(super) fn decisions(&self) -> impl Iterator<Item = (InstanceId, &Choice)> {
+        let known = self.known.iter();
+        known.filter_map(|(id, known)| Some((*id, known.certain()?)))
+    }
+
+    /// A decision became certain.
+    pub(super) fn count_learned(&mut self) {
+        self.learned += 1;
+    }
+
+    /// The number of the record that is written next, of this instance.
+    pub(super) fn place(&mut self, id: InstanceId) -> u64 {
+        let at = self.next;
+        self.next += 1;
+        self.placed(at, id);
+        at
+    }
+
+    /// A record of an instance has this number.
+    pub(super) fn placed(&mut self, at: u64, id: InstanceId) {
+        self.next = self.next.max(at + 1);
+        if !self.known.contains_key(&id) {
+            let reach = self.reaches.entry(id.space).or_default();
+            *reach = (*reach).max(id.number.saturating_add(1));
+            let place = at;
+            self.known.insert(
+                id,
+                Known {
+                    place,
+                    ..Known::default()
+                },
+            );
+            self.places.insert(at, id);
+            self.undecided.insert(id);
+        }
+    }
+
+    /// An instance that is to change. What it holds is counted anew at the end of the change.
+    pub(super) fn known(&mut self, id: InstanceId) -> Change<'_> {
+        let known = self.known.get_mut(&id).expect("a record of it has a place");
+        Change {
+            bytes_before: known.byte_len(),
+            decided_before: known.decided.is_some(),
+            id,
+            known,
+            bytes: &mut self.bytes,
+            undecided: &mut self.undecided,
+        }
+    }
+
+    /// How far each space is known to reach.
+    pub(super) fn reaches(&self) -> Vec<Reach> {
+        let reach = |(space, below): (&Space, &u64)| Reach {
+            space: *space,
+            below: *below,
+        };
+        self.reaches.iter().map(reach).collect()
+    }
+
+    /// The instances of a space from one number up to another.
+    pub(super) fn range(
+        &self,
+        space: Space,
+        (start, end): (u64, u64),
+    ) -> impl Iterator<Item = (InstanceId, &Known)> {
+        let id = |number| InstanceId { space, number };
+        let range = (start < end).then(|| self.known.range(id(start)..id(end)));
+        range.into_iter().flatten().map(|(id, known)| (*id, known))
+    }
+
+    /// Forgets an instance.
+    pub(super) fn remove(&mut self, id: InstanceId) {
+        if let Some(known) = self.known.remove(&id) {
+            self.places.remove(&known.place);
+            self.bytes -= known.byte_len();
+            self.undecided.remove(&id);
+        }
+    }
+
+    /// An old record that stands in the way of dropping many others: what is to be written in its
+    /// place.
+    pub(super) fn straggler(&mut self) -> Option<Record> {
+        let (first, id) = self.places.first_key_value()?;
+        let (first, id) = (*first, *id);
+        if self.next - first <= MAX_GAPS + 2 * self.known.len() as u64 {
+            return None;
+        }
+        let at = self.next;
+        self.next += 1;
+        self.places.remove(&first);
+        self.places.insert(at, id);
+        let known = self.known.get_mut(&id).expect("it has a place");
+        known.place = at;
+        Some(Record::Whole {
+            at,
+            id,
+            promised: known.promised,
+            evidence: Box::new(known.evidence()),
+        })
+    }
+
+    /// Records with numbers below this one are not needed.
+    pub(super) fn first_place(&self) -> u64 {
+        self.places
+            .first_key_value()
+            .map_or(self.next, |(at, _)| *at)
+    }
+
+    pub(super) fn invariants(&self) {
+        assert_eq!(
+            self.places.len(),
+            self.known.len(),
+            "an instance without a record"
+        );
+        let is_open = |id: &InstanceId| self.known.get(id).is_some_and(|it| it.decided.is_none());
+        assert!(self.undecided.iter().all(is_open), "an acceptor lost count");
+        let bytes = self.known.values().map(Known::byte_len);
+        assert_eq!(
+            bytes.sum::<usize>(),
+            self.bytes,
+            "an acceptor lost count of its bytes"
+        );
+    }
+}
+
+/// An instance under change.
+pub(super) struct Change<'a> {
+    known: &'a mut Known,
+    bytes: &'a mut usize,
+    undecided: &'a mut BTreeSet<InstanceId>,
+    id: InstanceId,
+    bytes_before: usize,
+    decided_before: bool,
+}
+
+impl core::ops::Deref for Change<'_> {
+    type Target = Known;
+    fn deref(&self) -> &Known {
+        self.known
+    }
+}
+
+impl core::ops::DerefMut for Change<'_> {
+    fn deref_mut(&mut self) -> &mut Known {
+        self.known
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        *self.bytes = *self.bytes + self.known.byte_len() - self.bytes_before;
+        if self.known.decided.is_some() && !self.decided_before {
+            self.undecided.remove(&self.id);
+        }
+    }
+}

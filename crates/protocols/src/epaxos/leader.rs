@@ -1,0 +1,397 @@
+//! The leader: proposes its clients' commands in instances of its own space, and recovers instances
+//! that other leaders left unfinished.
+//!
+//! Stands between client and acceptor. It asks the acceptor on its node first, whose answer (the
+//! *past*) goes to the rest of the fast quorum. If every dependency was named by f members, its
+//! acceptor decides (fast path); otherwise f + 1 acceptors vote (slow path). Atlas (EuroSys 2020),
+//! algorithm 1.
+
+mod barriers;
+mod flights;
+mod peers;
+mod proposing;
+mod recovering;
+
+use self::barriers::Barriers;
+use self::flights::Flights;
+use self::peers::Peers;
+use self::recovering::Recoveries;
+use super::config::Config;
+use super::instance::{Ballot, Deps, InstanceId, Space};
+use super::message::{Choice, Evidence, Replier};
+use super::{Envelope, acceptor, metrics, replica};
+use crate::parts::leader::clock::LogClock;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use ionian_kernel::id::*;
+use ionian_kernel::layout::NodeId;
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::random::Random;
+use ionian_kernel::role::{Out, Role};
+use ionian_kernel::status::{Metrics, Status};
+use ionian_kernel::time::{Instant, Timestamp, earliest};
+use ionian_kernel::{messages, wire_enum};
+use ionian_replication::batch::Batch;
+use ionian_replication::executor::Executor;
+
+messages! {
+    /// The messages that a leader receives.
+    "leader" In {
+        /// A client's command.
+        0 => Propose {
+            /// The replicas that are to answer, if possible.
+            near: Set<ReplicaId>,
+            /// The command.
+            batch: Batch,
+        },
+        /// An acceptor has recorded a command.
+        1 => PreAccepted {
+            /// The acceptor.
+            from: AcceptorId,
+            /// Which of its lives.
+            life: u32,
+            /// The instance.
+            id: InstanceId,
+            /// What it had recorded that conflicts, and the past.
+            deps: Deps,
+        },
+        /// The acceptor of this node has decided.
+        2 => Decided {
+            /// The instance.
+            id: InstanceId,
+        },
+        /// An acceptor has voted.
+        3 => Accepted {
+            /// The acceptor.
+            from: AcceptorId,
+            /// Which of its lives.
+            life: u32,
+            /// The instance.
+            id: InstanceId,
+            /// The ballot of the vote.
+            ballot: Ballot,
+        },
+        /// An acceptor has promised a higher ballot than it was asked in.
+        4 => Refused {
+            /// The acceptor.
+            from: AcceptorId,
+            /// The instance.
+            id: InstanceId,
+            /// The ballot that it has promised.
+            promised: Ballot,
+        },
+        /// An acceptor promises the ballot of a recovery.
+        5 => Prepared {
+            /// The acceptor.
+            from: AcceptorId,
+            /// Which of its lives.
+            life: u32,
+            /// The instance.
+            id: InstanceId,
+            /// The ballot.
+            ballot: Ballot,
+            /// In which life of this leader it was asked.
+            asked_in: u32,
+            /// What it knows of the instance.
+            evidence: Evidence,
+        },
+        /// An instance of this leader is decided.
+        6 => Learned {
+            /// The instance.
+            id: InstanceId,
+            /// Whether it is a noop.
+            noop: bool,
+        },
+        /// A leader is alive.
+        7 => Heartbeat {
+            /// The leader.
+            from: LeaderId,
+            /// Which of its lives.
+            life: u32,
+            /// The time of its node.
+            clock: Timestamp,
+        },
+        /// A replica waits for these, and no acceptor has them as decided.
+        8 => Recover {
+            /// The instances.
+            ids: Vec<InstanceId>,
+        },
+        /// What a replica of this node has executed.
+        9 => Executed {
+            /// The time of its state machine.
+            time: Timestamp,
+            /// When the state machine next changes by the passing of time.
+            deadline: Option<Timestamp>,
+            /// How many instances it has executed since the last barrier.
+            since_barrier: u64,
+        },
+        /// Replicas have an instance in snapshots, and no acceptor knows it any more.
+        10 => Kept {
+            /// The instance.
+            id: InstanceId,
+        },
+    }
+}
+
+/// What a leader must find again.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    /// It began this life.
+    Life {
+        /// Which: the first is 1.
+        life: u32,
+    },
+}
+
+wire_enum! { Record { 0 => Life { life } } }
+
+/// A leader.
+pub struct Leader {
+    id: LeaderId,
+    config: Arc<Config>,
+    random: Random,
+    /// Which life this process is: it names the space, and grows with each start.
+    life: u32,
+    /// Whether its acceptor has lost its memory, and answers nothing: clients turn to others.
+    amnesiac: bool,
+    /// Computes what commands touch; it executes nothing.
+    machine: Executor,
+    clock: LogClock,
+    peers: Peers,
+    flights: Flights,
+    recoveries: Recoveries,
+    barriers: Barriers,
+    heartbeat_at: Instant,
+    stale: u64,
+}
+
+impl Leader {
+    /// The leader of this birth.
+    pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
+        let mut random = Random::new(birth.seed);
+        let id = LeaderId(birth.address.index);
+        let machine = Executor::of(birth, config.layout().founding_expiry());
+        Leader {
+            id,
+            life: 0,
+            amnesiac: birth.amnesiac,
+            clock: LogClock::new(birth.node, config.f()),
+            peers: Peers::new(id, &config),
+            flights: Flights::new(id, random.any()),
+            recoveries: Recoveries::default(),
+            barriers: Barriers::default(),
+            heartbeat_at: Instant::ZERO,
+            stale: 0,
+            machine,
+            random,
+            config,
+        }
+    }
+
+    /// The space of this life.
+    pub fn space(&self) -> Space {
+        Space {
+            leader: self.id,
+            life: self.life,
+        }
+    }
+
+    fn acceptor(&self) -> AcceptorId {
+        self.config.acceptor_of(self.id)
+    }
+
+    /// Passes on what an instance is decided to be, without the payload to those in `holders`.
+    fn commit(
+        &self,
+        id: InstanceId,
+        choice: &Choice,
+        holders: AcceptorSet,
+        replier: Replier,
+        out: &mut Out<'_, Self>,
+    ) {
+        let all = self.config.acceptors();
+        let parts = [
+            (holders, choice.brief()),
+            (all.without(holders), choice.clone().into()),
+        ];
+        for (to, learned) in parts.into_iter().filter(|(to, _)| !to.is_empty()) {
+            let message = acceptor::In::Commit {
+                id,
+                learned,
+                replier,
+            };
+            out.send(Envelope::ToAcceptors(to, message));
+        }
+        let apart = self.config.replicas_apart();
+        if !apart.is_empty() {
+            let choice = choice.clone();
+            let message = replica::In::Committed {
+                id,
+                choice,
+                replier,
+            };
+            out.send(Envelope::ToReplicas(apart, message));
+        }
+    }
+
+    fn heartbeat(&mut self, now: Instant, to: Set<LeaderId>, out: &mut Out<'_, Self>) {
+        let message = In::Heartbeat {
+            from: self.id,
+            life: self.life,
+            clock: now.timestamp(),
+        };
+        out.send(Envelope::ToLeaders(to, message));
+    }
+
+    /// Tells all leaders that it is alive, and all replicas how far its space reaches.
+    fn heartbeat_all(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.heartbeat_at = now + self.config.options().heartbeat;
+        self.heartbeat(now, self.config.leaders().without(Set::one(self.id)), out);
+        let message = replica::In::Heartbeat {
+            space: self.space(),
+            below: self.flights.next_number(),
+            time: self.clock.read(now),
+        };
+        out.send(Envelope::ToReplicas(self.config.replicas(), message));
+    }
+
+    fn on_heartbeat(
+        &mut self,
+        now: Instant,
+        from: LeaderId,
+        life: u32,
+        clock: Timestamp,
+        out: &mut Out<'_, Self>,
+    ) {
+        let Some(node) = self.node_of(from) else {
+            return;
+        };
+        self.clock.hear(now, node, clock);
+        if self.peers.heard(now, from, life) {
+            // It has just started, and may propose nothing before it knows other clocks.
+            self.heartbeat(now, Set::one(from), out);
+        }
+        self.pump(now, out);
+    }
+
+    fn node_of(&self, leader: LeaderId) -> Option<NodeId> {
+        let places = self.config.layout().places(super::kind::Leader);
+        places.node_of(leader.index())
+    }
+
+    fn on_refused(&mut self, id: InstanceId, promised: Ballot) {
+        self.flights.refused(id);
+        self.recoveries.refused(id, promised);
+    }
+}
+
+impl Role for Leader {
+    type In = In;
+    type Send = Envelope;
+    type Config = Arc<Config>;
+    type Record = Record;
+
+    fn recover(&mut self, record: Record) {
+        let Record::Life { life } = record;
+        self.life = self.life.max(life);
+    }
+
+    fn checkpoint(&self, out: &mut Out<'_, Self>) {
+        out.persist_vital(Record::Life { life: self.life });
+    }
+
+    fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        // Never an instance of an earlier life again: what it was proposed with is forgotten.
+        self.life += 1;
+        out.persist_vital(Record::Life { life: self.life });
+        self.flights.begin(self.space());
+        self.peers.start(now);
+        self.barriers.start(now, &mut self.random);
+        self.heartbeat_all(now, out);
+    }
+
+    fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        match message {
+            In::Propose { near, batch } => self.on_propose(now, near, batch, out),
+            In::PreAccepted {
+                from,
+                life,
+                id,
+                deps,
+            } => self.on_pre_accepted(now, (from, life), id, deps, out),
+            In::Decided { id } => self.on_decided(now, id, out),
+            In::Accepted {
+                from,
+                life,
+                id,
+                ballot,
+            } => self.on_accepted(now, (from, life), id, ballot, out),
+            In::Refused { id, promised, .. } => self.on_refused(id, promised),
+            In::Prepared {
+                from,
+                life,
+                id,
+                ballot,
+                asked_in,
+                evidence,
+            } if asked_in == self.life => {
+                self.on_prepared(now, (from, life), (id, ballot), evidence, out);
+            }
+            // An answer to an earlier process. A ballot is the same again if that one had used it,
+            // and what was answered then may have changed.
+            In::Prepared { .. } => self.stale += 1,
+            In::Learned { id, noop } => self.on_learned(now, id, noop, out),
+            In::Heartbeat { from, life, clock } => self.on_heartbeat(now, from, life, clock, out),
+            In::Recover { ids } => self.on_recover(now, &ids, out),
+            In::Executed {
+                time,
+                deadline,
+                since_barrier,
+            } => self.on_executed(now, time, deadline, since_barrier, out),
+            // Decided it is, and perhaps as a noop: sessions make the command one.
+            In::Kept { id } => self.on_learned(now, id, true, out),
+        }
+    }
+
+    fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.heartbeat_at <= now {
+            self.heartbeat_all(now, out);
+        }
+        self.send_overdue(now, out);
+        self.recover_overdue(now, out);
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        let work = earliest(self.flights.next_timer(), self.recoveries.next_timer());
+        earliest(Some(self.heartbeat_at), work)
+    }
+
+    fn is_drained(&self) -> bool {
+        self.flights.is_empty()
+    }
+
+    fn invariants(&self) {
+        self.flights.invariants();
+    }
+
+    const METRICS: Metrics = &[metrics::LEADER];
+
+    fn status(&self, status: &mut Status) {
+        status.add([
+            self.flights.len() as u64,
+            self.flights.bytes() as u64,
+            self.flights.queued() as u64,
+            self.flights.next_number(),
+            self.life.into(),
+            self.flights.fast,
+            self.flights.slow,
+            self.flights.again,
+            self.recoveries.len() as u64,
+            self.recoveries.begun,
+            self.flights.dropped,
+            self.flights.repeated,
+            self.stale,
+            self.clock.correction_ms().unsigned_abs(),
+        ]);
+    }
+}

@@ -1,0 +1,67 @@
+//! When a leader proposes an empty barrier: a command that conflicts with everything.
+//!
+//! It gives the state machine the time, when a deadline has passed; and it lets acceptors forget
+//! what their indexes hold, and instances, when enough was executed since the last one. The first
+//! leader whose time has come does it for all.
+
+use super::Leader;
+use crate::epaxos::branch;
+use ionian_kernel::random::Random;
+use ionian_kernel::role::Out;
+use ionian_kernel::time::{Duration, Instant, Timestamp};
+
+/// A barrier is due after this many instances, and after this time if there was any.
+const INSTANCES: u64 = 100_000;
+const EVERY: Duration = Duration::from_secs(1);
+
+/// A leader proposes one for a deadline at most so often.
+const CLOCK_EVERY: Duration = Duration::from_millis(50);
+
+/// See the top of this file.
+#[derive(Default)]
+pub(super) struct Barriers {
+    /// When the next is due if something was executed.
+    due: Instant,
+    /// Not before this time for a deadline.
+    clock_at: Instant,
+}
+
+impl Barriers {
+    pub(super) fn start(&mut self, now: Instant, random: &mut Random) {
+        self.due = now + random.duration(EVERY, 2 * EVERY);
+    }
+}
+
+impl Leader {
+    /// What a replica of this node has executed.
+    pub(super) fn on_executed(
+        &mut self,
+        now: Instant,
+        time: Timestamp,
+        deadline: Option<Timestamp>,
+        since_barrier: u64,
+        out: &mut Out<'_, Self>,
+    ) {
+        self.clock.executed(now, time);
+        if self.amnesiac || self.flights.has_barrier() || !self.knows_time() {
+            return;
+        }
+        let tells_time = deadline.is_some_and(|at| self.clock.is_due(now, at, false))
+            && self.barriers.clock_at <= now;
+        if since_barrier == 0 {
+            self.barriers.start(now, &mut self.random);
+        }
+        let is_due = since_barrier >= INSTANCES || self.barriers.due <= now;
+        if tells_time || is_due {
+            self.barriers.start(now, &mut self.random);
+            self.barriers.clock_at = now + CLOCK_EVERY;
+            out.reached(branch::PROPOSES_BARRIER);
+            self.propose_barrier(now, out);
+        }
+    }
+
+    /// Whether it knows enough clocks to stamp anything: one of f + 1 is right.
+    pub(super) fn knows_time(&self) -> bool {
+        self.peers.known() >= self.config.f()
+    }
+}

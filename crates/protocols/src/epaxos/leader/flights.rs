@@ -1,0 +1,326 @@
+//! The instances that a leader has proposed and that are not decided, and the commands that wait.
+
+use super::super::instance::{Deps, InstanceId, Space};
+use super::super::message::{Choice, Payload, Replier};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use ionian_kernel::id::{AcceptorId, AcceptorSet, ClientId, LeaderId};
+use ionian_kernel::time::Instant;
+use ionian_replication::batch::{Batch, Purpose};
+
+/// The most commands that wait, and their bytes. Commands beyond either are dropped, and their
+/// clients send them again.
+const MAX_QUEUED: usize = 1 << 14;
+const MAX_QUEUED_BYTES: usize = 64 << 20;
+
+/// At most so many undecided instances of one leader write a key: more of them would only make a
+/// component of the dependency graph larger. The next one waits.
+const PER_KEY: usize = 64;
+
+/// The id under which a command is executed once.
+type CommandId = (ClientId, Purpose, u64);
+
+/// See the top of this file.
+pub(super) struct Flights {
+    space: Space,
+    next: u64,
+    turn: u64,
+    flights: BTreeMap<u64, Flight>,
+    bytes: usize,
+    timers: BTreeSet<(Instant, u64)>,
+    queue: VecDeque<Queued>,
+    queued_bytes: usize,
+    /// The commands in flight or waiting: a copy of one of them is not proposed again.
+    open: BTreeSet<CommandId>,
+    /// How many instances in flight write each key.
+    writers: BTreeMap<u64, usize>,
+    barriers: usize,
+    pub(super) fast: u64,
+    pub(super) slow: u64,
+    pub(super) again: u64,
+    pub(super) dropped: u64,
+    pub(super) repeated: u64,
+}
+
+/// A command that waits.
+pub(super) struct Queued {
+    pub(super) batch: Batch,
+    pub(super) replier: Replier,
+}
+
+/// An instance in flight.
+pub(super) struct Flight {
+    pub(super) payload: Payload,
+    pub(super) replier: Replier,
+    /// The fast quorum.
+    pub(super) fast: AcceptorSet,
+    /// What acceptors answered, each the first time, and its life then.
+    pub(super) answers: BTreeMap<AcceptorId, (u32, Deps)>,
+    pub(super) phase: Phase,
+    /// Whether some acceptor has promised another ballot.
+    pub(super) refused: bool,
+    pub(super) attempts: u32,
+    at: Instant,
+}
+
+/// How far an instance is.
+pub(super) enum Phase {
+    /// Acceptors record it.
+    Collecting,
+    /// Its own acceptor decides it with these dependencies.
+    Deciding(Deps),
+    /// Acceptors vote for it with these.
+    Accepting {
+        deps: Deps,
+        /// Those that voted, and their lives.
+        votes: BTreeMap<AcceptorId, u32>,
+    },
+}
+
+impl Flight {
+    /// What its own acceptor had recorded, if it has answered.
+    pub(super) fn past(&self, own: AcceptorId) -> Option<&Deps> {
+        self.answers.get(&own).map(|(_, deps)| deps)
+    }
+
+    /// The acceptors that have the payload.
+    pub(super) fn holders(&self) -> AcceptorSet {
+        self.answers.keys().copied().collect()
+    }
+
+    /// What it is to be decided to be.
+    pub(super) fn choice(&self, deps: &Deps) -> Choice {
+        Choice::Command {
+            payload: self.payload.clone(),
+            deps: deps.clone(),
+        }
+    }
+}
+
+impl Flights {
+    pub(super) fn new(leader: LeaderId, turn: u64) -> Self {
+        Flights {
+            space: Space { leader, life: 0 },
+            next: 0,
+            turn: turn >> 1,
+            flights: BTreeMap::new(),
+            bytes: 0,
+            timers: BTreeSet::new(),
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            open: BTreeSet::new(),
+            writers: BTreeMap::new(),
+            barriers: 0,
+            fast: 0,
+            slow: 0,
+            again: 0,
+            dropped: 0,
+            repeated: 0,
+        }
+    }
+
+    /// The space whose instances they are.
+    pub(super) fn begin(&mut self, space: Space) {
+        self.space = space;
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.flights.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.flights.is_empty() && self.queue.is_empty()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The number of the next instance.
+    pub(super) fn next_number(&self) -> u64 {
+        self.next
+    }
+
+    /// Counts turns, so that the rest of fast quorums is not always the same.
+    pub(super) fn turn(&mut self) -> u64 {
+        self.turn += 1;
+        self.turn
+    }
+
+    pub(super) fn has_barrier(&self) -> bool {
+        self.barriers > 0
+    }
+
+    /// Takes a command in, unless it is there already or there is no room.
+    pub(super) fn enqueue(&mut self, batch: Batch, replier: Replier) {
+        let ids = command_ids(&batch);
+        if ids.iter().all(|id| self.open.contains(id)) {
+            self.repeated += 1;
+        } else if !self.has_room(batch.byte_len()) {
+            self.dropped += 1;
+        } else {
+            self.open.extend(ids);
+            self.queued_bytes += batch.byte_len();
+            self.queue.push_back(Queued { batch, replier });
+        }
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        let fits = self.queued_bytes + bytes <= MAX_QUEUED_BYTES;
+        self.queue.is_empty() || (self.queue.len() < MAX_QUEUED && fits)
+    }
+
+    /// The command that waits first, if the window has room for it: `slots` instances with `bytes`,
+    /// or one alone.
+    pub(super) fn admit(&mut self, slots: usize, bytes: usize) -> Option<Queued> {
+        let first = self.queue.front()?;
+        let fits = self.flights.len() < slots && self.bytes + first.batch.byte_len() <= bytes;
+        if !fits && !self.flights.is_empty() {
+            return None;
+        }
+        let first = self.queue.pop_front()?;
+        self.queued_bytes -= first.batch.byte_len();
+        Some(first)
+    }
+
+    /// Puts a command back: too much is in flight on one of its keys.
+    pub(super) fn put_back(&mut self, queued: Queued) {
+        self.queued_bytes += queued.batch.byte_len();
+        self.queue.push_front(queued);
+    }
+
+    /// Whether too much is in flight on one of the keys that a command writes.
+    pub(super) fn is_crowded(&self, payload: &Payload) -> bool {
+        let crowded = |key: &u64| self.writers.get(key).is_some_and(|count| *count >= PER_KEY);
+        payload.footprint.writes.iter().any(crowded)
+    }
+
+    /// Begins an instance.
+    pub(super) fn insert(
+        &mut self,
+        payload: Payload,
+        replier: Replier,
+        fast: AcceptorSet,
+        at: Instant,
+    ) -> InstanceId {
+        let number = self.next;
+        self.next += 1;
+        self.bytes += payload.byte_len();
+        self.barriers += usize::from(payload.is_barrier());
+        for key in &payload.footprint.writes {
+            *self.writers.entry(*key).or_default() += 1;
+        }
+        let flight = Flight {
+            payload,
+            replier,
+            fast,
+            answers: BTreeMap::new(),
+            phase: Phase::Collecting,
+            refused: false,
+            attempts: 0,
+            at,
+        };
+        self.flights.insert(number, flight);
+        self.timers.insert((at, number));
+        InstanceId {
+            space: self.space,
+            number,
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, id: InstanceId) -> Option<&mut Flight> {
+        let number = id.number;
+        (id.space == self.space).then(|| self.flights.get_mut(&number))?
+    }
+
+    pub(super) fn contains(&self, id: InstanceId) -> bool {
+        id.space == self.space && self.flights.contains_key(&id.number)
+    }
+
+    /// Some acceptor has promised another ballot of an instance.
+    pub(super) fn refused(&mut self, id: InstanceId) {
+        if let Some(flight) = self.get_mut(id) {
+            flight.refused = true;
+        }
+    }
+
+    /// An instance is decided, or nothing any more.
+    pub(super) fn remove(&mut self, id: InstanceId) -> Option<Flight> {
+        if id.space != self.space {
+            return None;
+        }
+        let flight = self.flights.remove(&id.number)?;
+        self.timers.remove(&(flight.at, id.number));
+        self.bytes -= flight.payload.byte_len();
+        self.barriers -= usize::from(flight.payload.is_barrier());
+        for key in &flight.payload.footprint.writes {
+            let count = self.writers.get_mut(key).expect("it was counted");
+            *count -= 1;
+            if *count == 0 {
+                self.writers.remove(key);
+            }
+        }
+        for id in command_ids(&flight.payload.value.batch) {
+            self.open.remove(&id);
+        }
+        Some(flight)
+    }
+
+    /// An instance whose time has come.
+    pub(super) fn overdue(&self, now: Instant) -> Option<InstanceId> {
+        let (at, number) = *self.timers.first()?;
+        (at <= now).then_some(InstanceId {
+            space: self.space,
+            number,
+        })
+    }
+
+    /// When an instance is to be looked at again.
+    pub(super) fn postpone(&mut self, id: InstanceId, at: Instant) {
+        let Some(flight) = self.flights.get_mut(&id.number) else {
+            return;
+        };
+        self.timers.remove(&(flight.at, id.number));
+        flight.at = at;
+        self.timers.insert((at, id.number));
+    }
+
+    pub(super) fn next_timer(&self) -> Option<Instant> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    pub(super) fn invariants(&self) {
+        let bytes = self
+            .flights
+            .values()
+            .map(|flight| flight.payload.byte_len());
+        assert_eq!(
+            bytes.sum::<usize>(),
+            self.bytes,
+            "a leader lost count of its bytes"
+        );
+        assert_eq!(
+            self.timers.len(),
+            self.flights.len(),
+            "no timer for an instance"
+        );
+        let queued = self.queue.iter().map(|queued| queued.batch.byte_len());
+        assert_eq!(
+            queued.sum::<usize>(),
+            self.queued_bytes,
+            "a leader lost count of its queue"
+        );
+        assert!(self.flights.keys().all(|number| *number < self.next));
+    }
+}
+
+fn command_ids(batch: &Batch) -> Vec<CommandId> {
+    let commands = batch.commands();
+    commands
+        .map(|command| (command.client, command.purpose, command.number))
+        .collect()
+}

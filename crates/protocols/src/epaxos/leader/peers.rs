@@ -1,0 +1,78 @@
+//! What a leader knows of the others: which life each is in, and whether it sends heartbeats.
+
+use super::super::config::Config;
+use alloc::collections::BTreeMap;
+use ionian_kernel::id::{AcceptorId, AcceptorSet, LeaderId, Set};
+use ionian_kernel::time::{Duration, Instant};
+use ionian_replication::suspicion::Suspicion;
+
+/// See the top of this file.
+pub(super) struct Peers {
+    me: LeaderId,
+    leaders: Set<LeaderId>,
+    timeout: Duration,
+    since: Instant,
+    heard: BTreeMap<LeaderId, Heard>,
+    /// The acceptors that left a request unanswered.
+    pub(super) suspicion: Suspicion<AcceptorId>,
+}
+
+struct Heard {
+    at: Instant,
+    life: u32,
+}
+
+impl Peers {
+    pub(super) fn new(me: LeaderId, config: &Config) -> Self {
+        Peers {
+            me,
+            leaders: config.leaders(),
+            timeout: config.options().election_timeout,
+            since: Instant::ZERO,
+            heard: BTreeMap::new(),
+            suspicion: Suspicion::default(),
+        }
+    }
+
+    /// All count as heard now.
+    pub(super) fn start(&mut self, now: Instant) {
+        self.since = now;
+    }
+
+    /// A leader is alive; says whether this life of it is new.
+    pub(super) fn heard(&mut self, now: Instant, from: LeaderId, life: u32) -> bool {
+        if from == self.me || !self.leaders.contains(from) {
+            return false;
+        }
+        let before = self.heard.get(&from).map_or(0, |heard| heard.life);
+        if life >= before {
+            self.heard.insert(from, Heard { at: now, life });
+        }
+        life > before
+    }
+
+    /// The number of leaders that it has heard of.
+    pub(super) fn known(&self) -> usize {
+        self.heard.len()
+    }
+
+    /// The life that a leader is known to be in; 0 if none is known.
+    pub(super) fn life_of(&self, leader: LeaderId) -> u32 {
+        self.heard.get(&leader).map_or(0, |heard| heard.life)
+    }
+
+    /// Whether a leader has sent a heartbeat lately.
+    pub(super) fn is_present(&self, now: Instant, leader: LeaderId) -> bool {
+        let last = self.heard.get(&leader).map_or(self.since, |heard| heard.at);
+        leader == self.me || now.since(last) < self.timeout
+    }
+
+    /// The acceptors of `all` that answer, as far as is known.
+    pub(super) fn trusted(&self, now: Instant, config: &Config, all: AcceptorSet) -> AcceptorSet {
+        let present = |id: &AcceptorId| self.is_present(now, config.leader_of(*id));
+        all.iter()
+            .filter(present)
+            .collect::<AcceptorSet>()
+            .without(self.suspicion.suspects())
+    }
+}

@@ -1,0 +1,371 @@
+//! From a command to its decision in ballot 0.
+
+use super::flights::{Flight, Phase, Queued};
+use super::{Leader, acceptor};
+use crate::epaxos::instance::{Ballot, Deps, InstanceId};
+use crate::epaxos::message::{Payload, Replier};
+use crate::epaxos::{Envelope, branch};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use ionian_kernel::id::*;
+use ionian_kernel::machine::Footprint;
+use ionian_kernel::role::Out;
+use ionian_kernel::time::Instant;
+use ionian_replication::backoff::doubled;
+use ionian_replication::batch::{Batch, Value};
+
+/// The wait for answers doubles so many times.
+const DOUBLINGS: u32 = 4;
+
+/// An instance that was refused is recovered by its own leader when it was looked at so often.
+const RECOVER_AFTER: u32 = 2;
+
+impl Leader {
+    /// A client's command.
+    pub(super) fn on_propose(
+        &mut self,
+        now: Instant,
+        near: Set<ReplicaId>,
+        batch: Batch,
+        out: &mut Out<'_, Self>,
+    ) {
+        if self.amnesiac {
+            self.stale += 1;
+            return;
+        }
+        let near = near.and(self.config.replicas());
+        let replier = self
+            .config
+            .replicas()
+            .preferring(near)
+            .pick(self.flights.turn());
+        self.flights.enqueue(batch, replier);
+        self.pump(now, out);
+    }
+
+    /// Proposes what waits, as far as there is room.
+    pub(super) fn pump(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let options = self.config.options();
+        let (slots, bytes) = (options.window_slots, options.window_bytes);
+        while self.knows_time()
+            && let Some(queued) = self.flights.admit(slots, bytes)
+        {
+            let payload = self.payload(now, &queued);
+            if self.flights.is_crowded(&payload) {
+                self.flights.put_back(queued);
+                return out.reached(branch::CROWDED);
+            }
+            self.begin(now, payload, queued.replier, out);
+        }
+    }
+
+    fn payload(&mut self, now: Instant, queued: &Queued) -> Payload {
+        let value = Value {
+            stamp: self.clock.stamp(now),
+            batch: queued.batch.clone(),
+        };
+        let mut footprint = self.machine.footprint_unordered(&queued.batch);
+        // What depends on the time is a barrier, and nothing else asks.
+        footprint.timed = false;
+        let footprint = Arc::new(footprint);
+        Payload { value, footprint }
+    }
+
+    /// Proposes a command without effect that conflicts with every other.
+    pub(super) fn propose_barrier(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let value = Value {
+            stamp: self.clock.stamp(now),
+            batch: Batch::default(),
+        };
+        let everything = true;
+        let footprint = Arc::new(Footprint {
+            everything,
+            ..Footprint::default()
+        });
+        self.begin(now, Payload { value, footprint }, None, out);
+    }
+
+    /// Begins an instance: its own acceptor records it first.
+    fn begin(&mut self, now: Instant, payload: Payload, replier: Replier, out: &mut Out<'_, Self>) {
+        let fast = self.pick_fast_quorum(now);
+        let at = now + self.config.options().resend_after;
+        let id = self.flights.insert(payload, replier, fast, at);
+        self.pre_accept(id, Set::one(self.acceptor()), out);
+    }
+
+    /// Its own acceptor, and of the others those that answer.
+    fn pick_fast_quorum(&mut self, now: Instant) -> AcceptorSet {
+        let mut fast = Set::one(self.acceptor());
+        let mut left = self.config.acceptors().without(fast);
+        let turn = self.flights.turn();
+        while fast.len() < self.config.fast_quorum() {
+            let trusted = self.peers.trusted(now, &self.config, left);
+            let Some(next) = left.preferring(trusted).pick(turn) else {
+                break;
+            };
+            fast.insert(next);
+            left.remove(next);
+        }
+        fast
+    }
+
+    fn pre_accept(&mut self, id: InstanceId, to: AcceptorSet, out: &mut Out<'_, Self>) {
+        let (leader, leader_acceptor) = (self.id, self.acceptor());
+        let Some(flight) = self.flights.get_mut(id) else {
+            return;
+        };
+        let message = acceptor::In::PreAccept {
+            from: leader,
+            id,
+            payload: flight.payload.clone(),
+            past: flight.past(leader_acceptor).cloned().unwrap_or_default(),
+            fast: flight.fast,
+        };
+        out.send(Envelope::ToAcceptors(to, message));
+    }
+
+    /// Its own acceptor has recorded a command durably: the rest of the fast quorum is asked, or all
+    /// if the leader is not thrifty.
+    ///
+    /// Not before: a recovery that does not hear from that acceptor takes it that it has recorded
+    /// what others of the fast quorum have.
+    fn ask_others(&mut self, now: Instant, id: InstanceId, out: &mut Out<'_, Self>) {
+        let (me, all) = (self.acceptor(), self.config.acceptors());
+        let thrifty = self.config.options().thrifty;
+        let Some(flight) = self.flights.get_mut(id) else {
+            return;
+        };
+        let asked = if thrifty { flight.fast } else { all };
+        let asked = asked.without(Set::one(me));
+        if !asked.is_empty() {
+            let probed = self.probe(now);
+            self.pre_accept(id, asked.or(probed), out);
+        }
+    }
+
+    /// Suspects that are asked too, so that they can show that they answer.
+    fn probe(&mut self, now: Instant) -> AcceptorSet {
+        self.peers
+            .suspicion
+            .probe(now)
+            .without(Set::one(self.acceptor()))
+    }
+
+    /// An acceptor has recorded a command.
+    pub(super) fn on_pre_accepted(
+        &mut self,
+        now: Instant,
+        (from, life): (AcceptorId, u32),
+        id: InstanceId,
+        deps: Deps,
+        out: &mut Out<'_, Self>,
+    ) {
+        self.peers.suspicion.heard(from);
+        let me = self.acceptor();
+        let Some(flight) = self.flights.get_mut(id) else {
+            return;
+        };
+        let is_first = !flight.answers.contains_key(&from);
+        flight.answers.entry(from).or_insert((life, deps));
+        if is_first && from == me {
+            self.ask_others(now, id, out);
+        }
+        self.step(id, out);
+    }
+
+    /// Goes on with an instance that is recorded by enough acceptors.
+    fn step(&mut self, id: InstanceId, out: &mut Out<'_, Self>) {
+        let (me, f, majority) = (self.acceptor(), self.config.f(), self.config.majority());
+        let Some(flight) = self.flights.get_mut(id) else {
+            return;
+        };
+        let Phase::Collecting = flight.phase else {
+            return;
+        };
+        if let Some(deps) = fast_dependencies(flight, f) {
+            flight.phase = Phase::Deciding(deps);
+            return self.decide(id, out);
+        }
+        let answered = flight.holders();
+        let all_answered = answered.covers(flight.fast);
+        let enough = answered.contains(me) && answered.len() >= majority;
+        if enough && (all_answered || flight.attempts > 0) {
+            let deps = union(flight.answers.values().map(|(_, deps)| deps));
+            flight.phase = Phase::Accepting {
+                deps,
+                votes: BTreeMap::new(),
+            };
+            self.flights.slow += 1;
+            let all = self.config.acceptors();
+            self.accept(id, all, out);
+        }
+    }
+
+    fn decide(&mut self, id: InstanceId, out: &mut Out<'_, Self>) {
+        let me = self.acceptor();
+        let Some(flight) = self.flights.get_mut(id) else {
+            return;
+        };
+        if let Phase::Deciding(deps) = &flight.phase {
+            let message = acceptor::In::Decide {
+                id,
+                deps: deps.clone(),
+            };
+            out.send(Envelope::ToAcceptors(Set::one(me), message));
+        }
+    }
+
+    /// Asks for votes in ballot 0.
+    fn accept(&mut self, id: InstanceId, to: AcceptorSet, out: &mut Out<'_, Self>) {
+        let from = self.id;
+        let Some(flight) = self.flights.get_mut(id) else {
+            return;
+        };
+        if let Phase::Accepting { deps, .. } = &flight.phase {
+            let message = acceptor::In::Accept {
+                from,
+                id,
+                ballot: Ballot::default(),
+                choice: flight.choice(deps),
+            };
+            out.send(Envelope::ToAcceptors(to, message));
+        }
+    }
+
+    /// Its own acceptor has decided: the fast path.
+    pub(super) fn on_decided(&mut self, now: Instant, id: InstanceId, out: &mut Out<'_, Self>) {
+        let flight = self.flights.get_mut(id);
+        if flight.is_none_or(|flight| !matches!(flight.phase, Phase::Deciding(_))) {
+            return;
+        }
+        let flight = self.flights.remove(id).expect("just seen");
+        let Phase::Deciding(deps) = &flight.phase else {
+            return;
+        };
+        self.flights.fast += 1;
+        self.commit(
+            id,
+            &flight.choice(deps),
+            flight.holders(),
+            flight.replier,
+            out,
+        );
+        self.pump(now, out);
+    }
+
+    /// An acceptor has voted in ballot 0.
+    pub(super) fn on_vote(
+        &mut self,
+        now: Instant,
+        (from, life): (AcceptorId, u32),
+        id: InstanceId,
+        out: &mut Out<'_, Self>,
+    ) {
+        self.peers.suspicion.heard(from);
+        let enough = self.config.slow_quorum();
+        let Some(flight) = self.flights.get_mut(id) else {
+            return;
+        };
+        let Phase::Accepting { votes, .. } = &mut flight.phase else {
+            return;
+        };
+        votes.insert(from, life);
+        if votes.len() < enough {
+            return;
+        }
+        let flight = self.flights.remove(id).expect("just seen");
+        let Phase::Accepting { deps, votes } = &flight.phase else {
+            return;
+        };
+        let holders = votes.keys().copied().collect::<AcceptorSet>();
+        let holders = holders.or(flight.holders());
+        self.commit(id, &flight.choice(deps), holders, flight.replier, out);
+        self.pump(now, out);
+    }
+
+    /// Another leader has recovered an instance of this one. Where it found nothing, the command is
+    /// proposed again, with its number: sessions make it one.
+    pub(super) fn on_learned(
+        &mut self,
+        now: Instant,
+        id: InstanceId,
+        noop: bool,
+        out: &mut Out<'_, Self>,
+    ) {
+        self.recoveries.remove(id);
+        let Some(flight) = self.flights.remove(id) else {
+            return;
+        };
+        if noop && !flight.payload.value.batch.is_empty() {
+            out.reached(branch::PROPOSES_AGAIN);
+            self.flights.again += 1;
+            self.flights
+                .enqueue(flight.payload.value.batch, flight.replier);
+        }
+        self.pump(now, out);
+    }
+
+    /// Asks again for what is overdue: all acceptors, not only the fast quorum.
+    pub(super) fn send_overdue(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        while let Some(id) = self.flights.overdue(now) {
+            let resend_after = self.config.options().resend_after;
+            let flight = self.flights.get_mut(id).expect("it is overdue");
+            flight.attempts += 1;
+            let attempts = flight.attempts;
+            if flight.refused && attempts >= RECOVER_AFTER {
+                out.reached(branch::RECOVERS_OWN);
+                self.begin_recovery(now, id, out);
+            }
+            self.resend(now, id, out);
+            let wait = doubled(resend_after, attempts, DOUBLINGS);
+            self.flights.postpone(id, now + wait);
+        }
+    }
+
+    fn resend(&mut self, now: Instant, id: InstanceId, out: &mut Out<'_, Self>) {
+        let (me, all) = (self.acceptor(), self.config.acceptors());
+        let flight = self.flights.get_mut(id).expect("it is overdue");
+        match &flight.phase {
+            Phase::Collecting if flight.past(me).is_none() => {
+                self.pre_accept(id, Set::one(me), out);
+            }
+            Phase::Collecting => {
+                let silent = all.without(flight.holders());
+                let asked = flight.fast.and(silent).without(Set::one(me));
+                self.peers.suspicion.silent(asked, now);
+                out.reached(branch::ASKS_SPARES);
+                self.pre_accept(id, silent, out);
+                self.step(id, out);
+            }
+            Phase::Deciding(_) => self.decide(id, out),
+            Phase::Accepting { votes, .. } => {
+                let silent = all.without(votes.keys().copied().collect());
+                self.accept(id, silent, out);
+            }
+        }
+    }
+}
+
+/// What a fast decision depends on, if there can be one: all members of the fast quorum have
+/// answered, and each dependency was named by at least f of them.
+///
+/// A barrier takes the slow path: what it depends on changes with each answer.
+fn fast_dependencies(flight: &Flight, f: usize) -> Option<Deps> {
+    let answers = flight
+        .answers
+        .iter()
+        .filter(|(id, _)| flight.fast.contains(**id));
+    let answers: Vec<&Deps> = answers.map(|(_, (_, deps))| deps).collect();
+    if answers.len() < flight.fast.len() || flight.payload.is_barrier() {
+        return None;
+    }
+    let deps = union(answers.iter().copied());
+    deps.is_named_by(f, &answers).then_some(deps)
+}
+
+fn union<'a>(all: impl Iterator<Item = &'a Deps>) -> Deps {
+    let mut union = Deps::default();
+    all.for_each(|deps| union.union(deps));
+    union
+}

@@ -1,0 +1,238 @@
+//! What several messages of EPaxos carry.
+
+use super::instance::{Ballot, Deps, InstanceId, Space};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use ionian_kernel::id::{AcceptorSet, Epoch, ReplicaId};
+use ionian_kernel::machine::Footprint;
+use ionian_kernel::wire::{Reader, Wire, WireError};
+use ionian_kernel::{wire_enum, wire_struct};
+use ionian_replication::batch::Value;
+
+/// Commands with what acceptors need to know of them: only the leader computes what they touch. A
+/// clone shares both.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Payload {
+    /// The commands, and the time of the leader that proposes them.
+    pub value: Value,
+    /// What they read and write.
+    pub footprint: Arc<Footprint>,
+}
+
+impl Payload {
+    /// How many bytes it holds.
+    pub fn byte_len(&self) -> usize {
+        let keys = self.footprint.reads.len() + self.footprint.writes.len();
+        self.value.batch.byte_len() + keys * size_of::<u64>()
+    }
+
+    /// Whether it conflicts with everything.
+    pub fn is_barrier(&self) -> bool {
+        self.footprint.everything
+    }
+}
+
+impl Wire for Payload {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.value.encode(out);
+        put_footprint(&self.footprint, out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(Payload {
+            value: Wire::decode(reader)?,
+            footprint: Arc::new(read_footprint(reader)?),
+        })
+    }
+}
+
+fn put_footprint(footprint: &Footprint, out: &mut Vec<u8>) {
+    footprint.everything.encode(out);
+    footprint.reads.encode(out);
+    footprint.writes.encode(out);
+}
+
+fn read_footprint(reader: &mut Reader<'_>) -> Result<Footprint, WireError> {
+    Ok(Footprint {
+        everything: Wire::decode(reader)?,
+        timed: false,
+        reads: Wire::decode(reader)?,
+        writes: Wire::decode(reader)?,
+    })
+}
+
+/// What a query touches.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Touched(pub Footprint);
+
+impl Wire for Touched {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_footprint(&self.0, out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        read_footprint(reader).map(Touched)
+    }
+}
+
+/// What an instance may be decided to be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Choice {
+    /// Nothing: a recovery found that nothing can have been decided.
+    Noop {},
+    /// Commands, and what must be executed before them.
+    Command {
+        /// The commands.
+        payload: Payload,
+        /// What must be executed before.
+        deps: Deps,
+    },
+}
+
+wire_enum! { Choice { 0 => Noop {}, 1 => Command { payload, deps } } }
+
+impl Choice {
+    /// How many bytes its commands take.
+    pub fn byte_len(&self) -> usize {
+        match self {
+            Choice::Noop {} => 0,
+            Choice::Command { payload, .. } => payload.byte_len(),
+        }
+    }
+
+    /// What it is decided to be, for one that has the payload.
+    pub fn brief(&self) -> Learned {
+        match self {
+            Choice::Noop {} => Learned::Noop {},
+            Choice::Command { deps, .. } => Learned::Deps { deps: deps.clone() },
+        }
+    }
+}
+
+/// A decision as it is passed on: without the payload to those that have it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Learned {
+    /// Nothing.
+    Noop {},
+    /// The payload that the receiver pre-accepted, after these.
+    Deps {
+        /// What must be executed before.
+        deps: Deps,
+    },
+    /// All of it.
+    Whole {
+        /// The commands.
+        payload: Payload,
+        /// What must be executed before.
+        deps: Deps,
+    },
+}
+
+wire_enum! { Learned {
+    0 => Noop {},
+    1 => Deps { deps },
+    2 => Whole { payload, deps },
+} }
+
+impl From<Choice> for Learned {
+    fn from(choice: Choice) -> Self {
+        match choice {
+            Choice::Noop {} => Learned::Noop {},
+            Choice::Command { payload, deps } => Learned::Whole { payload, deps },
+        }
+    }
+}
+
+/// A vote: the ballot, and what was voted for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Vote {
+    /// The ballot.
+    pub ballot: Ballot,
+    /// What was voted for.
+    pub choice: Choice,
+}
+
+wire_struct! { Vote { ballot, choice } }
+
+/// What an acceptor answered to a PreAccept, and keeps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PreAccepted {
+    /// The commands.
+    pub payload: Payload,
+    /// What it had recorded that conflicts with them, and what the leader had.
+    pub deps: Deps,
+    /// The fast quorum.
+    pub fast: AcceptorSet,
+}
+
+wire_struct! { PreAccepted { payload, deps, fast } }
+
+/// What an acceptor knows of an instance that is recovered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evidence {
+    /// What it is decided to be.
+    pub decided: Option<Choice>,
+    /// The vote of the highest ballot that it gave.
+    pub vote: Option<Vote>,
+    /// What it answered to the leader.
+    pub pre_accepted: Option<PreAccepted>,
+    /// Whether it has lost what an earlier process of it knew of instances of this space.
+    pub forgot: bool,
+}
+
+wire_struct! { Evidence { decided, vote, pre_accepted, forgot } }
+
+/// Instances of a space that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The space.
+    pub space: Space,
+    /// The first number.
+    pub start: u64,
+    /// The number after the last.
+    pub end: u64,
+}
+
+wire_struct! { Run { space, start, end } }
+
+/// How far a space is known to reach, or to be executed or kept: below this number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// The space.
+    pub space: Space,
+    /// All numbers below are meant.
+    pub below: u64,
+}
+
+wire_struct! { Reach { space, below } }
+
+/// An instance that is decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instance {
+    /// Which.
+    pub id: InstanceId,
+    /// What it is decided to be.
+    pub choice: Choice,
+}
+
+wire_struct! { Instance { id, choice } }
+
+/// The replica that answers the clients, if it is there.
+pub type Replier = Option<ReplicaId>;
+
+/// No message of this protocol names an epoch: its members do not change.
+pub const EPOCH: Epoch = Epoch(0);
+
+/// What a read must see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sees {
+    /// Every write that was answered before it was sent.
+    Everything {},
+    /// What this process of a replica has executed: its lane has seen nothing else.
+    Process {
+        /// The process.
+        life: u64,
+    },
+    /// Some state.
+    Anything {},
+}
+
+wire_enum! { Sees { 0 => Everything {}, 1 => Process { life }, 2 => Anything {} } }

@@ -1,0 +1,139 @@
+//! EPaxos: every node leads commands of its own clients, and conflicting commands are ordered by the
+//! dependencies that acceptors find (SOSP 2013); with the quorums and the recovery of Atlas
+//! (EuroSys 2020).
+//!
+//! ```text
+//! client ── Propose ──> leader ── PreAccept ──> acceptor (its own)
+//!                       leader <─ PreAccepted ─ acceptor
+//!                       leader ── PreAccept ──> acceptors (the rest of the fast quorum)
+//!                       leader <─ PreAccepted ─ acceptors
+//!   every dependency is named by f members of the fast quorum (fast path):
+//!                       leader ── Decide ─────> acceptor (its own)
+//!                       leader <── Decided ──── acceptor
+//!   otherwise (slow path):
+//!                       leader ── Accept ─────> acceptors
+//!                       leader <── Accepted ─── acceptors (f+1)
+//!   then:
+//!                       leader ── Commit ─────> acceptors ── Committed ──> replicas beside them
+//!                                               acceptor ─── Learned ────> leader
+//!                                               acceptor ─── Ask ────────> acceptor
+//!                       leader ── Committed ──> replicas without an acceptor beside them
+//! replica ── Answers ──> client
+//!
+//! recovery:  replica ── Recover ──> leader ── Prepare ──> acceptors
+//!                                   leader <─ Prepared ── acceptors (n-f), then Accept as above
+//!                                   leader <─ Refused ─── acceptor (a higher ballot)
+//!                                   leader <── Kept ───── acceptor (replicas keep the instance)
+//! reads:     client ── Read ──> replica ── PreRead ─────> acceptors
+//!                               replica <─ PreReadAck ─── acceptors (a majority)
+//! catch-up:  replica ── Fetch ──> acceptor ── Fetched ──> replica
+//!            replica ── FetchSnapshot ──> replica ── SnapshotChunk ──> replica
+//!            replica ── Kept ──> acceptors
+//! alive:     leader ── Heartbeat ──> leaders, replicas;   replica ── Executed ──> leader (its own)
+//! ```
+
+pub mod client;
+
+pub mod leader;
+
+pub mod acceptor;
+
+pub mod replica;
+
+pub mod config;
+pub mod executed;
+pub mod graph;
+pub mod index;
+pub mod instance;
+pub mod invariants;
+pub mod message;
+pub mod recovery;
+
+mod branch;
+mod metrics;
+mod presets;
+mod service;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use ionian_kernel::id::*;
+use ionian_kernel::layout::{Layout, LayoutError, Options};
+use ionian_kernel::preset::Preset;
+use ionian_kernel::protocol::{Birth, Protocol, Transition};
+use ionian_kernel::service::Service;
+use ionian_kernel::status::Metrics;
+
+ionian_kernel::protocol! {
+    config Arc<config::Config>;
+    0 Client "client" ToClients(ClientId) client::ClientLane,
+    1 Leader "leader" ToLeaders(LeaderId) leader::Leader,
+    2 Acceptor "acceptor" ToAcceptors(AcceptorId) acceptor::Acceptor,
+    3 Replica "replica" ToReplicas(ReplicaId) replica::Replica,
+}
+
+/// EPaxos with Atlas's quorums.
+pub enum EPaxos {}
+
+/// Why nothing of a running cluster changes through its commands.
+const UNCHANGEABLE: &str = "the members and options of an epaxos cluster cannot be changed while \
+     it runs: quorums of instances that are under way would be those of another configuration. \
+     Stop all clients, save a snapshot with \"ionian snapshot save\", and restore it into a new \
+     cluster";
+
+impl Protocol for EPaxos {
+    const NAME: &'static str = "epaxos";
+    const KINDS: &'static [&'static str] = KINDS;
+    const METRICS: &'static [Metrics] = METRICS;
+    const PRESETS: &'static [Preset] = presets::PRESETS;
+    const EXECUTORS: &'static [u8] = &[kind::Replica];
+    type Message = Message;
+    type Envelope = Envelope;
+    type Instance = Instance;
+    type Config = Arc<config::Config>;
+    type Invariants = invariants::Invariants;
+
+    fn configure(layout: Layout) -> Result<Self::Config, LayoutError> {
+        config::Config::new(layout).map(Arc::new)
+    }
+
+    fn transition(_: &Layout, _: &Layout) -> Result<Transition, LayoutError> {
+        Self::check_tunable().map(|()| Transition::AtOnce)
+    }
+
+    fn latest_epoch(config: &Self::Config) -> Epoch {
+        config.layout().epoch
+    }
+
+    fn check_tunable() -> Result<(), LayoutError> {
+        Err(LayoutError(UNCHANGEABLE.into()))
+    }
+
+    fn branches() -> Vec<&'static str> {
+        branch::ALL.into()
+    }
+
+    /// What does not conflict is executed in any order.
+    fn commutes(_: &Options) -> bool {
+        true
+    }
+
+    fn service(config: &Self::Config, _: Epoch) -> Service {
+        service::service(config)
+    }
+
+    /// A cluster that goes on from a snapshot begins with new instances.
+    fn founding_records(_: &Self::Config, _: u8, _: Slot) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
+    fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {
+        let config = config.clone();
+        match birth.address.kind {
+            kind::Client => Instance::Client(client::ClientLane::new(&config, &birth)),
+            kind::Leader => Instance::Leader(leader::Leader::new(config, &birth)),
+            kind::Acceptor => Instance::Acceptor(acceptor::Acceptor::new(config, &birth)),
+            kind::Replica => Instance::Replica(replica::Replica::new(config, &birth)),
+            kind => unreachable!("the protocol has no role of kind {kind}"),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What a recovery proposes: a function of what n - f acceptors say of the instance, and of nothing
+//! else (Atlas, EuroSys 2020, algorithm 2; here with a noop where the paper proposes the union of
+//! all answers).
+
+use super::message::{Choice, Evidence, PreAccepted};
+use alloc::collections::BTreeMap;
+use ionian_kernel::id::{AcceptorId, AcceptorSet};
+
+/// What follows from the evidence.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// It is decided: no vote is needed.
+    Decided(Choice),
+    /// This is to be proposed in the recovery's ballot, for this reason.
+    Propose(Choice, Case),
+}
+
+/// Why a recovery proposes what it proposes, in the order of precedence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Case {
+    /// Some acceptor has voted for it.
+    Voted,
+    /// The leader's own acceptor has not decided, and cannot in ballot 0 any more.
+    LeaderAnswers,
+    /// No acceptor that answers has pre-accepted it.
+    Unknown,
+    /// A member of the fast quorum has not pre-accepted it, and refuses to from now on.
+    FastQuorumBroken,
+    /// All members of the fast quorum that answer have pre-accepted it.
+    MayBeDecided,
+}
+
+/// What follows from the answers of acceptors, each of which has promised the recovery's ballot;
+/// none while there are too few. `leader` is the acceptor on the node of the instance's leader, and
+/// `enough` is n - f.
+///
+/// Why the verdict is right. Let b be the recovery's ballot. All that answer have promised b, so
+/// none of them votes or decides in a lower ballot any more.
+///
+/// 1. A decision stands.
+/// 2. A value that f + 1 acceptors accepted in a ballot below b has a vote among any n - f, and
+///    the highest ballot's is the last that can have been accepted: Paxos.
+///
+/// Without votes among n - f nothing was or will be accepted by votes below b. What is left is a
+/// fast decision, which the leader's acceptor makes in ballot 0 after all members of the fast
+/// quorum F have pre-accepted.
+///
+/// 3. The leader's acceptor answers: it has not decided, and has promised b. Its decisions are
+///    durable, so it did not decide before a restart either. An acceptor that has lost its memory
+///    is no such witness, and does not count for instances of its own leader.
+/// 4. No acceptor in Q has pre-accepted. The leader's acceptor is not in Q, so at most f - 1 of the
+///    other |F| - 1 = floor(n/2) + f - 1 members are outside Q: some member is in Q, has not
+///    pre-accepted, and never will.
+/// 5. The same, where others have pre-accepted.
+/// 6. All members of F in Q have. A fast decision takes as dependencies the union D over F, and
+///    each d in D was named by at least f members. If the leader's acceptor named d, all members
+///    did, because its answer travels in the PreAccept. If it did not, of the f or more others that
+///    named d at most f - 1 are outside Q, because the leader's acceptor is outside too. So the
+///    union over the members in Q is D.
+///
+/// In case 6 nothing need have been decided. Then any value is safe for agreement; that conflicting
+/// commands see each other holds because |Q and F| >= |F| - f = floor(n/2) acceptors and the
+/// leader's have recorded the command before it was proposed, a majority. A noop is seen by none
+/// and need not be.
+pub fn judge(
+    evidence: &BTreeMap<AcceptorId, Evidence>,
+    leader: AcceptorId,
+    enough: usize,
+) -> Option<Verdict> {
+    if let Some(choice) = evidence.values().find_map(|known| known.decided.as_ref()) {
+        return Some(Verdict::Decided(choice.clone()));
+    }
+    let counts = |(id, known): &(&AcceptorId, &Evidence)| **id != leader || !known.forgot;
+    let counted = || evidence.iter().filter(counts);
+    if counted().count() < enough {
+        return None;
+    }
+    let (choice, case) = propose(&|| counted().map(|(id, known)| (*id, known)), leader);
+    Some(Verdict::Propose(choice, case))
+}
+
+/// Cases 2 to 6.
+fn propose<'a, I: Iterator<Item = (AcceptorId, &'a Evidence)>>(
+    counted: &dyn Fn() -> I,
+    leader: AcceptorId,
+) -> (Choice, Case) {
+    let votes = counted().filter_map(|(_, known)| known.vote.as_ref());
+    if let Some(vote) = votes.max_by_key(|vote| vote.ballot) {
+        return (vote.choice.clone(), Case::Voted);
+    }
+    if counted().any(|(id, _)| id == leader) {
+        return (Choice::Noop {}, Case::LeaderAnswers);
+    }
+    let known = |(id, known): (AcceptorId, &'a Evidence)| {
+        known.pre_accepted.as_ref().map(|answer| (id, answer))
+    };
+    let Some((_, first)) = counted().find_map(known) else {
+        return (Choice::Noop {}, Case::Unknown);
+    };
+    let members = || counted().filter(|(id, _)| first.fast.contains(*id));
+    if members().any(|(_, known)| known.pre_accepted.is_none()) {
+        return (Choice::Noop {}, Case::FastQuorumBroken);
+    }
+    let answers = members().filter_map(known).map(|(_, answer)| answer);
+    (union(first, answers), Case::MayBeDecided)
+}
+
+/// The payload, after the union of what these had recorded.
+fn union<'a>(first: &PreAccepted, answers: impl Iterator<Item = &'a PreAccepted>) -> Choice {
+    let mut deps = super::instance::Deps::default();
+    answers.for_each(|answer| deps.union(&answer.deps));
+    Choice::Command {
+        payload: first.payload.clone(),
+        deps,
+    }
+}
+
+/// The acceptors that answered.
+pub fn answered(evidence: &BTreeMap<AcceptorId, Evidence>) -> AcceptorSet {
+    evidence.keys().copied().collect()
+}

@@ -1,0 +1,107 @@
+//! Executing decided instances after what they depend on.
+
+use super::Replica;
+use crate::epaxos::instance::{Deps, InstanceId};
+use crate::epaxos::message::{Choice, Replier};
+use ionian_kernel::role::Out;
+use ionian_kernel::time::Instant;
+
+/// The most decided instances that wait for others, and the bytes of their commands. Beyond either
+/// only those are taken in that others wait for; the rest is fetched later.
+const MAX_PENDING: usize = 1 << 18;
+const MAX_PENDING_BYTES: usize = 64 << 20;
+
+/// A decided instance that is not executed.
+pub(super) struct Pending {
+    pub(super) choice: Choice,
+    replier: Replier,
+}
+
+impl Pending {
+    pub(super) fn byte_len(&self) -> usize {
+        self.choice.byte_len()
+    }
+}
+
+impl Replica {
+    /// An instance is decided.
+    pub(super) fn on_committed(
+        &mut self,
+        now: Instant,
+        id: InstanceId,
+        choice: Choice,
+        replier: Replier,
+        out: &mut Out<'_, Self>,
+    ) {
+        self.missing.note_id(id);
+        if self.executed().contains(id) {
+            self.stale += 1;
+            return;
+        }
+        if let Some(known) = self.pending.get(&id) {
+            assert_eq!(known.choice, choice, "two decisions in {id:?}");
+            self.stale += 1;
+            return;
+        }
+        if !self.has_room(id, choice.byte_len()) {
+            self.stale += 1;
+            return;
+        }
+        self.learned += 1;
+        let deps = match &choice {
+            Choice::Noop {} => Deps::NONE,
+            Choice::Command { deps, .. } => deps.clone(),
+        };
+        self.missing.note_deps(&deps);
+        let pending = Pending { choice, replier };
+        self.pending_bytes += pending.byte_len();
+        self.pending.insert(id, pending);
+        self.graph.commit(now, id, deps, ());
+        self.execute_ready(now, out);
+    }
+
+    fn has_room(&self, id: InstanceId, bytes: usize) -> bool {
+        let fits = self.pending_bytes + bytes <= MAX_PENDING_BYTES;
+        let few = self.pending.len() < MAX_PENDING;
+        let awaited = || self.graph.missing().any(|(missing, _)| missing == id);
+        (few && fits) || self.pending.is_empty() || awaited()
+    }
+
+    /// Executes what waits for nothing more. While a snapshot is on its way nothing is executed,
+    /// so that the snapshot has all that was.
+    pub(super) fn execute_ready(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let mut ready = core::mem::take(&mut self.ready);
+        while !self.snapshots.is_installing() && self.graph.pop(&mut ready) {
+            ready.iter().for_each(|(id, ())| self.execute(*id));
+            // The graph says of a component as a whole that it is executed.
+            for (id, ()) in ready.drain(..) {
+                self.answer_waiting(now, id);
+            }
+            // Answers leave with the state they were taken from; a burst may execute much more.
+            if self.executed().count() >= self.flush_at || self.answers.is_full() {
+                self.flush_answers(out);
+            }
+        }
+        self.ready = ready;
+    }
+
+    fn execute(&mut self, id: InstanceId) {
+        let Pending { choice, replier } = self.pending.remove(&id).expect("it is decided");
+        let bytes = choice.byte_len();
+        self.pending_bytes -= bytes;
+        self.snapshots.executed(bytes);
+        if let Choice::Command { payload, deps } = &choice {
+            let answers = (replier == Some(self.id)).then_some(&mut self.answers);
+            let barrier = payload.is_barrier();
+            self.executor
+                .execute_unordered(&payload.value, barrier, answers);
+            if barrier {
+                self.snapshots.passed(deps);
+            }
+            self.since_barrier = match barrier {
+                true => 0,
+                false => self.since_barrier + 1,
+            };
+        }
+    }
+}

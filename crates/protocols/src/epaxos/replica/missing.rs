@@ -1,0 +1,227 @@
+//! What a replica misses: instances that are known to exist and that it has not as decided. It asks
+//! acceptors for them in turn, that of its node first, and when all of them were asked, leaders.
+
+use super::Replica;
+use crate::epaxos::instance::{Deps, InstanceId, Space};
+use crate::epaxos::message::{Instance, Reach, Run};
+use crate::epaxos::{Envelope, acceptor, branch, leader};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use ionian_kernel::id::*;
+use ionian_kernel::role::Out;
+use ionian_kernel::time::{Duration, Instant};
+
+/// At most so many runs of instances are asked for at a time, and leaders for so many instances.
+const RUNS: usize = 64;
+const RECOVERED: usize = 64;
+
+/// Acceptors are asked so often which instances there are: those of a leader that is gone are known
+/// to them alone.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// See the top of this file.
+pub(super) struct Missing {
+    near: AcceptorSet,
+    turn: u64,
+    /// How far each space is known to reach.
+    known: BTreeMap<Space, u64>,
+    /// How far it was known to reach when it was last looked: what is younger is on its way.
+    seen: BTreeMap<Space, u64>,
+    /// How often it was asked since something that was missing came.
+    attempts: u64,
+    /// What was missing when it was asked last.
+    first: Option<InstanceId>,
+    ask_at: Instant,
+    look_at: Instant,
+    pub(super) asked: u64,
+    pub(super) recoveries: u64,
+}
+
+impl Missing {
+    pub(super) fn new(near: AcceptorSet, turn: u64) -> Self {
+        Missing {
+            near,
+            turn: turn >> 1,
+            known: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            attempts: 0,
+            first: None,
+            ask_at: Instant::ZERO,
+            look_at: Instant::ZERO,
+            asked: 0,
+            recoveries: 0,
+        }
+    }
+
+    /// The instances of a space below this number exist.
+    pub(super) fn note(&mut self, space: Space, below: u64) {
+        let known = self.known.entry(space).or_default();
+        *known = (*known).max(below);
+    }
+
+    pub(super) fn note_id(&mut self, id: InstanceId) {
+        self.note(id.space, id.number + 1);
+    }
+
+    pub(super) fn note_deps(&mut self, deps: &Deps) {
+        deps.exact().iter().for_each(|id| self.note_id(*id));
+        for (space, below) in deps.below() {
+            self.note(*space, *below);
+        }
+    }
+
+    /// How many instances are known to exist.
+    pub(super) fn end(&self) -> u64 {
+        self.known.values().sum()
+    }
+
+    pub(super) fn next_timer(&self) -> Option<Instant> {
+        Some(self.ask_at.min(self.look_at))
+    }
+
+    /// The acceptor to ask next.
+    fn next_acceptor(&mut self, all: AcceptorSet) -> AcceptorSet {
+        self.turn += 1;
+        let from = match self.attempts {
+            0 => all.preferring(self.near),
+            _ => all,
+        };
+        from.pick(self.turn).map_or(Set::EMPTY, Set::one)
+    }
+}
+
+impl Replica {
+    /// The instances that exist, as far as `reach` says, and are neither executed nor decided here.
+    fn missing_runs(&self, reach: &BTreeMap<Space, u64>) -> Vec<Run> {
+        let mut runs = Vec::new();
+        for (space, below) in reach {
+            for (start, end) in self.executed().missing(*space, *below) {
+                self.runs_between(*space, (start, end), &mut runs);
+                if runs.len() >= RUNS {
+                    runs.truncate(RUNS);
+                    return runs;
+                }
+            }
+        }
+        runs
+    }
+
+    /// Of the instances from `start` to `end`, those that are not pending.
+    fn runs_between(&self, space: Space, (mut start, end): (u64, u64), runs: &mut Vec<Run>) {
+        let id = |number| InstanceId { space, number };
+        for (pending, _) in self.pending.range(id(start)..id(end)) {
+            if pending.number > start {
+                let end = pending.number;
+                runs.push(Run { space, start, end });
+            }
+            start = pending.number + 1;
+        }
+        if start < end {
+            runs.push(Run { space, start, end });
+        }
+    }
+
+    /// Asks for what was missing the last time too.
+    pub(super) fn ask_for_missing(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.missing.look_at <= now {
+            self.look_around(now, out);
+        }
+        if self.missing.ask_at > now {
+            return;
+        }
+        let after = self.config.options().resend_after;
+        self.missing.ask_at = now + self.random.duration(after, 2 * after);
+        let seen = core::mem::replace(&mut self.missing.seen, self.missing.known.clone());
+        let runs = self.missing_runs(&seen);
+        let first = runs.first().map(|run| InstanceId {
+            space: run.space,
+            number: run.start,
+        });
+        if first != self.missing.first || first.is_none() {
+            (self.missing.first, self.missing.attempts) = (first, 0);
+        }
+        if runs.is_empty() || self.snapshots.is_installing() {
+            return;
+        }
+        let acceptors = self.config.acceptors();
+        if self.missing.attempts >= acceptors.len() as u64 {
+            self.ask_for_recovery(&runs, out);
+        }
+        self.fetch(runs, out);
+        self.missing.attempts += 1;
+    }
+
+    fn fetch(&mut self, runs: Vec<Run>, out: &mut Out<'_, Self>) {
+        let from = self.id;
+        let to = self.missing.next_acceptor(self.config.acceptors());
+        self.missing.asked += 1;
+        out.reached(branch::FETCHES);
+        out.send(Envelope::ToAcceptors(
+            to,
+            acceptor::In::Fetch { from, runs },
+        ));
+    }
+
+    fn ask_for_recovery(&mut self, runs: &[Run], out: &mut Out<'_, Self>) {
+        let numbers = |run: &Run| {
+            let space = run.space;
+            let end = run.end.min(run.start.saturating_add(RECOVERED as u64));
+            (run.start..end).map(move |number| InstanceId { space, number })
+        };
+        let ids: Vec<InstanceId> = runs.iter().flat_map(numbers).take(RECOVERED).collect();
+        self.missing.recoveries += 1;
+        out.reached(branch::ASKS_FOR_RECOVERY);
+        out.send(Envelope::ToLeaders(
+            self.leaders,
+            leader::In::Recover { ids },
+        ));
+    }
+
+    /// Asks an acceptor which instances there are.
+    pub(super) fn look_around(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.missing.look_at = now + LOOK_EVERY;
+        self.tell_kept(out);
+        let (from, runs) = (self.id, Vec::new());
+        let to = self.missing.next_acceptor(self.config.acceptors());
+        out.send(Envelope::ToAcceptors(
+            to,
+            acceptor::In::Fetch { from, runs },
+        ));
+    }
+
+    /// What an acceptor has of what was asked for.
+    pub(super) fn on_fetched(
+        &mut self,
+        now: Instant,
+        from: AcceptorId,
+        (instances, forgotten): (Vec<Instance>, bool),
+        reaches: &[Reach],
+        out: &mut Out<'_, Self>,
+    ) {
+        for Reach { space, below } in reaches {
+            self.missing.note(*space, *below);
+        }
+        let before = self.learned;
+        for Instance { id, choice } in instances {
+            self.on_committed(now, id, choice, None, out);
+        }
+        let helped = self.learned > before;
+        let runs = match helped || forgotten {
+            true => self.missing_runs(&self.missing.seen),
+            false => Vec::new(),
+        };
+        if runs.is_empty() || self.snapshots.is_installing() {
+            return;
+        }
+        if !helped {
+            self.begin_install(now, out);
+        } else {
+            // More is missing and the acceptor was of help: it is asked again at once.
+            let (to, from) = (Set::one(from), self.id);
+            out.send(Envelope::ToAcceptors(
+                to,
+                acceptor::In::Fetch { from, runs },
+            ));
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Reads.
+//!
+//! A linearizable read asks a majority of acceptors which recorded instances it conflicts with, and
+//! is answered when these are executed here. A write that was answered before had been recorded by
+//! a majority; the two majorities meet, and an acceptor names the write, or a later one that
+//! depends on it. Nothing is recorded for the read: it changes nothing, and one replica answers it.
+//!
+//! A sequential read must see what its lane has seen. As long as all of the lane's answers came
+//! from this process, it is answered at once.
+
+use super::Replica;
+use crate::epaxos::instance::{Deps, InstanceId};
+use crate::epaxos::message::{Sees, Touched};
+use crate::epaxos::{Envelope, acceptor, branch};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use ionian_kernel::id::*;
+use ionian_kernel::machine::Footprint;
+use ionian_kernel::random::Random;
+use ionian_kernel::role::Out;
+use ionian_kernel::time::{Duration, Instant, earliest};
+use ionian_replication::backoff::doubled;
+use ionian_replication::batch::{Batch, BatchBuilder};
+use ionian_replication::suspicion::Suspicion;
+
+/// The most bytes of reads that wait. Reads beyond are dropped, and their clients send them again;
+/// one that comes alone always has room.
+const MAX_BYTES: usize = 64 << 20;
+
+/// The most questions under way. Reads that come then wait for the next.
+const MAX_INQUIRIES: usize = 1 << 12;
+
+/// A question is given up after this many attempts; the client has repeated its reads by then.
+const ATTEMPTS: u32 = 6;
+
+/// A read that waits for instances longer than this is dropped: no lane waits so long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A question about more keys than this is about everything.
+const MAX_KEYS: usize = 1 << 10;
+
+/// See the top of this file.
+pub(super) struct Reads {
+    near: AcceptorSet,
+    suspicion: Suspicion<AcceptorId>,
+    turn: u64,
+    /// Linearizable reads that came since the last question.
+    open: BatchBuilder,
+    inquiries: BTreeMap<u64, Inquiry>,
+    next: u64,
+    /// Reads that wait for an instance, and all that they must see.
+    waiting: BTreeMap<InstanceId, Vec<Waiting>>,
+    /// Reads that are to be answered when the answers before have left.
+    rest: VecDeque<Batch>,
+    /// The bytes of all of these.
+    bytes: usize,
+    pub(super) count: u64,
+}
+
+struct Inquiry {
+    reads: Batch,
+    touched: Touched,
+    asked: AcceptorSet,
+    answered: BTreeMap<AcceptorId, u32>,
+    deps: Deps,
+    at: Instant,
+    attempts: u32,
+}
+
+struct Waiting {
+    since: Instant,
+    deps: Deps,
+    reads: Batch,
+}
+
+impl Reads {
+    pub(super) fn new(near: AcceptorSet, random: &mut Random) -> Self {
+        Reads {
+            near,
+            suspicion: Suspicion::default(),
+            turn: random.any() >> 1,
+            open: BatchBuilder::default(),
+            inquiries: BTreeMap::new(),
+            // Answers to an earlier process must not be taken for answers to this one.
+            next: random.any() >> 1,
+            waiting: BTreeMap::new(),
+            rest: VecDeque::new(),
+            bytes: 0,
+            count: 0,
+        }
+    }
+
+    pub(super) fn next_timer(&self) -> Option<Instant> {
+        let inquiries = self.inquiries.values();
+        let first = inquiries.fold(None, |next, inquiry| earliest(next, Some(inquiry.at)));
+        // Those that can be answered wait only for answers to leave: they are next.
+        match self.rest.is_empty() {
+            true => first,
+            false => Some(Instant::ZERO),
+        }
+    }
+
+    /// How many batches of reads wait for instances.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.values().map(Vec::len).sum()
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.bytes == 0 || self.bytes + bytes <= MAX_BYTES
+    }
+
+    pub(super) fn invariants(&self) {
+        let inquiries = self.inquiries.values().map(|inquiry| &inquiry.reads);
+        let waiting = self
+            .waiting
+            .values()
+            .flatten()
+            .map(|waiting| &waiting.reads);
+        let all = inquiries
+            .chain(waiting)
+            .chain(&self.rest)
+            .map(Batch::byte_len);
+        assert_eq!(
+            all.sum::<usize>() + self.open.byte_len(),
+            self.bytes,
+            "a replica lost count of its reads"
+        );
+    }
+}
+
+impl Replica {
+    /// Reads of a client.
+    pub(super) fn on_read(&mut self, now: Instant, sees: Sees, reads: Batch) {
+        self.reads.count += reads.len() as u64;
+        if !self.reads.has_room(reads.byte_len()) {
+            self.stale += 1;
+            return;
+        }
+        self.reads.bytes += reads.byte_len();
+        match sees {
+            Sees::Anything {} => self.answer_reads(now, reads),
+            Sees::Process { life } if life == self.life => self.answer_reads(now, reads),
+            // What the lane has seen of another process is seen by a linearizable read.
+            Sees::Process { .. } | Sees::Everything {} => self.reads.open.append(&reads),
+        }
+    }
+
+    /// Answers reads from the present state, as far as the answers leave at once.
+    fn answer_reads(&mut self, now: Instant, reads: Batch) {
+        self.reads.bytes -= reads.byte_len();
+        let time = self.log_time(now);
+        if let Some(rest) = self.executor.read(time, &reads, &mut self.answers) {
+            self.reads.bytes += rest.byte_len();
+            self.reads.rest.push_back(rest);
+        }
+    }
+
+    /// Answers reads that waited for answers to leave.
+    pub(super) fn answer_rest(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        while let Some(reads) = self.reads.rest.pop_front() {
+            self.answer_reads(now, reads);
+            self.flush_answers(out);
+        }
+    }
+
+    /// Asks acceptors what the reads conflict with that have come.
+    pub(super) fn begin_inquiry(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.reads.open.is_empty() || self.reads.inquiries.len() >= MAX_INQUIRIES {
+            return;
+        }
+        let reads = self.reads.open.take();
+        let mut footprint = self.executor.footprint_unordered(&reads);
+        if footprint.reads.len() + footprint.writes.len() > MAX_KEYS {
+            footprint = Footprint {
+                everything: true,
+                ..Footprint::default()
+            };
+        }
+        let asked = self.pick_majority(now);
+        let inquiry = Inquiry {
+            reads,
+            touched: Touched(footprint),
+            asked,
+            answered: BTreeMap::new(),
+            deps: Deps::NONE,
+            at: now + self.config.options().resend_after,
+            attempts: 1,
+        };
+        let number = self.reads.next;
+        self.reads.next += 1;
+        self.pre_read(number, &inquiry.touched, asked, out);
+        self.reads.inquiries.insert(number, inquiry);
+    }
+
+    /// A majority of the acceptors that answer, that of this node first.
+    fn pick_majority(&mut self, now: Instant) -> AcceptorSet {
+        let reads = &mut self.reads;
+        let mut left = self.config.acceptors();
+        let trusted = reads.suspicion.trusted(left);
+        let mut asked = AcceptorSet::EMPTY;
+        reads.turn += 1;
+        while asked.len() < self.config.majority() {
+            let from = left.preferring(trusted);
+            let Some(next) = from.preferring(reads.near).pick(reads.turn) else {
+                break;
+            };
+            asked.insert(next);
+            left.remove(next);
+        }
+        asked.or(reads.suspicion.probe(now))
+    }
+
+    fn pre_read(&self, inquiry: u64, touched: &Touched, to: AcceptorSet, out: &mut Out<'_, Self>) {
+        let message = acceptor::In::PreRead {
+            from: self.id,
+            inquiry,
+            touched: touched.clone(),
+        };
+        out.send(Envelope::ToAcceptors(to, message));
+    }
+
+    /// What an acceptor has recorded that reads conflict with.
+    pub(super) fn on_pre_read_ack(
+        &mut self,
+        now: Instant,
+        (from, life): (AcceptorId, u32),
+        number: u64,
+        deps: &Deps,
+    ) {
+        self.reads.suspicion.heard(from);
+        let Some(inquiry) = self.reads.inquiries.get_mut(&number) else {
+            return;
+        };
+        inquiry.answered.insert(from, life);
+        inquiry.deps.union(deps);
+        if inquiry.answered.len() < self.config.majority() {
+            return;
+        }
+        let inquiry = self.reads.inquiries.remove(&number).expect("just seen");
+        self.missing.note_deps(&inquiry.deps);
+        self.answer_or_wait(now, now, inquiry.deps, inquiry.reads);
+    }
+
+    /// Answers reads that came at `since` if all that they must see is executed.
+    fn answer_or_wait(&mut self, now: Instant, since: Instant, deps: Deps, reads: Batch) {
+        let Some(first) = self.first_missing(&deps) else {
+            return self.answer_reads(now, reads);
+        };
+        let waiting = Waiting { since, deps, reads };
+        self.reads.waiting.entry(first).or_default().push(waiting);
+    }
+
+    /// An instance of these that is not executed.
+    fn first_missing(&self, deps: &Deps) -> Option<InstanceId> {
+        let exact = deps
+            .exact()
+            .iter()
+            .find(|id| !self.executed().contains(**id));
+        let below = |(space, below): &(_, u64)| {
+            let number = self.executed().prefix(*space);
+            (number < *below).then_some(InstanceId::new(*space, number))
+        };
+        exact
+            .copied()
+            .or_else(|| deps.below().iter().find_map(below))
+    }
+
+    /// An instance is executed: reads that waited for it go on.
+    pub(super) fn answer_waiting(&mut self, now: Instant, id: InstanceId) {
+        if self.reads.waiting.is_empty() {
+            return;
+        }
+        for Waiting { since, deps, reads } in self.reads.waiting.remove(&id).unwrap_or_default() {
+            self.answer_or_wait(now, since, deps, reads);
+        }
+    }
+
+    /// The state is a peer's: all reads look again.
+    pub(super) fn answer_all_waiting(&mut self, now: Instant) {
+        let all = core::mem::take(&mut self.reads.waiting);
+        for Waiting { since, deps, reads } in all.into_values().flatten() {
+            self.answer_or_wait(now, since, deps, reads);
+        }
+    }
+
+    /// Asks all acceptors, for want of answers from those asked first.
+    pub(super) fn ask_again_for_reads(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let overdue = |(number, inquiry): (&u64, &Inquiry)| (inquiry.at <= now).then_some(*number);
+        let due: Vec<u64> = self.reads.inquiries.iter().filter_map(overdue).collect();
+        let all = self.config.acceptors();
+        for number in due {
+            let inquiry = self.reads.inquiries.get_mut(&number).expect("just seen");
+            let silent = all.without(inquiry.answered.keys().copied().collect());
+            self.reads.suspicion.silent(inquiry.asked.and(silent), now);
+            if inquiry.attempts >= ATTEMPTS {
+                self.reads.bytes -= inquiry.reads.byte_len();
+                self.reads.inquiries.remove(&number);
+                continue;
+            }
+            let wait = doubled(
+                self.config.options().resend_after,
+                inquiry.attempts,
+                ATTEMPTS,
+            );
+            (inquiry.asked, inquiry.at) = (all, now + wait);
+            inquiry.attempts += 1;
+            let touched = inquiry.touched.clone();
+            out.reached(branch::READ_ASKED_AGAIN);
+            self.pre_read(number, &touched, silent, out);
+        }
+        self.drop_hopeless(now);
+    }
+
+    /// Drops reads whose lanes have given up.
+    fn drop_hopeless(&mut self, now: Instant) {
+        let bytes = &mut self.reads.bytes;
+        self.reads.waiting.retain(|_, all| {
+            all.retain(|waiting| {
+                let stays = now.since(waiting.since) < PATIENCE;
+                *bytes -= if stays { 0 } else { waiting.reads.byte_len() };
+                stays
+            });
+            !all.is_empty()
+        });
+    }
+}

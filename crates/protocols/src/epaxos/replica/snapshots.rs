@@ -1,0 +1,410 @@
+//! Snapshots: those that a replica stores on its own disk, those that it hands to peers, and the
+//! one that it takes over from a peer when acceptors have forgotten what it misses.
+//!
+//! A snapshot is the state machine with its sessions, and the set of instances that are executed in
+//! it. Any replica can take one at any moment: what it has executed is closed under dependencies.
+
+use super::Replica;
+use crate::epaxos::executed::ExecutedSet;
+use crate::epaxos::instance::{Deps, Space};
+use crate::epaxos::message::Reach;
+use crate::epaxos::{Envelope, acceptor, branch};
+use crate::parts::replica::offer::{Offer, Piece, time_for};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use ionian_kernel::id::*;
+use ionian_kernel::machine::{Frozen, RestoreError};
+use ionian_kernel::role::{Out, Picture};
+use ionian_kernel::time::{Instant, earliest};
+use ionian_kernel::wire::{Reader, Wire, WireError};
+
+/// A replica stores a snapshot after this many bytes of commands, or `snapshot_slots` instances,
+/// whichever comes first.
+const SNAPSHOT_BYTES: usize = 64 << 20;
+
+/// Stands at the beginning of a snapshot with executed instances. One without begins with the time
+/// of the state machine, which is not so late: a cluster is founded from such a snapshot.
+const WITH_INSTANCES: u64 = u64::MAX;
+
+/// A piece of a snapshot is larger than other messages: it is waited for so many times longer.
+const PIECE_PATIENCE: u32 = 8;
+
+/// A peer that leaves so many requests unanswered is given up.
+const ATTEMPTS: u32 = 3;
+
+/// See the top of this file.
+pub(super) struct Snapshots {
+    /// Whether this node keeps nothing through a crash. What f + 1 replicas have executed then
+    /// counts as kept, because at most f of them fail.
+    loses_state: bool,
+    /// How many instances were executed in the last one stored, and how far it has each space.
+    stored: (u64, Vec<Reach>),
+    storing: Option<(u64, Vec<Reach>)>,
+    /// What the barriers that were executed depend on.
+    passed: BTreeMap<Space, u64>,
+    /// Bytes of commands executed since the last was begun.
+    bytes: usize,
+    /// The one that peers are given, with its name.
+    offer: Option<(u64, Offer)>,
+    next_name: u64,
+    install: Option<Install>,
+    /// The one that it had last of each peer.
+    last: BTreeMap<ReplicaId, u64>,
+    turn: u64,
+    pub(super) installed: u64,
+}
+
+/// A snapshot on its way here.
+struct Install {
+    from: ReplicaId,
+    /// Its name; none before its first piece.
+    name: Option<u64>,
+    received: Vec<u8>,
+    attempts: u32,
+    at: Instant,
+}
+
+impl Snapshots {
+    pub(super) fn new(keeps_records: bool, name: u64) -> Self {
+        Snapshots {
+            loses_state: !keeps_records,
+            stored: (0, Vec::new()),
+            storing: None,
+            passed: BTreeMap::new(),
+            bytes: 0,
+            offer: None,
+            next_name: name >> 1,
+            install: None,
+            last: BTreeMap::new(),
+            turn: name >> 1,
+            installed: 0,
+        }
+    }
+
+    /// Commands of so many bytes were executed.
+    pub(super) fn executed(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+
+    /// A barrier with these dependencies was executed.
+    pub(super) fn passed(&mut self, deps: &Deps) {
+        for (space, below) in deps.below() {
+            let known = self.passed.entry(*space).or_default();
+            *known = (*known).max(*below);
+        }
+    }
+
+    /// The snapshot with this stamp is on disk.
+    pub(super) fn stored(&mut self, stamp: u64) {
+        if let Some(stored) = self.storing.take_if(|(storing, _)| *storing == stamp) {
+            self.stored = stored;
+        }
+    }
+
+    /// How many instances were executed in the last one stored.
+    pub(super) fn stored_count(&self) -> u64 {
+        self.stored.0
+    }
+
+    pub(super) fn is_installing(&self) -> bool {
+        self.install.is_some()
+    }
+
+    pub(super) fn next_timer(&self) -> Option<Instant> {
+        let install = self.install.as_ref().map(|install| install.at);
+        earliest(install, None)
+    }
+
+    pub(super) fn drop_abandoned(&mut self, now: Instant) {
+        self.offer.take_if(|(_, offer)| offer.is_abandoned(now));
+    }
+}
+
+impl Replica {
+    /// What it keeps, as far as acceptors are to count on it: all that barriers depend on that it
+    /// has executed.
+    ///
+    /// Not all that it has executed. Of two replicas each may have executed what the other has not;
+    /// if acceptors had forgotten both, neither could take over the state of the other. Barriers
+    /// are executed in the same order everywhere, so a replica that has executed the last one that
+    /// counts has all that is forgotten, and gets the rest from acceptors.
+    fn reaches(&self) -> Vec<Reach> {
+        let reach = |(space, below): (&Space, &u64)| Reach {
+            space: *space,
+            below: *below,
+        };
+        self.snapshots.passed.iter().map(reach).collect()
+    }
+
+    /// Stores a snapshot if enough was executed since the last.
+    pub(super) fn store_if_due(&mut self, out: &mut Out<'_, Self>) {
+        let (count, snapshots) = (self.count(), &self.snapshots);
+        let since = count - snapshots.stored.0.min(count);
+        let slots = self.config.options().snapshot_slots as u64;
+        let enough = since >= slots || snapshots.bytes >= SNAPSHOT_BYTES;
+        if enough && since > 0 && snapshots.storing.is_none() && !snapshots.loses_state {
+            self.snapshots.storing = Some((count, self.reaches()));
+            self.snapshots.bytes = 0;
+            out.store_snapshot(count, self.frozen());
+        }
+    }
+
+    /// A picture with the set of executed instances.
+    fn frozen(&self) -> Box<dyn Frozen> {
+        let mut head = Vec::new();
+        WITH_INSTANCES.encode(&mut head);
+        self.founded.encode(&mut head);
+        self.executed().encode(&mut head);
+        self.reaches().encode(&mut head);
+        Box::new(WithHead {
+            head: Some(head),
+            rest: self.executor.freeze(),
+        })
+    }
+
+    /// A picture for a backup, from which another cluster may be founded: its instances are others.
+    pub(super) fn picture(&mut self, at: u64) -> Picture {
+        match self.count() >= at {
+            true => Picture::Taken(self.count(), self.executor.freeze()),
+            false => Picture::NotYet(self.count()),
+        }
+    }
+
+    /// Takes in the snapshot that it stored last, or the one that the cluster was founded with.
+    pub(super) fn restore_stored(&mut self, stamp: u64, bytes: &Bytes) -> Result<(), RestoreError> {
+        let (founded, executed) = self.restore_bytes(bytes)?;
+        self.graph.restore(Instant::ZERO, executed);
+        self.founded = founded.unwrap_or(stamp);
+        self.note_executed();
+        self.snapshots.stored = (stamp, self.reaches());
+        Ok(())
+    }
+
+    /// Takes over the state machine of a snapshot; gives how many instances the founding snapshot
+    /// stands for, and what is executed.
+    fn restore_bytes(&mut self, bytes: &Bytes) -> Result<(Option<u64>, ExecutedSet), RestoreError> {
+        let (founded, executed, passed, rest) = parse(bytes)?;
+        self.executor.restore(&rest)?;
+        let passed = passed.iter().map(|reach| (reach.space, reach.below));
+        self.snapshots.passed(&Deps::new([], passed));
+        Ok((founded, executed))
+    }
+
+    /// Tells acceptors what it would find again after a crash.
+    pub(super) fn tell_kept(&self, out: &mut Out<'_, Self>) {
+        let reaches = match self.snapshots.loses_state {
+            true => self.reaches(),
+            false => self.snapshots.stored.1.clone(),
+        };
+        if !reaches.is_empty() {
+            let from = self.id;
+            let message = acceptor::In::Kept { from, reaches };
+            out.send(Envelope::ToAcceptors(self.config.acceptors(), message));
+        }
+    }
+
+    /// A peer wants a piece of a snapshot, or the beginning of a new one.
+    pub(super) fn on_fetch_snapshot(
+        &mut self,
+        now: Instant,
+        to: ReplicaId,
+        (name, unlike): (Option<u64>, Option<u64>),
+        offset: u64,
+        out: &mut Out<'_, Self>,
+    ) {
+        let known = self.snapshots.offer.as_ref().map(|(name, _)| *name);
+        let continues = name.is_some() && name == known;
+        if name.is_some() && !continues {
+            out.reached(branch::OFFER_GONE);
+        }
+        // Peers share one: each would take the other's away, if each had a new one.
+        if !continues && (known.is_none() || known == unlike) {
+            self.snapshots.next_name += 1;
+            let rate = self.config.options().snapshot_bytes_per_second;
+            let offer = Offer::new(rate, now, Slot(self.count()), self.frozen());
+            self.snapshots.offer = Some((self.snapshots.next_name, offer));
+        }
+        let offset = if continues { offset } else { 0 };
+        let (snapshot, offer) = self.snapshots.offer.as_mut().expect("there is one at hand");
+        let Some(Piece { bytes, last }) = offer.piece(now, offset) else {
+            self.stale += 1;
+            return;
+        };
+        let message = super::In::SnapshotChunk {
+            from: self.id,
+            snapshot: *snapshot,
+            offset,
+            last,
+            bytes,
+        };
+        out.send(Envelope::ToReplicas(Set::one(to), message));
+    }
+
+    /// Acceptors have forgotten what it misses: it takes over the state of a peer. Until it has it
+    /// executes nothing, so that no snapshot lacks what it has executed.
+    pub(super) fn begin_install(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.snapshots.install.is_none() {
+            self.ask_next_peer(now, out);
+        }
+    }
+
+    fn ask_next_peer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.snapshots.turn += 1;
+        let peers = self.config.replicas().without(Set::one(self.id));
+        let Some(from) = peers.pick(self.snapshots.turn) else {
+            return;
+        };
+        self.snapshots.install = Some(Install {
+            from,
+            name: None,
+            received: Vec::new(),
+            attempts: 0,
+            at: now,
+        });
+        self.fetch_snapshot(now, out);
+    }
+
+    /// Asks for the next piece.
+    fn fetch_snapshot(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let wait = self.config.options().resend_after * PIECE_PATIENCE;
+        let Some(install) = &mut self.snapshots.install else {
+            return;
+        };
+        install.at = now + wait;
+        let message = super::In::FetchSnapshot {
+            from: self.id,
+            snapshot: install.name,
+            unlike: self.snapshots.last.get(&install.from).copied(),
+            offset: install.received.len() as u64,
+        };
+        out.reached(branch::FETCHES_SNAPSHOT);
+        out.send(Envelope::ToReplicas(Set::one(install.from), message));
+    }
+
+    pub(super) fn fetch_snapshot_again(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let Some(install) = self
+            .snapshots
+            .install
+            .as_mut()
+            .filter(|install| install.at <= now)
+        else {
+            return;
+        };
+        install.attempts += 1;
+        match install.attempts > ATTEMPTS {
+            true => self.ask_next_peer(now, out),
+            false => self.fetch_snapshot(now, out),
+        }
+    }
+
+    /// A piece of a peer's snapshot.
+    pub(super) fn on_chunk(
+        &mut self,
+        now: Instant,
+        (from, name): (ReplicaId, u64),
+        offset: u64,
+        (last, bytes): (bool, Bytes),
+        out: &mut Out<'_, Self>,
+    ) {
+        let rate = self.config.options().snapshot_bytes_per_second;
+        let Some(install) = self.snapshots.install.as_mut().filter(|it| it.from == from) else {
+            return;
+        };
+        if install.name != Some(name) && offset == 0 {
+            (install.name, install.received) = (Some(name), Vec::new());
+        }
+        if install.name != Some(name) || offset != install.received.len() as u64 {
+            return;
+        }
+        install.received.extend_from_slice(&bytes);
+        install.attempts = 0;
+        if last {
+            let whole = Bytes::from(core::mem::take(&mut install.received));
+            self.snapshots.last.insert(from, name);
+            return self.install(now, &whole, out);
+        }
+        // The limit of bytes a second does not let it ask for the next piece before this.
+        install.at = now + time_for(bytes.len(), rate);
+        if install.at <= now {
+            self.fetch_snapshot(now, out);
+        }
+    }
+
+    fn install(&mut self, now: Instant, whole: &Bytes, out: &mut Out<'_, Self>) {
+        // A snapshot that does not restore, or lacks what is executed here, is of no use; another
+        // is asked for, by then the peer has executed more.
+        let fits = |(_, set, _, _): &Parts| set.includes(self.executed());
+        let of_use = parse(whole).is_ok_and(|parts| fits(&parts));
+        let restored = match of_use {
+            true => self.restore_bytes(whole).ok(),
+            false => None,
+        };
+        let Some((founded, executed)) = restored else {
+            self.stale += 1;
+            self.snapshots.install = None;
+            let wait = self.config.options().resend_after;
+            self.ask_next_peer(now, out);
+            if let Some(install) = &mut self.snapshots.install {
+                install.at = now + wait * PIECE_PATIENCE;
+            }
+            return;
+        };
+        out.reached(branch::INSTALLS);
+        self.founded = founded.unwrap_or(0);
+        self.graph.restore(now, executed);
+        self.snapshots.install = None;
+        self.snapshots.installed += 1;
+        self.since_barrier = 1;
+        self.note_executed();
+        self.answer_all_waiting(now);
+        self.execute_ready(now, out);
+    }
+
+    /// What is executed is not pending, and exists.
+    fn note_executed(&mut self) {
+        let executed = self.graph.executed();
+        self.pending.retain(|id, _| !executed.contains(*id));
+        self.pending_bytes = self.pending.values().map(super::Pending::byte_len).sum();
+        for (space, end) in executed.ends() {
+            self.missing.note(space, end);
+        }
+    }
+}
+
+/// The count that a cluster was founded with, what is executed, what barriers depend on, and the
+/// rest.
+type Parts = (Option<u64>, ExecutedSet, Vec<Reach>, Bytes);
+
+fn parse(bytes: &Bytes) -> Result<Parts, RestoreError> {
+    let malformed = |error: WireError| RestoreError(error.to_string());
+    let mut reader = Reader::new(bytes);
+    if u64::decode(&mut reader).map_err(malformed)? != WITH_INSTANCES {
+        return Ok((None, ExecutedSet::default(), Vec::new(), bytes.clone()));
+    }
+    let founded = u64::decode(&mut reader).map_err(malformed)?;
+    let executed = ExecutedSet::decode(&mut reader).map_err(malformed)?;
+    let passed = Vec::decode(&mut reader).map_err(malformed)?;
+    let rest = bytes.slice(bytes.len() - reader.remaining()..);
+    Ok((Some(founded), executed, passed, rest))
+}
+
+/// A picture behind some bytes.
+struct WithHead {
+    head: Option<Vec<u8>>,
+    rest: Box<dyn Frozen>,
+}
+
+impl Frozen for WithHead {
+    fn write_some(&mut self, out: &mut Vec<u8>) -> bool {
+        match self.head.take() {
+            Some(mut head) => {
+                out.append(&mut head);
+                true
+            }
+            None => self.rest.write_some(out),
+        }
+    }
+}
