@@ -26,6 +26,7 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::Instant;
+use ionian_kernel::wire::WireError;
 use ionian_kernel::{messages, wire_enum};
 
 messages! {
@@ -434,6 +435,17 @@ impl Role for Acceptor {
     type Send = Envelope;
     type Config = Arc<Config>;
     type Record = Record;
+
+    /// The number after that of each record must exist.
+    fn check_record(&self, record: &Record) -> Result<(), WireError> {
+        match Self::key(record).unwrap_or(0) {
+            u64::MAX => Err(WireError::OutOfRange {
+                what: "number of a record",
+                value: u64::MAX,
+            }),
+            _ => Ok(()),
+        }
+    }
 
     fn recover(&mut self, record: Record) {
         self.recover_record(record);

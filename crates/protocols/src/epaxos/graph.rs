@@ -21,7 +21,7 @@
 //!
 //! A component is executed only when all dependencies outside it are, and only instances of a cycle
 //! are joined; so it is a whole component of the final graph. Each dependency is passed once, each
-//! join removes a component, and [`Forest`] finds a root in logarithmic time on average: the cost
+//! join removes a component, and `Forest` finds a root in logarithmic time on average: the cost
 //! is that of reading the graph once, times the logarithm of what waits. Nothing recurses, and
 //! nothing waits for a timer: a commit leads at once to the execution of all that it made possible.
 //!

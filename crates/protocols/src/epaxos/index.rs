@@ -14,8 +14,11 @@
 //! - when the instance is known to be committed as a noop. Then nothing else is forgotten for it:
 //!   it has no dependencies.
 //!
-//! A writer that is known to be committed is recorded first if it was not before. Otherwise those
-//! that it depends on would be forgotten, and nothing would lead to them.
+//! A writer that is known to be committed is first recorded on each key where it is not: because
+//! this acceptor was never asked, or because another writer took its place. Otherwise those that it
+//! depends on would be forgotten, and nothing would lead to them. (Of two that depend on each other
+//! the one that is committed first takes the place of the other, and that one must not then remove
+//! it without standing there itself.) So whatever was forgotten is reached from what is left.
 //!
 //! So for each key there remain the instances under way, the last writer, and the readers since. A
 //! barrier, which leaders propose from time to time, makes it forget all these.
@@ -104,7 +107,7 @@ impl ConflictIndex {
             self.prune_all(id, deps);
         } else {
             for key in &footprint.writes {
-                self.prune_key(*key, id, deps);
+                self.take_place(*key, id, deps);
             }
         }
     }
@@ -164,11 +167,13 @@ impl ConflictIndex {
         }
     }
 
-    /// Forgets on this key what its writer `by` depends on.
-    fn prune_key(&mut self, key: u64, by: InstanceId, deps: &Deps) {
-        let Some(users) = self.keys.get_mut(&key) else {
-            return;
-        };
+    /// Forgets on this key what its writer `by` depends on. `by` itself stands there after that.
+    fn take_place(&mut self, key: u64, by: InstanceId, deps: &Deps) {
+        let users = self.keys.entry(key).or_default();
+        if insert(&mut users.writers, by) {
+            let known = self.recorded.get_mut(&by);
+            known.expect("it is recorded on another key").lists += 1;
+        }
         for list in [&mut users.writers, &mut users.readers] {
             list.retain(|id| {
                 let stays = *id == by || !deps.contains(*id);
@@ -177,9 +182,6 @@ impl ConflictIndex {
                 }
                 stays
             });
-        }
-        if users.is_empty() {
-            self.keys.remove(&key);
         }
     }
 

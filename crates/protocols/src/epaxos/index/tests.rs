@@ -95,6 +95,26 @@ fn e9_a_writer_that_was_never_recorded_is_before_others_are_forgotten_for_it() {
     assert_eq!(index.query(&writing(1)), exact(&[id(1, 0)]));
 }
 
+/// Each depends on the other. The second to be committed has lost its place on one of its keys.
+#[test]
+fn of_two_that_depend_on_each_other_one_stays() {
+    for first in [0, 1] {
+        let mut index = ConflictIndex::default();
+        let (both, one) = (touching(&[], &[1, 2]), writing(1));
+        index.record(id(0, 0), &both);
+        index.record(id(1, 0), &one);
+        for turn in [first, 1 - first] {
+            match turn {
+                0 => index.on_committed(id(0, 0), Some((&both, &exact(&[id(1, 0)])))),
+                _ => index.on_committed(id(1, 0), Some((&one, &exact(&[id(0, 0)])))),
+            }
+        }
+        let last = [id(1, 0), id(0, 0)][first as usize];
+        assert_eq!(index.query(&writing(1)), exact(&[last]));
+        assert_eq!(index.query(&writing(2)), exact(&[id(0, 0)]));
+    }
+}
+
 /// e9: a noop has no dependencies, so nothing can be seen through it.
 #[test]
 fn e9_a_noop_is_forgotten_alone() {
