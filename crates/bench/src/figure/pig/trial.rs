@@ -105,7 +105,7 @@ impl System {
     }
 
     /// The same from another preset.
-    pub(super) fn from_preset(self, preset: &'static str) -> Self {
+    pub(super) fn of_preset(self, preset: &'static str) -> Self {
         System { preset, ..self }
     }
 

@@ -36,7 +36,7 @@ pub(in super::super) fn regions(bench: &Bench) -> Result<Sheet> {
     let mut curves = Vec::new();
     let all: Vec<System> = systems(NODES, &[GROUPS])
         .into_iter()
-        .map(|system| system.from_preset(PRESET))
+        .map(|system| system.of_preset(PRESET))
         .collect();
     for (colour, system) in all.iter().enumerate() {
         for clients in bench.some(&CLIENTS) {

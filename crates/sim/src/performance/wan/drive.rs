@@ -76,7 +76,7 @@ pub fn observe<P: Protocol>(
         let flow = move |(name, messages): (&&'static str, &u64)| Flow {
             from: pair.0,
             to: pair.1,
-            name: *name,
+            name,
             messages: *messages,
         };
         named.iter().map(flow)
