@@ -387,14 +387,12 @@ impl Recorded {
         model: &impl Model,
         canary: Canary,
     ) -> Box<dyn StateMachine> {
-        if !P::EXECUTORS.contains(&address.kind) {
+        let Address { kind, index } = address;
+        if !P::EXECUTORS.contains(&kind) {
             return model.machine();
         }
-        let name = format!(
-            "{}{} of n{node}, life {life},",
-            P::KINDS[address.kind as usize],
-            address.index
-        );
+        let name = P::KINDS[kind as usize];
+        let name = format!("{name}{index} of n{node}, life {life},");
         Box::new(Recorded::new(journal, name, model, canary))
     }
 

@@ -11,10 +11,11 @@ use alloc::vec::Vec;
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol;
 
-/// So many dependencies are followed from one command to another before the question is given up.
+/// The number of dependencies that are followed from one command to another before the question is
+/// given up.
 const STEPS: usize = 2000;
 
-/// Each decision is compared with so many others that it conflicts with.
+/// Each decision is compared with at most this number of others that it conflicts with.
 const PAIRS: usize = 8;
 
 /// What was seen so far in one run.

@@ -1,5 +1,5 @@
-//! EPaxos: every node leads commands of its own clients, and conflicting commands are ordered by the
-//! dependencies that acceptors find (SOSP 2013); with the quorums and the recovery of Atlas
+//! EPaxos: every node leads commands of its own clients, and conflicting commands are ordered by
+//! the dependencies that acceptors find (SOSP 2013); with the quorums and the recovery of Atlas
 //! (EuroSys 2020).
 //!
 //! ```text

@@ -113,7 +113,7 @@ messages! {
     }
 }
 
-/// Answers leave at the latest after so many instances.
+/// Answers leave at the latest after this number of instances.
 const ANSWER_INSTANCES: u64 = 64;
 
 /// How often a replica asks for the time when its machine waits for it.
@@ -141,7 +141,7 @@ pub struct Replica {
     reads: Reads,
     snapshots: Snapshots,
     answers: AnswersByClient,
-    /// Answers leave when so many instances are executed.
+    /// Answers leave when this number of instances is executed.
     flush_at: u64,
     leaders: Set<LeaderId>,
     report_at: Instant,

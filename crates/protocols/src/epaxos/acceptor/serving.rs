@@ -10,7 +10,7 @@ use ionian_kernel::id::{AcceptorId, ReplicaId, Set};
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Duration, Instant};
 
-/// A message with instances ends after so many bytes, and after so many instances.
+/// A message with instances ends after this number of bytes, or of instances.
 const FETCHED_BYTES: usize = 256 << 10;
 const FETCHED: usize = 512;
 
@@ -121,7 +121,8 @@ impl Acceptor {
     }
 
     /// Forgets instances that f + 1 replicas keep, as far as the index does not name them: a
-    /// command that is recorded after a crash must still depend on them. A barrier clears the index.
+    /// command that is recorded after a crash must still depend on them. A barrier clears the
+    /// index.
     pub(super) fn release(&mut self, out: &mut Out<'_, Self>) {
         let spaces: Vec<Space> = self
             .kept

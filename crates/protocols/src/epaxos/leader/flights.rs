@@ -13,7 +13,7 @@ use ionian_replication::batch::{Batch, Purpose};
 const MAX_QUEUED: usize = 1 << 14;
 const MAX_QUEUED_BYTES: usize = 64 << 20;
 
-/// At most so many undecided instances of one leader write a key: more of them would only make a
+/// The most undecided instances of one leader that write a key: more of them would only make a
 /// component of the dependency graph larger. The next one waits.
 const PER_KEY: usize = 64;
 

@@ -15,7 +15,7 @@ use ionian_kernel::time::Instant;
 use ionian_replication::backoff::doubled;
 use ionian_replication::batch::{Batch, Value};
 
-/// The wait for answers doubles so many times.
+/// How often the wait for answers doubles.
 const DOUBLINGS: u32 = 4;
 
 /// An instance that was refused is recovered by its own leader when it was looked at so often.
@@ -125,8 +125,8 @@ impl Leader {
         out.send(Envelope::ToAcceptors(to, message));
     }
 
-    /// Its own acceptor has recorded a command durably: the rest of the fast quorum is asked, or all
-    /// if the leader is not thrifty.
+    /// Its own acceptor has recorded a command durably: the rest of the fast quorum is asked, or
+    /// all if the leader is not thrifty.
     ///
     /// Not before: a recovery that does not hear from that acceptor takes it that it has recorded
     /// what others of the fast quorum have.

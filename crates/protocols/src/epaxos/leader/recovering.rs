@@ -17,7 +17,7 @@ use ionian_replication::backoff::doubled;
 /// The most recoveries at a time. What is beyond waits until it is asked for again.
 const MAX_RECOVERIES: usize = 256;
 
-/// A recovery is given up after so many attempts.
+/// A recovery is given up after this number of attempts.
 const ATTEMPTS: u32 = 6;
 
 /// A leader that sends heartbeats finishes its own instances. So long, in election timeouts, is it

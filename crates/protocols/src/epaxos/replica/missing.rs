@@ -11,7 +11,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Duration, Instant};
 
-/// At most so many runs of instances are asked for at a time, and leaders for so many instances.
+/// The most runs of instances that are asked for at a time, and the most instances for leaders.
 const RUNS: usize = 64;
 const RECOVERED: usize = 64;
 

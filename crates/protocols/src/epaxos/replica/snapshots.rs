@@ -29,10 +29,10 @@ const SNAPSHOT_BYTES: usize = 64 << 20;
 /// of the state machine, which is not so late: a cluster is founded from such a snapshot.
 const WITH_INSTANCES: u64 = u64::MAX;
 
-/// A piece of a snapshot is larger than other messages: it is waited for so many times longer.
+/// A piece of a snapshot is larger than other messages: it is waited for this many times longer.
 const PIECE_PATIENCE: u32 = 8;
 
-/// A peer that leaves so many requests unanswered is given up.
+/// A peer that leaves this number of requests unanswered is given up.
 const ATTEMPTS: u32 = 3;
 
 /// See the top of this file.
@@ -84,7 +84,7 @@ impl Snapshots {
         }
     }
 
-    /// Commands of so many bytes were executed.
+    /// Commands of this many bytes were executed.
     pub(super) fn executed(&mut self, bytes: usize) {
         self.bytes += bytes;
     }

@@ -112,7 +112,7 @@ impl ReplicaCore {
 }
 
 impl Offer {
-    /// Of the state before the slot `executed`, to be sent at a rate of so many bytes a second.
+    /// Of the state before the slot `executed`, to be sent at this rate, in bytes a second.
     pub(crate) fn new(rate: usize, now: Instant, executed: Slot, frozen: Box<dyn Frozen>) -> Self {
         let piece_bytes = (rate / PIECES_A_SECOND).clamp(SMALLEST_PIECE, PIECE_BYTES);
         Offer {
@@ -178,7 +178,7 @@ impl Offer {
     }
 }
 
-/// How long `bytes` take at a rate of so many bytes a second.
+/// How long `bytes` take at this rate, in bytes a second.
 pub(crate) fn time_for(bytes: usize, rate: usize) -> Duration {
     Duration::from_micros((bytes as u64).saturating_mul(1_000_000) / rate.max(1) as u64)
 }
