@@ -77,8 +77,8 @@ const BOUNDS: &[(&str, &[(&str, f64)])] = &[
     ("mencius, writes", &[("node", 2.27)]),
     ("mencius, writes on disk", &[("node", 2.32)]),
     ("mencius, reads", &[("node", 0.108)]),
-    ("mencius-wan, writes", &[("node", 6.5)]),
-    ("mencius-wan, writes on disk", &[("node", 6.55)]),
+    ("mencius-wan, writes", &[("node", 6.75)]),
+    ("mencius-wan, writes on disk", &[("node", 6.8)]),
     ("mencius-wan, reads", &[("node", 0.108)]),
     (
         "mencius-compartmentalized, writes",

@@ -13,7 +13,7 @@ extern crate alloc;
 
 mod branches;
 /// EPaxos is not complete, and only built on request.
-#[cfg(feature = "epaxos")]
+#[cfg(feature = "incomplete")]
 pub mod epaxos;
 pub mod mencius;
 pub mod multipaxos;

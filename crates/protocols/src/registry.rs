@@ -50,7 +50,7 @@ protocols! {
     multipaxos::MultiPaxos,
     mencius::Mencius,
     spaxos::SPaxos,
-    #[cfg(feature = "epaxos")]
+    #[cfg(feature = "incomplete")]
     epaxos::EPaxos,
     unreplicated::Unreplicated,
     #[cfg(feature = "toy")]

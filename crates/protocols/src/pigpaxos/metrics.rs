@@ -7,7 +7,7 @@ pub(crate) const RELAY: &[Metric] = &[
     Metric::gauge(
         "relaying",
         "requests",
-        "requests and questions that wait for acceptors",
+        "unanswered requests and questions, which wait for acceptors",
     )
     .settling(),
     Metric::counter("relayed", "requests", "requests for votes passed on"),

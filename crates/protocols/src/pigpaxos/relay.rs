@@ -431,8 +431,9 @@ impl Role for Relay {
     const METRICS: Metrics = &[metrics::RELAY];
 
     fn status(&self, status: &mut Status) {
+        let unanswered = self.requests.values().filter(|request| !request.is_late);
         status.add([
-            (self.requests.len() + self.promises.len() + self.watermarks.len()) as u64,
+            (unanswered.count() + self.promises.len() + self.watermarks.len()) as u64,
             self.relayed,
             self.gave_up,
             self.answer_time.as_micros() as u64,

@@ -5,7 +5,7 @@ use super::super::point::{Measure, Point, short};
 use super::super::sheet::Sheet;
 use super::super::simulate::Bench;
 use super::trial::{System, Trial};
-use super::{CLIENTS, bar, curve, multiple, panel, priced, priced_sheet, size};
+use super::{CLIENTS, bar, curve, multiple, panel, priced, priced_sheet, size, spared};
 use anyhow::Result;
 use ionian_kernel::layout::NodeId;
 use ionian_sim::performance::wan::{Change, Observed, Series};
@@ -72,6 +72,7 @@ pub(in super::super) fn node(bench: &Bench) -> Result<Sheet> {
     ];
     let mut bars = Vec::new();
     for (groups, slack) in bench.some(&CASES) {
+        let slack = spared(bench, groups, slack);
         let system = System::pigpaxos(nodes, groups)
             .with(format!("options.relay_slack={slack}"))
             .called(&format!("R={groups}, PRC={slack}"));

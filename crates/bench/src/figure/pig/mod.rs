@@ -57,6 +57,15 @@ fn systems(nodes: usize, groups: &[usize]) -> Vec<System> {
     systems
 }
 
+/// How many votes of each group are not waited for, if it is to be this many: three groups of the
+/// few nodes of a quick figure have none to spare, and two have one.
+fn spared(bench: &Bench, groups: usize, slack: usize) -> usize {
+    match bench.quick {
+        true => slack.min(usize::from(groups < 3)),
+        false => slack,
+    }
+}
+
 /// How many nodes a figure has that is about this many: few, if it is to be quick.
 fn size(bench: &Bench, nodes: usize) -> usize {
     if bench.quick { nodes.min(5) } else { nodes }

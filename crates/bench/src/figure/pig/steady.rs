@@ -5,7 +5,7 @@ use super::super::point::Point;
 use super::super::sheet::Sheet;
 use super::super::simulate::Bench;
 use super::trial::{System, Trial};
-use super::{bar, panel, priced, priced_sheet, size};
+use super::{bar, panel, priced, priced_sheet, size, spared};
 use anyhow::Result;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::random::Random;
@@ -42,11 +42,7 @@ pub(in super::super) fn partial(bench: &Bench) -> Result<Sheet> {
         (one.called("R=1, a majority"), 1, None),
     ];
     for (groups, slack) in bench.some(&CASES) {
-        let slack = match bench.quick {
-            // Three groups of five nodes have no vote to spare.
-            true => slack.min(usize::from(groups < 3)),
-            false => slack,
-        };
+        let slack = spared(bench, groups, slack);
         let system = System::pigpaxos(nodes, groups)
             .with(format!("options.relay_slack={slack}"))
             .called(&format!("R={groups}, PRC={slack}"));
