@@ -4,7 +4,7 @@
 
 use super::message::{Choice, Evidence, PreAccepted};
 use alloc::collections::BTreeMap;
-use ionian_kernel::id::{AcceptorId, AcceptorSet};
+use ionian_kernel::id::AcceptorId;
 
 /// What follows from the evidence.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,9 +113,4 @@ fn union<'a>(first: &PreAccepted, answers: impl Iterator<Item = &'a PreAccepted>
         payload: first.payload.clone(),
         deps,
     }
-}
-
-/// The acceptors that answered.
-pub fn answered(evidence: &BTreeMap<AcceptorId, Evidence>) -> AcceptorSet {
-    evidence.keys().copied().collect()
 }
