@@ -131,7 +131,7 @@ impl Asking {
         at_once
     }
 
-    /// A relay has answered; see [`Fanout::heard`].
+    /// A relay has answered; see [`Routes::heard`].
     pub(crate) fn heard(&mut self, now: Instant, from: RelayId, missing: AcceptorSet) {
         if let Some(relays) = &mut self.relays {
             relays.routes.heard(now, from, missing);

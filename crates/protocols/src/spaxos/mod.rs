@@ -4,7 +4,7 @@
 //! commands of 16 bytes.
 //!
 //! The ordering is MultiPaxos's own, to which a reference is a batch like any other. Leader and
-//! proxy leader have MultiPaxos's [parts](crate::parts); acceptor, replica and four more are
+//! proxy leader have MultiPaxos's [parts]; acceptor, replica and four more are
 //! MultiPaxos's roles as they are. See [`crate::multipaxos`] for their messages among each other.
 //! Messages that hold commands are drawn double.
 //!
