@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use ionian_deployment::Configuration;
-use ionian_kernel::id::Epoch;
+use ionian_kernel::id::{Epoch, Index, MAX_INSTANCES, Members};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_kernel::service::Service;
@@ -43,9 +43,11 @@ impl ServiceNeeds {
     }
 }
 
-/// The set with this instance only; empty if the number is too large for an instance.
-pub(crate) fn bit(index: u8) -> u64 {
-    1_u64.checked_shl(index.into()).unwrap_or(0)
+/// Those of these numbers that instances can have: a server may say anything.
+pub(crate) fn members(indices: impl Iterator<Item = Index>) -> Members {
+    indices
+        .filter(|index| usize::from(*index) < MAX_INSTANCES)
+        .collect()
 }
 
 /// A quorum system in words.

@@ -4,7 +4,7 @@
 use crate::count::{Observer, Pass};
 use bytes::BytesMut;
 use ionian_kernel::client::{Reply, Request};
-use ionian_kernel::id::ClientId;
+use ionian_kernel::id::{ClientId, Index, Members};
 use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::machine::{Frozen, StateMachine};
 use ionian_kernel::membership::Membership;
@@ -261,31 +261,30 @@ impl Outside {
         }
     }
 
-    /// The nodes of these instances of a kind, each once, as a set of bits.
-    fn nodes_of(&self, kind: u8, mut members: u64) -> u64 {
-        let mut nodes = 0;
-        while members != 0 {
-            let index = members.trailing_zeros() as usize;
-            members &= members - 1;
-            let place = self.nodes[usize::from(kind)].get(index).copied().flatten();
-            nodes |= place.map_or(0, |place| 1 << place);
-        }
-        nodes
+    /// The places of the nodes of these instances of a kind, each once.
+    fn nodes_of(&self, kind: u8, members: Members) -> Members {
+        let nodes = &self.nodes[usize::from(kind)];
+        let place = |index| nodes.get(usize::from(index)).copied().flatten();
+        members
+            .iter()
+            .filter_map(place)
+            .map(|place| place as Index)
+            .collect()
     }
 }
 
 impl<P: Protocol> World<P> for Outside {
-    fn send(&mut self, kind: u8, members: u64, message: P::Message) {
+    fn send(&mut self, kind: u8, members: Members, message: P::Message) {
         let mut nodes = self.nodes_of(kind, members);
-        if nodes.count_ones() == 1 {
-            let out = &mut self.outgoing[nodes.trailing_zeros() as usize];
+        if nodes.len() == 1 {
+            let node = nodes.pop_first().expect("one");
+            let out = &mut self.outgoing[usize::from(node)];
             return encode_frame(out, members, &message).expect("a message of usual size");
         }
         self.scratch.clear();
         encode_frame(&mut self.scratch, members, &message).expect("a message of usual size");
-        while nodes != 0 {
-            self.outgoing[nodes.trailing_zeros() as usize].extend_from_slice(&self.scratch);
-            nodes &= nodes - 1;
+        for node in nodes.iter() {
+            self.outgoing[usize::from(node)].extend_from_slice(&self.scratch);
         }
     }
 

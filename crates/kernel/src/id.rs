@@ -1,9 +1,9 @@
 //! Names of things: log positions, rounds, and the instances of each role.
 
+pub use crate::set::{AcceptorSet, Index, MAX_INSTANCES, Members, Set};
 use crate::wire::{Reader, Wire, WireError};
 use alloc::vec::Vec;
 use core::fmt;
-use core::marker::PhantomData;
 
 /// A place in a sequence that only grows: a slot of the log, or the number of one of many parts.
 /// Each kind of sequence has a type of its own, made by [`positions!`](crate::positions!).
@@ -127,8 +127,8 @@ impl Wire for Epoch {
 pub struct Round(pub u64);
 
 const EPOCH_BITS: u32 = 24;
-const COUNT_BITS: u32 = 34;
-const LEADER_BITS: u32 = 6;
+const COUNT_BITS: u32 = 40 - LEADER_BITS;
+const LEADER_BITS: u32 = MAX_INSTANCES.trailing_zeros();
 
 /// The largest count that is read from a peer or a disk: that of a cluster in which a leader was
 /// elected each second for 272 years. A leader goes beyond it only by the rounds that it begins
@@ -150,7 +150,7 @@ impl Round {
 
     /// The leader that owns this round.
     pub fn leader(self) -> LeaderId {
-        LeaderId((self.0 % MAX_INSTANCES as u64) as u8)
+        LeaderId((self.0 % MAX_INSTANCES as u64) as Index)
     }
 
     /// The epoch whose quorums it uses.
@@ -223,9 +223,9 @@ pub trait Id: Copy + Ord + fmt::Debug {
     /// What people call an instance of this role.
     const NAME: &'static str;
     /// The id with this place.
-    fn at(index: u8) -> Self;
+    fn at(index: Index) -> Self;
     /// Its place.
-    fn index(self) -> u8;
+    fn index(self) -> Index;
 }
 
 /// Declares the ids of role kinds, each with what people call an instance.
@@ -234,14 +234,14 @@ macro_rules! ids {
     ($($(#[$doc:meta])* $id:ident $name:literal)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $id(pub u8);
+        pub struct $id(pub $crate::id::Index);
 
         impl $crate::id::Id for $id {
             const NAME: &'static str = $name;
-            fn at(index: u8) -> Self {
+            fn at(index: $crate::id::Index) -> Self {
                 $id(index)
             }
-            fn index(self) -> u8 {
+            fn index(self) -> $crate::id::Index {
                 self.0
             }
         }
@@ -253,8 +253,8 @@ macro_rules! ids {
             fn decode(
                 reader: &mut $crate::wire::Reader<'_>,
             ) -> Result<Self, $crate::wire::WireError> {
-                // Sets are 64 bits wide, and every id can be put into one.
-                match <u8 as $crate::wire::Wire>::decode(reader)? {
+                // Every id can be put into a set.
+                match <$crate::id::Index as $crate::wire::Wire>::decode(reader)? {
                     index if usize::from(index) < $crate::id::MAX_INSTANCES => Ok($id(index)),
                     index => Err($crate::wire::WireError::OutOfRange {
                         what: "role instance",
@@ -283,185 +283,6 @@ ids! {
     ReplicaId "replica"
     /// An unbatcher.
     UnbatcherId "unbatcher"
-}
-
-/// The most instances of one role that a deployment can have: a [`Set`] is one machine word.
-pub const MAX_INSTANCES: usize = 64;
-
-/// A set of instances of one role; also the destination of a message.
-pub struct Set<I> {
-    bits: u64,
-    kind: PhantomData<I>,
-}
-
-/// A set of acceptors: a quorum, or the destination of a Phase2a.
-pub type AcceptorSet = Set<AcceptorId>;
-
-impl<I: Id> Set<I> {
-    /// The set without members.
-    pub const EMPTY: Set<I> = Set::from_bits(0);
-
-    /// The set whose member `i` is bit `i`.
-    pub const fn from_bits(bits: u64) -> Self {
-        Set {
-            bits,
-            kind: PhantomData,
-        }
-    }
-
-    /// Bit `i` is set when instance `i` is a member.
-    pub const fn bits(self) -> u64 {
-        self.bits
-    }
-
-    /// The first `count` instances.
-    pub fn first(count: usize) -> Self {
-        assert!(count <= MAX_INSTANCES);
-        Set::from_bits(if count == MAX_INSTANCES {
-            u64::MAX
-        } else {
-            (1 << count) - 1
-        })
-    }
-
-    /// The set of `id` alone.
-    pub fn one(id: I) -> Self {
-        Set::from_bits(1 << id.index())
-    }
-
-    /// Adds `id`; says whether it was new.
-    pub fn insert(&mut self, id: I) -> bool {
-        let new = !self.contains(id);
-        self.bits |= 1 << id.index();
-        new
-    }
-
-    /// Takes `id` out.
-    pub fn remove(&mut self, id: I) {
-        self.bits &= !(1 << id.index());
-    }
-
-    /// Whether `id` is a member.
-    pub fn contains(self, id: I) -> bool {
-        self.bits & (1 << id.index()) != 0
-    }
-
-    /// Whether every member of `other` is a member.
-    pub fn covers(self, other: Self) -> bool {
-        other.bits & !self.bits == 0
-    }
-
-    /// Whether the two have a member in common.
-    pub fn meets(self, other: Self) -> bool {
-        self.bits & other.bits != 0
-    }
-
-    /// The members of both.
-    pub fn and(self, other: Self) -> Self {
-        Set::from_bits(self.bits & other.bits)
-    }
-
-    /// The members of either.
-    pub fn or(self, other: Self) -> Self {
-        Set::from_bits(self.bits | other.bits)
-    }
-
-    /// The members that are not in `other`.
-    pub fn without(self, other: Self) -> Self {
-        Set::from_bits(self.bits & !other.bits)
-    }
-
-    /// How many members it has.
-    pub fn len(self) -> usize {
-        self.bits.count_ones() as usize
-    }
-
-    /// Whether it has none.
-    pub fn is_empty(self) -> bool {
-        self.bits == 0
-    }
-
-    /// The members, in order.
-    pub fn iter(self) -> impl Iterator<Item = I> {
-        let mut bits = self.bits;
-        core::iter::from_fn(move || {
-            let index = bits.trailing_zeros();
-            bits &= bits.checked_sub(1)?;
-            Some(I::at(index as u8))
-        })
-    }
-
-    /// Those of `some` that are members, or all members when none of them is: to whom work is
-    /// given.
-    pub fn preferring(self, some: Self) -> Self {
-        let some = self.and(some);
-        if some.is_empty() { self } else { some }
-    }
-
-    /// The member that comes `turn` places on, going round: for dealing work out evenly.
-    pub fn pick(self, turn: u64) -> Option<I> {
-        let count = self.len() as u64;
-        if count == 0 {
-            return None;
-        }
-        let mut bits = self.bits;
-        for _ in 0..turn % count {
-            bits &= bits - 1;
-        }
-        Some(I::at(bits.trailing_zeros() as u8))
-    }
-}
-
-impl<I: Id> FromIterator<I> for Set<I> {
-    fn from_iter<T: IntoIterator<Item = I>>(ids: T) -> Self {
-        let mut set = Set::EMPTY;
-        for id in ids {
-            set.insert(id);
-        }
-        set
-    }
-}
-
-impl<I> Clone for Set<I> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<I> Copy for Set<I> {}
-
-impl<I> Default for Set<I> {
-    fn default() -> Self {
-        Set {
-            bits: 0,
-            kind: PhantomData,
-        }
-    }
-}
-
-impl<I> PartialEq for Set<I> {
-    fn eq(&self, other: &Self) -> bool {
-        self.bits == other.bits
-    }
-}
-
-impl<I> Eq for Set<I> {}
-
-impl<I: Id> fmt::Debug for Set<I> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set()
-            .entries(self.iter().map(|id| id.index()))
-            .finish()
-    }
-}
-
-impl<I: Id> Wire for Set<I> {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.bits.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        u64::decode(reader).map(Set::from_bits)
-    }
 }
 
 #[cfg(test)]
@@ -517,19 +338,5 @@ mod tests {
     #[should_panic(expected = "an epoch has no rounds: it is too large")]
     fn an_epoch_with_more_bits_than_a_round_has_for_it_has_no_round() {
         Epoch(1 << EPOCH_BITS).first_round();
-    }
-
-    #[test]
-    fn sets_hold_what_was_put_in() {
-        let mut set = AcceptorSet::first(3);
-        assert!(!set.insert(AcceptorId(2)) && set.insert(AcceptorId(63)));
-        set.remove(AcceptorId(1));
-        assert_eq!(
-            set.iter().collect::<Vec<_>>(),
-            [AcceptorId(0), AcceptorId(2), AcceptorId(63)]
-        );
-        assert_eq!(set.pick(4), Some(AcceptorId(2)));
-        assert_eq!(AcceptorSet::EMPTY.pick(4), None);
-        assert_eq!(AcceptorSet::first(64).len(), 64);
     }
 }

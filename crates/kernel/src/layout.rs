@@ -2,7 +2,7 @@
 //! each one lives. Addresses, files and presets belong to the deployment file, not here.
 
 use crate::client::{ClientLimits, LaneLimits};
-use crate::id::{ClientId, Epoch, Id, Set, Slot};
+use crate::id::{ClientId, Epoch, Id, Index, Set, Slot};
 use crate::quorum_spec::QuorumSpec;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -21,22 +21,22 @@ pub struct Address {
     /// The place of the role in the protocol's [`KINDS`](crate::protocol::Protocol::KINDS).
     pub kind: u8,
     /// The instance among its kind.
-    pub index: u8,
+    pub index: Index,
 }
 
 /// Where the instances of one kind live, by their numbers. A change of the membership gives new
 /// instances numbers of their own and leaves gaps where others were.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places(BTreeMap<u8, NodeId>);
+pub struct Places(BTreeMap<Index, NodeId>);
 
 impl Places {
     /// The instances with their nodes, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (u8, NodeId)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Index, NodeId)> {
         self.0.iter().map(|(index, node)| (*index, *node))
     }
 
     /// Where instance `index` lives, if there is one.
-    pub fn node_of(&self, index: u8) -> Option<NodeId> {
+    pub fn node_of(&self, index: Index) -> Option<NodeId> {
         self.0.get(&index).copied()
     }
 }
@@ -48,8 +48,8 @@ impl From<Vec<NodeId>> for Places {
     }
 }
 
-impl FromIterator<(u8, NodeId)> for Places {
-    fn from_iter<T: IntoIterator<Item = (u8, NodeId)>>(places: T) -> Self {
+impl FromIterator<(Index, NodeId)> for Places {
+    fn from_iter<T: IntoIterator<Item = (Index, NodeId)>>(places: T) -> Self {
         Places(places.into_iter().collect())
     }
 }

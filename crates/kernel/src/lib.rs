@@ -23,6 +23,7 @@ pub mod random;
 pub mod role;
 pub mod salvage;
 pub mod service;
+mod set;
 pub mod setting;
 pub mod status;
 pub mod time;

@@ -5,7 +5,7 @@ mod keyed;
 
 use self::keyed::Keyed;
 use crate::client::{Reply, Request};
-use crate::id::{ClientId, Epoch, MAX_INSTANCES};
+use crate::id::{ClientId, Epoch, MAX_INSTANCES, Members};
 use crate::layout::{Address, Layout, NodeId};
 use crate::machine::{Frozen, RestoreError};
 use crate::membership::Membership;
@@ -23,7 +23,7 @@ use bytes::Bytes;
 pub trait World<P: Protocol> {
     /// Sends `message` to the instances of `kind` whose bit is set in `members`; none of them is on
     /// this node.
-    fn send(&mut self, kind: u8, members: u64, message: P::Message);
+    fn send(&mut self, kind: u8, members: Members, message: P::Message);
 
     /// Appends a record to the node's log and returns its position. A vital record is stored even
     /// if the log is otherwise kept in memory.
@@ -56,7 +56,7 @@ pub struct Node<P: Protocol> {
     /// Where in `hosted` an instance is, by kind and index.
     places: Vec<[Option<u16>; MAX_INSTANCES]>,
     /// The instances of each kind that are here.
-    local: Vec<u64>,
+    local: Vec<Members>,
     /// Messages for the roles here. [`settle`](Node::settle) empties it, and drivers bound what
     /// they put in between: the runtime reads a mebibyte of each connection, and lanes refuse
     /// requests beyond their limits. Each message leads to a bounded number of others, because the
@@ -100,7 +100,7 @@ impl<P: Protocol> Node<P> {
         Node {
             hosted: Vec::new(),
             places: vec![[None; MAX_INSTANCES]; P::KINDS.len()],
-            local: vec![0; P::KINDS.len()],
+            local: vec![Members::EMPTY; P::KINDS.len()],
             inbox: VecDeque::new(),
             outbox: Outbox::new(keeps_records),
             latest: P::latest_epoch(config),
@@ -117,7 +117,7 @@ impl<P: Protocol> Node<P> {
         let place = &mut self.places[address.kind as usize][address.index as usize];
         assert!(place.is_none(), "{address:?} is hosted twice");
         *place = Some(self.hosted.len() as u16);
-        self.local[address.kind as usize] |= 1 << address.index;
+        self.local[address.kind as usize].insert(address.index);
         self.hosted.push(Hosted {
             address,
             instance,
@@ -270,10 +270,10 @@ impl<P: Protocol> Node<P> {
         let places: Vec<Address> = self.hosted.iter().map(|hosted| hosted.address).collect();
         self.hosted.retain(|hosted| stays(hosted.address));
         self.places.fill([None; MAX_INSTANCES]);
-        self.local.fill(0);
+        self.local.fill(Members::EMPTY);
         for (place, Hosted { address, .. }) in self.hosted.iter().enumerate() {
             self.places[address.kind as usize][address.index as usize] = Some(place as u16);
-            self.local[address.kind as usize] |= 1 << address.index;
+            self.local[address.kind as usize].insert(address.index);
         }
         for (place, message) in core::mem::take(&mut self.inbox) {
             if let Some(place) = self.place(places[place as usize]) {
@@ -287,15 +287,14 @@ impl<P: Protocol> Node<P> {
         self.place(address).is_some()
     }
 
-    /// Queues a message for each local instance of its kind whose bit is set in `members`.
-    pub fn deliver(&mut self, members: u64, message: P::Message) {
+    /// Queues a message for each local instance of its kind that is in `members`.
+    pub fn deliver(&mut self, members: Members, message: P::Message) {
         let kind = message.kind();
-        let mut members = members & self.local.get(kind as usize).copied().unwrap_or(0);
-        while members != 0 {
-            let index = members.trailing_zeros() as u8;
-            members &= members - 1;
+        let local = self.local.get(kind as usize).copied();
+        let mut members = members.and(local.unwrap_or(Members::EMPTY));
+        while let Some(index) = members.pop_first() {
             let place = self.place(Address { kind, index }).expect("a local member");
-            if members == 0 {
+            if members.is_empty() {
                 self.inbox.push_back((place, message));
                 return;
             }
@@ -305,7 +304,7 @@ impl<P: Protocol> Node<P> {
 
     /// Queues an application's request for a client lane of this node.
     pub fn submit(&mut self, lane: ClientId, request: Request) {
-        self.deliver(1 << lane.0, P::Message::submit(request));
+        self.deliver(Members::one(lane.0), P::Message::submit(request));
     }
 
     /// The number of queued messages.
@@ -552,13 +551,13 @@ impl<P: Protocol> Node<P> {
                 members,
                 message,
             } => {
-                let local = members & self.local[kind as usize];
-                let remote = members & !local;
-                match (local, remote) {
-                    (0, 0) => {}
-                    (0, _) => world.send(kind, remote, message),
-                    (_, 0) => self.deliver(local, message),
-                    _ => {
+                let local = members.and(self.local[kind as usize]);
+                let remote = members.without(local);
+                match (local.is_empty(), remote.is_empty()) {
+                    (true, true) => {}
+                    (true, false) => world.send(kind, remote, message),
+                    (false, true) => self.deliver(local, message),
+                    (false, false) => {
                         self.deliver(local, message.clone());
                         world.send(kind, remote, message);
                     }

@@ -4,7 +4,7 @@
 
 use crate::client::{Reply, Request};
 use crate::guard::Guard;
-use crate::id::{ClientId, Epoch, Slot};
+use crate::id::{ClientId, Epoch, Members, Slot};
 use crate::layout::{Address, Layout, LayoutError, NodeId, Options};
 use crate::machine::{RestoreError, StateMachine};
 use crate::preset::Preset;
@@ -227,8 +227,8 @@ pub enum Routed<M> {
     Roles {
         /// The place of their kind among [`Protocol::KINDS`].
         kind: u8,
-        /// Bit `i` is set when instance `i` is meant.
-        members: u64,
+        /// The instances that are meant.
+        members: Members,
         /// What to say to each.
         message: M,
     },
@@ -359,7 +359,7 @@ macro_rules! protocol {
                 match envelope {
                     $(Envelope::$to(members, message) => $crate::protocol::Routed::Roles {
                         kind: $tag,
-                        members: members.bits(),
+                        members: members.members(),
                         message: Message::$kind(message),
                     },)*
                     Envelope::ToApplication(lane, reply) => $crate::protocol::Routed::Application { lane, reply },

@@ -1,7 +1,7 @@
 //! What a protocol says of a cluster to those who operate it: what clients need to be served, who
 //! leads, and what the cluster cannot lose.
 
-use crate::id::{Id, Set};
+use crate::id::{Id, Members, Set};
 use crate::layout::Layout;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -11,9 +11,9 @@ use alloc::vec::Vec;
 pub struct Enough {
     /// The place of the kind among [`KINDS`](crate::protocol::Protocol::KINDS).
     pub kind: u8,
-    /// The instances: bit `i` is set for instance `i`.
-    pub of: u64,
-    is_enough: Rc<dyn Fn(u64) -> bool>,
+    /// The instances.
+    pub of: Members,
+    is_enough: Rc<dyn Fn(Members) -> bool>,
 }
 
 impl Enough {
@@ -21,23 +21,23 @@ impl Enough {
     pub fn new<I: Id>(kind: u8, of: Set<I>, is_enough: impl Fn(Set<I>) -> bool + 'static) -> Self {
         Enough {
             kind,
-            of: of.bits(),
-            is_enough: Rc::new(move |bits| is_enough(Set::from_bits(bits))),
+            of: of.members(),
+            is_enough: Rc::new(move |some| is_enough(Set::from_members(some))),
         }
     }
 
     /// One of the instances `of`.
-    pub fn any(kind: u8, of: u64) -> Self {
+    pub fn any(kind: u8, of: Members) -> Self {
         Enough {
             kind,
             of,
-            is_enough: Rc::new(|some| some != 0),
+            is_enough: Rc::new(|some| !some.is_empty()),
         }
     }
 
     /// Whether these instances are enough.
-    pub fn is_met(&self, by: u64) -> bool {
-        (self.is_enough)(by & self.of)
+    pub fn is_met(&self, by: Members) -> bool {
+        (self.is_enough)(by.and(self.of))
     }
 }
 
@@ -77,7 +77,7 @@ pub struct Service {
     pub hub: u8,
     /// For each part of what is led, the instances of the hub's kind that can lead it; empty where
     /// there is no leader to elect.
-    pub parts: Vec<u64>,
+    pub parts: Vec<Members>,
     /// Those whose votes order commands; none where the hub alone does.
     pub voters: Option<Voters>,
     /// All that clients need.
@@ -88,11 +88,10 @@ pub struct Service {
 
 /// Of each of these kinds, where there are any, one instance is needed.
 pub fn one_of_each(layout: &Layout, kinds: &[(u8, &'static str)]) -> impl Iterator<Item = Need> {
-    let bit = |(index, _)| 1_u64 << index;
-    let all = move |kind| layout.places(kind).iter().map(bit).sum();
+    let all = move |kind| layout.places(kind).iter().map(|(index, _)| index).collect();
     let there = kinds.iter().map(move |(kind, what)| Need {
         what,
         by: Enough::any(*kind, all(*kind)),
     });
-    there.filter(|need| need.by.of != 0)
+    there.filter(|need| !need.by.of.is_empty())
 }

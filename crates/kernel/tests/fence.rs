@@ -5,7 +5,7 @@ extern crate alloc;
 
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, Reply, Request};
-use ionian_kernel::id::{ClientId, Epoch, Set, Slot};
+use ionian_kernel::id::{ClientId, Epoch, Members, Set, Slot};
 use ionian_kernel::layout::{Address, Layout, LayoutError, NodeId, numbered};
 use ionian_kernel::machine::Frozen;
 use ionian_kernel::membership::Membership;
@@ -190,8 +190,8 @@ struct Outside {
 }
 
 impl World<Actors> for Outside {
-    fn send(&mut self, kind: u8, members: u64, message: Message) {
-        assert_eq!((kind, members), (kind::Actor, AWAY.bits()));
+    fn send(&mut self, kind: u8, members: Members, message: Message) {
+        assert_eq!((kind, members), (kind::Actor, AWAY.members()));
         let Message::Actor(actor::In::Told { what }) = message else {
             panic!("{message:?}")
         };
@@ -249,7 +249,7 @@ impl Stage {
     fn act(&mut self, actor: u8, steps: impl Into<Vec<Step>>) {
         let steps = steps.into();
         self.node
-            .deliver(1 << actor, Message::Actor(actor::In::Do { steps }));
+            .deliver(Members::one(actor), Message::Actor(actor::In::Do { steps }));
         self.node.settle(Instant(0), &mut self.outside);
     }
 

@@ -14,7 +14,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ionian_kernel::client::{LaneLimits, Operation, ReadLevel, Refusal, Reply, Request};
-use ionian_kernel::id::{ClientId, SessionId, Slot};
+use ionian_kernel::id::{ClientId, Index, Members, SessionId, Slot};
 use ionian_kernel::layout::Options;
 use ionian_kernel::random::Random;
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
@@ -59,14 +59,14 @@ enum Session {
     Open(SessionId),
 }
 
-/// Which instances answered commands had been sent to: bit `i` for instance `i`.
+/// Which instances answered commands had been sent to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Via {
     /// Those that carried writes.
-    pub writes: u64,
+    pub writes: Members,
     /// Those that carried linearizable reads. (Other reads go to a replica, which is known by its
     /// answer.)
-    pub reads: u64,
+    pub reads: Members,
 }
 
 /// What a lane wants done; reused from call to call.
@@ -88,7 +88,7 @@ pub struct DueWrite {
     /// The write.
     pub command: Command,
     /// The index of the instance that it was last sent to and that left it unanswered, if any.
-    pub via: Option<u8>,
+    pub via: Option<Index>,
     /// Whether it was sent before, to any instance: one that has it need not take it again.
     pub again: bool,
 }
@@ -293,7 +293,7 @@ impl Lane {
     }
 
     /// Remembers which instance a command was sent to, so that another is asked next time.
-    pub fn sent_via(&mut self, purpose: Purpose, number: u64, via: u8) {
+    pub fn sent_via(&mut self, purpose: Purpose, number: u64, via: Index) {
         let in_flight = match purpose {
             Purpose::Read | Purpose::Change => &mut self.reads,
             Purpose::Execute(_) => &mut self.writes,
@@ -337,26 +337,31 @@ impl Lane {
                 self.requeue();
                 self.send_waiting(now, due);
             }
-            (Purpose::Read, outcome, _) => {
-                via.reads |= self.settle_sessionless(number, outcome, due)
-            }
-            (Purpose::Change, outcome, _) => {
-                via.writes |= self.settle_sessionless(number, outcome, due)
-            }
+            (Purpose::Read, outcome, _) => via
+                .reads
+                .extend(self.settle_sessionless(number, outcome, due)),
+            (Purpose::Change, outcome, _) => via
+                .writes
+                .extend(self.settle_sessionless(number, outcome, due)),
             (of, Outcome::NoSession, Session::Open(open)) if of.session() == Some(*open) => {
                 self.lose_session(now, due);
             }
             (Purpose::Execute(of), outcome, Session::Open(open)) if of == *open => {
-                via.writes |= self.settle_write(number, outcome, due)
+                via.writes.extend(self.settle_write(number, outcome, due))
             }
             // A duplicate, or an answer to an earlier process or session.
             _ => {}
         }
     }
 
-    fn settle_sessionless(&mut self, number: u64, outcome: Outcome, due: &mut Due) -> u64 {
+    fn settle_sessionless(
+        &mut self,
+        number: u64,
+        outcome: Outcome,
+        due: &mut Due,
+    ) -> Option<Index> {
         let Some(pending) = self.reads.take(number, 0) else {
-            return 0;
+            return None;
         };
         let outcome = match outcome {
             Outcome::Done(reply) => {
@@ -372,27 +377,27 @@ impl Lane {
             outcome,
         });
         match pending.operation {
-            Operation::Read(ReadLevel::Sequential | ReadLevel::Eventual) => 0,
-            _ => pending.via.map_or(0, bit),
+            Operation::Read(ReadLevel::Sequential | ReadLevel::Eventual) => None,
+            _ => pending.via,
         }
     }
 
-    fn settle_write(&mut self, number: u64, outcome: Outcome, due: &mut Due) -> u64 {
+    fn settle_write(&mut self, number: u64, outcome: Outcome, due: &mut Due) -> Option<Index> {
         let outcome = match outcome {
             Outcome::Done(reply) => Ok(reply),
             Outcome::Failed => Err(Refusal::Failed),
-            _ => return 0,
+            _ => return None,
         };
         let kept = outcome.as_ref().map_or(0, Bytes::len);
         let Some(pending) = self.writes.take(number, kept) else {
-            return 0;
+            return None;
         };
         self.make_room(&pending);
         due.replies.push(Reply {
             token: pending.token,
             outcome,
         });
-        pending.via.map_or(0, bit)
+        pending.via
     }
 
     /// The cluster has forgotten the session. What was sent in it may have been executed before
@@ -693,11 +698,6 @@ impl Lane {
             "a write waits that is not queued"
         );
     }
-}
-
-/// The bit of an instance in [`Via`].
-fn bit(index: u8) -> u64 {
-    1 << (index % 64)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! messages, as an acceptor's log would.
 
 use bytes::{Buf, Bytes, BytesMut};
+use ionian_kernel::id::Members;
 use ionian_runtime::transport::frame::{FrameReader, HEADER_BYTES, encode_frame};
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -23,7 +24,12 @@ fn main() {
     for size in [16, 100, 1000, 4000, 16_000, 30_000] {
         let mut chunk = Vec::new();
         while chunk.len() + size + HEADER_BYTES <= READ {
-            encode_frame(&mut chunk, 1, &Bytes::from(vec![7; size - 4])).expect("it is small");
+            encode_frame(
+                &mut chunk,
+                Members::from_bits(1),
+                &Bytes::from(vec![7; size - 4]),
+            )
+            .expect("it is small");
         }
         let frames = chunk.len() / (size + HEADER_BYTES);
         let driver = measure(frames, || {

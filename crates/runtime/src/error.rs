@@ -3,6 +3,7 @@
 use crate::storage::error::LogError;
 use crate::storage::machine_failure::MachineFailure;
 use ionian_deployment::DeploymentError;
+use ionian_kernel::id::Index;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::machine::RestoreError;
 use ionian_kernel::wire::WireError;
@@ -40,7 +41,7 @@ pub enum NodeError {
         /// The role that wrote it.
         role: String,
         /// The instance that wrote it.
-        index: u8,
+        index: Index,
         /// What is wrong.
         source: WireError,
     },
@@ -53,7 +54,7 @@ pub enum NodeError {
         /// The role that stored it.
         role: String,
         /// The instance that stored it.
-        index: u8,
+        index: Index,
         /// What is wrong.
         source: RestoreError,
     },

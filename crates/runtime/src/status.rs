@@ -1,6 +1,6 @@
 //! The types of a node's status report.
 
-use ionian_kernel::id::{Round, Slot};
+use ionian_kernel::id::{Index, Round, Slot};
 use ionian_kernel::status::{Metrics, Status, each};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -132,7 +132,7 @@ pub struct RoleStatus {
     /// The role's name in deployment files.
     pub role: String,
     /// The number of the instance within its role.
-    pub index: u8,
+    pub index: Index,
     /// What it leads; `None` if its role does not lead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leads: Option<LeadsStatus>,
@@ -187,7 +187,7 @@ impl LeadsStatus {
 
 impl RoleStatus {
     /// The report of an instance of the kind `role`, whose protocol declares these metrics.
-    pub(crate) fn of(role: &str, index: u8, status: Status, metrics: Metrics) -> Self {
+    pub(crate) fn of(role: &str, index: Index, status: Status, metrics: Metrics) -> Self {
         let slot = |slot: Option<Slot>| slot.map(|slot| slot.0);
         let epoch = status.round.map(Round::epoch).or(status.epoch);
         RoleStatus {

@@ -10,7 +10,7 @@ use common::{
     Running, bind, echo, eventually, identity, layout, settings, start, start_with, status,
 };
 use ionian_kernel::client::{Operation, Request};
-use ionian_kernel::id::ClientId;
+use ionian_kernel::id::{ClientId, Members};
 use ionian_kernel::wire::{WIRE_VERSION, Wire, encode_all};
 use ionian_runtime::status::PeerState;
 use ionian_runtime::transport::frame::{FrameReader, MAX_FRAME_BYTES, encode_frame};
@@ -135,7 +135,7 @@ fn question() -> echo::In {
 
 fn frame(message: &impl Wire) -> Vec<u8> {
     let mut frame = Vec::new();
-    encode_frame(&mut frame, 1, message).unwrap();
+    encode_frame(&mut frame, Members::from_bits(1), message).unwrap();
     frame
 }
 
@@ -361,7 +361,12 @@ fn unfinished_frame_holds_no_memory_and_message_to_no_instance_is_ignored() {
     // Instances that do not exist, or are on another node.
     for members in [2, 4, 1 << 63] {
         let mut message = Vec::new();
-        encode_frame(&mut message, members, &common::Message::Echo(question())).unwrap();
+        encode_frame(
+            &mut message,
+            Members::from_bits(members),
+            &common::Message::Echo(question()),
+        )
+        .unwrap();
         stream.write_all(&message).unwrap();
     }
     eventually("they have arrived", || {
@@ -419,7 +424,7 @@ fn read_frames(stream: &mut TcpStream, count: u64) -> FrameReader {
         assert!(got > 0, "the connection ended after {seen} frames");
         reader.space().extend_from_slice(&chunk[..got]);
         while let Some(frame) = reader.next_frame().unwrap() {
-            assert_eq!(frame.members, 2);
+            assert_eq!(frame.members, Members::from_bits(2));
             seen += 1;
         }
     }

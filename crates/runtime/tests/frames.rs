@@ -3,6 +3,7 @@
 #[path = "common/support.rs"]
 mod support;
 
+use ionian_kernel::id::Members;
 use ionian_kernel::wire::Reader;
 use ionian_runtime::transport::frame::{
     Encoded, FrameError, FrameReader, HEADER_BYTES, MAX_FRAME_BYTES, encode_frame,
@@ -11,7 +12,7 @@ use proptest::prelude::*;
 use support::Raw;
 
 /// The addressed instances, and the encoded message.
-type Taken = (u64, Vec<u8>);
+type Taken = (Members, Vec<u8>);
 
 /// Feeds `stream` in pieces of the given sizes, in turn.
 fn read(stream: &[u8], pieces: &[usize]) -> Result<(Vec<Taken>, FrameReader), FrameError> {
@@ -36,10 +37,10 @@ fn read(stream: &[u8], pieces: &[usize]) -> Result<(Vec<Taken>, FrameReader), Fr
     unreachable!("there are pieces")
 }
 
-fn messages() -> impl Strategy<Value = Vec<(u64, Vec<u8>)>> {
+fn messages() -> impl Strategy<Value = Vec<Taken>> {
     // Also around the size from which a frame keeps its memory.
     let size = prop_oneof![8 => 1..200usize, 2 => 32_700..32_800usize, 1 => 60_000..200_000usize];
-    let message = (any::<u64>(), size, any::<u8>())
+    let message = (any::<u64>().prop_map(Members::from_bits), size, any::<u8>())
         .prop_map(|(members, size, fill)| (members, vec![fill; size]));
     prop::collection::vec(message, 0..12)
 }
@@ -91,7 +92,7 @@ proptest! {
     fn a_cut_stream_yields_its_whole_frames(count in 1..20usize, size in 1..300usize, cut in any::<prop::sample::Index>()) {
         let mut stream = Vec::new();
         for index in 0..count {
-            encode_frame(&mut stream, index as u64, &Raw(vec![1; size])).unwrap();
+            encode_frame(&mut stream, Members::from_bits(index as u64), &Raw(vec![1; size])).unwrap();
         }
         let cut = cut.index(stream.len());
         let (frames, reader) = read(&stream[..cut], &[64]).unwrap();
@@ -131,18 +132,18 @@ fn a_frame_beyond_the_limit_is_not_written() {
     let limit = MAX_FRAME_BYTES + 4 - HEADER_BYTES;
     let length = MAX_FRAME_BYTES + 1;
     assert_eq!(
-        encode_frame(&mut out, 1, &Raw(vec![0; limit + 1])),
+        encode_frame(&mut out, Members::from_bits(1), &Raw(vec![0; limit + 1])),
         Err(FrameError::TooLarge { length })
     );
     assert_eq!(out, [7]);
-    encode_frame(&mut out, 1, &Raw(vec![0; limit])).unwrap();
+    encode_frame(&mut out, Members::from_bits(1), &Raw(vec![0; limit])).unwrap();
     assert_eq!(out.len(), 1 + 4 + MAX_FRAME_BYTES);
 }
 
 #[test]
 fn small_message_does_not_retain_the_read_buffer_and_large_one_is_not_copied() {
     let mut small = Vec::new();
-    encode_frame(&mut small, 1, &Raw(vec![1; 60])).unwrap();
+    encode_frame(&mut small, Members::from_bits(1), &Raw(vec![1; 60])).unwrap();
     let mut reader = FrameReader::default();
     reader.space().extend_from_slice(&small);
     let buffer = reader.space().as_ptr();
@@ -154,7 +155,7 @@ fn small_message_does_not_retain_the_read_buffer_and_large_one_is_not_copied() {
     assert!(!(buffer..buffer.wrapping_add(small.len())).contains(&part.as_ptr()));
 
     let mut large = Vec::new();
-    encode_frame(&mut large, 1, &Raw(vec![1; 100_000])).unwrap();
+    encode_frame(&mut large, Members::from_bits(1), &Raw(vec![1; 100_000])).unwrap();
     let mut reader = FrameReader::default();
     reader.space().extend_from_slice(&large);
     let buffer = reader.space().as_ptr();

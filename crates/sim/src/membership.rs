@@ -11,7 +11,7 @@ use crate::report::FailureKind;
 use crate::trace::mix;
 use crate::world::{Event, Parcel, Simulation, Step};
 use bytes::Bytes;
-use ionian_kernel::id::ClientId;
+use ionian_kernel::id::{ClientId, Members};
 use ionian_kernel::membership::Membership;
 use ionian_kernel::protocol::Protocol;
 
@@ -115,7 +115,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         self.post(Parcel {
             from,
             to,
-            members: 0,
+            members: Members::EMPTY,
             bytes: Bytes::new(),
             name: "membership",
             digest,

@@ -10,7 +10,7 @@ use crate::scenario::{Canary, Durability, Scenario};
 use crate::trace::mix;
 use bytes::Bytes;
 use ionian_kernel::client::Reply;
-use ionian_kernel::id::ClientId;
+use ionian_kernel::id::{ClientId, Members};
 use ionian_kernel::layout::{Address, NodeId};
 use ionian_kernel::machine::{Frozen, StateMachine};
 use ionian_kernel::membership::Membership;
@@ -33,7 +33,7 @@ pub(crate) struct SimNode<P: Protocol> {
     pub(crate) disk: Disk,
     pub(crate) clock: Clock,
     /// Arrived messages that were not delivered yet: destinations and bytes.
-    pub(crate) arrived: VecDeque<(u64, Bytes)>,
+    pub(crate) arrived: VecDeque<(Members, Bytes)>,
     pub(crate) paused: bool,
     /// The number of crashes.
     pub(crate) life: u32,
@@ -51,7 +51,7 @@ pub(crate) struct SimNode<P: Protocol> {
 
 /// The effects of one call of a node's roles.
 pub(crate) struct Effects<M> {
-    pub(crate) sends: Vec<(u8, u64, M)>,
+    pub(crate) sends: Vec<(u8, Members, M)>,
     pub(crate) replies: Vec<(ClientId, Reply)>,
     /// The number of records that were appended.
     pub(crate) records: u64,
@@ -85,7 +85,7 @@ struct Port<'a, M> {
 }
 
 impl<P: Protocol> World<P> for Port<'_, P::Message> {
-    fn send(&mut self, kind: u8, members: u64, message: P::Message) {
+    fn send(&mut self, kind: u8, members: Members, message: P::Message) {
         self.effects.sends.push((kind, members, message));
     }
 

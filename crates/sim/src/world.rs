@@ -18,7 +18,7 @@ use crate::trace::{Sink, Trace, hash_bytes, mix};
 use crate::workload::{Plan, Turn, Workload};
 use bytes::Bytes;
 use ionian_kernel::client::Reply;
-use ionian_kernel::id::ClientId;
+use ionian_kernel::id::{ClientId, Members};
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::membership::Membership;
 use ionian_kernel::protocol::{Instance, Message, Protocol};
@@ -52,7 +52,7 @@ pub(crate) enum Event {
 pub(crate) struct Parcel {
     pub(crate) from: usize,
     pub(crate) to: usize,
-    pub(crate) members: u64,
+    pub(crate) members: Members,
     /// Nothing but the news when it is empty.
     pub(crate) bytes: Bytes,
     pub(crate) name: &'static str,
@@ -531,7 +531,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             .plan(self.now() + after, Event::Synced { node, life });
     }
 
-    fn send(&mut self, from: usize, kind: u8, members: u64, message: &P::Message) -> Step {
+    fn send(&mut self, from: usize, kind: u8, members: Members, message: &P::Message) -> Step {
         let id = self.nodes[from].id;
         self.oracles
             .iter_mut()
@@ -546,12 +546,11 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 ));
             }
         }
-        let digest = mix(hash_bytes(&bytes), members);
+        let digest = mix(hash_bytes(&bytes), members.digest());
+        let places = self.nodes[from].configuration.layout.places(kind);
         // A node gets one copy, whichever of its instances are meant.
         let mut left = members;
-        while left != 0 {
-            let index = left.trailing_zeros() as u8;
-            let places = self.nodes[from].configuration.layout.places(kind);
+        while let Some(index) = left.iter().next() {
             let Some(to) = places.node_of(index) else {
                 // Where members come and go it may be one that this node does not know of (any
                 // more).
@@ -560,15 +559,13 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                         format!("{message:?} is sent to instance {index}, which does not exist");
                     return Err(self.fail(FailureKind::Message, what));
                 }
-                left &= left - 1;
+                left.remove(index);
                 continue;
             };
-            let there = places
-                .iter()
-                .filter(|(_, place)| *place == to)
-                .fold(0, |set, (index, _)| set | 1u64 << index);
+            let here = places.iter().filter(|(_, place)| *place == to);
+            let there = left.and(here.map(|(index, _)| index).collect());
             let news = self.nodes[from].membership.clone();
-            let (to, members, bytes) = (usize::from(to.0), left & there, bytes.clone());
+            let (to, members, bytes) = (usize::from(to.0), there, bytes.clone());
             let parcel = Parcel {
                 from,
                 to,
@@ -578,7 +575,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 digest,
                 news,
             };
-            left &= !there;
+            left = left.without(there);
             self.post(parcel);
         }
         Ok(())

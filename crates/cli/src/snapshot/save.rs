@@ -11,7 +11,7 @@ use super::stopped::{machine_in, newest};
 use crate::address::resolve;
 use crate::member;
 use crate::output::{explain, say};
-use crate::protocols::{self, ServiceNeeds, bit};
+use crate::protocols::{self, ServiceNeeds, members};
 use crate::source;
 use crate::status::{ClusterStatus, ask_all};
 use crate::waiting;
@@ -119,15 +119,14 @@ fn watermark(known: &Configuration, status: &ClusterStatus) -> Result<Option<u64
             .max());
     };
     let name = service_needs.name(voters.read.kind);
-    let (mut present, mut highest) = (0, 0);
-    for (_, role) in roles(status).filter(|(_, role)| role.role == name) {
-        // An acceptor that has lost its memory does not know its votes.
-        if role.remembers == Some(true) {
-            present |= bit(role.index);
-            highest = highest.max(role.voted.unwrap_or(0));
-        }
-    }
-    Ok(voters.read.is_met(present).then_some(highest))
+    // An acceptor that has lost its memory does not know its votes.
+    let knowing = || {
+        let voters = roles(status).filter(|(_, role)| role.role == name);
+        voters.filter(|(_, role)| role.remembers == Some(true))
+    };
+    let present = members(knowing().map(|(_, role)| role.index));
+    let highest = knowing().filter_map(|(_, role)| role.voted).max();
+    Ok(voters.read.is_met(present).then_some(highest.unwrap_or(0)))
 }
 
 /// The executed slot of each node with an executor, with the index of its answer.

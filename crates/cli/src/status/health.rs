@@ -5,7 +5,7 @@ use super::cluster::{Answer, ClusterStatus, instances};
 use super::needs::{Need, Present, needs, tolerance};
 use super::probe::Probes;
 use super::problems;
-use crate::protocols::{ServiceNeeds, bit};
+use crate::protocols::{ServiceNeeds, members};
 use ionian_deployment::{CLIENT, Configuration};
 use ionian_kernel::id::Epoch;
 use ionian_runtime::status::{LeadsStatus, RoleStatus};
@@ -251,8 +251,9 @@ fn is_followed(
             && present.links().connect(&node.name, &other.name)
             && role.ballot().is_some_and(|promise| promise <= led)
     });
-    let follow = follows.map(|(_, role)| bit(role.index));
-    voters.write.is_met(follow.fold(0, |set, one| set | one))
+    voters
+        .write
+        .is_met(members(follows.map(|(_, role)| role.index)))
 }
 
 /// The nodes that accept clients but have no connection to a leader.

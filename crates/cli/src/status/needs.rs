@@ -3,15 +3,16 @@
 
 use super::cluster::{Answer, ClusterStatus, instances};
 use super::links::Links;
-use crate::protocols::{ServiceNeeds, bit};
+use crate::protocols::{ServiceNeeds, members};
 use ionian_deployment::CLIENT;
+use ionian_kernel::id::{Index, Members};
 use ionian_kernel::service;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A role instance that works.
 pub(super) struct Alive<'a> {
     role: &'a str,
-    index: u8,
+    index: Index,
     node: &'a str,
 }
 
@@ -89,11 +90,9 @@ pub(super) struct Need<'a> {
 }
 
 impl Need<'_> {
-    fn those<'b>(&self, there: impl Iterator<Item = &'b Alive<'b>>) -> u64 {
-        let bits = there
-            .filter(|it| it.role == self.role)
-            .map(|it| bit(it.index));
-        bits.fold(0, |set, bit| set | bit) & self.need.by.of
+    fn those<'b>(&self, there: impl Iterator<Item = &'b Alive<'b>>) -> Members {
+        let those = there.filter(|it| it.role == self.role);
+        members(those.map(|it| it.index)).and(self.need.by.of)
     }
 
     fn is_met<'b>(&self, there: impl Iterator<Item = &'b Alive<'b>>) -> bool {
@@ -110,8 +109,8 @@ impl Need<'_> {
         let those = self.those(there);
         let count = format!(
             "{} of {} {}s",
-            those.count_ones(),
-            self.need.by.of.count_ones(),
+            those.len(),
+            self.need.by.of.len(),
             self.role.replace('_', " ")
         );
         let lost = match leader {

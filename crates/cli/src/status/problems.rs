@@ -1,7 +1,7 @@
 //! What needs attention, in words.
 
 use super::cluster::{ClusterStatus, instances};
-use crate::protocols::{ServiceNeeds, bit};
+use crate::protocols::{ServiceNeeds, members};
 use ionian_deployment::Configuration;
 use ionian_kernel::layout::NodeId;
 use ionian_runtime::status::{DrainStatus, RoleStatus};
@@ -21,12 +21,16 @@ fn losses_of(service_needs: &ServiceNeeds, roles: &[&RoleStatus]) -> Vec<(&'stat
         let name = service_needs.name(kind);
         let forgot = roles
             .iter()
-            .filter(move |role| role.role == name && role.remembers == Some(false));
-        forgot.fold(0, |set, role| set | bit(role.index))
+            .filter(|role| role.role == name && role.remembers == Some(false));
+        members(forgot.map(|role| role.index))
     };
     let memories = service_needs.service.memories.iter();
     memories
-        .filter(|memory| !memory.by.is_met(!forgot(memory.by.kind)))
+        .filter(|memory| {
+            !memory
+                .by
+                .is_met(memory.by.of.without(forgot(memory.by.kind)))
+        })
         .map(|memory| (memory.lost, memory.is_vital))
         .collect()
 }

@@ -218,7 +218,7 @@ impl Role for ClientLane {
                 self.replicas.heard(from);
                 self.seen.answered((from, life), &answers);
                 let via = self.lane.on_answers(now, &answers, &mut self.due);
-                let leaders: Set<LeaderId> = Set::from_bits(via.writes);
+                let leaders: Set<LeaderId> = Set::from_members(via.writes);
                 leaders.iter().for_each(|leader| self.leaders.heard(leader));
             }
         }

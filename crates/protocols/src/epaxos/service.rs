@@ -33,7 +33,7 @@ pub(super) fn service(config: &Config) -> Service {
         },
         Need {
             what: "writes, for want of a leader",
-            by: Enough::any(kind::Leader, config.leaders().bits()),
+            by: Enough::any(kind::Leader, config.leaders().members()),
         },
     ]);
     needs.extend(one_of_each(config.layout(), KINDS));

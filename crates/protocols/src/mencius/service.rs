@@ -18,7 +18,7 @@ pub(super) fn service(config: &Config, epoch: Epoch) -> Service {
     needs.extend(one_of_each(config.layout(), KINDS));
     Service {
         hub: kind::Leader,
-        parts: stripes().map(|stripe| stripe.leaders().bits()).collect(),
+        parts: stripes().map(|stripe| stripe.leaders().members()).collect(),
         voters: Some(voters),
         needs,
         memories: [ordering::votes(kind::Acceptor, &first.quorums)].into(),

@@ -410,10 +410,10 @@ impl Role for ClientLane {
             In::Answers { answers } => {
                 self.replicas.heard(ReplicaId(answers.from));
                 let via = self.lane.on_answers(now, &answers, &mut self.due);
-                Set::from_bits(via.writes)
+                Set::from_members(via.writes)
                     .iter()
                     .for_each(|batcher| self.batchers.heard(batcher));
-                Set::from_bits(via.reads)
+                Set::from_members(via.reads)
                     .iter()
                     .for_each(|batcher| self.read_batchers.heard(batcher));
                 self.carry_out(now, out);

@@ -17,8 +17,8 @@ use ionian_replication::quorum::QuorumSystem;
 #[derive(Clone, Debug)]
 pub struct Config {
     layout: Layout,
-    /// All instances of each kind, as bits: asked for with every message.
-    instances: Vec<u64>,
+    /// All instances of each kind: asked for with every message.
+    instances: Vec<Members>,
     /// By the number of an acceptor, the replicas on its node. Empty where no acceptor lives with a
     /// replica, or none is to tell them anything.
     beside: Vec<Set<ReplicaId>>,
@@ -83,7 +83,7 @@ impl Config {
     pub fn new(layout: Layout) -> Result<Self, LayoutError> {
         let (now, keepers) = check(&layout)?;
         let instances = (0..super::KINDS.len())
-            .map(|kind| layout.all::<ClientId>(kind as u8).bits())
+            .map(|kind| layout.all::<ClientId>(kind as u8).members())
             .collect();
         let (before, keepers, initial_leader) = (None, Vec::from([keepers]), LeaderId(0));
         let (beside, orders_references) = (Vec::new(), false);
@@ -319,7 +319,7 @@ impl Config {
 
     /// All instances of a kind.
     pub fn all<I: Id>(&self, kind: u8) -> Set<I> {
-        Set::from_bits(self.instances[usize::from(kind)])
+        Set::from_members(self.instances[usize::from(kind)])
     }
 
     /// The instances of a kind that live on `node`.

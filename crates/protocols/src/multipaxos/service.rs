@@ -16,7 +16,7 @@ pub(super) fn service(config: &Config, epoch: Epoch) -> Service {
     needs.extend(one_of_each(config.layout(), KINDS));
     Service {
         hub: kind::Leader,
-        parts: Vec::from([config.leaders().bits()]),
+        parts: Vec::from([config.leaders().members()]),
         voters: Some(voters),
         needs,
         memories: Vec::from([votes(kind::Acceptor, &config.quorums)]),
@@ -66,7 +66,7 @@ pub(crate) fn needs_of_voters(voters: &Voters) -> Vec<Need> {
 pub(crate) fn leader(kind: u8, config: &Config) -> Need {
     Need {
         what: "writes, for want of a leader",
-        by: Enough::any(kind, config.leaders().bits()),
+        by: Enough::any(kind, config.leaders().members()),
     }
 }
 

@@ -29,5 +29,5 @@ pub(super) fn of_batcher(batcher: BatcherId) -> DisseminatorId {
 
 /// The disseminators that the ordering takes for these batchers.
 pub(super) fn of_batchers(batchers: Set<BatcherId>) -> Set<DisseminatorId> {
-    Set::from_bits(batchers.bits())
+    Set::from_members(batchers.members())
 }

@@ -40,7 +40,7 @@ pub(super) fn service(config: &Config, epoch: Epoch) -> Service {
     };
     Service {
         hub: kind::Leader,
-        parts: Vec::from([config.ordering.leaders().bits()]),
+        parts: Vec::from([config.ordering.leaders().members()]),
         voters: Some(voters),
         needs,
         memories: Vec::from([

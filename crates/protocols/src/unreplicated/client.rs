@@ -149,7 +149,7 @@ impl Role for ClientLane {
             In::Submit { request } => self.lane.submit(now, request, &mut self.due),
             In::Answers { answers } => {
                 let via = self.lane.on_answers(now, &answers, &mut self.due);
-                Set::from_bits(via.writes)
+                Set::from_members(via.writes)
                     .iter()
                     .for_each(|batcher| self.batchers.heard(batcher));
             }

@@ -312,7 +312,7 @@ fn vote_for(node: &mut Node<MultiPaxos>, outside: &mut Outside, round: u64, byte
     };
     let (from, slot, round) = (ProxyLeaderId(0), Slot(3), Round(round));
     node.deliver(
-        1,
+        Members::from_bits(1),
         Message::Acceptor(acceptor::In::Phase2a {
             from,
             slot,
@@ -375,11 +375,11 @@ fn an_acceptor_testifies_and_refuses_while_its_disk_is_busy() {
     assert!(outside.sent.is_empty(), "the vote waits for the disk");
     let late = Instant(10_000_000);
     node.deliver(
-        1,
+        Members::from_bits(1),
         Message::Acceptor(acceptor::In::PreVote { from: LeaderId(0) }),
     );
     node.deliver(
-        1,
+        Members::from_bits(1),
         Message::Acceptor(acceptor::In::Heartbeat {
             round: Round(64),
             kept: Slot(0),
@@ -418,7 +418,7 @@ fn who_hears_of_new_proposals_does_not_testify_against_their_leader() {
         };
         let (from, slot, round) = (ProxyLeaderId(0), Slot(slot), Round(64));
         node.deliver(
-            1,
+            Members::from_bits(1),
             Message::Acceptor(acceptor::In::Phase2a {
                 from,
                 slot,
@@ -431,7 +431,7 @@ fn who_hears_of_new_proposals_does_not_testify_against_their_leader() {
         node.on_durable(&mut outside);
         outside.sent.clear();
         node.deliver(
-            1,
+            Members::from_bits(1),
             Message::Acceptor(acceptor::In::PreVote { from: LeaderId(0) }),
         );
         node.settle(Instant(now + 300_000), &mut outside);

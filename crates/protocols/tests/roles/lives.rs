@@ -187,7 +187,10 @@ impl Story {
     }
 
     fn deliver(&mut self, message: acceptor::In) {
-        self.node.deliver(1, Message::Acceptor(message));
+        self.node.deliver(
+            ionian_kernel::id::Members::one(0),
+            Message::Acceptor(message),
+        );
         self.node.settle(Instant(2), &mut self.outside);
     }
 

@@ -290,7 +290,7 @@ pub(crate) struct Outside {
 }
 
 impl World<MultiPaxos> for Outside {
-    fn send(&mut self, _: u8, _: u64, message: Message) {
+    fn send(&mut self, _: u8, _: Members, message: Message) {
         self.sent.push(message);
     }
     fn append(&mut self, _: Address, record: &[u8], _: bool) -> Lsn {

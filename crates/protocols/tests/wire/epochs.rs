@@ -95,7 +95,7 @@ fn first_believed<P: Protocol>(
         for message in messages {
             let (before, ignored_before) = (figures(&cluster, node), cluster.nodes[node].ignored());
             let (now, port) = (cluster.now, &mut cluster.port);
-            cluster.nodes[node].deliver(1 << node, message.clone());
+            cluster.nodes[node].deliver(Members::one(node as u8), message.clone());
             cluster.nodes[node].run(now, 1, port);
             cluster.nodes[node].end_burst(now, port);
             if figures(&cluster, node) != before {
@@ -195,7 +195,7 @@ pub(crate) fn one_forged_message_does_not_end_a_cluster() {
     let goes_on = |layout: Layout| {
         let mut cluster = Cluster::<MultiPaxos>::recovered(1, layout, &[]);
         assert!(serves(&mut cluster), "it has not begun");
-        cluster.deliver(2, u64::MAX, &encode_all(&message).into());
+        cluster.deliver(2, Members::first(64), &encode_all(&message).into());
         // Until the acceptor has answered the leader's next heartbeat.
         let until = cluster.now + Duration::from_secs(2);
         while cluster.now < until {

@@ -47,14 +47,14 @@ impl StateMachine for Echo {
 /// Each record is on disk at once.
 pub(crate) struct Port<M> {
     pub(crate) lsn: u64,
-    pub(crate) sent: Vec<(u8, u64, M)>,
+    pub(crate) sent: Vec<(u8, Members, M)>,
     snapshots: Vec<(Address, u64)>,
     /// The tokens of requests that were carried out.
     pub(crate) done: Vec<u64>,
 }
 
 impl<P: Protocol> World<P> for Port<P::Message> {
-    fn send(&mut self, kind: u8, members: u64, message: P::Message) {
+    fn send(&mut self, kind: u8, members: Members, message: P::Message) {
         self.sent.push((kind, members, message));
     }
     fn append(&mut self, _: Address, _: &[u8], _: bool) -> Lsn {
@@ -82,7 +82,7 @@ pub(crate) struct Cluster<P: Protocol> {
     layout: Layout,
     pub(crate) nodes: Vec<Node<P>>,
     pub(crate) port: Port<P::Message>,
-    pub(crate) under_way: VecDeque<(usize, u64, Bytes)>,
+    pub(crate) under_way: VecDeque<(usize, Members, Bytes)>,
 }
 
 impl<P: Protocol> Cluster<P> {
@@ -151,16 +151,16 @@ impl<P: Protocol> Cluster<P> {
             for to in 0..self.nodes.len() {
                 let there = self.layout.places(kind);
                 let there = there.iter().filter(|(_, place)| usize::from(place.0) == to);
-                let there = there.fold(0, |set, (index, _)| set | 1u64 << index);
-                if members & there != 0 && self.under_way.len() < MAX_UNDER_WAY {
-                    self.under_way
-                        .push_back((to, members & there, bytes.clone()));
+                let there: Members = there.map(|(index, _)| index).collect();
+                let there = there.and(members);
+                if !there.is_empty() && self.under_way.len() < MAX_UNDER_WAY {
+                    self.under_way.push_back((to, there, bytes.clone()));
                 }
             }
         }
     }
 
-    pub(crate) fn deliver(&mut self, to: usize, members: u64, bytes: &Bytes) {
+    pub(crate) fn deliver(&mut self, to: usize, members: Members, bytes: &Bytes) {
         if let Ok(message) = decode_all::<P::Message>(bytes) {
             self.nodes[to].deliver(members, message);
             self.settle(to);
@@ -201,7 +201,7 @@ impl<P: Protocol> Cluster<P> {
         match self.random.below(16) {
             0 => {
                 let message = drawn::message::<P>(&mut self.random);
-                let (to, members) = (self.random.below(count) as usize, u64::MAX);
+                let (to, members) = (self.random.below(count) as usize, Members::first(64));
                 assert!(usize::from(message.kind()) < P::KINDS.len());
                 self.deliver(to, members, &encode_all(&message).into());
             }

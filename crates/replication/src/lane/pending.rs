@@ -5,7 +5,7 @@ use crate::backoff::doubled;
 use crate::batch::{Command, Purpose};
 use bytes::Bytes;
 use ionian_kernel::client::Operation;
-use ionian_kernel::id::ClientId;
+use ionian_kernel::id::{ClientId, Index};
 use ionian_kernel::time::{Duration, Instant};
 
 /// See the top of this file.
@@ -22,7 +22,7 @@ pub(super) struct Pending {
     /// its copies are the same bytes, and a driver that still has the first need not queue another.
     pub(super) floor: u64,
     /// The index of the instance that it was sent to last.
-    pub(super) via: Option<u8>,
+    pub(super) via: Option<Index>,
 }
 
 impl Pending {
@@ -31,7 +31,7 @@ impl Pending {
         &self,
         lane: ClientId,
         number: u64,
-        via: Option<u8>,
+        via: Option<Index>,
         due: &mut Due,
     ) {
         match self.operation {

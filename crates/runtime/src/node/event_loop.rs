@@ -29,6 +29,7 @@ use crate::transport::membership_exchange::MAX_MEMBERSHIP_BYTES;
 use bytes::Bytes;
 use ionian_deployment::Configuration;
 use ionian_kernel::client::Refusal;
+use ionian_kernel::id::Members;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::membership::{Change, Membership};
 use ionian_kernel::protocol::Protocol;
@@ -304,11 +305,11 @@ impl<P: Protocol> EventLoop<P> {
 }
 
 impl<P: Protocol> PeerHandler for EventLoop<P> {
-    fn ingest(&self, members: u64, message: Encoded<'_>) -> Result<(), WireError> {
+    fn ingest(&self, members: Members, message: Encoded<'_>) -> Result<(), WireError> {
         if self.state.borrow().has_left {
             return Ok(());
         }
-        if members == 0 {
+        if members.is_empty() {
             // Addressed to no role, so it is for the driver: a membership.
             let size = message.as_slice().len();
             if size > MAX_MEMBERSHIP_BYTES {

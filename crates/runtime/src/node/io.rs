@@ -8,7 +8,7 @@ use crate::transport::outgoing::LARGE_FROM;
 use crate::transport::peers::Peers;
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, Refusal, Reply, Request};
-use ionian_kernel::id::ClientId;
+use ionian_kernel::id::{ClientId, Members};
 use ionian_kernel::layout::{Address, Layout, NodeId, Places};
 use ionian_kernel::machine::Frozen;
 use ionian_kernel::membership::Membership;
@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 /// The peers, the log and the application of a node.
 pub(crate) struct NodeIo {
     /// For each kind of role, the nodes that have instances of it, and which ones.
-    places: Vec<Vec<(NodeId, u64)>>,
+    places: Vec<Vec<(NodeId, Members)>>,
     pub(crate) peers: Rc<Peers>,
     pub(crate) log: Log,
     pub(crate) application: Box<dyn Application>,
@@ -136,33 +136,37 @@ impl ChangeRequests {
 }
 
 /// Gathers the instances of one kind by node.
-fn places(nodes: &Places) -> Vec<(NodeId, u64)> {
-    let mut places: Vec<(NodeId, u64)> = Vec::new();
+fn places(nodes: &Places) -> Vec<(NodeId, Members)> {
+    let mut places: Vec<(NodeId, Members)> = Vec::new();
     for (index, node) in nodes.iter() {
         match places.iter_mut().find(|(place, _)| *place == node) {
-            Some((_, members)) => *members |= 1 << index,
-            None => places.push((node, 1 << index)),
+            Some((_, members)) => _ = members.insert(index),
+            None => places.push((node, Members::one(index))),
         }
     }
     places
 }
 
 impl<P: Protocol> World<P> for NodeIo {
-    fn send(&mut self, kind: u8, members: u64, message: P::Message) {
+    fn send(&mut self, kind: u8, members: Members, message: P::Message) {
         let places = self
             .places
             .get(kind as usize)
             .map_or(&[][..], Vec::as_slice);
-        let mut meant = places.iter().filter(|(_, here)| here & members != 0);
+        let mut meant = places
+            .iter()
+            .filter(|(_, here)| !here.and(members).is_empty());
         let Some(&(first, here)) = meant.next() else {
             return;
         };
         let Some(&(second, there)) = meant.next() else {
             self.counts.messages_out += 1;
-            return self.peers.send(first, here & members, &message, self.now);
+            return self
+                .peers
+                .send(first, here.and(members), &message, self.now);
         };
         self.scratch.clear();
-        if let Err(error) = encode_frame(&mut self.scratch, 0, &message) {
+        if let Err(error) = encode_frame(&mut self.scratch, Members::EMPTY, &message) {
             return tracing::error!("a message to several nodes is dropped: {error}");
         }
         let all = [(first, here), (second, there)]
@@ -173,14 +177,14 @@ impl<P: Protocol> World<P> for NodeIo {
             for (node, here) in all {
                 self.counts.messages_out += 1;
                 self.peers
-                    .send_large(node, here & members, message.clone(), self.now);
+                    .send_large(node, here.and(members), message.clone(), self.now);
             }
             return;
         }
         for (node, here) in all {
             self.counts.messages_out += 1;
             self.peers
-                .send_copy(node, here & members, &self.scratch, self.now);
+                .send_copy(node, here.and(members), &self.scratch, self.now);
         }
     }
 

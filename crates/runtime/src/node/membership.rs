@@ -5,6 +5,7 @@ use crate::error::NodeError;
 use crate::storage::membership_file;
 use crate::transport::frame::encode_frame;
 use ionian_deployment::{Configuration, Deployment};
+use ionian_kernel::id::Members;
 use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::membership::Membership;
 use ionian_kernel::protocol::Protocol;
@@ -116,7 +117,7 @@ pub(crate) fn layout_of<P: Protocol>(
 /// The frame that announces a membership to peers.
 pub(crate) fn announcement(configuration: &Configuration) -> Result<Vec<u8>, NodeError> {
     let mut frame = Vec::new();
-    encode_frame(&mut frame, 0, &configuration.membership)
+    encode_frame(&mut frame, Members::EMPTY, &configuration.membership)
         .map_err(|error| unusable(configuration, error.to_string()))?;
     Ok(frame)
 }

@@ -1,5 +1,6 @@
 //! What the logs share when they are read at a start.
 
+use ionian_kernel::id::Index;
 use ionian_kernel::layout::Address;
 use ionian_wal::storage::Storage;
 use ionian_wal::{Entry, Recovery};
@@ -22,6 +23,6 @@ pub(crate) fn author(entry: &Entry) -> Address {
     // No instance has the number `u8::MAX`, so the node refuses a record whose number is too large.
     Address {
         kind: entry.kind,
-        index: u8::try_from(entry.tag).unwrap_or(u8::MAX),
+        index: Index::try_from(entry.tag).unwrap_or(Index::MAX),
     }
 }

@@ -14,7 +14,7 @@ use super::peer::{Link, Shared};
 use super::peers::Peers;
 use crate::tasks::Tasks;
 use ionian_deployment::Configuration;
-use ionian_kernel::id::Epoch;
+use ionian_kernel::id::{Epoch, Members};
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::membership::Membership;
 use ionian_kernel::wire::WireError;
@@ -44,7 +44,7 @@ const TURN_BYTES: usize = 1 << 20;
 /// The event loop, as connections to peers use it.
 pub(crate) trait PeerHandler {
     /// Takes in one message.
-    fn ingest(&self, members: u64, message: Encoded<'_>) -> Result<(), WireError>;
+    fn ingest(&self, members: Members, message: Encoded<'_>) -> Result<(), WireError>;
 
     /// Called after a batch of [`ingest`](Self::ingest) calls: the connection has no whole message
     /// left.

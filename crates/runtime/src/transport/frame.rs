@@ -1,5 +1,5 @@
-//! Cuts a byte stream into messages. A frame is: `u32` length of the rest, `u32` checksum, `u64`
-//! mask of the addressed instances, the message. Little-endian, as in [`ionian_kernel::wire`].
+//! Cuts a byte stream into messages. A frame is: `u32` length of the rest, `u32` checksum, the
+//! mask of the addressed instances (`u64`), the message. Little-endian, as in [`ionian_kernel::wire`].
 //!
 //! A large message comes in pieces, so that other messages need not wait behind it: the highest bit
 //! of the length is set, and a `u32` after the mask is the number of bytes of the message that
@@ -13,6 +13,7 @@
 //! instructions; for short ones, which most are, several times as many: `cargo xtask costs`.)
 
 use bytes::{Buf, Bytes, BytesMut};
+use ionian_kernel::id::Members;
 use ionian_kernel::wire::{Reader, Wire, WireError};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -38,7 +39,7 @@ const SHARE_FROM: usize = 32 << 10;
 
 const LENGTH_BYTES: usize = 4;
 const SUM_BYTES: usize = 4;
-const MEMBERS_BYTES: usize = 8;
+const MEMBERS_BYTES: usize = Members::BYTES;
 
 /// The offset of the mask in a frame.
 const MEMBERS_AT: usize = LENGTH_BYTES + SUM_BYTES;
@@ -89,7 +90,7 @@ pub enum FrameError {
 #[derive(Debug)]
 pub struct Frame<'a> {
     /// The addressed instances.
-    pub members: u64,
+    pub members: Members,
     /// The encoded message.
     pub message: Encoded<'a>,
 }
@@ -141,7 +142,7 @@ fn decode<T: Wire>(mut reader: Reader<'_>) -> Result<T, WireError> {
 /// [`FrameError::TooLarge`] if it is above the limit; `out` is then unchanged.
 pub fn encode_frame(
     out: &mut Vec<u8>,
-    members: u64,
+    members: Members,
     message: &impl Wire,
 ) -> Result<(), FrameError> {
     let start = out.len();
@@ -161,18 +162,22 @@ pub fn encode_frame(
 }
 
 /// The checksum of a frame or piece of a message.
-fn sum(members: u64, rest: u32, message: &[u8]) -> u32 {
+fn sum(members: Members, rest: u32, message: &[u8]) -> u32 {
     mix(members, rest) ^ xxh3_64(message) as u32
 }
 
 /// A hash of the header in which every bit depends on it. Zero if both are zero.
-fn mix(members: u64, rest: u32) -> u32 {
-    let product = (members ^ u64::from(rest) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+fn mix(members: Members, rest: u32) -> u32 {
+    let product = (members.digest() ^ u64::from(rest) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (product ^ (product >> 32)) as u32
 }
 
 /// The header of a piece, after which `rest` bytes of the message follow.
-pub(crate) fn piece_header(members: u64, piece: &[u8], rest: usize) -> [u8; PIECE_HEADER_BYTES] {
+pub(crate) fn piece_header(
+    members: Members,
+    piece: &[u8],
+    rest: usize,
+) -> [u8; PIECE_HEADER_BYTES] {
     let mut header = [0; PIECE_HEADER_BYTES];
     let follows = (piece.len() + PIECE_HEADER_BYTES - LENGTH_BYTES) as u32;
     header[..LENGTH_BYTES].copy_from_slice(&(follows | PIECE).to_le_bytes());
@@ -184,12 +189,19 @@ pub(crate) fn piece_header(members: u64, piece: &[u8], rest: usize) -> [u8; PIEC
 }
 
 /// Addresses an encoded frame to other instances.
-pub(crate) fn set_members(frame: &mut [u8], members: u64) {
+pub(crate) fn set_members(frame: &mut [u8], members: Members) {
     let mut before = &frame[LENGTH_BYTES..HEADER_BYTES];
-    let (sum, was) = (before.get_u32_le(), before.get_u64_le());
+    let (sum, was) = (before.get_u32_le(), get_members(&mut before));
     let sum = sum ^ mix(was, 0) ^ mix(members, 0);
     frame[LENGTH_BYTES..MEMBERS_AT].copy_from_slice(&sum.to_le_bytes());
     frame[MEMBERS_AT..HEADER_BYTES].copy_from_slice(&members.to_le_bytes());
+}
+
+/// Takes the mask of the addressed instances off the front of `bytes`, which has it.
+fn get_members(bytes: &mut impl Buf) -> Members {
+    let mut members = [0; MEMBERS_BYTES];
+    bytes.copy_to_slice(&mut members);
+    Members::from_le_bytes(members)
 }
 
 /// The length of the first frame of `bytes`, including its length field. The bytes are our own.
@@ -268,7 +280,7 @@ impl FrameReader {
             return Ok(None);
         }
         let mut before = &self.buffer[LENGTH_BYTES..header];
-        let (sent, members) = (before.get_u32_le(), before.get_u64_le());
+        let (sent, members) = (before.get_u32_le(), get_members(&mut before));
         let rest = if is_piece { before.get_u32_le() } else { 0 };
         if sent != sum(members, rest, &self.buffer[header..span]) {
             return Err(FrameError::Damaged { length });
@@ -296,7 +308,7 @@ impl FrameReader {
                 }
             }
         };
-        let members = (&self.buffer[MEMBERS_AT..]).get_u64_le();
+        let members = get_members(&mut &self.buffer[MEMBERS_AT..]);
         let message = if span < SHARE_FROM {
             self.given = span;
             Encoded::Small {
@@ -312,9 +324,9 @@ impl FrameReader {
     }
 
     /// Takes in a piece; returns the message if it was the last.
-    fn take_piece(&mut self, span: usize) -> Result<Option<(u64, Bytes)>, FrameError> {
+    fn take_piece(&mut self, span: usize) -> Result<Option<(Members, Bytes)>, FrameError> {
         let mut unit = &self.buffer[MEMBERS_AT..span];
-        let (members, rest) = (unit.get_u64_le(), unit.get_u32_le() as usize);
+        let (members, rest) = (get_members(&mut unit), unit.get_u32_le() as usize);
         let to_come = unit.len() + rest;
         if self.gathered.is_empty() && to_come + MEMBERS_BYTES > MAX_FRAME_BYTES {
             return Err(FrameError::TooLarge {

@@ -4,6 +4,7 @@
 
 use super::frame::{HEADER_BYTES, PIECE_HEADER_BYTES, frame_span, piece_header};
 use bytes::Bytes;
+use ionian_kernel::id::Members;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
@@ -90,7 +91,7 @@ impl Outgoing {
 #[derive(Debug, Default)]
 pub(crate) struct Large {
     /// The addressed instances, and the message.
-    waiting: VecDeque<(u64, Bytes)>,
+    waiting: VecDeque<(Members, Bytes)>,
     /// The offset of the present piece in the first message, and how many bytes of its header and
     /// the piece are written.
     at: usize,
@@ -101,13 +102,13 @@ pub(crate) struct Large {
 
 impl Large {
     /// Whether the same message to the same instances waits already: a second copy adds nothing.
-    pub(crate) fn has(&self, members: u64, message: &Bytes) -> bool {
+    pub(crate) fn has(&self, members: Members, message: &Bytes) -> bool {
         self.waiting
             .iter()
             .any(|waiting| waiting.0 == members && waiting.1 == *message)
     }
 
-    pub(crate) fn push(&mut self, members: u64, message: Bytes) {
+    pub(crate) fn push(&mut self, members: Members, message: Bytes) {
         self.unwritten += message.len() + PIECE_HEADER_BYTES * message.len().div_ceil(PIECE_BYTES);
         self.waiting.push_back((members, message));
     }
@@ -123,7 +124,7 @@ impl Large {
 
     /// The present piece: the addressed instances, its bytes, and how many bytes of the message
     /// follow it.
-    fn piece(&self) -> Option<(u64, &[u8], usize)> {
+    fn piece(&self) -> Option<(Members, &[u8], usize)> {
         let (members, message) = self.waiting.front()?;
         let end = message.len().min(self.at + PIECE_BYTES);
         Some((*members, &message[self.at..end], message.len() - end))
@@ -273,7 +274,12 @@ mod tests {
     fn filled(frames: u64, payload: usize) -> Frames {
         let mut outgoing = Frames::default();
         for member in 0..frames {
-            encode_frame(outgoing.tail(), member, &Bytes::from(vec![7; payload])).unwrap();
+            encode_frame(
+                outgoing.tail(),
+                Members::from_bits(member),
+                &Bytes::from(vec![7; payload]),
+            )
+            .unwrap();
         }
         outgoing
     }
@@ -325,7 +331,7 @@ mod tests {
         stream
     }
 
-    fn read_all(stream: &[u8]) -> Vec<(u64, usize)> {
+    fn read_all(stream: &[u8]) -> Vec<(Members, usize)> {
         let (mut reader, mut frames) = (FrameReader::default(), Vec::new());
         for part in stream.chunks(50_000) {
             reader.space().extend_from_slice(part);
@@ -341,13 +347,17 @@ mod tests {
     fn short_frames_overtake_a_large_message_between_its_pieces() {
         for count in [1000, 10_000, 70_000, 1 << 20] {
             let mut outgoing = Outgoing::default();
-            outgoing.large.push(7, vec![7; 300_000].into());
-            outgoing.large.push(8, vec![8; LARGE_FROM].into());
+            outgoing
+                .large
+                .push(Members::from_bits(7), vec![7; 300_000].into());
+            outgoing
+                .large
+                .push(Members::from_bits(8), vec![8; LARGE_FROM].into());
             let stream = write_all(&mut outgoing, count, |outgoing, turn| {
                 if turn < 2 {
                     encode_frame(
                         outgoing.short.tail(),
-                        turn as u64,
+                        Members::from_bits(turn as u64),
                         &Bytes::from(vec![1; 500]),
                     )
                     .unwrap();
@@ -356,7 +366,8 @@ mod tests {
             let small = 504;
             assert_eq!(
                 read_all(&stream),
-                [(0, small), (1, small), (7, 300_000), (8, LARGE_FROM)],
+                [(0, small), (1, small), (7, 300_000), (8, LARGE_FROM)]
+                    .map(|(to, size)| (Members::from_bits(to), size)),
                 "{count} at a time"
             );
         }
@@ -368,7 +379,9 @@ mod tests {
             short: filled(1, 50),
             ..Outgoing::default()
         };
-        outgoing.large.push(7, vec![7; LARGE_FROM].into());
+        outgoing
+            .large
+            .push(Members::from_bits(7), vec![7; LARGE_FROM].into());
         assert!(
             matches!(outgoing.next([0, 1]), Some(Next::Large(..))),
             "the short frame may not go yet"
@@ -388,7 +401,7 @@ mod tests {
             let mut outgoing = filled(frames, 5);
             let before = outgoing.unwritten().to_vec();
             let message = Bytes::from(vec![7; LARGE_FROM]);
-            encode_frame(outgoing.tail(), 9, &message).unwrap();
+            encode_frame(outgoing.tail(), Members::from_bits(9), &message).unwrap();
             let lay = outgoing.unwritten()[before.len() + HEADER_BYTES..].as_ptr();
             let taken = outgoing.take_large(before.len()).unwrap();
             assert_eq!(taken.as_ptr() != lay, moves, "behind {frames} frames");
@@ -406,16 +419,19 @@ mod tests {
     fn same_large_message_is_queued_once() {
         let mut large = Large::default();
         let message = Bytes::from(vec![7; 100_000]);
-        large.push(1, message.clone());
+        large.push(Members::from_bits(1), message.clone());
         assert!(
-            large.has(1, &message.to_vec().into())
-                && !large.has(2, &message)
-                && !large.has(1, &message.slice(1..))
+            large.has(Members::from_bits(1), &message.to_vec().into())
+                && !large.has(Members::from_bits(2), &message)
+                && !large.has(Members::from_bits(1), &message.slice(1..))
         );
         large.advance(1);
-        assert!(large.has(1, &message), "it is still on its way");
+        assert!(
+            large.has(Members::from_bits(1), &message),
+            "it is still on its way"
+        );
         assert_eq!(large.clear(), 1);
-        assert!(!large.has(1, &message));
+        assert!(!large.has(Members::from_bits(1), &message));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::outgoing::{LARGE_FROM, Next, Outgoing};
 use crate::status::{PeerState, PeerStatus};
 use bytes::Bytes;
 use ionian_deployment::Distance;
+use ionian_kernel::id::Members;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::wire::Wire;
@@ -171,7 +172,7 @@ impl Peer {
 
     /// Queues a message, encoded straight into the buffer of this peer. Returns whether it was
     /// queued.
-    pub(super) fn push(&mut self, members: u64, message: &impl Wire, now: Instant) -> bool {
+    pub(super) fn push(&mut self, members: Members, message: &impl Wire, now: Instant) -> bool {
         let limit = self.limit(now);
         let start = self.outgoing.short.tail().len();
         if let Err(error) = encode_frame(self.outgoing.short.tail(), members, message) {
@@ -193,7 +194,7 @@ impl Peer {
     }
 
     /// Queues an encoded short frame. Returns whether it was queued.
-    pub(super) fn push_frame(&mut self, members: u64, frame: &[u8], now: Instant) -> bool {
+    pub(super) fn push_frame(&mut self, members: Members, frame: &[u8], now: Instant) -> bool {
         // The limit first: it drops held messages that are too old.
         let limit = self.limit(now);
         if self.outgoing.short.len() + frame.len() > limit {
@@ -209,12 +210,12 @@ impl Peer {
     }
 
     /// Queues a large message. Returns whether it was queued.
-    pub(super) fn push_large(&mut self, members: u64, message: Bytes, now: Instant) -> bool {
+    pub(super) fn push_large(&mut self, members: Members, message: Bytes, now: Instant) -> bool {
         let limit = self.limit(now);
         self.push_large_within(limit, members, message)
     }
 
-    fn push_large_within(&mut self, limit: usize, members: u64, message: Bytes) -> bool {
+    fn push_large_within(&mut self, limit: usize, members: Members, message: Bytes) -> bool {
         debug_assert!(message.len() >= LARGE_FROM, "a short message in pieces");
         let large = &mut self.outgoing.large;
         if large.has(members, &message) {

@@ -5,7 +5,7 @@ use crate::status::PeerStatus;
 use crate::tasks::Tasks;
 use bytes::Bytes;
 use ionian_deployment::Distance;
-use ionian_kernel::id::Epoch;
+use ionian_kernel::id::{Epoch, Members};
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::Wire;
@@ -140,17 +140,17 @@ impl Peers {
     }
 
     /// Queues a message for one node, encoded straight into that node's buffer.
-    pub(crate) fn send(&self, node: NodeId, members: u64, message: &impl Wire, now: Instant) {
+    pub(crate) fn send(&self, node: NodeId, members: Members, message: &impl Wire, now: Instant) {
         self.queue(node, |peer| peer.push(members, message, now));
     }
 
     /// Queues a large message for one node.
-    pub(crate) fn send_large(&self, node: NodeId, members: u64, message: Bytes, now: Instant) {
+    pub(crate) fn send_large(&self, node: NodeId, members: Members, message: Bytes, now: Instant) {
         self.queue(node, |peer| peer.push_large(members, message, now));
     }
 
     /// Queues an encoded short frame for one node.
-    pub(crate) fn send_copy(&self, node: NodeId, members: u64, frame: &[u8], now: Instant) {
+    pub(crate) fn send_copy(&self, node: NodeId, members: Members, frame: &[u8], now: Instant) {
         self.queue(node, |peer| peer.push_frame(members, frame, now));
     }
 
@@ -292,7 +292,12 @@ mod tests {
         let shared = peers.peer(NodeId(1)).unwrap();
         peers.connected(&shared, "n1".into(), Epoch(0), stream.into_split().1);
         let send = |byte: u8, bytes: usize| {
-            peers.send_large(NodeId(1), 1, vec![byte; bytes].into(), Instant::ZERO);
+            peers.send_large(
+                NodeId(1),
+                Members::from_bits(1),
+                vec![byte; bytes].into(),
+                Instant::ZERO,
+            );
             let peer = shared.borrow();
             (
                 peer.outgoing.large.len() >> 20,
@@ -316,14 +321,19 @@ mod tests {
         let peers = peers();
         let message = Bytes::from_static(b"x");
         let start = Instant(1_000_000);
-        peers.send(NodeId(1), 1, &message, start);
-        peers.send(NodeId(1), 1, &message, start + HELD_FOR);
+        peers.send(NodeId(1), Members::from_bits(1), &message, start);
+        peers.send(NodeId(1), Members::from_bits(1), &message, start + HELD_FOR);
         assert_eq!(held_and_dropped(&peers), (2, 0));
         let later = start + HELD_FOR + Duration::from_micros(1);
-        peers.send(NodeId(1), 1, &message, later);
+        peers.send(NodeId(1), Members::from_bits(1), &message, later);
         assert_eq!(held_and_dropped(&peers), (1, 2));
         // The limit starts again with this message.
-        peers.send(NodeId(1), 1, &message, start + HELD_FOR * 2);
+        peers.send(
+            NodeId(1),
+            Members::from_bits(1),
+            &message,
+            start + HELD_FOR * 2,
+        );
         assert_eq!(held_and_dropped(&peers), (2, 2));
     }
 }

@@ -3,7 +3,7 @@
 use super::server::{Nanos, Outcome, Server, Terms};
 use super::{Costs, Service};
 use ionian_kernel::client::{Reply, Request};
-use ionian_kernel::id::{ClientId, MAX_INSTANCES};
+use ionian_kernel::id::{ClientId, Index, MAX_INSTANCES, Members};
 use ionian_kernel::layout::{Address, Layout, LayoutError, NodeId};
 use ionian_kernel::protocol::Protocol;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ pub(super) struct Fleet<P: Protocol> {
 }
 
 /// The messages of one burst to one node, each with the receiving instances.
-pub(super) type Parcel<M> = Vec<(u64, M)>;
+pub(super) type Parcel<M> = Vec<(Members, M)>;
 
 /// The result of a burst.
 pub(super) struct Done<M> {
@@ -46,7 +46,7 @@ impl<P: Protocol> Fleet<P> {
             let node = layout.node_of(Address { kind, index })?;
             nodes.iter().position(|known| *known == node)
         };
-        let indices = || 0..MAX_INSTANCES as u8;
+        let indices = || 0..MAX_INSTANCES as Index;
         let places = (0..P::KINDS.len() as u8)
             .map(|kind| indices().map(|index| place(kind, index)).collect())
             .collect();
@@ -127,14 +127,12 @@ impl<P: Protocol> Fleet<P> {
     /// Groups the messages of a burst by receiving node.
     fn parcels(&mut self) -> BTreeMap<usize, Parcel<P::Message>> {
         let mut parcels: BTreeMap<usize, Parcel<P::Message>> = BTreeMap::new();
-        for (kind, mut members, message) in self.outcome.sends.drain(..) {
+        for (kind, members, message) in self.outcome.sends.drain(..) {
             // Each node receives a message once, for all its instances.
-            let mut nodes: BTreeMap<usize, u64> = BTreeMap::new();
-            while members != 0 {
-                let index = members.trailing_zeros() as usize;
-                members &= members - 1;
-                if let Some(server) = self.places[usize::from(kind)][index] {
-                    *nodes.entry(server).or_default() |= 1 << index;
+            let mut nodes: BTreeMap<usize, Members> = BTreeMap::new();
+            for index in members.iter() {
+                if let Some(server) = self.places[usize::from(kind)][usize::from(index)] {
+                    nodes.entry(server).or_default().insert(index);
                 }
             }
             for (server, members) in nodes {

@@ -3,7 +3,7 @@
 use super::{Costs, Service};
 use crate::trace::mix;
 use ionian_kernel::client::{Reply, Request};
-use ionian_kernel::id::ClientId;
+use ionian_kernel::id::{ClientId, Members};
 use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::machine::Frozen;
 use ionian_kernel::membership::Membership;
@@ -27,7 +27,7 @@ pub(super) struct Server<P: Protocol> {
     /// one.
     pub(super) free: bool,
     /// Messages that have arrived but were not processed.
-    pub(super) arrived: VecDeque<(u64, P::Message)>,
+    pub(super) arrived: VecDeque<(Members, P::Message)>,
     /// Cost of requests received from clients that was not charged yet, in microseconds.
     owed: f64,
     /// The processor is busy until then.
@@ -40,7 +40,7 @@ pub(super) struct Server<P: Protocol> {
 
 /// The result of a burst.
 pub(super) struct Outcome<M> {
-    pub(super) sends: Vec<(u8, u64, M)>,
+    pub(super) sends: Vec<(u8, Members, M)>,
     pub(super) replies: Vec<(ClientId, Reply)>,
 }
 
@@ -55,7 +55,7 @@ impl<M> Outcome<M> {
 
 /// A deployment in memory, without faults: there is nothing to wait for.
 impl<P: Protocol> World<P> for Outcome<P::Message> {
-    fn send(&mut self, kind: u8, members: u64, message: P::Message) {
+    fn send(&mut self, kind: u8, members: Members, message: P::Message) {
         self.sends.push((kind, members, message));
     }
 

@@ -7,7 +7,7 @@ use super::stage::{Parcel, Stage};
 use crate::model::Model;
 use bytes::Bytes;
 use ionian_kernel::client::Refusal;
-use ionian_kernel::id::{ClientId, Epoch};
+use ionian_kernel::id::{ClientId, Epoch, Members};
 use ionian_kernel::membership::{Membership, verdict};
 use ionian_kernel::protocol::Protocol;
 
@@ -59,7 +59,7 @@ impl<P: Protocol, M: Model> Stage<P, M> {
             name: NOTICE,
             from,
             to,
-            members: 0,
+            members: Members::EMPTY,
             bytes: Bytes::new(),
             news: self.nodes[from].membership.clone(),
         });

@@ -13,7 +13,7 @@ use crate::oracle::{Oracle, OwnInvariants, View};
 use crate::scenario::Scenario;
 use bytes::Bytes;
 use ionian_kernel::client::{Reply, Request};
-use ionian_kernel::id::ClientId;
+use ionian_kernel::id::{ClientId, Members};
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::membership::Membership;
 use ionian_kernel::protocol::{Message, Protocol};
@@ -45,7 +45,7 @@ pub(super) struct Parcel {
     pub(super) name: &'static str,
     pub(super) from: usize,
     pub(super) to: usize,
-    pub(super) members: u64,
+    pub(super) members: Members,
     pub(super) bytes: Bytes,
     /// The sender's membership.
     pub(super) news: Membership,
@@ -393,14 +393,16 @@ impl<P: Protocol, M: Model> Stage<P, M> {
                     .places(kind)
                     .iter()
                     .filter(|(_, place)| place.0 as usize == to)
-                    .fold(0, |set, (index, _)| set | 1u64 << index);
-                if members & there != 0 {
+                    .map(|(index, _)| index)
+                    .collect::<Members>()
+                    .and(members);
+                if !there.is_empty() {
                     self.trace.push(format!("n{node} sends {name} to n{to}"));
                     let parcel = Parcel {
                         name,
                         from: node,
                         to,
-                        members: members & there,
+                        members: there,
                         bytes: bytes.clone(),
                         news: self.nodes[node].membership.clone(),
                     };

@@ -202,17 +202,21 @@ fn a_heartbeat_goes_to_one_relay_a_group_which_passes_it_on_to_all_roles_of_its_
     let groups = &[("relay_groups", 3), ("relay_shuffle", 1)];
     let (_, led) = leading(25, groups);
     let (relayed, direct) = beats(&led);
-    let nodes = |beat: &Beat| beat.acceptors.bits();
+    let nodes = |beat: &Beat| beat.acceptors.members();
     assert_eq!(relayed.len(), 3);
     for (relay, beat) in &relayed {
         assert!(beat.acceptors.contains(AcceptorId(relay.0)));
-        assert_eq!(beat.leaders.bits(), nodes(beat));
-        assert_eq!(beat.replicas.bits(), nodes(beat));
+        assert_eq!(beat.leaders.members(), nodes(beat));
+        assert_eq!(beat.replicas.members(), nodes(beat));
     }
-    let all = relayed.iter().fold(0, |all, (_, beat)| all | nodes(beat));
+    let all = relayed
+        .iter()
+        .fold(Members::EMPTY, |all, (_, beat)| all.or(nodes(beat)));
     assert_eq!(
         all,
-        AcceptorSet::first(25).bits() & !1,
+        AcceptorSet::first(25)
+            .without(Set::one(AcceptorId(0)))
+            .members(),
         "all but the own node"
     );
     let own = |envelope: &Envelope| match envelope {

@@ -3,6 +3,7 @@
 
 use super::super::server::Nanos;
 use super::{Change, Link, Network, Topology, Variation};
+use ionian_kernel::id::Members;
 use ionian_kernel::protocol::Message;
 use ionian_kernel::random::Random;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +19,7 @@ const SEGMENT_BYTES: f64 = 1448.0;
 pub(super) struct Cargo<M> {
     pub(super) from: usize,
     pub(super) to: usize,
-    pub(super) members: u64,
+    pub(super) members: Members,
     pub(super) message: M,
     /// On the wire.
     bytes: f64,
@@ -106,7 +107,7 @@ impl<M: Message> Lines<M> {
         &mut self,
         now: Nanos,
         (from, to): (usize, usize),
-        messages: Vec<(u64, M)>,
+        messages: Vec<(Members, M)>,
         plan: &mut impl FnMut(Nanos, Step<M>),
     ) {
         let pipe = if self.star {
