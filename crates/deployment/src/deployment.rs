@@ -4,7 +4,7 @@ use crate::error::{DeploymentError, Problem};
 use crate::network::Network;
 use crate::options::{self, Settings};
 use crate::words::shortened;
-use ionian_kernel::id::MAX_INSTANCES;
+use ionian_kernel::id::{Index, MAX_INSTANCES};
 use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_kernel::setting::Setting;
@@ -90,7 +90,7 @@ pub struct Placed {
     pub count: usize,
     /// The number of the only instance. Without one each instance gets the lowest free number, in
     /// the order of the file.
-    pub number: Option<u8>,
+    pub number: Option<Index>,
 }
 
 impl Placed {
@@ -104,7 +104,7 @@ impl Placed {
     }
 
     /// One instance of a role, with its number.
-    pub fn one(role: &str, number: u8) -> Self {
+    pub fn one(role: &str, number: Index) -> Self {
         Placed {
             role: role.to_owned(),
             count: 1,
@@ -178,7 +178,7 @@ impl Deployment {
     /// has more than 64 instances.
     pub fn layout(&self, kinds: &[&str]) -> Result<Layout, DeploymentError> {
         let Deployment { nodes, .. } = self.numbered()?;
-        let mut instances: Vec<BTreeMap<u8, NodeId>> = vec![BTreeMap::new(); kinds.len()];
+        let mut instances: Vec<BTreeMap<Index, NodeId>> = vec![BTreeMap::new(); kinds.len()];
         let mut names = Vec::new();
         for node in &nodes {
             let id = node.id.expect("it is numbered");

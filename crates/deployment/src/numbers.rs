@@ -7,7 +7,7 @@
 
 use crate::deployment::{CLIENT, Deployment, MAX_NODES, Node, Placed};
 use crate::error::{DeploymentError, Problem};
-use ionian_kernel::id::MAX_INSTANCES;
+use ionian_kernel::id::{Index, MAX_INSTANCES};
 use ionian_kernel::layout::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -97,7 +97,7 @@ impl Deployment {
                 let numbers = used.instances.entry(role.clone()).or_default();
                 for _ in 0..count {
                     let chosen = number
-                        .or_else(|| choose(numbers, MAX_INSTANCES).map(|number| number as u8));
+                        .or_else(|| choose(numbers, MAX_INSTANCES).map(|number| number as Index));
                     let chosen = chosen.ok_or_else(|| Problem::TooMany {
                         key: format!("node.{}.roles", given.name),
                         role: role.clone(),

@@ -6,7 +6,7 @@ use crate::given::Given;
 use crate::options::{allowed_text, named};
 use crate::quorums;
 use crate::words::{digits, is_name, one_of, shortened};
-use ionian_kernel::id::MAX_INSTANCES;
+use ionian_kernel::id::{Index, MAX_INSTANCES};
 use ionian_protocols::registry::NAMES;
 use std::str::FromStr;
 
@@ -50,7 +50,7 @@ impl FromStr for Placed {
         let (role, placed) = match (text.split_once(':'), text.split_once('*')) {
             (Some((role, digits)), _) => (
                 role,
-                number(digits).map(|number| Placed::one(role, number as u8)),
+                number(digits).map(|number| Placed::one(role, number as Index)),
             ),
             (None, Some((role, digits))) => (
                 role,

@@ -10,8 +10,13 @@ use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
 
 /// Grows by one with every change of any message or record; nodes of different versions refuse
-/// each other in the handshake.
-pub const WIRE_VERSION: u16 = 14;
+/// each other in the handshake. Builds with the feature `hundreds` have larger sets and ids, so
+/// versions of their own.
+pub const WIRE_VERSION: u16 = if cfg!(feature = "hundreds") {
+    10_014
+} else {
+    14
+};
 
 /// Something that can be sent and stored.
 pub trait Wire: Sized {

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 use bytes::Bytes;
-use ionian_kernel::id::{ClientId, Id, MAX_INSTANCES, ReplicaId, SessionId, Slot};
+use ionian_kernel::id::{ClientId, Id, Index, MAX_INSTANCES, ReplicaId, SessionId, Slot};
 use ionian_kernel::layout::Options;
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::{Reader, Wire, WireError, encode_varint, varint_len};
@@ -431,7 +431,7 @@ impl<R> Answer<R> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
     /// The replica (or server) that gave them.
-    pub from: u8,
+    pub from: Index,
     /// The slot after the last that was executed before they were given.
     pub executed: Slot,
     answers: Bytes,
@@ -529,7 +529,11 @@ impl AnswersByClient {
 
     /// Takes out each client's answers, which replica `from` gave before it executed slot
     /// `executed`.
-    pub fn drain(&mut self, from: u8, executed: Slot) -> impl Iterator<Item = (ClientId, Answers)> {
+    pub fn drain(
+        &mut self,
+        from: Index,
+        executed: Slot,
+    ) -> impl Iterator<Item = (ClientId, Answers)> {
         let AnswersByClient {
             answers,
             clients,
@@ -553,7 +557,7 @@ impl AnswersByClient {
     }
 
     /// Takes out the answers to all clients as one.
-    pub fn take_all(&mut self, from: u8, executed: Slot) -> Answers {
+    pub fn take_all(&mut self, from: Index, executed: Slot) -> Answers {
         let AnswersByClient {
             answers,
             clients,

@@ -14,10 +14,19 @@ use ionian_kernel::time::{Duration, Instant};
 /// Each of this many failed elections in a row doubles the timeout; those after them do not.
 const MOST_DOUBLINGS: u32 = 4;
 
+/// Of this many leaders each waits for a random time between once and twice the timeout. Of more,
+/// the random part is longer in proportion. So the first of n runs out after 1.2 times the timeout
+/// on average, as with few leaders, and the second about a fifth of the timeout later: the first has
+/// been elected by then, however many there are. Otherwise the hundred leaders of a cluster of a
+/// hundred nodes would stand at once, and each would ask every acceptor (PigPaxos, section 8.3).
+const FEW: usize = 5;
+
 /// Expires when the leader has been silent for too long.
 #[derive(Clone, Debug)]
 pub struct ElectionTimer {
     timeout: Duration,
+    /// The longest random time beyond the timeout is this many timeouts.
+    spread: u32,
     /// Elections of this leader since it last led, or last received a heartbeat.
     failures: u32,
     deadline: Instant,
@@ -25,20 +34,22 @@ pub struct ElectionTimer {
 }
 
 impl ElectionTimer {
-    /// A timer of `timeout` up to twice that, stopped.
-    pub fn new(timeout: Duration, random: Random) -> Self {
+    /// A stopped timer of one of `leaders`: of `timeout` up to twice that, or more if they are many.
+    pub fn new(timeout: Duration, leaders: usize, random: Random) -> Self {
         ElectionTimer {
             timeout,
+            spread: spread(leaders),
             failures: 0,
             deadline: Instant::ZERO,
             random,
         }
     }
 
-    /// Restarts it, with a timeout of `timeout` up to twice that, if that is a change.
-    pub fn set_timeout(&mut self, now: Instant, timeout: Duration) {
-        if timeout != self.timeout {
-            self.timeout = timeout;
+    /// Restarts it as that of one of `leaders` with this `timeout`, if that is a change.
+    pub fn set_timeout(&mut self, now: Instant, timeout: Duration, leaders: usize) {
+        let spread = spread(leaders);
+        if (timeout, spread) != (self.timeout, self.spread) {
+            (self.timeout, self.spread) = (timeout, spread);
             self.restart(now);
         }
     }
@@ -46,7 +57,10 @@ impl ElectionTimer {
     /// Restarts the timer: another candidate goes first, or this election advances.
     pub fn restart(&mut self, now: Instant) {
         let timeout = doubled(self.timeout, self.failures, MOST_DOUBLINGS);
-        self.deadline = now + self.random.duration(timeout, 2 * timeout);
+        self.deadline = now
+            + self
+                .random
+                .duration(timeout, timeout + self.spread * timeout);
     }
 
     /// A leader was heard of, or this one leads.
@@ -73,6 +87,10 @@ impl ElectionTimer {
     }
 }
 
+fn spread(leaders: usize) -> u32 {
+    leaders.div_ceil(FEW).max(1) as u32
+}
+
 /// Remembers when a leader was last heard of, to testify to a candidate.
 #[derive(Clone, Debug, Default)]
 pub struct Witness {
@@ -95,11 +113,12 @@ impl Witness {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn timeouts_are_randomised_within_their_bounds() {
         let timeout = Duration::from_millis(100);
-        let mut timer = ElectionTimer::new(timeout, Random::new(3));
+        let mut timer = ElectionTimer::new(timeout, 3, Random::new(3));
         let mut seen = alloc::collections::BTreeSet::new();
         for _ in 0..50 {
             timer.restart(Instant(0));
@@ -110,10 +129,35 @@ mod tests {
         assert!(seen.len() > 40);
     }
 
+    /// The gap between the first two, and the time until the first, do not depend on how many there
+    /// are.
+    #[test]
+    fn of_many_leaders_few_stand_at_the_same_time() {
+        let timeout = Duration::from_millis(100);
+        for leaders in [5, 25, 100, 300] {
+            let (mut first, mut gap) = (0, 0);
+            for trial in 0..200 {
+                let seeds = (0..leaders as u64).map(|leader| trial * 1000 + leader);
+                let mut deadlines: Vec<u64> = seeds
+                    .map(|seed| {
+                        let mut timer = ElectionTimer::new(timeout, leaders, Random::new(seed));
+                        timer.restart(Instant(0));
+                        timer.deadline().0
+                    })
+                    .collect();
+                deadlines.sort();
+                first += deadlines[0] / 200;
+                gap += (deadlines[1] - deadlines[0]) / 200;
+            }
+            assert!((110_000..130_000).contains(&first), "{leaders}: {first}");
+            assert!((10_000..30_000).contains(&gap), "{leaders}: {gap}");
+        }
+    }
+
     #[test]
     fn elections_that_come_to_nothing_are_given_more_time_up_to_a_limit() {
         let timeout = Duration::from_millis(100);
-        let mut timer = ElectionTimer::new(timeout, Random::new(3));
+        let mut timer = ElectionTimer::new(timeout, 3, Random::new(3));
         for least in [100, 200, 400, 800, 1600, 1600] {
             timer.restart(Instant(0));
             assert!(

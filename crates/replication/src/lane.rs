@@ -77,7 +77,7 @@ pub struct Due {
     /// Writes to send.
     pub writes: Vec<DueWrite>,
     /// Reads to send, likewise.
-    pub reads: Vec<(ReadLevel, Command, Option<u8>)>,
+    pub reads: Vec<(ReadLevel, Command, Option<Index>)>,
     /// Whether a write or the request for a session went unanswered for too long.
     pub writes_overdue: bool,
 }

@@ -12,6 +12,7 @@
 
 use crate::trace::{hash_bytes, mix};
 use bytes::Bytes;
+use ionian_kernel::id::Index;
 use ionian_kernel::layout::Address;
 use ionian_kernel::role::Lsn;
 use ionian_wal::snapshot::Snapshots;
@@ -424,7 +425,7 @@ fn read_records(recovery: Recovery<FaultDisk>) -> Result<Vec<(Address, Lsn, Vec<
         Ok((
             Address {
                 kind: entry.kind,
-                index: entry.tag as u8,
+                index: entry.tag as Index,
             },
             Lsn(entry.lsn),
             entry.record,

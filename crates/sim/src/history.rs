@@ -4,6 +4,7 @@ use crate::event::Micros;
 use crate::linearizability::Interval;
 use crate::model::Specification;
 use ionian_kernel::client::{Operation, ReadLevel, Refusal};
+use ionian_kernel::id::Index;
 use ionian_kernel::time::Timestamp;
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ pub(crate) enum Fate<R> {
 
 /// One request.
 pub(crate) struct Entry<S: Specification> {
-    pub(crate) lane: u8,
+    pub(crate) lane: Index,
     /// The number of crashes of the lane's node: a restarted lane remembers nothing.
     pub(crate) life: u32,
     pub(crate) operation: Operation,

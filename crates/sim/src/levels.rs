@@ -6,6 +6,7 @@ use crate::journal::{Executed, Order};
 use crate::model::Specification;
 use crate::report::FailureKind;
 use ionian_kernel::client::{Operation, ReadLevel, Refusal};
+use ionian_kernel::id::Index;
 use std::collections::BTreeMap;
 
 type Found = Result<(), (FailureKind, String)>;
@@ -148,7 +149,7 @@ pub(crate) fn check<S: Specification>(
     let log: Log<S> = Log::new(history, streams);
     // By lane and incarnation (and key, if only the order per key is promised): when an operation
     // was completed, and its position.
-    let mut done: BTreeMap<(u8, u32, u64), Vec<(u64, u64)>> = BTreeMap::new();
+    let mut done: BTreeMap<(Index, u32, u64), Vec<(u64, u64)>> = BTreeMap::new();
     for entry in &history.entries {
         let (Fate::Done(answer), Some(completed)) = (&entry.fate, entry.completed) else {
             continue;

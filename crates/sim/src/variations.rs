@@ -1,6 +1,7 @@
 //! Other deployments that a cluster can be changed into, made from the one that it was founded
 //! with.
 
+use ionian_kernel::id::Index;
 use ionian_kernel::layout::{Layout, NodeId, Places};
 use ionian_kernel::protocol::{Protocol, Transition};
 use ionian_kernel::quorum_spec::QuorumSpec;
@@ -53,7 +54,7 @@ pub fn variations<P: Protocol>(layout: &Layout) -> Vec<Layout> {
 pub(crate) struct Numbers {
     node: u16,
     /// By kind.
-    instances: Vec<u8>,
+    instances: Vec<Index>,
 }
 
 impl Numbers {
@@ -70,7 +71,7 @@ impl Numbers {
         NodeId(self.node - 1)
     }
 
-    fn instance(&mut self, kind: usize) -> u8 {
+    fn instance(&mut self, kind: usize) -> Index {
         self.instances[kind] += 1;
         self.instances[kind] - 1
     }

@@ -8,7 +8,7 @@ use crate::model::{Model, Want};
 use crate::report::{FailureKind, Report};
 use crate::swarm::{Knobs, Range};
 use ionian_kernel::client::{Operation, ReadLevel, Refusal, Reply, Request};
-use ionian_kernel::id::ClientId;
+use ionian_kernel::id::{ClientId, Index};
 use ionian_kernel::random::Random;
 use ionian_kernel::time::Timestamp;
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ impl<M: Model> Workload<M> {
         let threads = (0..lanes).flat_map(|lane| (0..knobs.threads).map(move |_| lane));
         let threads: Vec<Thread> = threads
             .map(|lane| Thread {
-                lane: ClientId(lane as u8),
+                lane: ClientId(lane as Index),
                 turn: 0,
                 task: Task::Roam,
             })
@@ -165,7 +165,7 @@ impl<M: Model> Workload<M> {
         let mut plans = Vec::new();
         for lane in 0..self.lanes.len() {
             let thread = Thread {
-                lane: ClientId(lane as u8),
+                lane: ClientId(lane as Index),
                 turn: 0,
                 task: Task::Finish(wants.clone()),
             };

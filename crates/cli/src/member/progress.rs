@@ -6,7 +6,7 @@ use crate::output::say;
 use crate::source::ANSWER_LIMIT;
 use anyhow::{Result, bail};
 use ionian_deployment::{Configuration, Deployment};
-use ionian_kernel::id::Epoch;
+use ionian_kernel::id::{Epoch, Index};
 use ionian_runtime::status::RoleStatus;
 use ionian_runtime::{NodeStatus, query_status};
 use std::collections::{BTreeMap, BTreeSet};
@@ -183,7 +183,7 @@ pub(super) fn waits(known: &Configuration, statuses: &Statuses) -> Vec<String> {
         }
         Some(_) => {}
     }
-    let instances = |deployment: &Deployment| -> BTreeSet<(String, u8)> {
+    let instances = |deployment: &Deployment| -> BTreeSet<(String, Index)> {
         let nodes = deployment
             .numbered()
             .map(|numbered| numbered.nodes)

@@ -126,11 +126,11 @@ impl Config {
 
     /// The stripe that an instance on `node` proposes in: that of a leader beside it; where there
     /// is none, the stripe (index mod n).
-    pub fn stripe_near(&self, index: u8, node: NodeId) -> Stripe {
+    pub fn stripe_near(&self, index: Index, node: NodeId) -> Stripe {
         let homes = [Some(&self.homes), self.next_homes.as_ref()];
         let mut near = homes.into_iter().flatten().map(|homes| homes.on(node));
         match near.find(|near| !near.is_empty()) {
-            None => Stripe(index % self.stripes.count() as u8),
+            None => Stripe(index % self.stripes.count() as Index),
             Some(near) => near[usize::from(index) % near.len()],
         }
     }

@@ -14,17 +14,17 @@ use super::stripe::{Stripe, Stripes};
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
-use ionian_kernel::id::LeaderId;
+use ionian_kernel::id::{Index, LeaderId};
 use ionian_kernel::layout::{Layout, LayoutError, NodeId, Places};
 
 /// The leader of each stripe, with its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Homes(Vec<(u8, NodeId)>);
+pub(super) struct Homes(Vec<(Index, NodeId)>);
 
 impl Homes {
     /// Those of a layout by itself, whatever it is being changed into.
     pub(super) fn of(layout: &Layout) -> Self {
-        let leaders: Vec<(u8, NodeId)> =
+        let leaders: Vec<(Index, NodeId)> =
             layout.instances[usize::from(kind::Leader)].iter().collect();
         let mut homes = vec![None; leaders.len()];
         let mut others = Vec::new();
@@ -66,7 +66,7 @@ impl Homes {
 
     /// The stripes whose leader is on this node.
     pub(super) fn on(&self, node: NodeId) -> Vec<Stripe> {
-        let here = |(_, (_, home)): &(u8, &(u8, NodeId))| *home == node;
+        let here = |(_, (_, home)): &(Index, &(Index, NodeId))| *home == node;
         let homes = (0..).zip(&self.0).filter(here);
         homes.map(|(stripe, _)| Stripe(stripe)).collect()
     }

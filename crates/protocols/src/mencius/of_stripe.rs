@@ -7,6 +7,7 @@ use super::{Envelope, striped};
 use crate::multipaxos;
 use alloc::sync::Arc;
 use ionian_kernel::adapted::{Adapted, Translate};
+use ionian_kernel::id::Index;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::Role;
@@ -16,7 +17,7 @@ pub type OfStripe<R> = Adapted<R, InStripe>;
 
 /// All messages are of this stripe.
 pub struct InStripe {
-    index: u8,
+    index: Index,
     node: NodeId,
     stripes: Stripes,
     stripe: Stripe,

@@ -9,7 +9,7 @@
 //! log that they know. Where a role calls a part it converts them, and nowhere else.
 
 use alloc::vec::Vec;
-use ionian_kernel::id::{MAX_INSTANCES, Slot};
+use ionian_kernel::id::{Index, MAX_INSTANCES, Slot};
 use ionian_kernel::positions;
 use ionian_kernel::wire::{Reader, Wire, WireError};
 
@@ -34,14 +34,14 @@ impl StripePosition {
 
 /// One leader's part of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Stripe(pub u8);
+pub struct Stripe(pub Index);
 
 impl Wire for Stripe {
     fn encode(&self, out: &mut Vec<u8>) {
         self.0.encode(out);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        match u8::decode(reader)? {
+        match Index::decode(reader)? {
             stripe if usize::from(stripe) < MAX_INSTANCES => Ok(Stripe(stripe)),
             stripe => Err(WireError::OutOfRange {
                 what: "stripe",
@@ -74,7 +74,7 @@ impl Stripes {
 
     /// All of them, in order.
     pub fn iter(self) -> impl Iterator<Item = Stripe> {
-        (0..self.count as u8).map(Stripe)
+        (0..self.count as Index).map(Stripe)
     }
 
     /// The slot of the log at this position of a stripe.
@@ -90,7 +90,7 @@ impl Stripes {
     /// The stripe of a slot, and its position there.
     pub fn place(self, slot: Slot) -> (Stripe, StripePosition) {
         (
-            Stripe((slot.0 % self.count) as u8),
+            Stripe((slot.0 % self.count) as Index),
             StripePosition(slot.0 / self.count),
         )
     }

@@ -232,7 +232,7 @@ impl ClientLane {
         now: Instant,
         level: ReadLevel,
         command: Command,
-        via: Option<u8>,
+        via: Option<Index>,
         out: &mut Out<'_, Self>,
     ) {
         let executed = match level {
@@ -257,7 +257,7 @@ impl ClientLane {
         &mut self,
         now: Instant,
         command: Command,
-        via: Option<u8>,
+        via: Option<Index>,
         out: &mut Out<'_, Self>,
     ) {
         if let Some(silent) = via {

@@ -463,7 +463,7 @@ fn worst_failures(layout: &Layout) -> Vec<Vec<NodeId>> {
 }
 
 fn lost_with(layout: &Layout, quorums: &QuorumSystem, failed: &[NodeId]) -> Option<&'static str> {
-    let stays = |(_, node): &(u8, NodeId)| !failed.contains(node);
+    let stays = |(_, node): &(Index, NodeId)| !failed.contains(node);
     let places = layout.places(kind::Acceptor);
     let acceptors: AcceptorSet = places
         .iter()

@@ -1,6 +1,8 @@
 //! The deployments of MultiPaxos that come with Ionian.
 
 use crate::pigpaxos::presets::{PIGPAXOS, PIGPAXOS_25, PIGPAXOS_WAN};
+#[cfg(feature = "hundreds")]
+use crate::pigpaxos::presets::{PIGPAXOS_101, PIGPAXOS_301};
 use ionian_kernel::preset::{Preset, nodes};
 use ionian_kernel::quorum_spec::QuorumSpec;
 
@@ -12,6 +14,10 @@ pub(super) const PRESETS: &[Preset] = &[
     BATCHED,
     PIGPAXOS,
     PIGPAXOS_25,
+    #[cfg(feature = "hundreds")]
+    PIGPAXOS_101,
+    #[cfg(feature = "hundreds")]
+    PIGPAXOS_301,
     PIGPAXOS_WAN,
 ];
 

@@ -146,7 +146,11 @@ impl<N: Notes> LeaderCore<N> {
             round: Round(0),
             state: State::Standby,
             window: Window::new(config.clone(), node, random.any()),
-            timer: ElectionTimer::new(config.options().election_timeout, random),
+            timer: ElectionTimer::new(
+                config.options().election_timeout,
+                config.leaders().len(),
+                random,
+            ),
             heartbeat_at: Instant::ZERO,
             vacant: (Slot::ZERO, Slot::ZERO),
             left_out: Vec::new(),
@@ -307,7 +311,7 @@ impl<N: Notes> LeaderCore<N> {
     }
 
     /// What the clock of an instance's node shows.
-    fn hear_time(&mut self, now: Instant, kind: u8, index: u8, clock: Timestamp) {
+    fn hear_time(&mut self, now: Instant, kind: u8, index: Index, clock: Timestamp) {
         if let Some(node) = self.config.layout().node_of(Address { kind, index }) {
             self.clock.hear(now, node, clock);
         }
@@ -422,8 +426,8 @@ impl<N: Notes> LeaderCore<N> {
         self.repairs.reconfigure(config.clone());
         self.clock.reconfigure(&config);
         self.handover.clear();
-        self.timer
-            .set_timeout(now, config.options().election_timeout);
+        let (timeout, leaders) = (config.options().election_timeout, config.leaders().len());
+        self.timer.set_timeout(now, timeout, leaders);
         self.config = config;
         let stays = self.config.leaders().contains(self.round.leader());
         match self.state {

@@ -1,11 +1,11 @@
 //! How acceptors are divided into groups (PigPaxos 3.1), and layers of groups (8.3).
 
-use ionian_kernel::id::{AcceptorSet, Id, MAX_INSTANCES};
+use ionian_kernel::id::{AcceptorSet, Id, Index, MAX_INSTANCES};
 use ionian_kernel::random::Random;
 
 /// Acceptors in an order, to be cut into slices.
 pub(super) struct Order {
-    members: [u8; MAX_INSTANCES],
+    members: [Index; MAX_INSTANCES],
     len: usize,
 }
 
@@ -35,7 +35,7 @@ impl Order {
         order
     }
 
-    fn push(&mut self, index: u8) {
+    fn push(&mut self, index: Index) {
         self.members[self.len] = index;
         self.len += 1;
     }

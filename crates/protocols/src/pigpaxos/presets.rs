@@ -18,6 +18,13 @@ const WAN: &[Nodes] = &[
     nodes(5, "oregon-", ROLES),
 ];
 
+#[cfg(feature = "hundreds")]
+const HUNDREDS: &[(&str, u64)] = &[
+    ("relay_groups", 10),
+    ("relay_slack", 2),
+    ("relay_shuffle", 1),
+];
+
 /// PigPaxos, sections 4.3 and 5.3 (figure 11).
 pub(crate) const PIGPAXOS: Preset = Preset {
     name: "pigpaxos",
@@ -38,6 +45,28 @@ pub(crate) const PIGPAXOS_25: Preset = Preset {
         ("relay_shuffle", 1),
     ],
     nodes: &[nodes(25, "n", ROLES)],
+    ..Preset::EMPTY
+};
+
+/// PigPaxos, section 8.3: the square root of the nodes is a good number of groups for hundreds.
+#[cfg(feature = "hundreds")]
+pub(crate) const PIGPAXOS_101: Preset = Preset {
+    name: "pigpaxos-101",
+    about: "PigPaxos, 101 nodes in ten relay groups",
+    f: 50,
+    options: HUNDREDS,
+    nodes: &[nodes(101, "n", ROLES)],
+    ..Preset::EMPTY
+};
+
+/// Three times as many.
+#[cfg(feature = "hundreds")]
+pub(crate) const PIGPAXOS_301: Preset = Preset {
+    name: "pigpaxos-301",
+    about: "PigPaxos, 301 nodes in ten relay groups",
+    f: 150,
+    options: HUNDREDS,
+    nodes: &[nodes(301, "n", ROLES)],
     ..Preset::EMPTY
 };
 

@@ -6,7 +6,7 @@ use super::super::wan::trial::RegisterService;
 use super::REGISTERS;
 use anyhow::{Context, Result};
 use ionian_deployment::{CLIENT, Deployment, Node, PresetOptions};
-use ionian_kernel::id::ClientId;
+use ionian_kernel::id::{ClientId, Index};
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum_spec::QuorumSpec;
@@ -312,7 +312,7 @@ impl Work for Observing<'_> {
             ..
         } = *self.trial;
         let source = |lane: usize| Source {
-            lane: ClientId(lane as u8),
+            lane: ClientId(lane as Index),
             clients: clients / self.lanes,
             pace,
             from_us: from * 1000,

@@ -4,7 +4,7 @@ use super::{MESSAGE_US, SITE_NAMES};
 use anyhow::Result;
 use bytes::Bytes;
 use ionian_deployment::{Deployment, Node, PresetOptions};
-use ionian_kernel::id::ClientId;
+use ionian_kernel::id::{ClientId, Index};
 use ionian_kernel::layout::LayoutError;
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
@@ -111,7 +111,7 @@ impl System {
             ..
         } = *trial;
         let source = |load: &Load| Source {
-            lane: ClientId(load.site as u8),
+            lane: ClientId(load.site as Index),
             clients: load.clients,
             pace: load.pace,
             from_us: load.seconds.0 * SECOND,

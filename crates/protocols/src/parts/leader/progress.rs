@@ -33,8 +33,8 @@ impl Progress {
     /// of the same number begins anew.
     pub(crate) fn reconfigure(&mut self, config: &Config) {
         self.keepers = config.keepers.clone();
-        for index in
-            (0..MAX_INSTANCES).filter(|index| !config.replicas().contains(ReplicaId(*index as u8)))
+        for index in (0..MAX_INSTANCES)
+            .filter(|index| !config.replicas().contains(ReplicaId(*index as Index)))
         {
             (self.kept[index], self.kept_since[index]) = (Slot::ZERO, Slot::ZERO);
         }
