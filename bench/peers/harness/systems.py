@@ -83,7 +83,7 @@ def _redis_load(system, load, window):
 
 
 def _leads(node):
-    return any(role["role"] == "leader" and role["figures"]["leading"] for role in node["status"]["roles"])
+    return any(role["role"] == "leader" and role["leads"]["own"] for role in node["status"]["roles"])
 
 
 class Etcd(System):

@@ -53,8 +53,12 @@ fn status_reports_health_by_exit_code_and_failure_tolerance() {
         .collect();
     assert_eq!(probed, ["n0", "n1", "n2"]);
 
-    // Not the leader, so that no election is under way in between.
+    // `bench/peers` finds the leader by its role's `leads`, and its gateway here.
     let leader = cluster.leader();
+    let gateway = format!("127.0.0.1:{}", cluster.gateways()[leader]);
+    assert_eq!(healthy["nodes"][leader]["gateway"], gateway);
+
+    // Not the leader, so that no election is under way in between.
     let (dead, paused) = ((leader + 1) % 3, (leader + 2) % 3);
     cluster.signal(dead, Signal::SIGKILL);
     let (code, degraded) = eventually("the dead node is missed", || {
