@@ -135,7 +135,20 @@ const VERIFY: &[Step] = &[
         "--askers" "6" "--during" "0" "--after" "0"),
     ),
     step(
-        "a protocol that is a folder and a line of the registry works everywhere",
+        "sets of hundreds of instances work",
+        &[
+            "test",
+            "--package",
+            "ionian-kernel",
+            "--features",
+            "hundreds",
+            "--lib",
+            "set::",
+        ],
+    ),
+    // Both kinds of build in one: each builds the workspace anew.
+    step(
+        "a protocol that is a folder and a line of the registry works everywhere, and so do hundreds of nodes",
         &[
             "test",
             "--package",
@@ -145,14 +158,18 @@ const VERIFY: &[Step] = &[
             "--package",
             "ionian-sim",
             "--features",
-            "ionian-cli/toy,ionian-tools/toy,ionian-sim/toy",
+            "ionian-cli/toy,ionian-tools/toy,ionian-sim/toy,ionian-sim/hundreds",
             "--test",
             "ionian",
             "--test",
             "tools",
             "--test",
             "every_protocol",
+            "--test",
+            "hundreds",
+            "--",
             "toy::",
+            "hundreds_of",
         ],
     ),
     step(

@@ -360,9 +360,7 @@ impl Lane {
         outcome: Outcome,
         due: &mut Due,
     ) -> Option<Index> {
-        let Some(pending) = self.reads.take(number, 0) else {
-            return None;
-        };
+        let pending = self.reads.take(number, 0)?;
         let outcome = match outcome {
             Outcome::Done(reply) => {
                 let before = self.read_answer_bytes;
@@ -389,9 +387,7 @@ impl Lane {
             _ => return None,
         };
         let kept = outcome.as_ref().map_or(0, Bytes::len);
-        let Some(pending) = self.writes.take(number, kept) else {
-            return None;
-        };
+        let pending = self.writes.take(number, kept)?;
         self.make_room(&pending);
         due.replies.push(Reply {
             token: pending.token,

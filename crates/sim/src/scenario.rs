@@ -48,9 +48,13 @@ pub struct Scenario {
     pub liveness_bound: Duration,
     /// How many steps the linearizability checker may take for one key.
     pub check_limit: u64,
-    /// A run with more events than this is taken for one that never ends.
+    /// A run with more events than this is taken for one that never ends; of a large cluster, with
+    /// some times as many.
     pub max_events: u64,
 }
+
+/// A cluster of twice as many nodes is not small any more.
+const SMALL: u64 = 32;
 
 impl Scenario {
     /// A deployment with records on disk, all faults, all read levels, and little work a seed.
@@ -90,6 +94,12 @@ impl Scenario {
             .map(|node| usize::from(node.0) + 1)
             .max()
             .unwrap_or(0)
+    }
+
+    /// The most events of a run. In a large cluster both the clients and the messages for each of
+    /// their commands are more.
+    pub(crate) fn most_events(&self) -> u64 {
+        self.max_events * (self.nodes() as u64 / SMALL).pow(2).max(1)
     }
 }
 

@@ -218,7 +218,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             if self.deadline.is_some_and(|deadline| self.now() > deadline) {
                 return Err(self.stuck("did not finish in time"));
             }
-            let most = self.scenario.max_events * self.knobs.length;
+            let most = self.scenario.most_events() * self.knobs.length;
             if self.report.events > most {
                 return Err(self.stuck("keeps busy without an end"));
             }

@@ -1,0 +1,22 @@
+//! A cluster of a hundred nodes under faults, in a build that allows so many.
+
+use ionian_deployment::{Deployment, PresetOptions};
+use ionian_kernel::protocol::Protocol;
+use ionian_protocols::registry::types::MultiPaxos;
+use ionian_sim::{Durability, Scenario, Watch, run_seeds};
+
+#[test]
+fn hundreds_of_nodes_serve_clients_under_faults() {
+    let deployment = Deployment::preset("pigpaxos-101", &PresetOptions::default());
+    let layout = deployment.and_then(|deployment| deployment.layout(MultiPaxos::KINDS));
+    let scenario = Scenario {
+        durability: Durability::Memory { returns: false },
+        ..Scenario::new("pigpaxos-101", layout.expect("a preset is a deployment"))
+    };
+    let summary = run_seeds::<MultiPaxos>(&scenario, 0..2, true, |_| Watch::default(), |_| {});
+    let failed = summary.failures.first();
+    assert!(failed.is_none(), "{:?}", failed.map(|run| &run.result));
+    let report = summary.report;
+    assert!(report.acknowledged > 300, "{report}");
+    assert!(report.crashes > 10, "{report}");
+}
