@@ -137,7 +137,7 @@ impl Members {
     /// A number that depends on all members, for checksums: their bits if a set is one word.
     #[inline]
     pub fn digest(self) -> u64 {
-        let add = |sum: u64, word: &u64| sum.rotate_left(7) ^ word;
+        let add = |sum: u64, word: &u64| sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ word;
         self.0.iter().fold(0, add)
     }
 
