@@ -68,7 +68,7 @@ caught! {
     "multipaxos/first-forgotten": questions::a_relay_reports_the_most_that_any_acceptor_has_forgotten,
     "multipaxos/long-page": questions::a_page_of_several_acceptors_ends_where_the_first_of_theirs_ends,
     "multipaxos/after-promise": questions::a_refusal_ends_phase_1_and_the_other_promises_are_not_reported,
-    "multipaxos/first-watermark": questions::a_reader_gets_the_largest_watermark_the_latest_epoch_and_the_names,
+    "multipaxos/first-watermark": questions::a_reader_gets_the_largest_watermark_and_the_names,
     "multipaxos/read-at-hint": reading::a_read_sees_the_largest_watermark_whatever_replicas_have_executed,
     "multipaxos/rides-only": asking::commits_are_sent_alone_when_no_request_comes,
     "multipaxos/promise": acceptor::phase_2_of_a_lower_round_is_refused_to_proxy_leader_and_leader,
