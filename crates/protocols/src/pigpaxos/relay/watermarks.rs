@@ -1,9 +1,10 @@
 //! The first half of a leaderless read through a relay (PigPaxos 8.2): the largest watermark of a
 //! group, with the names of those that have none above it.
 //!
-//! Acceptors that have promised rounds of different epochs are named in messages of their own. While
-//! the membership is changing, a new acceptor may be the only one that has promised a round of both
-//! configurations. If the others seemed to have done so, they would not be enough for a read.
+//! Acceptors that have promised rounds of different epochs are named in messages of their own.
+//! While the membership is changing, a new acceptor may be the only one that has promised a round
+//! of both configurations. If the others seemed to have done so, they would not be enough for a
+//! read.
 
 use super::Relay;
 use super::gathering::{Answered, Gathered};

@@ -61,7 +61,7 @@ fn told(from: u8, voted: &[u64], next: Slot) -> In {
 }
 
 #[test]
-fn what_a_replica_far_behind_lacks_is_asked_for_in_one_stretch() {
+pub(crate) fn what_a_replica_far_behind_lacks_is_asked_for_in_one_stretch() {
     let mut leader = leads_far_ahead();
     let message = InStripe::Phase1a {
         from: ID,

@@ -323,8 +323,8 @@ fn relays_wait_for_all_when_a_silent_group_leaves_no_more_than_a_quorum() {
     assert_eq!(directly(&asked), set(&[0, 1]));
 }
 
-/// A suspected relay that is tried may be down: the relays of the others must not leave out votes in
-/// the hope of its own.
+/// A suspected relay that is tried may be down: the relays of the others must not leave out votes
+/// in the hope of its own.
 #[test]
 pub(crate) fn relays_gather_a_quorum_without_a_relay_that_is_tried() {
     let two_groups: &[_] = &[("relay_groups", 2), ("relay_slack", 2)];

@@ -204,7 +204,7 @@ fn joint() -> <MultiPaxos as Protocol>::Config {
 /// Acceptor 3 has promised a round of both configurations, which no leader leads because 4 and 5
 /// are down: the acceptors of the configuration before are enough.
 #[test]
-fn a_new_acceptor_of_a_later_epoch_stops_no_read_through_its_relay() {
+pub(crate) fn a_new_acceptor_of_a_later_epoch_stops_no_read_through_its_relay() {
     let birth_of = |kind, index: u8| birth(kind, index, NodeId(index.into()));
     let mut reader = Stage::new(joint(), &birth_of(kind::ReadBatcher, 0), ReadBatcher::new);
     let mut relay = Stage::new(joint(), &birth_of(kind::Relay, 1), Relay::new);
