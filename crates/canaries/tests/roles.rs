@@ -54,7 +54,7 @@ mod strays;
 mod time;
 
 use caught::caught;
-use mencius_leader::{limits, revoking};
+use mencius_leader::{limits, repairing, revoking};
 use relay::{asking, questions, reading, relayed};
 
 caught! {
@@ -68,7 +68,9 @@ caught! {
     "multipaxos/first-forgotten": questions::a_relay_reports_the_most_that_any_acceptor_has_forgotten,
     "multipaxos/long-page": questions::a_page_of_several_acceptors_ends_where_the_first_of_theirs_ends,
     "multipaxos/after-promise": questions::a_refusal_ends_phase_1_and_the_other_promises_are_not_reported,
-    "multipaxos/first-watermark": questions::a_reader_gets_the_largest_watermark_the_latest_epoch_and_the_names,
+    "multipaxos/first-watermark": questions::a_reader_gets_the_largest_watermark_and_the_names,
+    "multipaxos/latest-epoch": reading::a_new_acceptor_of_a_later_epoch_stops_no_read_through_its_relay,
+    "multipaxos/counts-probes": asking::relays_gather_a_quorum_without_a_relay_that_is_tried,
     "multipaxos/read-at-hint": reading::a_read_sees_the_largest_watermark_whatever_replicas_have_executed,
     "multipaxos/rides-only": asking::commits_are_sent_alone_when_no_request_comes,
     "multipaxos/promise": acceptor::phase_2_of_a_lower_round_is_refused_to_proxy_leader_and_leader,
@@ -117,6 +119,7 @@ caught! {
     "mencius/stale-skips": mencius_replica::skips_that_come_again_after_their_slots_are_executed_are_not_remembered,
     "mencius/early-copy": mencius_replica::a_copy_of_a_command_waits_for_the_earlier_copy,
     "mencius/hasty-return": revoking::a_leader_that_loses_its_stripe_soon_waits_twice_as_long_before_it_takes_it_back,
+    "mencius/one-by-one": repairing::what_a_replica_far_behind_lacks_is_asked_for_in_one_stretch,
     "mencius/far-index": limits::a_leader_that_has_restarted_hears_how_far_the_others_are_wherever_the_log_is,
     "mencius/fills-gaps": mencius::what_predecessors_left_below_the_watermark_is_skipped_as_one_range,
     "spaxos/crowded": spaxos_stabilizer::a_full_stabilizer_has_the_log_pass_the_older_half_of_what_no_leader_orders,

@@ -260,8 +260,8 @@ impl QuorumReader {
         self.take_in(Set::one(from), number, told)
     }
 
-    /// Acceptors have no watermark above this one, and none of them has promised a round of a later
-    /// epoch.
+    /// Acceptors have no watermark above this one, and the highest rounds that they have promised
+    /// are of this epoch.
     fn take_in(
         &mut self,
         from: AcceptorSet,
@@ -272,8 +272,6 @@ impl QuorumReader {
         let inquiry = self.inquiries.get_mut(&number)?;
         inquiry.answered = inquiry.answered.or(from);
         inquiry.watermark = inquiry.watermark.max(watermark);
-        // For those of several acceptors that have promised less it is too high, which asks for
-        // more answers and not for fewer.
         from.iter()
             .for_each(|from| inquiry.epochs.raise(&self.config, from, epoch));
         if !self.config.can_read(inquiry.answered, inquiry.epochs) {

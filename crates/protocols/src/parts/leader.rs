@@ -57,10 +57,6 @@ use succession::Succession;
 use take_over::Returns;
 use window::Window;
 
-/// The most slots that are [repaired together](LeaderCore::recover_stretch): acceptors answer with
-/// their votes in these, a message at the most.
-const REPAIR_STRETCH: u64 = 1 << 16;
-
 /// What a leader must find again: a round that it has used. It must not use one twice, for it could
 /// propose two values in one slot of one round; and the acceptors cannot remind it, because two
 /// read quorums of a grid need not meet: the row that answers after the crash may never have heard
@@ -265,9 +261,11 @@ impl<N: Notes> LeaderCore<N> {
     }
 
     /// A replica misses this slot and many above it. They are repaired together, as far as some
-    /// replica has executed: all of those are chosen. `REPAIR_STRETCH` slots at most.
+    /// replica has executed: all of those are chosen.
     pub fn recover_stretch(&mut self, now: Instant, slot: Slot, port: &mut impl LeaderPort) {
-        let end = slot.plus(REPAIR_STRETCH).min(self.progress.executed());
+        let end = slot
+            .plus(self.repairs.stretch())
+            .min(self.progress.executed());
         match self.is_leading() && slot < end {
             true => self.repair(now, (slot, end), port),
             false => self.on_recover(now, &[slot], port),

@@ -155,7 +155,8 @@ impl Fanout {
             match candidates.pick(turn) {
                 None => stranded = stranded.or(members),
                 Some(relay) if members.len() > 1 => {
-                    let others = (to.without(members)).len();
+                    // Not those that a suspected relay is tried with: they may be down.
+                    let others = left.or(direct).without(members).len();
                     let slack = relaying.slack(members, settings.groups, others) as u8;
                     legs.push(Leg::Relayed {
                         relay,
@@ -168,9 +169,11 @@ impl Fanout {
             }
         }
         let groups = &mut legs[first..];
+        if !probed.is_empty() || !stranded.is_empty() {
+            relaying.wait_for_all_if_needed(direct.len(), groups);
+        }
         if !stranded.is_empty() {
             reached(branch::GROUP_STRANDED);
-            relaying.wait_for_all_if_needed(direct.len(), groups);
             let group = self.random.below(groups.len().max(1) as u64) as usize;
             match groups.get_mut(group) {
                 Some(Leg::Relayed { members, .. }) => *members = members.or(stranded),

@@ -112,7 +112,7 @@ pub struct Watermarks {
     pub answered: AcceptorSet,
     /// The highest of their watermarks.
     pub watermark: Slot,
-    /// The highest epoch of which one of them has promised a round.
+    /// The epoch of the highest round that each of them has promised.
     pub epoch: Epoch,
     /// The one of them beside the replica that has executed the most.
     pub ahead: AcceptorId,

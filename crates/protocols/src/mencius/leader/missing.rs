@@ -10,12 +10,16 @@ use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Instant, Timestamp};
 
+/// Fewer slots of a stripe than this are not taken for many: single messages are lost now and then.
+const FEWEST: usize = 2;
+
 impl Leader {
     /// A replica misses slots. What this leader skipped it says again; what it has not used yet it
     /// skips now; all else is repaired as in MultiPaxos, except that here a slot without votes
     /// holds a noop. A replica that asks for as many slots as it may lacks many more: then each
     /// stripe is repaired in stretches, because a revocation can leave hundreds of thousands of
-    /// slots without votes.
+    /// slots without votes. It does not ask for what it knows to be skipped: if that is all but one
+    /// stripe, the slots of that one are as many as a stripe has among those that it may ask for.
     pub(super) fn on_recover(
         &mut self,
         now: Instant,
@@ -23,9 +27,17 @@ impl Leader {
         slots: &[Slot],
         out: &mut Out<'_, Self>,
     ) {
-        let lacks_many = slots.len() >= RECOVER_SLOTS;
-        for slot in slots.iter().copied().take(RECOVER_SLOTS) {
-            let (stripe, start) = self.config.stripes.place(slot);
+        let slots = &slots[..slots.len().min(RECOVER_SLOTS)];
+        let stripes = self.config.stripes;
+        let most = (RECOVER_SLOTS / stripes.count()).max(FEWEST);
+        let lacks_many = |stripe| {
+            let of_stripe = slots
+                .iter()
+                .filter(|slot| stripes.place(**slot).0 == stripe);
+            slots.len() == RECOVER_SLOTS || of_stripe.count() >= most
+        };
+        for slot in slots.iter().copied() {
+            let (stripe, start) = stripes.place(slot);
             let Some(place) = self
                 .place(stripe)
                 .filter(|place| self.served[*place].round.is_some())
@@ -44,7 +56,7 @@ impl Leader {
                     out.send_unfenced(Envelope::ToReplicas(Set::one(from), message));
                 }
             } else {
-                let slot = start.in_part();
+                let (slot, lacks_many) = (start.in_part(), lacks_many(stripe));
                 self.call(now, place, out, |core, port| match lacks_many {
                     true => core.recover_stretch(now, slot, port),
                     false => core.on_recover(now, &[slot], port),

@@ -24,11 +24,21 @@ use ionian_replication::batch::Value;
 /// The number of requests at a time; a replica that misses more asks again.
 const MAX_REPAIRS: usize = 256;
 
+/// The most slots that are [repaired together](super::LeaderCore::recover_stretch): acceptors
+/// answer with their votes in these, a message at the most.
+const MAX_STRETCH: u64 = 1 << 16;
+
+/// A stretch that is not full of values makes the next one this many times as long.
+const GROWTH: u64 = 16;
+
 /// The slots that are being repaired.
 pub(super) struct Repairs<N> {
     config: Arc<Config>,
     /// By their first slot.
     repairs: BTreeMap<Slot, Repair<N>>,
+    /// How many slots the next stretch has. Few where slots have values: each acceptor would answer
+    /// with a message full of them, of which as many are used as a replica asks for.
+    stretch: u64,
 }
 
 /// One request, for one slot or a stretch of slots.
@@ -59,7 +69,13 @@ impl<N: Notes> Repairs<N> {
         Repairs {
             config,
             repairs: BTreeMap::new(),
+            stretch: MAX_STRETCH,
         }
+    }
+
+    /// How many slots the next stretch has.
+    pub(super) fn stretch(&self) -> u64 {
+        self.stretch
     }
 
     /// The membership has changed.
@@ -110,7 +126,16 @@ impl<N: Notes> Repairs<N> {
         // is then a vote of an older round, for something else.
         match forgotten {
             true => Found::default(),
-            false => repair.found(),
+            false => {
+                let is_stretch = repair.phase1.end > start.next();
+                let found = repair.found();
+                self.stretch = match found.values.len() < RECOVER_SLOTS {
+                    _ if !is_stretch => self.stretch,
+                    true => (self.stretch * GROWTH).min(MAX_STRETCH),
+                    false => RECOVER_SLOTS as u64,
+                };
+                found
+            }
         }
     }
 
@@ -354,6 +379,31 @@ mod tests {
         let answers = [stretch(&voted, Slot::MAX), stretch(&[], Slot::MAX)];
         let (values, runs) = found(&answers);
         assert_eq!((values.len(), runs), (RECOVER_SLOTS, vec![]));
+    }
+
+    #[test]
+    fn stretches_are_short_where_slots_have_values() {
+        let mut repairs = none::<Noops>();
+        let mut stretch_after = |values: u64| {
+            let range = (SLOT, Slot(5000));
+            assert!(repairs.begin(Instant(0), ROUND, range).is_some());
+            let voted: Vec<_> = (5..5 + values).map(|slot| (slot, 2)).collect();
+            for from in [0, 1] {
+                let from = Set::one(AcceptorId(from));
+                repairs.on_votes(from, stretch(&voted, Slot::MAX), ());
+            }
+            repairs.stretch()
+        };
+        let values = [31, 32, 31, 0, 9, 400, 0];
+        let expected = [1 << 16, 32, 512, 8192, 1 << 16, 32, 512];
+        assert_eq!(values.map(&mut stretch_after), expected);
+        // What is asked for alone says nothing.
+        let range = (SLOT, SLOT.next());
+        assert!(repairs.begin(Instant(0), ROUND, range).is_some());
+        for from in [0, 1] {
+            repairs.on_votes(Set::one(AcceptorId(from)), votes(&[], 0), ());
+        }
+        assert_eq!(repairs.stretch(), 512);
     }
 
     #[test]

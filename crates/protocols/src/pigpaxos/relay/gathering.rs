@@ -23,7 +23,6 @@ pub(super) struct Gatherings<K, G> {
 struct Gathering<G> {
     /// The acceptors that have not answered.
     waiting: AcceptorSet,
-    answered: AcceptorSet,
     gathered: G,
     /// When its requester is answered at the latest; when it is forgotten, if it was.
     due: Instant,
@@ -35,8 +34,6 @@ struct Gathering<G> {
 
 /// Answers to pass on.
 pub(super) struct Answered<G> {
-    /// The acceptors that have given them.
-    pub(super) answered: AcceptorSet,
     /// What they are together.
     pub(super) gathered: G,
     /// The acceptors that the relay does not wait for any more.
@@ -72,7 +69,6 @@ impl<K: Copy + Ord, G: Gathered> Gatherings<K, G> {
         if has_room {
             let gathering = Gathering {
                 waiting: members,
-                answered: AcceptorSet::EMPTY,
                 gathered: G::default(),
                 due: now + wait,
                 patience,
@@ -109,7 +105,6 @@ impl<K: Copy + Ord, G: Gathered> Gatherings<K, G> {
             return None;
         }
         gathering.waiting.remove(from);
-        gathering.answered.insert(from);
         gathering.gathered.add(from, answer);
         let waits = gathering.waiting.without(suspects);
         (waits.is_empty() || gathering.is_late).then(|| self.pass_on(now, key))
@@ -135,7 +130,6 @@ impl<K: Copy + Ord, G: Gathered> Gatherings<K, G> {
         };
         if !gathering.waiting.is_empty() {
             let late = Gathering {
-                answered: AcceptorSet::EMPTY,
                 gathered: G::default(),
                 due: match gathering.is_late {
                     true => gathering.due,
@@ -148,7 +142,6 @@ impl<K: Copy + Ord, G: Gathered> Gatherings<K, G> {
             self.put(key, late);
         }
         Answered {
-            answered: gathering.answered,
             gathered: gathering.gathered,
             missing,
         }

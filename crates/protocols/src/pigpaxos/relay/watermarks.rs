@@ -1,5 +1,10 @@
 //! The first half of a leaderless read through a relay (PigPaxos 8.2): the largest watermark of a
 //! group, with the names of those that have none above it.
+//!
+//! Acceptors that have promised rounds of different epochs are named in messages of their own.
+//! While the membership is changing, a new acceptor may be the only one that has promised a round
+//! of both configurations. If the others seemed to have done so, they would not be enough for a
+//! read.
 
 use super::Relay;
 use super::gathering::{Answered, Gathered};
@@ -7,6 +12,7 @@ use crate::multipaxos::message::ReaderId;
 use crate::multipaxos::{Envelope, acceptor, client, read_batcher};
 use crate::pigpaxos::message::Watermarks;
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Duration, Instant};
@@ -18,10 +24,14 @@ pub(super) type Key = (ReaderId, u64);
 /// node has executed.
 pub(super) type Answer = (Slot, Epoch, Slot);
 
+/// What acceptors have answered, by the epoch of their promises.
 #[derive(Default)]
-pub(super) struct Largest {
+pub(super) struct Largest(BTreeMap<Epoch, OfEpoch>);
+
+#[derive(Default)]
+struct OfEpoch {
+    answered: AcceptorSet,
     watermark: Slot,
-    epoch: Epoch,
     /// The acceptor whose replica has executed the most, and how far that is.
     ahead: (Slot, AcceptorId),
 }
@@ -30,9 +40,10 @@ impl Gathered for Largest {
     type Answer = Answer;
 
     fn add(&mut self, from: AcceptorId, (watermark, epoch, executed): Answer) {
-        self.watermark = self.watermark.max(watermark);
-        self.epoch = self.epoch.max(epoch);
-        self.ahead = self.ahead.max((executed, from));
+        let known = self.0.entry(epoch).or_default();
+        known.answered.insert(from);
+        known.watermark = known.watermark.max(watermark);
+        known.ahead = known.ahead.max((executed, from));
     }
 }
 
@@ -82,23 +93,24 @@ impl Relay {
         answered: Answered<Largest>,
         out: &mut Out<'_, Self>,
     ) {
-        let Largest {
-            watermark,
-            epoch,
-            ahead: (executed, ahead),
-        } = answered.gathered;
-        let (relay, missing) = (Some(self.id), answered.missing);
-        let watermarks = Box::new(Watermarks {
-            relay,
-            inquiry,
-            answered: answered.answered,
-            watermark,
-            epoch,
-            ahead,
-            executed,
-            missing,
-        });
-        out.send(to_reader(reader, watermarks));
+        let (Largest(mut told), mut missing) = (answered.gathered, answered.missing);
+        if told.is_empty() {
+            told.insert(Epoch::default(), OfEpoch::default());
+        }
+        for (epoch, of_epoch) in told {
+            let (executed, ahead) = of_epoch.ahead;
+            let watermarks = Box::new(Watermarks {
+                relay: Some(self.id),
+                inquiry,
+                answered: of_epoch.answered,
+                watermark: of_epoch.watermark,
+                epoch,
+                ahead,
+                executed,
+                missing: core::mem::take(&mut missing),
+            });
+            out.send(to_reader(reader, watermarks));
+        }
     }
 }
 

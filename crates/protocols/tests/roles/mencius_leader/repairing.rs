@@ -36,6 +36,14 @@ fn lacks_all_from(slot: u64) -> In {
     }
 }
 
+/// The same, of a replica that knows that the other stripes are skipped there.
+fn lacks_this_stripe_from(slot: u64) -> In {
+    In::Recover {
+        from: ReplicaId(2),
+        slots: (slot..slot + 32).step_by(3).map(Slot).collect(),
+    }
+}
+
 /// An answer for the positions from 1000 up to 3000: these were voted for in the first round.
 fn told(from: u8, voted: &[u64], next: Slot) -> In {
     let votes = Votes {
@@ -53,7 +61,7 @@ fn told(from: u8, voted: &[u64], next: Slot) -> In {
 }
 
 #[test]
-fn what_a_replica_far_behind_lacks_is_asked_for_in_one_stretch() {
+pub(crate) fn what_a_replica_far_behind_lacks_is_asked_for_in_one_stretch() {
     let mut leader = leads_far_ahead();
     let message = InStripe::Phase1a {
         from: ID,
@@ -68,13 +76,19 @@ fn what_a_replica_far_behind_lacks_is_asked_for_in_one_stretch() {
     let expected = (Envelope::ToAcceptors(Set::first(3), ask), Some(0));
     assert_eq!(
         leader.asked(lacks_all_from(3000)),
-        only(vec![expected]),
+        only(vec![expected.clone()]),
         "of 32 slots 11 are in this stripe"
     );
     assert_eq!(
         leader.asked(lacks_all_from(3000)),
         only(vec![]),
         "it is asked"
+    );
+    let mut leader = leads_far_ahead();
+    assert_eq!(
+        leader.asked(lacks_this_stripe_from(3000)),
+        only(vec![expected]),
+        "the replica knows of the others"
     );
 }
 

@@ -323,6 +323,27 @@ fn relays_wait_for_all_when_a_silent_group_leaves_no_more_than_a_quorum() {
     assert_eq!(directly(&asked), set(&[0, 1]));
 }
 
+/// A suspected relay that is tried may be down: the relays of the others must not leave out votes
+/// in the hope of its own.
+#[test]
+pub(crate) fn relays_gather_a_quorum_without_a_relay_that_is_tried() {
+    let two_groups: &[_] = &[("relay_groups", 2), ("relay_slack", 2)];
+    for (nodes, options) in [(5, &[][..]), (9, &[]), (9, two_groups)] {
+        let mut proxy = proxy_with(nodes, options);
+        misses(&mut proxy, 2, set(&[1]));
+        proxy.now = proxy.now + Duration::from_millis(500);
+        let asked = proxy.asked(propose(Slot(6), 1));
+        let (tried, others): (Vec<_>, Vec<_>) = relayed(&asked)
+            .into_iter()
+            .partition(|it| it.0 == RelayId(1));
+        assert_eq!(tried, [(RelayId(1), set(&[1]), 0, Vec::new())]);
+        let relays = others.iter();
+        let sure: usize = relays.map(|it| it.1.len() - usize::from(it.2)).sum();
+        let sure = directly(&asked).len() + sure;
+        assert!(sure > nodes / 2, "{sure} votes of {nodes}: {asked:?}");
+    }
+}
+
 /// Where no relay carries what is chosen, it takes no message of its own.
 #[test]
 fn what_is_chosen_rides_on_requests_without_relays_too() {

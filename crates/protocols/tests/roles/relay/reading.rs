@@ -181,3 +181,57 @@ pub(crate) fn a_read_sees_the_largest_watermark_whatever_replicas_have_executed(
     let last = at_executed(inquiry, asked[2], 5, 5);
     assert_eq!(reader.asked(last), read(9));
 }
+
+/// Acceptors 0, 1 and 2 are being replaced by 3, 4 and 5, on the nodes of these numbers.
+fn joint() -> <MultiPaxos as Protocol>::Config {
+    let with = |acceptors: [u8; 3]| {
+        let mut layout = layout(6, &[("relay_reads", 1)]);
+        let nodes: Vec<NodeId> = (0..6).map(NodeId).collect();
+        layout.f = 1;
+        layout.instances[usize::from(kind::ReadBatcher)] = nodes.into();
+        let places = acceptors.map(|index| (index, NodeId(index.into())));
+        layout.instances[usize::from(kind::Acceptor)] = places.into_iter().collect();
+        layout
+    };
+    let joint = Layout {
+        epoch: Epoch(1),
+        next: Some(Box::new(with([3, 4, 5]))),
+        ..with([0, 1, 2])
+    };
+    MultiPaxos::configure(joint).expect("a deployment")
+}
+
+/// Acceptor 3 has promised a round of both configurations, which no leader leads because 4 and 5
+/// are down: the acceptors of the configuration before are enough.
+#[test]
+pub(crate) fn a_new_acceptor_of_a_later_epoch_stops_no_read_through_its_relay() {
+    let birth_of = |kind, index: u8| birth(kind, index, NodeId(index.into()));
+    let mut reader = Stage::new(joint(), &birth_of(kind::ReadBatcher, 0), ReadBatcher::new);
+    let mut relay = Stage::new(joint(), &birth_of(kind::Relay, 1), Relay::new);
+    let (inquiry, ..) = relayed(&reader.asked(reads()));
+    relay.tell(relay::In::PreRead {
+        from: READER,
+        members: set(&[1, 2, 3]),
+        patience: PATIENCE,
+        inquiry,
+    });
+    let mut told = Vec::new();
+    for (from, watermark, epoch) in [(1, 8, 0), (3, 0, 1), (2, 7, 0)] {
+        told.extend(relay.tell(relay::In::PreReadAck {
+            from: AcceptorId(from),
+            reader: READER,
+            inquiry,
+            watermark: Slot(watermark),
+            epoch: Epoch(epoch),
+            executed: Slot(0),
+        }));
+    }
+    let mut sent = Vec::new();
+    for envelope in told {
+        let Envelope::ToReadBatchers(_, message) = envelope else {
+            panic!("{envelope:?}")
+        };
+        sent.extend(reader.asked(message).sends);
+    }
+    assert_eq!(sent, read(8).sends);
+}
