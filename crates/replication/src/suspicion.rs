@@ -37,6 +37,14 @@ impl<I: Id> Suspicion<I> {
         self.probes.remove(&id);
     }
 
+    /// `ids` answered.
+    pub fn all_heard(&mut self, ids: Set<I>) {
+        // As most often.
+        if !self.probes.is_empty() {
+            self.probes.retain(|id, _| !ids.contains(*id));
+        }
+    }
+
     /// `ids` left a request unanswered for too long.
     pub fn silent(&mut self, ids: Set<I>, now: Instant) {
         // Also for one that was suspected before: it has just failed a probe.

@@ -180,7 +180,7 @@ impl Role for ProxyLeader {
                 replier,
             } => core.on_phase2a(now, (slot, round), value, (proposer, replier), port),
             Message::Phase2b { from, slot, round } => {
-                core.on_phase2b(now, from, (slot, round), port);
+                core.on_votes(now, Set::one(from), (slot, round), port);
             }
             Message::Nack { round } => core.on_nack(round, port),
             Message::Forgotten { below } => core.on_forgotten(below, port),

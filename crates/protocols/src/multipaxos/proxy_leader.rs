@@ -204,7 +204,9 @@ impl Role for ProxyLeader {
                 proposer,
                 replier,
             } => core.on_phase2a(now, (slot, round), value, (proposer, replier), port),
-            In::Phase2b { from, slot, round } => core.on_phase2b(now, from, (slot, round), port),
+            In::Phase2b { from, slot, round } => {
+                core.on_votes(now, Set::one(from), (slot, round), port)
+            }
             In::Nack { round } => core.on_nack(round, port),
             In::Forgotten { below } => core.on_forgotten(below, port),
             In::Votes {
@@ -215,9 +217,7 @@ impl Role for ProxyLeader {
                 missing,
             } => {
                 port.asking.heard(now, from, missing);
-                for acceptor in voted.iter() {
-                    core.on_phase2b(now, acceptor, (slot, round), port);
-                }
+                core.on_votes(now, voted, (slot, round), port);
             }
         }
     }

@@ -50,12 +50,49 @@ pub struct ProxyLeaderCore {
     suspicion: Suspicion<AcceptorId>,
     /// Where all are asked at once: those whose votes came lately, needed or not.
     present: Presence<AcceptorId>,
+    /// Whether that matters: a thrifty one asks a few, and what is chosen gets to all through
+    /// relays.
+    needs_presence: bool,
+    tellers: Tellers,
     turn: u64,
     check_at: Option<Instant>,
     /// Batches chosen in this burst, by the batcher that waits for them.
     chosen_batches: BTreeMap<BatcherId, Vec<u64>>,
     chosen: u64,
     retries: u64,
+}
+
+/// The last answer to who tells the replicas: it is mostly the same one.
+#[derive(Clone, Copy, Default)]
+struct Tellers {
+    /// The acceptors that have the value and are on other nodes.
+    informed: AcceptorSet,
+    /// Those of them that are to tell the replicas on their nodes.
+    acceptors: AcceptorSet,
+    /// The replicas that no acceptor tells.
+    others: Set<ReplicaId>,
+}
+
+impl Tellers {
+    fn new(informed: AcceptorSet, config: &Config) -> Self {
+        let mut tellers = Tellers {
+            informed,
+            acceptors: AcceptorSet::EMPTY,
+            others: config.replicas(),
+        };
+        for acceptor in informed.iter() {
+            let beside = config.replicas_beside(acceptor).and(tellers.others);
+            if !beside.is_empty() {
+                tellers.acceptors.insert(acceptor);
+                tellers.others = tellers.others.without(beside);
+            }
+        }
+        tellers
+    }
+}
+
+fn needs_presence(config: &Config) -> bool {
+    !config.is_thrifty() && config.relaying().is_none()
 }
 
 struct Pending {
@@ -86,6 +123,8 @@ impl ProxyLeaderCore {
             pending: SlotMap::default(),
             suspicion: Suspicion::default(),
             present: Presence::new(config.all(kind::Acceptor), PRESENT_FOR),
+            needs_presence: needs_presence(&config),
+            tellers: Tellers::new(AcceptorSet::EMPTY, &config),
             turn: Random::new(birth.seed).any() >> 1,
             check_at: None,
             chosen_batches: BTreeMap::new(),
@@ -159,17 +198,17 @@ impl ProxyLeaderCore {
             return;
         };
         let all = quorums.members();
-        let trusted = self.suspicion.trusted(all);
         let probe = self.suspicion.probe(now);
         let pending = self
             .pending
             .get_mut(&slot)
             .expect("asked for a pending slot");
         let thrifty = config.is_thrifty() && pending.attempts < 2;
-        let asked = match quorums.write_quorum(trusted, self.near, self.turn) {
-            Some(quorum) if thrifty => quorum.or(probe),
-            _ => all,
-        };
+        let quorum = thrifty.then(|| {
+            let trusted = self.suspicion.trusted(all);
+            quorums.write_quorum(trusted, self.near, self.turn)
+        });
+        let asked = quorum.flatten().map_or(all, |quorum| quorum.or(probe));
         if pending.attempts > 0 {
             port.reached(if asked == all {
                 branch::ASKS_ALL
@@ -187,17 +226,17 @@ impl ProxyLeaderCore {
         port.phase2a(asked, (slot, self.round), value, attempt);
     }
 
-    /// An acceptor voted.
-    pub fn on_phase2b(
+    /// Acceptors voted: one, or those that a relay has asked.
+    pub fn on_votes(
         &mut self,
         now: Instant,
-        from: AcceptorId,
+        from: AcceptorSet,
         (slot, round): (Slot, Round),
         port: &mut impl ProxyLeaderPort,
     ) {
-        self.suspicion.heard(from);
-        if !self.config.is_thrifty() {
-            self.present.heard(from, now);
+        self.suspicion.all_heard(from);
+        if self.needs_presence {
+            from.iter().for_each(|one| self.present.heard(one, now));
         }
         if round != self.round {
             return;
@@ -205,7 +244,7 @@ impl ProxyLeaderCore {
         let Some(pending) = self.pending.get_mut(&slot) else {
             return;
         };
-        pending.voted.insert(from);
+        pending.voted = pending.voted.or(from);
         if self
             .config
             .quorums_of(round)
@@ -268,22 +307,18 @@ impl ProxyLeaderCore {
             true => voted,
             false => voted.or(asked.and(self.present.present(now))),
         };
-        let mut replicas = self.config.replicas();
-        if self.config.has_neighbours() {
-            let mut acceptors = AcceptorSet::EMPTY;
-            // A replica on this node gets a reference to the value, not a copy.
-            for acceptor in informed.without(self.near).iter() {
-                let beside = self.config.replicas_beside(acceptor).and(replicas);
-                if !beside.is_empty() {
-                    acceptors.insert(acceptor);
-                    replicas = replicas.without(beside);
-                }
-            }
-            if !acceptors.is_empty() {
-                port.learn(acceptors, slot, self.round, replier);
-            }
+        // A replica on this node gets a reference to the value, not a copy.
+        let informed = informed.without(self.near);
+        if informed != self.tellers.informed {
+            self.tellers = Tellers::new(informed, &self.config);
         }
-        port.chosen(replicas, slot, value, replier);
+        let Tellers {
+            acceptors, others, ..
+        } = self.tellers;
+        if !acceptors.is_empty() {
+            port.learn(acceptors, slot, self.round, replier);
+        }
+        port.chosen(others, slot, value, replier);
         if let Proposer::Batcher { id, number } = proposer {
             self.chosen_batches.entry(id).or_default().push(number);
         }
@@ -332,6 +367,8 @@ impl ProxyLeaderCore {
     pub fn reconfigure(&mut self, config: Arc<Config>) {
         self.near = config.near(kind::Acceptor, self.node);
         self.present.reconfigure(config.all(kind::Acceptor));
+        self.needs_presence = needs_presence(&config);
+        self.tellers = Tellers::new(AcceptorSet::EMPTY, &config);
         if config.quorums_of(self.round).is_none() {
             self.pending.clear();
             self.check_at = None;

@@ -5,7 +5,6 @@ use super::branch;
 use super::groups::Order;
 use super::message::RelayId;
 use super::relaying::Relaying;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::random::Random;
@@ -35,10 +34,38 @@ pub(crate) struct Fanout {
     random: Random,
     /// The gray list.
     suspicion: Suspicion<RelayId>,
-    /// The relays that have a request, and when they got the first since they last answered.
-    asked: BTreeMap<RelayId, Instant>,
+    asked: Asked,
     /// When `asked` is looked at next.
     look_at: Instant,
+    /// Those of the last request, and what they were made for.
+    groups: Vec<Group>,
+    made_for: Option<Ask>,
+}
+
+/// The relays that have a request, and when they got the first since they last answered.
+struct Asked {
+    relays: Set<RelayId>,
+    /// By the number of the relay.
+    since: [Instant; MAX_INSTANCES],
+}
+
+/// Acceptors that are asked together.
+struct Group {
+    members: AcceptorSet,
+    /// The relays that can ask them.
+    relays: Set<RelayId>,
+    slack: u8,
+}
+
+/// What groups are made for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Ask {
+    /// All acceptors that are asked, and those of them that are divided into groups.
+    to: AcceptorSet,
+    left: AcceptorSet,
+    suspects: Set<RelayId>,
+    /// When, if they are drawn. What comes in together is asked together.
+    drawn_at: Option<Instant>,
 }
 
 impl Fanout {
@@ -46,8 +73,13 @@ impl Fanout {
         Fanout {
             random: Random::new(seed),
             suspicion: Suspicion::default(),
-            asked: BTreeMap::new(),
+            asked: Asked {
+                relays: Set::EMPTY,
+                since: [Instant::ZERO; MAX_INSTANCES],
+            },
             look_at: Instant::ZERO,
+            groups: Vec::new(),
+            made_for: None,
         }
     }
 
@@ -60,7 +92,7 @@ impl Fanout {
         missing: AcceptorSet,
         relaying: &Relaying,
     ) {
-        self.asked.remove(&from);
+        self.asked.relays.remove(from);
         self.suspicion.heard(from);
         if !missing.is_empty() {
             let silent = relaying.relays_of(missing).without(Set::one(from));
@@ -70,12 +102,15 @@ impl Fanout {
 
     /// A relay was given a request.
     pub(crate) fn asked(&mut self, relay: RelayId, now: Instant) {
-        self.asked.entry(relay).or_insert(now);
+        if self.asked.relays.insert(relay) {
+            self.asked.since[usize::from(relay.index())] = now;
+        }
     }
 
     /// Answers to what was asked before do not come any more: the round is over.
     pub(crate) fn clear(&mut self) {
-        self.asked.clear();
+        self.asked.relays = Set::EMPTY;
+        self.made_for = None;
     }
 
     /// Suspects the relays that have not answered for the time `patience`.
@@ -84,15 +119,13 @@ impl Fanout {
             return;
         }
         self.look_at = now + patience / 4;
-        let suspicion = &mut self.suspicion;
-        self.asked.retain(|relay, asked_at| {
-            let is_late = now.since(*asked_at) > patience;
-            if is_late {
+        for relay in self.asked.relays.iter() {
+            if now.since(self.asked.since[usize::from(relay.index())]) > patience {
                 reached(branch::RELAY_SUSPECTED);
-                suspicion.silent(Set::one(*relay), now);
+                self.suspicion.silent(Set::one(relay), now);
+                self.asked.relays.remove(relay);
             }
-            !is_late
-        });
+        }
     }
 
     /// Divides a request to the acceptors `to` into messages; those in `near` are on this node.
@@ -129,41 +162,23 @@ impl Fanout {
             });
         }
         let left = far.without(probed);
-        let suspects = self.suspicion.suspects();
-        let settings = &relaying.settings;
-        let order = match settings.shuffle {
-            true => Order::shuffled(
-                left,
-                self.acceptors_of(suspects, relaying),
-                &mut self.random,
-            ),
-            // Of all acceptors, also those that this request is not for: a group has the same
-            // acceptors, such as those of a region, whichever node the proxy leader is on.
-            false => Order::by_number(relaying.acceptors()),
-        };
+        // Not on those that a suspected relay is tried with do others count: they may be down.
+        self.divide(now, (to.without(probed), left), relaying);
         let first = legs.len();
         let mut stranded = AcceptorSet::EMPTY;
-        for group in 0..settings.groups {
-            let members = order
-                .slice(group, settings.groups, settings.overlap)
-                .and(left);
-            let candidates = relaying.relays_of(members).without(suspects);
-            let turn = match settings.rotate {
+        for group in &self.groups {
+            let turn = match relaying.settings.rotate {
                 true => self.random.any() >> 1,
                 false => 0,
             };
-            match candidates.pick(turn) {
+            let members = group.members;
+            match group.relays.pick(turn) {
                 None => stranded = stranded.or(members),
-                Some(relay) if members.len() > 1 => {
-                    // Not those that a suspected relay is tried with: they may be down.
-                    let others = left.or(direct).without(members).len();
-                    let slack = relaying.slack(members, settings.groups, others) as u8;
-                    legs.push(Leg::Relayed {
-                        relay,
-                        members,
-                        slack,
-                    });
-                }
+                Some(relay) if members.len() > 1 => legs.push(Leg::Relayed {
+                    relay,
+                    members,
+                    slack: group.slack,
+                }),
                 // One alone: a relay would be a detour.
                 Some(_) => direct = direct.or(members),
             }
@@ -183,6 +198,51 @@ impl Fanout {
         if !direct.is_empty() {
             legs.push(Leg::Direct(direct));
         }
+    }
+
+    /// Divides the acceptors `left`, of those that are asked, into groups, if they are not.
+    fn divide(
+        &mut self,
+        now: Instant,
+        (to, left): (AcceptorSet, AcceptorSet),
+        relaying: &Relaying,
+    ) {
+        let suspects = self.suspicion.suspects();
+        let settings = &relaying.settings;
+        // One group is all, in whatever order.
+        let is_drawn = settings.shuffle && settings.groups > 1;
+        let ask = Ask {
+            to,
+            left,
+            suspects,
+            drawn_at: is_drawn.then_some(now),
+        };
+        if self.made_for == Some(ask) {
+            return;
+        }
+        self.made_for = Some(ask);
+        let order = match is_drawn {
+            true => Order::shuffled(
+                left,
+                self.acceptors_of(suspects, relaying),
+                &mut self.random,
+            ),
+            // Of all acceptors, also those that this request is not for: a group has the same
+            // acceptors, such as those of a region, whichever node the proxy leader is on.
+            false => Order::by_number(relaying.acceptors()),
+        };
+        self.groups.clear();
+        self.groups.extend((0..settings.groups).map(|group| {
+            let members = order
+                .slice(group, settings.groups, settings.overlap)
+                .and(left);
+            let others = to.without(members).len();
+            Group {
+                members,
+                relays: relaying.relays_of(members).without(suspects),
+                slack: relaying.slack(members, settings.groups, others) as u8,
+            }
+        }));
     }
 
     /// Suspected relays that are tried now: each is to ask the acceptors of its own node alone, so

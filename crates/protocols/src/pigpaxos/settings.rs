@@ -31,7 +31,7 @@ pub(crate) const RELAY_GROUPS: Setting = Setting {
 
 pub(crate) const RELAY_SHUFFLE: Setting = Setting {
     key: "relay_shuffle",
-    about: "1: groups are drawn anew for each request; 0: acceptors in the order of their numbers, such as by region",
+    about: "1: groups are drawn anew for the requests of each instant; 0: acceptors in the order of their numbers, such as by region",
     allowed: 0..=1,
     shared: false,
     place: Place::Own {
@@ -138,7 +138,7 @@ pub(crate) fn reads_at_executed(options: &Options) -> bool {
 pub struct Settings {
     /// R: how many groups.
     pub groups: usize,
-    /// Whether groups are drawn anew for each request.
+    /// Whether groups are drawn anew for the requests of each instant.
     pub shuffle: bool,
     /// How many acceptors of the next group a group has too.
     pub overlap: usize,

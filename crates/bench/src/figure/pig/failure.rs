@@ -150,7 +150,7 @@ pub(in super::super) fn group(bench: &Bench) -> Result<Sheet> {
         &[
             "The nodes of the second of three equal slices die at once. `static groups` are those slices, without \
              PRC, with relays that give up after 50 ms and a leader that asks again after 200 ms, as in the paper. \
-             `drawn anew` is the preset `pigpaxos-25`: groups of each request are drawn, PRC=1, relays give up after \
+             `drawn anew` is the preset `pigpaxos-25`: groups are drawn anew, PRC=1, relays give up after \
              four times the usual time, and a leader asks again after 40 ms.",
             super::WHO,
         ],

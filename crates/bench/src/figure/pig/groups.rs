@@ -22,8 +22,8 @@ pub(in super::super) fn number(bench: &Bench) -> Result<Sheet> {
     let mut sheet = measured_sheet(
         &format!("throughput by the number of relay groups, {nodes} nodes"),
         &[
-            "*Rotating relays*: groups and relays are drawn anew for each request, as in the preset `pigpaxos-25`. \
-             *Static relays*: the first acceptor of each group is always its relay (`relay_rotate` and `relay_shuffle` \
+            "*Rotating relays*: groups are drawn anew for what comes in together, relays for each request, as in \
+             the preset `pigpaxos-25`. *Static relays*: the first acceptor of each group is always its relay (`relay_rotate` and `relay_shuffle` \
              0). The paper's text gives no heights: with rotating relays the fewest groups are best and R=2 has 11 % \
              more than R=3; with static ones about five groups are best.",
             super::WHO,

@@ -101,7 +101,7 @@ const WHO: &str = "`Paxos` is the preset `pigpaxos-25` without its relays, on th
      majority of acceptors and send what is chosen at once, so its leader handles 2(N-1)+2 messages a command, as many \
      as the paper's, which asks all and has what is chosen ride on the next request. `Paxos asking all` asks all and \
      sends what is chosen at once: 3(N-1)+2. `PigPaxos R=n` is the same preset with n groups that are drawn anew for \
-     each request; a relay does without one vote of its group (PRC=1) where that leaves a majority. With R=1 it \
+     what comes in together; a relay does without one vote of its group (PRC=1) where that leaves a majority. With R=1 it \
      answers when it has a majority (section 4.3).";
 
 /// A figure that is simulated at the paper's price alone.

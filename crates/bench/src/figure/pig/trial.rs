@@ -64,8 +64,8 @@ impl System {
         }
     }
 
-    /// PigPaxos with this number of groups, drawn anew for each request, as in the preset. A relay
-    /// does without one vote where that leaves a majority, as in the paper (5.1).
+    /// PigPaxos with this number of groups, drawn anew as in the preset. A relay does
+    /// without one vote where that leaves a majority, as in the paper (5.1).
     pub(super) fn pigpaxos(nodes: usize, groups: usize) -> Self {
         let slack = usize::from(groups <= nodes / 2);
         System::new(&format!("PigPaxos R={groups}"), PIGPAXOS, nodes)

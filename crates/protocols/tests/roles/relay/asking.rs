@@ -106,6 +106,24 @@ fn groups_divide_the_others_and_can_overlap() {
     assert_eq!(all, set(&[1, 2, 3, 4, 5, 6]));
 }
 
+#[test]
+fn groups_are_drawn_once_for_requests_that_come_in_together() {
+    let mut proxy = proxy_with(25, &[("relay_groups", 3), ("relay_shuffle", 1)]);
+    let mut groups = |slot, wait| {
+        proxy.now = proxy.now + Duration::from_micros(wait);
+        let asked = relayed(&proxy.asked(propose(Slot(slot), 1)));
+        asked.iter().map(|it| it.1).collect::<Vec<_>>()
+    };
+    let first = groups(1, 0);
+    assert_eq!(groups(2, 0), first);
+    let later = groups(3, 1);
+    assert!(later != first, "{later:?}");
+    let all = later
+        .iter()
+        .fold(AcceptorSet::EMPTY, |all, one| all.or(*one));
+    assert_eq!((later.len(), all.len()), (3, 24));
+}
+
 /// The preset `pigpaxos-wan`: five acceptors in each of three regions.
 #[test]
 fn a_group_is_a_region_whichever_region_the_leader_is_in() {
