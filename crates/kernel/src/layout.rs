@@ -216,7 +216,8 @@ pub struct Options {
     pub snapshot_bytes_per_second: usize,
     /// The interval between two heartbeats of a leader.
     pub heartbeat: Duration,
-    /// A leader not heard of for this long, up to twice as long, is suspected.
+    /// A leader not heard of for this long, up to twice as long (or longer, of more than five
+    /// leaders), is suspected.
     pub election_timeout: Duration,
     /// A request unanswered for this long is sent again, to another instance if there is one.
     pub resend_after: Duration,
