@@ -8,7 +8,7 @@ use super::stripe::{Stripe, StripePosition, Stripes};
 use super::{Envelope, acceptor, batcher, leader, replica};
 use crate::multipaxos;
 use crate::parts;
-use crate::parts::proxy_leader::{ProxyLeaderCore, ProxyLeaderPort};
+use crate::parts::proxy_leader::{Ask, ProxyLeaderCore, ProxyLeaderPort};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -93,14 +93,14 @@ impl Port<'_, '_> {
 
 impl ProxyLeaderPort for Port<'_, '_> {
     #[inline]
-    fn phase2a(&mut self, to: AcceptorSet, (slot, round): (Slot, Round), value: Value, _: u32) {
+    fn phase2a(&mut self, ask: Ask, (slot, round): (Slot, Round), value: Value) {
         let message = multipaxos::acceptor::In::Phase2a {
             from: self.id,
             slot,
             round,
             value,
         };
-        self.ask_acceptors(to, message);
+        self.ask_acceptors(ask.to, message);
     }
 
     /// Replicas learn of slots of the log.

@@ -8,7 +8,7 @@ use super::config::Config;
 use super::message::Proposer;
 use super::{Envelope, acceptor, batcher, leader, replica};
 use crate::parts::metrics;
-use crate::parts::proxy_leader::{ProxyLeaderCore, ProxyLeaderPort};
+use crate::parts::proxy_leader::{Ask, ProxyLeaderCore, ProxyLeaderPort};
 use crate::pigpaxos;
 use crate::pigpaxos::asking::Asking;
 use crate::pigpaxos::message::RelayId;
@@ -127,14 +127,14 @@ impl ProxyLeader {
 
 impl ProxyLeaderPort for Port<'_, '_> {
     #[inline]
-    fn phase2a(&mut self, to: AcceptorSet, slot: (Slot, Round), value: Value, attempt: u32) {
+    fn phase2a(&mut self, ask: Ask, slot: (Slot, Round), value: Value) {
         let Port {
             id,
             now,
             asking,
             out,
         } = self;
-        asking.phase2a((*now, *id), (to, attempt), slot, value, out);
+        asking.phase2a((*now, *id), ask, slot, value, out);
     }
 
     #[inline]

@@ -12,6 +12,7 @@
 use super::config::{Config, Highest};
 use super::message::ReaderId;
 use super::{Envelope, acceptor, kind};
+use crate::parts::proxy_leader;
 use crate::pigpaxos::fanout::Leg;
 use crate::pigpaxos::message::Watermarks;
 use crate::pigpaxos::relay;
@@ -212,7 +213,9 @@ impl QuorumReader {
         if let Some(routes) = self.routes.as_mut().filter(|_| !again) {
             direct = AcceptorSet::EMPTY;
             let patience = self.config.options().resend_after.as_micros() as u64;
-            let legs = routes.divide(now, to, 0, |branch| out.reached(branch));
+            let legs = routes.divide(now, proxy_leader::Ask::first(to), |branch| {
+                out.reached(branch)
+            });
             for leg in &legs {
                 match *leg {
                     Leg::Direct(acceptors) => direct = direct.or(acceptors),

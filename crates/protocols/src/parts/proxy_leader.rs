@@ -21,11 +21,33 @@ use ionian_replication::batch::Value;
 use ionian_replication::slot_map::{SlotMap, slots_where};
 use ionian_replication::suspicion::{PRESENT_FOR, Presence, Suspicion};
 
+/// Which acceptors are asked.
+#[derive(Clone, Copy)]
+pub struct Ask {
+    /// These.
+    pub to: AcceptorSet,
+    /// Acceptors that have left a request unanswered: on their votes no relay may count.
+    pub silent: AcceptorSet,
+    /// How often they, or others, were asked the same before.
+    pub attempt: u32,
+}
+
+impl Ask {
+    /// These are asked for the first time, and none of them is known to be silent.
+    pub fn first(to: AcceptorSet) -> Self {
+        Ask {
+            to,
+            silent: Set::EMPTY,
+            attempt: 0,
+        }
+    }
+}
+
 /// The messages that this part sends through its role. None depends on a record: a proxy leader
 /// keeps none.
 pub trait ProxyLeaderPort {
-    /// Asks acceptors for their votes; `attempt` is how often this was done before.
-    fn phase2a(&mut self, to: AcceptorSet, slot: (Slot, Round), value: Value, attempt: u32);
+    /// Asks acceptors for their votes.
+    fn phase2a(&mut self, ask: Ask, slot: (Slot, Round), value: Value);
     /// The value is chosen: replicas are to have it, and `replier` is to answer the clients.
     fn chosen(&mut self, to: Set<ReplicaId>, slot: Slot, value: Value, replier: ReplicaId);
     /// The same through acceptors that have voted for the value, to the replicas on their nodes.
@@ -223,7 +245,12 @@ impl ProxyLeaderCore {
         pending.ask_at = now + wait;
         self.check_at = earliest(self.check_at, Some(pending.ask_at));
         let (value, attempt) = (pending.value.clone(), pending.attempts);
-        port.phase2a(asked, (slot, self.round), value, attempt);
+        let ask = Ask {
+            to: asked,
+            silent: self.suspicion.suspects(),
+            attempt,
+        };
+        port.phase2a(ask, (slot, self.round), value);
     }
 
     /// Acceptors voted: one, or those that a relay has asked.

@@ -8,6 +8,7 @@ use super::relay;
 use super::routes::Routes;
 use crate::multipaxos::config::Config;
 use crate::multipaxos::{self, acceptor, kind};
+use crate::parts::proxy_leader::Ask;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -94,20 +95,20 @@ impl Asking {
         self.relays.is_some()
     }
 
-    /// Asks acceptors for their votes, for the `attempt`-th time after the first.
+    /// Asks acceptors for their votes.
     #[inline]
     pub(crate) fn phase2a(
         &mut self,
         (now, from): (Instant, ProxyLeaderId),
-        (to, attempt): (AcceptorSet, u32),
+        ask: Ask,
         (slot, round): (Slot, Round),
         value: Value,
         out: &mut Out<'_, impl Role<Send: Asks>>,
     ) {
         if let Some(relays) = &mut self.relays {
-            return relays.phase2a((now, from), (to, attempt), (slot, round), value, out);
+            return relays.phase2a((now, from), ask, (slot, round), value, out);
         }
-        phase2a_directly(from, to, (slot, round), value, out);
+        phase2a_directly(from, ask.to, (slot, round), value, out);
     }
 
     /// A value is chosen that these acceptors are to hand to the replicas of their nodes. Returns
@@ -190,7 +191,7 @@ impl Relays {
     fn phase2a(
         &mut self,
         (now, from): (Instant, ProxyLeaderId),
-        (to, attempt): (AcceptorSet, u32),
+        ask: Ask,
         (slot, round): (Slot, Round),
         value: Value,
         out: &mut Out<'_, impl Role<Send: Asks>>,
@@ -200,13 +201,13 @@ impl Relays {
             self.routes.clear();
         }
         // Only the first attempt goes to all.
-        let chosen = match attempt {
+        let chosen = match ask.attempt {
             0 => self.untold.take(round),
             _ => Box::default(),
         };
-        let patience = doubled(self.config.options().resend_after, attempt, 5);
+        let patience = doubled(self.config.options().resend_after, ask.attempt, 5);
         let reached = |branch| out.reached(branch);
-        let legs = self.routes.divide(now, to, attempt, reached);
+        let legs = self.routes.divide(now, ask, reached);
         for leg in &legs {
             let (value, chosen) = (value.clone(), chosen.clone());
             match *leg {
@@ -251,7 +252,7 @@ impl Relays {
         let chosen = self.untold.take(round);
         let to = self.config.all(kind::Acceptor).without(self.routes.near());
         let reached = |branch| out.reached(branch);
-        let legs = self.routes.divide(now, to, 0, reached);
+        let legs = self.routes.divide(now, Ask::first(to), reached);
         out.reached(super::branch::COMMITS_ALONE);
         for leg in &legs {
             match *leg {

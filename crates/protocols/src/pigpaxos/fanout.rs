@@ -5,6 +5,7 @@ use super::branch;
 use super::groups::Order;
 use super::message::RelayId;
 use super::relaying::Relaying;
+use crate::parts::proxy_leader::Ask;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::random::Random;
@@ -39,7 +40,7 @@ pub(crate) struct Fanout {
     look_at: Instant,
     /// Those of the last request, and what they were made for.
     groups: Vec<Group>,
-    made_for: Option<Ask>,
+    made_for: Option<Division>,
 }
 
 /// The relays that have a request, and when they got the first since they last answered.
@@ -59,7 +60,7 @@ struct Group {
 
 /// What groups are made for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Ask {
+struct Division {
     /// All acceptors that are asked, and those of them that are divided into groups.
     to: AcceptorSet,
     left: AcceptorSet,
@@ -128,8 +129,7 @@ impl Fanout {
         }
     }
 
-    /// Divides a request to the acceptors `to` into messages; those in `near` are on this node.
-    /// `attempt` is how often it was asked before.
+    /// Divides a request to acceptors into messages; those in `near` are on this node.
     ///
     /// A group in which no relay answers is asked by the relay of another group, which soon does
     /// not wait for it. So a group that is down costs its requester nothing, and one whose relays
@@ -137,12 +137,16 @@ impl Fanout {
     pub(crate) fn split(
         &mut self,
         now: Instant,
-        (to, near): (AcceptorSet, AcceptorSet),
-        attempt: u32,
+        (ask, near): (Ask, AcceptorSet),
         relaying: &Relaying,
         reached: &mut impl FnMut(&'static str),
         legs: &mut Vec<Leg>,
     ) {
+        let Ask {
+            to,
+            silent,
+            attempt,
+        } = ask;
         self.look(now, relaying.patience, reached);
         if attempt >= DIRECT_FROM && (attempt - DIRECT_FROM).is_multiple_of(2) {
             reached(branch::ASKS_DIRECTLY);
@@ -162,8 +166,10 @@ impl Fanout {
             });
         }
         let left = far.without(probed);
-        // Not on those that a suspected relay is tried with do others count: they may be down.
-        self.divide(now, (to.without(probed), left), relaying);
+        // Neither those that a suspected relay is tried with nor those of this node that were
+        // silent are counted on: they may be down.
+        let silent = silent.and(direct);
+        self.divide(now, (to.without(probed).without(silent), left), relaying);
         let first = legs.len();
         let mut stranded = AcceptorSet::EMPTY;
         for group in &self.groups {
@@ -185,7 +191,7 @@ impl Fanout {
         }
         let groups = &mut legs[first..];
         if !probed.is_empty() || !stranded.is_empty() {
-            relaying.wait_for_all_if_needed(direct.len(), groups);
+            relaying.wait_for_all_if_needed(direct.without(silent).len(), groups);
         }
         if !stranded.is_empty() {
             reached(branch::GROUP_STRANDED);
@@ -211,16 +217,16 @@ impl Fanout {
         let settings = &relaying.settings;
         // One group is all, in whatever order.
         let is_drawn = settings.shuffle && settings.groups > 1;
-        let ask = Ask {
+        let division = Division {
             to,
             left,
             suspects,
             drawn_at: is_drawn.then_some(now),
         };
-        if self.made_for == Some(ask) {
+        if self.made_for == Some(division) {
             return;
         }
-        self.made_for = Some(ask);
+        self.made_for = Some(division);
         let order = match is_drawn {
             true => Order::shuffled(
                 left,

@@ -19,6 +19,7 @@ use super::routes::Routes;
 use crate::multipaxos::config::Config;
 use crate::multipaxos::{acceptor, kind};
 use crate::parts::leader::{Heartbeat, LeaderCore, LeaderPort};
+use crate::parts::proxy_leader::Ask;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -92,7 +93,9 @@ impl Leading {
         };
         let mut left = heartbeat;
         let mut direct = AcceptorSet::EMPTY;
-        let legs = routes.divide(now, left.acceptors, 0, |branch| out.reached(branch));
+        let legs = routes.divide(now, Ask::first(left.acceptors), |branch| {
+            out.reached(branch)
+        });
         for leg in &legs {
             let (relay, acceptors) = match *leg {
                 Leg::Direct(acceptors) => {
@@ -162,7 +165,7 @@ impl Leading {
         };
         let patience = self.config.options().resend_after.as_micros() as u64;
         let mut direct = AcceptorSet::EMPTY;
-        let legs = routes.divide(now, to, 0, |branch| out.reached(branch));
+        let legs = routes.divide(now, Ask::first(to), |branch| out.reached(branch));
         for leg in &legs {
             match *leg {
                 Leg::Direct(acceptors) => direct = direct.or(acceptors),

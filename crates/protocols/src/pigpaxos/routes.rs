@@ -5,6 +5,7 @@ use super::fanout::{Fanout, Leg};
 use super::message::RelayId;
 use crate::multipaxos::config::Config;
 use crate::multipaxos::kind;
+use crate::parts::proxy_leader::Ask;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -61,23 +62,21 @@ impl Routes {
         self.near
     }
 
-    /// Divides a request to these acceptors, which was made `attempt` times before, into messages;
-    /// see [`Fanout::split`]. The vector is to be [put back](Self::put_back).
+    /// Divides a request to acceptors into messages; see [`Fanout::split`]. The vector is to be [put back](Self::put_back).
     pub(crate) fn divide(
         &mut self,
         now: Instant,
-        to: AcceptorSet,
-        attempt: u32,
+        ask: Ask,
         mut reached: impl FnMut(&'static str),
     ) -> Vec<Leg> {
         let mut legs = core::mem::take(&mut self.legs);
         legs.clear();
         match self.config.relaying() {
-            None => legs.push(Leg::Direct(to)),
+            None => legs.push(Leg::Direct(ask.to)),
             Some(relaying) => {
-                let to = (to, self.near);
+                let to = (ask, self.near);
                 self.fanout
-                    .split(now, to, attempt, relaying, &mut reached, &mut legs);
+                    .split(now, to, relaying, &mut reached, &mut legs);
             }
         }
         legs

@@ -11,7 +11,7 @@ use super::message::Reference;
 use super::{Envelope, disseminator, kind, leader, replica, stabilizer};
 use crate::multipaxos;
 use crate::parts::metrics;
-use crate::parts::proxy_leader::{ProxyLeaderCore, ProxyLeaderPort};
+use crate::parts::proxy_leader::{Ask, ProxyLeaderCore, ProxyLeaderPort};
 use crate::pigpaxos;
 use crate::pigpaxos::asking::Asking;
 use alloc::vec::Vec;
@@ -154,10 +154,9 @@ struct Port<'a, 'b> {
 
 impl ProxyLeaderPort for Port<'_, '_> {
     #[inline]
-    fn phase2a(&mut self, to: AcceptorSet, slot: (Slot, Round), value: Value, attempt: u32) {
+    fn phase2a(&mut self, ask: Ask, slot: (Slot, Round), value: Value) {
         let (now, from) = (self.now, self.id);
-        self.asking
-            .phase2a((now, from), (to, attempt), slot, value, self.out);
+        self.asking.phase2a((now, from), ask, slot, value, self.out);
     }
 
     fn chosen(&mut self, replicas: Set<ReplicaId>, slot: Slot, value: Value, replier: ReplicaId) {

@@ -508,3 +508,19 @@ pub(crate) fn in_a_grid_relays_wait_for_all() {
     grid.options.own.clear();
     MultiPaxos::configure(grid).unwrap();
 }
+
+/// The acceptor of the leader's own node does not vote, as one that has lost its votes.
+#[test]
+fn a_relay_gathers_a_quorum_without_a_silent_acceptor_beside_the_leader() {
+    let mut proxy = proxy_with(5, &[]);
+    proxy.asked(propose(SLOT, 1));
+    proxy.asked(answer(RelayId(3), set(&[3, 4]), SLOT));
+    proxy.waited(Duration::from_millis(60));
+    proxy.asked(answer(RelayId(1), set(&[1, 2]), SLOT));
+    assert_eq!(proxy.figure("chosen"), 1);
+    let asked = proxy.asked(propose(Slot(6), 1));
+    let [(_, members, slack, _)] = relayed(&asked)[..] else {
+        panic!("{asked:?}")
+    };
+    assert!(members.len() - usize::from(slack) >= 3, "{asked:?}");
+}
