@@ -100,6 +100,12 @@ fn a_restored_mencius_cluster_has_all_writes_acknowledged_before_the_save() {
     is_saved_and_restored("mencius");
 }
 
+#[cfg(feature = "incomplete")]
+#[test]
+fn a_restored_epaxos_cluster_has_all_writes_acknowledged_before_the_save() {
+    is_saved_and_restored("epaxos");
+}
+
 fn is_saved_and_restored(preset: &str) {
     let cluster = Cluster::start(preset, DISK, &[]);
     let (acknowledged, stop) = (AtomicU64::new(0), AtomicBool::new(false));
