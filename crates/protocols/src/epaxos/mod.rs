@@ -51,6 +51,7 @@ pub mod recovery;
 
 mod branch;
 mod metrics;
+mod paged;
 mod presets;
 mod service;
 
