@@ -106,6 +106,15 @@ pub trait Protocol: Sized + Send + Sync + 'static {
         Err(LayoutError("its log cannot be salvaged".into()))
     }
 
+    /// The state machine with its sessions, in a snapshot that an instance of [`Self::EXECUTORS`]
+    /// has stored: what a cluster can be founded with.
+    ///
+    /// # Errors
+    /// Says why it cannot be read.
+    fn state_in(stored: &Bytes) -> Result<Bytes, RestoreError> {
+        Ok(stored.clone())
+    }
+
     /// Builds one instance.
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Self::Instance;
 }

@@ -2,6 +2,8 @@
 
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::protocol::Protocol;
+#[cfg(feature = "incomplete")]
+use ionian_protocols::epaxos::EPaxos;
 use ionian_protocols::mencius::Mencius;
 use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::spaxos::SPaxos;
@@ -106,4 +108,17 @@ fn of_spaxos() {
     let mut all = scenarios::<SPaxos>(&["spaxos", "spaxos-compartmentalized"], false);
     all.extend(scenarios::<SPaxos>(&["spaxos"], true));
     reaches::<SPaxos>(&all, &elsewhere);
+}
+
+#[cfg(feature = "incomplete")]
+#[test]
+fn of_epaxos() {
+    let elsewhere = [
+        // 64 commands of one leader on one key at a time.
+        "leader: a command waits because too many on its key are undecided",
+        // As above, of a peer's snapshot.
+        "replica: asked for a snapshot that it no longer has",
+    ];
+    let all = scenarios::<EPaxos>(&["epaxos", "epaxos-5"], false);
+    reaches::<EPaxos>(&all, &elsewhere);
 }

@@ -32,6 +32,7 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
             "these directories are of the state machine {machine:?}, this program contains {MACHINE:?} only"
         );
     }
+    protocols::with_protocol(protocol, CanSalvage)??;
     let (base, from) = furthest(&nodes)?;
     let known = known(arguments, cluster)?;
     let read = Read {
@@ -163,6 +164,18 @@ fn furthest(nodes: &[StoppedNode]) -> Result<(Base, String)> {
         },
         node.name().to_owned(),
     ))
+}
+
+/// Whether the protocol reads records of stopped nodes; as an error, why not.
+struct CanSalvage;
+
+impl Work for CanSalvage {
+    type Output = Result<()>;
+
+    fn run<P: Protocol>(self) -> Result<()> {
+        let salvage = P::salvage().map_err(|why| anyhow!("{}: {why}", P::NAME));
+        salvage.map(|_| ())
+    }
 }
 
 /// Reads the records of the nodes.

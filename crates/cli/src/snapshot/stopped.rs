@@ -1,7 +1,10 @@
 //! What the directory of a stopped node contains.
 
-use crate::protocols::MACHINE;
-use anyhow::{Context, Result};
+use crate::protocols::{MACHINE, Work, with_protocol};
+use anyhow::{Context, Result, anyhow};
+use bytes::Bytes;
+use ionian_kernel::machine::RestoreError;
+use ionian_kernel::protocol::Protocol;
 use ionian_protocols::registry;
 use ionian_runtime::storage::membership_file;
 use ionian_runtime::storage::offline::{StoppedNode, StoredSnapshot};
@@ -21,7 +24,22 @@ pub(super) fn newest(node: &StoppedNode) -> Result<Option<StoredSnapshot>> {
             );
         }
     }
-    Ok(found.into_iter().max_by_key(|snapshot| snapshot.stamp))
+    let newest = found.into_iter().max_by_key(|snapshot| snapshot.stamp);
+    newest.map(|newest| without_head(newest, node)).transpose()
+}
+
+/// A snapshot without what a protocol stores before the state machine.
+fn without_head(stored: StoredSnapshot, node: &StoppedNode) -> Result<StoredSnapshot> {
+    struct StateIn<'a>(&'a Bytes);
+    impl Work for StateIn<'_> {
+        type Output = Result<Bytes, RestoreError>;
+        fn run<P: Protocol>(self) -> Self::Output {
+            P::state_in(self.0)
+        }
+    }
+    let state = with_protocol(node.protocol(), StateIn(&stored.snapshot))?;
+    let snapshot = state.map_err(|why| anyhow!("{}: {why}", stored.path.display()))?;
+    Ok(StoredSnapshot { snapshot, ..stored })
 }
 
 /// The names of the role kinds that store snapshots.

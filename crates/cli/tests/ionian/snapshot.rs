@@ -100,6 +100,34 @@ fn a_restored_mencius_cluster_has_all_writes_acknowledged_before_the_save() {
     is_saved_and_restored("mencius");
 }
 
+#[cfg(feature = "incomplete")]
+#[test]
+fn a_restored_epaxos_cluster_has_all_writes_acknowledged_before_the_save() {
+    is_saved_and_restored("epaxos");
+}
+
+/// A replica stores more than the state machine: which instances it has executed.
+#[cfg(feature = "incomplete")]
+#[test]
+fn a_stopped_epaxos_node_is_copied_and_not_salvaged() {
+    let mut cluster = Cluster::start("epaxos", DISK, &[]);
+    let mut client = cluster.client(0);
+    (0..100).for_each(|number| set(&mut client, number));
+    cluster.wait_until_whole();
+    cluster.stop(Signal::SIGTERM);
+    let (node, file) = (
+        cluster.data() + "/nodes/n0",
+        at(&cluster.directory, "saved"),
+    );
+    let why = refused(1, &["snapshot", "salvage", &node, "--output", &file]);
+    assert!(why.contains("ionian snapshot save --stopped"), "{why}");
+    works(&["snapshot", "save", &file, "--stopped", &node]);
+    let keys = inspect(&file)["keys"].as_u64().unwrap();
+    assert!((1..=100).contains(&keys), "{keys}");
+    assert_eq!(inspect(&node)["keys"], keys);
+    assert_has(&restore("epaxos", &file), keys);
+}
+
 fn is_saved_and_restored(preset: &str) {
     let cluster = Cluster::start(preset, DISK, &[]);
     let (acknowledged, stop) = (AtomicU64::new(0), AtomicBool::new(false));

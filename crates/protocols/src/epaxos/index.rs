@@ -24,7 +24,7 @@
 //! barrier, which leaders propose from time to time, makes it forget all these.
 
 use super::instance::{Deps, InstanceId, Space};
-use alloc::collections::btree_map::Entry;
+use super::paged::PagedMap;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -37,7 +37,7 @@ pub const MAX_EXACT: usize = 1024;
 /// See the top of this file.
 #[derive(Debug, Default)]
 pub struct ConflictIndex {
-    recorded: BTreeMap<InstanceId, Recorded>,
+    recorded: PagedMap<Recorded>,
     keys: BTreeMap<u64, Users>,
     /// Those that conflict with everything.
     everything: BTreeSet<InstanceId>,
@@ -74,13 +74,13 @@ impl ConflictIndex {
 
     /// Whether it has the instance: not once another one is known that leads to it.
     pub fn contains(&self, id: InstanceId) -> bool {
-        self.recorded.contains_key(&id)
+        self.recorded.get(id).is_some()
     }
 
     /// The instances that it has, in order: what an acceptor that has lost its index records.
     pub fn recorded(&self) -> impl Iterator<Item = (InstanceId, &Arc<Footprint>)> {
         let recorded = self.recorded.iter();
-        recorded.map(|(id, known)| (*id, &known.footprint))
+        recorded.map(|(id, known)| (id, &known.footprint))
     }
 
     /// Records an instance, and gives what was recorded before that conflicts with it.
@@ -159,7 +159,7 @@ impl ConflictIndex {
         }
         // A command that touches nothing conflicts with barriers only, which know it by its space.
         if lists > 0 {
-            let known = self.recorded.entry(id).or_insert_with(|| Recorded {
+            let known = self.recorded.get_or_insert_with(id, || Recorded {
                 footprint: footprint.clone(),
                 lists: 0,
             });
@@ -171,7 +171,7 @@ impl ConflictIndex {
     fn take_place(&mut self, key: u64, by: InstanceId, deps: &Deps) {
         let users = self.keys.entry(key).or_default();
         if insert(&mut users.writers, by) {
-            let known = self.recorded.get_mut(&by);
+            let known = self.recorded.get_mut(by);
             known.expect("it is recorded on another key").lists += 1;
         }
         for list in [&mut users.writers, &mut users.readers] {
@@ -189,7 +189,7 @@ impl ConflictIndex {
     /// all there is.
     fn prune_all(&mut self, by: InstanceId, deps: &Deps) {
         let stays = |id: &InstanceId| *id == by || !deps.contains(*id);
-        self.recorded.retain(|id, _| stays(id));
+        self.recorded.retain(|id| stays(&id));
         self.everything.retain(stays);
         self.keys.retain(|_, users| {
             users.writers.retain(stays);
@@ -201,7 +201,7 @@ impl ConflictIndex {
     }
 
     fn drop_noop(&mut self, id: InstanceId) {
-        let Some(Recorded { footprint, .. }) = self.recorded.remove(&id) else {
+        let Some(Recorded { footprint, .. }) = self.recorded.remove(id) else {
             return;
         };
         self.everything.remove(&id);
@@ -224,11 +224,11 @@ impl Users {
 }
 
 /// An instance is taken out of a list; out of the last one, it is forgotten.
-fn leave_list(recorded: &mut BTreeMap<InstanceId, Recorded>, id: InstanceId) {
-    if let Entry::Occupied(mut known) = recorded.entry(id) {
-        known.get_mut().lists -= 1;
-        if known.get().lists == 0 {
-            known.remove();
+fn leave_list(recorded: &mut PagedMap<Recorded>, id: InstanceId) {
+    if let Some(known) = recorded.get_mut(id) {
+        known.lists -= 1;
+        if known.lists == 0 {
+            recorded.remove(id);
         }
     }
 }

@@ -51,15 +51,20 @@ pub mod recovery;
 
 mod branch;
 mod metrics;
+mod paged;
 mod presets;
 mod service;
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use bytes::Bytes;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError, Options};
+use ionian_kernel::machine::RestoreError;
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
+use ionian_kernel::salvage::Salvage;
 use ionian_kernel::service::Service;
 use ionian_kernel::status::Metrics;
 
@@ -79,6 +84,10 @@ const UNCHANGEABLE: &str = "the members and options of an epaxos cluster cannot 
      it runs: quorums of instances that are under way would be those of another configuration. \
      Stop all clients, save a snapshot with \"ionian snapshot save\", and restore it into a new \
      cluster";
+
+/// Why nothing reads the records of stopped nodes.
+const UNSALVAGEABLE: &str = "its instances cannot be salvaged: what they depend on may be known to \
+     lost nodes only. Take the last snapshot of a node with \"ionian snapshot save --stopped\"";
 
 impl Protocol for EPaxos {
     const NAME: &'static str = "epaxos";
@@ -119,6 +128,15 @@ impl Protocol for EPaxos {
 
     fn service(config: &Self::Config, _: Epoch) -> Service {
         service::service(config)
+    }
+
+    fn salvage() -> Result<Box<dyn Salvage>, LayoutError> {
+        Err(LayoutError(UNSALVAGEABLE.into()))
+    }
+
+    /// It stands behind the set of executed instances.
+    fn state_in(stored: &Bytes) -> Result<Bytes, RestoreError> {
+        replica::state_in(stored)
     }
 
     /// A cluster that goes on from a snapshot begins with new instances.

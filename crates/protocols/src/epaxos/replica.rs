@@ -13,6 +13,7 @@ use self::executing::Pending;
 use self::missing::Missing;
 use self::reads::Reads;
 use self::snapshots::Snapshots;
+pub(super) use self::snapshots::state_in;
 use super::config::Config;
 use super::executed::ExecutedSet;
 use super::graph::Graph;

@@ -209,3 +209,12 @@ fn the_members_of_an_unreplicated_cluster_cannot_change() {
         "an unreplicated cluster cannot be changed while it runs",
     );
 }
+
+#[cfg(feature = "incomplete")]
+#[test]
+fn the_members_of_an_epaxos_cluster_cannot_change() {
+    members_stay_what_they_are(
+        "epaxos",
+        "the members and options of an epaxos cluster cannot be changed while it runs",
+    );
+}

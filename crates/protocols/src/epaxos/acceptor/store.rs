@@ -3,6 +3,7 @@
 use super::Record;
 use crate::epaxos::instance::{Ballot, InstanceId, Space};
 use crate::epaxos::message::{Choice, Evidence, PreAccepted, Reach, Vote};
+use crate::epaxos::paged::PagedMap;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -70,7 +71,7 @@ impl Known {
 /// See the top of this file.
 #[derive(Default)]
 pub(super) struct Store {
-    known: BTreeMap<InstanceId, Known>,
+    known: PagedMap<Known>,
     /// How far each space is known to reach.
     reaches: BTreeMap<Space, u64>,
     /// The instances by their first record.
@@ -97,8 +98,11 @@ impl Store {
 
     /// The undecided instances whose records begin before this one.
     pub(super) fn undecided_before(&self, place: u64) -> impl Iterator<Item = InstanceId> {
-        let is_old =
-            move |id: &&InstanceId| self.known.get(id).is_some_and(|known| known.place < place);
+        let is_old = move |id: &&InstanceId| {
+            self.known
+                .get(**id)
+                .is_some_and(|known| known.place < place)
+        };
         self.undecided.iter().filter(is_old).copied()
     }
 
@@ -121,13 +125,13 @@ impl Store {
     }
 
     pub(super) fn get(&self, id: InstanceId) -> Option<&Known> {
-        self.known.get(&id)
+        self.known.get(id)
     }
 
     /// The decisions that no crash takes back.
     pub(super) fn decisions(&self) -> impl Iterator<Item = (InstanceId, &Choice)> {
         let known = self.known.iter();
-        known.filter_map(|(id, known)| Some((*id, known.certain()?)))
+        known.filter_map(|(id, known)| Some((id, known.certain()?)))
     }
 
     /// A decision became certain.
@@ -146,17 +150,14 @@ impl Store {
     /// A record of an instance has this number.
     pub(super) fn placed(&mut self, at: u64, id: InstanceId) {
         self.next = self.next.max(at + 1);
-        if !self.known.contains_key(&id) {
+        if self.known.get(id).is_none() {
             let reach = self.reaches.entry(id.space).or_default();
             *reach = (*reach).max(id.number.saturating_add(1));
             let place = at;
-            self.known.insert(
-                id,
-                Known {
-                    place,
-                    ..Known::default()
-                },
-            );
+            self.known.get_or_insert_with(id, || Known {
+                place,
+                ..Known::default()
+            });
             self.places.insert(at, id);
             self.undecided.insert(id);
         }
@@ -164,7 +165,7 @@ impl Store {
 
     /// An instance that is to change. What it holds is counted anew at the end of the change.
     pub(super) fn known(&mut self, id: InstanceId) -> Change<'_> {
-        let known = self.known.get_mut(&id).expect("a record of it has a place");
+        let known = self.known.get_mut(id).expect("a record of it has a place");
         Change {
             bytes_before: known.byte_len(),
             decided_before: known.decided.is_some(),
@@ -188,16 +189,14 @@ impl Store {
     pub(super) fn range(
         &self,
         space: Space,
-        (start, end): (u64, u64),
+        numbers: (u64, u64),
     ) -> impl Iterator<Item = (InstanceId, &Known)> {
-        let id = |number| InstanceId { space, number };
-        let range = (start < end).then(|| self.known.range(id(start)..id(end)));
-        range.into_iter().flatten().map(|(id, known)| (*id, known))
+        self.known.range(space, numbers)
     }
 
     /// Forgets an instance.
     pub(super) fn remove(&mut self, id: InstanceId) {
-        if let Some(known) = self.known.remove(&id) {
+        if let Some(known) = self.known.remove(id) {
             self.places.remove(&known.place);
             self.bytes -= known.byte_len();
             self.undecided.remove(&id);
@@ -216,7 +215,7 @@ impl Store {
         self.next += 1;
         self.places.remove(&first);
         self.places.insert(at, id);
-        let known = self.known.get_mut(&id).expect("it has a place");
+        let known = self.known.get_mut(id).expect("it has a place");
         known.place = at;
         Some(Record::Whole {
             at,
@@ -239,9 +238,9 @@ impl Store {
             self.known.len(),
             "an instance without a record"
         );
-        let is_open = |id: &InstanceId| self.known.get(id).is_some_and(|it| it.decided.is_none());
+        let is_open = |id: &InstanceId| self.known.get(*id).is_some_and(|it| it.decided.is_none());
         assert!(self.undecided.iter().all(is_open), "an acceptor lost count");
-        let bytes = self.known.values().map(Known::byte_len);
+        let bytes = self.known.iter().map(|(_, known)| known.byte_len());
         assert_eq!(
             bytes.sum::<usize>(),
             self.bytes,

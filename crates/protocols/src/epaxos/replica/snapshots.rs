@@ -374,6 +374,12 @@ impl Replica {
     }
 }
 
+/// The state machine with its sessions, in a snapshot that a replica stored.
+pub(crate) fn state_in(stored: &Bytes) -> Result<Bytes, RestoreError> {
+    let (.., state) = parse(stored)?;
+    Ok(state)
+}
+
 /// The count that a cluster was founded with, what is executed, what barriers depend on, and the
 /// rest.
 type Parts = (Option<u64>, ExecutedSet, Vec<Reach>, Bytes);
