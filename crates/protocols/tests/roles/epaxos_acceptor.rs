@@ -300,7 +300,10 @@ fn s4_a_promise_leaves_the_ballot_of_a_vote_as_it_is() {
         id,
         vote: vote.clone(),
     };
-    assert_eq!(asked, says(1, &[voted.clone()], accepted(id, one)));
+    assert_eq!(
+        asked,
+        says(1, std::slice::from_ref(&voted), accepted(id, one))
+    );
 
     let evidence = Evidence {
         vote: Some(vote),
