@@ -114,3 +114,6 @@ fn union<'a>(first: &PreAccepted, answers: impl Iterator<Item = &'a PreAccepted>
         deps,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -63,8 +63,7 @@ impl Replica {
     fn has_room(&self, id: InstanceId, bytes: usize) -> bool {
         let fits = self.pending_bytes + bytes <= MAX_PENDING_BYTES;
         let few = self.pending.len() < MAX_PENDING;
-        let awaited = || self.graph.missing().any(|(missing, _)| missing == id);
-        (few && fits) || self.pending.is_empty() || awaited()
+        (few && fits) || self.pending.is_empty() || self.graph.is_missing(id)
     }
 
     /// Executes what waits for nothing more. While a snapshot is on its way nothing is executed,
