@@ -1,6 +1,6 @@
 //! Names of things: log positions, rounds, and the instances of each role.
 
-pub use crate::set::{AcceptorSet, Index, MAX_INSTANCES, Members, Set};
+pub use crate::set::{Index, MAX_INSTANCES, Members, Set};
 use crate::wire::{Reader, Wire, WireError};
 use alloc::vec::Vec;
 use core::fmt;
@@ -284,6 +284,9 @@ ids! {
     /// An unbatcher.
     UnbatcherId "unbatcher"
 }
+
+/// A set of acceptors: a quorum, or the destination of a Phase2a.
+pub type AcceptorSet = Set<AcceptorId>;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! Sets of instances of one role: who votes, and to whom a message goes.
 
-use crate::id::{AcceptorId, Id};
+use crate::id::Id;
 use crate::wire::{Reader, Wire, WireError};
 use alloc::vec::Vec;
 use core::fmt;
@@ -137,7 +137,8 @@ impl Members {
     /// A number that depends on all members, for checksums: their bits if a set is one word.
     #[inline]
     pub fn digest(self) -> u64 {
-        let add = |sum: u64, word: &u64| sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ word;
+        const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
+        let add = |sum: u64, word: &u64| (sum ^ sum >> 32).wrapping_mul(PRIME) ^ word;
         self.0.iter().fold(0, add)
     }
 
@@ -233,9 +234,6 @@ pub struct Set<I> {
     members: Members,
     kind: PhantomData<I>,
 }
-
-/// A set of acceptors: a quorum, or the destination of a Phase2a.
-pub type AcceptorSet = Set<AcceptorId>;
 
 impl<I> Set<I> {
     /// The set without members.
@@ -414,31 +412,34 @@ impl<I: Id> Wire for Set<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::BatcherId;
     use crate::wire::{decode_all, encode_all};
+
+    type Batchers = Set<BatcherId>;
 
     const LAST: Index = (MAX_INSTANCES - 1) as Index;
 
     #[test]
     fn sets_hold_what_was_put_in() {
-        let mut set = AcceptorSet::first(3);
-        assert!(!set.insert(AcceptorId(2)) && set.insert(AcceptorId(LAST)));
-        set.remove(AcceptorId(1));
+        let mut set = Batchers::first(3);
+        assert!(!set.insert(BatcherId(2)) && set.insert(BatcherId(LAST)));
+        set.remove(BatcherId(1));
         assert_eq!(
             set.iter().collect::<Vec<_>>(),
-            [AcceptorId(0), AcceptorId(2), AcceptorId(LAST)]
+            [BatcherId(0), BatcherId(2), BatcherId(LAST)]
         );
-        assert!(set.contains(AcceptorId(LAST)) && !set.contains(AcceptorId(1)));
-        assert_eq!(set.pick(4), Some(AcceptorId(2)));
-        assert_eq!(set.pick(5), Some(AcceptorId(LAST)));
-        assert_eq!(AcceptorSet::EMPTY.pick(4), None);
+        assert!(set.contains(BatcherId(LAST)) && !set.contains(BatcherId(1)));
+        assert_eq!(set.pick(4), Some(BatcherId(2)));
+        assert_eq!(set.pick(5), Some(BatcherId(LAST)));
+        assert_eq!(Batchers::EMPTY.pick(4), None);
     }
 
     #[test]
     fn the_first_of_them_are_as_many_as_asked_for() {
         for count in [0, 1, 63, MAX_INSTANCES - 1, MAX_INSTANCES] {
-            let set = AcceptorSet::first(count);
+            let set = Batchers::first(count);
             assert_eq!(set.len(), count);
-            assert!(set.iter().eq((0..count as Index).map(AcceptorId)));
+            assert!(set.iter().eq((0..count as Index).map(BatcherId)));
         }
     }
 
@@ -449,8 +450,8 @@ mod tests {
         assert_eq!(one.and(other), set(&[5, LAST]));
         assert_eq!(one.or(other), set(&[0, 5, 6, LAST]));
         assert_eq!(one.without(other), set(&[0]));
-        assert!(!AcceptorSet::from_members(one).covers(Set::from_members(other)));
-        assert!(AcceptorSet::from_members(one).meets(Set::from_members(other)));
+        assert!(!Batchers::from_members(one).covers(Set::from_members(other)));
+        assert!(Batchers::from_members(one).meets(Set::from_members(other)));
     }
 
     #[test]

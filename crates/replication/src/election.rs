@@ -16,8 +16,8 @@ const MOST_DOUBLINGS: u32 = 4;
 
 /// Of this many leaders each waits for a random time between once and twice the timeout. Of more,
 /// the random part is longer in proportion. So the first of n runs out after 1.2 times the timeout
-/// on average, as with few leaders, and the second about a fifth of the timeout later: the first has
-/// been elected by then, however many there are. Otherwise the hundred leaders of a cluster of a
+/// on average, as with few leaders, and the second about a fifth of the timeout later: the first is
+/// elected by then, however many there are. Otherwise the hundred leaders of a cluster of a
 /// hundred nodes would stand at once, and each would ask every acceptor (PigPaxos, section 8.3).
 const FEW: usize = 5;
 
@@ -34,7 +34,7 @@ pub struct ElectionTimer {
 }
 
 impl ElectionTimer {
-    /// A stopped timer of one of `leaders`: of `timeout` up to twice that, or more if they are many.
+    /// A stopped timer of one of `leaders`: of `timeout` up to twice that, more if they are many.
     pub fn new(timeout: Duration, leaders: usize, random: Random) -> Self {
         ElectionTimer {
             timeout,

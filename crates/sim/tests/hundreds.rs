@@ -1,4 +1,4 @@
-//! A cluster of a hundred nodes under faults, in a build that allows so many.
+//! A cluster of a hundred nodes under faults, in a build that allows it.
 
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::protocol::Protocol;

@@ -62,7 +62,8 @@ impl Routes {
         self.near
     }
 
-    /// Divides a request to acceptors into messages; see [`Fanout::split`]. The vector is to be [put back](Self::put_back).
+    /// Divides a request to acceptors into messages; see [`Fanout::split`]. The vector is to be
+    /// [put back](Self::put_back).
     pub(crate) fn divide(
         &mut self,
         now: Instant,

@@ -1,5 +1,6 @@
 //! Cuts a byte stream into messages. A frame is: `u32` length of the rest, `u32` checksum, the
-//! mask of the addressed instances (`u64`), the message. Little-endian, as in [`ionian_kernel::wire`].
+//! mask of the addressed instances (`u64`), the message. Little-endian, as in
+//! [`ionian_kernel::wire`].
 //!
 //! A large message comes in pieces, so that other messages need not wait behind it: the highest bit
 //! of the length is set, and a `u32` after the mask is the number of bytes of the message that
