@@ -12,7 +12,7 @@ use crate::output::say;
 use crate::protocols::{self, MACHINE, Work};
 use anyhow::{Context, Result, anyhow, bail};
 use ionian_deployment::{Configuration, Deployment};
-use ionian_kernel::id::Slot;
+use ionian_kernel::id::{Epoch, Slot};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::salvage::Salvaged;
 use ionian_kernel::wire::decode_all;
@@ -35,8 +35,10 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
     protocols::with_protocol(protocol, CanSalvage)??;
     let (base, from) = furthest(&nodes)?;
     let known = known(arguments, cluster)?;
+    let former = former(&nodes)?;
     let read = Read {
         nodes: &nodes,
+        former: &former,
         known: known.as_ref(),
         start: base.slot,
     };
@@ -55,6 +57,17 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
         ..head
     };
     file::write(&arguments.output, &head, &executor.snapshot())?;
+    for node in former {
+        warn(
+            &arguments.output,
+            &format!(
+                "takes {} for the directory of a former node {}: no directory with the newest membership has met it \
+                 under that name. Its votes do not count",
+                node.path().display(),
+                node.name()
+            ),
+        );
+    }
     report(
         &arguments.output,
         &salvaged,
@@ -63,6 +76,29 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
         complete,
     );
     Ok(())
+}
+
+/// The directories that may be those of former nodes: a later node can have the name of one that
+/// left, and the numbers of its instances, without its votes. A directory is that of a member if it
+/// knows the newest membership itself, or if one that does has met it: nodes forget the directory
+/// of a node that leaves, and meet its successor.
+fn former(nodes: &[StoppedNode]) -> Result<Vec<&StoppedNode>> {
+    let epoch = |node: &StoppedNode| -> Result<Option<Epoch>> {
+        let stored = membership_file::stored(node.path())?;
+        Ok(stored.map(|stored| stored.epoch()))
+    };
+    let epochs = nodes.iter().map(epoch).collect::<Result<Vec<_>>>()?;
+    let newest = epochs.iter().max().copied().flatten();
+    let knowing = || {
+        let all = nodes.iter().zip(&epochs);
+        all.filter(|(_, epoch)| **epoch == newest)
+            .map(|(node, _)| node)
+    };
+    let is_former = |node: &&StoppedNode| {
+        let is_itself = |other: &StoppedNode| core::ptr::eq(*node, other);
+        !knowing().any(|other| is_itself(other) || other.has_met(node))
+    };
+    Ok(nodes.iter().filter(is_former).collect())
 }
 
 /// The newest membership in the directories, or else the deployment file, if there is one.
@@ -94,6 +130,9 @@ fn known(arguments: &arguments::Salvage, cluster: &str) -> Result<Option<Configu
 fn open_all(directories: &[std::path::PathBuf]) -> Result<Vec<StoppedNode>> {
     let mut nodes: Vec<StoppedNode> = Vec::new();
     for path in directories {
+        if nodes.iter().any(|other| same(other.path(), path)) {
+            bail!("{} is given twice", path.display());
+        }
         let node = StoppedNode::open(path)?;
         if let Some(first) = nodes
             .first()
@@ -117,9 +156,11 @@ fn open_all(directories: &[std::path::PathBuf]) -> Result<Vec<StoppedNode>> {
                 first.protocol()
             );
         }
-        if nodes.iter().any(|other| other.name() == node.name()) {
+        if let Some(other) = nodes.iter().find(|other| other.name() == node.name()) {
             bail!(
-                "{} is a second directory of node {}",
+                "{} and {} are both directories of a node {}: leave out that of the former node, which knows an \
+                 older membership",
+                other.path().display(),
                 path.display(),
                 node.name()
             );
@@ -127,6 +168,12 @@ fn open_all(directories: &[std::path::PathBuf]) -> Result<Vec<StoppedNode>> {
         nodes.push(node);
     }
     Ok(nodes)
+}
+
+/// Whether two paths lead to the same directory.
+fn same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    real(one).is_some() && real(one) == real(other)
 }
 
 /// The state to start from.
@@ -181,6 +228,7 @@ impl Work for CanSalvage {
 /// Reads the records of the nodes.
 struct Read<'a> {
     nodes: &'a [StoppedNode],
+    former: &'a [&'a StoppedNode],
     known: Option<&'a Configuration>,
     start: Slot,
 }
@@ -191,9 +239,18 @@ impl Work for Read<'_> {
     fn run<P: Protocol>(self) -> Result<Salvaged> {
         let mut salvage = P::salvage().map_err(|why| anyhow!("{}: {why}", P::NAME))?;
         for node in self.nodes {
+            // No member has a name with a space in it.
+            let name = match self
+                .former
+                .iter()
+                .any(|former| core::ptr::eq(*former, node))
+            {
+                true => format!("former {}", node.name()),
+                false => node.name().to_owned(),
+            };
             for record in node.records()? {
                 let (author, record) = record?;
-                let read = salvage.read(node.name(), author, &record);
+                let read = salvage.read(&name, author, &record);
                 read.with_context(|| format!("a record of node {} cannot be read", node.name()))?;
             }
         }

@@ -2,7 +2,8 @@
 //! nodes.
 
 use crate::cluster::{
-    Cluster, Directory, Nodes, deployment, eventually, ionian, run, run_node, text, works,
+    Cluster, Directory, Nodes, deployment, eventually, free_port, ionian, run, run_node, text,
+    works,
 };
 use crate::resp::{Client, Reply};
 use nix::sys::signal::Signal;
@@ -237,6 +238,57 @@ fn a_new_spaxos_cluster_starts_from_a_salvaged_snapshot() {
 #[test]
 fn a_new_mencius_cluster_starts_from_a_salvaged_snapshot() {
     is_salvaged("mencius", 360);
+}
+
+/// A later node has its name and the number of its acceptor, but not its votes.
+#[test]
+fn a_former_node_does_not_count_in_a_salvage() {
+    let mut cluster = Cluster::start("colocated", DISK, &[]);
+    let data = cluster.data();
+    let add = || {
+        let address = format!("127.0.0.1:{}", free_port());
+        works(&[
+            "member",
+            "add",
+            "n3",
+            "--address",
+            &address,
+            "--roles",
+            "acceptor,replica",
+            "--quorums",
+            "counts 2/3",
+            "--data",
+            &data,
+        ]);
+    };
+    add();
+    works(&[
+        "member",
+        "remove",
+        "n3",
+        "--quorums",
+        "majority",
+        "--data",
+        &data,
+    ]);
+    add();
+    let mut client = cluster.client(0);
+    (0..100).for_each(|number| set(&mut client, number));
+    (0..3).for_each(|place| cluster.signal(place, Signal::SIGSTOP));
+    cluster.kill_all();
+
+    let [n1, new, old] = ["n1", "n3", "n3.left-4"].map(|name| format!("{data}/nodes/{name}"));
+    let salvage = |one: &str, other: &str, output: &str| {
+        let output = at(&cluster.directory, output);
+        works(&["snapshot", "salvage", one, other, "--output", &output])
+    };
+    let said = salvage(&n1, &new, "new");
+    assert!(said.contains("contains every acknowledged write"), "{said}");
+    let said = salvage(&n1, &old, "old");
+    assert!(said.contains("Possibly lost"), "{said}");
+    let both = at(&cluster.directory, "both");
+    let why = refused(1, &["snapshot", "salvage", &new, &old, "--output", &both]);
+    assert!(why.contains("are both directories of a node n3"), "{why}");
 }
 
 /// `kept`: in which slot more than 100 commands are executed.

@@ -140,6 +140,16 @@ pub fn has_taken_part(data: &Path) -> bool {
     sealed::read::<Content>(&data.join(FILE)).is_ok_and(|content| content.took_part)
 }
 
+/// Whether the node with the data directory `data` has met the directory `other` under the name of
+/// its node, and no later one. False if that cannot be read.
+pub(crate) fn has_met(data: &Path, other: &Path) -> bool {
+    let content = |data: &Path| sealed::read::<Content>(&data.join(FILE)).ok();
+    let (Some(one), Some(other)) = (content(data), content(other)) else {
+        return false;
+    };
+    one.peers.get(other.stamp.node.as_str()) == Some(&other.directory)
+}
+
 /// The identity file and its content.
 #[derive(Debug)]
 pub(crate) struct IdentityFile {

@@ -3,7 +3,7 @@
 
 use super::directory::{DataDirectory, LOG, SNAPSHOTS, VITAL};
 use super::error::{LogError, io_error};
-use super::identity::{IdentityFile, Origin};
+use super::identity::{self, IdentityFile, Origin};
 use super::recovery;
 use super::skips::{CommandName, MAX_SKIPS, Skips};
 use super::snapshots::{self, SnapshotStore};
@@ -44,6 +44,12 @@ impl StoppedNode {
     /// # Errors
     /// If it is not the directory of a node, its log is damaged, or the node runs.
     pub fn open(path: &Path) -> Result<Self, LogError> {
+        if !path.exists() {
+            return Err(LogError::NoNode {
+                path: path.to_owned(),
+                text: "there is no such directory".into(),
+            });
+        }
         let lock = DataDirectory::look(path)?;
         let log = path.join(LOG);
         let none = |text: String| LogError::NoNode {
@@ -85,6 +91,17 @@ impl StoppedNode {
     /// The name of the node.
     pub fn name(&self) -> &str {
         &self.stamp.node
+    }
+
+    /// Whether this node knows the directory of `other` by its number: that of a member has met all
+    /// others, and a former node's was forgotten when it left, though another may have its name now.
+    pub fn has_met(&self, other: &StoppedNode) -> bool {
+        identity::has_met(&self.path, &other.path)
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The newest undamaged snapshot of each instance of `role`.
