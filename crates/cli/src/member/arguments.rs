@@ -97,7 +97,8 @@ pub(crate) struct AddressArgs {
     /// Where other nodes reach the node
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) address: String,
-    /// Where the node serves Redis clients; without it the node has no gateway
+    /// Where the node serves Redis clients; without it the node has no gateway, and cannot replace
+    /// one that has
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) gateway: Option<String>,
 }

@@ -109,6 +109,7 @@ impl Work for Make<'_> {
         let layout = deployment.layout(P::KINDS)?;
         let config = protocols::configure::<P>(layout.clone())?;
         let places = DataPaths::new(data);
+        refuse_other_cluster(&places, deployment)?;
         let parent = places.nodes();
         std::fs::create_dir_all(&parent)
             .with_context(|| format!("cannot create {}", parent.display()))?;
@@ -152,6 +153,24 @@ impl Work for Make<'_> {
         }
         Ok(())
     }
+}
+
+/// `ionian up` would go on with the deployment that is there already.
+fn refuse_other_cluster(places: &DataPaths, deployment: &Deployment) -> Result<()> {
+    let file = places.deployment();
+    if !file.exists() {
+        return Ok(());
+    }
+    let there = Deployment::load(&file)?;
+    if there.cluster != deployment.cluster {
+        bail!(
+            "{} is of cluster {}, the snapshot is restored for cluster {}: choose another directory",
+            file.display(),
+            there.cluster,
+            deployment.cluster
+        );
+    }
+    Ok(())
 }
 
 /// The names of all other nodes.

@@ -418,6 +418,17 @@ fn unusable_snapshots_are_refused_with_a_reason() {
     )
     .unwrap();
     assert!(refused_restore(1, &file, &memory).contains("it must be \"disk\""));
+    let other = at(&cluster.directory, "other.toml");
+    let disk = deployment("colocated", &["cluster=new", "durability=disk"]);
+    fs::write(&other, disk.to_toml()).unwrap();
+    let into = cluster.data();
+    let why = refused(
+        1,
+        &[
+            "snapshot", "restore", &file, "--config", &other, "--data", &into,
+        ],
+    );
+    assert!(why.contains("is of cluster old, "), "{why}");
 
     let bytes = fs::read(&file).unwrap();
     let broken = at(&cluster.directory, "broken");
