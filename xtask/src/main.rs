@@ -184,6 +184,8 @@ const VERIFY: &[Step] = &[
             "--test",
             "order_without_a_log",
             "--test",
+            "roles",
+            "--test",
             "wire",
         ],
     ),

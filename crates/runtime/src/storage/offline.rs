@@ -93,8 +93,8 @@ impl StoppedNode {
         &self.stamp.node
     }
 
-    /// Whether this node has met the directory of `other`. Nodes forget the directory of a node that
-    /// leaves, and meet that of a later node of the same name.
+    /// Whether this node has met the directory of `other`. Nodes forget the directory of a node
+    /// that leaves, and meet that of a later node of the same name.
     pub fn has_met(&self, other: &StoppedNode) -> bool {
         identity::has_met(&self.path, &other.path)
     }
