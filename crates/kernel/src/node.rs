@@ -21,8 +21,7 @@ use bytes::Bytes;
 
 /// What a node needs of its surroundings.
 pub trait World<P: Protocol> {
-    /// Sends `message` to the instances of `kind` whose bit is set in `members`; none of them is on
-    /// this node.
+    /// Sends `message` to the instances of `kind` in `members`; none of them is on this node.
     fn send(&mut self, kind: u8, members: Members, message: P::Message);
 
     /// Appends a record to the node's log and returns its position. A vital record is stored even

@@ -12,9 +12,9 @@ use crate::output::say;
 use crate::protocols::{self, MACHINE, Work};
 use anyhow::{Context, Result, anyhow, bail};
 use ionian_deployment::{Configuration, Deployment};
-use ionian_kernel::id::{Epoch, Slot};
+use ionian_kernel::id::Slot;
 use ionian_kernel::protocol::Protocol;
-use ionian_kernel::salvage::Salvaged;
+use ionian_kernel::salvage::{Salvage, Salvaged};
 use ionian_kernel::wire::decode_all;
 use ionian_replication::batch::Value;
 use ionian_replication::executor::Executor;
@@ -34,8 +34,12 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
     }
     protocols::with_protocol(protocol, CanSalvage)??;
     let (base, from) = furthest(&nodes)?;
-    let known = known(arguments, cluster)?;
-    let former = former(&nodes)?;
+    let stored = nodes
+        .iter()
+        .map(|node| membership_file::stored(node.path()));
+    let stored = stored.collect::<Result<Vec<_>, _>>()?;
+    let former = former(&nodes, &stored);
+    let known = known(arguments, cluster, stored)?;
     let read = Read {
         nodes: &nodes,
         former: &former,
@@ -82,38 +86,28 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
 /// left, and the numbers of its instances, without its votes. A directory is that of a member if it
 /// knows the newest membership itself, or if one that does has met it: nodes forget the directory
 /// of a node that leaves, and meet its successor.
-fn former(nodes: &[StoppedNode]) -> Result<Vec<&StoppedNode>> {
-    let epoch = |node: &StoppedNode| -> Result<Option<Epoch>> {
-        let stored = membership_file::stored(node.path())?;
-        Ok(stored.map(|stored| stored.epoch()))
-    };
-    let epochs = nodes.iter().map(epoch).collect::<Result<Vec<_>>>()?;
-    let newest = epochs.iter().max().copied().flatten();
-    let knowing = || {
-        let all = nodes.iter().zip(&epochs);
-        all.filter(|(_, epoch)| **epoch == newest)
-            .map(|(node, _)| node)
-    };
-    let is_former = |node: &&StoppedNode| {
-        let is_itself = |other: &StoppedNode| core::ptr::eq(*node, other);
-        !knowing().any(|other| is_itself(other) || other.has_met(node))
-    };
-    Ok(nodes.iter().filter(is_former).collect())
+///
+/// `stored` is what they know of the membership, directory by directory.
+fn former<'a>(nodes: &'a [StoppedNode], stored: &[Option<Configuration>]) -> Vec<&'a StoppedNode> {
+    let epoch = |stored: &Option<Configuration>| stored.as_ref().map(Configuration::epoch);
+    let newest = stored.iter().map(epoch).max().flatten();
+    let (knowing, behind): (Vec<_>, Vec<_>) = nodes
+        .iter()
+        .zip(stored)
+        .partition(|(_, stored)| epoch(stored) == newest);
+    let is_known = |node| knowing.iter().any(|(other, _)| other.has_met(node));
+    let behind = behind.into_iter().map(|(node, _)| node);
+    behind.filter(|node| !is_known(node)).collect()
 }
 
 /// The newest membership in the directories, or else the deployment file, if there is one.
-fn known(arguments: &arguments::Salvage, cluster: &str) -> Result<Option<Configuration>> {
-    let mut newest: Option<Configuration> = None;
-    for directory in &arguments.directories {
-        let stored = membership_file::stored(directory)?;
-        newest = newest
-            .filter(|newest| {
-                stored
-                    .as_ref()
-                    .is_none_or(|it| it.epoch() <= newest.epoch())
-            })
-            .or(stored);
-    }
+fn known(
+    arguments: &arguments::Salvage,
+    cluster: &str,
+    stored: Vec<Option<Configuration>>,
+) -> Result<Option<Configuration>> {
+    let stored = stored.into_iter().flatten();
+    let newest = stored.max_by_key(Configuration::epoch);
     let Some(file) = &arguments.config else {
         return Ok(newest);
     };
@@ -220,9 +214,12 @@ impl Work for CanSalvage {
     type Output = Result<()>;
 
     fn run<P: Protocol>(self) -> Result<()> {
-        let salvage = P::salvage().map_err(|why| anyhow!("{}: {why}", P::NAME));
-        salvage.map(|_| ())
+        salvage_of::<P>().map(|_| ())
     }
+}
+
+fn salvage_of<P: Protocol>() -> Result<Box<dyn Salvage>> {
+    P::salvage().map_err(|why| anyhow!("{}: {why}", P::NAME))
 }
 
 /// Reads the records of the nodes.
@@ -237,14 +234,14 @@ impl Work for Read<'_> {
     type Output = Result<Salvaged>;
 
     fn run<P: Protocol>(self) -> Result<Salvaged> {
-        let mut salvage = P::salvage().map_err(|why| anyhow!("{}: {why}", P::NAME))?;
+        let mut salvage = salvage_of::<P>()?;
         for node in self.nodes {
             // No member has a name with a space in it.
-            let name = match self
+            let is_former = self
                 .former
                 .iter()
-                .any(|former| core::ptr::eq(*former, node))
-            {
+                .any(|former| former.name() == node.name());
+            let name = match is_former {
                 true => format!("former {}", node.name()),
                 false => node.name().to_owned(),
             };
