@@ -210,6 +210,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         self.plan_faults();
         self.plan_change();
         self.heap.plan(self.knobs.duration, Event::Heal);
+        let most = self.scenario.most_events() * self.knobs.length;
         while !self.over {
             let Some(event) = self.heap.pop() else {
                 return Err(self.stuck("does nothing any more"));
@@ -218,7 +219,6 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             if self.deadline.is_some_and(|deadline| self.now() > deadline) {
                 return Err(self.stuck("did not finish in time"));
             }
-            let most = self.scenario.most_events() * self.knobs.length;
             if self.report.events > most {
                 return Err(self.stuck("keeps busy without an end"));
             }
