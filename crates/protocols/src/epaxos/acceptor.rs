@@ -6,19 +6,23 @@
 
 mod deciding;
 mod kept;
+mod returning;
 mod serving;
 mod store;
 
 use self::kept::KeptVector;
+use self::returning::Return;
 use self::store::{Known, Store};
 use super::config::Config;
 use super::index::ConflictIndex;
-use super::instance::{Ballot, Deps, InstanceId};
+use super::instance::{Ballot, Deps, InstanceId, Space};
 use super::message::{
-    Choice, Evidence, Learned, Payload, PreAccepted, Reach, Replier, Run, Touched, Vote,
+    Choice, Copy, Evidence, Learned, Life, Lives, Payload, PreAccepted, Reach, Replier, Run, Touched,
+    Vote,
 };
 use super::{Envelope, branch, leader, metrics};
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -113,6 +117,41 @@ messages! {
             /// The instances.
             ids: Vec<InstanceId>,
         },
+        /// A leader tells an acceptor that has lost its memory which instances are new to it.
+        9 => Boundary {
+            /// The life of the acceptor that asked.
+            life: u32,
+            /// The space of the leader.
+            space: Space,
+            /// Below this number instances may have been known before.
+            below: u64,
+        },
+        /// An acceptor that has lost its memory asks another for what that one has recorded.
+        10 => Copy {
+            /// The acceptor.
+            from: AcceptorId,
+            /// Its life.
+            life: u32,
+            /// The present spaces of leaders: those of earlier lives are over.
+            spaces: Vec<Space>,
+            /// The first instance to send.
+            first: InstanceId,
+        },
+        /// A page of what an acceptor has recorded.
+        11 => Copied {
+            /// The acceptor.
+            from: AcceptorId,
+            /// The life of the acceptor that asked.
+            life: u32,
+            /// The instance that the request named.
+            first: InstanceId,
+            /// Instances from that one on, in order.
+            instances: Vec<Copy>,
+            /// Where the next page begins, if there is one.
+            next: Option<InstanceId>,
+            /// How far f + 1 replicas have each space in stored snapshots.
+            reaches: Vec<Reach>,
+        },
     }
 }
 
@@ -168,13 +207,39 @@ pub enum Record {
         id: InstanceId,
         /// The highest ballot promised.
         promised: Ballot,
-        /// The rest.
+        /// What it has answered, voted for and learned.
         evidence: Box<Evidence>,
+        /// The command as another acceptor has recorded it.
+        copied: Option<Payload>,
     },
     /// How far f + 1 replicas have each space in stored snapshots.
     Kept {
         /// How far.
         reaches: Vec<Reach>,
+    },
+    /// It has lost its memory, and knows again so much.
+    Returning {
+        /// Whether it has copied what others have recorded.
+        copied: bool,
+        /// It is silent about the instances below these numbers, about earlier spaces of the same
+        /// leaders, and about all spaces of other leaders.
+        boundaries: Vec<Reach>,
+    },
+    /// Others have lost their memory.
+    Peers {
+        /// Their lives.
+        lives: Lives,
+        /// The first lives of leaders that are not over.
+        closed: Vec<Space>,
+    },
+    /// It has taken over what another acceptor has recorded.
+    Copied {
+        /// The number of the record.
+        at: u64,
+        /// The instance.
+        id: InstanceId,
+        /// The command, if that one has it.
+        payload: Option<Payload>,
     },
 }
 
@@ -184,8 +249,11 @@ wire_enum! { Record {
     2 => Promised { at, id, ballot },
     3 => Voted { at, id, vote },
     4 => Decided { at, id, learned },
-    5 => Whole { at, id, promised, evidence },
+    5 => Whole { at, id, promised, evidence, copied },
     6 => Kept { reaches },
+    7 => Returning { copied, boundaries },
+    8 => Peers { lives, closed },
+    9 => Copied { at, id, payload },
 } }
 
 /// An acceptor.
@@ -194,9 +262,15 @@ pub struct Acceptor {
     config: Arc<Config>,
     /// How often it has begun without the memory of an earlier process.
     life: u32,
-    /// Whether it has lost what an earlier process knew. It then counts as failed: it records
-    /// nothing for leaders, votes, promises and testifies no more. It only passes decisions on.
+    /// Whether this process has begun without the memory of an earlier one.
     amnesiac: bool,
+    /// How far it is with its return, if it has lost its memory.
+    returning: Option<Return>,
+    /// The lives of the acceptors that have lost their memory: its own, and those of others that
+    /// have copied from this one.
+    lives: Lives,
+    /// Earlier lives of leaders than these are over.
+    closed: BTreeMap<LeaderId, u32>,
     index: ConflictIndex,
     store: Store,
     kept: KeptVector,
@@ -216,6 +290,9 @@ impl Acceptor {
             id: AcceptorId(birth.address.index),
             life: 0,
             amnesiac: birth.amnesiac,
+            returning: None,
+            lives: Lives::default(),
+            closed: BTreeMap::new(),
             index: ConflictIndex::default(),
             store: Store::default(),
             kept: KeptVector::new(config.f()),
@@ -286,8 +363,16 @@ impl Acceptor {
         (payload, past, fast): (Payload, Deps, AcceptorSet),
         out: &mut Out<'_, Self>,
     ) {
-        if self.amnesiac || from != id.space.leader || self.is_closed(from, id, out) {
+        if from != id.space.leader || self.is_closed(from, id, out) {
             return;
+        }
+        let known = self.store.get(id);
+        let is_decided = known.is_some_and(|known| known.decided.is_some());
+        if !is_decided && self.is_silent(id) {
+            return self.turn_away(id, out);
+        }
+        if known.is_none() && self.is_over(id) {
+            return out.reached(branch::OVER);
         }
         match self.store.get(id) {
             Some(Known {
@@ -336,7 +421,7 @@ impl Acceptor {
         let deps = deps.clone();
         let message = leader::In::PreAccepted {
             from: self.id,
-            life: self.life,
+            lives: self.lives.clone(),
             id,
             deps,
         };
@@ -355,7 +440,7 @@ impl Acceptor {
 
     /// A leader asks for a vote.
     fn on_accept(&mut self, from: LeaderId, id: InstanceId, vote: Vote, out: &mut Out<'_, Self>) {
-        if self.amnesiac || self.is_closed(from, id, out) {
+        if self.is_closed(from, id, out) {
             return;
         }
         let ballot = vote.ballot;
@@ -367,6 +452,9 @@ impl Acceptor {
             Some(known) => (known.promised, known.vote.as_ref().map(|vote| vote.ballot)),
             None => (Ballot::default(), None),
         };
+        if self.is_silent(id) {
+            return;
+        }
         if ballot < promised {
             out.reached(branch::ACCEPT_REFUSED);
             return self.refuse(from, id, promised, out);
@@ -386,7 +474,6 @@ impl Acceptor {
         }
         let message = leader::In::Accepted {
             from: self.id,
-            life: self.life,
             id,
             ballot,
         };
@@ -402,12 +489,15 @@ impl Acceptor {
         ballot: Ballot,
         out: &mut Out<'_, Self>,
     ) {
-        if self.amnesiac || self.is_closed(from, id, out) {
+        if self.is_closed(from, id, out) {
             return;
         }
         let known = self.store.get(id);
         let promised = known.map_or(Ballot::default(), |known| known.promised);
         let decided = known.is_some_and(|known| known.decided.is_some());
+        if !decided && self.is_silent(id) {
+            return;
+        }
         if ballot <= promised && !decided {
             out.reached(branch::PREPARE_REFUSED);
             return self.refuse(from, id, promised, out);
@@ -420,7 +510,7 @@ impl Acceptor {
         let evidence = self.store.get(id).map(Known::evidence).unwrap_or_default();
         let message = leader::In::Prepared {
             from: self.id,
-            life: self.life,
+            lives: self.lives.clone(),
             id,
             ballot,
             asked_in,
@@ -453,12 +543,16 @@ impl Role for Acceptor {
 
     fn key(record: &Record) -> Option<u64> {
         match record {
-            Record::Life { .. } | Record::Kept { .. } => None,
+            Record::Life { .. }
+            | Record::Kept { .. }
+            | Record::Returning { .. }
+            | Record::Peers { .. } => None,
             Record::PreAccepted { at, .. }
             | Record::Promised { at, .. }
             | Record::Voted { at, .. }
             | Record::Decided { at, .. }
-            | Record::Whole { at, .. } => Some(*at),
+            | Record::Whole { at, .. }
+            | Record::Copied { at, .. } => Some(*at),
         }
     }
 
@@ -467,6 +561,10 @@ impl Role for Acceptor {
         out.persist(Record::Kept {
             reaches: self.kept.reaches(),
         });
+        out.persist(self.peers());
+        if let Some(returning) = &self.returning {
+            out.persist(returning.record());
+        }
     }
 
     fn on_start(&mut self, _: Instant, out: &mut Out<'_, Self>) {
@@ -474,10 +572,16 @@ impl Role for Acceptor {
             self.life += 1;
             out.persist_vital(Record::Life { life: self.life });
         }
+        if self.amnesiac {
+            let returning = self.returning.insert(Return::default());
+            out.persist(returning.record());
+        }
+        let (acceptor, life) = (self.id, self.life);
+        self.lives.learn(Life { acceptor, life });
         self.release(out);
     }
 
-    fn on_message(&mut self, _: Instant, message: In, out: &mut Out<'_, Self>) {
+    fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
             In::PreAccept {
                 from,
@@ -512,6 +616,23 @@ impl Role for Acceptor {
             In::Fetch { from, runs } => self.on_fetch(from, &runs, out),
             In::Kept { from, reaches } => self.on_kept(from, &reaches, out),
             In::Ask { from, ids } => self.on_ask(from, &ids, out),
+            In::Boundary { life, space, below } => {
+                self.on_boundary(now, life, (space, below), out);
+            }
+            In::Copy {
+                from,
+                life,
+                spaces,
+                first,
+            } => self.on_copy((from, life), &spaces, first, out),
+            In::Copied {
+                from,
+                life,
+                first,
+                instances,
+                next,
+                reaches,
+            } => self.on_copied(now, (from, life), first, (instances, next, reaches), out),
         }
     }
 
@@ -520,7 +641,7 @@ impl Role for Acceptor {
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        (self.store.undecided() > 0).then_some(self.ask_at)
+        (self.store.undecided() > 0 || self.is_returning()).then_some(self.ask_at)
     }
 
     fn invariants(&self) {
@@ -530,7 +651,7 @@ impl Role for Acceptor {
     const METRICS: Metrics = &[metrics::ACCEPTOR];
 
     fn status(&self, status: &mut Status) {
-        status.remembers = Some(!self.amnesiac);
+        status.remembers = Some(self.returning.as_ref().is_none_or(Return::is_whole));
         status.add([
             self.store.len() as u64,
             self.store.bytes() as u64,

@@ -67,6 +67,13 @@ impl Config {
         self.acceptors.len() / 2 + 1
     }
 
+    /// From how many others an acceptor that has lost its memory copies what they have recorded:
+    /// n - floor(n/2).
+    pub fn copy_quorum(&self) -> usize {
+        let n = self.acceptors.len();
+        n - n / 2
+    }
+
     /// How many votes accept a value.
     pub fn slow_quorum(&self) -> usize {
         self.f() + 1

@@ -18,7 +18,7 @@ use self::peers::Peers;
 use self::recovering::Recoveries;
 use super::config::Config;
 use super::instance::{Ballot, Deps, InstanceId, Space};
-use super::message::{Choice, Evidence, Replier};
+use super::message::{Choice, Evidence, Life, Lives, Replier};
 use super::{Envelope, acceptor, metrics, replica};
 use crate::parts::leader::clock::LogClock;
 use alloc::sync::Arc;
@@ -48,8 +48,8 @@ messages! {
         1 => PreAccepted {
             /// The acceptor.
             from: AcceptorId,
-            /// Which of its lives.
-            life: u32,
+            /// Its life, and those of others that it knew of when it recorded the command.
+            lives: Lives,
             /// The instance.
             id: InstanceId,
             /// What it had recorded that conflicts, and the past.
@@ -64,8 +64,6 @@ messages! {
         3 => Accepted {
             /// The acceptor.
             from: AcceptorId,
-            /// Which of its lives.
-            life: u32,
             /// The instance.
             id: InstanceId,
             /// The ballot of the vote.
@@ -84,8 +82,8 @@ messages! {
         5 => Prepared {
             /// The acceptor.
             from: AcceptorId,
-            /// Which of its lives.
-            life: u32,
+            /// Its life, and those of others that it knows of.
+            lives: Lives,
             /// The instance.
             id: InstanceId,
             /// The ballot.
@@ -130,6 +128,15 @@ messages! {
             /// The instance.
             id: InstanceId,
         },
+        /// An acceptor that has lost its memory asks which instances are new to it.
+        11 => Begin {
+            /// The acceptor.
+            from: AcceptorId,
+            /// Its life.
+            life: u32,
+        },
+        /// The acceptor of this node had lost its memory, and takes part again.
+        12 => Returned {},
     }
 }
 
@@ -152,8 +159,11 @@ pub struct Leader {
     random: Random,
     /// Which life this process is: it names the space, and grows with each start.
     life: u32,
-    /// Whether its acceptor has lost its memory, and answers nothing: clients turn to others.
+    /// Whether its acceptor has lost its memory, and answers nothing yet: clients turn to others.
     amnesiac: bool,
+    /// The lives of acceptors. Answers of earlier ones count no more: see
+    /// `acceptor/returning.rs`.
+    lives: Lives,
     /// Computes what commands touch; it executes nothing.
     machine: Executor,
     clock: LogClock,
@@ -175,6 +185,7 @@ impl Leader {
             id,
             life: 0,
             amnesiac: birth.amnesiac,
+            lives: Lives::default(),
             clock: LogClock::new(birth.node, config.f()),
             peers: Peers::new(id, &config),
             flights: Flights::new(id, random.any()),
@@ -279,10 +290,41 @@ impl Leader {
         places.node_of(leader.index())
     }
 
+    /// Takes in which lives acceptors are in. What earlier ones answered is forgotten; says whether
+    /// an answer of `from` in this life counts.
+    fn learn_lives(&mut self, from: AcceptorId, lives: &Lives) -> bool {
+        for life in lives.iter() {
+            let is_known = self.config.acceptors().contains(life.acceptor);
+            if is_known && self.lives.learn(life) {
+                out_of_date(life.acceptor, &mut self.flights, &mut self.recoveries);
+            }
+        }
+        lives.of(from) == self.lives.of(from)
+    }
+
+    /// An acceptor that has lost its memory asks which instances it cannot have known.
+    fn on_begin(&mut self, acceptor: AcceptorId, life: u32, out: &mut Out<'_, Self>) {
+        let mut lives = Lives::default();
+        lives.learn(Life { acceptor, life });
+        self.learn_lives(acceptor, &lives);
+        let message = acceptor::In::Boundary {
+            life,
+            space: self.space(),
+            below: self.flights.next_number(),
+        };
+        out.send(Envelope::ToAcceptors(Set::one(acceptor), message));
+    }
+
     fn on_refused(&mut self, id: InstanceId, promised: Ballot) {
         self.flights.refused(id);
         self.recoveries.refused(id, promised);
     }
+}
+
+/// What an acceptor answered before it lost its memory counts no more.
+fn out_of_date(acceptor: AcceptorId, flights: &mut Flights, recoveries: &mut Recoveries) {
+    flights.forget_answers(acceptor);
+    recoveries.forget_answers(acceptor);
 }
 
 impl Role for Leader {
@@ -315,31 +357,29 @@ impl Role for Leader {
             In::Propose { near, batch } => self.on_propose(now, near, batch, out),
             In::PreAccepted {
                 from,
-                life,
+                lives,
                 id,
                 deps,
-            } => self.on_pre_accepted(now, (from, life), id, deps, out),
+            } => match self.learn_lives(from, &lives) {
+                true => self.on_pre_accepted(now, from, id, deps, out),
+                false => self.stale += 1,
+            },
             In::Decided { id } => self.on_decided(now, id, out),
-            In::Accepted {
-                from,
-                life,
-                id,
-                ballot,
-            } => self.on_accepted(now, (from, life), id, ballot, out),
+            In::Accepted { from, id, ballot } => self.on_accepted(now, from, id, ballot, out),
             In::Refused { id, promised, .. } => self.on_refused(id, promised),
             In::Prepared {
                 from,
-                life,
+                lives,
                 id,
                 ballot,
                 asked_in,
                 evidence,
-            } if asked_in == self.life => {
-                self.on_prepared(now, (from, life), (id, ballot), evidence, out);
-            }
-            // An answer to an earlier process. A ballot is the same again if that one had used it,
-            // and what was answered then may have changed.
-            In::Prepared { .. } => self.stale += 1,
+            } => match self.learn_lives(from, &lives) && asked_in == self.life {
+                true => self.on_prepared(now, from, (id, ballot), evidence, out),
+                // An answer to an earlier process. A ballot is the same again if that one had used
+                // it, and what was answered then may have changed.
+                false => self.stale += 1,
+            },
             In::Learned { id, noop } => self.on_learned(now, id, noop, out),
             In::Heartbeat { from, life, clock } => self.on_heartbeat(now, from, life, clock, out),
             In::Recover { ids } => self.on_recover(now, &ids, out),
@@ -350,6 +390,11 @@ impl Role for Leader {
             } => self.on_executed(now, time, deadline, since_barrier, out),
             // Decided it is, and perhaps as a noop: sessions make the command one.
             In::Kept { id } => self.on_learned(now, id, true, out),
+            In::Begin { from, life } => self.on_begin(from, life, out),
+            In::Returned {} => {
+                self.amnesiac = false;
+                self.pump(now, out);
+            }
         }
     }
 

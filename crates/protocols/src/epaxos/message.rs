@@ -3,7 +3,7 @@
 use super::instance::{Ballot, Deps, InstanceId, Space};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ionian_kernel::id::{AcceptorSet, Epoch, ReplicaId};
+use ionian_kernel::id::{AcceptorId, AcceptorSet, Epoch, ReplicaId};
 use ionian_kernel::machine::Footprint;
 use ionian_kernel::wire::{Reader, Wire, WireError};
 use ionian_kernel::{wire_enum, wire_struct};
@@ -174,11 +174,74 @@ pub struct Evidence {
     pub vote: Option<Vote>,
     /// What it answered to the leader.
     pub pre_accepted: Option<PreAccepted>,
-    /// Whether it has lost what an earlier process of it knew of instances of this space.
-    pub forgot: bool,
 }
 
-wire_struct! { Evidence { decided, vote, pre_accepted, forgot } }
+wire_struct! { Evidence { decided, vote, pre_accepted } }
+
+/// What one acceptor hands to another that has lost its memory, of one instance.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Copy {
+    /// It is decided.
+    Decided {
+        /// The instance.
+        id: InstanceId,
+        /// What it is decided to be.
+        choice: Choice,
+    },
+    /// It is not, as far as the sender knows.
+    Open {
+        /// The instance.
+        id: InstanceId,
+        /// The command, if the sender has it.
+        payload: Option<Payload>,
+    },
+}
+
+wire_enum! { Copy { 0 => Decided { id, choice }, 1 => Open { id, payload } } }
+
+/// The life of an acceptor. The first is 1; each loss of its memory begins another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// The acceptor.
+    pub acceptor: AcceptorId,
+    /// Its life.
+    pub life: u32,
+}
+
+wire_struct! { Life { acceptor, life } }
+
+/// The lives of the acceptors that are known to have lost their memory; all others are in the
+/// first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lives {
+    /// In the order in which they became known.
+    known: Vec<Life>,
+}
+
+wire_struct! { Lives { known } }
+
+impl Lives {
+    /// The life that an acceptor is known to be in.
+    pub fn of(&self, acceptor: AcceptorId) -> u32 {
+        let of = |known: &&Life| known.acceptor == acceptor;
+        self.known.iter().find(of).map_or(1, |known| known.life)
+    }
+
+    /// An acceptor is in this life or a later one; says whether that is new.
+    pub fn learn(&mut self, Life { acceptor, life }: Life) -> bool {
+        if life <= self.of(acceptor) {
+            return false;
+        }
+        self.known.retain(|known| known.acceptor != acceptor);
+        self.known.push(Life { acceptor, life });
+        true
+    }
+
+    /// Those that have lost their memory.
+    pub fn iter(&self) -> impl Iterator<Item = Life> {
+        self.known.iter().copied()
+    }
+}
 
 /// Instances of a space that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

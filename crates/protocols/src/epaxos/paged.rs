@@ -119,6 +119,13 @@ impl<V> PagedMap<V> {
             .flat_map(|(key, page)| in_page(*key, page))
     }
 
+    /// The instances from this one on, in order.
+    pub(super) fn starting_at(&self, first: InstanceId) -> impl Iterator<Item = (InstanceId, &V)> {
+        let pages = self.pages.range((first.space, first.number / PAGE)..);
+        let all = pages.flat_map(|(key, page)| in_page(*key, page));
+        all.filter(move |(id, _)| *id >= first)
+    }
+
     /// The instances of a space from one number up to another, in order.
     pub(super) fn range(
         &self,
@@ -181,6 +188,9 @@ mod tests {
                 prop_assert!(map.iter().eq(all.clone()));
                 prop_assert_eq!((map.len(), map.is_empty()), (model.len(), model.is_empty()));
                 let (space, numbers) = (id((1, 0)).space, start..end);
+                let first = InstanceId::new(space, start);
+                let later = all.clone().filter(|(id, _)| *id >= first);
+                prop_assert!(map.starting_at(first).eq(later), "round {round}");
                 let some = all.filter(|(id, _)| id.space == space && numbers.contains(&id.number));
                 prop_assert!(map.range(space, (start, end)).eq(some), "round {round}");
                 map.retain(|id| id.number % divisor == 0);

@@ -4,6 +4,7 @@
 
 use super::message::{Choice, Evidence, PreAccepted};
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use ionian_kernel::id::AcceptorId;
 
 /// What follows from the evidence.
@@ -47,7 +48,8 @@ pub enum Case {
 ///
 /// 3. The leader's acceptor answers: it has not decided, and has promised b. Its decisions are
 ///    durable, so it did not decide before a restart either. An acceptor that has lost its memory
-///    is no such witness, and does not count for instances of its own leader.
+///    answers nothing about the instances that it may have known before
+///    (`acceptor/returning.rs`).
 /// 4. No acceptor in Q has pre-accepted. The leader's acceptor is not in Q, so at most f - 1 of the
 ///    other |F| - 1 = floor(n/2) + f - 1 members are outside Q: some member is in Q, has not
 ///    pre-accepted, and never will.
@@ -70,38 +72,34 @@ pub fn judge(
     if let Some(choice) = evidence.values().find_map(|known| known.decided.as_ref()) {
         return Some(Verdict::Decided(choice.clone()));
     }
-    let counts = |(id, known): &(&AcceptorId, &Evidence)| **id != leader || !known.forgot;
-    let counted = || evidence.iter().filter(counts);
-    if counted().count() < enough {
+    if evidence.len() < enough {
         return None;
     }
-    let (choice, case) = propose(&|| counted().map(|(id, known)| (*id, known)), leader);
+    let (choice, case) = propose(evidence, leader);
     Some(Verdict::Propose(choice, case))
 }
 
 /// Cases 2 to 6.
-fn propose<'a, I: Iterator<Item = (AcceptorId, &'a Evidence)>>(
-    counted: &dyn Fn() -> I,
-    leader: AcceptorId,
-) -> (Choice, Case) {
-    let votes = counted().filter_map(|(_, known)| known.vote.as_ref());
+fn propose(evidence: &BTreeMap<AcceptorId, Evidence>, leader: AcceptorId) -> (Choice, Case) {
+    let votes = evidence.values().filter_map(|known| known.vote.as_ref());
     if let Some(vote) = votes.max_by_key(|vote| vote.ballot) {
         return (vote.choice.clone(), Case::Voted);
     }
-    if counted().any(|(id, _)| id == leader) {
+    if evidence.contains_key(&leader) {
         return (Choice::Noop {}, Case::LeaderAnswers);
     }
-    let known = |(id, known): (AcceptorId, &'a Evidence)| {
-        known.pre_accepted.as_ref().map(|answer| (id, answer))
-    };
-    let Some((_, first)) = counted().find_map(known) else {
+    let mut known = evidence.values().filter_map(|known| known.pre_accepted.as_ref());
+    let Some(first) = known.next() else {
         return (Choice::Noop {}, Case::Unknown);
     };
-    let members = || counted().filter(|(id, _)| first.fast.contains(*id));
-    if members().any(|(_, known)| known.pre_accepted.is_none()) {
+    let members = evidence.iter().filter(|(id, _)| first.fast.contains(**id));
+    let answers: Vec<_> = members
+        .map(|(_, known)| known.pre_accepted.as_ref())
+        .collect();
+    if answers.iter().any(Option::is_none) {
         return (Choice::Noop {}, Case::FastQuorumBroken);
     }
-    let answers = members().filter_map(known).map(|(_, answer)| answer);
+    let answers = answers.into_iter().flatten();
     (union(first, answers), Case::MayBeDecided)
 }
 

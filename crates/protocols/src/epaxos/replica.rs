@@ -69,8 +69,6 @@ messages! {
         3 => PreReadAck {
             /// The acceptor.
             from: AcceptorId,
-            /// Which of its lives.
-            life: u32,
             /// The question that it answers.
             inquiry: u64,
             /// What conflicts.
@@ -293,10 +291,9 @@ impl Role for Replica {
             In::Read { sees, reads } => self.on_read(now, sees, reads),
             In::PreReadAck {
                 from,
-                life,
                 inquiry,
                 deps,
-            } => self.on_pre_read_ack(now, (from, life), inquiry, &deps),
+            } => self.on_pre_read_ack(now, from, inquiry, &deps),
             In::Fetched {
                 from,
                 instances,

@@ -13,14 +13,13 @@ use ionian_kernel::wire::encode_all;
 use ionian_protocols::epaxos::acceptor::{Acceptor, In, Record};
 use ionian_protocols::epaxos::instance::{Ballot, Deps, InstanceId, OWN, Space};
 use ionian_protocols::epaxos::message::{
-    Choice, EPOCH, Evidence, Learned, Payload, PreAccepted, Vote,
+    Choice, EPOCH, Evidence, Learned, Lives, Payload, PreAccepted, Vote,
 };
 use ionian_protocols::epaxos::{EPaxos, Envelope, kind, leader, replica};
 use std::sync::Arc;
 
 /// The acceptor under test, on node 1, in its first life.
 const ID: AcceptorId = AcceptorId(1);
-const LIFE: u32 = 1;
 
 fn after(records: Vec<Record>, amnesiac: bool) -> Stage<Acceptor> {
     let nodes: Vec<NodeId> = (0..3).map(NodeId).collect();
@@ -125,7 +124,7 @@ fn says(leader: u8, records: &[Record], message: leader::In) -> Asked<Envelope> 
 fn answer(id: InstanceId, on: &[InstanceId]) -> leader::In {
     leader::In::PreAccepted {
         from: ID,
-        life: LIFE,
+        lives: Lives::default(),
         id,
         deps: deps(on),
     }
@@ -155,7 +154,7 @@ fn refusal(id: InstanceId, promised: Ballot) -> leader::In {
 fn promise(id: InstanceId, ballot: Ballot, evidence: Evidence) -> leader::In {
     leader::In::Prepared {
         from: ID,
-        life: LIFE,
+        lives: Lives::default(),
         id,
         ballot,
         asked_in: 1,
@@ -166,7 +165,6 @@ fn promise(id: InstanceId, ballot: Ballot, evidence: Evidence) -> leader::In {
 fn accepted(id: InstanceId, ballot: Ballot) -> leader::In {
     leader::In::Accepted {
         from: ID,
-        life: LIFE,
         id,
         ballot,
     }
@@ -261,7 +259,6 @@ fn a_decision_takes_no_place_in_the_index_before_its_commit() {
     let sees = |ids: &[InstanceId]| {
         let message = replica::In::PreReadAck {
             from: ID,
-            life: LIFE,
             inquiry: 5,
             deps: deps(ids),
         };

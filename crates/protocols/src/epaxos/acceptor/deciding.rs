@@ -1,8 +1,9 @@
 //! What an acceptor does with decisions, and with what it finds again after a crash.
 
+use super::returning::Return;
 use super::{Acceptor, Known, Record};
 use crate::epaxos::instance::{Ballot, Deps, InstanceId};
-use crate::epaxos::message::{Choice, Evidence, Learned, Replier};
+use crate::epaxos::message::{Choice, Evidence, Learned, Payload, Replier};
 use crate::epaxos::{Envelope, branch, leader, replica};
 use ionian_kernel::id::Set;
 use ionian_kernel::role::Out;
@@ -92,7 +93,7 @@ impl Acceptor {
         out.persist(Record::Decided { at, id, learned });
         let mut known = self.store.known(id);
         // A decision is all that is asked for.
-        (known.pre_accepted, known.vote) = (None, None);
+        (known.pre_accepted, known.vote, known.copied) = (None, None, None);
         known.decided = Some(choice);
     }
 
@@ -113,7 +114,7 @@ impl Acceptor {
     /// Takes in a decision from before a crash.
     fn recover_decision(&mut self, id: InstanceId, choice: Choice) {
         let mut known = self.store.known(id);
-        (known.pre_accepted, known.vote) = (None, None);
+        (known.pre_accepted, known.vote, known.copied) = (None, None, None);
         known.decided = Some(choice.clone());
         drop(known);
         self.ascertain(id, &choice);
@@ -146,6 +147,18 @@ impl Acceptor {
     pub(super) fn recover_record(&mut self, record: Record) {
         match record {
             Record::Life { life } => self.life = self.life.max(life),
+            Record::Returning { copied, boundaries } => {
+                self.returning = Some(Return::kept(copied, &boundaries));
+            }
+            Record::Peers { lives, closed } => {
+                self.lives = lives;
+                let closed = closed.iter().map(|space| (space.leader, space.life));
+                self.closed = closed.collect();
+            }
+            Record::Copied { at, id, payload } => {
+                self.store.placed(at, id);
+                self.recover_copied(id, payload);
+            }
             Record::Kept { reaches } => self.kept.learn(&reaches),
             Record::PreAccepted { at, id, answer } => {
                 self.store.placed(at, id);
@@ -177,16 +190,23 @@ impl Acceptor {
                 id,
                 promised,
                 evidence,
-            } => self.recover_whole(at, id, promised, *evidence),
+                copied,
+            } => self.recover_whole((at, id), promised, *evidence, copied),
         }
     }
 
-    fn recover_whole(&mut self, at: u64, id: InstanceId, promised: Ballot, evidence: Evidence) {
+    fn recover_whole(
+        &mut self,
+        (at, id): (u64, InstanceId),
+        promised: Ballot,
+        evidence: Evidence,
+        copied: Option<Payload>,
+    ) {
         self.store.remove(id);
         self.store.placed(at, id);
         let mut known = self.store.known(id);
         (known.promised, known.vote) = (promised, evidence.vote);
-        known.pre_accepted = evidence.pre_accepted;
+        (known.pre_accepted, known.copied) = (evidence.pre_accepted, copied);
         drop(known);
         let payload = self.store.get(id).and_then(Known::payload).cloned();
         if let Some(payload) = payload {

@@ -30,13 +30,12 @@ impl Acceptor {
         touched: &Touched,
         out: &mut Out<'_, Self>,
     ) {
-        if self.amnesiac {
+        if self.is_copying() {
             return;
         }
         let deps = self.index.query(&touched.0);
         let message = replica::In::PreReadAck {
             from: self.id,
-            life: self.life,
             inquiry,
             deps,
         };
@@ -90,6 +89,7 @@ impl Acceptor {
             return;
         }
         self.ask_at = now + ASK_EVERY;
+        self.go_on_returning(now, out);
         let before = core::mem::replace(&mut self.ask_before, self.store.next_place());
         let old = self.store.undecided_before(before);
         let ids: Vec<InstanceId> = old.take(ASKED).collect();

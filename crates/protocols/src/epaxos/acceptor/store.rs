@@ -2,7 +2,7 @@
 
 use super::Record;
 use crate::epaxos::instance::{Ballot, InstanceId, Space};
-use crate::epaxos::message::{Choice, Evidence, PreAccepted, Reach, Vote};
+use crate::epaxos::message::{Choice, Evidence, Payload, PreAccepted, Reach, Vote};
 use crate::epaxos::paged::PagedMap;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -23,6 +23,9 @@ pub(super) struct Known {
     /// The highest ballot promised. Ballot 0 is that of the instance's leader.
     pub(super) promised: Ballot,
     pub(super) pre_accepted: Option<PreAccepted>,
+    /// The command as another acceptor has recorded it: it is named as a dependency, and nothing is
+    /// said of it.
+    pub(super) copied: Option<Payload>,
     pub(super) vote: Option<Vote>,
     pub(super) decided: Option<Choice>,
     /// Whether no crash takes the decision back: it is on a disk, or f + 1 acceptors voted for it.
@@ -38,7 +41,6 @@ impl Known {
             decided: self.decided.clone(),
             vote: self.vote.clone(),
             pre_accepted: self.pre_accepted.clone(),
-            forgot: false,
         }
     }
 
@@ -48,7 +50,7 @@ impl Known {
     }
 
     /// The command, if it has it.
-    pub(super) fn payload(&self) -> Option<&crate::epaxos::message::Payload> {
+    pub(super) fn payload(&self) -> Option<&Payload> {
         let of = |choice: &'_ Choice| matches!(choice, Choice::Command { .. });
         let choices = [
             self.decided.as_ref(),
@@ -60,7 +62,9 @@ impl Known {
             Choice::Command { payload, .. } => Some(payload),
             Choice::Noop {} => None,
         });
-        answer.or_else(|| chosen.next())
+        answer
+            .or(self.copied.as_ref())
+            .or_else(|| chosen.next())
     }
 
     fn byte_len(&self) -> usize {
@@ -185,6 +189,14 @@ impl Store {
         self.reaches.iter().map(reach).collect()
     }
 
+    /// The instances from this one on, in order.
+    pub(super) fn starting_at(
+        &self,
+        first: InstanceId,
+    ) -> impl Iterator<Item = (InstanceId, &Known)> {
+        self.known.starting_at(first)
+    }
+
     /// The instances of a space from one number up to another.
     pub(super) fn range(
         &self,
@@ -222,6 +234,7 @@ impl Store {
             id,
             promised: known.promised,
             evidence: Box::new(known.evidence()),
+            copied: known.copied.clone(),
         })
     }
 

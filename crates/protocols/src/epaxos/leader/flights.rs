@@ -54,8 +54,8 @@ pub(super) struct Flight {
     pub(super) replier: Replier,
     /// The fast quorum.
     pub(super) fast: AcceptorSet,
-    /// What acceptors answered, each the first time, and its life then.
-    pub(super) answers: BTreeMap<AcceptorId, (u32, Deps)>,
+    /// What acceptors answered, each the first time.
+    pub(super) answers: BTreeMap<AcceptorId, Deps>,
     pub(super) phase: Phase,
     /// Whether some acceptor has promised another ballot.
     pub(super) refused: bool,
@@ -72,15 +72,15 @@ pub(super) enum Phase {
     /// Acceptors vote for it with these.
     Accepting {
         deps: Deps,
-        /// Those that voted, and their lives.
-        votes: BTreeMap<AcceptorId, u32>,
+        /// Those that voted.
+        votes: AcceptorSet,
     },
 }
 
 impl Flight {
     /// What its own acceptor had recorded, if it has answered.
     pub(super) fn past(&self, own: AcceptorId) -> Option<&Deps> {
-        self.answers.get(&own).map(|(_, deps)| deps)
+        self.answers.get(&own)
     }
 
     /// The acceptors that have the payload.
@@ -239,6 +239,13 @@ impl Flights {
 
     pub(super) fn contains(&self, id: InstanceId) -> bool {
         id.space == self.space && self.flights.contains_key(&id.number)
+    }
+
+    /// An acceptor has lost its memory: what it had answered counts no more.
+    pub(super) fn forget_answers(&mut self, of: AcceptorId) {
+        for flight in self.flights.values_mut() {
+            flight.answers.remove(&of);
+        }
     }
 
     /// Some acceptor has promised another ballot of an instance.

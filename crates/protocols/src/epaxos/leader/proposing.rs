@@ -5,7 +5,6 @@ use super::{Leader, acceptor};
 use crate::epaxos::instance::{Ballot, Deps, InstanceId};
 use crate::epaxos::message::{Payload, Replier};
 use crate::epaxos::{Envelope, branch};
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -156,7 +155,7 @@ impl Leader {
     pub(super) fn on_pre_accepted(
         &mut self,
         now: Instant,
-        (from, life): (AcceptorId, u32),
+        from: AcceptorId,
         id: InstanceId,
         deps: Deps,
         out: &mut Out<'_, Self>,
@@ -167,7 +166,7 @@ impl Leader {
             return;
         };
         let is_first = !flight.answers.contains_key(&from);
-        flight.answers.entry(from).or_insert((life, deps));
+        flight.answers.entry(from).or_insert(deps);
         if is_first && from == me {
             self.ask_others(now, id, out);
         }
@@ -191,10 +190,10 @@ impl Leader {
         let all_answered = answered.covers(flight.fast);
         let enough = answered.contains(me) && answered.len() >= majority;
         if enough && (all_answered || flight.attempts > 0) {
-            let deps = union(flight.answers.values().map(|(_, deps)| deps));
+            let deps = union(flight.answers.values());
             flight.phase = Phase::Accepting {
                 deps,
-                votes: BTreeMap::new(),
+                votes: Set::EMPTY,
             };
             self.flights.slow += 1;
             let all = self.config.acceptors();
@@ -258,7 +257,7 @@ impl Leader {
     pub(super) fn on_vote(
         &mut self,
         now: Instant,
-        (from, life): (AcceptorId, u32),
+        from: AcceptorId,
         id: InstanceId,
         out: &mut Out<'_, Self>,
     ) {
@@ -270,7 +269,7 @@ impl Leader {
         let Phase::Accepting { votes, .. } = &mut flight.phase else {
             return;
         };
-        votes.insert(from, life);
+        votes.insert(from);
         if votes.len() < enough {
             return;
         }
@@ -278,8 +277,7 @@ impl Leader {
         let Phase::Accepting { deps, votes } = &flight.phase else {
             return;
         };
-        let holders = votes.keys().copied().collect::<AcceptorSet>();
-        let holders = holders.or(flight.holders());
+        let holders = votes.or(flight.holders());
         self.commit(id, &flight.choice(deps), holders, flight.replier, out);
         self.pump(now, out);
     }
@@ -340,7 +338,7 @@ impl Leader {
             }
             Phase::Deciding(_) => self.decide(id, out),
             Phase::Accepting { votes, .. } => {
-                let silent = all.without(votes.keys().copied().collect());
+                let silent = all.without(*votes);
                 self.accept(id, silent, out);
             }
         }
@@ -356,7 +354,7 @@ fn fast_dependencies(flight: &Flight, f: usize) -> Option<Deps> {
         .answers
         .iter()
         .filter(|(id, _)| flight.fast.contains(**id));
-    let answers: Vec<&Deps> = answers.map(|(_, (_, deps))| deps).collect();
+    let answers: Vec<&Deps> = answers.map(|(_, deps)| deps).collect();
     if answers.len() < flight.fast.len() || flight.payload.is_barrier() {
         return None;
     }

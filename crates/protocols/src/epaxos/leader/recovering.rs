@@ -60,6 +60,14 @@ impl Recoveries {
         self.asked.remove(&id);
     }
 
+    /// An acceptor has lost its memory: what it had said counts no more, where nothing is proposed
+    /// on account of it yet.
+    pub(super) fn forget_answers(&mut self, of: AcceptorId) {
+        for recovery in self.running.values_mut() {
+            recovery.evidence.remove(&of);
+        }
+    }
+
     /// An acceptor has promised a higher ballot.
     pub(super) fn refused(&mut self, id: InstanceId, promised: Ballot) {
         if let Some(recovery) = self.running.get_mut(&id) {
@@ -174,7 +182,7 @@ impl Leader {
     pub(super) fn on_prepared(
         &mut self,
         now: Instant,
-        (from, _): (AcceptorId, u32),
+        from: AcceptorId,
         (id, ballot): (InstanceId, Ballot),
         evidence: Evidence,
         out: &mut Out<'_, Self>,
@@ -223,13 +231,13 @@ impl Leader {
     pub(super) fn on_accepted(
         &mut self,
         now: Instant,
-        (from, life): (AcceptorId, u32),
+        from: AcceptorId,
         id: InstanceId,
         ballot: Ballot,
         out: &mut Out<'_, Self>,
     ) {
         if ballot == Ballot::default() {
-            return self.on_vote(now, (from, life), id, out);
+            return self.on_vote(now, from, id, out);
         }
         let enough = self.config.slow_quorum();
         let Some(recovery) = self.recoveries.running.get_mut(&id) else {

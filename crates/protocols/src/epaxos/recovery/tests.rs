@@ -69,11 +69,6 @@ fn decided(choice: Choice) -> Evidence {
     }
 }
 
-fn forgot(evidence: Evidence) -> Evidence {
-    let forgot = true;
-    Evidence { forgot, ..evidence }
-}
-
 /// What follows from these answers where n - f is `enough`.
 fn verdict(enough: usize, answers: &[(u8, Evidence)]) -> Option<Verdict> {
     let answers = answers
@@ -104,9 +99,6 @@ fn case_1_one_decision_is_enough_and_stands_above_votes() {
     assert_eq!(verdict(2, &[(2, decided(command(&[1])))]), stands);
     let answers = [(0, voted(7, Choice::Noop {})), (2, decided(command(&[1])))];
     assert_eq!(verdict(2, &answers), stands);
-    // What an acceptor has copied or learned since it lost its memory is a decision too.
-    let of_leader = [(0, forgot(decided(command(&[1]))))];
-    assert_eq!(verdict(2, &of_leader), stands);
 }
 
 #[test]
@@ -131,18 +123,6 @@ fn case_3_a_leaders_acceptor_that_has_not_decided_makes_it_a_noop() {
     assert_eq!(verdict(2, &answers), noop(Case::LeaderAnswers));
     let answers = [(0, nothing()), (1, recorded(&[1], fast))];
     assert_eq!(verdict(2, &answers), noop(Case::LeaderAnswers));
-}
-
-/// A decision that it made before it lost its memory is not in its answer.
-#[test]
-fn case_3_a_leaders_acceptor_that_forgot_is_no_witness_and_does_not_count() {
-    let fast = &[0, 1];
-    let answers = [(0, forgot(nothing())), (1, recorded(&[1], fast))];
-    assert_eq!(verdict(2, &answers), None);
-    let mut answers = answers.to_vec();
-    answers.push((2, nothing()));
-    let may_be = proposes(command(&[1]), Case::MayBeDecided);
-    assert_eq!(verdict(2, &answers), may_be);
 }
 
 #[test]

@@ -61,7 +61,7 @@ struct Inquiry {
     reads: Batch,
     touched: Touched,
     asked: AcceptorSet,
-    answered: BTreeMap<AcceptorId, u32>,
+    answered: AcceptorSet,
     deps: Deps,
     at: Instant,
     attempts: u32,
@@ -181,7 +181,7 @@ impl Replica {
             reads,
             touched: Touched(footprint),
             asked,
-            answered: BTreeMap::new(),
+            answered: Set::EMPTY,
             deps: Deps::NONE,
             at: now + self.config.options().resend_after,
             attempts: 1,
@@ -223,7 +223,7 @@ impl Replica {
     pub(super) fn on_pre_read_ack(
         &mut self,
         now: Instant,
-        (from, life): (AcceptorId, u32),
+        from: AcceptorId,
         number: u64,
         deps: &Deps,
     ) {
@@ -231,7 +231,7 @@ impl Replica {
         let Some(inquiry) = self.reads.inquiries.get_mut(&number) else {
             return;
         };
-        inquiry.answered.insert(from, life);
+        inquiry.answered.insert(from);
         inquiry.deps.union(deps);
         if inquiry.answered.len() < self.config.majority() {
             return;
@@ -290,7 +290,7 @@ impl Replica {
         let all = self.config.acceptors();
         for number in due {
             let inquiry = self.reads.inquiries.get_mut(&number).expect("just seen");
-            let silent = all.without(inquiry.answered.keys().copied().collect());
+            let silent = all.without(inquiry.answered);
             self.reads.suspicion.silent(inquiry.asked.and(silent), now);
             if inquiry.attempts >= ATTEMPTS {
                 self.reads.bytes -= inquiry.reads.byte_len();

@@ -1,0 +1,396 @@
+//! How an acceptor that has lost its memory takes part again.
+//!
+//! Let A be the acceptor, and C the others. It has to keep two promises of a process of which it
+//! knows nothing.
+//!
+//! *Agreement.* A is silent about each instance that the former process may have known: it records
+//! no command for it, votes, promises and testifies no more, and counts as one of the f that may
+//! fail. Which these are, the leaders say: a leader that A asks proposes the instances from a
+//! [`Boundary`](super::In::Boundary) on later than that, and all its later lives begin after that.
+//! Of a leader without a boundary A knows nothing. A decision that A learns is an answer all the
+//! same. When all instances before the boundaries, and all that the others know of earlier spaces,
+//! are decided here, A is *whole*: it fails in none, and another acceptor may fail. Nothing that
+//! belongs to an earlier space comes later, because those that A copies from take it that these
+//! spaces are over; and it copies from no node whose leader has not answered.
+//!
+//! *Conflicts.* Of two conflicting commands some acceptor has recorded both. A therefore copies
+//! what n - floor(n/2) of C have recorded before it answers anything. Let x be a command that a
+//! majority M with A's former process in it has recorded. M without A has floor(n/2) members at
+//! least, so one of them, B, is among those that A copies from. Then
+//!
+//! - either B had recorded x before it answered A's first request. It still has it, or a command
+//!   in its place that depends on it, and A copies that;
+//! - or B has recorded x later. B knows of A's new life since that request, and says so with each
+//!   command that it records. Who counts M drops the answer of A's former process
+//!   (`Leader::learn_lives`), so M was not counted.
+//!
+//! In a recovery (case 6 of `recovery.rs`) the leader's own acceptor is a member of M without an
+//! answer to the recovery. If A is that acceptor, B ignores commands of the former lives of A's
+//! leader from the first request on, so only the first case is left: A asks for nothing before its
+//! leader has told it the boundary of its present life.
+//!
+//! All that is said here of a copy holds of one in pages: what B records after the first is marked.
+
+use super::{Acceptor, Known, Record};
+use crate::epaxos::instance::{InstanceId, Space};
+use crate::epaxos::message::{Choice, Copy, Life, Payload, Reach};
+use crate::epaxos::{Envelope, branch, leader};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use ionian_kernel::id::{AcceptorId, AcceptorSet, LeaderId, Set};
+use ionian_kernel::role::Out;
+use ionian_kernel::time::{Duration, Instant};
+
+/// A page ends after this number of bytes, or of instances.
+const PAGE_BYTES: usize = 256 << 10;
+const PAGE: usize = 512;
+
+/// What an instance takes in a page beside its command, about.
+const BYTES_OF_EACH: usize = 64;
+
+/// An unanswered request is sent again after this time.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// See the top of this file.
+#[derive(Default)]
+pub(super) struct Return {
+    /// Whether it has copied what enough others have recorded.
+    copied: bool,
+    /// For each leader that has answered, its space then, and the number from which on all
+    /// instances are new. All its later spaces are new.
+    boundaries: BTreeMap<LeaderId, (Space, u64)>,
+    /// Where the next page of each other acceptor begins, and when it was asked for.
+    pages: BTreeMap<AcceptorId, (InstanceId, Option<Instant>)>,
+    finished: AcceptorSet,
+    /// Whether all that it is silent about is decided here.
+    whole: bool,
+}
+
+impl Return {
+    /// What was kept on disk of one.
+    pub(super) fn kept(copied: bool, boundaries: &[Reach]) -> Self {
+        let boundary = |reach: &Reach| (reach.space.leader, (reach.space, reach.below));
+        Return {
+            copied,
+            boundaries: boundaries.iter().map(boundary).collect(),
+            ..Return::default()
+        }
+    }
+
+    /// What is to be kept on disk.
+    pub(super) fn record(&self) -> Record {
+        let reach = |(space, below): &(Space, u64)| Reach {
+            space: *space,
+            below: *below,
+        };
+        Record::Returning {
+            copied: self.copied,
+            boundaries: self.boundaries.values().map(reach).collect(),
+        }
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    fn is_silent(&self, id: InstanceId) -> bool {
+        let boundary = self.boundaries.get(&id.space.leader);
+        let is_before = |(space, below): &(Space, u64)| id < InstanceId::new(*space, *below);
+        !self.copied || boundary.is_none_or(is_before)
+    }
+
+    /// The space in which a leader has answered.
+    fn space_of(&self, leader: LeaderId) -> Option<Space> {
+        self.boundaries.get(&leader).map(|(space, _)| *space)
+    }
+}
+
+impl Acceptor {
+    /// Whether it has no index yet, because the former one is lost.
+    pub(super) fn is_copying(&self) -> bool {
+        self.returning
+            .as_ref()
+            .is_some_and(|returning| !returning.copied)
+    }
+
+    /// Whether an earlier process may have known an instance, and this one does not.
+    pub(super) fn is_silent(&self, id: InstanceId) -> bool {
+        let returning = self.returning.as_ref();
+        returning.is_some_and(|returning| returning.is_silent(id))
+    }
+
+    /// Whether there is something left to do for its return.
+    pub(super) fn is_returning(&self) -> bool {
+        self.returning
+            .as_ref()
+            .is_some_and(|returning| !returning.whole)
+    }
+
+    /// A leader asks about an instance that it is silent about. If that leader was not there to
+    /// tell the boundary, it is asked now.
+    pub(super) fn turn_away(&mut self, id: InstanceId, out: &mut Out<'_, Self>) {
+        let returning = self.returning.as_ref().filter(|it| it.copied);
+        if returning.is_some_and(|it| it.space_of(id.space.leader).is_none()) {
+            out.reached(branch::LEADER_WITHOUT_BOUNDARY);
+            self.ask_for_boundary(Set::one(id.space.leader), out);
+        }
+    }
+
+    fn ask_for_boundary(&self, of: Set<LeaderId>, out: &mut Out<'_, Self>) {
+        let (from, life) = (self.id, self.life);
+        out.send(Envelope::ToLeaders(of, leader::In::Begin { from, life }));
+    }
+
+    /// Asks leaders for boundaries and other acceptors for what they have recorded.
+    pub(super) fn go_on_returning(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let (own, me, config) = (self.leader(), self.id, &self.config);
+        let Some(returning) = &mut self.returning else {
+            return;
+        };
+        if returning.copied {
+            let open = self.store.undecided_before(u64::MAX);
+            returning.whole = !open.into_iter().any(|id| returning.is_silent(id));
+            return;
+        }
+        let leaders = self.config.leaders().iter();
+        let silent: Set<LeaderId> = leaders
+            .filter(|id| returning.space_of(*id).is_none())
+            .collect();
+        let is_ready = returning.space_of(own).is_some();
+        let others = config.acceptors().without(Set::one(me));
+        let answers = |id: &AcceptorId| returning.space_of(config.leader_of(*id)).is_some();
+        let left = others.without(returning.finished).iter().filter(answers);
+        let left: AcceptorSet = left.filter(|_| is_ready).collect();
+        if !silent.is_empty() {
+            self.ask_for_boundary(silent, out);
+        }
+        left.iter().for_each(|id| self.ask_for_page(now, id, out));
+    }
+
+    /// Asks another acceptor for the next page, unless the last request is on its way.
+    fn ask_for_page(&mut self, now: Instant, from: AcceptorId, out: &mut Out<'_, Self>) {
+        let (me, life) = (self.id, self.life);
+        let Some(returning) = &mut self.returning else {
+            return;
+        };
+        let leaders = self.config.leaders().iter();
+        let spaces = leaders.filter_map(|id| returning.space_of(id)).collect();
+        let (first, asked) = returning.pages.entry(from).or_default();
+        if asked.is_some_and(|at| now.since(at) < ASK_AGAIN) {
+            return;
+        }
+        *asked = Some(now);
+        let message = super::In::Copy {
+            from: me,
+            life,
+            spaces,
+            first: *first,
+        };
+        out.send(Envelope::ToAcceptors(Set::one(from), message));
+    }
+
+    /// A leader says from which instance on all are new.
+    pub(super) fn on_boundary(
+        &mut self,
+        now: Instant,
+        life: u32,
+        (space, below): (Space, u64),
+        out: &mut Out<'_, Self>,
+    ) {
+        let is_own = life == self.life;
+        let Some(returning) = self.returning.as_mut().filter(|_| is_own) else {
+            return;
+        };
+        // The first stands: later ones only leave out instances that are known here.
+        if returning.space_of(space.leader).is_some() {
+            return;
+        }
+        returning.boundaries.insert(space.leader, (space, below));
+        returning.whole = false;
+        out.persist(returning.record());
+        self.expect((space, below), out);
+        self.go_on_returning(now, out);
+    }
+
+    /// Learns the decision of all instances before a boundary: those that it has not copied are in
+    /// flight.
+    fn expect(&mut self, (space, below): (Space, u64), out: &mut Out<'_, Self>) {
+        if self.is_copying() {
+            return;
+        }
+        for number in self.kept.below(space)..below {
+            if self.store.is_full() {
+                return;
+            }
+            self.take_over(InstanceId::new(space, number), None, out);
+        }
+    }
+
+    /// An acceptor that has lost its memory asks for what this one has recorded. Leaders have begun
+    /// these spaces, as it has heard from them.
+    pub(super) fn on_copy(
+        &mut self,
+        (from, life): (AcceptorId, u32),
+        spaces: &[Space],
+        first: InstanceId,
+        out: &mut Out<'_, Self>,
+    ) {
+        let others = self.config.acceptors().without(Set::one(self.id));
+        if self.is_copying() || !others.contains(from) {
+            return;
+        }
+        if life < self.lives.of(from) {
+            self.stale += 1;
+            return;
+        }
+        let acceptor = from;
+        if self.lives.learn(Life { acceptor, life }) {
+            for space in spaces {
+                let first = self.closed.entry(space.leader).or_default();
+                *first = (*first).max(space.life);
+            }
+            out.persist(self.peers());
+        }
+        let (mut instances, mut bytes, mut next) = (Vec::new(), 0, None);
+        for (id, known) in self.store.starting_at(first) {
+            if bytes >= PAGE_BYTES || instances.len() >= PAGE {
+                next = Some(id);
+                break;
+            }
+            let copy = copy(id, known);
+            bytes += known.payload().map_or(0, Payload::byte_len) + BYTES_OF_EACH;
+            instances.push(copy);
+        }
+        let message = super::In::Copied {
+            from: self.id,
+            life,
+            first,
+            instances,
+            next,
+            reaches: self.kept.reaches(),
+        };
+        out.send(Envelope::ToAcceptors(Set::one(from), message));
+    }
+
+    /// What is to be kept on disk of the lives of others.
+    pub(super) fn peers(&self) -> Record {
+        let space = |(leader, life): (&LeaderId, &u32)| Space {
+            leader: *leader,
+            life: *life,
+        };
+        Record::Peers {
+            lives: self.lives.clone(),
+            closed: self.closed.iter().map(space).collect(),
+        }
+    }
+
+    /// Whether a command comes from a life of its leader that is over, as far as this acceptor
+    /// has told another one.
+    pub(super) fn is_over(&self, id: InstanceId) -> bool {
+        let first = self.closed.get(&id.space.leader);
+        first.is_some_and(|first| id.space.life < *first)
+    }
+
+    /// A page of what another acceptor has recorded.
+    pub(super) fn on_copied(
+        &mut self,
+        now: Instant,
+        (from, life): (AcceptorId, u32),
+        first: InstanceId,
+        (instances, next, reaches): (Vec<Copy>, Option<InstanceId>, Vec<Reach>),
+        out: &mut Out<'_, Self>,
+    ) {
+        let expected = self.returning.as_ref().and_then(|it| it.pages.get(&from));
+        let is_expected = expected.is_some_and(|(at, _)| *at == first);
+        // Without room it comes again, when replicas have stored snapshots.
+        if life != self.life || !is_expected || !self.is_copying() || self.store.is_full() {
+            return;
+        }
+        self.kept.learn(&reaches);
+        out.persist(Record::Kept {
+            reaches: self.kept.reaches(),
+        });
+        for copy in instances {
+            match copy {
+                Copy::Decided { id, choice } => self.on_commit(id, choice.into(), None, out),
+                Copy::Open { id, payload } => self.take_over(id, payload, out),
+            }
+        }
+        let Some(returning) = &mut self.returning else {
+            return;
+        };
+        match next {
+            Some(next) => {
+                returning.pages.insert(from, (next, None));
+                self.ask_for_page(now, from, out);
+            }
+            None => {
+                returning.pages.remove(&from);
+                returning.finished.insert(from);
+                self.finish_copying(now, out);
+            }
+        }
+    }
+
+    /// Takes over what another acceptor has recorded, to name it as a dependency: it has not
+    /// recorded it itself, and does not say so.
+    fn take_over(&mut self, id: InstanceId, payload: Option<Payload>, out: &mut Out<'_, Self>) {
+        let known = self.store.get(id);
+        let has_payload = known.is_some_and(|known| known.payload().is_some());
+        let is_known = known.is_some() && (has_payload || payload.is_none());
+        if is_known || self.kept.covers(id) || !self.is_silent(id) {
+            return;
+        }
+        let at = self.store.place(id);
+        out.persist(Record::Copied {
+            at,
+            id,
+            payload: payload.clone(),
+        });
+        self.recover_copied(id, payload);
+    }
+
+    pub(super) fn recover_copied(&mut self, id: InstanceId, payload: Option<Payload>) {
+        if let Some(payload) = payload {
+            self.index.record(id, &payload.footprint);
+            self.store.known(id).copied = Some(payload);
+        }
+    }
+
+    /// It has its index again when enough others have given theirs.
+    fn finish_copying(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let enough = self.config.copy_quorum();
+        let own = self.leader();
+        let Some(returning) = &mut self.returning else {
+            return;
+        };
+        if returning.finished.len() < enough {
+            return;
+        }
+        out.reached(branch::RETURNS);
+        returning.copied = true;
+        returning.pages.clear();
+        let boundaries: Vec<_> = returning.boundaries.values().copied().collect();
+        out.persist(returning.record());
+        let message = leader::In::Returned {};
+        out.send(Envelope::ToLeaders(Set::one(own), message));
+        self.release(out);
+        for boundary in boundaries {
+            self.expect(boundary, out);
+        }
+        self.go_on_returning(now, out);
+    }
+}
+
+fn copy(id: InstanceId, known: &Known) -> Copy {
+    match known.certain() {
+        Some(choice) => {
+            let choice: Choice = choice.clone();
+            Copy::Decided { id, choice }
+        }
+        None => {
+            let payload = known.payload().cloned();
+            Copy::Open { id, payload }
+        }
+    }
+}
