@@ -17,8 +17,8 @@ use super::config::Config;
 use super::index::ConflictIndex;
 use super::instance::{Ballot, Deps, InstanceId, Space};
 use super::message::{
-    Choice, Copy, Evidence, Learned, Life, Lives, Payload, PreAccepted, Reach, Replier, Run, Touched,
-    Vote,
+    Choice, Copy, Evidence, Learned, Life, Lives, Payload, PreAccepted, Reach, Replier, Run,
+    Touched, Vote,
 };
 use super::{Envelope, branch, leader, metrics};
 use alloc::boxed::Box;
@@ -209,8 +209,8 @@ pub enum Record {
         promised: Ballot,
         /// What it has answered, voted for and learned.
         evidence: Box<Evidence>,
-        /// The command as another acceptor has recorded it.
-        copied: Option<Payload>,
+        /// What another acceptor knows of it, perhaps the command.
+        copied: Option<Option<Payload>>,
     },
     /// How far f + 1 replicas have each space in stored snapshots.
     Kept {
@@ -224,6 +224,8 @@ pub enum Record {
         /// It is silent about the instances below these numbers, about earlier spaces of the same
         /// leaders, and about all spaces of other leaders.
         boundaries: Vec<Reach>,
+        /// The leaders about whose earlier spaces it is silent only where others know an instance.
+        over: Set<LeaderId>,
     },
     /// Others have lost their memory.
     Peers {
@@ -251,7 +253,7 @@ wire_enum! { Record {
     4 => Decided { at, id, learned },
     5 => Whole { at, id, promised, evidence, copied },
     6 => Kept { reaches },
-    7 => Returning { copied, boundaries },
+    7 => Returning { copied, boundaries, over },
     8 => Peers { lives, closed },
     9 => Copied { at, id, payload },
 } }

@@ -88,7 +88,9 @@ fn propose(evidence: &BTreeMap<AcceptorId, Evidence>, leader: AcceptorId) -> (Ch
     if evidence.contains_key(&leader) {
         return (Choice::Noop {}, Case::LeaderAnswers);
     }
-    let mut known = evidence.values().filter_map(|known| known.pre_accepted.as_ref());
+    let mut known = evidence
+        .values()
+        .filter_map(|known| known.pre_accepted.as_ref());
     let Some(first) = known.next() else {
         return (Choice::Noop {}, Case::Unknown);
     };

@@ -147,9 +147,11 @@ impl Acceptor {
     pub(super) fn recover_record(&mut self, record: Record) {
         match record {
             Record::Life { life } => self.life = self.life.max(life),
-            Record::Returning { copied, boundaries } => {
-                self.returning = Some(Return::kept(copied, &boundaries));
-            }
+            Record::Returning {
+                copied,
+                boundaries,
+                over,
+            } => self.returning = Some(Return::kept(copied, &boundaries, over)),
             Record::Peers { lives, closed } => {
                 self.lives = lives;
                 let closed = closed.iter().map(|space| (space.leader, space.life));
@@ -200,7 +202,7 @@ impl Acceptor {
         (at, id): (u64, InstanceId),
         promised: Ballot,
         evidence: Evidence,
-        copied: Option<Payload>,
+        copied: Option<Option<Payload>>,
     ) {
         self.store.remove(id);
         self.store.placed(at, id);

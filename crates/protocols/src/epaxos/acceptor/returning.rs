@@ -8,10 +8,18 @@
 //! fail. Which these are, the leaders say: a leader that A asks proposes the instances from a
 //! [`Boundary`](super::In::Boundary) on later than that, and all its later lives begin after that.
 //! Of a leader without a boundary A knows nothing. A decision that A learns is an answer all the
-//! same. When all instances before the boundaries, and all that the others know of earlier spaces,
-//! are decided here, A is *whole*: it fails in none, and another acceptor may fail. Nothing that
-//! belongs to an earlier space comes later, because those that A copies from take it that these
-//! spaces are over; and it copies from no node whose leader has not answered.
+//! same. When all leaders have answered, and all instances before the boundaries, and all that the
+//! others know of earlier spaces, are decided here, A is *whole*: it fails in none, and another
+//! acceptor may fail.
+//!
+//! An earlier space of a leader that has answered is over: that process is gone, and those that A
+//! copies from record no more commands of it. About an instance of such a space that none of them
+//! knows A answers like a new acceptor. That is safe: A's former process may have promised, voted
+//! or recorded a command, but the quorums for it have a member besides A among those that A copies
+//! from (n - floor(n/2) others meet floor(n/2) + f - 1 others of a fast quorum, floor(n/2) of a
+//! majority, and n - f - 1 of a recovery's promises, without which nothing is voted for). Had that
+//! member answered before A's request, it would know the instance; after it, it says that A lives
+//! again, and the answers of A's former process are dropped.
 //!
 //! *Conflicts.* Of two conflicting commands some acceptor has recorded both. A therefore copies
 //! what n - floor(n/2) of C have recorded before it answers anything. Let x be a command that a
@@ -37,6 +45,7 @@ use crate::epaxos::message::{Choice, Copy, Life, Payload, Reach};
 use crate::epaxos::{Envelope, branch, leader};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use ionian_kernel::id::{AcceptorId, AcceptorSet, LeaderId, Set};
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Duration, Instant};
@@ -59,6 +68,8 @@ pub(super) struct Return {
     /// For each leader that has answered, its space then, and the number from which on all
     /// instances are new. All its later spaces are new.
     boundaries: BTreeMap<LeaderId, (Space, u64)>,
+    /// Those whose earlier spaces were over for all from which it has copied.
+    over: Set<LeaderId>,
     /// Where the next page of each other acceptor begins, and when it was asked for.
     pages: BTreeMap<AcceptorId, (InstanceId, Option<Instant>)>,
     finished: AcceptorSet,
@@ -68,11 +79,12 @@ pub(super) struct Return {
 
 impl Return {
     /// What was kept on disk of one.
-    pub(super) fn kept(copied: bool, boundaries: &[Reach]) -> Self {
+    pub(super) fn kept(copied: bool, boundaries: &[Reach], over: Set<LeaderId>) -> Self {
         let boundary = |reach: &Reach| (reach.space.leader, (reach.space, reach.below));
         Return {
             copied,
             boundaries: boundaries.iter().map(boundary).collect(),
+            over,
             ..Return::default()
         }
     }
@@ -86,6 +98,7 @@ impl Return {
         Record::Returning {
             copied: self.copied,
             boundaries: self.boundaries.values().map(reach).collect(),
+            over: self.over,
         }
     }
 
@@ -93,10 +106,17 @@ impl Return {
         self.whole
     }
 
-    fn is_silent(&self, id: InstanceId) -> bool {
-        let boundary = self.boundaries.get(&id.space.leader);
-        let is_before = |(space, below): &(Space, u64)| id < InstanceId::new(*space, *below);
-        !self.copied || boundary.is_none_or(is_before)
+    /// Whether it is silent about an instance; `is_copied` where another acceptor knows it.
+    fn is_silent(&self, id: InstanceId, is_copied: bool) -> bool {
+        let Some((space, below)) = self.boundaries.get(&id.space.leader) else {
+            return true;
+        };
+        let is_old = match id.space.life.cmp(&space.life) {
+            Ordering::Less => is_copied || !self.over.contains(space.leader),
+            Ordering::Equal => id.number < *below,
+            Ordering::Greater => false,
+        };
+        is_old || !self.copied
     }
 
     /// The space in which a leader has answered.
@@ -115,8 +135,9 @@ impl Acceptor {
 
     /// Whether an earlier process may have known an instance, and this one does not.
     pub(super) fn is_silent(&self, id: InstanceId) -> bool {
+        let is_copied = |known: &Known| known.copied.is_some();
         let returning = self.returning.as_ref();
-        returning.is_some_and(|returning| returning.is_silent(id))
+        returning.is_some_and(|it| it.is_silent(id, self.store.get(id).is_some_and(is_copied)))
     }
 
     /// Whether there is something left to do for its return.
@@ -143,28 +164,29 @@ impl Acceptor {
 
     /// Asks leaders for boundaries and other acceptors for what they have recorded.
     pub(super) fn go_on_returning(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let (own, me, config) = (self.leader(), self.id, &self.config);
-        let Some(returning) = &mut self.returning else {
+        let (own, me) = (self.leader(), self.id);
+        let Some(returning) = self.returning.as_mut().filter(|it| !it.whole) else {
             return;
         };
-        if returning.copied {
-            let open = self.store.undecided_before(u64::MAX);
-            returning.whole = !open.into_iter().any(|id| returning.is_silent(id));
-            return;
-        }
         let leaders = self.config.leaders().iter();
         let silent: Set<LeaderId> = leaders
             .filter(|id| returning.space_of(*id).is_none())
             .collect();
-        let is_ready = returning.space_of(own).is_some();
-        let others = config.acceptors().without(Set::one(me));
-        let answers = |id: &AcceptorId| returning.space_of(config.leader_of(*id)).is_some();
-        let left = others.without(returning.finished).iter().filter(answers);
-        let left: AcceptorSet = left.filter(|_| is_ready).collect();
+        if returning.copied && silent.is_empty() {
+            let mut open = self.store.undecided_before(u64::MAX);
+            let is_copied = |id| self.store.get(id).is_some_and(|it| it.copied.is_some());
+            returning.whole = !open.any(|id| returning.is_silent(id, is_copied(id)));
+            return;
+        }
+        let others = self.config.acceptors().without(Set::one(me));
+        let left = others.without(returning.finished);
+        let asks = !returning.copied && returning.space_of(own).is_some();
         if !silent.is_empty() {
             self.ask_for_boundary(silent, out);
         }
-        left.iter().for_each(|id| self.ask_for_page(now, id, out));
+        if asks {
+            left.iter().for_each(|id| self.ask_for_page(now, id, out));
+        }
     }
 
     /// Asks another acceptor for the next page, unless the last request is on its way.
@@ -207,6 +229,9 @@ impl Acceptor {
         }
         returning.boundaries.insert(space.leader, (space, below));
         returning.whole = false;
+        // What it copies must be what others know after the leader's earlier spaces are over.
+        returning.pages.clear();
+        returning.finished = Set::EMPTY;
         out.persist(returning.record());
         self.expect((space, below), out);
         self.go_on_returning(now, out);
@@ -244,11 +269,8 @@ impl Acceptor {
             return;
         }
         let acceptor = from;
-        if self.lives.learn(Life { acceptor, life }) {
-            for space in spaces {
-                let first = self.closed.entry(space.leader).or_default();
-                *first = (*first).max(space.life);
-            }
+        let is_new = self.lives.learn(Life { acceptor, life });
+        if self.close(spaces) || is_new {
             out.persist(self.peers());
         }
         let (mut instances, mut bytes, mut next) = (Vec::new(), 0, None);
@@ -270,6 +292,17 @@ impl Acceptor {
             reaches: self.kept.reaches(),
         };
         out.send(Envelope::ToAcceptors(Set::one(from), message));
+    }
+
+    /// The earlier spaces of these leaders are over; says whether that is new.
+    fn close(&mut self, spaces: &[Space]) -> bool {
+        let mut is_new = false;
+        for space in spaces {
+            let first = self.closed.entry(space.leader).or_default();
+            is_new |= *first < space.life;
+            *first = (*first).max(space.life);
+        }
+        is_new
     }
 
     /// What is to be kept on disk of the lives of others.
@@ -338,7 +371,8 @@ impl Acceptor {
         let known = self.store.get(id);
         let has_payload = known.is_some_and(|known| known.payload().is_some());
         let is_known = known.is_some() && (has_payload || payload.is_none());
-        if is_known || self.kept.covers(id) || !self.is_silent(id) {
+        let is_settled = known.is_some_and(|known| known.decided.is_some());
+        if is_known || is_settled || self.kept.covers(id) || self.is_new(id) {
             return;
         }
         let at = self.store.place(id);
@@ -351,10 +385,17 @@ impl Acceptor {
     }
 
     pub(super) fn recover_copied(&mut self, id: InstanceId, payload: Option<Payload>) {
-        if let Some(payload) = payload {
+        if let Some(payload) = &payload {
             self.index.record(id, &payload.footprint);
-            self.store.known(id).copied = Some(payload);
         }
+        self.store.known(id).copied = Some(payload);
+    }
+
+    /// Whether no earlier process can have known an instance.
+    fn is_new(&self, id: InstanceId) -> bool {
+        let returning = self.returning.as_ref();
+        let boundary = returning.and_then(|it| it.boundaries.get(&id.space.leader));
+        boundary.is_some_and(|(space, below)| id >= InstanceId::new(*space, *below))
     }
 
     /// It has its index again when enough others have given theirs.
@@ -370,8 +411,12 @@ impl Acceptor {
         out.reached(branch::RETURNS);
         returning.copied = true;
         returning.pages.clear();
+        returning.over = returning.boundaries.keys().copied().collect();
         let boundaries: Vec<_> = returning.boundaries.values().copied().collect();
         out.persist(returning.record());
+        let spaces: Vec<Space> = boundaries.iter().map(|(space, _)| *space).collect();
+        self.close(&spaces);
+        out.persist(self.peers());
         let message = leader::In::Returned {};
         out.send(Envelope::ToLeaders(Set::one(own), message));
         self.release(out);

@@ -23,9 +23,9 @@ pub(super) struct Known {
     /// The highest ballot promised. Ballot 0 is that of the instance's leader.
     pub(super) promised: Ballot,
     pub(super) pre_accepted: Option<PreAccepted>,
-    /// The command as another acceptor has recorded it: it is named as a dependency, and nothing is
-    /// said of it.
-    pub(super) copied: Option<Payload>,
+    /// What another acceptor knows of it since this one has lost its memory: perhaps the command.
+    /// That is named as a dependency; nothing is said of the instance.
+    pub(super) copied: Option<Option<Payload>>,
     pub(super) vote: Option<Vote>,
     pub(super) decided: Option<Choice>,
     /// Whether no crash takes the decision back: it is on a disk, or f + 1 acceptors voted for it.
@@ -63,7 +63,7 @@ impl Known {
             Choice::Noop {} => None,
         });
         answer
-            .or(self.copied.as_ref())
+            .or(self.copied.iter().flatten().next())
             .or_else(|| chosen.next())
     }
 
