@@ -79,18 +79,17 @@ fn acknowledged_writes_survive_successive_node_failures_with_spaxos() {
     nodes_die_one_after_another("spaxos", "durability=memory");
 }
 
-#[cfg(feature = "incomplete")]
 #[test]
 fn acknowledged_writes_survive_successive_node_failures_without_a_leader() {
-    nodes_are_killed_in_turn("epaxos");
-    nodes_are_killed_in_turn("epaxos-5");
+    nodes_are_killed_in_turn("epaxos", "durability=disk");
+    nodes_are_killed_in_turn("epaxos", "durability=memory");
+    nodes_are_killed_in_turn("epaxos-5", "durability=disk");
 }
 
 /// No node leads, so each is the same to clients: each is killed while clients of two others write,
 /// one of them to keys of its own, both to one counter.
-#[cfg(feature = "incomplete")]
-fn nodes_are_killed_in_turn(preset: &str) {
-    let cluster = Cluster::start(preset, &["durability=disk"], &[]);
+fn nodes_are_killed_in_turn(preset: &str, durability: &str) {
+    let cluster = Cluster::start(preset, &[durability], &[]);
     let nodes = cluster.deployment.nodes.len();
     let mut counted = 0;
     for victim in 0..nodes {

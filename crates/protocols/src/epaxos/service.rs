@@ -41,12 +41,12 @@ pub(super) fn service(config: &Config) -> Service {
         hub: kind::Leader,
         parts: Vec::new(),
         memories: Vec::from([Memory {
-            by: voters.read.clone(),
+            by: at_least(config.copy_quorum()),
             waits: "It must not vote before it has copied from other acceptors what it has lost, \
-                    which takes n-f of them that remember",
+                    which takes n - floor(n/2) of them that remember",
             lost: "too many acceptors have lost their memory: those that remember are fewer than \
-                   n-f, even if every node that is down came back. This cluster cannot serve \
-                   again, because acknowledged writes may be lost. Stop it and start anew",
+                   n - floor(n/2), even if every node that is down came back. This cluster cannot \
+                   serve again, because acknowledged writes may be lost. Stop it and start anew",
             is_vital: true,
         }]),
         voters: Some(voters),
