@@ -129,6 +129,16 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         }
     }
 
+    /// A node that was called back starts with a membership without it, has no role, and so sends
+    /// nothing. It connects to the others, as every process does, and learns what has changed.
+    pub(crate) fn introduce(&mut self, node: usize) {
+        if !self.is_member(node, &self.nodes[node].configuration) {
+            for to in (0..self.nodes.len()).filter(|to| *to != node) {
+                self.tell(node, to);
+            }
+        }
+    }
+
     /// An operator tells the nodes that were removed while they were away: those that they know may
     /// all be gone.
     pub(crate) fn remove_the_absent(&mut self) -> Step {

@@ -353,6 +353,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             let plans = self.workload.lane_up(lane);
             self.plan_threads(&plans);
         }
+        self.introduce(node);
         self.carry_out(node)
     }
 
