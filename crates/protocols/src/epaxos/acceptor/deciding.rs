@@ -47,9 +47,20 @@ impl Acceptor {
             self.stale += 1;
             return;
         }
-        let Some(choice) = self.whole(id, learned) else {
-            return out.reached(branch::COMMIT_WITHOUT_PAYLOAD);
-        };
+        match self.whole(id, learned) {
+            Some(choice) => self.learn(id, choice, replier, out),
+            None => out.reached(branch::COMMIT_WITHOUT_PAYLOAD),
+        }
+    }
+
+    /// Takes in what an instance is decided to be.
+    pub(super) fn learn(
+        &mut self,
+        id: InstanceId,
+        choice: Choice,
+        replier: Replier,
+        out: &mut Out<'_, Self>,
+    ) {
         let known = self.store.get(id);
         let is_certain = known.is_some_and(|known| known.is_certain);
         match known.and_then(|known| known.decided.as_ref()) {

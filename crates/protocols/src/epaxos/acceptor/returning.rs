@@ -38,6 +38,8 @@
 //! leader has told it the boundary of its present life.
 //!
 //! All that is said here of a copy holds of one in pages: what B records after the first is marked.
+//! An instance that replicas keep in snapshots is copied too: B has it only because its index names
+//! it, so a command or a read to come must wait for it.
 
 use super::{Acceptor, Known, Record};
 use crate::epaxos::instance::{InstanceId, Space};
@@ -345,7 +347,7 @@ impl Acceptor {
         });
         for copy in instances {
             match copy {
-                Copy::Decided { id, choice } => self.on_commit(id, choice.into(), None, out),
+                Copy::Decided { id, choice } => self.learn(id, choice, None, out),
                 Copy::Open { id, payload } => self.take_over(id, payload, out),
             }
         }
@@ -372,7 +374,7 @@ impl Acceptor {
         let has_payload = known.is_some_and(|known| known.payload().is_some());
         let is_known = known.is_some() && (has_payload || payload.is_none());
         let is_settled = known.is_some_and(|known| known.decided.is_some());
-        if is_known || is_settled || self.kept.covers(id) || self.is_new(id) {
+        if is_known || is_settled || self.is_new(id) {
             return;
         }
         let at = self.store.place(id);

@@ -54,6 +54,8 @@ pub(super) struct Flight {
     pub(super) replier: Replier,
     /// The fast quorum.
     pub(super) fast: AcceptorSet,
+    /// Whether a member of the fast quorum is known not to answer.
+    pub(super) is_slow: bool,
     /// What acceptors answered, each the first time.
     pub(super) answers: BTreeMap<AcceptorId, Deps>,
     pub(super) phase: Phase,
@@ -204,7 +206,7 @@ impl Flights {
         &mut self,
         payload: Payload,
         replier: Replier,
-        fast: AcceptorSet,
+        (fast, is_slow): (AcceptorSet, bool),
         at: Instant,
     ) -> InstanceId {
         let number = self.next;
@@ -218,6 +220,7 @@ impl Flights {
             payload,
             replier,
             fast,
+            is_slow,
             answers: BTreeMap::new(),
             phase: Phase::Collecting,
             refused: false,

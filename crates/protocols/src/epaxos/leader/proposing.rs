@@ -87,26 +87,29 @@ impl Leader {
 
     /// Begins an instance: its own acceptor records it first.
     fn begin(&mut self, now: Instant, payload: Payload, replier: Replier, out: &mut Out<'_, Self>) {
-        let fast = self.pick_fast_quorum(now);
+        let quorum = self.pick_fast_quorum(now);
         let at = now + self.config.options().resend_after;
-        let id = self.flights.insert(payload, replier, fast, at);
+        let id = self.flights.insert(payload, replier, quorum, at);
         self.pre_accept(id, Set::one(self.acceptor()), out);
     }
 
-    /// Its own acceptor, and of the others those that answer.
-    fn pick_fast_quorum(&mut self, now: Instant) -> AcceptorSet {
+    /// Its own acceptor, and of the others those that answer; and whether these are too few, so that
+    /// some are in it that do not.
+    fn pick_fast_quorum(&mut self, now: Instant) -> (AcceptorSet, bool) {
         let mut fast = Set::one(self.acceptor());
         let mut left = self.config.acceptors().without(fast);
         let turn = self.flights.turn();
+        let mut is_slow = false;
         while fast.len() < self.config.fast_quorum() {
             let trusted = self.peers.trusted(now, &self.config, left);
             let Some(next) = left.preferring(trusted).pick(turn) else {
                 break;
             };
+            is_slow |= !trusted.contains(next);
             fast.insert(next);
             left.remove(next);
         }
-        fast
+        (fast, is_slow)
     }
 
     fn pre_accept(&mut self, id: InstanceId, to: AcceptorSet, out: &mut Out<'_, Self>) {
@@ -125,7 +128,7 @@ impl Leader {
     }
 
     /// Its own acceptor has recorded a command durably: the rest of the fast quorum is asked, or
-    /// all if the leader is not thrifty.
+    /// all if the leader is not thrifty, or knows that not all members answer.
     ///
     /// Not before: a recovery that does not hear from that acceptor takes it that it has recorded
     /// what others of the fast quorum have.
@@ -135,7 +138,10 @@ impl Leader {
         let Some(flight) = self.flights.get_mut(id) else {
             return;
         };
-        let asked = if thrifty { flight.fast } else { all };
+        let asked = match thrifty && !flight.is_slow {
+            true => flight.fast,
+            false => all,
+        };
         let asked = asked.without(Set::one(me));
         if !asked.is_empty() {
             let probed = self.probe(now);
@@ -189,7 +195,7 @@ impl Leader {
         let answered = flight.holders();
         let all_answered = answered.covers(flight.fast);
         let enough = answered.contains(me) && answered.len() >= majority;
-        if enough && (all_answered || flight.attempts > 0) {
+        if enough && (all_answered || flight.is_slow || flight.attempts > 0) {
             let deps = union(flight.answers.values());
             flight.phase = Phase::Accepting {
                 deps,
