@@ -121,6 +121,12 @@ impl Return {
         is_old || !self.copied
     }
 
+    /// Whether it copies: the first time, or again because another leader has answered since then,
+    /// whose earlier spaces were not over for those from which it has copied.
+    fn copies(&self) -> bool {
+        !self.copied || self.over != self.boundaries.keys().copied().collect()
+    }
+
     /// The space in which a leader has answered.
     fn space_of(&self, leader: LeaderId) -> Option<Space> {
         self.boundaries.get(&leader).map(|(space, _)| *space)
@@ -174,7 +180,7 @@ impl Acceptor {
         let silent: Set<LeaderId> = leaders
             .filter(|id| returning.space_of(*id).is_none())
             .collect();
-        if returning.copied && silent.is_empty() {
+        if !returning.copies() && silent.is_empty() {
             let mut open = self.store.undecided_before(u64::MAX);
             let is_copied = |id| self.store.get(id).is_some_and(|it| it.copied.is_some());
             returning.whole = !open.any(|id| returning.is_silent(id, is_copied(id)));
@@ -182,7 +188,7 @@ impl Acceptor {
         }
         let others = self.config.acceptors().without(Set::one(me));
         let left = others.without(returning.finished);
-        let asks = !returning.copied && returning.space_of(own).is_some();
+        let asks = returning.copies() && returning.space_of(own).is_some();
         if !silent.is_empty() {
             self.ask_for_boundary(silent, out);
         }
@@ -338,7 +344,7 @@ impl Acceptor {
         let expected = self.returning.as_ref().and_then(|it| it.pages.get(&from));
         let is_expected = expected.is_some_and(|(at, _)| *at == first);
         // Without room it comes again, when replicas have stored snapshots.
-        if life != self.life || !is_expected || !self.is_copying() || self.store.is_full() {
+        if life != self.life || !is_expected || self.store.is_full() {
             return;
         }
         self.kept.learn(&reaches);
@@ -407,7 +413,7 @@ impl Acceptor {
         let Some(returning) = &mut self.returning else {
             return;
         };
-        if returning.finished.len() < enough {
+        if returning.finished.len() < enough || !returning.copies() {
             return;
         }
         out.reached(branch::RETURNS);
