@@ -144,6 +144,8 @@ messages! {
             from: AcceptorId,
             /// The life of the acceptor that asked.
             life: u32,
+            /// How many spaces the request named.
+            spaces: u32,
             /// The instance that the request named.
             first: InstanceId,
             /// Instances from that one on, in order.
@@ -152,6 +154,10 @@ messages! {
             next: Option<InstanceId>,
             /// How far f + 1 replicas have each space in stored snapshots.
             reaches: Vec<Reach>,
+            /// The lives of others that it knows of.
+            lives: Lives,
+            /// The first lives of leaders that are not over.
+            closed: Vec<Space>,
         },
     }
 }
@@ -436,11 +442,18 @@ impl Role for Acceptor {
             In::Copied {
                 from,
                 life,
+                spaces,
                 first,
                 instances,
                 next,
                 reaches,
-            } => self.on_copied(now, (from, life), first, (instances, next, reaches), out),
+                lives,
+                closed,
+            } => {
+                self.learn_peers(&lives, &closed, out);
+                let page = (instances, next, reaches);
+                self.on_copied(now, (from, life, spaces), first, page, out);
+            }
         }
     }
 

@@ -30,7 +30,8 @@
 //!   in its place that depends on it, and A copies that;
 //! - or B has recorded x later. B knows of A's new life since that request, and says so with each
 //!   command that it records. Who counts M drops the answer of A's former process
-//!   (`Leader::learn_lives`), so M was not counted.
+//!   (`Leader::learn_lives`), so M was not counted. Should B lose its memory too, it learns of A's
+//!   life from those that it copies from.
 //!
 //! In a recovery (case 6 of `recovery.rs`) the leader's own acceptor is a member of M without an
 //! answer to the recovery. If A is that acceptor, B ignores commands of the former lives of A's
@@ -43,7 +44,7 @@
 
 use super::{Acceptor, Known, Record};
 use crate::epaxos::instance::{InstanceId, Space};
-use crate::epaxos::message::{Choice, Copy, Life, Payload, Reach};
+use crate::epaxos::message::{Choice, Copy, Life, Lives, Payload, Reach};
 use crate::epaxos::{Envelope, branch, leader};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -227,7 +228,7 @@ impl Acceptor {
         (space, below): (Space, u64),
         out: &mut Out<'_, Self>,
     ) {
-        let is_own = life == self.life;
+        let is_own = life == self.life && self.config.leaders().contains(space.leader);
         let Some(returning) = self.returning.as_mut().filter(|_| is_own) else {
             return;
         };
@@ -295,9 +296,12 @@ impl Acceptor {
             from: self.id,
             life,
             first,
+            spaces: spaces.len() as u32,
             instances,
             next,
             reaches: self.kept.reaches(),
+            lives: self.lives.clone(),
+            closed: self.closed(),
         };
         out.send(Envelope::ToAcceptors(Set::one(from), message));
     }
@@ -315,13 +319,33 @@ impl Acceptor {
 
     /// What is to be kept on disk of the lives of others.
     pub(super) fn peers(&self) -> Record {
+        Record::Peers {
+            lives: self.lives.clone(),
+            closed: self.closed(),
+        }
+    }
+
+    fn closed(&self) -> Vec<Space> {
         let space = |(leader, life): (&LeaderId, &u32)| Space {
             leader: *leader,
             life: *life,
         };
-        Record::Peers {
-            lives: self.lives.clone(),
-            closed: self.closed.iter().map(space).collect(),
+        self.closed.iter().map(space).collect()
+    }
+
+    /// Another acceptor knows of lives. This one may have known of them before it lost its memory,
+    /// and told it with each answer.
+    pub(super) fn learn_peers(&mut self, lives: &Lives, closed: &[Space], out: &mut Out<'_, Self>) {
+        let acceptors = self.config.acceptors();
+        let known = lives
+            .iter()
+            .filter(|life| acceptors.contains(life.acceptor));
+        let mut is_new = self.close(closed);
+        for life in known {
+            is_new |= self.lives.learn(life);
+        }
+        if is_new {
+            out.persist(self.peers());
         }
     }
 
@@ -336,12 +360,15 @@ impl Acceptor {
     pub(super) fn on_copied(
         &mut self,
         now: Instant,
-        (from, life): (AcceptorId, u32),
+        (from, life, spaces): (AcceptorId, u32, u32),
         first: InstanceId,
         (instances, next, reaches): (Vec<Copy>, Option<InstanceId>, Vec<Reach>),
         out: &mut Out<'_, Self>,
     ) {
-        let expected = self.returning.as_ref().and_then(|it| it.pages.get(&from));
+        // An answer to a request that named fewer spaces says nothing of the others.
+        let returning = self.returning.as_ref();
+        let returning = returning.filter(|it| it.boundaries.len() == spaces as usize);
+        let expected = returning.and_then(|it| it.pages.get(&from));
         let is_expected = expected.is_some_and(|(at, _)| *at == first);
         // Without room it comes again, when replicas have stored snapshots.
         if life != self.life || !is_expected || self.store.is_full() {

@@ -93,8 +93,8 @@ impl Leader {
         self.pre_accept(id, Set::one(self.acceptor()), out);
     }
 
-    /// Its own acceptor, and of the others those that answer; and whether these are too few, so that
-    /// some are in it that do not.
+    /// Its own acceptor, and of the others those that answer; and whether these are too few, so
+    /// that some are in it that do not.
     fn pick_fast_quorum(&mut self, now: Instant) -> (AcceptorSet, bool) {
         let mut fast = Set::one(self.acceptor());
         let mut left = self.config.acceptors().without(fast);
