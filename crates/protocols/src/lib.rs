@@ -12,6 +12,8 @@
 extern crate alloc;
 
 mod branches;
+/// EPaxos is not complete, and only built on request.
+#[cfg(feature = "incomplete")]
 pub mod epaxos;
 pub mod mencius;
 pub mod multipaxos;

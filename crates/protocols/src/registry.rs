@@ -50,6 +50,7 @@ protocols! {
     multipaxos::MultiPaxos,
     mencius::Mencius,
     spaxos::SPaxos,
+    #[cfg(feature = "incomplete")]
     epaxos::EPaxos,
     unreplicated::Unreplicated,
     #[cfg(feature = "toy")]
