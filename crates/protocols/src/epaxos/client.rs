@@ -35,6 +35,9 @@ messages! {
             answers: Answers,
             /// The process of the replica.
             life: u64,
+            /// The leaders of the instances that it has executed for these answers, and for others
+            /// that it sent with them.
+            leaders: Set<LeaderId>,
         },
     }
 }
@@ -197,12 +200,17 @@ impl Role for ClientLane {
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
             In::Submit { request } => self.lane.submit(now, request, &mut self.due),
-            In::Answers { answers, life } => {
+            In::Answers {
+                answers,
+                life,
+                leaders,
+            } => {
                 let from = ReplicaId(answers.from);
                 self.replicas.heard(from);
                 self.seen.answered((from, life));
-                let via = self.lane.on_answers(now, &answers, &mut self.due);
-                let leaders: Set<LeaderId> = Set::from_members(via.writes);
+                self.lane.on_answers(now, &answers, &mut self.due);
+                // Not the one that the command was sent to: a suspect that was asked too may have
+                // proposed it.
                 leaders.iter().for_each(|leader| self.leaders.heard(leader));
             }
         }

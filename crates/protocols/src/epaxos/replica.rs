@@ -140,6 +140,8 @@ pub struct Replica {
     reads: Reads,
     snapshots: Snapshots,
     answers: AnswersByClient,
+    /// The leaders of the instances that these answers are of.
+    answered: Set<LeaderId>,
     /// Answers leave when this number of instances is executed.
     flush_at: u64,
     leaders: Set<LeaderId>,
@@ -172,6 +174,7 @@ impl Replica {
             reads: Reads::new(acceptors, &mut random),
             snapshots: Snapshots::new(birth.keeps_records, random.any()),
             answers: AnswersByClient::default(),
+            answered: Set::EMPTY,
             flush_at: ANSWER_INSTANCES,
             leaders: config.leaders().preferring(near),
             report_at: Instant::ZERO,
@@ -214,8 +217,13 @@ impl Replica {
             return;
         }
         let life = self.life;
+        let leaders = core::mem::take(&mut self.answered);
         for (client, answers) in self.answers.drain(self.id.0, Slot::ZERO) {
-            let message = client::In::Answers { answers, life };
+            let message = client::In::Answers {
+                answers,
+                life,
+                leaders,
+            };
             out.send(Envelope::ToClients(Set::one(client), message));
         }
     }

@@ -90,7 +90,10 @@ impl Replica {
         self.pending_bytes -= bytes;
         self.snapshots.executed(bytes);
         if let Choice::Command { payload, deps } = &choice {
-            let answers = (replier == Some(self.id)).then_some(&mut self.answers);
+            let answers = (replier == Some(self.id)).then(|| {
+                self.answered.insert(id.space.leader);
+                &mut self.answers
+            });
             let barrier = payload.is_barrier();
             self.executor
                 .execute_unordered(&payload.value, barrier, answers);
