@@ -172,23 +172,6 @@ const VERIFY: &[Step] = &[
             "hundreds_of",
         ],
     ),
-    step(
-        "protocols that are not complete pass the tests that they have",
-        &[
-            "test",
-            "--package",
-            "ionian-protocols",
-            "--features",
-            "incomplete",
-            "--lib",
-            "--test",
-            "order_without_a_log",
-            "--test",
-            "roles",
-            "--test",
-            "wire",
-        ],
-    ),
     Step {
         what: "the tests pass",
         arguments: &["test", "--workspace", "--no-fail-fast"],

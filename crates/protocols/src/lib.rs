@@ -12,8 +12,6 @@
 extern crate alloc;
 
 mod branches;
-/// EPaxos is not complete, and only built on request.
-#[cfg(feature = "incomplete")]
 pub mod epaxos;
 pub mod mencius;
 pub mod multipaxos;

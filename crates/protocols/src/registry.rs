@@ -50,7 +50,6 @@ protocols! {
     multipaxos::MultiPaxos,
     mencius::Mencius,
     spaxos::SPaxos,
-    #[cfg(feature = "incomplete")]
     epaxos::EPaxos,
     unreplicated::Unreplicated,
     #[cfg(feature = "toy")]

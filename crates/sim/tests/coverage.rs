@@ -2,7 +2,6 @@
 
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::protocol::Protocol;
-#[cfg(feature = "incomplete")]
 use ionian_protocols::epaxos::EPaxos;
 use ionian_protocols::mencius::Mencius;
 use ionian_protocols::multipaxos::MultiPaxos;
@@ -110,7 +109,6 @@ fn of_spaxos() {
     reaches::<SPaxos>(&all, &elsewhere);
 }
 
-#[cfg(feature = "incomplete")]
 #[test]
 fn of_epaxos() {
     let elsewhere = [

@@ -79,7 +79,6 @@ fn acknowledged_writes_survive_successive_node_failures_with_spaxos() {
     nodes_die_one_after_another("spaxos", "durability=memory");
 }
 
-#[cfg(feature = "incomplete")]
 #[test]
 fn acknowledged_writes_survive_successive_node_failures_without_a_leader() {
     nodes_are_killed_in_turn("epaxos", "durability=disk");
@@ -89,7 +88,6 @@ fn acknowledged_writes_survive_successive_node_failures_without_a_leader() {
 
 /// No node leads, so each is the same to clients: each is killed while clients of two others write,
 /// one of them to keys of its own, both to one counter.
-#[cfg(feature = "incomplete")]
 fn nodes_are_killed_in_turn(preset: &str, durability: &str) {
     let cluster = Cluster::start(preset, &[durability], &[]);
     let nodes = cluster.deployment.nodes.len();

@@ -101,14 +101,12 @@ fn a_restored_mencius_cluster_has_all_writes_acknowledged_before_the_save() {
     is_saved_and_restored("mencius");
 }
 
-#[cfg(feature = "incomplete")]
 #[test]
 fn a_restored_epaxos_cluster_has_all_writes_acknowledged_before_the_save() {
     is_saved_and_restored("epaxos");
 }
 
 /// A replica stores more than the state machine: which instances it has executed.
-#[cfg(feature = "incomplete")]
 #[test]
 fn a_stopped_epaxos_node_is_copied_and_not_salvaged() {
     let mut cluster = Cluster::start("epaxos", DISK, &[]);

@@ -7,7 +7,6 @@ mod bytes;
 mod catching_up;
 mod client_lane;
 mod election;
-#[cfg(feature = "incomplete")]
 mod epaxos_acceptor;
 mod known_defects;
 mod leader;

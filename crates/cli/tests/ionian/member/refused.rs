@@ -210,7 +210,6 @@ fn the_members_of_an_unreplicated_cluster_cannot_change() {
     );
 }
 
-#[cfg(feature = "incomplete")]
 #[test]
 fn the_members_of_an_epaxos_cluster_cannot_change() {
     members_stay_what_they_are(
