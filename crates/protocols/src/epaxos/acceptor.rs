@@ -286,6 +286,8 @@ pub struct Acceptor {
     /// When it asks other acceptors for decisions, of instances with records before this one.
     ask_at: Instant,
     ask_before: u64,
+    /// From which instance on it asks next.
+    ask_first: InstanceId,
     turn: u64,
     answered: u64,
     refused: u64,
@@ -307,6 +309,7 @@ impl Acceptor {
             kept: KeptVector::new(config.f()),
             ask_at: Instant::ZERO,
             ask_before: 0,
+            ask_first: InstanceId::default(),
             turn: 0,
             answered: 0,
             refused: 0,

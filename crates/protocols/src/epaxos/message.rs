@@ -1,11 +1,11 @@
 //! What several messages of EPaxos carry.
 
-use super::instance::{Ballot, Deps, InstanceId, Space};
+use super::instance::{Ballot, Deps, InstanceId, Space, checked};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::{AcceptorId, AcceptorSet, Epoch, ReplicaId};
 use ionian_kernel::machine::Footprint;
-use ionian_kernel::wire::{Reader, Wire, WireError};
+use ionian_kernel::wire::{Reader, Wire, WireError, encode_varint};
 use ionian_kernel::{wire_enum, wire_struct};
 use ionian_replication::batch::Value;
 
@@ -89,12 +89,22 @@ pub enum Choice {
 
 wire_enum! { Choice { 0 => Noop {}, 1 => Command { payload, deps } } }
 
+static NOTHING: Deps = Deps::NONE;
+
 impl Choice {
-    /// How many bytes its commands take.
+    /// How many bytes its commands and dependencies take.
     pub fn byte_len(&self) -> usize {
         match self {
             Choice::Noop {} => 0,
-            Choice::Command { payload, .. } => payload.byte_len(),
+            Choice::Command { payload, deps } => payload.byte_len() + deps.byte_len(),
+        }
+    }
+
+    /// What must be executed before; nothing before a noop.
+    pub fn deps(&self) -> &Deps {
+        match self {
+            Choice::Noop {} => &NOTHING,
+            Choice::Command { deps, .. } => deps,
         }
     }
 
@@ -254,7 +264,20 @@ pub struct Run {
     pub end: u64,
 }
 
-wire_struct! { Run { space, start, end } }
+impl Wire for Run {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.space.encode(out);
+        encode_varint(self.start, out);
+        encode_varint(self.end, out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(Run {
+            space: Wire::decode(reader)?,
+            start: checked(reader.varint()?)?,
+            end: checked(reader.varint()?)?,
+        })
+    }
+}
 
 /// How far a space is known to reach, or to be executed or kept: below this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,7 +288,18 @@ pub struct Reach {
     pub below: u64,
 }
 
-wire_struct! { Reach { space, below } }
+impl Wire for Reach {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.space.encode(out);
+        encode_varint(self.below, out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(Reach {
+            space: Wire::decode(reader)?,
+            below: checked(reader.varint()?)?,
+        })
+    }
+}
 
 /// An instance that is decided.
 #[derive(Clone, Debug, PartialEq)]

@@ -85,6 +85,9 @@ const UNCHANGEABLE: &str = "the members and options of an epaxos cluster cannot 
      Stop all clients, save a snapshot with \"ionian snapshot save\", and restore it into a new \
      cluster";
 
+/// The most runs of instances that a replica asks an acceptor for at a time.
+const RUNS: usize = 64;
+
 /// Why nothing reads the records of stopped nodes.
 const UNSALVAGEABLE: &str = "its instances cannot be salvaged: what they depend on may be known to \
      lost nodes only. Take the last snapshot of a node with \"ionian snapshot save --stopped\"";

@@ -76,6 +76,8 @@ pub(super) struct Return {
     /// Where the next page of each other acceptor begins, and when it was asked for.
     pages: BTreeMap<AcceptorId, (InstanceId, Option<Instant>)>,
     finished: AcceptorSet,
+    /// Whether it expects the decision of each instance before a boundary.
+    expects: bool,
     /// Whether all that it is silent about is decided here.
     whole: bool,
 }
@@ -182,7 +184,10 @@ impl Acceptor {
             .filter(|id| returning.space_of(*id).is_none())
             .collect();
         if !returning.copies() && silent.is_empty() {
-            let mut open = self.store.undecided_before(u64::MAX);
+            if !returning.expects {
+                return self.expect_all(out);
+            }
+            let mut open = self.store.all_undecided();
             let is_copied = |id| self.store.get(id).is_some_and(|it| it.copied.is_some());
             returning.whole = !open.any(|id| returning.is_silent(id, is_copied(id)));
             return;
@@ -237,26 +242,32 @@ impl Acceptor {
             return;
         }
         returning.boundaries.insert(space.leader, (space, below));
-        returning.whole = false;
+        (returning.whole, returning.expects) = (false, false);
         // What it copies must be what others know after the leader's earlier spaces are over.
         returning.pages.clear();
         returning.finished = Set::EMPTY;
         out.persist(returning.record());
-        self.expect((space, below), out);
+        self.expect_all(out);
         self.go_on_returning(now, out);
     }
 
-    /// Learns the decision of all instances before a boundary: those that it has not copied are in
-    /// flight.
-    fn expect(&mut self, (space, below): (Space, u64), out: &mut Out<'_, Self>) {
-        if self.is_copying() {
+    /// Learns the decision of all instances before boundaries: those that it has not copied are in
+    /// flight. With a full store it goes on when replicas have stored snapshots.
+    fn expect_all(&mut self, out: &mut Out<'_, Self>) {
+        let Some(returning) = self.returning.as_ref().filter(|it| it.copied) else {
             return;
-        }
-        for number in self.kept.below(space)..below {
-            if self.store.is_full() {
-                return;
+        };
+        let boundaries: Vec<_> = returning.boundaries.values().copied().collect();
+        for (space, below) in boundaries {
+            for number in self.kept.below(space)..below {
+                if self.store.is_full() {
+                    return;
+                }
+                self.take_over(InstanceId::new(space, number), None, out);
             }
-            self.take_over(InstanceId::new(space, number), None, out);
+        }
+        if let Some(returning) = &mut self.returning {
+            returning.expects = true;
         }
     }
 
@@ -289,7 +300,7 @@ impl Acceptor {
                 break;
             }
             let copy = copy(id, known);
-            bytes += known.payload().map_or(0, Payload::byte_len) + BYTES_OF_EACH;
+            bytes += known.copy_len() + BYTES_OF_EACH;
             instances.push(copy);
         }
         let message = super::In::Copied {
@@ -447,17 +458,15 @@ impl Acceptor {
         returning.copied = true;
         returning.pages.clear();
         returning.over = returning.boundaries.keys().copied().collect();
-        let boundaries: Vec<_> = returning.boundaries.values().copied().collect();
         out.persist(returning.record());
-        let spaces: Vec<Space> = boundaries.iter().map(|(space, _)| *space).collect();
+        let boundaries = returning.boundaries.values();
+        let spaces: Vec<Space> = boundaries.map(|(space, _)| *space).collect();
         self.close(&spaces);
         out.persist(self.peers());
         let message = leader::In::Returned {};
         out.send(Envelope::ToLeaders(Set::one(own), message));
         self.release(out);
-        for boundary in boundaries {
-            self.expect(boundary, out);
-        }
+        self.expect_all(out);
         self.go_on_returning(now, out);
     }
 }

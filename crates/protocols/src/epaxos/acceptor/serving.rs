@@ -4,7 +4,7 @@
 use super::{Acceptor, Known, Record};
 use crate::epaxos::instance::{InstanceId, Space};
 use crate::epaxos::message::{Instance, Reach, Run, Touched};
-use crate::epaxos::{Envelope, branch, replica};
+use crate::epaxos::{Envelope, RUNS, branch, replica};
 use alloc::vec::Vec;
 use ionian_kernel::id::{AcceptorId, ReplicaId, Set};
 use ionian_kernel::role::Out;
@@ -47,7 +47,7 @@ impl Acceptor {
     /// A replica misses instances.
     pub(super) fn on_fetch(&mut self, from: ReplicaId, runs: &[Run], out: &mut Out<'_, Self>) {
         let (mut instances, mut bytes, mut forgotten) = (Vec::new(), 0, false);
-        for Run { space, start, end } in runs {
+        for Run { space, start, end } in runs.iter().take(RUNS) {
             let kept = self.kept.below(*space).min(*end);
             let held = self.store.range(*space, (*start, kept)).count() as u64;
             forgotten |= kept.saturating_sub(*start) > held;
@@ -74,6 +74,10 @@ impl Acceptor {
 
     /// A replica has these in a stored snapshot.
     pub(super) fn on_kept(&mut self, from: ReplicaId, reaches: &[Reach], out: &mut Out<'_, Self>) {
+        if !self.config.replicas().contains(from) {
+            self.stale += 1;
+            return;
+        }
         if !self.kept.tell(from, reaches).is_empty() {
             out.persist(Record::Kept {
                 reaches: self.kept.reaches(),
@@ -91,8 +95,11 @@ impl Acceptor {
         self.ask_at = now + ASK_EVERY;
         self.go_on_returning(now, out);
         let before = core::mem::replace(&mut self.ask_before, self.store.next_place());
-        let old = self.store.undecided_before(before);
-        let ids: Vec<InstanceId> = old.take(ASKED).collect();
+        let old = self.store.undecided_before(before, self.ask_first);
+        let mut ids: Vec<InstanceId> = old.take(ASKED + 1).collect();
+        // The others may know the decisions of later ones only.
+        self.ask_first = ids.get(ASKED).copied().unwrap_or_default();
+        ids.truncate(ASKED);
         let others = self.config.acceptors().without(Set::one(self.id));
         self.turn += 1;
         if let Some(other) = others.pick(self.turn).filter(|_| !ids.is_empty()) {
@@ -105,7 +112,7 @@ impl Acceptor {
     /// Another acceptor does not know what these are decided to be.
     pub(super) fn on_ask(&mut self, from: AcceptorId, ids: &[InstanceId], out: &mut Out<'_, Self>) {
         let mut bytes = 0;
-        for id in ids {
+        for id in ids.iter().take(ASKED) {
             let known = self.store.get(*id).and_then(Known::certain);
             if let Some(choice) = known.filter(|_| bytes < FETCHED_BYTES) {
                 bytes += choice.byte_len() + BYTES_OF_EACH;

@@ -1,7 +1,7 @@
 //! What an acceptor knows of instances, and where its records of them begin.
 
 use super::Record;
-use crate::epaxos::instance::{Ballot, InstanceId, Space};
+use crate::epaxos::instance::{Ballot, Deps, InstanceId, Space};
 use crate::epaxos::message::{Choice, Evidence, Payload, PreAccepted, Reach, Vote};
 use crate::epaxos::paged::PagedMap;
 use alloc::boxed::Box;
@@ -67,8 +67,20 @@ impl Known {
             .or_else(|| chosen.next())
     }
 
+    /// The bytes of the command, and of all dependencies that are kept with it.
     fn byte_len(&self) -> usize {
-        self.payload().map_or(0, |payload| payload.byte_len())
+        let answered = self.pre_accepted.as_ref().map(|answer| &answer.deps);
+        let voted = self.vote.as_ref().map(|vote| vote.choice.deps());
+        let decided = self.decided.as_ref().map(Choice::deps);
+        let deps = [answered, voted, decided].into_iter().flatten();
+        let payload = self.payload().map_or(0, Payload::byte_len);
+        payload + deps.map(Deps::byte_len).sum::<usize>()
+    }
+
+    /// What it takes to hand it out as it is known: one set of dependencies at most.
+    pub(super) fn copy_len(&self) -> usize {
+        let deps = self.certain().map_or(0, |choice| choice.deps().byte_len());
+        self.payload().map_or(0, Payload::byte_len) + deps
     }
 }
 
@@ -100,14 +112,24 @@ impl Store {
         self.undecided.len()
     }
 
-    /// The undecided instances whose records begin before this one.
-    pub(super) fn undecided_before(&self, place: u64) -> impl Iterator<Item = InstanceId> {
+    /// All undecided instances.
+    pub(super) fn all_undecided(&self) -> impl Iterator<Item = InstanceId> {
+        self.undecided.iter().copied()
+    }
+
+    /// The undecided instances whose records begin before this one, all round from an instance on.
+    pub(super) fn undecided_before(
+        &self,
+        place: u64,
+        first: InstanceId,
+    ) -> impl Iterator<Item = InstanceId> {
         let is_old = move |id: &&InstanceId| {
             self.known
                 .get(**id)
                 .is_some_and(|known| known.place < place)
         };
-        self.undecided.iter().filter(is_old).copied()
+        let (from_there, before) = (self.undecided.range(first..), self.undecided.range(..first));
+        from_there.chain(before).filter(is_old).copied()
     }
 
     /// These are decided, though not here: it need not learn how.

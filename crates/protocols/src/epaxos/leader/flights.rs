@@ -85,6 +85,12 @@ impl Flight {
         self.answers.get(&own)
     }
 
+    /// The bytes of its command, and of the dependencies that acceptors answered.
+    fn byte_len(&self) -> usize {
+        let answers = self.answers.values().map(Deps::byte_len);
+        self.payload.byte_len() + answers.sum::<usize>()
+    }
+
     /// The acceptors that have the payload.
     pub(super) fn holders(&self) -> AcceptorSet {
         self.answers.keys().copied().collect()
@@ -235,6 +241,20 @@ impl Flights {
         }
     }
 
+    /// An acceptor has recorded an instance; says whether that is its first answer.
+    pub(super) fn answered(&mut self, id: InstanceId, from: AcceptorId, deps: Deps) -> bool {
+        let Some(flight) = self
+            .get_mut(id)
+            .filter(|it| !it.answers.contains_key(&from))
+        else {
+            return false;
+        };
+        let bytes = deps.byte_len();
+        flight.answers.insert(from, deps);
+        self.bytes += bytes;
+        true
+    }
+
     pub(super) fn get_mut(&mut self, id: InstanceId) -> Option<&mut Flight> {
         let number = id.number;
         (id.space == self.space).then(|| self.flights.get_mut(&number))?
@@ -247,7 +267,8 @@ impl Flights {
     /// An acceptor has lost its memory: what it had answered counts no more.
     pub(super) fn forget_answers(&mut self, of: AcceptorId) {
         for flight in self.flights.values_mut() {
-            flight.answers.remove(&of);
+            let forgotten = flight.answers.remove(&of);
+            self.bytes -= forgotten.map_or(0, |deps| deps.byte_len());
         }
     }
 
@@ -265,7 +286,7 @@ impl Flights {
         }
         let flight = self.flights.remove(&id.number)?;
         self.timers.remove(&(flight.at, id.number));
-        self.bytes -= flight.payload.byte_len();
+        self.bytes -= flight.byte_len();
         self.barriers -= usize::from(flight.payload.is_barrier());
         for key in &flight.payload.footprint.writes {
             let count = self.writers.get_mut(key).expect("it was counted");
@@ -304,10 +325,7 @@ impl Flights {
     }
 
     pub(super) fn invariants(&self) {
-        let bytes = self
-            .flights
-            .values()
-            .map(|flight| flight.payload.byte_len());
+        let bytes = self.flights.values().map(Flight::byte_len);
         assert_eq!(
             bytes.sum::<usize>(),
             self.bytes,

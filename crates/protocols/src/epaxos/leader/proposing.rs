@@ -167,13 +167,7 @@ impl Leader {
         out: &mut Out<'_, Self>,
     ) {
         self.peers.suspicion.heard(from);
-        let me = self.acceptor();
-        let Some(flight) = self.flights.get_mut(id) else {
-            return;
-        };
-        let is_first = !flight.answers.contains_key(&from);
-        flight.answers.entry(from).or_insert(deps);
-        if is_first && from == me {
+        if self.flights.answered(id, from, deps) && from == self.acceptor() {
             self.ask_others(now, id, out);
         }
         self.step(id, out);

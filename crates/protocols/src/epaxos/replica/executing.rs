@@ -1,7 +1,7 @@
 //! Executing decided instances after what they depend on.
 
 use super::Replica;
-use crate::epaxos::instance::{Deps, InstanceId};
+use crate::epaxos::instance::InstanceId;
 use crate::epaxos::message::{Choice, Replier};
 use ionian_kernel::role::Out;
 use ionian_kernel::time::Instant;
@@ -48,10 +48,7 @@ impl Replica {
             return;
         }
         self.learned += 1;
-        let deps = match &choice {
-            Choice::Noop {} => Deps::NONE,
-            Choice::Command { deps, .. } => deps.clone(),
-        };
+        let deps = choice.deps().clone();
         self.missing.note_deps(&deps);
         let pending = Pending { choice, replier };
         self.pending_bytes += pending.byte_len();

@@ -4,15 +4,14 @@
 use super::Replica;
 use crate::epaxos::instance::{Deps, InstanceId, Space};
 use crate::epaxos::message::{Instance, Reach, Run};
-use crate::epaxos::{Envelope, acceptor, branch, leader};
+use crate::epaxos::{Envelope, RUNS, acceptor, branch, leader};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Duration, Instant};
 
-/// The most runs of instances that are asked for at a time, and the most instances for leaders.
-const RUNS: usize = 64;
+/// The most instances that leaders are asked for at a time.
 const RECOVERED: usize = 64;
 
 /// Acceptors are asked so often which instances there are: those of a leader that is gone are known
@@ -72,7 +71,8 @@ impl Missing {
 
     /// How many instances are known to exist.
     pub(super) fn end(&self) -> u64 {
-        self.known.values().sum()
+        let ends = self.known.values();
+        ends.fold(0, |sum, end| sum.saturating_add(*end))
     }
 
     pub(super) fn next_timer(&self) -> Option<Instant> {

@@ -9,16 +9,17 @@
 //! from this process, it is answered at once.
 
 use super::Replica;
+use crate::epaxos::executed::ExecutedSet;
 use crate::epaxos::instance::{Deps, InstanceId};
 use crate::epaxos::message::{Sees, Touched};
 use crate::epaxos::{Envelope, acceptor, branch};
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::machine::Footprint;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::Out;
-use ionian_kernel::time::{Duration, Instant, earliest};
+use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::backoff::doubled;
 use ionian_replication::batch::{Batch, BatchBuilder};
 use ionian_replication::suspicion::Suspicion;
@@ -47,6 +48,8 @@ pub(super) struct Reads {
     /// Linearizable reads that came since the last question.
     open: BatchBuilder,
     inquiries: BTreeMap<u64, Inquiry>,
+    /// When each of them is asked again.
+    timers: BTreeSet<(Instant, u64)>,
     next: u64,
     /// Reads that wait for an instance, and all that they must see.
     waiting: BTreeMap<InstanceId, Vec<Waiting>>,
@@ -70,7 +73,29 @@ struct Inquiry {
 struct Waiting {
     since: Instant,
     deps: Deps,
+    /// How many of those named one by one are known to be executed: nothing takes that back.
+    passed: usize,
     reads: Batch,
+}
+
+impl Waiting {
+    fn byte_len(&self) -> usize {
+        self.reads.byte_len() + self.deps.byte_len()
+    }
+
+    /// An instance that it must see and that is not executed.
+    fn first_missing(&mut self, executed: &ExecutedSet) -> Option<InstanceId> {
+        let left = &self.deps.exact()[self.passed..];
+        let is_missing = |id: &InstanceId| !executed.contains(*id);
+        let next = left.iter().position(is_missing);
+        self.passed += next.unwrap_or(left.len());
+        let below = |(space, below): &(_, u64)| {
+            let number = executed.prefix(*space);
+            (number < *below).then_some(InstanceId::new(*space, number))
+        };
+        let exact = self.deps.exact().get(self.passed).copied();
+        exact.or_else(|| self.deps.below().iter().find_map(below))
+    }
 }
 
 impl Reads {
@@ -81,6 +106,7 @@ impl Reads {
             turn: random.any() >> 1,
             open: BatchBuilder::default(),
             inquiries: BTreeMap::new(),
+            timers: BTreeSet::new(),
             // Answers to an earlier process must not be taken for answers to this one.
             next: random.any() >> 1,
             waiting: BTreeMap::new(),
@@ -91,8 +117,7 @@ impl Reads {
     }
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
-        let inquiries = self.inquiries.values();
-        let first = inquiries.fold(None, |next, inquiry| earliest(next, Some(inquiry.at)));
+        let first = self.timers.first().map(|(at, _)| *at);
         // Those that can be answered wait only for answers to leave: they are next.
         match self.rest.is_empty() {
             true => first,
@@ -110,21 +135,29 @@ impl Reads {
     }
 
     pub(super) fn invariants(&self) {
-        let inquiries = self.inquiries.values().map(|inquiry| &inquiry.reads);
-        let waiting = self
-            .waiting
-            .values()
-            .flatten()
-            .map(|waiting| &waiting.reads);
-        let all = inquiries
+        let inquiries = self.inquiries.values();
+        let asked = inquiries.map(|inquiry| inquiry.reads.byte_len());
+        let waiting = self.waiting.values().flatten().map(Waiting::byte_len);
+        let all = asked
             .chain(waiting)
-            .chain(&self.rest)
-            .map(Batch::byte_len);
+            .chain(self.rest.iter().map(Batch::byte_len));
         assert_eq!(
             all.sum::<usize>() + self.open.byte_len(),
             self.bytes,
             "a replica lost count of its reads"
         );
+        let timers = self.inquiries.iter().map(|(number, it)| (it.at, *number));
+        assert!(
+            timers.collect::<BTreeSet<_>>() == self.timers,
+            "no timer for a question"
+        );
+    }
+
+    /// A question is answered or given up.
+    fn take(&mut self, number: u64) -> Option<Inquiry> {
+        let inquiry = self.inquiries.remove(&number)?;
+        self.timers.remove(&(inquiry.at, number));
+        Some(inquiry)
     }
 }
 
@@ -189,6 +222,7 @@ impl Replica {
         let number = self.reads.next;
         self.reads.next += 1;
         self.pre_read(number, &inquiry.touched, asked, out);
+        self.reads.timers.insert((inquiry.at, number));
         self.reads.inquiries.insert(number, inquiry);
     }
 
@@ -236,33 +270,39 @@ impl Replica {
         if inquiry.answered.len() < self.config.majority() {
             return;
         }
-        let inquiry = self.reads.inquiries.remove(&number).expect("just seen");
-        self.missing.note_deps(&inquiry.deps);
-        self.answer_or_wait(now, now, inquiry.deps, inquiry.reads);
+        let Inquiry { reads, deps, .. } = self.reads.take(number).expect("just seen");
+        self.missing.note_deps(&deps);
+        self.answer_or_wait(
+            now,
+            Waiting {
+                since: now,
+                deps,
+                passed: 0,
+                reads,
+            },
+        );
     }
 
-    /// Answers reads that came at `since` if all that they must see is executed.
-    fn answer_or_wait(&mut self, now: Instant, since: Instant, deps: Deps, reads: Batch) {
-        let Some(first) = self.first_missing(&deps) else {
-            return self.answer_reads(now, reads);
+    /// Answers reads if all that they must see is executed. Without room for what they wait for
+    /// they are dropped.
+    fn answer_or_wait(&mut self, now: Instant, mut reads: Waiting) {
+        let Some(first) = reads.first_missing(self.graph.executed()) else {
+            return self.answer_reads(now, reads.reads);
         };
-        let waiting = Waiting { since, deps, reads };
-        self.reads.waiting.entry(first).or_default().push(waiting);
+        let bytes = reads.deps.byte_len();
+        if !self.reads.has_room(bytes) && !self.reads.waiting.is_empty() {
+            self.reads.bytes -= reads.reads.byte_len();
+            self.stale += 1;
+            return;
+        }
+        self.reads.bytes += bytes;
+        self.reads.waiting.entry(first).or_default().push(reads);
     }
 
-    /// An instance of these that is not executed.
-    fn first_missing(&self, deps: &Deps) -> Option<InstanceId> {
-        let exact = deps
-            .exact()
-            .iter()
-            .find(|id| !self.executed().contains(**id));
-        let below = |(space, below): &(_, u64)| {
-            let number = self.executed().prefix(*space);
-            (number < *below).then_some(InstanceId::new(*space, number))
-        };
-        exact
-            .copied()
-            .or_else(|| deps.below().iter().find_map(below))
+    /// Looks again at reads that waited.
+    fn look_again(&mut self, now: Instant, reads: Waiting) {
+        self.reads.bytes -= reads.deps.byte_len();
+        self.answer_or_wait(now, reads);
     }
 
     /// An instance is executed: reads that waited for it go on.
@@ -270,31 +310,29 @@ impl Replica {
         if self.reads.waiting.is_empty() {
             return;
         }
-        for Waiting { since, deps, reads } in self.reads.waiting.remove(&id).unwrap_or_default() {
-            self.answer_or_wait(now, since, deps, reads);
+        for reads in self.reads.waiting.remove(&id).unwrap_or_default() {
+            self.look_again(now, reads);
         }
     }
 
     /// The state is a peer's: all reads look again.
     pub(super) fn answer_all_waiting(&mut self, now: Instant) {
         let all = core::mem::take(&mut self.reads.waiting);
-        for Waiting { since, deps, reads } in all.into_values().flatten() {
-            self.answer_or_wait(now, since, deps, reads);
+        for reads in all.into_values().flatten() {
+            self.look_again(now, reads);
         }
     }
 
     /// Asks all acceptors, for want of answers from those asked first.
     pub(super) fn ask_again_for_reads(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let overdue = |(number, inquiry): (&u64, &Inquiry)| (inquiry.at <= now).then_some(*number);
-        let due: Vec<u64> = self.reads.inquiries.iter().filter_map(overdue).collect();
         let all = self.config.acceptors();
-        for number in due {
+        while let Some((at, number)) = self.reads.timers.first().copied().filter(|it| it.0 <= now) {
             let inquiry = self.reads.inquiries.get_mut(&number).expect("just seen");
             let silent = all.without(inquiry.answered);
             self.reads.suspicion.silent(inquiry.asked.and(silent), now);
             if inquiry.attempts >= ATTEMPTS {
                 self.reads.bytes -= inquiry.reads.byte_len();
-                self.reads.inquiries.remove(&number);
+                self.reads.take(number);
                 continue;
             }
             let wait = doubled(
@@ -304,6 +342,8 @@ impl Replica {
             );
             (inquiry.asked, inquiry.at) = (all, now + wait);
             inquiry.attempts += 1;
+            self.reads.timers.remove(&(at, number));
+            self.reads.timers.insert((now + wait, number));
             let touched = inquiry.touched.clone();
             out.reached(branch::READ_ASKED_AGAIN);
             self.pre_read(number, &touched, silent, out);
@@ -317,7 +357,7 @@ impl Replica {
         self.reads.waiting.retain(|_, all| {
             all.retain(|waiting| {
                 let stays = now.since(waiting.since) < PATIENCE;
-                *bytes -= if stays { 0 } else { waiting.reads.byte_len() };
+                *bytes -= if stays { 0 } else { waiting.byte_len() };
                 stays
             });
             !all.is_empty()
