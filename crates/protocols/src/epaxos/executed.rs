@@ -15,23 +15,72 @@ pub struct ExecutedSet {
     count: u64,
 }
 
-/// The members in one space: runs by their first number, with the number after their last. Two runs
-/// have a hole between them.
+/// The members in one space. Two runs have a hole between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Runs(BTreeMap<u64, u64>);
+struct Runs {
+    /// All below this number: most instances are executed in the order of their numbers.
+    prefix: u64,
+    /// The runs behind it by their first number, with the number after their last.
+    rest: BTreeMap<u64, u64>,
+}
 
 impl Runs {
     /// The end of the run that a number is in; the number itself where it is in none.
     fn end_of_run(&self, number: u64) -> u64 {
-        let run = self.0.range(..=number).next_back();
+        if number < self.prefix {
+            return self.prefix;
+        }
+        let run = self.rest.range(..=number).next_back();
         run.map_or(number, |(_, end)| (*end).max(number))
     }
 
+    /// All runs, in order.
+    fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        let first = (self.prefix > 0).then_some((0, self.prefix));
+        let rest = self.rest.iter().map(|(start, end)| (*start, *end));
+        first.into_iter().chain(rest)
+    }
+
+    fn len(&self) -> usize {
+        usize::from(self.prefix > 0) + self.rest.len()
+    }
+
+    /// The number after the last member.
+    fn end(&self) -> u64 {
+        let last = self.rest.last_key_value();
+        last.map_or(self.prefix, |(_, end)| *end)
+    }
+
+    /// The first number after this one, which is no member, that is one.
+    fn next_member(&self, number: u64) -> Option<u64> {
+        self.rest.range(number..).next().map(|(next, _)| *next)
+    }
+
     /// Adds all from `start` up to `end`, which is after it, and says how many were not there.
-    fn insert(&mut self, mut start: u64, mut end: u64) -> u64 {
+    fn insert(&mut self, start: u64, end: u64) -> u64 {
+        let new = self.insert_behind(start.max(self.prefix), end);
+        if let Some(run) = self
+            .rest
+            .first_entry()
+            .filter(|run| *run.key() <= self.prefix)
+        {
+            self.prefix = run.remove();
+        }
+        new
+    }
+
+    /// The same of what is not in the prefix.
+    fn insert_behind(&mut self, mut start: u64, mut end: u64) -> u64 {
+        if start >= end {
+            return 0;
+        }
+        if start == self.prefix && self.rest.is_empty() {
+            self.prefix = end;
+            return end - start;
+        }
         let mut new = end - start;
         // A run that ends where this one starts becomes a part of it.
-        if let Some((before, before_end)) = self.0.range(..=start).next_back()
+        if let Some((before, before_end)) = self.rest.range(..=start).next_back()
             && *before_end >= start
         {
             if *before_end >= end {
@@ -40,15 +89,15 @@ impl Runs {
             new -= *before_end - start;
             start = *before;
         }
-        while let Some((next, next_end)) = self.0.range(start..=end).next() {
+        while let Some((next, next_end)) = self.rest.range(start..=end).next() {
             let (next, next_end) = (*next, *next_end);
             if next > start {
                 new -= next_end.min(end) - next;
             }
             end = end.max(next_end);
-            self.0.remove(&next);
+            self.rest.remove(&next);
         }
-        self.0.insert(start, end);
+        self.rest.insert(start, end);
         new
     }
 }
@@ -76,7 +125,11 @@ impl ExecutedSet {
         if start >= end {
             return 0;
         }
-        let new = self.spaces.entry(space).or_default().insert(start, end);
+        let runs = match self.spaces.get_mut(&space) {
+            Some(runs) => runs,
+            None => self.spaces.entry(space).or_default(),
+        };
+        let new = runs.insert(start, end);
         self.count += new;
         new
     }
@@ -94,11 +147,7 @@ impl ExecutedSet {
 
     /// The spaces of which there are members, in order, each with the number after its last member.
     pub fn ends(&self) -> impl Iterator<Item = (Space, u64)> {
-        let end = |(space, runs): (&Space, &Runs)| {
-            let last = runs.0.last_key_value();
-            (*space, last.map_or(0, |(_, end)| *end))
-        };
-        self.spaces.iter().map(end)
+        self.spaces.iter().map(|(space, runs)| (*space, runs.end()))
     }
 
     /// The first number from this one on that is not a member.
@@ -113,8 +162,8 @@ impl ExecutedSet {
         let mut at = 0;
         core::iter::from_fn(move || {
             let start = runs.map_or(at, |runs| runs.end_of_run(at));
-            let next = runs.and_then(|runs| runs.0.range(start..).next());
-            at = next.map_or(below, |(next, _)| *next).min(below);
+            let next = runs.and_then(|runs| runs.next_member(start));
+            at = next.unwrap_or(below).min(below);
             (start < at).then_some((start, at))
         })
     }
@@ -128,8 +177,8 @@ impl ExecutedSet {
     /// Adds the members of `other`.
     pub fn merge(&mut self, other: &ExecutedSet) {
         for (space, runs) in &other.spaces {
-            for (start, end) in &runs.0 {
-                self.insert_run(*space, *start, *end);
+            for (start, end) in runs.iter() {
+                self.insert_run(*space, start, end);
             }
         }
     }
@@ -137,8 +186,8 @@ impl ExecutedSet {
     /// Whether every member of `other` is a member.
     pub fn includes(&self, other: &ExecutedSet) -> bool {
         other.spaces.iter().all(|(space, runs)| {
-            let mut runs = runs.0.iter();
-            runs.all(|(start, end)| self.next_missing(*space, *start) >= *end)
+            let mut runs = runs.iter();
+            runs.all(|(start, end)| self.next_missing(*space, start) >= end)
         })
     }
 }
@@ -150,12 +199,12 @@ impl Wire for ExecutedSet {
         encode_varint(self.spaces.len() as u64, out);
         for (space, runs) in &self.spaces {
             space.encode(out);
-            encode_varint(runs.0.len() as u64, out);
+            encode_varint(runs.len() as u64, out);
             let mut at = 0;
-            for (start, end) in &runs.0 {
+            for (start, end) in runs.iter() {
                 encode_varint(start - at, out);
                 encode_varint(end - start, out);
-                at = *end;
+                at = end;
             }
         }
     }

@@ -172,6 +172,19 @@ impl<V> Graph<V> {
         true
     }
 
+    /// Whether an instance that is not known yet can be executed at once: what it depends on is,
+    /// and nothing waits for it. It then counts as executed. Most do, where few commands conflict.
+    pub fn execute_alone(&mut self, id: InstanceId, deps: &Deps) -> bool {
+        let is_idle = self.ready.is_empty() && !self.places.contains_key(&id);
+        if !is_idle || pass(&mut Cursor::default(), id, deps, &self.executed).is_some() {
+            return false;
+        }
+        self.missing.remove(id);
+        self.executed.insert(id);
+        self.ordered.insert(id);
+        true
+    }
+
     /// Moves the next component to `out`, in the order of execution; false if there is none. It
     /// then counts as executed.
     pub fn pop(&mut self, out: &mut Vec<(InstanceId, V)>) -> bool {
@@ -372,32 +385,34 @@ impl<V> Default for Graph<V> {
 }
 
 impl<V> Vertex<V> {
-    /// Passes the dependencies up to and including the first that is not executed. An instance does
-    /// not depend on itself: a beginning of its space that an acceptor names may go beyond it.
     fn pass(&mut self, ordered: &ExecutedSet) -> Option<InstanceId> {
-        let Vertex {
-            id, content, at, ..
-        } = self;
-        let (deps, _) = content.as_ref().expect("a component is committed");
-        while let Some(dependency) = deps.exact().get(at.exact) {
-            at.exact += 1;
-            if dependency != id && !ordered.contains(*dependency) {
-                return Some(*dependency);
-            }
-        }
-        while let Some((space, below)) = deps.below().get(at.below) {
-            let number = ordered.next_missing(*space, at.number);
-            at.number = number + 1;
-            let dependency = InstanceId::new(*space, number);
-            if number >= *below {
-                at.below += 1;
-                at.number = 0;
-            } else if dependency != *id {
-                return Some(dependency);
-            }
-        }
-        None
+        let (deps, _) = self.content.as_ref().expect("a component is committed");
+        pass(&mut self.at, self.id, deps, ordered)
     }
+}
+
+/// Passes the dependencies of an instance up to and including the first that is not executed. An
+/// instance does not depend on itself: a beginning of its space that an acceptor names may go
+/// beyond it.
+fn pass(at: &mut Cursor, id: InstanceId, deps: &Deps, ordered: &ExecutedSet) -> Option<InstanceId> {
+    while let Some(dependency) = deps.exact().get(at.exact) {
+        at.exact += 1;
+        if *dependency != id && !ordered.contains(*dependency) {
+            return Some(*dependency);
+        }
+    }
+    while let Some((space, below)) = deps.below().get(at.below) {
+        let number = ordered.next_missing(*space, at.number);
+        at.number = number + 1;
+        let dependency = InstanceId::new(*space, number);
+        if number >= *below {
+            at.below += 1;
+            at.number = 0;
+        } else if dependency != id {
+            return Some(dependency);
+        }
+    }
+    None
 }
 
 /// Appends the shorter list to the longer: an element moves to another list a logarithmic number of

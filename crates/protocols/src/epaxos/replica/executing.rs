@@ -43,6 +43,13 @@ impl Replica {
             self.stale += 1;
             return;
         }
+        let is_installing = self.snapshots.is_installing();
+        if !is_installing && self.graph.execute_alone(id, choice.deps()) {
+            self.learned += 1;
+            self.execute(id, Pending { choice, replier });
+            self.answer_waiting(now, id);
+            return self.flush_if_due(out);
+        }
         if !self.has_room(id, choice.byte_len()) {
             self.stale += 1;
             return;
@@ -68,24 +75,29 @@ impl Replica {
     pub(super) fn execute_ready(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let mut ready = core::mem::take(&mut self.ready);
         while !self.snapshots.is_installing() && self.graph.pop(&mut ready) {
-            ready.iter().for_each(|(id, ())| self.execute(*id));
+            for (id, ()) in &ready {
+                let pending = self.pending.remove(id).expect("it is decided");
+                self.pending_bytes -= pending.byte_len();
+                self.execute(*id, pending);
+            }
             // The graph says of a component as a whole that it is executed.
             for (id, ()) in ready.drain(..) {
                 self.answer_waiting(now, id);
             }
-            // Answers leave with the state they were taken from; a burst may execute much more.
-            if self.executed().count() >= self.flush_at || self.answers.is_full() {
-                self.flush_answers(out);
-            }
+            self.flush_if_due(out);
         }
         self.ready = ready;
     }
 
-    fn execute(&mut self, id: InstanceId) {
-        let Pending { choice, replier } = self.pending.remove(&id).expect("it is decided");
-        let bytes = choice.byte_len();
-        self.pending_bytes -= bytes;
-        self.snapshots.executed(bytes);
+    /// Answers leave with the state they were taken from; a burst may execute much more.
+    fn flush_if_due(&mut self, out: &mut Out<'_, Self>) {
+        if self.executed().count() >= self.flush_at || self.answers.is_full() {
+            self.flush_answers(out);
+        }
+    }
+
+    fn execute(&mut self, id: InstanceId, Pending { choice, replier }: Pending) {
+        self.snapshots.executed(choice.byte_len());
         if let Choice::Command { payload, deps } = &choice {
             let answers = (replier == Some(self.id)).then(|| {
                 self.answered.insert(id.space.leader);
