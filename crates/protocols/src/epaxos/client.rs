@@ -156,7 +156,7 @@ impl ClientLane {
         now: Instant,
         level: ReadLevel,
         command: &Command,
-        via: Option<u8>,
+        via: Option<Index>,
         out: &mut Out<'_, Self>,
     ) {
         if let Some(silent) = via {

@@ -173,7 +173,7 @@ impl<V> Graph<V> {
     }
 
     /// Whether an instance that is not known yet can be executed at once: what it depends on is,
-    /// and nothing waits for it. It then counts as executed. Most do, where few commands conflict.
+    /// and nothing waits for it. It then counts as executed. Most can, where few commands conflict.
     pub fn execute_alone(&mut self, id: InstanceId, deps: &Deps) -> bool {
         let is_idle = self.ready.is_empty() && !self.places.contains_key(&id);
         if !is_idle || pass(&mut Cursor::default(), id, deps, &self.executed).is_some() {
