@@ -125,11 +125,7 @@ impl ExecutedSet {
         if start >= end {
             return 0;
         }
-        let runs = match self.spaces.get_mut(&space) {
-            Some(runs) => runs,
-            None => self.spaces.entry(space).or_default(),
-        };
-        let new = runs.insert(start, end);
+        let new = self.spaces.entry(space).or_default().insert(start, end);
         self.count += new;
         new
     }

@@ -266,16 +266,13 @@ pub struct Run {
 
 impl Wire for Run {
     fn encode(&self, out: &mut Vec<u8>) {
-        self.space.encode(out);
-        encode_varint(self.start, out);
+        InstanceId::new(self.space, self.start).encode(out);
         encode_varint(self.end, out);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(Run {
-            space: Wire::decode(reader)?,
-            start: checked(reader.varint()?)?,
-            end: checked(reader.varint()?)?,
-        })
+        let InstanceId { space, number } = Wire::decode(reader)?;
+        let (start, end) = (number, checked(reader.varint()?)?);
+        Ok(Run { space, start, end })
     }
 }
 
@@ -290,14 +287,12 @@ pub struct Reach {
 
 impl Wire for Reach {
     fn encode(&self, out: &mut Vec<u8>) {
-        self.space.encode(out);
-        encode_varint(self.below, out);
+        InstanceId::new(self.space, self.below).encode(out);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(Reach {
-            space: Wire::decode(reader)?,
-            below: checked(reader.varint()?)?,
-        })
+        let InstanceId { space, number } = Wire::decode(reader)?;
+        let below = number;
+        Ok(Reach { space, below })
     }
 }
 

@@ -10,7 +10,11 @@ pub(super) const CLIENT: &[Metric] = &[Metric::gauge(
 
 pub(super) const LEADER: &[Metric] = &[
     Metric::gauge("in_flight", "instances", "instances that are not decided").settling(),
-    Metric::gauge("in_flight_bytes", "bytes", "bytes of their commands"),
+    Metric::gauge(
+        "in_flight_bytes",
+        "bytes",
+        "bytes of their commands and dependencies",
+    ),
     Metric::gauge("queued", "commands", "commands that wait for room").settling(),
     Metric::gauge("next", "instance", "the number of its next instance"),
     Metric::gauge("life", "", "how often it has started"),
@@ -39,7 +43,11 @@ pub(super) const LEADER: &[Metric] = &[
 
 pub(super) const ACCEPTOR: &[Metric] = &[
     Metric::gauge("instances", "instances", "instances that it keeps"),
-    Metric::gauge("instance_bytes", "bytes", "bytes of their commands"),
+    Metric::gauge(
+        "instance_bytes",
+        "bytes",
+        "bytes of their commands and dependencies",
+    ),
     Metric::gauge(
         "undecided",
         "instances",
@@ -68,7 +76,11 @@ pub(super) const REPLICA: &[Metric] = &[
         "decided instances that are not executed",
     )
     .settling(),
-    Metric::gauge("pending_bytes", "bytes", "bytes of their commands"),
+    Metric::gauge(
+        "pending_bytes",
+        "bytes",
+        "bytes of their commands and dependencies",
+    ),
     Metric::gauge("sessions", "sessions", "sessions of clients"),
     Metric::counter("reads", "reads", "reads received"),
     Metric::counter(

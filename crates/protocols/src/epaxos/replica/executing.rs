@@ -6,7 +6,7 @@ use crate::epaxos::message::{Choice, Replier};
 use ionian_kernel::role::Out;
 use ionian_kernel::time::Instant;
 
-/// The most decided instances that wait for others, and the bytes of their commands. Beyond either
+/// The most decided instances that wait for others, and their bytes. Beyond either
 /// only those are taken in that others wait for; the rest is fetched later.
 const MAX_PENDING: usize = 1 << 18;
 const MAX_PENDING_BYTES: usize = 64 << 20;
@@ -43,8 +43,7 @@ impl Replica {
             self.stale += 1;
             return;
         }
-        let is_installing = self.snapshots.is_installing();
-        if !is_installing && self.graph.execute_alone(id, choice.deps()) {
+        if !self.snapshots.is_installing() && self.graph.execute_alone(id, choice.deps()) {
             self.learned += 1;
             self.execute(id, Pending { choice, replier });
             self.answer_waiting(now, id);

@@ -153,7 +153,13 @@ impl Reads {
         );
     }
 
-    /// A question is answered or given up.
+    /// A question is asked.
+    fn put(&mut self, number: u64, inquiry: Inquiry) {
+        self.timers.insert((inquiry.at, number));
+        self.inquiries.insert(number, inquiry);
+    }
+
+    /// A question is answered, given up, or to be asked again.
     fn take(&mut self, number: u64) -> Option<Inquiry> {
         let inquiry = self.inquiries.remove(&number)?;
         self.timers.remove(&(inquiry.at, number));
@@ -222,8 +228,7 @@ impl Replica {
         let number = self.reads.next;
         self.reads.next += 1;
         self.pre_read(number, &inquiry.touched, asked, out);
-        self.reads.timers.insert((inquiry.at, number));
-        self.reads.inquiries.insert(number, inquiry);
+        self.reads.put(number, inquiry);
     }
 
     /// A majority of the acceptors that answer, that of this node first.
@@ -326,13 +331,12 @@ impl Replica {
     /// Asks all acceptors, for want of answers from those asked first.
     pub(super) fn ask_again_for_reads(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let all = self.config.acceptors();
-        while let Some((at, number)) = self.reads.timers.first().copied().filter(|it| it.0 <= now) {
-            let inquiry = self.reads.inquiries.get_mut(&number).expect("just seen");
+        while let Some((_, number)) = self.reads.timers.first().copied().filter(|it| it.0 <= now) {
+            let mut inquiry = self.reads.take(number).expect("a timer is of a question");
             let silent = all.without(inquiry.answered);
             self.reads.suspicion.silent(inquiry.asked.and(silent), now);
             if inquiry.attempts >= ATTEMPTS {
                 self.reads.bytes -= inquiry.reads.byte_len();
-                self.reads.take(number);
                 continue;
             }
             let wait = doubled(
@@ -342,11 +346,9 @@ impl Replica {
             );
             (inquiry.asked, inquiry.at) = (all, now + wait);
             inquiry.attempts += 1;
-            self.reads.timers.remove(&(at, number));
-            self.reads.timers.insert((now + wait, number));
-            let touched = inquiry.touched.clone();
             out.reached(branch::READ_ASKED_AGAIN);
-            self.pre_read(number, &touched, silent, out);
+            self.pre_read(number, &inquiry.touched, silent, out);
+            self.reads.put(number, inquiry);
         }
         self.drop_hopeless(now);
     }
