@@ -1,7 +1,8 @@
-//! Values by slot for a role that has only some of the slots: a proxy leader, one of many.
+//! Values by slot for a role that has only some of the slots: a proxy leader, one of many. And how
+//! numbers are hashed in general.
 
 use alloc::vec::Vec;
-use core::hash::{BuildHasherDefault, Hasher};
+use core::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use hashbrown::HashMap;
 use ionian_kernel::id::Slot;
 
@@ -21,6 +22,21 @@ pub fn slots_where<T>(map: &SlotMap<T>, which: impl Fn(&T) -> bool) -> Vec<Slot>
         .collect();
     slots.sort_unstable();
     slots
+}
+
+/// Values by numbers that clients can choose, in no order.
+pub type NumberMap<T> = HashMap<u64, T, Seeded>;
+
+/// Makes hashers with a seed, which a node draws for itself: who does not know it cannot choose
+/// numbers that collide. It must not matter in which order such a map is gone through.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seeded(pub u64);
+
+impl BuildHasher for Seeded {
+    type Hasher = SlotHasher;
+    fn build_hasher(&self) -> SlotHasher {
+        SlotHasher(self.0)
+    }
 }
 
 /// Spreads slots, which come in steps, over all bits.

@@ -304,7 +304,7 @@ impl Acceptor {
             returning: None,
             lives: Lives::default(),
             closed: BTreeMap::new(),
-            index: ConflictIndex::default(),
+            index: ConflictIndex::new(birth.seed),
             store: Store::default(),
             kept: KeptVector::new(config.f()),
             ask_at: Instant::ZERO,

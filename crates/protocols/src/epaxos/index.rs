@@ -29,6 +29,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::machine::Footprint;
+use ionian_replication::slot_map::{NumberMap, Seeded};
 
 /// The most dependencies that are named one by one. A command that conflicts with more waits for
 /// all instances of their spaces up to the last of them.
@@ -38,7 +39,7 @@ pub const MAX_EXACT: usize = 1024;
 #[derive(Debug, Default)]
 pub struct ConflictIndex {
     recorded: PagedMap<Recorded>,
-    keys: BTreeMap<u64, Users>,
+    keys: NumberMap<Users>,
     /// Those that conflict with everything.
     everything: BTreeSet<InstanceId>,
     /// Behind which number of each space nothing was recorded; a space is left out where a command
@@ -62,6 +63,14 @@ struct Users {
 }
 
 impl ConflictIndex {
+    /// An empty index. Its keys are hashed with this seed.
+    pub fn new(seed: u64) -> Self {
+        ConflictIndex {
+            keys: NumberMap::with_hasher(Seeded(seed)),
+            ..ConflictIndex::default()
+        }
+    }
+
     /// How many instances it has. Leaders propose a barrier when there are many.
     pub fn len(&self) -> usize {
         self.recorded.len()

@@ -1,44 +1,51 @@
 //! A map from instances to values, for instances that follow each other in a few spaces, as those
-//! under way do. Pages of neighbours make the tree that is searched small, and each value stays
-//! where it is while the tree changes.
+//! under way do. A page holds neighbours: it is found by its hash, and its value by its place
+//! there; only a new page enters the order of all.
 //!
-//! A page that has one instance takes as much memory as a full one, besides the values: at most
-//! 32 pointers for each instance, if peers name instances that are far from each other.
+//! A page that has one instance takes as much memory as a full one: 32 values for each instance, if
+//! peers name instances that are far from each other. Large values are to be boxed.
 
 use super::instance::{InstanceId, Space};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::BTreeSet;
+use core::hash::BuildHasherDefault;
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use ionian_replication::slot_map::SlotHasher;
 
 /// Instances of a page.
 const PAGE: u64 = 32;
 
+/// The space of a page, and its place there.
+type Key = (Space, u64);
+
 /// See the top of this file.
 #[derive(Debug)]
 pub(super) struct PagedMap<V> {
-    pages: BTreeMap<(Space, u64), Page<V>>,
+    pages: HashMap<Key, Page<V>, BuildHasherDefault<SlotHasher>>,
+    /// The pages that there are.
+    order: BTreeSet<Key>,
     len: usize,
 }
 
-/// The values of neighbours; null where there is none.
-type Values<V> = [Option<Box<V>>; PAGE as usize];
-
 #[derive(Debug)]
 struct Page<V> {
-    values: Box<Values<V>>,
+    values: Box<[Option<V>; PAGE as usize]>,
     len: usize,
 }
 
 impl<V> Default for PagedMap<V> {
     fn default() -> Self {
         PagedMap {
-            pages: BTreeMap::new(),
+            pages: HashMap::default(),
+            order: BTreeSet::new(),
             len: 0,
         }
     }
 }
 
 /// The page of an instance, and its place there.
-fn place(id: InstanceId) -> ((Space, u64), usize) {
+fn place(id: InstanceId) -> (Key, usize) {
     ((id.space, id.number / PAGE), (id.number % PAGE) as usize)
 }
 
@@ -56,13 +63,13 @@ impl<V> PagedMap<V> {
     /// The value of an instance.
     pub(super) fn get(&self, id: InstanceId) -> Option<&V> {
         let (page, at) = place(id);
-        self.pages.get(&page)?.values[at].as_deref()
+        self.pages.get(&page)?.values[at].as_ref()
     }
 
     /// The value of an instance, to change it.
     pub(super) fn get_mut(&mut self, id: InstanceId) -> Option<&mut V> {
         let (page, at) = place(id);
-        self.pages.get_mut(&page)?.values[at].as_deref_mut()
+        self.pages.get_mut(&page)?.values[at].as_mut()
     }
 
     /// The value of an instance, which is made if there is none.
@@ -71,17 +78,23 @@ impl<V> PagedMap<V> {
         id: InstanceId,
         value: impl FnOnce() -> V,
     ) -> &mut V {
-        let (page, at) = place(id);
-        let page = self.pages.entry(page).or_insert_with(|| Page {
-            values: Box::new([const { None }; PAGE as usize]),
-            len: 0,
-        });
+        let (key, at) = place(id);
+        let page = match self.pages.entry(key) {
+            Entry::Occupied(page) => page.into_mut(),
+            Entry::Vacant(vacant) => {
+                self.order.insert(key);
+                vacant.insert(Page {
+                    values: Box::new([const { None }; PAGE as usize]),
+                    len: 0,
+                })
+            }
+        };
         let slot = &mut page.values[at];
         if slot.is_none() {
             page.len += 1;
             self.len += 1;
         }
-        slot.get_or_insert_with(|| Box::new(value()))
+        slot.get_or_insert_with(value)
     }
 
     /// Takes out an instance.
@@ -93,36 +106,37 @@ impl<V> PagedMap<V> {
         self.len -= 1;
         if page.len == 0 {
             self.pages.remove(&key);
+            self.order.remove(&key);
         }
-        Some(*value)
+        Some(value)
     }
 
     /// Takes out the instances for which this is false.
     pub(super) fn retain(&mut self, stays: impl Fn(InstanceId) -> bool) {
-        for ((space, page), Page { values, len }) in &mut self.pages {
+        self.pages.retain(|key, Page { values, len }| {
             for (at, slot) in values.iter_mut().enumerate() {
-                let id = InstanceId::new(*space, page * PAGE + at as u64);
-                if slot.is_some() && !stays(id) {
+                if slot.is_some() && !stays(id_at(*key, at)) {
                     *slot = None;
                     *len -= 1;
                     self.len -= 1;
                 }
             }
-        }
-        self.pages.retain(|_, page| page.len > 0);
+            if *len == 0 {
+                self.order.remove(key);
+            }
+            *len > 0
+        });
     }
 
     /// All instances, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (InstanceId, &V)> {
-        self.pages
-            .iter()
-            .flat_map(|(key, page)| in_page(*key, page))
+        self.order.iter().flat_map(|key| self.in_page(*key))
     }
 
     /// The instances from this one on, in order.
     pub(super) fn starting_at(&self, first: InstanceId) -> impl Iterator<Item = (InstanceId, &V)> {
-        let pages = self.pages.range((first.space, first.number / PAGE)..);
-        let all = pages.flat_map(|(key, page)| in_page(*key, page));
+        let pages = self.order.range(place(first).0..);
+        let all = pages.flat_map(|key| self.in_page(*key));
         all.filter(move |(id, _)| *id >= first)
     }
 
@@ -134,27 +148,27 @@ impl<V> PagedMap<V> {
     ) -> impl Iterator<Item = (InstanceId, &V)> {
         let pages = (start < end).then(|| {
             let (first, last) = (start / PAGE, (end - 1) / PAGE);
-            self.pages.range((space, first)..=(space, last))
+            self.order.range((space, first)..=(space, last))
         });
         let all = pages.into_iter().flatten();
-        let all = all.flat_map(|(key, page)| in_page(*key, page));
+        let all = all.flat_map(|key| self.in_page(*key));
         all.filter(move |(id, _)| (start..end).contains(&id.number))
+    }
+
+    fn in_page(&self, key: Key) -> impl Iterator<Item = (InstanceId, &V)> {
+        let values = self.pages[&key].values.iter().enumerate();
+        values.filter_map(move |(at, slot)| Some((id_at(key, at), slot.as_ref()?)))
     }
 }
 
-fn in_page<V>(
-    (space, page): (Space, u64),
-    Page { values, .. }: &Page<V>,
-) -> impl Iterator<Item = (InstanceId, &V)> {
-    values.iter().enumerate().filter_map(move |(at, slot)| {
-        let id = InstanceId::new(space, page * PAGE + at as u64);
-        Some((id, slot.as_deref()?))
-    })
+fn id_at((space, page): Key, at: usize) -> InstanceId {
+    InstanceId::new(space, page * PAGE + at as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::collections::BTreeMap;
     use ionian_kernel::id::LeaderId;
     use proptest::prelude::*;
 
@@ -209,6 +223,6 @@ mod tests {
         map.retain(|id| id.number >= 990);
         assert_eq!(map.pages.len(), 2);
         map.retain(|_| false);
-        assert!(map.pages.is_empty() && map.is_empty());
+        assert!(map.pages.is_empty() && map.order.is_empty() && map.is_empty());
     }
 }

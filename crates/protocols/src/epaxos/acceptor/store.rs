@@ -87,7 +87,7 @@ impl Known {
 /// See the top of this file.
 #[derive(Default)]
 pub(super) struct Store {
-    known: PagedMap<Known>,
+    known: PagedMap<Box<Known>>,
     /// How far each space is known to reach.
     reaches: BTreeMap<Space, u64>,
     /// The instances by their first record.
@@ -151,7 +151,7 @@ impl Store {
     }
 
     pub(super) fn get(&self, id: InstanceId) -> Option<&Known> {
-        self.known.get(id)
+        self.known.get(id).map(Box::as_ref)
     }
 
     /// The decisions that no crash takes back.
@@ -180,9 +180,11 @@ impl Store {
             let reach = self.reaches.entry(id.space).or_default();
             *reach = (*reach).max(id.number.saturating_add(1));
             let place = at;
-            self.known.get_or_insert_with(id, || Known {
-                place,
-                ..Known::default()
+            self.known.get_or_insert_with(id, || {
+                Box::new(Known {
+                    place,
+                    ..Known::default()
+                })
             });
             self.places.insert(at, id);
             self.undecided.insert(id);
@@ -216,7 +218,8 @@ impl Store {
         &self,
         first: InstanceId,
     ) -> impl Iterator<Item = (InstanceId, &Known)> {
-        self.known.starting_at(first)
+        let known = self.known.starting_at(first);
+        known.map(|(id, known)| (id, &**known))
     }
 
     /// The instances of a space from one number up to another.
@@ -225,7 +228,8 @@ impl Store {
         space: Space,
         numbers: (u64, u64),
     ) -> impl Iterator<Item = (InstanceId, &Known)> {
-        self.known.range(space, numbers)
+        let known = self.known.range(space, numbers);
+        known.map(|(id, known)| (id, &**known))
     }
 
     /// Forgets an instance.

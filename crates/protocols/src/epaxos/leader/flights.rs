@@ -2,11 +2,12 @@
 
 use super::super::instance::{Deps, InstanceId, Space};
 use super::super::message::{Choice, Payload, Replier};
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use ionian_kernel::id::{AcceptorId, AcceptorSet, ClientId, LeaderId};
 use ionian_kernel::time::Instant;
 use ionian_replication::batch::{Batch, Purpose};
+use ionian_replication::slot_map::{NumberMap, Seeded};
 
 /// The most commands that wait, and their bytes. Commands beyond either are dropped, and their
 /// clients send them again.
@@ -25,7 +26,7 @@ pub(super) struct Flights {
     space: Space,
     next: u64,
     turn: u64,
-    flights: BTreeMap<u64, Flight>,
+    flights: NumberMap<Flight>,
     bytes: usize,
     timers: BTreeSet<(Instant, u64)>,
     queue: VecDeque<Queued>,
@@ -33,7 +34,7 @@ pub(super) struct Flights {
     /// The commands in flight or waiting: a copy of one of them is not proposed again.
     open: BTreeSet<CommandId>,
     /// How many instances in flight write each key.
-    writers: BTreeMap<u64, usize>,
+    writers: NumberMap<usize>,
     barriers: usize,
     pub(super) fast: u64,
     pub(super) slow: u64,
@@ -57,7 +58,7 @@ pub(super) struct Flight {
     /// Whether a member of the fast quorum is known not to answer.
     pub(super) is_slow: bool,
     /// What acceptors answered, each the first time.
-    pub(super) answers: BTreeMap<AcceptorId, Deps>,
+    pub(super) answers: Vec<(AcceptorId, Deps)>,
     pub(super) phase: Phase,
     /// Whether some acceptor has promised another ballot.
     pub(super) refused: bool,
@@ -80,20 +81,21 @@ pub(super) enum Phase {
 }
 
 impl Flight {
-    /// What its own acceptor had recorded, if it has answered.
-    pub(super) fn past(&self, own: AcceptorId) -> Option<&Deps> {
-        self.answers.get(&own)
+    /// What an acceptor had recorded, if it has answered. That of the leader's own is the past.
+    pub(super) fn answer_of(&self, acceptor: AcceptorId) -> Option<&Deps> {
+        let of = |(from, _): &&(AcceptorId, Deps)| *from == acceptor;
+        self.answers.iter().find(of).map(|(_, deps)| deps)
     }
 
     /// The bytes of its command, and of the dependencies that acceptors answered.
     fn byte_len(&self) -> usize {
-        let answers = self.answers.values().map(Deps::byte_len);
+        let answers = self.answers.iter().map(|(_, deps)| deps.byte_len());
         self.payload.byte_len() + answers.sum::<usize>()
     }
 
     /// The acceptors that have the payload.
     pub(super) fn holders(&self) -> AcceptorSet {
-        self.answers.keys().copied().collect()
+        self.answers.iter().map(|(from, _)| *from).collect()
     }
 
     /// What it is to be decided to be.
@@ -111,13 +113,13 @@ impl Flights {
             space: Space { leader, life: 0 },
             next: 0,
             turn: turn >> 1,
-            flights: BTreeMap::new(),
+            flights: NumberMap::default(),
             bytes: 0,
             timers: BTreeSet::new(),
             queue: VecDeque::new(),
             queued_bytes: 0,
             open: BTreeSet::new(),
-            writers: BTreeMap::new(),
+            writers: NumberMap::with_hasher(Seeded(turn)),
             barriers: 0,
             fast: 0,
             slow: 0,
@@ -227,7 +229,7 @@ impl Flights {
             replier,
             fast,
             is_slow,
-            answers: BTreeMap::new(),
+            answers: Vec::new(),
             phase: Phase::Collecting,
             refused: false,
             attempts: 0,
@@ -243,14 +245,11 @@ impl Flights {
 
     /// An acceptor has recorded an instance; says whether that is its first answer.
     pub(super) fn answered(&mut self, id: InstanceId, from: AcceptorId, deps: Deps) -> bool {
-        let Some(flight) = self
-            .get_mut(id)
-            .filter(|it| !it.answers.contains_key(&from))
-        else {
+        let Some(flight) = self.get_mut(id).filter(|it| it.answer_of(from).is_none()) else {
             return false;
         };
         let bytes = deps.byte_len();
-        flight.answers.insert(from, deps);
+        flight.answers.push((from, deps));
         self.bytes += bytes;
         true
     }
@@ -267,8 +266,8 @@ impl Flights {
     /// An acceptor has lost its memory: what it had answered counts no more.
     pub(super) fn forget_answers(&mut self, of: AcceptorId) {
         for flight in self.flights.values_mut() {
-            let forgotten = flight.answers.remove(&of);
-            self.bytes -= forgotten.map_or(0, |deps| deps.byte_len());
+            self.bytes -= flight.answer_of(of).map_or(0, Deps::byte_len);
+            flight.answers.retain(|(from, _)| *from != of);
         }
     }
 

@@ -121,7 +121,10 @@ impl Leader {
             from: leader,
             id,
             payload: flight.payload.clone(),
-            past: flight.past(leader_acceptor).cloned().unwrap_or_default(),
+            past: flight
+                .answer_of(leader_acceptor)
+                .cloned()
+                .unwrap_or_default(),
             fast: flight.fast,
         };
         out.send(Envelope::ToAcceptors(to, message));
@@ -190,7 +193,7 @@ impl Leader {
         let all_answered = answered.covers(flight.fast);
         let enough = answered.contains(me) && answered.len() >= majority;
         if enough && (all_answered || flight.is_slow || flight.attempts > 0) {
-            let deps = union(flight.answers.values());
+            let deps = union(flight.answers.iter().map(|(_, deps)| deps));
             flight.phase = Phase::Accepting {
                 deps,
                 votes: Set::EMPTY,
@@ -325,7 +328,7 @@ impl Leader {
         let (me, all) = (self.acceptor(), self.config.acceptors());
         let flight = self.flights.get_mut(id).expect("it is overdue");
         match &flight.phase {
-            Phase::Collecting if flight.past(me).is_none() => {
+            Phase::Collecting if flight.answer_of(me).is_none() => {
                 self.pre_accept(id, Set::one(me), out);
             }
             Phase::Collecting => {
@@ -353,7 +356,7 @@ fn fast_dependencies(flight: &Flight, f: usize) -> Option<Deps> {
     let answers = flight
         .answers
         .iter()
-        .filter(|(id, _)| flight.fast.contains(**id));
+        .filter(|(from, _)| flight.fast.contains(*from));
     let answers: Vec<&Deps> = answers.map(|(_, deps)| deps).collect();
     if answers.len() < flight.fast.len() || flight.payload.is_barrier() {
         return None;
