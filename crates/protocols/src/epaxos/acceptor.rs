@@ -18,7 +18,7 @@ use super::config::Config;
 use super::index::ConflictIndex;
 use super::instance::{Ballot, Deps, InstanceId, Space};
 use super::message::{
-    Choice, Copy, Evidence, Learned, Life, Lives, Payload, PreAccepted, Reach, Replier, Run,
+    Choice, Evidence, Learned, Life, Lives, Page, Payload, PreAccepted, Reach, Replier, Run,
     Touched, Vote,
 };
 use super::{Envelope, leader, metrics};
@@ -148,16 +148,8 @@ messages! {
             spaces: u32,
             /// The instance that the request named.
             first: InstanceId,
-            /// Instances from that one on, in order.
-            instances: Vec<Copy>,
-            /// Where the next page begins, if there is one.
-            next: Option<InstanceId>,
-            /// How far f + 1 replicas have each space in stored snapshots.
-            reaches: Vec<Reach>,
-            /// The lives of others that it knows of.
-            lives: Lives,
-            /// The first lives of leaders that are not over.
-            closed: Vec<Space>,
+            /// What it sends from that one on.
+            page: Box<Page>,
         },
     }
 }
@@ -447,15 +439,10 @@ impl Role for Acceptor {
                 life,
                 spaces,
                 first,
-                instances,
-                next,
-                reaches,
-                lives,
-                closed,
+                page,
             } => {
-                self.learn_peers(&lives, &closed, out);
-                let page = (instances, next, reaches);
-                self.on_copied(now, (from, life, spaces), first, page, out);
+                self.learn_peers(&page.lives, &page.closed, out);
+                self.on_copied(now, (from, life, spaces), first, *page, out);
             }
         }
     }

@@ -21,6 +21,7 @@ use super::instance::{Ballot, Deps, InstanceId, Space};
 use super::message::{Choice, Evidence, Life, Lives, Replier};
 use super::{Envelope, acceptor, metrics, replica};
 use crate::parts::leader::clock::LogClock;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -91,7 +92,7 @@ messages! {
             /// In which life of this leader it was asked.
             asked_in: u32,
             /// What it knows of the instance.
-            evidence: Evidence,
+            evidence: Box<Evidence>,
         },
         /// An instance of this leader is decided.
         6 => Learned {
@@ -375,7 +376,7 @@ impl Role for Leader {
                 asked_in,
                 evidence,
             } => match self.learn_lives(from, &lives) && asked_in == self.life {
-                true => self.on_prepared(now, from, (id, ballot), evidence, out),
+                true => self.on_prepared(now, from, (id, ballot), *evidence, out),
                 // An answer to an earlier process. A ballot is the same again if that one had used
                 // it, and what was answered then may have changed.
                 false => self.stale += 1,

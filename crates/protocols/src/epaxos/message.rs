@@ -253,6 +253,23 @@ impl Lives {
     }
 }
 
+/// What one acceptor hands to another that has lost its memory, of the instances from one on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// The instances, in order.
+    pub instances: Vec<Copy>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<InstanceId>,
+    /// How far f + 1 replicas have each space in stored snapshots.
+    pub reaches: Vec<Reach>,
+    /// The lives of others that the sender knows of.
+    pub lives: Lives,
+    /// The first lives of leaders that are not over.
+    pub closed: Vec<Space>,
+}
+
+wire_struct! { Page { instances, next, reaches, lives, closed } }
+
 /// Instances of a space that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {

@@ -158,7 +158,7 @@ fn promise(id: InstanceId, ballot: Ballot, evidence: Evidence) -> leader::In {
         id,
         ballot,
         asked_in: 1,
-        evidence,
+        evidence: Box::new(evidence),
     }
 }
 

@@ -63,17 +63,22 @@ impl Acceptor {
     ) {
         let known = self.store.get(id);
         let is_certain = known.is_some_and(|known| known.is_certain);
-        match known.and_then(|known| known.decided.as_ref()) {
-            // No correct peer says so: `invariants.rs` compares the decisions of all acceptors.
-            Some(before) if *before != choice => {
-                self.stale += 1;
-                return;
-            }
-            Some(_) => {}
-            None => self.keep(id, choice.clone(), out),
+        let decided = known.and_then(|known| known.decided.as_ref());
+        let is_decided = decided.is_some();
+        // No correct peer says so: `invariants.rs` compares the decisions of all acceptors.
+        if decided.is_some_and(|before| *before != choice) {
+            self.stale += 1;
+            return;
+        }
+        if !is_decided {
+            self.keep(id, choice.clone(), out);
         }
         if !is_certain {
             self.ascertain(id, &choice);
+        }
+        // What its leader had it decide, that one knows.
+        if !is_decided || is_certain {
+            self.tell_leader(id, &choice, out);
         }
         self.pass_on(id, choice, replier, out);
     }
@@ -131,16 +136,21 @@ impl Acceptor {
         self.ascertain(id, &choice);
     }
 
-    fn pass_on(&self, id: InstanceId, choice: Choice, replier: Replier, out: &mut Out<'_, Self>) {
+    /// The leader of this node learns how its own instances are decided, and those that it
+    /// recovers.
+    fn tell_leader(&self, id: InstanceId, choice: &Choice, out: &mut Out<'_, Self>) {
         let me = self.leader();
         let promised = self.store.get(id).map(|known| known.promised);
         let recovers = promised.is_some_and(|it| it != Ballot::default() && it.leader() == me);
         let noop = matches!(choice, Choice::Noop {});
         if id.space.leader == me || recovers {
-            // As below.
+            // As in `pass_on`.
             let message = leader::In::Learned { id, noop };
             out.send_unfenced(Envelope::ToLeaders(Set::one(me), message));
         }
+    }
+
+    fn pass_on(&self, id: InstanceId, choice: Choice, replier: Replier, out: &mut Out<'_, Self>) {
         let beside = self.config.replicas_beside(self.id);
         if !beside.is_empty() {
             let message = replica::In::Committed {

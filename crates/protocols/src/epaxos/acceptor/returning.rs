@@ -44,8 +44,9 @@
 
 use super::{Acceptor, Known, Record};
 use crate::epaxos::instance::{InstanceId, Space};
-use crate::epaxos::message::{Choice, Copy, Life, Lives, Payload, Reach};
+use crate::epaxos::message::{Choice, Copy, Life, Lives, Page, Payload, Reach};
 use crate::epaxos::{Envelope, branch, leader};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -303,16 +304,19 @@ impl Acceptor {
             bytes += known.copy_len() + BYTES_OF_EACH;
             instances.push(copy);
         }
-        let message = super::In::Copied {
-            from: self.id,
-            life,
-            first,
-            spaces: spaces.len() as u32,
+        let page = Page {
             instances,
             next,
             reaches: self.kept.reaches(),
             lives: self.lives.clone(),
             closed: self.closed(),
+        };
+        let message = super::In::Copied {
+            from: self.id,
+            life,
+            first,
+            spaces: spaces.len() as u32,
+            page: Box::new(page),
         };
         out.send(Envelope::ToAcceptors(Set::one(from), message));
     }
@@ -373,7 +377,7 @@ impl Acceptor {
         now: Instant,
         (from, life, spaces): (AcceptorId, u32, u32),
         first: InstanceId,
-        (instances, next, reaches): (Vec<Copy>, Option<InstanceId>, Vec<Reach>),
+        page: Page,
         out: &mut Out<'_, Self>,
     ) {
         // An answer to a request that named fewer spaces says nothing of the others.
@@ -385,11 +389,11 @@ impl Acceptor {
         if life != self.life || !is_expected || self.store.is_full() {
             return;
         }
-        self.kept.learn(&reaches);
+        self.kept.learn(&page.reaches);
         out.persist(Record::Kept {
             reaches: self.kept.reaches(),
         });
-        for copy in instances {
+        for copy in page.instances {
             match copy {
                 Copy::Decided { id, choice } => self.learn(id, choice, None, out),
                 Copy::Open { id, payload } => self.take_over(id, payload, out),
@@ -398,7 +402,7 @@ impl Acceptor {
         let Some(returning) = &mut self.returning else {
             return;
         };
-        match next {
+        match page.next {
             Some(next) => {
                 returning.pages.insert(from, (next, None));
                 self.ask_for_page(now, from, out);

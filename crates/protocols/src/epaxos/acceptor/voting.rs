@@ -4,6 +4,7 @@ use super::{Acceptor, In, Known, Record};
 use crate::epaxos::instance::{Ballot, Deps, InstanceId};
 use crate::epaxos::message::{Choice, Payload, PreAccepted, Vote};
 use crate::epaxos::{Envelope, branch, leader};
+use alloc::boxed::Box;
 use ionian_kernel::id::{AcceptorSet, LeaderId, Set};
 use ionian_kernel::role::Out;
 
@@ -215,7 +216,7 @@ impl Acceptor {
             id,
             ballot,
             asked_in,
-            evidence,
+            evidence: Box::new(evidence),
         };
         self.tell(from, message, out);
     }
