@@ -37,7 +37,7 @@ struct Read {
 struct Cluster {
     f: usize,
     random: Random,
-    acceptors: Vec<ConflictIndex>,
+    acceptors: Vec<ConflictIndex<Arc<Footprint>>>,
     replicas: Vec<Graph<()>>,
     orders: Vec<Vec<InstanceId>>,
     commands: BTreeMap<InstanceId, Command>,
@@ -57,7 +57,7 @@ impl Cluster {
         Cluster {
             f,
             random,
-            acceptors: (0..n).map(|_| ConflictIndex::default()).collect(),
+            acceptors: (0..n).map(|_| ConflictIndex::new(0)).collect(),
             replicas: (0..n).map(|_| Graph::default()).collect(),
             orders: vec![Vec::new(); n],
             commands: BTreeMap::new(),

@@ -6,6 +6,7 @@
 
 mod deciding;
 mod kept;
+mod places;
 mod returning;
 mod serving;
 mod store;
@@ -272,7 +273,7 @@ pub struct Acceptor {
     lives: Lives,
     /// Earlier lives of leaders than these are over.
     closed: BTreeMap<LeaderId, u32>,
-    index: ConflictIndex,
+    index: ConflictIndex<Payload>,
     store: Store,
     kept: KeptVector,
     /// When it asks other acceptors for decisions, of instances with records before this one.

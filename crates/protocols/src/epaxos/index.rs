@@ -22,11 +22,15 @@
 //!
 //! So for each key there remain the instances under way, the last writer, and the readers since. A
 //! barrier, which leaders propose from time to time, makes it forget all these.
+//!
+//! The last barrier itself conflicts with every command, and stays. It is left out of an answer
+//! where a writer of one of the keys is committed with dependencies that have it: that writer is in
+//! the answer, or one that leads to it. (Not once a barrier is committed: the writer may be
+//! forgotten for it, as one of two that depend on each other.)
 
 use super::instance::{Deps, InstanceId, Space};
 use super::paged::PagedMap;
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::machine::Footprint;
 use ionian_replication::slot_map::{NumberMap, Seeded};
@@ -36,20 +40,23 @@ use ionian_replication::slot_map::{NumberMap, Seeded};
 pub const MAX_EXACT: usize = 1024;
 
 /// See the top of this file.
-#[derive(Debug, Default)]
-pub struct ConflictIndex {
-    recorded: PagedMap<Recorded>,
+#[derive(Debug)]
+pub struct ConflictIndex<F> {
+    recorded: PagedMap<Recorded<F>>,
     keys: NumberMap<Users>,
     /// Those that conflict with everything.
     everything: BTreeSet<InstanceId>,
+    /// How often `everything` got a member, or others were forgotten for one.
+    barriers: u64,
     /// Behind which number of each space nothing was recorded; a space is left out where a command
     /// in `everything` depends on all that was.
     ends: BTreeMap<Space, u64>,
 }
 
 #[derive(Debug)]
-struct Recorded {
-    footprint: Arc<Footprint>,
+struct Recorded<F> {
+    /// What it touches.
+    footprint: F,
     /// In how many lists it still is.
     lists: usize,
 }
@@ -60,14 +67,20 @@ struct Users {
     writers: Vec<InstanceId>,
     /// Those that read it and do not write it.
     readers: Vec<InstanceId>,
+    /// When `barriers` was this number, one of the writers led to all of `everything`.
+    behind: u64,
 }
 
-impl ConflictIndex {
+/// `F` has the footprint of a command, and its clones share it.
+impl<F: AsRef<Footprint> + Clone> ConflictIndex<F> {
     /// An empty index. Its keys are hashed with this seed.
     pub fn new(seed: u64) -> Self {
         ConflictIndex {
+            recorded: PagedMap::default(),
             keys: NumberMap::with_hasher(Seeded(seed)),
-            ..ConflictIndex::default()
+            everything: BTreeSet::new(),
+            barriers: 1,
+            ends: BTreeMap::new(),
         }
     }
 
@@ -87,14 +100,14 @@ impl ConflictIndex {
     }
 
     /// The instances that it has, in order: what an acceptor that has lost its index records.
-    pub fn recorded(&self) -> impl Iterator<Item = (InstanceId, &Arc<Footprint>)> {
+    pub fn recorded(&self) -> impl Iterator<Item = (InstanceId, &F)> {
         let recorded = self.recorded.iter();
         recorded.map(|(id, known)| (id, &known.footprint))
     }
 
     /// Records an instance, and gives what was recorded before that conflicts with it.
-    pub fn record(&mut self, id: InstanceId, footprint: &Arc<Footprint>) -> Deps {
-        let deps = self.conflicts(footprint, Some(id));
+    pub fn record(&mut self, id: InstanceId, footprint: &F) -> Deps {
+        let deps = self.conflicts(footprint.as_ref(), Some(id));
         self.add(id, footprint);
         deps
     }
@@ -106,15 +119,16 @@ impl ConflictIndex {
 
     /// An instance is committed: as a noop, or with this footprint and these dependencies. It may
     /// be one that was never recorded.
-    pub fn on_committed(&mut self, id: InstanceId, choice: Option<(&Arc<Footprint>, &Deps)>) {
+    pub fn on_committed(&mut self, id: InstanceId, choice: Option<(&F, &Deps)>) {
         let Some((footprint, deps)) = choice else {
             self.drop_noop(id);
             return;
         };
         self.add(id, footprint);
+        let footprint = footprint.as_ref();
         if footprint.everything {
             self.prune_all(id, deps);
-        } else {
+        } else if !deps.is_empty() {
             for key in &footprint.writes {
                 self.take_place(*key, id, deps);
             }
@@ -123,11 +137,16 @@ impl ConflictIndex {
 
     fn conflicts(&self, footprint: &Footprint, except: Option<InstanceId>) -> Deps {
         let others = |id: &InstanceId| Some(*id) != except;
-        let mut exact: Vec<_> = self.everything.iter().copied().filter(others).collect();
+        let barriers = self.everything.iter().copied().filter(others);
         if footprint.everything {
-            return Deps::new(exact, self.ends.iter().map(|(space, end)| (*space, *end)));
+            return Deps::new(
+                barriers,
+                self.ends.iter().map(|(space, end)| (*space, *end)),
+            );
         }
         let users = |key| self.keys.get(key);
+        let mut exact = Vec::new();
+        let mut is_behind = false;
         for key in &footprint.writes {
             if let Some(users) = users(key) {
                 exact.extend(users.readers.iter().copied().filter(others));
@@ -135,8 +154,12 @@ impl ConflictIndex {
         }
         for key in footprint.writes.iter().chain(&footprint.reads) {
             if let Some(users) = users(key) {
+                is_behind |= users.behind == self.barriers;
                 exact.extend(users.writers.iter().copied().filter(others));
             }
+        }
+        if !is_behind {
+            exact.extend(barriers);
         }
         let deps = Deps::new(exact, []);
         match deps.len() {
@@ -148,12 +171,14 @@ impl ConflictIndex {
     /// Records an instance, on each key on which it is not. It may have been forgotten on some for
     /// another that depends on it, and have that one forgotten in turn, where each of
     /// the two depends on the other.
-    fn add(&mut self, id: InstanceId, footprint: &Arc<Footprint>) {
+    fn add(&mut self, id: InstanceId, recorded: &F) {
+        let footprint = recorded.as_ref();
         let end = self.ends.entry(id.space).or_default();
         *end = (*end).max(id.number + 1);
         let mut lists = 0;
         if footprint.everything {
             lists = usize::from(self.everything.insert(id));
+            self.barriers += lists as u64;
         } else {
             for key in &footprint.writes {
                 let users = self.keys.entry(*key).or_default();
@@ -169,20 +194,18 @@ impl ConflictIndex {
         // A command that touches nothing conflicts with barriers only, which know it by its space.
         if lists > 0 {
             let known = self.recorded.get_or_insert_with(id, || Recorded {
-                footprint: footprint.clone(),
+                footprint: recorded.clone(),
                 lists: 0,
             });
             known.lists += lists;
         }
     }
 
-    /// Forgets on this key what its writer `by` depends on. `by` itself stands there after that.
+    /// Forgets on this key what its writer `by` depends on. `by` itself stands there.
     fn take_place(&mut self, key: u64, by: InstanceId, deps: &Deps) {
-        let users = self.keys.entry(key).or_default();
-        if insert(&mut users.writers, by) {
-            let known = self.recorded.get_mut(by);
-            known.expect("it is recorded on another key").lists += 1;
-        }
+        let Some(users) = self.keys.get_mut(&key) else {
+            return;
+        };
         for list in [&mut users.writers, &mut users.readers] {
             list.retain(|id| {
                 let stays = *id == by || !deps.contains(*id);
@@ -192,12 +215,16 @@ impl ConflictIndex {
                 stays
             });
         }
+        if self.everything.iter().all(|id| deps.contains(*id)) {
+            users.behind = self.barriers;
+        }
     }
 
     /// Forgets on all keys what `by`, which conflicts with everything, depends on. That is almost
     /// all there is.
     fn prune_all(&mut self, by: InstanceId, deps: &Deps) {
         let stays = |id: &InstanceId| *id == by || !deps.contains(*id);
+        self.barriers += 1;
         self.recorded.retain(|id| stays(&id));
         self.everything.retain(stays);
         self.keys.retain(|_, users| {
@@ -214,6 +241,7 @@ impl ConflictIndex {
             return;
         };
         self.everything.remove(&id);
+        let footprint = footprint.as_ref();
         for key in footprint.writes.iter().chain(&footprint.reads) {
             if let Some(users) = self.keys.get_mut(key) {
                 remove(&mut users.writers, id);
@@ -233,7 +261,7 @@ impl Users {
 }
 
 /// An instance is taken out of a list; out of the last one, it is forgotten.
-fn leave_list(recorded: &mut PagedMap<Recorded>, id: InstanceId) {
+fn leave_list<F>(recorded: &mut PagedMap<Recorded<F>>, id: InstanceId) {
     if let Some(known) = recorded.get_mut(id) {
         known.lists -= 1;
         if known.lists == 0 {

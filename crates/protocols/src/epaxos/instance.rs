@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::hash::{Hash, Hasher};
+use core::slice;
 use ionian_kernel::id::{LeaderId, Round};
 use ionian_kernel::wire::{Reader, Wire, WireError, encode_varint};
 
@@ -137,9 +138,16 @@ pub(super) fn checked(number: u64) -> Result<u64, WireError> {
 /// What is named one by one is not named below a number too. So the order in which sets are united
 /// makes no difference. A clone shares what is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Deps {
-    /// Nothing where the set has no member.
-    named: Option<Arc<Named>>,
+pub struct Deps(Members);
+
+/// How a set of dependencies is kept. Most have one member or none: the last write of a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Members {
+    #[default]
+    None,
+    One(InstanceId),
+    /// Any other set.
+    Many(Arc<Named>),
 }
 
 /// What a set of dependencies names.
@@ -153,16 +161,23 @@ struct Named {
 
 impl From<Named> for Deps {
     fn from(named: Named) -> Self {
-        let is_empty = named.exact.is_empty() && named.below.is_empty();
-        Deps {
-            named: (!is_empty).then(|| Arc::new(named)),
-        }
+        Deps(match (&named.exact[..], &named.below[..]) {
+            ([], []) => Members::None,
+            ([one], []) => Members::One(*one),
+            _ => Members::Many(Arc::new(named)),
+        })
+    }
+}
+
+impl From<InstanceId> for Deps {
+    fn from(id: InstanceId) -> Self {
+        Deps(Members::One(id))
     }
 }
 
 impl Deps {
     /// Nothing.
-    pub const NONE: Deps = Deps { named: None };
+    pub const NONE: Deps = Deps(Members::None);
 
     /// These instances, and all below a number of these spaces.
     pub fn new(
@@ -179,17 +194,24 @@ impl Deps {
 
     /// The instances that are named one by one, in order.
     pub fn exact(&self) -> &[InstanceId] {
-        self.named.as_ref().map_or(&[], |named| &named.exact)
+        match &self.0 {
+            Members::None => &[],
+            Members::One(id) => slice::from_ref(id),
+            Members::Many(named) => &named.exact,
+        }
     }
 
     /// The spaces of which all instances below a number are members, in order.
     pub fn below(&self) -> &[(Space, u64)] {
-        self.named.as_ref().map_or(&[], |named| &named.below)
+        match &self.0 {
+            Members::Many(named) => &named.below,
+            _ => &[],
+        }
     }
 
     /// Whether it has no member.
     pub fn is_empty(&self) -> bool {
-        self.named.is_none()
+        matches!(self.0, Members::None)
     }
 
     /// How many entries it has: its size in memory and on the wire.
@@ -204,13 +226,19 @@ impl Deps {
 
     /// Whether the instance is a member.
     pub fn contains(&self, id: InstanceId) -> bool {
-        self.named.as_ref().is_some_and(|named| named.contains(id))
+        match &self.0 {
+            Members::None => false,
+            Members::One(member) => *member == id,
+            Members::Many(named) => named.contains(id),
+        }
     }
 
     /// All instances of the space below this number are members.
     pub fn beginning(&self, space: Space) -> u64 {
-        let named = self.named.as_ref();
-        named.map_or(0, |named| named.beginning(space))
+        match &self.0 {
+            Members::Many(named) => named.beginning(space),
+            _ => 0,
+        }
     }
 
     /// Whether `other` names nothing that is not named here.
@@ -221,20 +249,12 @@ impl Deps {
 
     /// Adds an instance.
     pub fn insert(&mut self, id: InstanceId) {
-        if !self.contains(id) {
-            let named = self.edit();
-            let at = named.exact.partition_point(|other| *other < id);
-            named.exact.insert(at, id);
-        }
+        self.union(&id.into());
     }
 
     /// Adds all instances of a space below a number.
     pub fn insert_below(&mut self, space: Space, below: u64) {
-        if below > self.beginning(space) {
-            let named = self.edit();
-            named.below.push((space, below));
-            named.normalize();
-        }
+        self.union(&Deps::new([], [(space, below)]));
     }
 
     /// Adds the members of `other`.
@@ -249,9 +269,20 @@ impl Deps {
         }
     }
 
-    /// What is named, of its own, to be added to.
+    /// The lists of what is named, not shared, to be added to: afterwards they
+    /// have more than one instance.
     fn edit(&mut self) -> &mut Named {
-        Arc::make_mut(self.named.get_or_insert_default())
+        if let Members::None | Members::One(_) = self.0 {
+            let named = Named {
+                exact: self.exact().to_vec(),
+                below: Vec::new(),
+            };
+            self.0 = Members::Many(Arc::new(named));
+        }
+        match &mut self.0 {
+            Members::Many(named) => Arc::make_mut(named),
+            _ => unreachable!("it was made so"),
+        }
     }
 
     /// In place of the instances named one by one, all of their space up to the last of them: more
@@ -304,6 +335,9 @@ impl Named {
 /// one, and how far each of them is from the one before.
 impl Wire for Deps {
     fn encode(&self, out: &mut Vec<u8>) {
+        if self.is_empty() {
+            return encode_varint(0, out);
+        }
         encode_varint(self.spaces().count() as u64, out);
         for (space, below, exact) in self.spaces() {
             space.encode(out);
@@ -318,7 +352,7 @@ impl Wire for Deps {
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let mut named = Named::default();
+        let mut deps = Deps::NONE;
         let mut last = None;
         for _ in 0..reader.varint()? {
             let space = Space::decode(reader)?;
@@ -328,9 +362,9 @@ impl Wire for Deps {
                     value: space.life.into(),
                 });
             }
-            named.read_space(space, reader)?;
+            deps.read_space(space, reader)?;
         }
-        Ok(named.into())
+        Ok(deps)
     }
 }
 
@@ -353,18 +387,16 @@ impl Deps {
             Some((space, beginning, here))
         })
     }
-}
 
-impl Named {
     /// Reads what is named of a space that comes after all others so far. Each entry takes a byte
     /// at least, so what is allocated is bounded by what was received.
     fn read_space(&mut self, space: Space, reader: &mut Reader<'_>) -> Result<(), WireError> {
         let below = checked(reader.varint()?)?;
         if below > 0 {
-            self.below.push((space, below));
+            self.edit().below.push((space, below));
         }
         let count = reader.varint()?;
-        if count > (MAX_NAMED - self.exact.len()) as u64 {
+        if count > (MAX_NAMED - self.exact().len()) as u64 {
             return Err(WireError::OutOfRange {
                 what: "number of dependencies",
                 value: count,
@@ -373,7 +405,11 @@ impl Named {
         let mut next = below;
         for _ in 0..count {
             let number = checked(next.saturating_add(reader.varint()?))?;
-            self.exact.push(InstanceId { space, number });
+            let id = InstanceId { space, number };
+            match self.0 {
+                Members::None => self.0 = Members::One(id),
+                _ => self.edit().exact.push(id),
+            }
             next = number + 1;
         }
         Ok(())

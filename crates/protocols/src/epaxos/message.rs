@@ -3,6 +3,7 @@
 use super::instance::{Ballot, Deps, InstanceId, Space, checked};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Deref;
 use ionian_kernel::id::{AcceptorId, AcceptorSet, Epoch, ReplicaId};
 use ionian_kernel::machine::Footprint;
 use ionian_kernel::wire::{Reader, Wire, WireError, encode_varint};
@@ -11,15 +12,24 @@ use ionian_replication::batch::Value;
 
 /// Commands with what acceptors need to know of them: only the leader computes what they touch. A
 /// clone shares both.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Payload {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payload(Arc<Commands>);
+
+/// See [`Payload`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct Commands {
     /// The commands, and the time of the leader that proposes them.
     pub value: Value,
     /// What they read and write.
-    pub footprint: Arc<Footprint>,
+    pub footprint: Footprint,
 }
 
 impl Payload {
+    /// These commands, which touch this.
+    pub fn new(value: Value, footprint: Footprint) -> Self {
+        Payload(Arc::new(Commands { value, footprint }))
+    }
+
     /// How many bytes it holds.
     pub fn byte_len(&self) -> usize {
         let keys = self.footprint.reads.len() + self.footprint.writes.len();
@@ -32,16 +42,27 @@ impl Payload {
     }
 }
 
+impl Deref for Payload {
+    type Target = Commands;
+    fn deref(&self) -> &Commands {
+        &self.0
+    }
+}
+
+impl AsRef<Footprint> for Payload {
+    fn as_ref(&self) -> &Footprint {
+        &self.footprint
+    }
+}
+
 impl Wire for Payload {
     fn encode(&self, out: &mut Vec<u8>) {
         self.value.encode(out);
         put_footprint(&self.footprint, out);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(Payload {
-            value: Wire::decode(reader)?,
-            footprint: Arc::new(read_footprint(reader)?),
-        })
+        let value = Wire::decode(reader)?;
+        Ok(Payload::new(value, read_footprint(reader)?))
     }
 }
 

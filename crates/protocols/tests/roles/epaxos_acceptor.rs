@@ -16,7 +16,6 @@ use ionian_protocols::epaxos::message::{
     Choice, EPOCH, Evidence, Learned, Lives, Payload, PreAccepted, Vote,
 };
 use ionian_protocols::epaxos::{EPaxos, Envelope, kind, leader, replica};
-use std::sync::Arc;
 
 /// The acceptor under test, on node 1, in its first life.
 const ID: AcceptorId = AcceptorId(1);
@@ -50,13 +49,11 @@ fn ballot(count: u64, leader: u8) -> Ballot {
 
 /// A command that writes key 7.
 fn payload() -> Payload {
-    Payload {
-        value: value(100, "seven"),
-        footprint: Arc::new(Footprint {
-            writes: vec![7],
-            ..Footprint::default()
-        }),
-    }
+    let footprint = Footprint {
+        writes: vec![7],
+        ..Footprint::default()
+    };
+    Payload::new(value(100, "seven"), footprint)
 }
 
 fn deps(ids: &[InstanceId]) -> Deps {

@@ -119,8 +119,7 @@ impl Acceptor {
         match choice {
             Choice::Noop {} => self.index.on_committed(id, None),
             Choice::Command { payload, deps } => {
-                self.index
-                    .on_committed(id, Some((&payload.footprint, deps)));
+                self.index.on_committed(id, Some((payload, deps)));
             }
         }
         self.store.known(id).is_certain = true;
@@ -185,7 +184,7 @@ impl Acceptor {
             Record::Kept { reaches } => self.kept.learn(&reaches),
             Record::PreAccepted { at, id, answer } => {
                 self.store.placed(at, id);
-                self.index.record(id, &answer.payload.footprint);
+                self.index.record(id, &answer.payload);
                 self.store.known(id).pre_accepted = Some(answer);
             }
             Record::Promised { at, id, ballot } => {
@@ -195,7 +194,7 @@ impl Acceptor {
             Record::Voted { at, id, vote } => {
                 self.store.placed(at, id);
                 if let Choice::Command { payload, .. } = &vote.choice {
-                    self.index.record(id, &payload.footprint);
+                    self.index.record(id, payload);
                 }
                 let mut known = self.store.known(id);
                 (known.promised, known.vote) = (vote.ballot, Some(vote));
@@ -233,7 +232,7 @@ impl Acceptor {
         drop(known);
         let payload = self.store.get(id).and_then(Known::payload).cloned();
         if let Some(payload) = payload {
-            self.index.record(id, &payload.footprint);
+            self.index.record(id, &payload);
         }
         if let Some(choice) = evidence.decided {
             self.recover_decision(id, choice);

@@ -436,7 +436,7 @@ impl Acceptor {
 
     pub(super) fn recover_copied(&mut self, id: InstanceId, payload: Option<Payload>) {
         if let Some(payload) = &payload {
-            self.index.record(id, &payload.footprint);
+            self.index.record(id, payload);
         }
         self.store.known(id).copied = Some(payload);
     }

@@ -1,11 +1,12 @@
 //! What an acceptor knows of instances, and where its records of them begin.
 
 use super::Record;
+use super::places::Places;
 use crate::epaxos::instance::{Ballot, Deps, InstanceId, Space};
 use crate::epaxos::message::{Choice, Evidence, Payload, PreAccepted, Reach, Vote};
 use crate::epaxos::paged::PagedMap;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// The most instances. At the limit it records no new ones, and commands wait, until replicas have
@@ -32,6 +33,8 @@ pub(super) struct Known {
     pub(super) is_certain: bool,
     /// The number of the first record that is needed.
     place: u64,
+    /// Its bytes after the last change.
+    bytes: usize,
 }
 
 impl Known {
@@ -91,11 +94,11 @@ pub(super) struct Store {
     /// How far each space is known to reach.
     reaches: BTreeMap<Space, u64>,
     /// The instances by their first record.
-    places: BTreeMap<u64, InstanceId>,
+    places: Places,
     /// The number of the next record.
     next: u64,
     bytes: usize,
-    undecided: BTreeSet<InstanceId>,
+    undecided: PagedMap<()>,
     learned: u64,
 }
 
@@ -114,7 +117,7 @@ impl Store {
 
     /// All undecided instances.
     pub(super) fn all_undecided(&self) -> impl Iterator<Item = InstanceId> {
-        self.undecided.iter().copied()
+        self.undecided.iter().map(|(id, ())| id)
     }
 
     /// The undecided instances whose records begin before this one, all round from an instance on.
@@ -123,18 +126,18 @@ impl Store {
         place: u64,
         first: InstanceId,
     ) -> impl Iterator<Item = InstanceId> {
-        let is_old = move |id: &&InstanceId| {
-            self.known
-                .get(**id)
-                .is_some_and(|known| known.place < place)
+        let is_old = move |id: &InstanceId| {
+            let known = self.known.get(*id);
+            known.is_some_and(|known| known.place < place)
         };
-        let (from_there, before) = (self.undecided.range(first..), self.undecided.range(..first));
-        from_there.chain(before).filter(is_old).copied()
+        let from_there = self.undecided.starting_at(first).map(|(id, ())| id);
+        let before = self.all_undecided().take_while(move |id| *id < first);
+        from_there.chain(before).filter(is_old)
     }
 
     /// These are decided, though not here: it need not learn how.
     pub(super) fn settle(&mut self, is_decided: impl Fn(InstanceId) -> bool) {
-        self.undecided.retain(|id| !is_decided(*id));
+        self.undecided.retain(|id| !is_decided(id));
     }
 
     /// The number of the next record.
@@ -187,7 +190,7 @@ impl Store {
                 })
             });
             self.places.insert(at, id);
-            self.undecided.insert(id);
+            self.undecided.get_or_insert_with(id, || ());
         }
     }
 
@@ -195,7 +198,6 @@ impl Store {
     pub(super) fn known(&mut self, id: InstanceId) -> Change<'_> {
         let known = self.known.get_mut(id).expect("a record of it has a place");
         Change {
-            bytes_before: known.byte_len(),
             decided_before: known.decided.is_some(),
             id,
             known,
@@ -235,23 +237,22 @@ impl Store {
     /// Forgets an instance.
     pub(super) fn remove(&mut self, id: InstanceId) {
         if let Some(known) = self.known.remove(id) {
-            self.places.remove(&known.place);
-            self.bytes -= known.byte_len();
-            self.undecided.remove(&id);
+            self.places.remove(known.place);
+            self.bytes -= known.bytes;
+            self.undecided.remove(id);
         }
     }
 
     /// An old record that stands in the way of dropping many others: what is to be written in its
     /// place.
     pub(super) fn straggler(&mut self) -> Option<Record> {
-        let (first, id) = self.places.first_key_value()?;
-        let (first, id) = (*first, *id);
+        let (first, id) = self.places.first()?;
         if self.next - first <= MAX_GAPS + 2 * self.known.len() as u64 {
             return None;
         }
         let at = self.next;
         self.next += 1;
-        self.places.remove(&first);
+        self.places.remove(first);
         self.places.insert(at, id);
         let known = self.known.get_mut(id).expect("it has a place");
         known.place = at;
@@ -266,9 +267,7 @@ impl Store {
 
     /// Records with numbers below this one are not needed.
     pub(super) fn first_place(&self) -> u64 {
-        self.places
-            .first_key_value()
-            .map_or(self.next, |(at, _)| *at)
+        self.places.first().map_or(self.next, |(at, _)| at)
     }
 
     pub(super) fn invariants(&self) {
@@ -277,8 +276,8 @@ impl Store {
             self.known.len(),
             "an instance without a record"
         );
-        let is_open = |id: &InstanceId| self.known.get(*id).is_some_and(|it| it.decided.is_none());
-        assert!(self.undecided.iter().all(is_open), "an acceptor lost count");
+        let is_open = |id| self.known.get(id).is_some_and(|it| it.decided.is_none());
+        assert!(self.all_undecided().all(is_open), "an acceptor lost count");
         let bytes = self.known.iter().map(|(_, known)| known.byte_len());
         assert_eq!(
             bytes.sum::<usize>(),
@@ -292,9 +291,8 @@ impl Store {
 pub(super) struct Change<'a> {
     known: &'a mut Known,
     bytes: &'a mut usize,
-    undecided: &'a mut BTreeSet<InstanceId>,
+    undecided: &'a mut PagedMap<()>,
     id: InstanceId,
-    bytes_before: usize,
     decided_before: bool,
 }
 
@@ -313,9 +311,11 @@ impl core::ops::DerefMut for Change<'_> {
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        *self.bytes = *self.bytes + self.known.byte_len() - self.bytes_before;
+        let now = self.known.byte_len();
+        let before = core::mem::replace(&mut self.known.bytes, now);
+        *self.bytes = *self.bytes + now - before;
         if self.known.decided.is_some() && !self.decided_before {
-            self.undecided.remove(&self.id);
+            self.undecided.remove(self.id);
         }
     }
 }

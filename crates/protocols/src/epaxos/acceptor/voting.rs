@@ -79,7 +79,7 @@ impl Acceptor {
                 self.refuse(from, id, promised, out);
             }
             None => {
-                let mut deps = self.index.record(id, &payload.footprint);
+                let mut deps = self.index.record(id, &payload);
                 deps.union(&past);
                 let answer = PreAccepted {
                     payload,
@@ -163,7 +163,7 @@ impl Acceptor {
         }
         if voted != Some(ballot) {
             if let Choice::Command { payload, .. } = &vote.choice {
-                self.index.record(id, &payload.footprint);
+                self.index.record(id, payload);
             }
             let at = self.store.place(id);
             out.persist(Record::Voted {

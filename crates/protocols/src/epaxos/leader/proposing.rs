@@ -5,7 +5,6 @@ use super::{Leader, acceptor};
 use crate::epaxos::instance::{Ballot, Deps, InstanceId};
 use crate::epaxos::message::{Payload, Replier};
 use crate::epaxos::{Envelope, branch};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::machine::Footprint;
@@ -67,8 +66,7 @@ impl Leader {
         let mut footprint = self.machine.footprint_unordered(&queued.batch);
         // What depends on the time is a barrier, and nothing else asks.
         footprint.timed = false;
-        let footprint = Arc::new(footprint);
-        Payload { value, footprint }
+        Payload::new(value, footprint)
     }
 
     /// Proposes a command without effect that conflicts with every other.
@@ -78,11 +76,11 @@ impl Leader {
             batch: Batch::default(),
         };
         let everything = true;
-        let footprint = Arc::new(Footprint {
+        let footprint = Footprint {
             everything,
             ..Footprint::default()
-        });
-        self.begin(now, Payload { value, footprint }, None, out);
+        };
+        self.begin(now, Payload::new(value, footprint), None, out);
     }
 
     /// Begins an instance: its own acceptor records it first.
@@ -301,8 +299,8 @@ impl Leader {
         if noop && !flight.payload.value.batch.is_empty() {
             out.reached(branch::PROPOSES_AGAIN);
             self.flights.again += 1;
-            self.flights
-                .enqueue(flight.payload.value.batch, flight.replier);
+            let batch = flight.payload.value.batch.clone();
+            self.flights.enqueue(batch, flight.replier);
         }
         self.pump(now, out);
     }

@@ -1,7 +1,6 @@
 use super::*;
 use crate::epaxos::instance::{Ballot, Deps, InstanceId, OWN, Space};
 use crate::epaxos::message::{EPOCH, Payload, Vote};
-use alloc::sync::Arc;
 use ionian_kernel::id::{AcceptorSet, LeaderId};
 use ionian_kernel::machine::Footprint;
 use ionian_kernel::time::Timestamp;
@@ -11,13 +10,11 @@ use ionian_replication::batch::{Batch, Value};
 const LEADER: AcceptorId = AcceptorId(0);
 
 fn payload() -> Payload {
-    Payload {
-        value: Value {
-            stamp: Timestamp(1),
-            batch: Batch::default(),
-        },
-        footprint: Arc::new(Footprint::default()),
-    }
+    let value = Value {
+        stamp: Timestamp(1),
+        batch: Batch::default(),
+    };
+    Payload::new(value, Footprint::default())
 }
 
 /// These numbers of a space of another leader.
