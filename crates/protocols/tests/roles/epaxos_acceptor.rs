@@ -18,7 +18,7 @@ use ionian_protocols::epaxos::message::{
 use ionian_protocols::epaxos::{EPaxos, Envelope, kind, leader, replica};
 
 /// The acceptor under test, on node 1, in its first life.
-const ID: AcceptorId = AcceptorId(1);
+pub(crate) const ID: AcceptorId = AcceptorId(1);
 
 fn after(records: Vec<Record>, amnesiac: bool) -> Stage<Acceptor> {
     let nodes: Vec<NodeId> = (0..3).map(NodeId).collect();
@@ -43,12 +43,12 @@ fn id(leader: u8, number: u64) -> InstanceId {
 }
 
 /// The `count`-th ballot of the recoveries of a leader.
-fn ballot(count: u64, leader: u8) -> Ballot {
+pub(crate) fn ballot(count: u64, leader: u8) -> Ballot {
     Ballot::new(EPOCH, count, LeaderId(leader))
 }
 
 /// A command that writes key 7.
-fn payload() -> Payload {
+pub(crate) fn payload() -> Payload {
     let footprint = Footprint {
         writes: vec![7],
         ..Footprint::default()
@@ -56,11 +56,11 @@ fn payload() -> Payload {
     Payload::new(value(100, "seven"), footprint)
 }
 
-fn deps(ids: &[InstanceId]) -> Deps {
+pub(crate) fn deps(ids: &[InstanceId]) -> Deps {
     Deps::new(ids.iter().copied(), [])
 }
 
-fn command(ids: &[InstanceId]) -> Choice {
+pub(crate) fn command(ids: &[InstanceId]) -> Choice {
     let (payload, deps) = (payload(), deps(ids));
     Choice::Command { payload, deps }
 }
@@ -69,7 +69,7 @@ fn fast() -> AcceptorSet {
     Set::one(AcceptorId(0)).or(Set::one(ID))
 }
 
-fn pre_accept(id: InstanceId, past: &[InstanceId]) -> In {
+pub(crate) fn pre_accept(id: InstanceId, past: &[InstanceId]) -> In {
     In::PreAccept {
         from: id.space.leader,
         id,
@@ -79,7 +79,7 @@ fn pre_accept(id: InstanceId, past: &[InstanceId]) -> In {
     }
 }
 
-fn accept(from: u8, id: InstanceId, ballot: Ballot, choice: Choice) -> In {
+pub(crate) fn accept(from: u8, id: InstanceId, ballot: Ballot, choice: Choice) -> In {
     let from = LeaderId(from);
     In::Accept {
         from,
@@ -89,7 +89,7 @@ fn accept(from: u8, id: InstanceId, ballot: Ballot, choice: Choice) -> In {
     }
 }
 
-fn prepare(id: InstanceId, ballot: Ballot) -> In {
+pub(crate) fn prepare(id: InstanceId, ballot: Ballot) -> In {
     let (from, life) = (ballot.leader(), 1);
     In::Prepare {
         from,
@@ -99,12 +99,12 @@ fn prepare(id: InstanceId, ballot: Ballot) -> In {
     }
 }
 
-fn decide(id: InstanceId, on: &[InstanceId]) -> In {
+pub(crate) fn decide(id: InstanceId, on: &[InstanceId]) -> In {
     let deps = deps(on);
     In::Decide { id, deps }
 }
 
-fn to_leader(leader: u8, message: leader::In) -> Envelope {
+pub(crate) fn to_leader(leader: u8, message: leader::In) -> Envelope {
     Envelope::ToLeaders(Set::one(LeaderId(leader)), message)
 }
 
@@ -135,7 +135,7 @@ fn answered(on: &[InstanceId]) -> PreAccepted {
     }
 }
 
-fn recorded(at: u64, id: InstanceId, on: &[InstanceId]) -> Record {
+pub(crate) fn recorded(at: u64, id: InstanceId, on: &[InstanceId]) -> Record {
     let answer = answered(on);
     Record::PreAccepted { at, id, answer }
 }
@@ -159,7 +159,7 @@ fn promise(id: InstanceId, ballot: Ballot, evidence: Evidence) -> leader::In {
     }
 }
 
-fn accepted(id: InstanceId, ballot: Ballot) -> leader::In {
+pub(crate) fn accepted(id: InstanceId, ballot: Ballot) -> leader::In {
     leader::In::Accepted {
         from: ID,
         id,

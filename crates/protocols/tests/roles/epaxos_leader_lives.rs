@@ -1,0 +1,292 @@
+//! What a leader of EPaxos does about acceptors that have lost their memory: what an earlier life
+//! has answered counts no more. All that it asks of its driver is compared.
+
+use crate::epaxos_acceptor::{ballot, deps, payload};
+use crate::epaxos_process::{config, lives, of, space};
+use crate::stage::{self, Stage, batch, only};
+use ionian_kernel::id::*;
+use ionian_kernel::layout::{NodeId, Options};
+use ionian_kernel::role::Asked;
+use ionian_kernel::time::{Duration, Timestamp};
+use ionian_protocols::epaxos::acceptor;
+use ionian_protocols::epaxos::instance::{Ballot, InstanceId, OWN};
+use ionian_protocols::epaxos::leader::{In, Leader, Record};
+use ionian_protocols::epaxos::message::{Choice, Evidence, Lives, Payload, PreAccepted};
+use ionian_protocols::epaxos::{Envelope, kind};
+
+const RESEND: Duration = Duration::from_millis(40);
+
+/// Leader 0 of five, in its second life. It knows the clocks of others, and sends no heartbeat in
+/// the time of a test.
+fn leader(amnesiac: bool) -> Stage<Leader> {
+    let options = Options {
+        heartbeat: Duration::from_secs(1000),
+        election_timeout: Duration::from_secs(4000),
+        resend_after: RESEND,
+        ..Options::default()
+    };
+    let mut birth = stage::birth(kind::Leader, 0, NodeId(0));
+    birth.amnesiac = amnesiac;
+    let records = vec![Record::Life { life: 1 }];
+    let mut leader = Stage::after(config(5, 2, options), &birth, records, Leader::new);
+    for from in [1, 2] {
+        leader.tell(In::Heartbeat {
+            from: LeaderId(from),
+            life: 1,
+            clock: Timestamp(0),
+        });
+    }
+    leader
+}
+
+fn propose(text: &'static str) -> In {
+    In::Propose {
+        near: Set::EMPTY,
+        batch: batch(text),
+    }
+}
+
+fn says(sends: Vec<Envelope>) -> Asked<Envelope> {
+    let sends = sends.into_iter().map(|one| (one, Some(0))).collect();
+    only(vec![], sends)
+}
+
+fn nothing() -> Asked<Envelope> {
+    says(vec![])
+}
+
+fn to(acceptors: &[u8], message: acceptor::In) -> Envelope {
+    let acceptors = acceptors.iter().copied().map(AcceptorId).collect();
+    Envelope::ToAcceptors(acceptors, message)
+}
+
+/// What the leader proposes.
+#[derive(Clone)]
+struct Proposed {
+    id: InstanceId,
+    payload: Payload,
+    fast: AcceptorSet,
+}
+
+impl Proposed {
+    /// That of a single request to the leader's own acceptor, which is all that it asks.
+    fn of(asked: &Asked<Envelope>) -> Proposed {
+        let Some((Envelope::ToAcceptors(_, message), _)) = asked.sends.first() else {
+            panic!("it proposes nothing: {asked:?}");
+        };
+        let acceptor::In::PreAccept {
+            id, payload, fast, ..
+        } = message.clone()
+        else {
+            panic!("it proposes nothing: {asked:?}");
+        };
+        let proposed = Proposed { id, payload, fast };
+        assert_eq!(
+            *asked,
+            says(vec![proposed.pre_accept(Set::one(AcceptorId(0)))])
+        );
+        proposed
+    }
+
+    fn pre_accept(&self, to: AcceptorSet) -> Envelope {
+        let message = acceptor::In::PreAccept {
+            from: LeaderId(0),
+            id: self.id,
+            payload: self.payload.clone(),
+            past: deps(&[]),
+            fast: self.fast,
+        };
+        Envelope::ToAcceptors(to, message)
+    }
+
+    fn accept(&self) -> Envelope {
+        let message = acceptor::In::Accept {
+            from: LeaderId(0),
+            id: self.id,
+            ballot: OWN,
+            choice: Choice::Command {
+                payload: self.payload.clone(),
+                deps: deps(&[]),
+            },
+        };
+        to(&[0, 1, 2, 3, 4], message)
+    }
+
+    /// An acceptor has recorded it, and knows of these lives.
+    fn answer(&self, from: u8, lives: Lives) -> In {
+        In::PreAccepted {
+            from: AcceptorId(from),
+            lives,
+            id: self.id,
+            deps: deps(&[]),
+        }
+    }
+}
+
+/// Its own acceptor has recorded the command, and others are asked.
+fn proposed(leader: &mut Stage<Leader>) -> Proposed {
+    let proposed = Proposed::of(&leader.asked(propose("one")));
+    let asked = leader.asked(proposed.answer(0, Lives::default()));
+    let others = proposed.fast.without(Set::one(AcceptorId(0)));
+    assert_eq!(asked, says(vec![proposed.pre_accept(others)]));
+    proposed
+}
+
+/// Of five acceptors three are a majority; when the first request is overdue it is enough.
+#[test]
+fn an_answer_of_an_earlier_life_does_not_count_also_if_it_came_before() {
+    let mut leader = leader(false);
+    let proposed = proposed(&mut leader);
+    let (none, second) = (Lives::default(), lives(1, 2));
+    assert_eq!(leader.asked(proposed.answer(1, none.clone())), nothing());
+    // Acceptor 2 has recorded it after acceptor 1 began to live again.
+    assert_eq!(leader.asked(proposed.answer(2, second.clone())), nothing());
+    let silent = [1, 3, 4].into_iter().map(AcceptorId).collect();
+    let again = says(vec![proposed.pre_accept(silent)]);
+    assert_eq!(leader.waited(RESEND), again);
+    assert_eq!(leader.asked(proposed.answer(1, none)), nothing());
+    assert_eq!(leader.figure("stale"), 1);
+    let accept = says(vec![proposed.accept()]);
+    assert_eq!(leader.asked(proposed.answer(1, second)), accept);
+}
+
+/// The same without a later life: the test above fails for no other reason.
+#[test]
+fn a_majority_is_enough_when_answers_are_overdue() {
+    let mut leader = leader(false);
+    let proposed = proposed(&mut leader);
+    for from in [1, 2] {
+        assert_eq!(
+            leader.asked(proposed.answer(from, Lives::default())),
+            nothing()
+        );
+    }
+    let silent = [3, 4].into_iter().map(AcceptorId).collect();
+    let sends = vec![proposed.pre_accept(silent), proposed.accept()];
+    assert_eq!(leader.waited(RESEND), says(sends));
+}
+
+/// An answer of the leader's own acceptor is forgotten too: it is asked first again.
+#[test]
+fn its_own_acceptor_is_asked_again_when_it_lives_again() {
+    let mut leader = leader(false);
+    let proposed = proposed(&mut leader);
+    assert_eq!(leader.asked(proposed.answer(1, lives(0, 2))), nothing());
+    let own = says(vec![proposed.pre_accept(Set::one(AcceptorId(0)))]);
+    assert_eq!(leader.waited(RESEND), own);
+    let late = proposed.answer(0, Lives::default());
+    assert_eq!(leader.asked(late), nothing());
+    let others = proposed.fast.without(Set::one(AcceptorId(0)));
+    let asked = leader.asked(proposed.answer(0, lives(0, 2)));
+    assert_eq!(asked, says(vec![proposed.pre_accept(others)]));
+}
+
+#[test]
+fn an_acceptor_that_asks_is_told_the_space_and_the_next_number() {
+    let mut leader = leader(false);
+    let begin = |life| In::Begin {
+        from: AcceptorId(1),
+        life,
+    };
+    let boundary = |life, below| {
+        let space = space(0, 2);
+        says(vec![to(
+            &[1],
+            acceptor::In::Boundary { life, space, below },
+        )])
+    };
+    assert_eq!(leader.asked(begin(2)), boundary(2, 0));
+    let proposed = proposed(&mut leader);
+    assert_eq!(leader.asked(begin(3)), boundary(3, 1));
+    // What it asks in says which life it is in.
+    assert_eq!(leader.asked(proposed.answer(1, lives(1, 2))), nothing());
+    assert_eq!(leader.figure("stale"), 1);
+}
+
+/// An instance of an earlier life of the leader, which it recovers at once.
+const LOST: InstanceId = InstanceId::new(
+    ionian_protocols::epaxos::instance::Space {
+        leader: LeaderId(0),
+        life: 1,
+    },
+    6,
+);
+
+fn recovering(leader: &mut Stage<Leader>) -> Ballot {
+    let ballot = ballot(1, 0);
+    let message = acceptor::In::Prepare {
+        from: LeaderId(0),
+        id: LOST,
+        ballot,
+        life: 2,
+    };
+    let asked = leader.asked(In::Recover { ids: vec![LOST] });
+    assert_eq!(asked, says(vec![to(&[0, 1, 2, 3, 4], message)]));
+    ballot
+}
+
+fn prepared(from: u8, lives: Lives, evidence: Evidence) -> In {
+    In::Prepared {
+        from: AcceptorId(from),
+        lives,
+        id: LOST,
+        ballot: ballot(1, 0),
+        asked_in: 2,
+        evidence: Box::new(evidence),
+    }
+}
+
+/// Three promises of five are enough. What acceptor 1 has said is neither counted nor believed.
+#[test]
+fn a_promise_of_an_earlier_life_does_not_count_also_if_it_came_before() {
+    let mut leader = leader(false);
+    let ballot = recovering(&mut leader);
+    let (none, nothing_known) = (Lives::default(), Evidence::default());
+    let answer = PreAccepted {
+        payload: payload(),
+        deps: deps(&[of(2, 1, 3)]),
+        fast: [0, 1, 2, 3].into_iter().map(AcceptorId).collect(),
+    };
+    let known = Evidence {
+        pre_accepted: Some(answer),
+        ..Evidence::default()
+    };
+    let first = prepared(1, none.clone(), known.clone());
+    assert_eq!(leader.asked(first), nothing());
+    let second = prepared(2, lives(1, 2), nothing_known.clone());
+    assert_eq!(leader.asked(second), nothing());
+    let third = prepared(3, none.clone(), nothing_known.clone());
+    assert_eq!(leader.asked(third), nothing());
+    let again = prepared(1, none.clone(), known);
+    assert_eq!(leader.asked(again), nothing());
+    let accept = acceptor::In::Accept {
+        from: LeaderId(0),
+        id: LOST,
+        ballot,
+        choice: Choice::Noop {},
+    };
+    let expected = says(vec![to(&[0, 1, 2, 3, 4], accept)]);
+    let last = prepared(4, none, nothing_known);
+    assert_eq!(leader.asked(last), expected);
+}
+
+/// Its acceptor answers nothing yet: the clients turn to others.
+#[test]
+fn a_leader_whose_acceptor_lost_its_memory_proposes_nothing_before_that_has_returned() {
+    let mut leader = leader(true);
+    assert_eq!(leader.asked(propose("one")), nothing());
+    assert_eq!(leader.figure("stale"), 1);
+    let executed = || In::Executed {
+        time: Timestamp(0),
+        deadline: None,
+        since_barrier: 100_000,
+    };
+    assert_eq!(leader.asked(executed()), nothing());
+    assert_eq!(leader.asked(In::Returned {}), nothing());
+    let barrier = Proposed::of(&leader.asked(executed()));
+    assert_eq!(barrier.id, of(0, 2, 0));
+    assert!(barrier.payload.is_barrier());
+    let command = Proposed::of(&leader.asked(propose("one")));
+    assert_eq!(command.id, of(0, 2, 1));
+    assert_eq!(command.payload.value.batch, batch("one"));
+}
