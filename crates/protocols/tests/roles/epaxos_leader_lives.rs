@@ -2,135 +2,15 @@
 //! has answered counts no more. All that it asks of its driver is compared.
 
 use crate::epaxos_acceptor::{ballot, deps, payload};
-use crate::epaxos_process::{config, lives, of, space};
-use crate::stage::{self, Stage, batch, only};
+use crate::epaxos_leader::{Proposed, RESEND, leader, nothing, propose, proposed, says, to};
+use crate::epaxos_process::{lives, of, space};
+use crate::stage::{Stage, batch};
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{NodeId, Options};
-use ionian_kernel::role::Asked;
-use ionian_kernel::time::{Duration, Timestamp};
+use ionian_kernel::time::Timestamp;
 use ionian_protocols::epaxos::acceptor;
-use ionian_protocols::epaxos::instance::{Ballot, InstanceId, OWN};
-use ionian_protocols::epaxos::leader::{In, Leader, Record};
-use ionian_protocols::epaxos::message::{Choice, Evidence, Lives, Payload, PreAccepted};
-use ionian_protocols::epaxos::{Envelope, kind};
-
-const RESEND: Duration = Duration::from_millis(40);
-
-/// Leader 0 of five, in its second life. It knows the clocks of others, and sends no heartbeat in
-/// the time of a test.
-fn leader(amnesiac: bool) -> Stage<Leader> {
-    let options = Options {
-        heartbeat: Duration::from_secs(1000),
-        election_timeout: Duration::from_secs(4000),
-        resend_after: RESEND,
-        ..Options::default()
-    };
-    let mut birth = stage::birth(kind::Leader, 0, NodeId(0));
-    birth.amnesiac = amnesiac;
-    let records = vec![Record::Life { life: 1 }];
-    let mut leader = Stage::after(config(5, 2, options), &birth, records, Leader::new);
-    for from in [1, 2] {
-        leader.tell(In::Heartbeat {
-            from: LeaderId(from),
-            life: 1,
-            clock: Timestamp(0),
-        });
-    }
-    leader
-}
-
-fn propose(text: &'static str) -> In {
-    In::Propose {
-        near: Set::EMPTY,
-        batch: batch(text),
-    }
-}
-
-fn says(sends: Vec<Envelope>) -> Asked<Envelope> {
-    let sends = sends.into_iter().map(|one| (one, Some(0))).collect();
-    only(vec![], sends)
-}
-
-fn nothing() -> Asked<Envelope> {
-    says(vec![])
-}
-
-fn to(acceptors: &[u8], message: acceptor::In) -> Envelope {
-    let acceptors = acceptors.iter().copied().map(AcceptorId).collect();
-    Envelope::ToAcceptors(acceptors, message)
-}
-
-/// What the leader proposes.
-#[derive(Clone)]
-struct Proposed {
-    id: InstanceId,
-    payload: Payload,
-    fast: AcceptorSet,
-}
-
-impl Proposed {
-    /// That of a single request to the leader's own acceptor, which is all that it asks.
-    fn of(asked: &Asked<Envelope>) -> Proposed {
-        let Some((Envelope::ToAcceptors(_, message), _)) = asked.sends.first() else {
-            panic!("it proposes nothing: {asked:?}");
-        };
-        let acceptor::In::PreAccept {
-            id, payload, fast, ..
-        } = message.clone()
-        else {
-            panic!("it proposes nothing: {asked:?}");
-        };
-        let proposed = Proposed { id, payload, fast };
-        assert_eq!(
-            *asked,
-            says(vec![proposed.pre_accept(Set::one(AcceptorId(0)))])
-        );
-        proposed
-    }
-
-    fn pre_accept(&self, to: AcceptorSet) -> Envelope {
-        let message = acceptor::In::PreAccept {
-            from: LeaderId(0),
-            id: self.id,
-            payload: self.payload.clone(),
-            past: deps(&[]),
-            fast: self.fast,
-        };
-        Envelope::ToAcceptors(to, message)
-    }
-
-    fn accept(&self) -> Envelope {
-        let message = acceptor::In::Accept {
-            from: LeaderId(0),
-            id: self.id,
-            ballot: OWN,
-            choice: Choice::Command {
-                payload: self.payload.clone(),
-                deps: deps(&[]),
-            },
-        };
-        to(&[0, 1, 2, 3, 4], message)
-    }
-
-    /// An acceptor has recorded it, and knows of these lives.
-    fn answer(&self, from: u8, lives: Lives) -> In {
-        In::PreAccepted {
-            from: AcceptorId(from),
-            lives,
-            id: self.id,
-            deps: deps(&[]),
-        }
-    }
-}
-
-/// Its own acceptor has recorded the command, and others are asked.
-fn proposed(leader: &mut Stage<Leader>) -> Proposed {
-    let proposed = Proposed::of(&leader.asked(propose("one")));
-    let asked = leader.asked(proposed.answer(0, Lives::default()));
-    let others = proposed.fast.without(Set::one(AcceptorId(0)));
-    assert_eq!(asked, says(vec![proposed.pre_accept(others)]));
-    proposed
-}
+use ionian_protocols::epaxos::instance::{Ballot, InstanceId};
+use ionian_protocols::epaxos::leader::{In, Leader};
+use ionian_protocols::epaxos::message::{Choice, Evidence, Lives, PreAccepted};
 
 /// Of five acceptors three are a majority; when the first request is overdue it is enough.
 #[test]
@@ -138,16 +18,19 @@ fn an_answer_of_an_earlier_life_does_not_count_also_if_it_came_before() {
     let mut leader = leader(false);
     let proposed = proposed(&mut leader);
     let (none, second) = (Lives::default(), lives(1, 2));
-    assert_eq!(leader.asked(proposed.answer(1, none.clone())), nothing());
+    assert_eq!(leader.asked(proposed.answer_in(1, none.clone())), nothing());
     // Acceptor 2 has recorded it after acceptor 1 began to live again.
-    assert_eq!(leader.asked(proposed.answer(2, second.clone())), nothing());
+    assert_eq!(
+        leader.asked(proposed.answer_in(2, second.clone())),
+        nothing()
+    );
     let silent = [1, 3, 4].into_iter().map(AcceptorId).collect();
     let again = says(vec![proposed.pre_accept(silent)]);
     assert_eq!(leader.waited(RESEND), again);
-    assert_eq!(leader.asked(proposed.answer(1, none)), nothing());
+    assert_eq!(leader.asked(proposed.answer_in(1, none)), nothing());
     assert_eq!(leader.figure("stale"), 1);
-    let accept = says(vec![proposed.accept()]);
-    assert_eq!(leader.asked(proposed.answer(1, second)), accept);
+    let accept = says(vec![proposed.accept(&[])]);
+    assert_eq!(leader.asked(proposed.answer_in(1, second)), accept);
 }
 
 /// The same without a later life: the test above fails for no other reason.
@@ -157,12 +40,12 @@ fn a_majority_is_enough_when_answers_are_overdue() {
     let proposed = proposed(&mut leader);
     for from in [1, 2] {
         assert_eq!(
-            leader.asked(proposed.answer(from, Lives::default())),
+            leader.asked(proposed.answer_in(from, Lives::default())),
             nothing()
         );
     }
     let silent = [3, 4].into_iter().map(AcceptorId).collect();
-    let sends = vec![proposed.pre_accept(silent), proposed.accept()];
+    let sends = vec![proposed.pre_accept(silent), proposed.accept(&[])];
     assert_eq!(leader.waited(RESEND), says(sends));
 }
 
@@ -171,13 +54,13 @@ fn a_majority_is_enough_when_answers_are_overdue() {
 fn its_own_acceptor_is_asked_again_when_it_lives_again() {
     let mut leader = leader(false);
     let proposed = proposed(&mut leader);
-    assert_eq!(leader.asked(proposed.answer(1, lives(0, 2))), nothing());
+    assert_eq!(leader.asked(proposed.answer_in(1, lives(0, 2))), nothing());
     let own = says(vec![proposed.pre_accept(Set::one(AcceptorId(0)))]);
     assert_eq!(leader.waited(RESEND), own);
-    let late = proposed.answer(0, Lives::default());
+    let late = proposed.answer_in(0, Lives::default());
     assert_eq!(leader.asked(late), nothing());
     let others = proposed.fast.without(Set::one(AcceptorId(0)));
-    let asked = leader.asked(proposed.answer(0, lives(0, 2)));
+    let asked = leader.asked(proposed.answer_in(0, lives(0, 2)));
     assert_eq!(asked, says(vec![proposed.pre_accept(others)]));
 }
 
@@ -199,7 +82,7 @@ fn an_acceptor_that_asks_is_told_the_space_and_the_next_number() {
     let proposed = proposed(&mut leader);
     assert_eq!(leader.asked(begin(3)), boundary(3, 1));
     // What it asks in says which life it is in.
-    assert_eq!(leader.asked(proposed.answer(1, lives(1, 2))), nothing());
+    assert_eq!(leader.asked(proposed.answer_in(1, lives(1, 2))), nothing());
     assert_eq!(leader.figure("stale"), 1);
 }
 

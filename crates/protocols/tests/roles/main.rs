@@ -9,6 +9,7 @@ mod client_lane;
 mod election;
 mod epaxos_acceptor;
 mod epaxos_copies;
+mod epaxos_leader;
 mod epaxos_leader_lives;
 mod epaxos_process;
 mod epaxos_return;

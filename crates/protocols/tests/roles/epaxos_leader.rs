@@ -1,0 +1,389 @@
+//! The leader of EPaxos between a command and its decision: whom it asks, when it takes the fast
+//! path, and what it does when answers are missing. All that it asks of its driver is compared.
+
+use crate::epaxos_acceptor::{ballot, deps};
+use crate::epaxos_process::{config, of};
+use crate::stage::{self, Stage, batch, of_command, only};
+use ionian_kernel::id::*;
+use ionian_kernel::layout::{NodeId, Options};
+use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
+use ionian_kernel::role::Asked;
+use ionian_kernel::time::{Duration, Timestamp};
+use ionian_protocols::epaxos::acceptor;
+use ionian_protocols::epaxos::instance::{InstanceId, OWN};
+use ionian_protocols::epaxos::leader::{In, Leader, Record};
+use ionian_protocols::epaxos::message::{Choice, Learned, Lives, Payload, Replier};
+use ionian_protocols::epaxos::{Envelope, kind};
+
+pub(crate) const RESEND: Duration = Duration::from_millis(40);
+
+/// Its commands are a key each, which they write.
+struct Keys;
+
+impl StateMachine for Keys {
+    fn apply(&mut self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) {}
+    fn read(&self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) -> Result<(), NotARead> {
+        Ok(())
+    }
+    fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
+        footprint
+            .writes
+            .extend(command.first().map(|key| u64::from(*key)));
+    }
+    fn snapshot(&self, _: &mut Vec<u8>) {}
+    fn restore(&mut self, _: &[u8]) -> Result<(), RestoreError> {
+        Ok(())
+    }
+}
+
+/// Leader 0 of five, in its second life. It knows the clocks of others, and sends no heartbeat in
+/// the time of a test.
+pub(crate) fn leader(amnesiac: bool) -> Stage<Leader> {
+    leader_with(amnesiac, Options::default())
+}
+
+fn leader_with(amnesiac: bool, options: Options) -> Stage<Leader> {
+    let options = Options {
+        heartbeat: Duration::from_secs(1000),
+        election_timeout: Duration::from_secs(4000),
+        resend_after: RESEND,
+        ..options
+    };
+    let mut birth = stage::birth(kind::Leader, 0, NodeId(0));
+    birth.amnesiac = amnesiac;
+    birth.machine = &|| Box::new(Keys) as Box<dyn StateMachine>;
+    let records = vec![Record::Life { life: 1 }];
+    let mut leader = Stage::after(config(5, 2, options), &birth, records, Leader::new);
+    for from in [1, 2] {
+        leader.tell(In::Heartbeat {
+            from: LeaderId(from),
+            life: 1,
+            clock: Timestamp(0),
+        });
+    }
+    leader
+}
+
+pub(crate) fn propose(text: &'static str) -> In {
+    In::Propose {
+        near: Set::EMPTY,
+        batch: batch(text),
+    }
+}
+
+pub(crate) fn says(sends: Vec<Envelope>) -> Asked<Envelope> {
+    let sends = sends.into_iter().map(|one| (one, Some(0))).collect();
+    only(vec![], sends)
+}
+
+pub(crate) fn nothing() -> Asked<Envelope> {
+    says(vec![])
+}
+
+pub(crate) fn to(acceptors: &[u8], message: acceptor::In) -> Envelope {
+    let acceptors = acceptors.iter().copied().map(AcceptorId).collect();
+    Envelope::ToAcceptors(acceptors, message)
+}
+
+/// What the leader proposes.
+#[derive(Clone)]
+pub(crate) struct Proposed {
+    pub(crate) id: InstanceId,
+    pub(crate) payload: Payload,
+    pub(crate) fast: AcceptorSet,
+}
+
+impl Proposed {
+    /// That of a single request to the leader's own acceptor, which is all that it asks.
+    pub(crate) fn of(asked: &Asked<Envelope>) -> Proposed {
+        let Some((Envelope::ToAcceptors(_, message), _)) = asked.sends.first() else {
+            panic!("it proposes nothing: {asked:?}");
+        };
+        let acceptor::In::PreAccept {
+            id, payload, fast, ..
+        } = message.clone()
+        else {
+            panic!("it proposes nothing: {asked:?}");
+        };
+        let proposed = Proposed { id, payload, fast };
+        assert_eq!(
+            *asked,
+            says(vec![proposed.pre_accept(Set::one(AcceptorId(0)))])
+        );
+        proposed
+    }
+
+    /// A request that tells nothing of what its own acceptor had recorded.
+    pub(crate) fn pre_accept(&self, to: AcceptorSet) -> Envelope {
+        self.pre_accept_after(&[], to)
+    }
+
+    fn pre_accept_after(&self, past: &[InstanceId], to: AcceptorSet) -> Envelope {
+        let message = acceptor::In::PreAccept {
+            from: LeaderId(0),
+            id: self.id,
+            payload: self.payload.clone(),
+            past: deps(past),
+            fast: self.fast,
+        };
+        Envelope::ToAcceptors(to, message)
+    }
+
+    pub(crate) fn choice(&self, after: &[InstanceId]) -> Choice {
+        Choice::Command {
+            payload: self.payload.clone(),
+            deps: deps(after),
+        }
+    }
+
+    pub(crate) fn accept(&self, after: &[InstanceId]) -> Envelope {
+        let message = acceptor::In::Accept {
+            from: LeaderId(0),
+            id: self.id,
+            ballot: OWN,
+            choice: self.choice(after),
+        };
+        to(&[0, 1, 2, 3, 4], message)
+    }
+
+    /// An acceptor has recorded it after these.
+    fn answer(&self, from: u8, after: &[InstanceId]) -> In {
+        In::PreAccepted {
+            from: AcceptorId(from),
+            lives: Lives::default(),
+            id: self.id,
+            deps: deps(after),
+        }
+    }
+
+    /// An acceptor has recorded it after nothing, and knows of these lives.
+    pub(crate) fn answer_in(&self, from: u8, lives: Lives) -> In {
+        In::PreAccepted {
+            from: AcceptorId(from),
+            lives,
+            id: self.id,
+            deps: deps(&[]),
+        }
+    }
+}
+
+/// Its own acceptor has recorded the command, and others are asked.
+pub(crate) fn proposed(leader: &mut Stage<Leader>) -> Proposed {
+    let proposed = Proposed::of(&leader.asked(propose("one")));
+    let asked = leader.asked(proposed.answer(0, &[]));
+    let others = proposed.fast.without(Set::one(AcceptorId(0)));
+    assert_eq!(asked, says(vec![proposed.pre_accept(others)]));
+    proposed
+}
+
+/// The replica that answers the first command of a leader is a matter of its turn.
+fn replier(asked: &Asked<Envelope>) -> Replier {
+    let commit = asked.sends.iter().find_map(|(envelope, _)| match envelope {
+        Envelope::ToAcceptors(_, acceptor::In::Commit { replier, .. }) => Some(*replier),
+        _ => None,
+    });
+    commit.expect("a commit")
+}
+
+/// The commits of a command that these hold, by this replica.
+fn commits(
+    proposed: &Proposed,
+    choice: &Choice,
+    holders: &[u8],
+    replier: Replier,
+) -> Vec<Envelope> {
+    let others: Vec<u8> = (0..5).filter(|id| !holders.contains(id)).collect();
+    let parts: [(&[u8], Learned); 2] =
+        [(holders, choice.brief()), (&others, choice.clone().into())];
+    let parts = parts.into_iter().filter(|(to, _)| !to.is_empty());
+    let commit = |(all, learned): (&[u8], Learned)| {
+        let id = proposed.id;
+        to(
+            all,
+            acceptor::In::Commit {
+                id,
+                learned,
+                replier,
+            },
+        )
+    };
+    parts.map(commit).collect()
+}
+
+fn decide(id: InstanceId, after: &[InstanceId]) -> Asked<Envelope> {
+    let deps = deps(after);
+    says(vec![to(&[0], acceptor::In::Decide { id, deps })])
+}
+
+fn vote(proposed: &Proposed, from: u8) -> In {
+    In::Accepted {
+        from: AcceptorId(from),
+        id: proposed.id,
+        ballot: OWN,
+    }
+}
+
+/// Each dependency was named by two of four: a recovery that hears from all but one finds it.
+#[test]
+fn what_the_fast_quorum_names_twice_its_acceptor_decides_and_all_learn() {
+    let mut leader = leader(false);
+    let (one, other) = (of(1, 1, 4), of(2, 1, 0));
+    let proposed = Proposed::of(&leader.asked(propose("x")));
+    let others = proposed.fast.without(Set::one(AcceptorId(0)));
+    let past = proposed.pre_accept_after(&[one], others);
+    assert_eq!(leader.asked(proposed.answer(0, &[one])), says(vec![past]));
+    let fast: Vec<u8> = others.iter().map(|id| id.0).collect();
+    assert_eq!(fast.len(), 3, "four of five are the fast quorum");
+    let both = [one, other];
+    assert_eq!(leader.asked(proposed.answer(fast[0], &both)), nothing());
+    assert_eq!(leader.asked(proposed.answer(fast[1], &both)), nothing());
+    // The answer of one that is not a member stands for none of them.
+    let spare = (1..5).find(|id| !fast.contains(id)).expect("one of five");
+    assert_eq!(leader.asked(proposed.answer(spare, &both)), nothing());
+    let decided = decide(proposed.id, &both);
+    assert_eq!(leader.asked(proposed.answer(fast[2], &[one])), decided);
+    // It asks its acceptor again when that says nothing.
+    assert_eq!(leader.waited(RESEND), decided);
+    let asked = leader.asked(In::Decided { id: proposed.id });
+    let (choice, holders) = (proposed.choice(&both), [0, 1, 2, 3, 4]);
+    let expected = commits(&proposed, &choice, &holders, replier(&asked));
+    assert_eq!(asked, says(expected));
+    assert_eq!((leader.figure("fast"), leader.figure("slow")), (1, 0));
+    // It is over: nothing more is said about it.
+    assert_eq!(leader.asked(In::Decided { id: proposed.id }), nothing());
+    assert_eq!(leader.asked(proposed.answer(fast[0], &[])), nothing());
+}
+
+#[test]
+fn what_one_member_alone_names_takes_the_slow_path() {
+    let mut leader = leader(false);
+    let alone = of(1, 1, 4);
+    let proposed = proposed(&mut leader);
+    let fast: Vec<u8> = proposed.fast.iter().map(|id| id.0).collect();
+    leader.asked(proposed.answer(fast[1], &[]));
+    leader.asked(proposed.answer(fast[2], &[]));
+    let accept = says(vec![proposed.accept(&[alone])]);
+    assert_eq!(leader.asked(proposed.answer(fast[3], &[alone])), accept);
+    assert_eq!(leader.asked(vote(&proposed, 0)), nothing());
+    // A second vote of the same acceptor is none.
+    assert_eq!(leader.asked(vote(&proposed, 0)), nothing());
+    assert_eq!(leader.asked(vote(&proposed, 4)), nothing());
+    let asked = leader.asked(vote(&proposed, 1));
+    // Those have the command: the fast quorum and those that voted.
+    let mut holders = fast.clone();
+    holders.extend([0, 1, 4]);
+    holders.sort_unstable();
+    holders.dedup();
+    let choice = proposed.choice(&[alone]);
+    let expected = commits(&proposed, &choice, &holders, replier(&asked));
+    assert_eq!(asked, says(expected));
+    assert_eq!((leader.figure("fast"), leader.figure("slow")), (0, 1));
+}
+
+/// First those that are missing, later and later.
+#[test]
+fn a_silent_member_is_asked_again_after_a_time_that_doubles() {
+    let mut leader = leader(false);
+    let proposed = proposed(&mut leader);
+    let silent = || (1..5).map(AcceptorId).collect();
+    let again = || says(vec![proposed.pre_accept(silent())]);
+    assert_eq!(leader.waited(RESEND), again());
+    assert_eq!(leader.waited(RESEND), nothing());
+    assert_eq!(leader.waited(RESEND), again());
+    for _ in 0..3 {
+        assert_eq!(leader.waited(RESEND), nothing());
+    }
+    assert_eq!(leader.waited(RESEND), again());
+}
+
+/// Another leader recovers it: its own acceptor has promised. It joins in when it has waited twice.
+#[test]
+fn a_refused_instance_is_recovered_by_its_own_leader() {
+    let mut leader = leader(false);
+    let proposed = proposed(&mut leader);
+    let refused = In::Refused {
+        from: AcceptorId(0),
+        id: proposed.id,
+        promised: ballot(1, 3),
+    };
+    assert_eq!(leader.asked(refused), nothing());
+    leader.waited(RESEND);
+    let asked = leader.waited(RESEND + RESEND);
+    let prepare = acceptor::In::Prepare {
+        from: LeaderId(0),
+        id: proposed.id,
+        ballot: ballot(1, 0),
+        life: 2,
+    };
+    assert_eq!(asked.sends[0], (to(&[0, 1, 2, 3, 4], prepare), Some(0)));
+}
+
+#[test]
+fn a_command_whose_instance_became_nothing_is_proposed_again_once() {
+    let mut leader = leader(false);
+    let first = proposed(&mut leader);
+    let learned = |id, noop| In::Learned { id, noop };
+    let second = Proposed::of(&leader.asked(learned(first.id, true)));
+    assert_eq!(second.id, of(0, 2, 1));
+    assert_eq!(second.payload.value.batch, first.payload.value.batch);
+    assert_eq!(leader.asked(learned(first.id, true)), nothing());
+    // This time it is decided as proposed.
+    assert_eq!(leader.asked(learned(second.id, false)), nothing());
+    assert_eq!(leader.figure("proposed_again"), 1);
+}
+
+#[test]
+fn a_copy_of_a_command_under_way_is_not_proposed() {
+    let mut leader = leader(false);
+    let first = proposed(&mut leader);
+    assert_eq!(leader.asked(propose("one")), nothing());
+    leader.asked(In::Learned {
+        id: first.id,
+        noop: false,
+    });
+    // It is not under way any more: sessions find the copy.
+    Proposed::of(&leader.asked(propose("one")));
+}
+
+#[test]
+fn what_does_not_fit_the_window_waits() {
+    let mut leader = leader_with(
+        false,
+        Options {
+            window_slots: 1,
+            ..Options::default()
+        },
+    );
+    let first = proposed(&mut leader);
+    let next = In::Propose {
+        near: Set::EMPTY,
+        batch: of_command(1, "two"),
+    };
+    assert_eq!(leader.asked(next), nothing());
+    let learned = In::Learned {
+        id: first.id,
+        noop: false,
+    };
+    let second = Proposed::of(&leader.asked(learned));
+    assert_eq!(second.payload.value.batch, of_command(1, "two"));
+}
+
+/// More of them would only make a component larger.
+#[test]
+fn at_most_64_writes_of_a_key_are_under_way() {
+    let mut leader = leader(false);
+    let write = |number| In::Propose {
+        near: Set::EMPTY,
+        batch: of_command(number, "x"),
+    };
+    let all: Vec<_> = (0..64)
+        .map(|number| Proposed::of(&leader.asked(write(number))))
+        .collect();
+    assert_eq!(leader.asked(write(64)), nothing());
+    let learned = In::Learned {
+        id: all[10].id,
+        noop: false,
+    };
+    let last = Proposed::of(&leader.asked(learned));
+    assert_eq!(last.payload.value.batch, of_command(64, "x"));
+}
