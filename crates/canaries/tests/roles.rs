@@ -9,6 +9,17 @@ mod caught;
 mod acceptor;
 #[path = "../../protocols/tests/roles/bytes.rs"]
 mod bytes;
+#[path = "../../protocols/tests/roles/epaxos_acceptor.rs"]
+mod epaxos_acceptor;
+#[path = "../../protocols/tests/roles/epaxos_leader.rs"]
+mod epaxos_leader;
+#[path = "../../protocols/tests/roles/epaxos_leader_lives.rs"]
+mod epaxos_leader_lives;
+#[path = "../../protocols/tests/roles/epaxos_process.rs"]
+#[allow(dead_code)]
+mod epaxos_process;
+#[path = "../../protocols/tests/roles/epaxos_return.rs"]
+mod epaxos_return;
 #[path = "../../protocols/tests/roles/known_defects.rs"]
 mod known_defects;
 #[path = "../../protocols/tests/roles/lives.rs"]
@@ -129,4 +140,13 @@ caught! {
     "spaxos/no-seal": spaxos_membership::one_that_hands_over_acknowledges_no_payload_of_earlier_epochs_any_more,
     "spaxos/one-side": spaxos_membership::a_payload_is_stable_when_a_write_quorum_of_its_rounds_epoch_stores_it,
     "spaxos/before-alone": spaxos_membership::one_that_may_have_taken_over_and_lost_its_memory_copies_from_both_configurations,
+    "epaxos/s4": epaxos_acceptor::s4_a_promise_leaves_the_ballot_of_a_vote_as_it_is,
+    "epaxos/answers-anew": epaxos_acceptor::an_answer_names_the_past_and_what_conflicts_and_stays_the_same,
+    "epaxos/unfenced": epaxos_return::it_is_silent_below_a_boundary_and_answers_from_there_on,
+    "epaxos/decides-after-promise": epaxos_acceptor::a_decision_after_a_promise_is_refused,
+    "epaxos/early-decision": epaxos_acceptor::a_decision_is_recorded_and_a_repeated_one_is_not,
+    "epaxos/uncertain": epaxos_acceptor::a_decision_takes_no_place_in_the_index_before_its_commit,
+    "epaxos/by-number": epaxos_leader::what_the_fast_quorum_names_twice_its_acceptor_decides_and_all_learn,
+    "epaxos/named-once": epaxos_leader::what_one_member_alone_names_takes_the_slow_path,
+    "epaxos/lives": epaxos_leader_lives::an_answer_of_an_earlier_life_does_not_count_also_if_it_came_before,
 }

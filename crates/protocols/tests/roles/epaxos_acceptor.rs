@@ -168,7 +168,7 @@ pub(crate) fn accepted(id: InstanceId, ballot: Ballot) -> leader::In {
 }
 
 #[test]
-fn an_answer_names_the_past_and_what_conflicts_and_stays_the_same() {
+pub(crate) fn an_answer_names_the_past_and_what_conflicts_and_stays_the_same() {
     let mut acceptor = acceptor();
     let (first, second, past) = (id(0, 0), id(2, 0), id(2, 9));
     let asked = acceptor.asked(pre_accept(first, &[]));
@@ -197,7 +197,7 @@ fn a_command_that_comes_after_a_promise_is_not_recorded() {
 }
 
 #[test]
-fn a_decision_is_recorded_and_a_repeated_one_is_not() {
+pub(crate) fn a_decision_is_recorded_and_a_repeated_one_is_not() {
     let mut acceptor = acceptor();
     let id = id(1, 0);
     acceptor.asked(pre_accept(id, &[]));
@@ -219,7 +219,7 @@ fn a_decision_is_recorded_and_a_repeated_one_is_not() {
 
 /// Case 3 of a recovery takes it that this acceptor decides nothing more in ballot 0.
 #[test]
-fn a_decision_after_a_promise_is_refused() {
+pub(crate) fn a_decision_after_a_promise_is_refused() {
     let mut acceptor = acceptor();
     let (id, high) = (id(1, 0), ballot(1, 2));
     acceptor.asked(pre_accept(id, &[]));
@@ -239,7 +239,7 @@ fn a_decision_of_another_leader_is_ignored() {
 
 /// A read must find what a decision that a crash takes back would stand before.
 #[test]
-fn a_decision_takes_no_place_in_the_index_before_its_commit() {
+pub(crate) fn a_decision_takes_no_place_in_the_index_before_its_commit() {
     let mut acceptor = acceptor();
     let (before, own, reader) = (id(0, 0), id(1, 0), ReplicaId(2));
     acceptor.asked(pre_accept(before, &[]));
@@ -275,7 +275,7 @@ fn a_decision_takes_no_place_in_the_index_before_its_commit() {
 /// s4: in step 5 of the published flaw an acceptor with one ballot reports its noop as one of
 /// ballot 3, and a command that was decided in ballot 2 is lost (Sutra 2019).
 #[test]
-fn s4_a_promise_leaves_the_ballot_of_a_vote_as_it_is() {
+pub(crate) fn s4_a_promise_leaves_the_ballot_of_a_vote_as_it_is() {
     let mut acceptor = acceptor();
     let id = id(0, 0);
     let [one, three, four] = [ballot(1, 1), ballot(3, 0), ballot(4, 2)];

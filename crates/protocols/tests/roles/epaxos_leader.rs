@@ -225,7 +225,7 @@ fn vote(proposed: &Proposed, from: u8) -> In {
 
 /// Each dependency was named by two of four: a recovery that hears from all but one finds it.
 #[test]
-fn what_the_fast_quorum_names_twice_its_acceptor_decides_and_all_learn() {
+pub(crate) fn what_the_fast_quorum_names_twice_its_acceptor_decides_and_all_learn() {
     let mut leader = leader(false);
     let (one, other) = (of(1, 1, 4), of(2, 1, 0));
     let proposed = Proposed::of(&leader.asked(propose("x")));
@@ -255,7 +255,7 @@ fn what_the_fast_quorum_names_twice_its_acceptor_decides_and_all_learn() {
 }
 
 #[test]
-fn what_one_member_alone_names_takes_the_slow_path() {
+pub(crate) fn what_one_member_alone_names_takes_the_slow_path() {
     let mut leader = leader(false);
     let alone = of(1, 1, 4);
     let proposed = proposed(&mut leader);

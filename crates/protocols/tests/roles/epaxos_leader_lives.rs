@@ -14,7 +14,7 @@ use ionian_protocols::epaxos::message::{Choice, Evidence, Lives, PreAccepted};
 
 /// Of five acceptors three are a majority; when the first request is overdue it is enough.
 #[test]
-fn an_answer_of_an_earlier_life_does_not_count_also_if_it_came_before() {
+pub(crate) fn an_answer_of_an_earlier_life_does_not_count_also_if_it_came_before() {
     let mut leader = leader(false);
     let proposed = proposed(&mut leader);
     let (none, second) = (Lives::default(), lives(1, 2));

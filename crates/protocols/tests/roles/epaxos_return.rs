@@ -186,7 +186,7 @@ fn a_copied_instance_that_is_new_is_not_taken_over() {
 }
 
 #[test]
-fn it_is_silent_below_a_boundary_and_answers_from_there_on() {
+pub(crate) fn it_is_silent_below_a_boundary_and_answers_from_there_on() {
     let mut process = Process::returned(vec![]);
     is_silent(&mut process, of(0, 3, 0));
     is_silent(&mut process, of(0, 3, 1));
