@@ -49,6 +49,15 @@ impl Hasher for SlotHasher {
             self.write_u64(u64::from(*byte));
         }
     }
+    fn write_u8(&mut self, number: u8) {
+        self.write_u64(number.into());
+    }
+    fn write_u16(&mut self, number: u16) {
+        self.write_u64(number.into());
+    }
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
     fn write_u64(&mut self, number: u64) {
         // 2^64 by the golden ratio: the highest bits of the product differ for numbers that are
         // near each other.

@@ -2,8 +2,6 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cmp::Ordering;
-use core::hash::{Hash, Hasher};
 use core::slice;
 use ionian_kernel::id::{LeaderId, Round};
 use ionian_kernel::wire::{Reader, Wire, WireError, encode_varint};
@@ -24,38 +22,12 @@ const MAX_NAMED: usize = 1 << 17;
 
 /// The instances of one process of a leader. A leader that starts again begins a new space, because
 /// it does not know how far it had come in the former one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Space {
     /// The leader.
     pub leader: LeaderId,
     /// How often the leader had started before.
     pub life: u32,
-}
-
-impl Space {
-    /// Its place in the order of spaces: by leader, then by life. One number is compared faster
-    /// than two, and names are compared for each step in a tree.
-    fn rank(self) -> u64 {
-        u64::from(self.leader.0) << 32 | u64::from(self.life)
-    }
-}
-
-impl Hash for Space {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.rank());
-    }
-}
-
-impl Ord for Space {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.rank().cmp(&other.rank())
-    }
-}
-
-impl PartialOrd for Space {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
 }
 
 impl Wire for Space {
@@ -78,7 +50,7 @@ impl Wire for Space {
 
 /// The name of an instance. The order of names is that in which a replica executes instances that
 /// depend on each other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceId {
     /// Whose it is.
     pub space: Space,
@@ -90,23 +62,6 @@ impl InstanceId {
     /// The instance with this number of a space.
     pub const fn new(space: Space, number: u64) -> Self {
         InstanceId { space, number }
-    }
-
-    /// Its place in the order of names: by space, then by number.
-    fn rank(self) -> u128 {
-        u128::from(self.space.rank()) << 64 | u128::from(self.number)
-    }
-}
-
-impl Ord for InstanceId {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.rank().cmp(&other.rank())
-    }
-}
-
-impl PartialOrd for InstanceId {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
     }
 }
 
@@ -151,7 +106,7 @@ enum Members {
 }
 
 /// What a set of dependencies names.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Named {
     /// In order, none of them below a number of `below`.
     exact: Vec<InstanceId>,
@@ -269,8 +224,8 @@ impl Deps {
         }
     }
 
-    /// The lists of what is named, not shared, to be added to: afterwards they
-    /// have more than one instance.
+    /// The lists of what is named, not shared with another set. The caller adds to them: a set of
+    /// at most one instance is never kept as lists.
     fn edit(&mut self) -> &mut Named {
         if let Members::None | Members::One(_) = self.0 {
             let named = Named {
