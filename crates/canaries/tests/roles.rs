@@ -11,6 +11,8 @@ mod acceptor;
 mod bytes;
 #[path = "../../protocols/tests/roles/epaxos_acceptor.rs"]
 mod epaxos_acceptor;
+#[path = "../../protocols/tests/roles/epaxos_apart.rs"]
+mod epaxos_apart;
 #[path = "../../protocols/tests/roles/epaxos_leader.rs"]
 mod epaxos_leader;
 #[path = "../../protocols/tests/roles/epaxos_leader_lives.rs"]
@@ -18,6 +20,8 @@ mod epaxos_leader_lives;
 #[path = "../../protocols/tests/roles/epaxos_process.rs"]
 #[allow(dead_code)]
 mod epaxos_process;
+#[path = "../../protocols/tests/roles/epaxos_proxy_leader.rs"]
+mod epaxos_proxy_leader;
 #[path = "../../protocols/tests/roles/epaxos_return.rs"]
 mod epaxos_return;
 #[path = "../../protocols/tests/roles/known_defects.rs"]
@@ -146,6 +150,10 @@ caught! {
     "epaxos/decides-after-promise": epaxos_acceptor::a_decision_after_a_promise_is_refused,
     "epaxos/early-decision": epaxos_acceptor::a_decision_is_recorded_and_a_repeated_one_is_not,
     "epaxos/uncertain": epaxos_acceptor::a_decision_takes_no_place_in_the_index_before_its_commit,
+    "epaxos/new-value": epaxos_apart::a_leader_hands_over_what_a_majority_of_dependency_nodes_recorded,
+    "epaxos/over": epaxos_apart::an_acceptor_gives_no_first_vote_in_ballot_0_to_a_life_that_is_over,
+    "epaxos/one-vote": epaxos_proxy_leader::the_votes_of_a_majority_decide_and_all_learn,
+    "epaxos/no-past": epaxos_leader::the_fast_quorum_is_told_what_the_leaders_own_acceptor_had_recorded,
     "epaxos/by-number": epaxos_leader::what_the_fast_quorum_names_twice_its_acceptor_decides_and_all_learn,
     "epaxos/named-once": epaxos_leader::what_one_member_alone_names_takes_the_slow_path,
     "epaxos/lives": epaxos_leader_lives::an_answer_of_an_earlier_life_does_not_count_also_if_it_came_before,

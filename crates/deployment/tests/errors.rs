@@ -338,7 +338,8 @@ fn unknown_names_are_refused() {
             .unwrap_err()
             .to_string(),
         "unknown preset \"x\"; available: colocated, baseline, compartmentalized, batched, pigpaxos, pigpaxos-25, pigpaxos-wan, mencius, mencius-wan, mencius-compartmentalized, mencius-batched, spaxos, \
-            spaxos-compartmentalized, spaxos-batched, epaxos, epaxos-5, unreplicated, unreplicated-batched"
+            spaxos-compartmentalized, spaxos-batched, epaxos, epaxos-5, \
+            epaxos-compartmentalized, unreplicated, unreplicated-batched"
     );
 }
 

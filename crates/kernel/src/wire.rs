@@ -13,9 +13,9 @@ use bytes::{Bytes, BytesMut};
 /// each other in the handshake. Builds with the feature `hundreds` have larger sets and ids, so
 /// versions of their own.
 pub const WIRE_VERSION: u16 = if cfg!(feature = "hundreds") {
-    10_014
+    10_015
 } else {
-    14
+    15
 };
 
 /// Something that can be sent and stored.
@@ -213,7 +213,8 @@ impl<'a> Reader<'a> {
             let byte = *self.buffer.get(self.at).ok_or(WireError::Truncated)?;
             self.at += 1;
             let bits = u64::from(byte & 0x7f);
-            if shift == 63 && byte > 1 {
+            // None has a longer encoding than it needs.
+            if shift == 63 && byte > 1 || shift > 0 && byte == 0 {
                 break;
             }
             number |= bits << shift;
@@ -573,6 +574,13 @@ mod tests {
         assert!(matches!(varint(&bytes), Err(WireError::OutOfRange { .. })));
         bytes[9] = 1;
         assert_eq!(varint(&bytes), Ok((u64::MAX, 1)));
+    }
+
+    #[test]
+    fn a_number_has_one_encoding() {
+        for longer in [&[0x80, 0][..], &[0xB9, 0], &[0xB9, 0x80, 0]] {
+            assert!(matches!(varint(longer), Err(WireError::OutOfRange { .. })));
+        }
     }
 
     #[test]

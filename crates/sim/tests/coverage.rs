@@ -117,6 +117,7 @@ fn of_epaxos() {
         // As above, of a peer's snapshot.
         "replica: asked for a snapshot that it no longer has",
     ];
-    let all = scenarios::<EPaxos>(&["epaxos", "epaxos-5"], false);
+    let presets = ["epaxos", "epaxos-5", "epaxos-compartmentalized"];
+    let all = scenarios::<EPaxos>(&presets, false);
     reaches::<EPaxos>(&all, &elsewhere);
 }

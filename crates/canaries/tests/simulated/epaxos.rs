@@ -11,13 +11,20 @@ fn catches(name: &str, durability: Durability, seeds: u64, kind: FailureKind) {
 }
 
 #[test]
+fn a_leader_that_hands_over_what_a_minority_recorded() {
+    let scenario = preset::<EPaxos>("epaxos-compartmentalized");
+    let failure = crate::catches::<EPaxos>("hands-over-early", scenario, MEMORY, 40);
+    assert_eq!(failure.kind, FailureKind::Invariant, "{failure}");
+}
+
+#[test]
 fn a_recovery_that_counts_one_that_has_not_recorded_the_command() {
     catches("no-case-5", Durability::Disk, 20, FailureKind::Invariant);
 }
 
 #[test]
 fn an_index_of_the_latest_command_only() {
-    catches("latest-only", AMNESIA, 20, FailureKind::Invariant);
+    catches("latest-only", AMNESIA, 20, FailureKind::Divergence);
 }
 
 #[test]
@@ -58,10 +65,4 @@ fn an_acceptor_that_does_not_know_that_it_forgot() {
 #[test]
 fn an_index_that_takes_the_first_number_for_none() {
     catches("no-zero", MEMORY, 20, FailureKind::Invariant);
-}
-
-/// A recovery that does not hear from the leader's acceptor decides with fewer dependencies.
-#[test]
-fn a_leader_that_keeps_the_past_to_itself() {
-    catches("no-past", Durability::Disk, 20, FailureKind::Panic);
 }

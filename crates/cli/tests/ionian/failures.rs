@@ -126,8 +126,13 @@ fn nodes_are_killed_in_turn(preset: &str, durability: &str) {
 
 #[test]
 fn a_node_of_each_role_can_fail_under_load() {
-    for preset in ["spaxos-compartmentalized", "spaxos-batched"] {
-        let cluster = Cluster::start(preset, &[], &[]);
+    for (preset, roles, settings) in [
+        ("spaxos-compartmentalized", 6, &[][..]),
+        ("spaxos-batched", 6, &[]),
+        ("epaxos-compartmentalized", 4, &["durability=disk"]),
+        ("epaxos-compartmentalized", 4, &["durability=memory"]),
+    ] {
+        let cluster = Cluster::start(preset, settings, &[]);
         let writer = Writer::start(cluster.gateways()[0], "k");
         let first_of_its_kind = |name: &str| name.ends_with("-0") && !name.starts_with("gateway");
         let nodes = cluster.deployment.nodes.iter().enumerate();
@@ -135,7 +140,7 @@ fn a_node_of_each_role_can_fail_under_load() {
             .filter(|(_, node)| first_of_its_kind(&node.name))
             .map(|(place, _)| place)
             .collect();
-        assert!(victims.len() >= 6, "{victims:?}");
+        assert!(victims.len() >= roles, "{victims:?}");
         for victim in victims {
             let before = cluster.pid(victim);
             writer.go_on(20);

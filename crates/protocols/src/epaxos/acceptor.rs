@@ -1,6 +1,7 @@
 //! The acceptor: reports which recorded instances a command conflicts with, votes, decides for the
 //! leader of its node, and answers recoveries. It keeps every instance until replicas have it in
-//! stored snapshots, and hands it to replicas that miss it.
+//! stored snapshots, and hands it to replicas that miss it. Where the roles are apart, it does one
+//! half of this ([`Duty`]).
 //!
 //! Stands between leader and replica. Atlas (EuroSys 2020), algorithms 1 and 2.
 
@@ -16,6 +17,7 @@ use self::kept::KeptVector;
 use self::returning::Return;
 use self::store::{Known, Store};
 use super::config::Config;
+use super::duty::Duty;
 use super::index::ConflictIndex;
 use super::instance::{Ballot, Deps, InstanceId, Space};
 use super::message::{
@@ -55,6 +57,8 @@ messages! {
         1 => Accept {
             /// The leader.
             from: LeaderId,
+            /// The proxy leader that counts the votes for it; none if it does itself.
+            proxy: Option<ProxyLeaderId>,
             /// The instance.
             id: InstanceId,
             /// The ballot.
@@ -116,6 +120,8 @@ messages! {
         8 => Ask {
             /// The acceptor.
             from: AcceptorId,
+            /// What it does.
+            duty: Duty,
             /// The instances.
             ids: Vec<InstanceId>,
         },
@@ -151,6 +157,11 @@ messages! {
             first: InstanceId,
             /// What it sends from that one on.
             page: Box<Page>,
+        },
+        /// Another one has forgotten what this one asked it for.
+        12 => Forgotten {
+            /// How far f + 1 replicas keep the spaces of it.
+            reaches: Vec<Reach>,
         },
     }
 }
@@ -214,6 +225,9 @@ pub enum Record {
     },
     /// How far f + 1 replicas have each space in stored snapshots.
     Kept {
+        /// The number of the next record. If replicas keep all, no other record tells it; and
+        /// those that were dropped may be found again after a crash.
+        next: u64,
         /// How far.
         reaches: Vec<Reach>,
     },
@@ -252,7 +266,7 @@ wire_enum! { Record {
     3 => Voted { at, id, vote },
     4 => Decided { at, id, learned },
     5 => Whole { at, id, promised, evidence, copied },
-    6 => Kept { reaches },
+    6 => Kept { next, reaches },
     7 => Returning { copied, boundaries, over },
     8 => Peers { lives, closed },
     9 => Copied { at, id, payload },
@@ -261,6 +275,7 @@ wire_enum! { Record {
 /// An acceptor.
 pub struct Acceptor {
     id: AcceptorId,
+    duty: Duty,
     config: Arc<Config>,
     /// How often it has begun without the memory of an earlier process.
     life: u32,
@@ -290,15 +305,17 @@ pub struct Acceptor {
 impl Acceptor {
     /// The acceptor of this birth.
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
+        let duty = config.duty(birth.address.kind);
         Acceptor {
             id: AcceptorId(birth.address.index),
+            duty,
             life: 0,
             amnesiac: birth.amnesiac,
             returning: None,
             lives: Lives::default(),
             closed: BTreeMap::new(),
             index: ConflictIndex::new(birth.seed),
-            store: Store::default(),
+            store: Store::new(duty.records()),
             kept: KeptVector::new(config.f()),
             ask_at: Instant::ZERO,
             ask_before: 0,
@@ -321,8 +338,40 @@ impl Acceptor {
         self.store.learned()
     }
 
-    fn leader(&self) -> LeaderId {
+    /// The leader of its node, if it is paired with one.
+    fn leader(&self) -> Option<LeaderId> {
         self.config.leader_of(self.id)
+    }
+
+    /// Those that know the same instances.
+    fn others(&self) -> AcceptorSet {
+        let peers = self.config.peers(self.duty, self.id);
+        peers.without(Set::one(self.id))
+    }
+
+    /// Notes a command in the index, and gives what it conflicts with, if it records commands.
+    fn note(&mut self, id: InstanceId, payload: &Payload) -> Deps {
+        match self.duty.records() {
+            true => self.index.record(id, payload),
+            false => Deps::NONE,
+        }
+    }
+
+    /// Whether a message asks for what this one does not do, where the roles are apart.
+    fn is_of_the_other_half(&self, message: &In) -> bool {
+        match message {
+            In::PreAccept { .. } | In::PreRead { .. } => !self.duty.records(),
+            In::Accept { .. } | In::Decide { .. } | In::Prepare { .. } => !self.duty.votes(),
+            _ => false,
+        }
+    }
+
+    /// What is to be kept on disk of what replicas keep.
+    fn kept_record(&self) -> Record {
+        Record::Kept {
+            next: self.store.next_place(),
+            reaches: self.kept.reaches(),
+        }
     }
 
     fn tell(&self, to: LeaderId, message: leader::In, out: &mut Out<'_, Self>) {
@@ -338,7 +387,11 @@ impl Role for Acceptor {
 
     /// The number after that of each record must exist.
     fn check_record(&self, record: &Record) -> Result<(), WireError> {
-        match Self::key(record).unwrap_or(0) {
+        let number = match record {
+            Record::Kept { next, .. } => Some(*next),
+            _ => Self::key(record),
+        };
+        match number.unwrap_or(0) {
             u64::MAX => Err(WireError::OutOfRange {
                 what: "number of a record",
                 value: u64::MAX,
@@ -368,9 +421,7 @@ impl Role for Acceptor {
 
     fn checkpoint(&self, out: &mut Out<'_, Self>) {
         out.persist_vital(Record::Life { life: self.life });
-        out.persist(Record::Kept {
-            reaches: self.kept.reaches(),
-        });
+        out.persist(self.kept_record());
         out.persist(self.peers());
         if let Some(returning) = &self.returning {
             out.persist(returning.record());
@@ -392,6 +443,10 @@ impl Role for Acceptor {
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        if self.is_of_the_other_half(&message) {
+            self.stale += 1;
+            return;
+        }
         match message {
             In::PreAccept {
                 from,
@@ -402,10 +457,11 @@ impl Role for Acceptor {
             } => self.on_pre_accept(from, id, (payload, past, fast), out),
             In::Accept {
                 from,
+                proxy,
                 id,
                 ballot,
                 choice,
-            } => self.on_accept(from, id, Vote { ballot, choice }, out),
+            } => self.on_accept((from, proxy), id, Vote { ballot, choice }, out),
             In::Decide { id, deps } => self.on_decide(id, deps, out),
             In::Commit {
                 id,
@@ -425,7 +481,8 @@ impl Role for Acceptor {
             } => self.on_pre_read(from, inquiry, &touched, out),
             In::Fetch { from, runs } => self.on_fetch(from, &runs, out),
             In::Kept { from, reaches } => self.on_kept(from, &reaches, out),
-            In::Ask { from, ids } => self.on_ask(from, &ids, out),
+            In::Ask { from, duty, ids } => self.on_ask((from, duty), &ids, out),
+            In::Forgotten { reaches } => self.on_forgotten(&reaches, out),
             In::Boundary { life, space, below } => {
                 self.on_boundary(now, life, (space, below), out);
             }

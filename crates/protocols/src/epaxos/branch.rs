@@ -15,6 +15,7 @@ branches! {
     RECOVERY_UNKNOWN = "leader: recovers a noop, for no acceptor knows the command",
     RECOVERY_BROKEN = "leader: recovers a noop, for a member of the fast quorum does not know it",
     RECOVERY_MAY_BE_DECIDED = "leader: recovers a command that may be decided on the fast path",
+    PROXY_GIVES_UP = "proxy leader: an instance gets no majority of votes",
     PRE_ACCEPT_AGAIN = "acceptor: gives an answer again",
     PRE_ACCEPT_REFUSED = "acceptor: a command comes after its instance is recovered",
     ACCEPT_REFUSED = "acceptor: asked to vote in an old ballot",

@@ -37,7 +37,7 @@ impl protocol::Invariants<EPaxos> for Invariants {
 
     fn check(&mut self, address: Address, instance: &Instance) -> Result<(), String> {
         match instance {
-            Instance::Acceptor(acceptor) => {
+            Instance::Acceptor(acceptor) | Instance::DependencyNode(acceptor) => {
                 self.look(address, acceptor.learned(), || acceptor.decisions())?;
             }
             Instance::Replica(replica) => {

@@ -5,6 +5,9 @@
 //! *past*) goes to the rest of the fast quorum. If every dependency was named by f members, its
 //! acceptor decides (fast path); otherwise f + 1 acceptors vote (slow path). Atlas (EuroSys 2020),
 //! algorithm 1.
+//!
+//! Where the roles are apart, it asks a majority of dependency nodes, and hands the union of what
+//! they answer to a proxy leader, which runs phase 2. Recoveries are its own.
 
 mod barriers;
 mod flights;
@@ -16,10 +19,12 @@ use self::barriers::Barriers;
 use self::flights::Flights;
 use self::peers::Peers;
 use self::recovering::Recoveries;
+use super::committing;
 use super::config::Config;
+use super::duty::Duty;
 use super::instance::{Ballot, Deps, InstanceId, Space};
-use super::message::{Choice, Evidence, Life, Lives, Replier};
-use super::{Envelope, acceptor, metrics, replica};
+use super::message::{self, Evidence, Life, Lives, Replier};
+use super::{Envelope, acceptor, kind, metrics, replica};
 use crate::parts::leader::clock::LogClock;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -34,6 +39,7 @@ use ionian_kernel::time::{Instant, Timestamp, earliest};
 use ionian_kernel::{messages, wire_enum};
 use ionian_replication::batch::Batch;
 use ionian_replication::executor::Executor;
+use ionian_replication::suspicion::{Choice, PRESENT_FOR, Presence};
 
 messages! {
     /// The messages that a leader receives.
@@ -115,8 +121,10 @@ messages! {
             /// The instances.
             ids: Vec<InstanceId>,
         },
-        /// What a replica of this node has executed.
+        /// What a replica has executed: one of this node, if there is one.
         9 => Executed {
+            /// The replica.
+            from: ReplicaId,
             /// The time of its state machine.
             time: Timestamp,
             /// When the state machine next changes by the passing of time.
@@ -133,11 +141,20 @@ messages! {
         11 => Begin {
             /// The acceptor.
             from: AcceptorId,
+            /// What it does.
+            duty: Duty,
             /// Its life.
             life: u32,
         },
         /// The acceptor of this node had lost its memory, and takes part again.
         12 => Returned {},
+        /// A proxy leader has got an instance decided, as it was proposed.
+        13 => Chosen {
+            /// The proxy leader.
+            from: ProxyLeaderId,
+            /// The instance.
+            id: InstanceId,
+        },
     }
 }
 
@@ -165,6 +182,14 @@ pub struct Leader {
     /// The lives of acceptors. Answers of earlier ones count no more: see
     /// `acceptor/returning.rs`.
     lives: Lives,
+    /// Those of dependency nodes.
+    recorder_lives: Lives,
+    /// The proxy leaders that it gives work to.
+    proxies: Choice<ProxyLeaderId>,
+    /// The replicas that can answer clients. Those of other nodes are heard where none is on this.
+    repliers: Presence<ReplicaId>,
+    /// Counts commands, so that the replica that answers is not always the same.
+    reply_turn: u64,
     /// Computes what commands touch; it executes nothing.
     machine: Executor,
     clock: LogClock,
@@ -185,8 +210,16 @@ impl Leader {
         Leader {
             id,
             life: 0,
-            amnesiac: birth.amnesiac,
+            amnesiac: birth.amnesiac && !config.is_apart(),
             lives: Lives::default(),
+            recorder_lives: Lives::default(),
+            proxies: Choice::new(
+                config.layout().all(kind::ProxyLeader),
+                config.layout().near(kind::ProxyLeader, birth.node),
+                random.any(),
+            ),
+            repliers: Presence::new(config.replicas(), PRESENT_FOR),
+            reply_turn: random.any() >> 1,
             clock: LogClock::new(birth.node, config.f()),
             peers: Peers::new(id, &config),
             flights: Flights::new(id, random.any()),
@@ -208,42 +241,26 @@ impl Leader {
         }
     }
 
-    fn acceptor(&self) -> AcceptorId {
+    /// The acceptor of its node, if it is paired with one.
+    fn acceptor(&self) -> Option<AcceptorId> {
         self.config.acceptor_of(self.id)
+    }
+
+    fn own(&self) -> AcceptorSet {
+        self.acceptor().into_iter().collect()
     }
 
     /// Passes on what an instance is decided to be, without the payload to those in `holders`.
     fn commit(
         &self,
         id: InstanceId,
-        choice: &Choice,
+        choice: &message::Choice,
         holders: AcceptorSet,
         replier: Replier,
         out: &mut Out<'_, Self>,
     ) {
-        let all = self.config.acceptors();
-        let parts = [
-            (holders, choice.brief()),
-            (all.without(holders), choice.clone().into()),
-        ];
-        for (to, learned) in parts.into_iter().filter(|(to, _)| !to.is_empty()) {
-            let message = acceptor::In::Commit {
-                id,
-                learned,
-                replier,
-            };
-            out.send(Envelope::ToAcceptors(to, message));
-        }
-        let apart = self.config.replicas_apart();
-        if !apart.is_empty() {
-            let choice = choice.clone();
-            let message = replica::In::Committed {
-                id,
-                choice,
-                replier,
-            };
-            out.send(Envelope::ToReplicas(apart, message));
-        }
+        let messages = committing::commit(&self.config, id, choice, holders, replier);
+        messages.for_each(|message| out.send(message));
     }
 
     fn heartbeat(&mut self, now: Instant, to: Set<LeaderId>, out: &mut Out<'_, Self>) {
@@ -287,45 +304,60 @@ impl Leader {
     }
 
     fn node_of(&self, leader: LeaderId) -> Option<NodeId> {
-        let places = self.config.layout().places(super::kind::Leader);
+        let places = self.config.layout().places(kind::Leader);
         places.node_of(leader.index())
     }
 
-    /// Takes in which lives acceptors are in. What earlier ones answered is forgotten; says whether
-    /// an answer of `from` in this life counts.
-    fn learn_lives(&mut self, from: AcceptorId, lives: &Lives) -> bool {
-        for life in lives.iter() {
-            let is_known = self.config.acceptors().contains(life.acceptor);
-            if is_known && self.lives.learn(life) {
-                out_of_date(life.acceptor, &mut self.flights, &mut self.recoveries);
+    /// Takes in which lives those are in that do this. What earlier ones answered is forgotten;
+    /// says whether an answer of `from` in this life counts.
+    fn learn_lives(&mut self, duty: Duty, from: AcceptorId, lives: &Lives) -> bool {
+        let known = match duty {
+            Duty::Records {} => &mut self.recorder_lives,
+            Duty::All {} | Duty::Votes {} => &mut self.lives,
+        };
+        let all = match duty.records() {
+            true => self.config.recorders(),
+            false => self.config.acceptors(),
+        };
+        for life in lives.iter().filter(|life| all.contains(life.acceptor)) {
+            if known.learn(life) {
+                if duty.records() {
+                    self.flights.forget_answers(life.acceptor);
+                }
+                if duty != (Duty::Records {}) {
+                    self.recoveries.forget_answers(life.acceptor);
+                }
             }
         }
-        lives.of(from) == self.lives.of(from)
+        lives.of(from) == known.of(from)
     }
 
     /// An acceptor that has lost its memory asks which instances it cannot have known.
-    fn on_begin(&mut self, acceptor: AcceptorId, life: u32, out: &mut Out<'_, Self>) {
+    fn on_begin(
+        &mut self,
+        (acceptor, duty): (AcceptorId, Duty),
+        life: u32,
+        out: &mut Out<'_, Self>,
+    ) {
+        if duty != self.config.recording() && duty != self.config.voting() {
+            self.stale += 1;
+            return;
+        }
         let mut lives = Lives::default();
         lives.learn(Life { acceptor, life });
-        self.learn_lives(acceptor, &lives);
+        self.learn_lives(duty, acceptor, &lives);
         let message = acceptor::In::Boundary {
             life,
             space: self.space(),
             below: self.flights.next_number(),
         };
-        out.send(Envelope::ToAcceptors(Set::one(acceptor), message));
+        out.send(duty.envelope(Set::one(acceptor), message));
     }
 
     fn on_refused(&mut self, id: InstanceId, promised: Ballot) {
         self.flights.refused(id);
         self.recoveries.refused(id, promised);
     }
-}
-
-/// What an acceptor answered before it lost its memory counts no more.
-fn out_of_date(acceptor: AcceptorId, flights: &mut Flights, recoveries: &mut Recoveries) {
-    flights.forget_answers(acceptor);
-    recoveries.forget_answers(acceptor);
 }
 
 impl Role for Leader {
@@ -349,6 +381,7 @@ impl Role for Leader {
         out.persist_vital(Record::Life { life: self.life });
         self.flights.begin(self.space());
         self.peers.start(now);
+        self.repliers.start(now);
         self.barriers.start(now, &mut self.random);
         self.heartbeat_all(now, out);
     }
@@ -361,7 +394,7 @@ impl Role for Leader {
                 lives,
                 id,
                 deps,
-            } => match self.learn_lives(from, &lives) {
+            } => match self.learn_lives(self.config.recording(), from, &lives) {
                 true => self.on_pre_accepted(now, from, id, deps, out),
                 false => self.stale += 1,
             },
@@ -375,26 +408,37 @@ impl Role for Leader {
                 ballot,
                 asked_in,
                 evidence,
-            } => match self.learn_lives(from, &lives) && asked_in == self.life {
-                true => self.on_prepared(now, from, (id, ballot), *evidence, out),
-                // An answer to an earlier process. A ballot is the same again if that one had used
-                // it, and what was answered then may have changed.
-                false => self.stale += 1,
-            },
+            } => {
+                let learned = self.learn_lives(self.config.voting(), from, &lives);
+                match learned && asked_in == self.life {
+                    true => self.on_prepared(now, from, (id, ballot), *evidence, out),
+                    // An answer to an earlier process. A ballot is the same again if that one had
+                    // used it, and what was answered then may have changed.
+                    false => self.stale += 1,
+                }
+            }
             In::Learned { id, noop } => self.on_learned(now, id, noop, out),
             In::Heartbeat { from, life, clock } => self.on_heartbeat(now, from, life, clock, out),
             In::Recover { ids } => self.on_recover(now, &ids, out),
             In::Executed {
+                from,
                 time,
                 deadline,
                 since_barrier,
-            } => self.on_executed(now, time, deadline, since_barrier, out),
+            } => {
+                self.repliers.heard(from, now);
+                self.on_executed(now, time, deadline, since_barrier, out);
+            }
             // Decided it is, and perhaps as a noop: sessions make the command one.
             In::Kept { id } => self.on_learned(now, id, true, out),
-            In::Begin { from, life } => self.on_begin(from, life, out),
+            In::Begin { from, duty, life } => self.on_begin((from, duty), life, out),
             In::Returned {} => {
                 self.amnesiac = false;
                 self.pump(now, out);
+            }
+            In::Chosen { from, id } => {
+                self.proxies.heard(from);
+                self.on_learned(now, id, false, out);
             }
         }
     }

@@ -41,6 +41,18 @@ pub(super) const LEADER: &[Metric] = &[
     ),
 ];
 
+pub(super) const PROXY_LEADER: &[Metric] = &[
+    Metric::gauge("in_flight", "instances", "instances that it gets votes for").settling(),
+    Metric::gauge(
+        "in_flight_bytes",
+        "bytes",
+        "bytes of their commands and dependencies",
+    ),
+    Metric::counter("chosen", "instances", "instances decided"),
+    Metric::counter("retries", "instances", "instances asked for again"),
+    Metric::counter("dropped", "instances", "instances dropped for want of room"),
+];
+
 pub(super) const ACCEPTOR: &[Metric] = &[
     Metric::gauge("instances", "instances", "instances that it keeps"),
     Metric::gauge(
@@ -51,7 +63,7 @@ pub(super) const ACCEPTOR: &[Metric] = &[
     Metric::gauge(
         "undecided",
         "instances",
-        "of these, instances without a decision",
+        "instances whose decision it is still to learn",
     )
     .settling(),
     Metric::gauge(

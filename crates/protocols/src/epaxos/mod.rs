@@ -31,16 +31,35 @@
 //!            replica ── Kept ──> acceptors
 //! alive:     leader ── Heartbeat ──> leaders, replicas;   replica ── Executed ──> leader (its own)
 //! ```
+//!
+//! With the roles apart (BPaxos, compartmentalized EPaxos) there is no fast path. Recovery, reads
+//! and catch-up are as above, with dependency nodes in place of acceptors in all but recovery:
+//!
+//! ```text
+//! client ── Propose ──> leader ── PreAccept ──> dependency nodes
+//!                       leader <─ PreAccepted ─ dependency nodes (a majority)
+//!                       leader ── Propose ────> proxy leader ── Accept ────> acceptors of a group
+//!                                               proxy leader <─ Accepted ─── most of them
+//!                                               proxy leader ── Commit ────> dependency nodes
+//!                                               proxy leader ── Committed ─> replicas
+//!                       leader <─ Chosen ────── proxy leader
+//!                       leader <─ Refused ───── acceptor (a recovery's ballot)
+//! replica ── Answers ──> client
+//! acceptor ── Ask ──> dependency node ── Commit ──> acceptor (one that has lost its memory)
+//! ```
 
 pub mod client;
 
 pub mod leader;
+
+pub mod proxy_leader;
 
 pub mod acceptor;
 
 pub mod replica;
 
 pub mod config;
+pub mod duty;
 pub mod executed;
 pub mod graph;
 pub mod index;
@@ -50,6 +69,7 @@ pub mod message;
 pub mod recovery;
 
 mod branch;
+mod committing;
 mod metrics;
 mod paged;
 mod presets;
@@ -74,6 +94,8 @@ ionian_kernel::protocol! {
     1 Leader "leader" ToLeaders(LeaderId) leader::Leader,
     2 Acceptor "acceptor" ToAcceptors(AcceptorId) acceptor::Acceptor,
     3 Replica "replica" ToReplicas(ReplicaId) replica::Replica,
+    4 DependencyNode "dependency_node" ToDependencyNodes(AcceptorId) acceptor::Acceptor,
+    5 ProxyLeader "proxy_leader" ToProxyLeaders(ProxyLeaderId) proxy_leader::ProxyLeader,
 }
 
 /// EPaxos with Atlas's quorums.
@@ -153,6 +175,12 @@ impl Protocol for EPaxos {
             kind::Client => Instance::Client(client::ClientLane::new(&config, &birth)),
             kind::Leader => Instance::Leader(leader::Leader::new(config, &birth)),
             kind::Acceptor => Instance::Acceptor(acceptor::Acceptor::new(config, &birth)),
+            kind::DependencyNode => {
+                Instance::DependencyNode(acceptor::Acceptor::new(config, &birth))
+            }
+            kind::ProxyLeader => {
+                Instance::ProxyLeader(proxy_leader::ProxyLeader::new(config, &birth))
+            }
             kind::Replica => Instance::Replica(replica::Replica::new(config, &birth)),
             kind => unreachable!("the protocol has no role of kind {kind}"),
         }

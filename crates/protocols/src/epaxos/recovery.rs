@@ -33,7 +33,8 @@ pub enum Case {
 
 /// What follows from the answers of acceptors, each of which has promised the recovery's ballot;
 /// none while there are too few. `leader` is the acceptor on the node of the instance's leader, and
-/// `enough` is n - f.
+/// `enough` is n - f. Where the roles are apart no acceptor is on its node, and none has
+/// pre-accepted anything: only the first two cases and the fourth are left, which are Paxos.
 ///
 /// Why the verdict is right. Let b be the recovery's ballot. All that answer have promised b, so
 /// none of them votes or decides in a lower ballot any more.
@@ -66,7 +67,7 @@ pub enum Case {
 /// and need not be.
 pub fn judge(
     evidence: &BTreeMap<AcceptorId, Evidence>,
-    leader: AcceptorId,
+    leader: Option<AcceptorId>,
     enough: usize,
 ) -> Option<Verdict> {
     if let Some(choice) = evidence.values().find_map(|known| known.decided.as_ref()) {
@@ -80,12 +81,15 @@ pub fn judge(
 }
 
 /// Cases 2 to 6.
-fn propose(evidence: &BTreeMap<AcceptorId, Evidence>, leader: AcceptorId) -> (Choice, Case) {
+fn propose(
+    evidence: &BTreeMap<AcceptorId, Evidence>,
+    leader: Option<AcceptorId>,
+) -> (Choice, Case) {
     let votes = evidence.values().filter_map(|known| known.vote.as_ref());
     if let Some(vote) = votes.max_by_key(|vote| vote.ballot) {
         return (vote.choice.clone(), Case::Voted);
     }
-    if evidence.contains_key(&leader) {
+    if leader.is_some_and(|leader| evidence.contains_key(&leader)) {
         return (Choice::Noop {}, Case::LeaderAnswers);
     }
     let mut known = evidence

@@ -18,7 +18,7 @@ use super::config::Config;
 use super::executed::ExecutedSet;
 use super::graph::Graph;
 use super::instance::{Deps, InstanceId, Space};
-use super::message::{Choice, Instance, Reach, Replier, Sees};
+use super::message::{Choice, Instance, Reach, Replier, Run, Sees};
 use super::{Envelope, client, kind, leader, metrics};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -80,8 +80,8 @@ messages! {
             from: AcceptorId,
             /// The instances.
             instances: Vec<Instance>,
-            /// Whether it has forgotten some: replicas have them in snapshots.
-            forgotten: bool,
+            /// The runs of which it has forgotten some: replicas have them in snapshots.
+            forgotten: Vec<Run>,
             /// How far it knows each space to reach.
             reaches: Vec<Reach>,
         },
@@ -159,7 +159,7 @@ impl Replica {
         let mut random = Random::new(birth.seed);
         let id = ReplicaId(birth.address.index);
         let near = config.layout().near(kind::Leader, birth.node);
-        let acceptors = config.layout().near(kind::Acceptor, birth.node);
+        let acceptors = config.layout().near(config.recorder_kind(), birth.node);
         Replica {
             id,
             life: random.any(),
@@ -245,10 +245,11 @@ impl Replica {
         })
     }
 
-    /// Tells the leader of this node what it has executed, and acceptors what it keeps.
+    /// Tells the leader of this node what it has executed, or all leaders if there is none.
     fn report(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         (self.report_at, self.ask_clock_at) = (now + ALIVE_EVERY, now + ASK_CLOCK_EVERY);
         let message = leader::In::Executed {
+            from: self.id,
             time: self.executor.now(),
             deadline: self.executor.next_deadline(),
             since_barrier: self.since_barrier,
@@ -307,7 +308,7 @@ impl Role for Replica {
                 instances,
                 forgotten,
                 reaches,
-            } => self.on_fetched(now, from, (instances, forgotten), &reaches, out),
+            } => self.on_fetched(now, from, (instances, &forgotten), &reaches, out),
             In::FetchSnapshot {
                 from,
                 snapshot,

@@ -2,34 +2,37 @@
 
 use super::config::Config;
 use super::kind;
-use crate::multipaxos::service::{FOR_CLIENT, FOR_REPLICA};
+use crate::multipaxos::service::{FOR_CLIENT, FOR_PROXY_LEADER, FOR_REPLICA};
 use alloc::vec::Vec;
-use ionian_kernel::id::AcceptorId;
+use ionian_kernel::id::{AcceptorId, AcceptorSet};
 use ionian_kernel::service::{Enough, Memory, Need, Service, Voters, one_of_each};
 
 /// What the cluster needs. No leader is elected: each leads its own commands.
 pub(super) fn service(config: &Config) -> Service {
-    let at_least = |count: usize| {
-        Enough::new::<AcceptorId>(kind::Acceptor, config.acceptors(), move |set| {
-            set.len() >= count
-        })
+    let recorders = |count: usize| {
+        let of = config.recorders();
+        Enough::new::<AcceptorId>(config.recorder_kind(), of, move |set| set.len() >= count)
     };
-    let (writes, reads) = (
-        config.majority().max(config.slow_quorum()),
-        config.majority(),
-    );
-    let voters = Voters {
-        write: at_least(writes),
-        read: at_least(config.recovery_quorum()),
+    let majority = config.majority();
+    let (write, read) = match config.is_apart() {
+        true => (of_each_group(config), of_each_group(config)),
+        false => {
+            let writes = majority.max(config.f() + 1);
+            let reads = config.acceptors().len() - config.f();
+            (recorders(writes), recorders(reads))
+        }
     };
     let mut needs = Vec::from([
         Need {
             what: "writes, for want of a majority of acceptors",
-            by: at_least(writes),
+            by: write.clone(),
         },
         Need {
-            what: "linearizable reads, for want of a majority of acceptors",
-            by: at_least(reads),
+            what: match config.is_apart() {
+                true => "writes and linearizable reads, for want of a majority of dependency nodes",
+                false => "linearizable reads, for want of a majority of acceptors",
+            },
+            by: recorders(majority),
         },
         Need {
             what: "writes, for want of a leader",
@@ -37,21 +40,42 @@ pub(super) fn service(config: &Config) -> Service {
         },
     ]);
     needs.extend(one_of_each(config.layout(), KINDS));
+    let mut memories = Vec::from([memory(recorders(config.copy_quorum(config.recorders())))]);
+    if config.is_apart() {
+        memories.push(memory(of_each_group(config)));
+    }
     Service {
         hub: kind::Leader,
         parts: Vec::new(),
-        memories: Vec::from([Memory {
-            by: at_least(config.copy_quorum()),
-            waits: "It must not vote before it has copied from other acceptors what it has lost, \
-                    which takes n - floor(n/2) of them that remember",
-            lost: "too many acceptors have lost their memory: those that remember are fewer than \
-                   n - floor(n/2), even if every node that is down came back. This cluster cannot \
-                   serve again, because acknowledged writes may be lost. Stop it and start anew",
-            is_vital: true,
-        }]),
-        voters: Some(voters),
+        memories,
+        voters: Some(Voters { write, read }),
         needs,
     }
 }
 
-const KINDS: &[(u8, &str)] = &[(kind::Client, FOR_CLIENT), (kind::Replica, FOR_REPLICA)];
+/// A majority of each group of acceptors: instances take turns with the groups.
+fn of_each_group(config: &Config) -> Enough {
+    let groups = config.groups().to_vec();
+    Enough::new::<AcceptorId>(kind::Acceptor, config.acceptors(), move |set| {
+        let is_met = |group: &AcceptorSet| set.and(*group).len() > group.len() / 2;
+        groups.iter().all(is_met)
+    })
+}
+
+fn memory(by: Enough) -> Memory {
+    Memory {
+        by,
+        waits: "It must not vote before it has copied from others of its kind what it has lost, \
+                which takes n - floor(n/2) of them that remember",
+        lost: "too many acceptors have lost their memory: those that remember are fewer than \
+               n - floor(n/2), even if every node that is down came back. This cluster cannot \
+               serve again, because acknowledged writes may be lost. Stop it and start anew",
+        is_vital: true,
+    }
+}
+
+const KINDS: &[(u8, &str)] = &[
+    (kind::Client, FOR_CLIENT),
+    (kind::ProxyLeader, FOR_PROXY_LEADER),
+    (kind::Replica, FOR_REPLICA),
+];

@@ -83,6 +83,7 @@ pub(crate) fn accept(from: u8, id: InstanceId, ballot: Ballot, choice: Choice) -
     let from = LeaderId(from);
     In::Accept {
         from,
+        proxy: None,
         id,
         ballot,
         choice,

@@ -10,10 +10,12 @@ use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
 use ionian_kernel::role::Asked;
 use ionian_kernel::time::{Duration, Timestamp};
 use ionian_protocols::epaxos::acceptor;
+use ionian_protocols::epaxos::config::Config;
 use ionian_protocols::epaxos::instance::{InstanceId, OWN};
 use ionian_protocols::epaxos::leader::{In, Leader, Record};
 use ionian_protocols::epaxos::message::{Choice, Learned, Lives, Payload, Replier};
 use ionian_protocols::epaxos::{Envelope, kind};
+use std::sync::Arc;
 
 pub(crate) const RESEND: Duration = Duration::from_millis(40);
 
@@ -43,6 +45,15 @@ pub(crate) fn leader(amnesiac: bool) -> Stage<Leader> {
 }
 
 fn leader_with(amnesiac: bool, options: Options) -> Stage<Leader> {
+    leader_of(amnesiac, options, |options| config(5, 2, options))
+}
+
+/// The same in the deployment that this makes.
+pub(crate) fn leader_of(
+    amnesiac: bool,
+    options: Options,
+    config: impl FnOnce(Options) -> Arc<Config>,
+) -> Stage<Leader> {
     let options = Options {
         heartbeat: Duration::from_secs(1000),
         election_timeout: Duration::from_secs(4000),
@@ -53,7 +64,7 @@ fn leader_with(amnesiac: bool, options: Options) -> Stage<Leader> {
     birth.amnesiac = amnesiac;
     birth.machine = &|| Box::new(Keys) as Box<dyn StateMachine>;
     let records = vec![Record::Life { life: 1 }];
-    let mut leader = Stage::after(config(5, 2, options), &birth, records, Leader::new);
+    let mut leader = Stage::after(config(options), &birth, records, Leader::new);
     for from in [1, 2] {
         leader.tell(In::Heartbeat {
             from: LeaderId(from),
@@ -139,6 +150,7 @@ impl Proposed {
     pub(crate) fn accept(&self, after: &[InstanceId]) -> Envelope {
         let message = acceptor::In::Accept {
             from: LeaderId(0),
+            proxy: None,
             id: self.id,
             ballot: OWN,
             choice: self.choice(after),
@@ -252,6 +264,20 @@ pub(crate) fn what_the_fast_quorum_names_twice_its_acceptor_decides_and_all_lear
     // It is over: nothing more is said about it.
     assert_eq!(leader.asked(In::Decided { id: proposed.id }), nothing());
     assert_eq!(leader.asked(proposed.answer(fast[0], &[])), nothing());
+}
+
+/// A recovery that does not hear from that acceptor would decide with fewer dependencies.
+#[test]
+pub(crate) fn the_fast_quorum_is_told_what_the_leaders_own_acceptor_had_recorded() {
+    let mut leader = leader(false);
+    let proposed = Proposed::of(&leader.asked(propose("x")));
+    let others = proposed.fast.without(Set::one(AcceptorId(0)));
+    let past = [of(1, 1, 4), of(2, 1, 0)];
+    let told = proposed.pre_accept_after(&past, others);
+    assert_eq!(leader.asked(proposed.answer(0, &past)), says(vec![told]));
+    // And spares, when they are asked.
+    let told = proposed.pre_accept_after(&past, (1..5).map(AcceptorId).collect());
+    assert_eq!(leader.waited(RESEND), says(vec![told]));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::stage::{Stage, batch};
 use ionian_kernel::id::*;
 use ionian_kernel::time::Timestamp;
 use ionian_protocols::epaxos::acceptor;
+use ionian_protocols::epaxos::duty::Duty;
 use ionian_protocols::epaxos::instance::{Ballot, InstanceId};
 use ionian_protocols::epaxos::leader::{In, Leader};
 use ionian_protocols::epaxos::message::{Choice, Evidence, Lives, PreAccepted};
@@ -69,6 +70,7 @@ fn an_acceptor_that_asks_is_told_the_space_and_the_next_number() {
     let mut leader = leader(false);
     let begin = |life| In::Begin {
         from: AcceptorId(1),
+        duty: Duty::All {},
         life,
     };
     let boundary = |life, below| {
@@ -144,6 +146,7 @@ fn a_promise_of_an_earlier_life_does_not_count_also_if_it_came_before() {
     assert_eq!(leader.asked(again), nothing());
     let accept = acceptor::In::Accept {
         from: LeaderId(0),
+        proxy: None,
         id: LOST,
         ballot,
         choice: Choice::Noop {},
@@ -160,6 +163,7 @@ fn a_leader_whose_acceptor_lost_its_memory_proposes_nothing_before_that_has_retu
     assert_eq!(leader.asked(propose("one")), nothing());
     assert_eq!(leader.figure("stale"), 1);
     let executed = || In::Executed {
+        from: ReplicaId(0),
         time: Timestamp(0),
         deadline: None,
         since_barrier: 100_000,

@@ -13,6 +13,7 @@ use ionian_kernel::role::{Asked, Role};
 use ionian_kernel::wire::{decode_all, encode_all};
 use ionian_protocols::epaxos::acceptor::{Acceptor, In, Record};
 use ionian_protocols::epaxos::config::Config;
+use ionian_protocols::epaxos::duty::Duty;
 use ionian_protocols::epaxos::instance::{Ballot, InstanceId, OWN, Space};
 use ionian_protocols::epaxos::message::{
     Choice, Copy, Evidence, Life, Lives, Page, Reach, Touched, Vote,
@@ -214,7 +215,12 @@ pub(crate) fn part(
 /// It asks these leaders where their new instances begin.
 pub(crate) fn begin(leaders: &[u8]) -> Envelope {
     let leaders = leaders.iter().copied().map(LeaderId).collect();
-    Envelope::ToLeaders(leaders, leader::In::Begin { from: ID, life: 2 })
+    let message = leader::In::Begin {
+        from: ID,
+        duty: Duty::All {},
+        life: 2,
+    };
+    Envelope::ToLeaders(leaders, message)
 }
 
 /// It asks another acceptor for a page.
@@ -247,8 +253,10 @@ pub(crate) fn returning(copied: bool, boundaries: &[Reach], over: &[u8]) -> Reco
     }
 }
 
-pub(crate) fn kept() -> Record {
-    Record::Kept { reaches: vec![] }
+/// What replicas keep, which is nothing; and the number of the next record.
+pub(crate) fn kept(next: u64) -> Record {
+    let reaches = vec![];
+    Record::Kept { next, reaches }
 }
 
 pub(crate) fn lives(acceptor: u8, life: u32) -> Lives {

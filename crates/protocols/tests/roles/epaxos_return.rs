@@ -52,11 +52,11 @@ fn a_copy_counts_no_more_when_another_leader_has_answered() {
     let all = reaches();
     process.asked(boundary(1));
     let asked = process.asked(page_for(1, 0, vec![]));
-    assert_eq!(asked, does(&[kept()], vec![]));
+    assert_eq!(asked, does(&[kept(0)], vec![]));
     process.asked(boundary(0));
     let expected = does(&[returning(false, &all, &[])], asks(&all));
     assert_eq!(process.asked(boundary(2)), expected);
-    assert_eq!(process.asked(page(2, vec![])), does(&[kept()], vec![]));
+    assert_eq!(process.asked(page(2, vec![])), does(&[kept(0)], vec![]));
     let asked = process.asked(page(0, vec![]));
     assert_eq!(asked.sends, vec![(returned(), Some(3))]);
 }
@@ -116,7 +116,7 @@ fn it_answers_nothing_before_enough_others_have_given_copies() {
         assert_eq!(process.asked(copy), nothing());
         let asked = process.asked(page_for(5, from, vec![]));
         if from != 3 {
-            assert_eq!(asked, does(&[kept()], vec![]));
+            assert_eq!(asked, does(&[kept(0)], vec![]));
             continue;
         }
         let all: Vec<_> = (0..5).map(|leader| space(leader, life(leader))).collect();
@@ -127,7 +127,7 @@ fn it_answers_nothing_before_enough_others_have_given_copies() {
             closed: all,
         };
         let records = [
-            kept(),
+            kept(0),
             returning(true, &boundaries, &[0, 1, 2, 3, 4]),
             peers,
         ];
@@ -150,7 +150,7 @@ fn a_command_that_conflicts_with_a_copied_one_names_it() {
     };
     let expected = does(
         &[
-            kept(),
+            kept(0),
             copied(0, early, true),
             copied(1, named, true),
             copied(2, bare, false),
@@ -179,7 +179,7 @@ fn a_copied_instance_that_is_new_is_not_taken_over() {
     let mut process = Process::asking();
     let new = of(0, 3, 2);
     let asked = process.asked(page(0, vec![open(new)]));
-    assert_eq!(asked, does(&[kept()], vec![]));
+    assert_eq!(asked, does(&[kept(0)], vec![]));
     process.asked(page(2, vec![]));
     let expected = does(&[recorded(2, new, &[])], vec![answer(new, &[])]);
     assert_eq!(process.asked(pre_accept(new, &[])), expected);
@@ -273,7 +273,7 @@ fn a_copied_decision_is_passed_on() {
         replier,
     };
     let beside = Envelope::ToReplicas(Set::one(ReplicaId(1)), message);
-    let records = [kept(), Record::Decided { at, id, learned }];
+    let records = [kept(0), Record::Decided { at, id, learned }];
     assert_eq!(asked, only(encoded(&records), vec![(beside, None)]));
     process.asked(page(2, vec![]));
 
@@ -306,7 +306,7 @@ fn a_page_names_the_next_one_and_only_that_is_taken_in() {
     let (id, next, end) = (of(0, 1, 0), of(0, 1, 1), of(0, 1, 2));
     let asked = process.asked(part(0, InstanceId::default(), vec![open(id)], Some(next)));
     let expected = does(
-        &[kept(), copied(0, id, true)],
+        &[kept(0), copied(0, id, true)],
         vec![ask(0, &reaches(), next)],
     );
     assert_eq!(asked, expected);
@@ -321,7 +321,7 @@ fn a_page_names_the_next_one_and_only_that_is_taken_in() {
     }
     assert_eq!(process.asked(earlier), nothing());
     let asked = process.asked(part(0, next, vec![open(next)], None));
-    assert_eq!(asked, does(&[kept(), copied(1, next, true)], vec![]));
+    assert_eq!(asked, does(&[kept(1), copied(1, next, true)], vec![]));
     // All of acceptor 0 is copied; that of acceptor 2 is not.
     let again = part(0, next, vec![open(end)], None);
     assert_eq!(process.asked(again), nothing());
@@ -409,7 +409,7 @@ fn after_a_restart_before_the_copies_are_complete_it_begins_again() {
         sends.extend(asks(&reaches()[..2]));
         assert_eq!(process.woken(), does(&[], sends));
         let asked = process.asked(page_for(2, 2, vec![]));
-        assert_eq!(asked, does(&[kept()], vec![]));
+        assert_eq!(asked, does(&[kept(1)], vec![]));
         is_silent(&mut process, of(0, 3, 2));
         let asked = process.asked(page_for(2, 0, vec![open(id)]));
         assert_eq!(asked.sends[0], (returned(), Some(3)));
@@ -506,7 +506,7 @@ fn it_waits_for_no_instance_that_replicas_keep() {
     let reaches = vec![reach(1)];
     assert_eq!(
         process.asked(copy),
-        does(&[Record::Kept { reaches }], vec![])
+        does(&[Record::Kept { next: 0, reaches }], vec![])
     );
     let asked = process.asked(page(2, vec![]));
     assert_eq!(

@@ -253,9 +253,25 @@ impl<P: Protocol> Cluster<P> {
     }
 }
 
-/// Runs of one seed after the other, until they have taken as many steps as whole runs would.
+/// In a deployment of all roles, and in the first preset where it leaves some out.
 pub(crate) fn survive<P: Protocol>() {
-    let layout = layout::<P>();
+    let all = layout::<P>();
+    let first = preset(
+        P::PRESETS.first().expect("a protocol has presets"),
+        P::KINDS,
+    );
+    let has_roles = |layout: &Layout| -> Vec<bool> {
+        let instances = layout.instances.iter();
+        instances.map(|places| places.iter().count() > 0).collect()
+    };
+    if has_roles(&first) != has_roles(&all) {
+        survive_in::<P>(&first);
+    }
+    survive_in::<P>(&all);
+}
+
+/// Runs of one seed after the other, until they have taken as many steps as whole runs would.
+fn survive_in<P: Protocol>(layout: &Layout) {
     let mut steps = 0;
     for seed in 0.. {
         if steps >= STEPS * RUNS as usize {
@@ -298,12 +314,15 @@ pub(crate) fn layout<P: Protocol>() -> Layout {
         let roles = preset.nodes.iter().flat_map(|nodes| nodes.roles);
         roles.collect::<BTreeSet<_>>().len()
     };
-    let preset = P::PRESETS.iter().max_by_key(kinds);
-    let preset = preset.expect("a protocol has presets");
-    let (mut next, mut places) = ((0..).map(NodeId), vec![Vec::new(); P::KINDS.len()]);
+    let largest = P::PRESETS.iter().max_by_key(kinds);
+    preset(largest.expect("a protocol has presets"), P::KINDS)
+}
+
+fn preset(preset: &Preset, kinds: &[&str]) -> Layout {
+    let (mut next, mut places) = ((0..).map(NodeId), vec![Vec::new(); kinds.len()]);
     for nodes in preset.nodes {
         for node in next.by_ref().take(nodes.count) {
-            let kinds = P::KINDS.iter().zip(&mut places);
+            let kinds = kinds.iter().zip(&mut places);
             let here = kinds.filter(|(kind, _)| nodes.roles.contains(kind));
             here.for_each(|(_, places)| places.push(node));
         }

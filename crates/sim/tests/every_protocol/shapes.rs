@@ -60,18 +60,37 @@ pub(crate) fn all<P: Protocol>() -> Vec<Scenario> {
     shapes
 }
 
-/// Every role on each of 1, 3 and 5 nodes, where the protocol accepts that.
+/// Every role on each of 1, 3 and 5 nodes, and every role of the smallest preset, where the
+/// protocol accepts that.
 fn together<P: Protocol>() -> Vec<Scenario> {
+    let all = vec![true; P::KINDS.len()];
+    let smallest = smallest::<P>();
+    let some: Vec<bool> = smallest
+        .layout
+        .instances
+        .iter()
+        .map(|it| it.iter().count() > 0)
+        .collect();
+    let mut shapes = together_of::<P>("every role", &all);
+    if some != all {
+        let name = format!("every role of {}", smallest.name);
+        shapes.extend(together_of::<P>(&name, &some));
+    }
+    shapes
+}
+
+/// These kinds of roles on each node.
+fn together_of<P: Protocol>(what: &str, kinds: &[bool]) -> Vec<Scenario> {
     let shapes = (0..3).filter_map(|f| {
         let nodes: Vec<NodeId> = (0..2 * f as u16 + 1).map(NodeId).collect();
-        let name = format!(
-            "{} with every role on each of {} nodes",
-            P::NAME,
-            nodes.len()
-        );
+        let name = format!("{} with {what} on each of {} nodes", P::NAME, nodes.len());
+        let of = |is_there: &bool| match is_there {
+            true => nodes.clone(),
+            false => Vec::new(),
+        };
         let layout = Layout {
             f,
-            instances: numbered(vec![nodes; P::KINDS.len()]),
+            instances: numbered(kinds.iter().map(of).collect()),
             ..Layout::default()
         };
         P::configure(layout.clone()).ok()?;

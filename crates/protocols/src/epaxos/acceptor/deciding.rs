@@ -5,15 +5,16 @@ use super::{Acceptor, Known, Record};
 use crate::epaxos::instance::{Ballot, Deps, InstanceId};
 use crate::epaxos::message::{Choice, Evidence, Learned, Payload, Replier};
 use crate::epaxos::{Envelope, branch, leader, replica};
-use ionian_kernel::id::Set;
+use ionian_kernel::id::{LeaderId, Set};
 use ionian_kernel::role::Out;
 
 impl Acceptor {
     /// The leader of this node decides on the fast path, unless this acceptor has promised another
     /// ballot: a recovery that has its promise takes it that ballot 0 decides nothing more.
     pub(super) fn on_decide(&mut self, id: InstanceId, deps: Deps, out: &mut Out<'_, Self>) {
-        let to = self.leader();
-        let Some(known) = self.store.get(id).filter(|_| id.space.leader == to) else {
+        let to = id.space.leader;
+        let is_own = self.leader() == Some(to);
+        let Some(known) = self.store.get(id).filter(|_| is_own) else {
             return;
         };
         match (&known.decided, &known.pre_accepted, known.promised) {
@@ -117,6 +118,7 @@ impl Acceptor {
     /// on. Not before: the instance may yet be a noop, behind which nothing would be found.
     fn ascertain(&mut self, id: InstanceId, choice: &Choice) {
         match choice {
+            _ if !self.duty.records() => {}
             Choice::Noop {} => self.index.on_committed(id, None),
             Choice::Command { payload, deps } => {
                 self.index.on_committed(id, Some((payload, deps)));
@@ -138,11 +140,12 @@ impl Acceptor {
     /// The leader of this node learns how its own instances are decided, and those that it
     /// recovers.
     fn tell_leader(&self, id: InstanceId, choice: &Choice, out: &mut Out<'_, Self>) {
-        let me = self.leader();
         let promised = self.store.get(id).map(|known| known.promised);
-        let recovers = promised.is_some_and(|it| it != Ballot::default() && it.leader() == me);
+        let recovers = promised.filter(|it| *it != Ballot::default());
+        let recovers = recovers.map(Ballot::leader);
         let noop = matches!(choice, Choice::Noop {});
-        if id.space.leader == me || recovers {
+        let waits = |me: &LeaderId| id.space.leader == *me || recovers == Some(*me);
+        if let Some(me) = self.leader().filter(waits) {
             // As in `pass_on`.
             let message = leader::In::Learned { id, noop };
             out.send_unfenced(Envelope::ToLeaders(Set::one(me), message));
@@ -181,10 +184,13 @@ impl Acceptor {
                 self.store.placed(at, id);
                 self.recover_copied(id, payload);
             }
-            Record::Kept { reaches } => self.kept.learn(&reaches),
+            Record::Kept { next, reaches } => {
+                self.store.begin_at(next);
+                self.kept.learn(&reaches);
+            }
             Record::PreAccepted { at, id, answer } => {
                 self.store.placed(at, id);
-                self.index.record(id, &answer.payload);
+                self.note(id, &answer.payload);
                 self.store.known(id).pre_accepted = Some(answer);
             }
             Record::Promised { at, id, ballot } => {
@@ -194,7 +200,7 @@ impl Acceptor {
             Record::Voted { at, id, vote } => {
                 self.store.placed(at, id);
                 if let Choice::Command { payload, .. } = &vote.choice {
-                    self.index.record(id, payload);
+                    self.note(id, payload);
                 }
                 let mut known = self.store.known(id);
                 (known.promised, known.vote) = (vote.ballot, Some(vote));
@@ -228,11 +234,14 @@ impl Acceptor {
         self.store.placed(at, id);
         let mut known = self.store.known(id);
         (known.promised, known.vote) = (promised, evidence.vote);
-        (known.pre_accepted, known.copied) = (evidence.pre_accepted, copied);
+        known.pre_accepted = evidence.pre_accepted;
         drop(known);
+        if let Some(payload) = copied {
+            self.store.copied(id, payload);
+        }
         let payload = self.store.get(id).and_then(Known::payload).cloned();
         if let Some(payload) = payload {
-            self.index.record(id, &payload);
+            self.note(id, &payload);
         }
         if let Some(choice) = evidence.decided {
             self.recover_decision(id, choice);

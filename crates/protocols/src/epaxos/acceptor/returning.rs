@@ -170,13 +170,14 @@ impl Acceptor {
     }
 
     fn ask_for_boundary(&self, of: Set<LeaderId>, out: &mut Out<'_, Self>) {
-        let (from, life) = (self.id, self.life);
-        out.send(Envelope::ToLeaders(of, leader::In::Begin { from, life }));
+        let (from, duty, life) = (self.id, self.duty, self.life);
+        let message = leader::In::Begin { from, duty, life };
+        out.send(Envelope::ToLeaders(of, message));
     }
 
     /// Asks leaders for boundaries and other acceptors for what they have recorded.
     pub(super) fn go_on_returning(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let (own, me) = (self.leader(), self.id);
+        let (own, others) = (self.leader(), self.others());
         let Some(returning) = self.returning.as_mut().filter(|it| !it.whole) else {
             return;
         };
@@ -193,9 +194,12 @@ impl Acceptor {
             returning.whole = !open.any(|id| returning.is_silent(id, is_copied(id)));
             return;
         }
-        let others = self.config.acceptors().without(Set::one(me));
         let left = others.without(returning.finished);
-        let asks = returning.copies() && returning.space_of(own).is_some();
+        let is_bound = match own {
+            Some(own) => returning.space_of(own).is_some(),
+            None => !returning.boundaries.is_empty(),
+        };
+        let asks = returning.copies() && is_bound;
         if !silent.is_empty() {
             self.ask_for_boundary(silent, out);
         }
@@ -223,7 +227,7 @@ impl Acceptor {
             spaces,
             first: *first,
         };
-        out.send(Envelope::ToAcceptors(Set::one(from), message));
+        out.send(self.duty.envelope(Set::one(from), message));
     }
 
     /// A leader says from which instance on all are new.
@@ -281,8 +285,7 @@ impl Acceptor {
         first: InstanceId,
         out: &mut Out<'_, Self>,
     ) {
-        let others = self.config.acceptors().without(Set::one(self.id));
-        if self.is_copying() || !others.contains(from) {
+        if self.is_copying() || !self.others().contains(from) {
             return;
         }
         if life < self.lives.of(from) {
@@ -318,7 +321,7 @@ impl Acceptor {
             spaces: spaces.len() as u32,
             page: Box::new(page),
         };
-        out.send(Envelope::ToAcceptors(Set::one(from), message));
+        out.send(self.duty.envelope(Set::one(from), message));
     }
 
     /// The earlier spaces of these leaders are over; says whether that is new.
@@ -351,10 +354,8 @@ impl Acceptor {
     /// Another acceptor knows of lives. This one may have known of them before it lost its memory,
     /// and told it with each answer.
     pub(super) fn learn_peers(&mut self, lives: &Lives, closed: &[Space], out: &mut Out<'_, Self>) {
-        let acceptors = self.config.acceptors();
-        let known = lives
-            .iter()
-            .filter(|life| acceptors.contains(life.acceptor));
+        let peers = self.config.peers(self.duty, self.id);
+        let known = lives.iter().filter(|life| peers.contains(life.acceptor));
         let mut is_new = self.close(closed);
         for life in known {
             is_new |= self.lives.learn(life);
@@ -390,9 +391,7 @@ impl Acceptor {
             return;
         }
         self.kept.learn(&page.reaches);
-        out.persist(Record::Kept {
-            reaches: self.kept.reaches(),
-        });
+        out.persist(self.kept_record());
         for copy in page.instances {
             match copy {
                 Copy::Decided { id, choice } => self.learn(id, choice, None, out),
@@ -436,9 +435,9 @@ impl Acceptor {
 
     pub(super) fn recover_copied(&mut self, id: InstanceId, payload: Option<Payload>) {
         if let Some(payload) = &payload {
-            self.index.record(id, payload);
+            self.note(id, payload);
         }
-        self.store.known(id).copied = Some(payload);
+        self.store.copied(id, payload);
     }
 
     /// Whether no earlier process can have known an instance.
@@ -450,7 +449,8 @@ impl Acceptor {
 
     /// It has its index again when enough others have given theirs.
     fn finish_copying(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let enough = self.config.copy_quorum();
+        let peers = self.config.peers(self.duty, self.id);
+        let enough = self.config.copy_quorum(peers);
         let own = self.leader();
         let Some(returning) = &mut self.returning else {
             return;
@@ -467,8 +467,9 @@ impl Acceptor {
         let spaces: Vec<Space> = boundaries.map(|(space, _)| *space).collect();
         self.close(&spaces);
         out.persist(self.peers());
-        let message = leader::In::Returned {};
-        out.send(Envelope::ToLeaders(Set::one(own), message));
+        if let Some(own) = own {
+            self.tell(own, leader::In::Returned {}, out);
+        }
         self.release(out);
         self.expect_all(out);
         self.go_on_returning(now, out);

@@ -1,10 +1,12 @@
 //! What an acceptor does for replicas: tokens of reads, instances that they miss, and forgetting
 //! what they keep.
 
-use super::{Acceptor, Known, Record};
+use super::{Acceptor, Known};
+use crate::epaxos::duty::Duty;
 use crate::epaxos::instance::{InstanceId, Space};
 use crate::epaxos::message::{Instance, Reach, Run, Touched};
-use crate::epaxos::{Envelope, RUNS, branch, replica};
+use crate::epaxos::{Envelope, RUNS, branch, leader, replica};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use ionian_kernel::id::{AcceptorId, ReplicaId, Set};
 use ionian_kernel::role::Out;
@@ -46,11 +48,14 @@ impl Acceptor {
 
     /// A replica misses instances.
     pub(super) fn on_fetch(&mut self, from: ReplicaId, runs: &[Run], out: &mut Out<'_, Self>) {
-        let (mut instances, mut bytes, mut forgotten) = (Vec::new(), 0, false);
+        let (mut instances, mut bytes, mut forgotten) = (Vec::new(), 0, Vec::new());
         for Run { space, start, end } in runs.iter().take(RUNS) {
             let kept = self.kept.below(*space).min(*end);
             let held = self.store.range(*space, (*start, kept)).count() as u64;
-            forgotten |= kept.saturating_sub(*start) > held;
+            if kept.saturating_sub(*start) > held {
+                let (space, start, end) = (*space, *start, kept);
+                forgotten.push(Run { space, start, end });
+            }
             for (id, known) in self.store.range(*space, (*start, *end)) {
                 if bytes >= FETCHED_BYTES || instances.len() >= FETCHED {
                     break;
@@ -79,9 +84,7 @@ impl Acceptor {
             return;
         }
         if !self.kept.tell(from, reaches).is_empty() {
-            out.persist(Record::Kept {
-                reaches: self.kept.reaches(),
-            });
+            out.persist(self.kept_record());
         }
         self.release(out);
     }
@@ -100,20 +103,44 @@ impl Acceptor {
         // The others may know the decisions of later ones only.
         self.ask_first = ids.get(ASKED).copied().unwrap_or_default();
         ids.truncate(ASKED);
-        let others = self.config.acceptors().without(Set::one(self.id));
         self.turn += 1;
-        if let Some(other) = others.pick(self.turn).filter(|_| !ids.is_empty()) {
-            let from = self.id;
-            let message = super::In::Ask { from, ids };
-            out.send(Envelope::ToAcceptors(Set::one(other), message));
+        if !ids.is_empty() {
+            self.ask(ids, out);
+        }
+    }
+
+    /// Asks another one for decisions, or leaders after all others: where the roles are apart,
+    /// replicas may have learned what no dependency node has.
+    fn ask(&self, ids: Vec<InstanceId>, out: &mut Out<'_, Self>) {
+        let others = match self.duty.records() {
+            true => self.others(),
+            false => self.config.recorders(),
+        };
+        let is_apart = self.config.is_apart();
+        if is_apart && self.turn.is_multiple_of(others.len() as u64 + 1) {
+            let message = leader::In::Recover { ids };
+            return out.send(Envelope::ToLeaders(self.config.leaders(), message));
+        }
+        if let Some(other) = others.pick(self.turn) {
+            let (from, duty) = (self.id, self.duty);
+            let message = super::In::Ask { from, duty, ids };
+            out.send(self.config.to_recorders(Set::one(other), message));
         }
     }
 
     /// Another acceptor does not know what these are decided to be.
-    pub(super) fn on_ask(&mut self, from: AcceptorId, ids: &[InstanceId], out: &mut Out<'_, Self>) {
-        let mut bytes = 0;
+    pub(super) fn on_ask(
+        &mut self,
+        (from, duty): (AcceptorId, Duty),
+        ids: &[InstanceId],
+        out: &mut Out<'_, Self>,
+    ) {
+        let (mut bytes, mut forgotten) = (0, BTreeSet::new());
         for id in ids.iter().take(ASKED) {
             let known = self.store.get(*id).and_then(Known::certain);
+            if known.is_none() && self.kept.covers(*id) {
+                forgotten.insert(id.space);
+            }
             if let Some(choice) = known.filter(|_| bytes < FETCHED_BYTES) {
                 bytes += choice.byte_len() + BYTES_OF_EACH;
                 let message = super::In::Commit {
@@ -122,8 +149,25 @@ impl Acceptor {
                     replier: None,
                 };
                 // As in `pass_on`.
-                out.send_unfenced(Envelope::ToAcceptors(Set::one(from), message));
+                out.send_unfenced(duty.envelope(Set::one(from), message));
             }
+        }
+        if !forgotten.is_empty() {
+            let mut reaches = self.kept.reaches();
+            reaches.retain(|reach| forgotten.contains(&reach.space));
+            let message = super::In::Forgotten { reaches };
+            out.send(duty.envelope(Set::one(from), message));
+        }
+    }
+
+    /// Another acceptor has forgotten what this one asked it for. The replicas that keep it may not
+    /// tell this one any more: f of them may be down for good.
+    pub(super) fn on_forgotten(&mut self, reaches: &[Reach], out: &mut Out<'_, Self>) {
+        let is_new = |reach: &Reach| self.kept.below(reach.space) < reach.below;
+        if reaches.iter().any(is_new) {
+            self.kept.learn(reaches);
+            out.persist(self.kept_record());
+            self.release(out);
         }
     }
 

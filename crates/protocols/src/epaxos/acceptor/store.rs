@@ -90,6 +90,8 @@ impl Known {
 /// See the top of this file.
 #[derive(Default)]
 pub(super) struct Store {
+    /// Whether it is to learn the decision of each instance.
+    learns: bool,
     known: PagedMap<Box<Known>>,
     /// How far each space is known to reach.
     reaches: BTreeMap<Space, u64>,
@@ -98,11 +100,19 @@ pub(super) struct Store {
     /// The number of the next record.
     next: u64,
     bytes: usize,
+    /// The instances whose decisions are to be learned, and are not known.
     undecided: PagedMap<()>,
     learned: u64,
 }
 
 impl Store {
+    pub(super) fn new(learns: bool) -> Self {
+        Store {
+            learns,
+            ..Store::default()
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.known.len()
     }
@@ -143,6 +153,11 @@ impl Store {
     /// The number of the next record.
     pub(super) fn next_place(&self) -> u64 {
         self.next
+    }
+
+    /// No record to come has a lower number than this one: those before may have been dropped.
+    pub(super) fn begin_at(&mut self, next: u64) {
+        self.next = self.next.max(next);
     }
 
     pub(super) fn learned(&self) -> u64 {
@@ -190,7 +205,9 @@ impl Store {
                 })
             });
             self.places.insert(at, id);
-            self.undecided.get_or_insert_with(id, || ());
+            if self.learns {
+                self.undecided.get_or_insert_with(id, || ());
+            }
         }
     }
 
@@ -204,6 +221,13 @@ impl Store {
             bytes: &mut self.bytes,
             undecided: &mut self.undecided,
         }
+    }
+
+    /// Another one knows an instance: this is what it has of the command. The decision is to be
+    /// learned.
+    pub(super) fn copied(&mut self, id: InstanceId, payload: Option<Payload>) {
+        self.known(id).copied = Some(payload);
+        self.undecided.get_or_insert_with(id, || ());
     }
 
     /// How far each space is known to reach.

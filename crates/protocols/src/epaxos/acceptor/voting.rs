@@ -1,11 +1,11 @@
 //! What an acceptor does for leaders: it records commands, votes, and promises.
 
 use super::{Acceptor, In, Known, Record};
-use crate::epaxos::instance::{Ballot, Deps, InstanceId};
+use crate::epaxos::instance::{Ballot, Deps, InstanceId, OWN};
 use crate::epaxos::message::{Choice, Payload, PreAccepted, Vote};
-use crate::epaxos::{Envelope, branch, leader};
+use crate::epaxos::{Envelope, branch, leader, proxy_leader};
 use alloc::boxed::Box;
-use ionian_kernel::id::{AcceptorSet, LeaderId, Set};
+use ionian_kernel::id::{AcceptorSet, LeaderId, ProxyLeaderId, Set};
 use ionian_kernel::role::Out;
 
 impl Acceptor {
@@ -28,7 +28,8 @@ impl Acceptor {
         self.store.is_full()
     }
 
-    /// A leader asks about something that is decided: its own acceptor learns it.
+    /// A leader asks about something that is decided: its own acceptor learns it; itself, where it
+    /// has none.
     pub(super) fn tell_decision(
         &self,
         to: LeaderId,
@@ -36,12 +37,15 @@ impl Acceptor {
         choice: &Choice,
         out: &mut Out<'_, Self>,
     ) {
+        let Some(acceptor) = self.config.acceptor_of(to) else {
+            let noop = matches!(choice, Choice::Noop {});
+            return self.tell(to, leader::In::Learned { id, noop }, out);
+        };
         let message = In::Commit {
             id,
             learned: choice.clone().into(),
             replier: None,
         };
-        let acceptor = self.config.acceptor_of(to);
         out.send(Envelope::ToAcceptors(Set::one(acceptor), message));
     }
 
@@ -79,7 +83,7 @@ impl Acceptor {
                 self.refuse(from, id, promised, out);
             }
             None => {
-                let mut deps = self.index.record(id, &payload);
+                let mut deps = self.note(id, &payload);
                 deps.union(&past);
                 let answer = PreAccepted {
                     payload,
@@ -137,7 +141,7 @@ impl Acceptor {
     /// A leader asks for a vote.
     pub(super) fn on_accept(
         &mut self,
-        from: LeaderId,
+        (from, proxy): (LeaderId, Option<ProxyLeaderId>),
         id: InstanceId,
         vote: Vote,
         out: &mut Out<'_, Self>,
@@ -152,7 +156,9 @@ impl Acceptor {
                 ..
             }) => return self.tell_decision(from, id, choice, out),
             Some(known) => (known.promised, known.vote.as_ref().map(|vote| vote.ballot)),
-            None => (Ballot::default(), None),
+            // Its proxy leader may still ask: see `returning.rs`.
+            None if ballot == OWN && self.is_over(id) => return out.reached(branch::OVER),
+            None => (OWN, None),
         };
         if self.is_silent(id) {
             return;
@@ -163,7 +169,7 @@ impl Acceptor {
         }
         if voted != Some(ballot) {
             if let Choice::Command { payload, .. } = &vote.choice {
-                self.index.record(id, payload);
+                self.note(id, payload);
             }
             let at = self.store.place(id);
             out.persist(Record::Voted {
@@ -174,8 +180,13 @@ impl Acceptor {
             let mut known = self.store.known(id);
             (known.promised, known.vote) = (ballot, Some(vote));
         }
+        let voter = self.id;
+        if let Some(proxy) = proxy.filter(|_| ballot == OWN) {
+            let message = proxy_leader::In::Accepted { from: voter, id };
+            return out.send(Envelope::ToProxyLeaders(Set::one(proxy), message));
+        }
         let message = leader::In::Accepted {
-            from: self.id,
+            from: voter,
             id,
             ballot,
         };

@@ -4,7 +4,7 @@ use super::super::instance::{Deps, InstanceId, Space};
 use super::super::message::{Choice, Payload, Replier};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use ionian_kernel::id::{AcceptorId, AcceptorSet, ClientId, LeaderId};
+use ionian_kernel::id::{AcceptorId, AcceptorSet, ClientId, LeaderId, ProxyLeaderId};
 use ionian_kernel::time::Instant;
 use ionian_replication::batch::{Batch, Purpose};
 use ionian_replication::slot_map::{NumberMap, Seeded};
@@ -78,6 +78,11 @@ pub(super) enum Phase {
         /// Those that voted.
         votes: AcceptorSet,
     },
+    /// A proxy leader gets it accepted with these: the one that was asked last.
+    Delegated {
+        deps: Deps,
+        to: Option<ProxyLeaderId>,
+    },
 }
 
 impl Flight {
@@ -85,6 +90,11 @@ impl Flight {
     pub(super) fn answer_of(&self, acceptor: AcceptorId) -> Option<&Deps> {
         let of = |(from, _): &&(AcceptorId, Deps)| *from == acceptor;
         self.answers.iter().find(of).map(|(_, deps)| deps)
+    }
+
+    /// What the leader's own acceptor had recorded, if there is one and it has answered.
+    pub(super) fn past(&self, own: Option<AcceptorId>) -> Option<&Deps> {
+        self.answer_of(own?)
     }
 
     /// The bytes of its command, and of the dependencies that acceptors answered.
@@ -96,6 +106,14 @@ impl Flight {
     /// The acceptors that have the payload.
     pub(super) fn holders(&self) -> AcceptorSet {
         self.answers.iter().map(|(from, _)| *from).collect()
+    }
+
+    /// What a proxy leader is to get it decided to be, if it is handed to one.
+    pub(super) fn dependent_choice(&self) -> Option<Choice> {
+        match &self.phase {
+            Phase::Delegated { deps, .. } => Some(self.choice(deps)),
+            _ => None,
+        }
     }
 
     /// What it is to be decided to be.

@@ -69,7 +69,8 @@ impl Peers {
 
     /// The acceptors of `all` that answer, as far as is known.
     pub(super) fn trusted(&self, now: Instant, config: &Config, all: AcceptorSet) -> AcceptorSet {
-        let present = |id: &AcceptorId| self.is_present(now, config.leader_of(*id));
+        let is_absent = |leader| !self.is_present(now, leader);
+        let present = |id: &AcceptorId| !config.leader_of(*id).is_some_and(is_absent);
         all.iter()
             .filter(present)
             .collect::<AcceptorSet>()

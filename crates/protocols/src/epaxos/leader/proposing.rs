@@ -4,7 +4,7 @@ use super::flights::{Flight, Phase, Queued};
 use super::{Leader, acceptor};
 use crate::epaxos::instance::{Ballot, Deps, InstanceId};
 use crate::epaxos::message::{Payload, Replier};
-use crate::epaxos::{Envelope, branch};
+use crate::epaxos::{Envelope, branch, proxy_leader};
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::machine::Footprint;
@@ -32,14 +32,21 @@ impl Leader {
             self.stale += 1;
             return;
         }
-        let near = near.and(self.config.replicas());
-        let replier = self
-            .config
-            .replicas()
-            .preferring(near)
-            .pick(self.flights.turn());
+        let replier = self.pick_replier(now, near.and(self.config.replicas()));
         self.flights.enqueue(batch, replier);
         self.pump(now, out);
+    }
+
+    /// The replica that is to answer.
+    fn pick_replier(&mut self, now: Instant, near: Set<ReplicaId>) -> Replier {
+        self.reply_turn += 1;
+        match self.config.is_apart() {
+            true => self.repliers.pick(near, now, self.reply_turn),
+            false => {
+                let replicas = self.config.replicas().preferring(near);
+                replicas.pick(self.reply_turn)
+            }
+        }
     }
 
     /// Proposes what waits, as far as there is room.
@@ -83,19 +90,22 @@ impl Leader {
         self.begin(now, Payload::new(value, footprint), None, out);
     }
 
-    /// Begins an instance: its own acceptor records it first.
+    /// Begins an instance: its own acceptor records it first, if there is one.
     fn begin(&mut self, now: Instant, payload: Payload, replier: Replier, out: &mut Out<'_, Self>) {
         let quorum = self.pick_fast_quorum(now);
         let at = now + self.config.options().resend_after;
         let id = self.flights.insert(payload, replier, quorum, at);
-        self.pre_accept(id, Set::one(self.acceptor()), out);
+        match self.config.is_apart() {
+            true => self.ask_others(now, id, out),
+            false => self.pre_accept(id, self.own(), out),
+        }
     }
 
     /// Its own acceptor, and of the others those that answer; and whether these are too few, so
     /// that some are in it that do not.
     fn pick_fast_quorum(&mut self, now: Instant) -> (AcceptorSet, bool) {
-        let mut fast = Set::one(self.acceptor());
-        let mut left = self.config.acceptors().without(fast);
+        let mut fast = self.own();
+        let mut left = self.config.recorders().without(fast);
         let turn = self.flights.turn();
         let mut is_slow = false;
         while fast.len() < self.config.fast_quorum() {
@@ -111,7 +121,7 @@ impl Leader {
     }
 
     fn pre_accept(&mut self, id: InstanceId, to: AcceptorSet, out: &mut Out<'_, Self>) {
-        let (leader, leader_acceptor) = (self.id, self.acceptor());
+        let (leader, own) = (self.id, self.acceptor());
         let Some(flight) = self.flights.get_mut(id) else {
             return;
         };
@@ -119,22 +129,19 @@ impl Leader {
             from: leader,
             id,
             payload: flight.payload.clone(),
-            past: flight
-                .answer_of(leader_acceptor)
-                .cloned()
-                .unwrap_or_default(),
+            past: flight.past(own).cloned().unwrap_or_default(),
             fast: flight.fast,
         };
-        out.send(Envelope::ToAcceptors(to, message));
+        out.send(self.config.to_recorders(to, message));
     }
 
-    /// Its own acceptor has recorded a command durably: the rest of the fast quorum is asked, or
-    /// all if the leader is not thrifty, or knows that not all members answer.
+    /// Its own acceptor, if there is one, has recorded a command durably: the rest of the fast
+    /// quorum is asked, or all if the leader is not thrifty, or knows that not all members answer.
     ///
     /// Not before: a recovery that does not hear from that acceptor takes it that it has recorded
     /// what others of the fast quorum have.
     fn ask_others(&mut self, now: Instant, id: InstanceId, out: &mut Out<'_, Self>) {
-        let (me, all) = (self.acceptor(), self.config.acceptors());
+        let (own, all) = (self.own(), self.config.recorders());
         let thrifty = self.config.options().thrifty;
         let Some(flight) = self.flights.get_mut(id) else {
             return;
@@ -143,7 +150,7 @@ impl Leader {
             true => flight.fast,
             false => all,
         };
-        let asked = asked.without(Set::one(me));
+        let asked = asked.without(own);
         if !asked.is_empty() {
             let probed = self.probe(now);
             self.pre_accept(id, asked.or(probed), out);
@@ -152,10 +159,7 @@ impl Leader {
 
     /// Suspects that are asked too, so that they can show that they answer.
     fn probe(&mut self, now: Instant) -> AcceptorSet {
-        self.peers
-            .suspicion
-            .probe(now)
-            .without(Set::one(self.acceptor()))
+        self.peers.suspicion.probe(now).without(self.own())
     }
 
     /// An acceptor has recorded a command.
@@ -168,28 +172,38 @@ impl Leader {
         out: &mut Out<'_, Self>,
     ) {
         self.peers.suspicion.heard(from);
-        if self.flights.answered(id, from, deps) && from == self.acceptor() {
+        if self.flights.answered(id, from, deps) && self.own().contains(from) {
             self.ask_others(now, id, out);
         }
-        self.step(id, out);
+        self.step(now, id, out);
     }
 
     /// Goes on with an instance that is recorded by enough acceptors.
-    fn step(&mut self, id: InstanceId, out: &mut Out<'_, Self>) {
-        let (me, f, majority) = (self.acceptor(), self.config.f(), self.config.majority());
+    fn step(&mut self, now: Instant, id: InstanceId, out: &mut Out<'_, Self>) {
+        let (own, f, majority) = (self.own(), self.config.f(), self.config.majority());
+        let is_apart = self.config.is_apart();
         let Some(flight) = self.flights.get_mut(id) else {
             return;
         };
         let Phase::Collecting = flight.phase else {
             return;
         };
+        let answered = flight.holders();
+        if is_apart {
+            if answered.len() >= majority {
+                let deps = union(flight.answers.iter().map(|(_, deps)| deps));
+                flight.phase = Phase::Delegated { deps, to: None };
+                self.flights.slow += 1;
+                self.delegate(now, id, out);
+            }
+            return;
+        }
         if let Some(deps) = fast_dependencies(flight, f) {
             flight.phase = Phase::Deciding(deps);
             return self.decide(id, out);
         }
-        let answered = flight.holders();
         let all_answered = answered.covers(flight.fast);
-        let enough = answered.contains(me) && answered.len() >= majority;
+        let enough = answered.covers(own) && answered.len() >= majority;
         if enough && (all_answered || flight.is_slow || flight.attempts > 0) {
             let deps = union(flight.answers.iter().map(|(_, deps)| deps));
             flight.phase = Phase::Accepting {
@@ -197,13 +211,40 @@ impl Leader {
                 votes: Set::EMPTY,
             };
             self.flights.slow += 1;
-            let all = self.config.acceptors();
+            let all = self.config.voters(id);
             self.accept(id, all, out);
         }
     }
 
+    /// Hands an instance to a proxy leader: not the one that has left it unfinished.
+    fn delegate(&mut self, now: Instant, id: InstanceId, out: &mut Out<'_, Self>) {
+        let from = self.id;
+        let Some(flight) = self.flights.get_mut(id) else {
+            return;
+        };
+        let (choice, holders) = (flight.dependent_choice(), flight.holders());
+        let (Phase::Delegated { to, .. }, Some(choice)) = (&mut flight.phase, choice) else {
+            return;
+        };
+        if let Some(silent) = to.take() {
+            self.proxies.silent(silent, now);
+        }
+        let Some((proxy, asked)) = self.proxies.next(now) else {
+            return;
+        };
+        *to = Some(proxy);
+        let message = proxy_leader::In::Propose {
+            from,
+            id,
+            choice,
+            holders,
+            replier: flight.replier,
+        };
+        out.send(Envelope::ToProxyLeaders(asked, message));
+    }
+
     fn decide(&mut self, id: InstanceId, out: &mut Out<'_, Self>) {
-        let me = self.acceptor();
+        let own = self.own();
         let Some(flight) = self.flights.get_mut(id) else {
             return;
         };
@@ -212,7 +253,7 @@ impl Leader {
                 id,
                 deps: deps.clone(),
             };
-            out.send(Envelope::ToAcceptors(Set::one(me), message));
+            out.send(Envelope::ToAcceptors(own, message));
         }
     }
 
@@ -225,6 +266,7 @@ impl Leader {
         if let Phase::Accepting { deps, .. } = &flight.phase {
             let message = acceptor::In::Accept {
                 from,
+                proxy: None,
                 id,
                 ballot: Ballot::default(),
                 choice: flight.choice(deps),
@@ -263,7 +305,7 @@ impl Leader {
         out: &mut Out<'_, Self>,
     ) {
         self.peers.suspicion.heard(from);
-        let enough = self.config.slow_quorum();
+        let enough = self.config.slow_quorum(id);
         let Some(flight) = self.flights.get_mut(id) else {
             return;
         };
@@ -323,23 +365,24 @@ impl Leader {
     }
 
     fn resend(&mut self, now: Instant, id: InstanceId, out: &mut Out<'_, Self>) {
-        let (me, all) = (self.acceptor(), self.config.acceptors());
+        let (own, all) = (self.acceptor(), self.config.recorders());
         let flight = self.flights.get_mut(id).expect("it is overdue");
         match &flight.phase {
-            Phase::Collecting if flight.answer_of(me).is_none() => {
-                self.pre_accept(id, Set::one(me), out);
+            Phase::Collecting if own.is_some() && flight.past(own).is_none() => {
+                self.pre_accept(id, self.own(), out);
             }
             Phase::Collecting => {
                 let silent = all.without(flight.holders());
-                let asked = flight.fast.and(silent).without(Set::one(me));
+                let asked = flight.fast.and(silent).without(own.into_iter().collect());
                 self.peers.suspicion.silent(asked, now);
                 out.reached(branch::ASKS_SPARES);
                 self.pre_accept(id, silent, out);
-                self.step(id, out);
+                self.step(now, id, out);
             }
+            Phase::Delegated { .. } => self.delegate(now, id, out),
             Phase::Deciding(_) => self.decide(id, out),
             Phase::Accepting { votes, .. } => {
-                let silent = all.without(*votes);
+                let silent = self.config.voters(id).without(*votes);
                 self.accept(id, silent, out);
             }
         }

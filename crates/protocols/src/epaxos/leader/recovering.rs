@@ -167,7 +167,7 @@ impl Leader {
             ballot: recovery.ballot,
             life,
         };
-        out.send(Envelope::ToAcceptors(self.config.acceptors(), message));
+        out.send(Envelope::ToAcceptors(self.config.voters(id), message));
     }
 
     /// When it tries again: after a random time that grows, so that two do not disturb each other
@@ -189,7 +189,7 @@ impl Leader {
     ) {
         let (leader, enough) = (
             self.config.acceptor_of(id.space.leader),
-            self.config.recovery_quorum(),
+            self.config.recovery_quorum(id),
         );
         let Some(recovery) = self.recoveries.running.get_mut(&id) else {
             return;
@@ -207,7 +207,7 @@ impl Leader {
             Some(Verdict::Propose(choice, case)) => {
                 out.reached(branch_of(case));
                 recovery.proposed = Some((choice, Set::EMPTY));
-                self.propose_recovered(id, self.config.acceptors(), out);
+                self.propose_recovered(id, self.config.voters(id), out);
             }
         }
     }
@@ -219,6 +219,7 @@ impl Leader {
         if let Some((choice, _)) = &recovery.proposed {
             let message = acceptor::In::Accept {
                 from: self.id,
+                proxy: None,
                 id,
                 ballot: recovery.ballot,
                 choice: choice.clone(),
@@ -239,7 +240,7 @@ impl Leader {
         if ballot == Ballot::default() {
             return self.on_vote(now, from, id, out);
         }
-        let enough = self.config.slow_quorum();
+        let enough = self.config.slow_quorum(id);
         let Some(recovery) = self.recoveries.running.get_mut(&id) else {
             return;
         };
@@ -264,7 +265,14 @@ impl Leader {
     ) {
         self.recoveries.remove(id);
         self.commit(id, choice, Set::EMPTY, None, out);
-        self.on_learned(now, id, matches!(choice, Choice::Noop {}), out);
+        let noop = matches!(choice, Choice::Noop {});
+        // Of a pair the acceptor learns it, and tells its leader.
+        let owner = id.space.leader;
+        if self.config.is_apart() && owner != self.id && self.config.leaders().contains(owner) {
+            let message = super::In::Learned { id, noop };
+            out.send(Envelope::ToLeaders(Set::one(owner), message));
+        }
+        self.on_learned(now, id, noop, out);
     }
 
     /// Goes on with the recoveries whose time has come.
@@ -280,7 +288,7 @@ impl Leader {
             if recovery.attempts >= ATTEMPTS {
                 self.recoveries.running.remove(&id);
             } else if let Some((_, votes)) = recovery.proposed.as_ref().filter(|_| stays) {
-                let silent = self.config.acceptors().without(*votes);
+                let silent = self.config.voters(id).without(*votes);
                 recovery.at = at;
                 self.propose_recovered(id, silent, out);
             } else {

@@ -71,7 +71,7 @@ fn verdict(enough: usize, answers: &[(u8, Evidence)]) -> Option<Verdict> {
     let answers = answers
         .iter()
         .map(|(id, known)| (AcceptorId(*id), known.clone()));
-    judge(&answers.collect(), LEADER, enough)
+    judge(&answers.collect(), Some(LEADER), enough)
 }
 
 fn proposes(choice: Choice, case: Case) -> Option<Verdict> {

@@ -39,7 +39,7 @@ impl Replica {
             return;
         }
         if let Some(known) = self.pending.get(&id) {
-            assert_eq!(known.choice, choice, "two decisions in {id:?}");
+            assert_eq!(known.choice, choice, "two values chosen in {id:?}");
             self.stale += 1;
             return;
         }

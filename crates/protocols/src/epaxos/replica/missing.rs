@@ -121,6 +121,18 @@ impl Replica {
         }
     }
 
+    /// Whether some instance of a run is neither executed nor decided here.
+    fn misses(&self, Run { space, start, end }: &Run) -> bool {
+        let mut runs = Vec::new();
+        for (hole, hole_end) in self.executed().missing(*space, *end) {
+            let hole = hole.max(*start);
+            if hole < hole_end {
+                self.runs_between(*space, (hole, hole_end), &mut runs);
+            }
+        }
+        !runs.is_empty()
+    }
+
     /// Asks for what was missing the last time too.
     pub(super) fn ask_for_missing(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.missing.look_at <= now {
@@ -143,7 +155,7 @@ impl Replica {
         if runs.is_empty() || self.snapshots.is_installing() {
             return;
         }
-        let acceptors = self.config.acceptors();
+        let acceptors = self.config.recorders();
         if self.missing.attempts >= acceptors.len() as u64 {
             self.ask_for_recovery(&runs, out);
         }
@@ -152,14 +164,16 @@ impl Replica {
     }
 
     fn fetch(&mut self, runs: Vec<Run>, out: &mut Out<'_, Self>) {
-        let from = self.id;
-        let to = self.missing.next_acceptor(self.config.acceptors());
+        let to = self.missing.next_acceptor(self.config.recorders());
         self.missing.asked += 1;
         out.reached(branch::FETCHES);
-        out.send(Envelope::ToAcceptors(
-            to,
-            acceptor::In::Fetch { from, runs },
-        ));
+        self.ask(to, runs, out);
+    }
+
+    fn ask(&self, to: AcceptorSet, runs: Vec<Run>, out: &mut Out<'_, Self>) {
+        let from = self.id;
+        let message = acceptor::In::Fetch { from, runs };
+        out.send(self.config.to_recorders(to, message));
     }
 
     fn ask_for_recovery(&mut self, runs: &[Run], out: &mut Out<'_, Self>) {
@@ -177,16 +191,19 @@ impl Replica {
         ));
     }
 
-    /// Asks an acceptor which instances there are.
+    /// Asks an acceptor which instances there are; where the roles are apart, one that votes too:
+    /// it may be the only one that knows an instance, which is then a noop.
     pub(super) fn look_around(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.missing.look_at = now + LOOK_EVERY;
         self.tell_kept(out);
-        let (from, runs) = (self.id, Vec::new());
-        let to = self.missing.next_acceptor(self.config.acceptors());
-        out.send(Envelope::ToAcceptors(
-            to,
-            acceptor::In::Fetch { from, runs },
-        ));
+        let to = self.missing.next_acceptor(self.config.recorders());
+        self.ask(to, Vec::new(), out);
+        if self.config.is_apart() {
+            let voter = self.config.acceptors().pick(self.missing.turn);
+            let (to, from, runs) = (voter.into_iter().collect(), self.id, Vec::new());
+            let message = acceptor::In::Fetch { from, runs };
+            out.send(Envelope::ToAcceptors(to, message));
+        }
     }
 
     /// What an acceptor has of what was asked for.
@@ -194,7 +211,7 @@ impl Replica {
         &mut self,
         now: Instant,
         from: AcceptorId,
-        (instances, forgotten): (Vec<Instance>, bool),
+        (instances, forgotten): (Vec<Instance>, &[Run]),
         reaches: &[Reach],
         out: &mut Out<'_, Self>,
     ) {
@@ -205,23 +222,20 @@ impl Replica {
         for Instance { id, choice } in instances {
             self.on_committed(now, id, choice, None, out);
         }
-        let helped = self.learned > before;
-        let runs = match helped || forgotten {
-            true => self.missing_runs(&self.missing.seen),
-            false => Vec::new(),
-        };
-        if runs.is_empty() || self.snapshots.is_installing() {
+        if self.snapshots.is_installing() {
             return;
         }
-        if !helped {
-            self.begin_install(now, out);
-        } else {
+        let runs = match self.learned > before {
+            true => self.missing_runs(&self.missing.seen),
+            // What was forgotten when it asked it may have by now.
+            false if forgotten.iter().any(|run| self.misses(run)) => {
+                return self.begin_install(now, out);
+            }
+            false => Vec::new(),
+        };
+        if !runs.is_empty() {
             // More is missing and the acceptor was of help: it is asked again at once.
-            let (to, from) = (Set::one(from), self.id);
-            out.send(Envelope::ToAcceptors(
-                to,
-                acceptor::In::Fetch { from, runs },
-            ));
+            self.ask(Set::one(from), runs, out);
         }
     }
 }

@@ -12,7 +12,7 @@ use super::Replica;
 use crate::epaxos::executed::ExecutedSet;
 use crate::epaxos::instance::{Deps, InstanceId};
 use crate::epaxos::message::{Sees, Touched};
-use crate::epaxos::{Envelope, acceptor, branch};
+use crate::epaxos::{acceptor, branch};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -234,7 +234,7 @@ impl Replica {
     /// A majority of the acceptors that answer, that of this node first.
     fn pick_majority(&mut self, now: Instant) -> AcceptorSet {
         let reads = &mut self.reads;
-        let mut left = self.config.acceptors();
+        let mut left = self.config.recorders();
         let trusted = reads.suspicion.trusted(left);
         let mut asked = AcceptorSet::EMPTY;
         reads.turn += 1;
@@ -255,7 +255,7 @@ impl Replica {
             inquiry,
             touched: touched.clone(),
         };
-        out.send(Envelope::ToAcceptors(to, message));
+        out.send(self.config.to_recorders(to, message));
     }
 
     /// What an acceptor has recorded that reads conflict with.
@@ -330,7 +330,7 @@ impl Replica {
 
     /// Asks all acceptors, for want of answers from those asked first.
     pub(super) fn ask_again_for_reads(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let all = self.config.acceptors();
+        let all = self.config.recorders();
         while let Some((_, number)) = self.reads.timers.first().copied().filter(|it| it.0 <= now) {
             let mut inquiry = self.reads.take(number).expect("a timer is of a question");
             let silent = all.without(inquiry.answered);

@@ -202,7 +202,11 @@ impl Replica {
         if !reaches.is_empty() {
             let from = self.id;
             let message = acceptor::In::Kept { from, reaches };
-            out.send(Envelope::ToAcceptors(self.config.acceptors(), message));
+            if self.config.is_apart() {
+                let all = self.config.acceptors();
+                out.send(Envelope::ToAcceptors(all, message.clone()));
+            }
+            out.send(self.config.to_recorders(self.config.recorders(), message));
         }
     }
 
