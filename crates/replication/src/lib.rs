@@ -11,6 +11,7 @@ extern crate alloc;
 
 pub mod backoff;
 pub mod batch;
+pub mod distance;
 pub mod election;
 pub mod executor;
 pub mod flow;

@@ -85,6 +85,9 @@ plays! {
     deaf
     deaf_proxy
     election
+    epaxos_apart_write
+    epaxos_published_flaw
+    epaxos_write
     hub
     l5_voted_never_chosen
     leader_is_not_deposed_by_one_bad_link

@@ -7,6 +7,7 @@ use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_machines::registers::{self, Registers};
+use ionian_protocols::epaxos::EPaxos;
 use ionian_protocols::mencius::Mencius;
 use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_sim::performance::Service;
@@ -491,4 +492,38 @@ fn the_same_experiment_has_the_same_outcome() {
     };
     assert!(matches!(experiment.network.topology, Topology::Clique(_)));
     assert!(run(&experiment, 4000) == run(&experiment, 4000));
+}
+
+/// EPaxos in three regions, two of which are near each other: each command waits for the nearest
+/// other region, and not for the farther one every second time.
+#[test]
+fn a_leader_of_epaxos_asks_the_nearest() {
+    let deployment = Deployment::preset("epaxos", &PresetOptions::default()).unwrap();
+    let layout = deployment.layout(EPaxos::KINDS).unwrap();
+    let (near, far) = (10_000.0, 80_000.0);
+    let link = |delay_us| Link {
+        delay_us,
+        bytes_per_second: f64::INFINITY,
+    };
+    let links = [[0.0, near, far], [near, 0.0, far], [far, far, 0.0]];
+    let network = Network {
+        topology: Topology::Clique(links.map(|from| from.map(link).into()).into()),
+        variation: Variation::None,
+    };
+    let sources = (0..3).map(|lane| source(lane, 1, Pace::Answered));
+    let experiment = Experiment {
+        layout,
+        ..experiment(network, sources.collect())
+    };
+    let service = Register { padding: 0 };
+    let price = PerMessage { us: MESSAGE_US };
+    let observed = observe::<EPaxos>(&experiment, &price, &service).unwrap();
+    for (series, round_trip) in observed.sources.iter().zip([20_000, 20_000, 160_000]) {
+        let mut latencies: Vec<u64> = series.latencies().collect();
+        latencies.sort_unstable();
+        // A command that meets a barrier waits for that.
+        let most = latencies[latencies.len() * 3 / 4];
+        let expected = round_trip..round_trip + 1000;
+        assert!(expected.contains(&most), "{most} us: {latencies:?}");
+    }
 }

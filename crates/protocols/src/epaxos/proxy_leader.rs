@@ -53,6 +53,9 @@ messages! {
 /// over again; one that comes alone always has room.
 const MAX_BYTES: usize = 256 << 20;
 
+/// What an instance takes beside its command and dependencies, about.
+const BYTES_OF_EACH: usize = 256;
+
 /// An instance is given up when acceptors were asked this number of times: its leader hands it to
 /// another proxy leader, or recovers it.
 const ATTEMPTS: u32 = 5;
@@ -86,6 +89,12 @@ struct Pending {
     at: Instant,
 }
 
+impl Pending {
+    fn byte_len(&self) -> usize {
+        self.choice.byte_len() + BYTES_OF_EACH
+    }
+}
+
 impl ProxyLeader {
     /// The proxy leader of this birth.
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
@@ -113,7 +122,7 @@ impl ProxyLeader {
         mut pending: Pending,
         out: &mut Out<'_, Self>,
     ) {
-        let bytes = pending.choice.byte_len();
+        let bytes = pending.byte_len();
         let has_room = self.bytes == 0 || self.bytes + bytes <= MAX_BYTES;
         if self.pending.contains_key(&id) {
             return;
@@ -196,7 +205,7 @@ impl ProxyLeader {
     fn take(&mut self, id: InstanceId) -> Option<Pending> {
         let pending = self.pending.remove(&id)?;
         self.timers.remove(&(pending.at, id));
-        self.bytes -= pending.choice.byte_len();
+        self.bytes -= pending.byte_len();
         Some(pending)
     }
 
@@ -215,7 +224,7 @@ impl ProxyLeader {
         pending.asked = voters;
         pending.at = now + doubled(after, pending.attempts, ATTEMPTS);
         self.ask(id, &pending, silent, out);
-        self.bytes += pending.choice.byte_len();
+        self.bytes += pending.byte_len();
         self.timers.insert((pending.at, id));
         self.pending.insert(id, pending);
     }
@@ -267,7 +276,7 @@ impl Role for ProxyLeader {
     }
 
     fn invariants(&self) {
-        let bytes = self.pending.values().map(|it| it.choice.byte_len());
+        let bytes = self.pending.values().map(|it| it.byte_len());
         assert_eq!(
             bytes.sum::<usize>(),
             self.bytes,

@@ -306,6 +306,32 @@ pub(crate) fn what_one_member_alone_names_takes_the_slow_path() {
     assert_eq!((leader.figure("fast"), leader.figure("slow")), (0, 1));
 }
 
+/// Once a second a request goes to all, so that their distances are known.
+#[test]
+fn the_fast_quorum_is_of_the_nearest() {
+    let mut leader = leader(false);
+    let first = proposed(&mut leader);
+    assert_eq!(first.fast, (0..4).map(AcceptorId).collect());
+    let over = |id| In::Learned { id, noop: false };
+    leader.asked(over(first.id));
+    leader.waited(Duration::from_secs(1));
+    let second = Proposed::of(&leader.asked(propose("two")));
+    let all = second.pre_accept((1..5).map(AcceptorId).collect());
+    assert_eq!(leader.asked(second.answer(0, &[])), says(vec![all]));
+    for (wait, from) in [(2, [3, 4]), (20, [2, 1])] {
+        leader.waited(Duration::from_millis(wait));
+        for from in from {
+            leader.asked(second.answer(from, &[]));
+        }
+    }
+    leader.asked(over(second.id));
+    let third = proposed(&mut leader);
+    assert_eq!(
+        third.fast,
+        [0, 1, 3, 4].map(AcceptorId).into_iter().collect()
+    );
+}
+
 /// First those that are missing, later and later.
 #[test]
 fn a_silent_member_is_asked_again_after_a_time_that_doubles() {

@@ -1,9 +1,11 @@
-//! What a leader knows of the others: which life each is in, and whether it sends heartbeats.
+//! What a leader knows of others: which life each leader is in, and whether it sends heartbeats;
+//! which acceptors answer, and how soon.
 
 use super::super::config::Config;
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::{AcceptorId, AcceptorSet, LeaderId, Set};
 use ionian_kernel::time::{Duration, Instant};
+use ionian_replication::distance::Distances;
 use ionian_replication::suspicion::Suspicion;
 
 /// See the top of this file.
@@ -15,6 +17,8 @@ pub(super) struct Peers {
     heard: BTreeMap<LeaderId, Heard>,
     /// The acceptors that left a request unanswered.
     pub(super) suspicion: Suspicion<AcceptorId>,
+    /// How long those that record commands take to answer.
+    pub(super) distances: Distances<AcceptorId>,
 }
 
 struct Heard {
@@ -31,6 +35,7 @@ impl Peers {
             since: Instant::ZERO,
             heard: BTreeMap::new(),
             suspicion: Suspicion::default(),
+            distances: Distances::default(),
         }
     }
 

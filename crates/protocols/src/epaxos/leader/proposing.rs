@@ -101,23 +101,22 @@ impl Leader {
         }
     }
 
-    /// Its own acceptor, and of the others those that answer; and whether these are too few, so
-    /// that some are in it that do not.
+    /// Its own acceptor, and of the others those that answer, the nearest first; and whether these
+    /// are too few, so that some are in it that do not.
     fn pick_fast_quorum(&mut self, now: Instant) -> (AcceptorSet, bool) {
-        let mut fast = self.own();
-        let mut left = self.config.recorders().without(fast);
-        let turn = self.flights.turn();
-        let mut is_slow = false;
-        while fast.len() < self.config.fast_quorum() {
-            let trusted = self.peers.trusted(now, &self.config, left);
-            let Some(next) = left.preferring(trusted).pick(turn) else {
-                break;
-            };
-            is_slow |= !trusted.contains(next);
-            fast.insert(next);
-            left.remove(next);
-        }
-        (fast, is_slow)
+        let own = self.own();
+        let others = self.config.recorders().without(own);
+        let trusted = self.peers.trusted(now, &self.config, others);
+        let count = self.config.fast_quorum() - own.len();
+        // Leaders that are paired ask the next ones round from their own: the same each time, so
+        // that requests which come in together leave together.
+        let turn = match own.is_empty() {
+            true => self.flights.turn(),
+            false => u64::from(self.id.0),
+        };
+        let distances = &self.peers.distances;
+        let chosen = distances.choose(&[trusted, others], count, turn);
+        (own.or(chosen), !trusted.covers(chosen))
     }
 
     fn pre_accept(&mut self, id: InstanceId, to: AcceptorSet, out: &mut Out<'_, Self>) {
@@ -136,7 +135,8 @@ impl Leader {
     }
 
     /// Its own acceptor, if there is one, has recorded a command durably: the rest of the fast
-    /// quorum is asked, or all if the leader is not thrifty, or knows that not all members answer.
+    /// quorum is asked, or all if the leader is not thrifty, or knows that not all members answer;
+    /// and suspects, so that they can show that they answer.
     ///
     /// Not before: a recovery that does not hear from that acceptor takes it that it has recorded
     /// what others of the fast quorum have.
@@ -150,16 +150,14 @@ impl Leader {
             true => flight.fast,
             false => all,
         };
+        let asked = match self.peers.distances.asks(now, id.number) {
+            true => all,
+            false => asked.or(self.peers.suspicion.probe(now)),
+        };
         let asked = asked.without(own);
         if !asked.is_empty() {
-            let probed = self.probe(now);
-            self.pre_accept(id, asked.or(probed), out);
+            self.pre_accept(id, asked, out);
         }
-    }
-
-    /// Suspects that are asked too, so that they can show that they answer.
-    fn probe(&mut self, now: Instant) -> AcceptorSet {
-        self.peers.suspicion.probe(now).without(self.own())
     }
 
     /// An acceptor has recorded a command.
@@ -172,6 +170,7 @@ impl Leader {
         out: &mut Out<'_, Self>,
     ) {
         self.peers.suspicion.heard(from);
+        self.peers.distances.answered(now, from, id.number);
         if self.flights.answered(id, from, deps) && self.own().contains(from) {
             self.ask_others(now, id, out);
         }

@@ -22,6 +22,7 @@ use ionian_kernel::role::Out;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::backoff::doubled;
 use ionian_replication::batch::{Batch, BatchBuilder};
+use ionian_replication::distance::Distances;
 use ionian_replication::suspicion::Suspicion;
 
 /// The most bytes of reads that wait. Reads beyond are dropped, and their clients send them again;
@@ -44,6 +45,7 @@ const MAX_KEYS: usize = 1 << 10;
 pub(super) struct Reads {
     near: AcceptorSet,
     suspicion: Suspicion<AcceptorId>,
+    distances: Distances<AcceptorId>,
     turn: u64,
     /// Linearizable reads that came since the last question.
     open: BatchBuilder,
@@ -103,6 +105,7 @@ impl Reads {
         Reads {
             near,
             suspicion: Suspicion::default(),
+            distances: Distances::default(),
             turn: random.any() >> 1,
             open: BatchBuilder::default(),
             inquiries: BTreeMap::new(),
@@ -231,21 +234,19 @@ impl Replica {
         self.reads.put(number, inquiry);
     }
 
-    /// A majority of the acceptors that answer, that of this node first.
+    /// A majority of the acceptors that answer, that of this node first, then the nearest.
     fn pick_majority(&mut self, now: Instant) -> AcceptorSet {
         let reads = &mut self.reads;
-        let mut left = self.config.recorders();
-        let trusted = reads.suspicion.trusted(left);
-        let mut asked = AcceptorSet::EMPTY;
-        reads.turn += 1;
-        while asked.len() < self.config.majority() {
-            let from = left.preferring(trusted);
-            let Some(next) = from.preferring(reads.near).pick(reads.turn) else {
-                break;
-            };
-            asked.insert(next);
-            left.remove(next);
+        let all = self.config.recorders();
+        if reads.distances.asks(now, reads.next) {
+            return all;
         }
+        let trusted = reads.suspicion.trusted(all);
+        reads.turn += 1;
+        let sets = [trusted.and(reads.near), trusted, all];
+        let asked = reads
+            .distances
+            .choose(&sets, self.config.majority(), reads.turn);
         asked.or(reads.suspicion.probe(now))
     }
 
@@ -267,6 +268,7 @@ impl Replica {
         deps: &Deps,
     ) {
         self.reads.suspicion.heard(from);
+        self.reads.distances.answered(now, from, number);
         let Some(inquiry) = self.reads.inquiries.get_mut(&number) else {
             return;
         };
