@@ -12,6 +12,7 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{fs, io};
 
 /// A role may cost this much more than recorded, as a factor and in instructions a command: what a
@@ -121,20 +122,41 @@ fn has_valgrind() -> io::Result<bool> {
 
 fn measure() -> Result<Costs, Box<dyn Error>> {
     let cases = words(role_cost(None, &[])?)?;
-    let mut instructions = BTreeMap::new();
-    for case in cases.lines() {
-        instructions.insert(case.to_owned(), count(case)?);
-    }
+    let cases: Vec<&str> = cases.lines().collect();
     Ok(Costs {
         compiler: compiler()?,
         library: library(),
-        instructions,
+        instructions: count_all(&cases)?,
+    })
+}
+
+/// Counts some cases at the same time: what one takes does not depend on what else runs.
+fn count_all(cases: &[&str]) -> Result<BTreeMap<String, Instructions>, Box<dyn Error>> {
+    let workers = std::thread::available_parallelism()?.get();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let turns = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        let mine = turns.map_while(|turn| cases.get(turn));
+        let counted = mine.map(|case| {
+            let counted = count(case).map_err(|error| error.to_string());
+            Ok(((*case).to_owned(), counted?))
+        });
+        counted.collect::<Result<Vec<_>, String>>()
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        let mut instructions = BTreeMap::new();
+        for worker in workers {
+            instructions.extend(worker.join().map_err(|_| "a count panicked")??);
+        }
+        Ok(instructions)
     })
 }
 
 /// What a command of this case costs each role.
 fn count(case: &str) -> Result<Instructions, Box<dyn Error>> {
-    let profile = std::env::temp_dir().join(format!("ionian-costs-{}", std::process::id()));
+    let file = format!("ionian-costs-{}-{case}", std::process::id());
+    let profile = std::env::temp_dir().join(file);
     let file = format!("--callgrind-out-file={}", profile.display());
     let valgrind = ["valgrind", "--quiet", "--tool=callgrind", &file, COUNTED];
     let printed = words(role_cost(Some(&valgrind), &[case, &BURSTS.to_string()])?)?;
