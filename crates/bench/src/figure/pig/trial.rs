@@ -4,7 +4,7 @@
 use super::super::deployments::clients_apart;
 use super::super::wan::trial::RegisterService;
 use super::REGISTERS;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use ionian_deployment::{CLIENT, Deployment, Node, PresetOptions};
 use ionian_kernel::id::{ClientId, Index};
 use ionian_kernel::layout::Address;
@@ -180,6 +180,9 @@ impl System {
     }
 
     /// Carries out an experiment.
+    ///
+    /// # Errors
+    /// Says so if it cannot be carried out, or if no client has an answer.
     pub(super) fn observe(&self, trial: &Trial) -> Result<Observed> {
         let deployment = self.priced(&trial.options)?;
         let lanes = if self.has_clients_everywhere {
@@ -192,9 +195,17 @@ impl System {
             trial,
             lanes,
         };
-        with_protocol(&deployment.protocol, observing)
+        let observed = with_protocol(&deployment.protocol, observing)
             .with_context(|| format!("protocol = {:?}: does not exist", deployment.protocol))?
-            .with_context(|| format!("{} on {} nodes", self.name, self.nodes))
+            .with_context(|| format!("{} on {} nodes", self.name, self.nodes))?;
+        ensure!(
+            observed.sources.iter().any(|it| !it.answers.is_empty()),
+            "{} on {} nodes: none of {} clients had an answer",
+            self.name,
+            self.nodes,
+            trial.clients
+        );
+        Ok(observed)
     }
 }
 
@@ -292,6 +303,11 @@ impl<P: Protocol> Costs<P> for Price {
     }
 }
 
+/// How many of `clients` are on this one of `lanes`: as many as on each other, or one more.
+fn share(clients: usize, lanes: usize, lane: usize) -> usize {
+    clients / lanes + usize::from(lane < clients % lanes)
+}
+
 struct Observing<'a> {
     deployment: &'a Deployment,
     trial: &'a Trial,
@@ -313,7 +329,7 @@ impl Work for Observing<'_> {
         } = *self.trial;
         let source = |lane: usize| Source {
             lane: ClientId(lane as Index),
-            clients: clients / self.lanes,
+            clients: share(clients, self.lanes, lane),
             pace,
             from_us: from * 1000,
             until_us: until * 1000,
