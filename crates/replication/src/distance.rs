@@ -1,21 +1,26 @@
 //! Which of several instances answer soonest: a role that may choose whom it asks asks those.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use ionian_kernel::id::{Id, Set};
 use ionian_kernel::time::{Duration, Instant};
 
 /// So often one request goes to all, and the time that each takes to answer is measured.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
 
-/// Those that answer within this time of the nearest one are as near: within a data center the
-/// differences say more about what a node is doing than about where it is.
-const ALIKE: Duration = Duration::from_millis(1);
+/// The distance is the least of the last times, because the others say more about what a node was
+/// doing than about where it is.
+const SAMPLES: usize = 8;
+
+/// Those that answer within this time of the nearest one are as near. Queues of a data center are
+/// shorter, and regions farther apart: if all left a node for its queue, all would come to the
+/// next.
+const ALIKE: Duration = Duration::from_millis(5);
 
 /// How long the instances of one role take to answer.
 #[derive(Clone, Debug)]
 pub struct Distances<I: Id> {
-    /// Smoothed, of those that have answered.
-    took: BTreeMap<I, Duration>,
+    /// The last times of those that have answered.
+    took: BTreeMap<I, VecDeque<Duration>>,
     /// The request that is measured, and when it left.
     measured: Option<(u64, Instant)>,
     /// Not before this time another one is measured: not the first, which may be what connects.
@@ -50,21 +55,25 @@ impl<I: Id> Distances<I> {
         let Some((_, at)) = self.measured.filter(|(measured, _)| *measured == number) else {
             return;
         };
-        let sample = now.since(at);
-        let took = self.took.entry(from).or_insert(sample);
-        *took = (*took * 3 + sample) / 4;
+        let took = self.took.entry(from).or_default();
+        took.truncate(SAMPLES - 1);
+        took.push_front(now.since(at));
     }
 
     /// Those of `all` that are the nearest, or about as near; all of them while nothing is known of
     /// any.
     fn nearest(&self, all: Set<I>) -> Set<I> {
-        let known = || self.took.iter().filter(|(id, _)| all.contains(**id));
-        let Some(least) = known().map(|(_, took)| *took).min() else {
+        let least = |(id, took): (&I, &VecDeque<Duration>)| Some((*id, *took.iter().min()?));
+        let all_known = self.took.iter().filter_map(least);
+        let known = all_known.filter(|(id, _)| all.contains(*id));
+        let Some(nearest) = known.clone().map(|(_, took)| took).min() else {
             return all;
         };
-        let limit = (least * 2).max(least + ALIKE);
-        let near = known().filter(|(_, took)| **took <= limit);
-        near.map(|(id, _)| *id).collect()
+        let limit = (nearest * 2).max(nearest + ALIKE);
+        known
+            .filter(|(_, took)| *took <= limit)
+            .map(|(id, _)| id)
+            .collect()
     }
 
     /// `count` instances, or all if there are fewer: those of the first set before those of the
@@ -132,9 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn all_are_as_near_while_nothing_is_known_and_within_a_millisecond() {
+    fn all_are_as_near_while_nothing_is_known_and_within_five_milliseconds() {
         let all = ids(&[0, 1, 2]);
-        for distances in [Distances::default(), measured([0, 1, 1, 9])] {
+        for distances in [Distances::default(), measured([0, 1, 2, 9])] {
             for turn in 0..3 {
                 let expected = ids(&[turn as u8]);
                 assert_eq!(distances.choose(&[all], 1, turn), expected);
@@ -156,11 +165,13 @@ mod tests {
         assert!(distances.asks(ms(2000), 9));
         distances.answered(ms(2100), AcceptorId(1), 9);
         assert_eq!(distances.choose(&[all], 1, 0), ids(&[1]));
-        // A node that becomes slow is left within some seconds.
-        for (number, at) in (10..).zip([3000, 4000, 5000]) {
+        // One that is slow at times is as near as before; one that stays slow is farther.
+        for number in 10..18 {
+            assert_eq!(distances.choose(&[all], 1, 0), ids(&[1]));
+            let at = number * 1000;
             assert!(distances.asks(ms(at), number));
             distances.answered(ms(at + 900), AcceptorId(1), number);
-            distances.answered(ms(at + 100), AcceptorId(2), number);
+            distances.answered(ms(at + 250), AcceptorId(2), number);
         }
         assert_eq!(distances.choose(&[all], 1, 0), ids(&[2]));
     }

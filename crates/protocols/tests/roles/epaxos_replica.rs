@@ -1,0 +1,196 @@
+//! The replica of EPaxos: in which order it executes, and whom it asks for what it misses.
+
+use crate::epaxos_acceptor::command;
+use crate::epaxos_leader::RESEND;
+use crate::epaxos_process::{config, of, space};
+use crate::stage::{self, Stage, batch};
+use ionian_kernel::id::*;
+use ionian_kernel::layout::{NodeId, Options};
+use ionian_kernel::status::Status;
+use ionian_kernel::time::Timestamp;
+use ionian_protocols::epaxos::instance::{Deps, InstanceId};
+use ionian_protocols::epaxos::message::{Instance, Run, Sees};
+use ionian_protocols::epaxos::replica::{In, Replica};
+use ionian_protocols::epaxos::{Envelope, acceptor, kind, leader};
+
+/// Replica 1 of three, on node 1.
+fn replica() -> Stage<Replica> {
+    let options = Options {
+        resend_after: RESEND,
+        ..Options::default()
+    };
+    let birth = stage::birth(kind::Replica, 1, NodeId(1));
+    Stage::new(config(3, 1, options), &birth, Replica::new)
+}
+
+fn commit(replica: &mut Stage<Replica>, id: InstanceId, after: &[InstanceId]) -> (u64, u64) {
+    let choice = command(after);
+    replica.asked(In::Committed {
+        id,
+        choice,
+        replier: None,
+    });
+    progress(replica)
+}
+
+/// How many instances it has executed, and how many decided ones wait.
+fn progress(replica: &Stage<Replica>) -> (u64, u64) {
+    let executed = Status::of(&replica.role).executed.expect("a replica");
+    (executed.0, replica.figure("pending"))
+}
+
+fn run(start: u64, end: u64) -> Run {
+    let space = space(0, 1);
+    Run { space, start, end }
+}
+
+/// Whom a replica asks for what it misses.
+#[derive(Debug, PartialEq)]
+enum Asks {
+    /// An acceptor, for instances.
+    Acceptor(AcceptorSet, Vec<Run>),
+    /// Leaders, to recover instances.
+    Leaders(Set<LeaderId>, Vec<InstanceId>),
+}
+
+fn asks(sends: &[(Envelope, Option<usize>)]) -> Vec<Asks> {
+    let asks = |(envelope, _): &(Envelope, _)| match envelope {
+        // Without runs it asks which instances there are.
+        Envelope::ToAcceptors(to, acceptor::In::Fetch { runs, .. }) if !runs.is_empty() => {
+            Some(Asks::Acceptor(*to, runs.clone()))
+        }
+        Envelope::ToLeaders(to, leader::In::Recover { ids }) => {
+            Some(Asks::Leaders(*to, ids.clone()))
+        }
+        _ => None,
+    };
+    sends.iter().filter_map(asks).collect()
+}
+
+/// What it asks for next, when time passes.
+fn next(replica: &mut Stage<Replica>) -> Vec<Asks> {
+    for _ in 0..100 {
+        let asked = asks(&replica.woken().sends);
+        if !asked.is_empty() {
+            return asked;
+        }
+    }
+    panic!("it asks for nothing");
+}
+
+/// It learns that instances exist, and has asked its own acceptor for them.
+fn missing(below: u64) -> Stage<Replica> {
+    let mut replica = replica();
+    replica.asked(In::Heartbeat {
+        space: space(0, 1),
+        below,
+        time: Timestamp(0),
+    });
+    let own = Asks::Acceptor(Set::one(AcceptorId(1)), vec![run(0, below)]);
+    assert_eq!(next(&mut replica), vec![own]);
+    replica
+}
+
+fn fetched(instances: Vec<Instance>, forgotten: Vec<Run>) -> In {
+    In::Fetched {
+        from: AcceptorId(1),
+        instances,
+        forgotten,
+        reaches: vec![],
+    }
+}
+
+#[test]
+fn a_command_is_executed_after_all_that_it_depends_on() {
+    let mut replica = replica();
+    let [one, two, three] = [0, 1, 2].map(|number| of(0, 1, number));
+    assert_eq!(commit(&mut replica, three, &[two]), (0, 1));
+    assert_eq!(commit(&mut replica, two, &[one]), (0, 2));
+    assert_eq!(commit(&mut replica, one, &[]), (3, 0));
+    // A second time it is none.
+    assert_eq!(commit(&mut replica, one, &[]), (3, 0));
+}
+
+#[test]
+fn commands_that_depend_on_each_other_are_executed_together() {
+    let mut replica = replica();
+    let [one, two, apart] = [of(0, 1, 0), of(1, 1, 0), of(2, 1, 0)];
+    assert_eq!(commit(&mut replica, one, &[two]), (0, 1));
+    assert_eq!(commit(&mut replica, apart, &[]), (1, 1));
+    assert_eq!(commit(&mut replica, two, &[one]), (3, 0));
+}
+
+/// It asks its own leader, which knows the others.
+#[test]
+fn what_is_missing_is_asked_of_each_acceptor_and_then_of_a_leader() {
+    let mut replica = missing(1);
+    let mut acceptors = AcceptorSet::EMPTY;
+    for _ in 0..2 {
+        let asked = next(&mut replica);
+        let [Asks::Acceptor(to, runs)] = &asked[..] else {
+            panic!("{asked:?}");
+        };
+        assert_eq!((to.len(), &runs[..]), (1, &[run(0, 1)][..]));
+        acceptors = acceptors.or(*to);
+    }
+    assert_eq!(acceptors.len(), 2, "each in turn");
+    let recovery = Asks::Leaders(Set::one(LeaderId(1)), vec![of(0, 1, 0)]);
+    let asked = next(&mut replica);
+    assert_eq!((&asked[0], asked.len()), (&recovery, 2));
+}
+
+#[test]
+fn an_acceptor_that_was_of_help_is_asked_again_at_once() {
+    let mut replica = missing(3);
+    let (id, choice) = (of(0, 1, 0), command(&[]));
+    let asked = replica.asked(fetched(vec![Instance { id, choice }], vec![]));
+    let again = Asks::Acceptor(Set::one(AcceptorId(1)), vec![run(1, 3)]);
+    assert_eq!(asks(&asked.sends), vec![again]);
+    let asked = replica.asked(fetched(vec![], vec![]));
+    assert_eq!(asks(&asked.sends), vec![], "it was of no help");
+}
+
+/// Replicas keep it in snapshots: one of theirs is taken over. Not for what came meanwhile.
+#[test]
+fn what_acceptors_have_forgotten_is_in_the_snapshot_of_another_replica() {
+    let is_asked = |sends: &[(Envelope, Option<usize>)]| {
+        let of_replicas = |(to, _): &(Envelope, _)| matches!(to, Envelope::ToReplicas(..));
+        sends.iter().any(of_replicas)
+    };
+    let mut replica = missing(1);
+    let asked = replica.asked(fetched(vec![], vec![run(0, 1)]));
+    assert!(is_asked(&asked.sends), "{asked:?}");
+    let mut replica = missing(1);
+    assert_eq!(commit(&mut replica, of(0, 1, 0), &[]), (1, 0));
+    let asked = replica.asked(fetched(vec![], vec![run(0, 1)]));
+    assert!(!is_asked(&asked.sends), "{asked:?}");
+}
+
+/// It waits for what a majority has recorded, and not for a minority.
+#[test]
+fn a_read_waits_for_a_majority_and_for_what_it_names() {
+    let mut replica = replica();
+    let read = In::Read {
+        sees: Sees::Everything {},
+        reads: batch("read"),
+    };
+    let asked = replica.asked(read);
+    let pre_read = asked.sends.iter().find_map(|(envelope, _)| match envelope {
+        Envelope::ToAcceptors(to, acceptor::In::PreRead { inquiry, .. }) => Some((*to, *inquiry)),
+        _ => None,
+    });
+    let (to, inquiry) = pre_read.expect("it asks acceptors");
+    assert!(to.contains(AcceptorId(1)) && to.len() == 2, "{to:?}");
+    let awaited = of(2, 1, 5);
+    for (from, deferred) in to.iter().zip([0, 1]) {
+        let deps = Deps::new([awaited], []);
+        replica.asked(In::PreReadAck {
+            from,
+            inquiry,
+            deps,
+        });
+        assert_eq!(replica.figure("deferred_reads"), deferred);
+    }
+    commit(&mut replica, awaited, &[]);
+    assert_eq!(replica.figure("deferred_reads"), 0);
+}
