@@ -85,10 +85,7 @@ impl Config {
 
     /// What those do that record commands.
     pub fn recording(&self) -> Duty {
-        match self.is_apart {
-            true => Duty::Records {},
-            false => Duty::All {},
-        }
+        self.duty(self.recorder_kind())
     }
 
     /// What those do that vote.

@@ -324,7 +324,7 @@ impl Leader {
                 if duty.records() {
                     self.flights.forget_answers(life.acceptor);
                 }
-                if duty != (Duty::Records {}) {
+                if duty.votes() {
                     self.recoveries.forget_answers(life.acceptor);
                 }
             }

@@ -122,12 +122,10 @@ impl ProxyLeader {
         mut pending: Pending,
         out: &mut Out<'_, Self>,
     ) {
-        let bytes = pending.byte_len();
-        let has_room = self.bytes == 0 || self.bytes + bytes <= MAX_BYTES;
         if self.pending.contains_key(&id) {
             return;
         }
-        if !has_room {
+        if self.bytes > 0 && self.bytes + pending.byte_len() > MAX_BYTES {
             self.dropped += 1;
             return;
         }
@@ -135,9 +133,7 @@ impl ProxyLeader {
         pending.asked = self.pick_quorum(id);
         let to = pending.asked.or(self.probe(now, id));
         self.ask(id, &pending, to, out);
-        self.bytes += bytes;
-        self.timers.insert((pending.at, id));
-        self.pending.insert(id, pending);
+        self.put(id, pending);
     }
 
     /// A majority of those that vote for an instance and that answer, that of this node first; or
@@ -202,6 +198,14 @@ impl ProxyLeader {
         out.send(Envelope::ToLeaders(Set::one(pending.from), message));
     }
 
+    /// Acceptors are asked for its votes.
+    fn put(&mut self, id: InstanceId, pending: Pending) {
+        self.bytes += pending.byte_len();
+        self.timers.insert((pending.at, id));
+        self.pending.insert(id, pending);
+    }
+
+    /// It is decided, given up, or to be asked for again.
     fn take(&mut self, id: InstanceId) -> Option<Pending> {
         let pending = self.pending.remove(&id)?;
         self.timers.remove(&(pending.at, id));
@@ -224,9 +228,7 @@ impl ProxyLeader {
         pending.asked = voters;
         pending.at = now + doubled(after, pending.attempts, ATTEMPTS);
         self.ask(id, &pending, silent, out);
-        self.bytes += pending.byte_len();
-        self.timers.insert((pending.at, id));
-        self.pending.insert(id, pending);
+        self.put(id, pending);
     }
 }
 
