@@ -4,8 +4,13 @@
 
 extern crate alloc;
 
-#[path = "../tests/common/mod.rs"]
+// The tests use more of both.
+#[allow(dead_code, unreachable_pub)]
+#[path = "../tests/runtime/common.rs"]
 mod common;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../tests/runtime/support.rs"]
+mod support;
 
 use bytes::Bytes;
 use common::{Toy, layout, no_machine};

@@ -423,7 +423,7 @@ mod tests {
             protocols(&[
                 text("crates/protocols/src/p_smr/mod.rs", table),
                 text("crates/protocols/src/parts/mod.rs", "mod votes;"),
-                text("crates/sim/tests/toy/mod.rs", table),
+                text("crates/sim/tests/simulator/toy.rs", table),
             ]),
             Ok(vec!["psmr".to_owned()])
         );

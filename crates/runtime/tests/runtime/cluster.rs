@@ -1,10 +1,6 @@
 //! Whole clusters in one process.
 
-extern crate alloc;
-
-mod common;
-
-use common::{Directory, Toy, eventually, layout, no_machine, text};
+use crate::common::{Directory, Toy, eventually, layout, no_machine, text};
 use ionian_kernel::client::{ReadLevel, Refusal};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::NodeId;

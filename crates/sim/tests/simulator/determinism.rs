@@ -1,15 +1,9 @@
 //! The same seed gives the same trace, byte for byte; another seed gives another.
-#![allow(unreachable_pub, missing_docs, dead_code)]
-
-extern crate alloc;
-
-mod toy;
-
+use crate::toy::{Toy, scenario};
 use ionian_sim::{Scenario, Watch, run_seed, run_seed_watched};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
-use toy::{Toy, scenario};
 
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);

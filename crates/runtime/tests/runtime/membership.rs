@@ -1,13 +1,11 @@
 //! Changes of the membership of a cluster whose nodes are threads: which nodes follow, which learn
 //! it later, and which come back.
 
-mod membership_nodes;
-
+use crate::membership_nodes::{Directory, Nodes, eventually};
 use ionian_deployment::{Deployment, Placed};
 use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_runtime::admin::change::Response;
 use ionian_runtime::{Durability, NodeError};
-use membership_nodes::{Directory, Nodes, eventually};
 
 /// A node fails and is replaced while clients write. It starts again and learns that it is not a
 /// member any more.

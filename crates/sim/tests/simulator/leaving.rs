@@ -1,7 +1,5 @@
 //! Nodes that a change of the members removes.
 
-#![allow(missing_docs)]
-
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::layout::Layout;
 use ionian_kernel::protocol::Protocol;

@@ -1,14 +1,11 @@
 //! Peers refuse a node whose data was deleted or exchanged, and admit a new node.
 
-extern crate alloc;
-
-mod common;
-
-use bytes::Bytes;
-use common::{
+use crate::common;
+use crate::common::{
     DEADLINE, Directory, Running, Toy, bind, eventually, layout, no_machine, settings, start,
     start_with,
 };
+use bytes::Bytes;
 use ionian_kernel::client::{Operation, Refusal, Reply, Request};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Layout, NodeId};

@@ -1,9 +1,7 @@
 //! A cluster of MultiPaxos whose nodes are threads that are started from deployments, one by one,
 //! with a register as the state.
 
-#[path = "../common/support.rs"]
-mod support;
-
+use crate::support;
 use bytes::Bytes;
 use ionian_deployment::{Configuration, Deployment, DeploymentError, Node, Placed, PresetOptions};
 use ionian_kernel::client::{Operation, ReadLevel, Refusal, Reply, Request};

@@ -1,14 +1,11 @@
 //! How a node treats callers, accepted and refused ones. The bytes of the handshake are written out
 //! by hand here: a change of the format that other versions could not read would show.
 
-extern crate alloc;
-
-mod common;
-
-use bytes::Bytes;
-use common::{
+use crate::common;
+use crate::common::{
     Running, bind, echo, eventually, identity, layout, settings, start, start_with, status,
 };
+use bytes::Bytes;
 use ionian_kernel::client::{Operation, Request};
 use ionian_kernel::id::{ClientId, Members};
 use ionian_kernel::wire::{WIRE_VERSION, Wire, encode_all};

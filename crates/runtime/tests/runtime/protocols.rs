@@ -1,8 +1,6 @@
 //! The protocols of the papers on the real driver.
 
-#[path = "common/support.rs"]
-mod support;
-
+use crate::support::{Directory, at_last};
 use ionian_kernel::client::{ReadLevel, Refusal};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
@@ -15,7 +13,6 @@ use ionian_protocols::unreplicated::Unreplicated;
 use ionian_runtime::in_process::cluster::ClusterOptions;
 use ionian_runtime::{Client, Cluster};
 use std::time::Instant;
-use support::{Directory, at_last};
 
 fn machine() -> Box<dyn StateMachine> {
     Box::new(Register::default())

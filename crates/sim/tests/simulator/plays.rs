@@ -1,13 +1,7 @@
 //! Plays: what they can say, what they expect, and how they complain.
-#![allow(unreachable_pub, missing_docs, dead_code)]
-
-extern crate alloc;
-
-mod toy;
-
+use crate::toy::{Toy, scenario};
 use ionian_sim::machine::Lists;
 use ionian_sim::play::Play;
-use toy::{Toy, scenario};
 
 fn play<const DEFECT: u8>(text: &str) -> Result<(), String> {
     let play = Play::parse(text).map_err(|error| error.to_string())?;

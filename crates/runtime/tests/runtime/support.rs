@@ -1,6 +1,4 @@
 //! What all tests need: a time limit, and a directory for files.
-#![allow(dead_code, unreachable_pub)]
-
 use ionian_kernel::client::Refusal;
 use ionian_kernel::wire::{Reader, Wire, WireError};
 use std::path::PathBuf;

@@ -1,15 +1,12 @@
 //! A byte stream is cut into frames correctly however the bytes arrive.
 
-#[path = "common/support.rs"]
-mod support;
-
+use crate::support::Raw;
 use ionian_kernel::id::Members;
 use ionian_kernel::wire::Reader;
 use ionian_runtime::transport::frame::{
     Encoded, FrameError, FrameReader, HEADER_BYTES, MAX_FRAME_BYTES, encode_frame,
 };
 use proptest::prelude::*;
-use support::Raw;
 
 /// The addressed instances, and the encoded message.
 type Taken = (Members, Vec<u8>);

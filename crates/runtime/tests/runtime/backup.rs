@@ -1,11 +1,8 @@
 //! Snapshots of running nodes for operators.
 
-extern crate alloc;
-
-mod common;
-
+use crate::common;
+use crate::common::{Toy, layout, no_machine};
 use bytes::Bytes;
-use common::{Toy, layout, no_machine};
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
 use ionian_kernel::protocol::Protocol;

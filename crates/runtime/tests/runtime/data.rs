@@ -1,11 +1,8 @@
 //! What survives a process: the log of vital records, the identity file, and the lock.
 
-extern crate alloc;
-
-mod common;
-
+use crate::common;
+use crate::common::{Directory, bind, layout, settings, start_with};
 use bytes::Bytes;
-use common::{Directory, bind, layout, settings, start_with};
 use ionian_kernel::client::{Operation, Request};
 use ionian_kernel::id::ClientId;
 use ionian_runtime::NodeError;
@@ -237,7 +234,11 @@ fn helper_that_holds_a_directory() {
 fn a_data_directory_is_locked_by_one_process_at_a_time() {
     let data = Directory::new();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "helper_that_holds_a_directory", "--nocapture"])
+        .args([
+            "--exact",
+            "data::helper_that_holds_a_directory",
+            "--nocapture",
+        ])
         .env("IONIAN_TEST_HOLD", &data.0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

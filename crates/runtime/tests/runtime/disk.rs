@@ -1,12 +1,9 @@
 //! Durability "disk": acknowledged commands survive the end of all nodes, and are executed exactly
 //! once.
 
-extern crate alloc;
-
-mod common;
-
+use crate::common;
+use crate::common::{Directory, at_last, eventually};
 use bytes::Bytes;
-use common::{Directory, at_last, eventually};
 use ionian_kernel::client::ReadLevel;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Layout, NodeId, numbered};

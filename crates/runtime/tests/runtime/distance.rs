@@ -1,11 +1,7 @@
 //! Delay and bandwidth between sites: no byte is early, and order is kept.
 
-extern crate alloc;
-
-mod common;
-
+use crate::common::{DEADLINE, bind, layout, settings, start, start_with};
 use bytes::Bytes;
-use common::{DEADLINE, bind, layout, settings, start, start_with};
 use ionian_deployment::{Configuration, Deployment, Network, PresetOptions};
 use ionian_kernel::client::{Operation, Reply, Request};
 use ionian_kernel::id::ClientId;

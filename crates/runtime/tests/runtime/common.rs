@@ -7,10 +7,6 @@
 //! ```
 //!
 //! The first byte of a payload selects the action, see [`Client::on_message`] and [`Echo`].
-#![allow(dead_code, unreachable_pub, missing_docs)]
-
-mod support;
-
 use bytes::Bytes;
 use ionian_kernel::id::{Epoch, Slot};
 use ionian_kernel::layout::{Layout, LayoutError, NodeId, numbered};
@@ -30,7 +26,7 @@ use std::sync::{Arc, Mutex, Once};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-pub use support::*;
+pub use crate::support::*;
 
 ionian_kernel::ids! {
     /// What a client lane asks.

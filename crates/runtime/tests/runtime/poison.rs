@@ -1,12 +1,9 @@
 //! A command on which the state machine panics: every replica stops and reports the command, and
 //! the operator can have it left out.
 
-extern crate alloc;
-
-mod common;
-
+use crate::common;
+use crate::common::{Directory, at_last, eventually};
 use bytes::Bytes;
-use common::{Directory, at_last, eventually};
 use ionian_kernel::client::{ReadLevel, Refusal};
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};

@@ -1,17 +1,11 @@
 //! The tester is tested: a correct protocol passes, and each defect is caught for what it is.
 
-#![allow(unreachable_pub, missing_docs, dead_code)]
-
-extern crate alloc;
-
-mod toy;
-
+use crate::toy::{Toy, scenario};
 use ionian_kernel::client::ReadLevel;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_sim::{
     Canary, Failure, FailureKind, Faults, Scenario, Summary, Watch, run_seed, run_seeds,
 };
-use toy::{Toy, scenario};
 
 fn run<const DEFECT: u8>(scenario: &Scenario, seeds: u64) -> Summary {
     run_seeds::<Toy<DEFECT>>(scenario, 0..seeds, true, |_| Watch::default(), |_| {})

@@ -1,0 +1,21 @@
+//! The driver on real sockets, clocks and files: nodes and clusters that are threads of the test.
+
+extern crate alloc;
+
+mod backup;
+mod cluster;
+#[allow(unreachable_pub)]
+mod common;
+mod connections;
+mod data;
+mod disk;
+mod distance;
+mod frames;
+mod identity;
+mod membership;
+#[allow(unreachable_pub)]
+mod membership_nodes;
+mod poison;
+mod protocols;
+#[allow(unreachable_pub)]
+mod support;

@@ -1,0 +1,18 @@
+//! The simulator: what it promises, what it finds, and the protocols in chosen scenarios.
+
+extern crate alloc;
+
+mod backlog;
+mod canaries;
+mod checker;
+mod coverage;
+mod determinism;
+mod leaving;
+mod oracles;
+mod performance;
+mod plays;
+mod scripted;
+mod stripes;
+#[allow(unreachable_pub)]
+mod toy;
+mod wan;
