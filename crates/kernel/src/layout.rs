@@ -153,6 +153,14 @@ impl Layout {
             .collect()
     }
 
+    /// A node with several instances of `kind`, if there is one.
+    pub fn shared(&self, kind: u8) -> Option<NodeId> {
+        let mut seen = BTreeSet::new();
+        let places = self.places(kind);
+        let mut nodes = places.iter().map(|(_, node)| node);
+        nodes.find(|node| !seen.insert(*node))
+    }
+
     /// The client lanes on `node`. They are the first kind of every
     /// [`Protocol`](crate::protocol::Protocol).
     pub fn client_lanes(&self, node: NodeId) -> Set<ClientId> {

@@ -17,6 +17,7 @@ pub mod mencius;
 pub mod multipaxos;
 pub mod parts;
 pub mod pigpaxos;
+mod places;
 pub mod registry;
 pub mod spaxos;
 /// A protocol for tests.

@@ -199,6 +199,9 @@ impl Executor {
         answers: &mut Option<&mut AnswersByClient>,
     ) {
         for command in value.batch.commands() {
+            if command.purpose == Purpose::Read && answers.is_none() {
+                continue;
+            }
             let outcome = self.execute_command::<UNORDERED>(slot, value.stamp, &command);
             let Some(outcome) = outcome else {
                 continue;
@@ -240,6 +243,10 @@ impl Executor {
             }
             Purpose::Open => Some(Outcome::Opened(self.sessions.open(self.now))),
             Purpose::Change => Some(self.change(command.payload)),
+            Purpose::Read if UNORDERED => {
+                let now = self.reading_time(stamp);
+                Some(self.read_one(now, command.payload))
+            }
             // No role puts these into the log.
             Purpose::Read | Purpose::Internal => Some(Outcome::NoSession),
         }

@@ -1,11 +1,12 @@
 //! The linearizability checker: Wing and Gong's search with Lowe's memory of what was tried, for
-//! one key at a time (linearizability is local, so keys can be checked alone).
+//! one key at a time (linearizability is local, so keys can be checked alone), or for several that
+//! some operation touches together.
 
 use crate::model::Specification;
 use ionian_kernel::time::Timestamp;
 use std::fmt::Write;
 
-/// One operation of a client on one key.
+/// One operation of a client on one key, or on keys that are checked together.
 pub struct Interval<S: Specification> {
     /// The client, for the report.
     pub client: String,
@@ -51,7 +52,7 @@ pub enum Verdict {
     Unknown(u64),
 }
 
-/// Checks the operations on one key.
+/// Checks the operations on one key, or on keys that are checked together.
 pub fn check<S: Specification>(intervals: &[Interval<S>], limit: u64) -> Verdict {
     match search(intervals, limit) {
         Some(true) => Verdict::Linearizable,

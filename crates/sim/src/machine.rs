@@ -10,13 +10,18 @@ use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::{decode_all, encode_all};
 use ionian_kernel::{wire_enum, wire_struct};
 use std::collections::BTreeMap;
-use std::fmt;
+use std::{fmt, iter};
 
 /// The operation on one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deed {
     /// Returns the list.
     Get,
+    /// Returns the lists of two keys, as they are at one moment.
+    Both {
+        /// The second key.
+        other: u64,
+    },
     /// Replaces the list by `value`.
     Set {
         /// The only number of the new list.
@@ -52,7 +57,7 @@ pub enum Deed {
 
 wire_enum! { Deed {
     0 => Get, 1 => Set { value }, 2 => Append { token }, 3 => Cas { old, new }, 4 => Delete, 5 => Rubbish { bytes },
-    6 => SetFor { value, ms },
+    6 => SetFor { value, ms }, 7 => Both { other },
 } }
 
 /// A command of the machine.
@@ -82,9 +87,18 @@ pub enum Answer {
     Was(bool),
     /// To bytes that are not a command.
     Malformed,
+    /// To [`Deed::Both`].
+    Lists {
+        /// The list of the first key, if it exists.
+        one: Option<Vec<u64>>,
+        /// That of the second.
+        other: Option<Vec<u64>>,
+    },
 }
 
-wire_enum! { Answer { 0 => List(list), 1 => Done, 2 => Length(length), 3 => Was(was), 4 => Malformed } }
+wire_enum! { Answer {
+    0 => List(list), 1 => Done, 2 => Length(length), 3 => Was(was), 4 => Malformed, 5 => Lists { one, other },
+} }
 
 /// The key of everything that is not a command, which touches no key.
 const NO_KEY: u64 = u64::MAX;
@@ -116,8 +130,11 @@ impl Held {
 /// again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SimMachine {
-    held: BTreeMap<u64, Held>,
+    held: Values,
 }
+
+/// The values of the keys that exist.
+pub type Values = BTreeMap<u64, Held>;
 
 fn parse(command: &[u8]) -> Option<Command> {
     let command: Command = decode_all(&Bytes::copy_from_slice(command)).ok()?;
@@ -128,25 +145,14 @@ impl StateMachine for SimMachine {
     fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
         let answer = match parse(command) {
             None => Answer::Malformed,
-            Some(command) => {
-                let mut held = self.held.remove(&command.key);
-                let answer = carry_out(&mut held, &command.deed, now);
-                if let Some(held) = held {
-                    self.held.insert(command.key, held);
-                }
-                answer
-            }
+            Some(command) => carry_out(&mut self.held, &command, now),
         };
         reply.extend(encode_all(&answer));
     }
 
     fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
         let answer = match parse(query) {
-            Some(Command {
-                key,
-                deed: Deed::Get,
-                ..
-            }) => carry_out(&mut self.held.get(&key).cloned(), &Deed::Get, now),
+            Some(command) if Lists::is_read(&command) => look(&self.held, &command, now),
             Some(_) => return Err(NotARead),
             None => Answer::Malformed,
         };
@@ -172,11 +178,9 @@ impl StateMachine for SimMachine {
 
     fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
         match parse(command) {
-            Some(Command {
-                key,
-                deed: Deed::Get,
-                ..
-            }) => footprint.reads.push(key),
+            Some(command) if Lists::is_read(&command) => {
+                footprint.reads.extend(keys(&command));
+            }
             Some(Command { key, deed, .. }) => {
                 footprint.timed |= matches!(deed, Deed::SetFor { .. });
                 footprint.writes.push(key);
@@ -194,10 +198,46 @@ impl StateMachine for SimMachine {
     }
 }
 
-fn carry_out(held: &mut Option<Held>, deed: &Deed, now: Timestamp) -> Answer {
-    held.take_if(|held| held.is_gone(now));
+/// The keys that a command touches.
+fn keys(command: &Command) -> impl Iterator<Item = u64> {
+    iter::once(command.key).chain(Lists::other_key(command))
+}
+
+/// What a command that changes nothing is answered.
+fn look(values: &Values, command: &Command, now: Timestamp) -> Answer {
+    let list = |key: &u64| {
+        let held = values.get(key).filter(|held| !held.is_gone(now));
+        held.map(|held| held.list.clone())
+    };
+    match &command.deed {
+        Deed::Both { other } => Answer::Lists {
+            one: list(&command.key),
+            other: list(other),
+        },
+        _ => Answer::List(list(&command.key)),
+    }
+}
+
+fn carry_out(values: &mut Values, command: &Command, now: Timestamp) -> Answer {
+    for key in keys(command) {
+        if values.get(&key).is_some_and(|held| held.is_gone(now)) {
+            values.remove(&key);
+        }
+    }
+    if Lists::is_read(command) {
+        return look(values, command, now);
+    }
+    let mut held = values.remove(&command.key);
+    let answer = change(&mut held, &command.deed, now);
+    if let Some(held) = held {
+        values.insert(command.key, held);
+    }
+    answer
+}
+
+/// Carries out a command that may change the value of its key.
+fn change(held: &mut Option<Held>, deed: &Deed, now: Timestamp) -> Answer {
     match deed {
-        Deed::Get => Answer::List(held.as_ref().map(|held| held.list.clone())),
         Deed::Set { value } => {
             *held = Held::new(*value, None);
             Answer::Done
@@ -221,7 +261,7 @@ fn carry_out(held: &mut Option<Held>, deed: &Deed, now: Timestamp) -> Answer {
             Answer::Was(hit)
         }
         Deed::Delete => Answer::Was(held.take().is_some()),
-        Deed::Rubbish { .. } => Answer::Malformed,
+        Deed::Get | Deed::Both { .. } | Deed::Rubbish { .. } => Answer::Malformed,
     }
 }
 
@@ -235,6 +275,8 @@ pub struct Lists {
     large: Option<u32>,
     /// Whether some lists expire.
     timed: bool,
+    /// Whether some requests read two keys.
+    pairs: bool,
 }
 
 /// Lifetimes of lists in milliseconds: some expire before any client reads them, some outlive a
@@ -250,6 +292,7 @@ impl Lists {
             last: BTreeMap::new(),
             large: None,
             timed: false,
+            pairs: false,
         }
     }
 
@@ -263,6 +306,12 @@ impl Lists {
     #[must_use]
     pub fn with_time(self, timed: bool) -> Self {
         Lists { timed, ..self }
+    }
+
+    /// The same clients; if `pairs` is set, some of their reads are of two keys.
+    #[must_use]
+    pub fn with_pairs(self, pairs: bool) -> Self {
+        Lists { pairs, ..self }
     }
 
     fn call(&mut self, operation: Operation, key: u64, deed: Deed) -> Call<Command> {
@@ -325,14 +374,20 @@ impl Lists {
 
     fn read(&mut self, random: &mut Random, level: ReadLevel) -> Call<Command> {
         let key = random.below(self.keys);
-        self.call(Operation::Read(level), key, Deed::Get)
+        let deed = match self.pairs && random.once_in(3) {
+            true => Deed::Both {
+                other: (key + 1) % self.keys,
+            },
+            false => Deed::Get,
+        };
+        self.call(Operation::Read(level), key, deed)
     }
 }
 
 impl Specification for Lists {
     type Action = Command;
     type Answer = Answer;
-    type State = Option<Held>;
+    type State = Values;
 
     fn key(action: &Command) -> u64 {
         match action.deed {
@@ -341,12 +396,22 @@ impl Specification for Lists {
         }
     }
 
-    fn is_read(action: &Command) -> bool {
-        action.deed == Deed::Get
+    fn other_key(action: &Command) -> Option<u64> {
+        match action.deed {
+            Deed::Both { other } => Some(other),
+            _ => None,
+        }
     }
 
-    fn apply(state: &mut Option<Held>, action: &Command, at: Timestamp) -> Answer {
-        carry_out(state, &action.deed, at)
+    fn is_read(action: &Command) -> bool {
+        matches!(action.deed, Deed::Get | Deed::Both { .. })
+    }
+
+    fn apply(state: &mut Values, action: &Command, at: Timestamp) -> Answer {
+        match action.deed {
+            Deed::Rubbish { .. } => Answer::Malformed,
+            _ => carry_out(state, action, at),
+        }
     }
 }
 
@@ -378,6 +443,12 @@ impl Model for Lists {
         let (operation, deed) = match words[..] {
             ["get", _] => (Operation::Write, Deed::Get),
             ["read", _] => (Operation::Read(ReadLevel::Linearizable), Deed::Get),
+            ["read-both", _, other] => (
+                Operation::Read(ReadLevel::Linearizable),
+                Deed::Both {
+                    other: self::key(other)?,
+                },
+            ),
             ["read-sequential", _] => (Operation::Read(ReadLevel::Sequential), Deed::Get),
             ["read-eventual", _] => (Operation::Read(ReadLevel::Eventual), Deed::Get),
             ["set", _, value, "for", ms] => (
@@ -409,20 +480,12 @@ impl Model for Lists {
             ["delete", _] => (Operation::Write, Deed::Delete),
             _ => {
                 return Err(format!(
-                    "{text:?} is no command; known are: get K, read K, read-sequential K, read-eventual K, \
+                    "{text:?} is no command; known are: get K, read K, read-both K K, read-sequential K, read-eventual K, \
                      set K V, set K V for 20ms, append K T, cas K OLD NEW, delete K"
                 ));
             }
         };
-        let key = match words[1].as_bytes() {
-            [letter @ b'a'..=b'z'] => u64::from(letter - b'a'),
-            _ => {
-                return Err(format!(
-                    "{:?} is not a key: keys are the letters a to z",
-                    words[1]
-                ));
-            }
-        };
+        let key = key(words[1])?;
         Ok(self.call(operation, key, deed))
     }
 
@@ -436,13 +499,34 @@ impl Model for Lists {
     }
 }
 
+/// The key that a play names by this word.
+fn key(word: &str) -> Result<u64, String> {
+    match word.as_bytes() {
+        [letter @ b'a'..=b'z'] => Ok(u64::from(letter - b'a')),
+        _ => Err(format!(
+            "{word:?} is not a key: keys are the letters a to z"
+        )),
+    }
+}
+
+/// How a key is written.
+fn name(key: u64) -> String {
+    match u8::try_from(key) {
+        Ok(key @ 0..26) => char::from(b'a' + key).to_string(),
+        _ => key.to_string(),
+    }
+}
+
+/// How a list is written.
+fn written(list: Option<&Vec<u64>>) -> String {
+    list.map_or("nothing".into(), |list| format!("{list:?}"))
+}
+
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let key = match u8::try_from(self.key) {
-            Ok(key @ 0..26) => char::from(b'a' + key).to_string(),
-            _ => self.key.to_string(),
-        };
+        let key = name(self.key);
         match &self.deed {
+            Deed::Both { other } => write!(f, "get {key} and {}", name(*other)),
             Deed::Get => write!(f, "get {key}"),
             Deed::Set { value } => write!(f, "set {key} {value}"),
             Deed::SetFor { value, ms } => write!(f, "set {key} {value} for {ms}ms"),
@@ -457,8 +541,15 @@ impl fmt::Display for Command {
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Answer::List(None) => f.write_str("nothing"),
-            Answer::List(Some(list)) => write!(f, "{list:?}"),
+            Answer::List(list) => f.write_str(&written(list.as_ref())),
+            Answer::Lists { one, other } => {
+                write!(
+                    f,
+                    "{} and {}",
+                    written(one.as_ref()),
+                    written(other.as_ref())
+                )
+            }
             Answer::Done => f.write_str("ok"),
             Answer::Length(length) => write!(f, "length {length}"),
             Answer::Was(was) => write!(f, "{was}"),
@@ -468,116 +559,4 @@ impl fmt::Display for Answer {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn ask(machine: &mut SimMachine, lists: &mut Lists, text: &str) -> String {
-        ask_at(0, machine, lists, text)
-    }
-
-    fn ask_at(ms: u64, machine: &mut SimMachine, lists: &mut Lists, text: &str) -> String {
-        let call = lists.parse(text).unwrap();
-        let mut reply = Vec::new();
-        match call.operation {
-            Operation::Write | Operation::Change => {
-                machine.apply(Timestamp(ms), &call.payload, &mut reply)
-            }
-            Operation::Read(_) => machine
-                .read(Timestamp(ms), &call.payload, &mut reply)
-                .unwrap(),
-        }
-        lists.interpret(&call.action, &reply).unwrap().to_string()
-    }
-
-    #[test]
-    fn commands_do_what_they_say() {
-        let (mut machine, mut lists) = (SimMachine::default(), Lists::new(2));
-        let script = [
-            ("get x", "nothing"),
-            ("append x 7", "length 1"),
-            ("append x 8", "length 2"),
-            ("read x", "[7, 8]"),
-            ("cas x 7 9", "false"),
-            ("cas x 8 9", "true"),
-            ("get x", "[9]"),
-            ("set y 1", "ok"),
-            ("delete x", "true"),
-            ("delete x", "false"),
-            ("read y", "[1]"),
-        ];
-        for (command, answer) in script {
-            assert_eq!(ask(&mut machine, &mut lists, command), answer, "{command}");
-        }
-    }
-
-    #[test]
-    fn lists_go_when_their_time_has_come_and_not_before() {
-        let (mut machine, mut lists) = (SimMachine::default(), Lists::new(2));
-        let script = [
-            (100, "set x 7 for 20ms", "ok", Some(120)),
-            (110, "append x 8", "length 2", Some(120)),
-            (119, "read x", "[7, 8]", Some(120)),
-            (120, "read x", "nothing", None),
-            (120, "append x 9", "length 1", None),
-            (130, "set y 1 for 5ms", "ok", Some(135)),
-            (131, "set x 2 for 50ms", "ok", Some(135)),
-            (135, "cas y 1 3", "false", Some(181)),
-            (140, "set x 4", "ok", None),
-            (999, "get x", "[4]", None),
-        ];
-        for (ms, command, answer, deadline) in script {
-            assert_eq!(
-                ask_at(ms, &mut machine, &mut lists, command),
-                answer,
-                "{command} at {ms}"
-            );
-            assert_eq!(
-                machine.next_deadline(Timestamp(ms)),
-                deadline.map(Timestamp),
-                "after {command}"
-            );
-        }
-    }
-
-    #[test]
-    fn writes_are_no_reads_and_bad_lines_are_explained() {
-        let mut lists = Lists::new(1);
-        let call = lists.parse("set x 1").unwrap();
-        assert_eq!(
-            SimMachine::default().read(Timestamp(0), &call.payload, &mut Vec::new()),
-            Err(NotARead)
-        );
-        assert!(lists.parse("set x").unwrap_err().contains("known are"));
-        assert!(
-            lists
-                .parse("set xx 1")
-                .unwrap_err()
-                .contains("letters a to z")
-        );
-        assert!(lists.parse("set x y").unwrap_err().contains("not a number"));
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_are_answered_and_snapshots_hold_all(commands in prop::collection::vec(
-            prop_oneof![
-                prop::collection::vec(any::<u8>(), 0..40),
-                (0..3u64, 0..9u64).prop_map(|(key, token)| encode_all(&Command { id: token, key, deed: Deed::Append { token } })),
-                (0..3u64, 0..9u64).prop_map(|(key, ms)| encode_all(&Command { id: ms, key, deed: Deed::SetFor { value: 1, ms } })),
-            ], 0..30)) {
-            let mut machine = SimMachine::default();
-            for command in &commands {
-                let mut reply = Vec::new();
-                machine.apply(Timestamp(0), command, &mut reply);
-                prop_assert!(decode_all::<Answer>(&Bytes::from(reply)).is_ok());
-            }
-            let (mut picture, mut again, mut other) = (Vec::new(), Vec::new(), SimMachine::default());
-            machine.snapshot(&mut picture);
-            other.restore(&picture).unwrap();
-            other.snapshot(&mut again);
-            prop_assert_eq!(picture, again);
-            prop_assert_eq!(machine, other);
-        }
-    }
-}
+mod tests;

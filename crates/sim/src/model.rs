@@ -10,20 +10,26 @@ use std::fmt::Display;
 use std::hash::Hash;
 
 /// A service as a single thread would execute it, which defines the correct answers. Keys are
-/// independent, so each key's history can be checked alone.
+/// independent, so each key's history can be checked alone, but with those of the keys that some
+/// action touches together with it.
 pub trait Specification {
     /// A client's request.
     type Action: Clone + Display;
     /// The answer.
     type Answer: Clone + PartialEq + Display;
-    /// The state of one key.
+    /// The state of the keys of a history.
     type State: Clone + Default + Eq + Hash;
 
-    /// The only key that `action` touches. The same for all actions if histories are separated by
-    /// key already.
+    /// The key that `action` touches; the only one, if it has no [other](Self::other_key). The same
+    /// for all actions if histories are separated by key already.
     fn key(action: &Self::Action) -> u64 {
         let _ = action;
         0
+    }
+    /// The second key that `action` touches: it must be answered as both were at one moment.
+    fn other_key(action: &Self::Action) -> Option<u64> {
+        let _ = action;
+        None
     }
     /// Whether `action` changes nothing.
     fn is_read(action: &Self::Action) -> bool;

@@ -63,7 +63,8 @@ pub fn run_seed_watched<P: Protocol>(scenario: &Scenario, seed: u64, watch: Watc
         seed,
         Lists::new(knobs.keys)
             .with_large(knobs.large)
-            .with_time(knobs.timed),
+            .with_time(knobs.timed)
+            .with_pairs(knobs.pairs),
         watch,
     )
 }

@@ -3,6 +3,7 @@
 use crate::journal::Order;
 use ionian_kernel::client::ReadLevel;
 use ionian_kernel::layout::Layout;
+use ionian_kernel::protocol::Protocol;
 use std::time::Duration;
 
 /// A deployment and how to try it.
@@ -57,6 +58,15 @@ pub struct Scenario {
 const SMALL: u64 = 32;
 
 impl Scenario {
+    /// In which order the replicas of `P` execute: that of each key, where commands that commute
+    /// may be executed in another.
+    pub(crate) fn promised_order<P: Protocol>(&self) -> Order {
+        match P::commutes(&self.layout.options) {
+            true => Order::PerKey,
+            false => self.order,
+        }
+    }
+
     /// A deployment with records on disk, all faults, all read levels, and little work a seed.
     pub fn new(name: impl Into<String>, layout: Layout) -> Self {
         Scenario {

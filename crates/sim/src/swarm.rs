@@ -117,6 +117,8 @@ pub(crate) struct Knobs {
     pub(crate) large: Option<u32>,
     /// Whether some of what clients write is there for a time only.
     pub(crate) timed: bool,
+    /// Whether some reads are of two keys.
+    pub(crate) pairs: bool,
     pub(crate) options: Options,
     /// The size of the log's segments: so small that they are made, dropped and used again all the
     /// time.
@@ -275,6 +277,7 @@ impl Knobs {
             bursts: false,
             large: None,
             timed: false,
+            pairs: false,
         };
         if scenario.vary_options {
             vary_own(&mut knobs.options, own, seed);
@@ -376,6 +379,10 @@ impl Knobs {
             &[30 * MS, 300 * MS, 2000 * MS],
         );
         self.disk_error = disk_error.filter(|_| swarm.random.once_in(2));
+        // The histories of keys that are read together are checked together, which takes longer
+        // the longer they are.
+        let short = self.length == 1 && !self.bursts;
+        self.pairs = swarm.random.once_in(3) && scenario.vary_options && short;
     }
 
     /// Nodes that start late: those that a change brings in, and up to f of the others.
@@ -430,6 +437,7 @@ impl Knobs {
             ("bursts", self.bursts),
             ("large", self.large.is_some()),
             ("timed", self.timed),
+            ("pairs", self.pairs),
             ("disk-errors", self.disk_error.is_some()),
             ("pause", self.pause.is_some()),
             ("crash", self.crash.is_some()),
@@ -537,64 +545,4 @@ fn options(random: &mut Random, scenario: &Scenario) -> Options {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::scenario::Faults;
-    use ionian_kernel::layout::{Layout, NodeId, numbered};
-
-    fn scenario() -> Scenario {
-        let layout = Layout {
-            f: 1,
-            instances: numbered(vec![vec![NodeId(0), NodeId(2)]]),
-            ..Layout::default()
-        };
-        Scenario::new("test", layout)
-    }
-
-    #[test]
-    fn every_switch_is_on_in_some_seeds_and_off_in_others() {
-        let summaries: Vec<String> = (0..300)
-            .map(|seed| Knobs::draw(seed, &scenario(), &[]).summary(&scenario(), &[]))
-            .collect();
-        for switch in "calm lose hate duplicate straggle ordered slow-links partition pause crash crash-in-sync \
-                       blackout slow-disk clocks wrong-clocks cut strand victims meddle late long narrow-links large timed disk-errors"
-            .split_whitespace()
-        {
-            let on = summaries.iter().filter(|summary| summary.split(' ').any(|word| word == switch)).count();
-            assert!((4..290).contains(&on), "{switch} is on in {on} of 300 seeds");
-        }
-    }
-
-    #[test]
-    fn what_a_scenario_forbids_stays_off() {
-        let calm = Scenario {
-            faults: Faults::NONE,
-            ..scenario()
-        };
-        for seed in 0..100 {
-            let knobs = Knobs::draw(seed, &calm, &[]);
-            let switches = knobs.switches().join(" ");
-            let harmless = ["calm", "ordered", "long", "bursts", "large", "timed"];
-            assert!(
-                switches.split(' ').all(|switch| harmless.contains(&switch)),
-                "{switches}"
-            );
-            assert_eq!(
-                format!("{knobs:?}"),
-                format!("{:?}", Knobs::draw(seed, &calm, &[]))
-            );
-        }
-    }
-
-    #[test]
-    fn memory_crashes_at_most_f_nodes_and_has_no_blackouts() {
-        let memory = Scenario {
-            durability: Durability::Memory { returns: false },
-            ..scenario()
-        };
-        for seed in 0..100 {
-            let knobs = Knobs::draw(seed, &memory, &[]);
-            assert!(knobs.most_down <= 1 && knobs.blackout.is_none());
-        }
-    }
-}
+mod tests;

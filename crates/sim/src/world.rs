@@ -5,7 +5,7 @@ use crate::configurations::{Configurations, OPERATOR};
 use crate::disk::{Defect, Disk, Loss, Unopened};
 use crate::event::{Heap, Micros};
 use crate::fault::{Fault, Outages};
-use crate::journal::{self, Journal, Order, Recorded, SharedJournal};
+use crate::journal::{self, Journal, Recorded, SharedJournal};
 use crate::model::Model;
 use crate::network::{Network, Passage};
 use crate::node::{Boot, Burst, Effects, SimNode};
@@ -120,9 +120,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let mut scenario = scenario.clone();
         let knobs = Knobs::draw(seed, &scenario, P::SETTINGS);
         scenario.layout.options = knobs.options.clone();
-        if P::commutes(&knobs.options) {
-            scenario.order = Order::PerKey;
-        }
+        scenario.order = scenario.promised_order::<P>();
         let explain = |message| Failure {
             kind: FailureKind::Layout,
             message,

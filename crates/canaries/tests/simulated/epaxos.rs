@@ -52,6 +52,12 @@ fn an_index_that_forgets_what_replicas_keep() {
     catches("forgets-named", Durability::Disk, 30);
 }
 
+/// What the play `epaxos_read_of_two_keys` shows, whose messages are others without an instance.
+#[test]
+fn a_read_of_two_keys_without_an_instance() {
+    catches("pairs-apart", MEMORY, 2000);
+}
+
 #[test]
 fn a_read_of_a_minority() {
     catches("minority", MEMORY, 60);

@@ -32,5 +32,6 @@ branches! {
     FETCHES_SNAPSHOT = "replica: asks a peer for a snapshot",
     OFFER_GONE = "replica: asked for a snapshot that it no longer has",
     INSTALLS = "replica: takes over a peer's snapshot",
+    READS_PROPOSED = "replica: a read of several keys becomes an instance",
     READ_ASKED_AGAIN = "replica: acceptors are asked again for what a read must see",
 }

@@ -96,6 +96,11 @@ pub(super) const REPLICA: &[Metric] = &[
     Metric::gauge("sessions", "sessions", "sessions of clients"),
     Metric::counter("reads", "reads", "reads received"),
     Metric::counter(
+        "proposed_reads",
+        "reads",
+        "linearizable reads of several keys, which become instances",
+    ),
+    Metric::counter(
         "failed_reads",
         "reads",
         "reads in which the state machine panicked",

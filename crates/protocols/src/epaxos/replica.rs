@@ -35,7 +35,7 @@ use ionian_kernel::time::{Duration, Instant, Timestamp, earliest};
 use ionian_kernel::wire::Never;
 use ionian_replication::batch::{AnswersByClient, Batch};
 use ionian_replication::executor::Executor;
-use ionian_replication::suspicion::ALIVE_EVERY;
+use ionian_replication::suspicion::{ALIVE_EVERY, PRESENT_FOR, Presence};
 
 messages! {
     /// The messages that a replica receives.
@@ -145,6 +145,8 @@ pub struct Replica {
     /// Answers leave when this number of instances is executed.
     flush_at: u64,
     leaders: Set<LeaderId>,
+    /// Those that can propose reads.
+    proposers: Presence<LeaderId>,
     report_at: Instant,
     ask_clock_at: Instant,
     /// The time of the commands as a leader told it last, and when.
@@ -177,6 +179,7 @@ impl Replica {
             answered: Set::EMPTY,
             flush_at: ANSWER_INSTANCES,
             leaders: config.leaders().preferring(near),
+            proposers: Presence::new(config.leaders(), PRESENT_FOR),
             report_at: Instant::ZERO,
             ask_clock_at: Instant::ZERO,
             told_time: None,
@@ -282,6 +285,7 @@ impl Role for Replica {
     }
 
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.proposers.start(now);
         self.report(now, out);
         self.look_around(now, out);
     }
@@ -295,9 +299,10 @@ impl Role for Replica {
             } => self.on_committed(now, id, choice, replier, out),
             In::Heartbeat { space, below, time } => {
                 self.told_time = Some((now, time));
+                self.proposers.heard(space.leader, now);
                 self.missing.note(space, below);
             }
-            In::Read { sees, reads } => self.on_read(now, sees, reads),
+            In::Read { sees, reads } => self.on_read(now, sees, reads, out),
             In::PreReadAck {
                 from,
                 inquiry,
@@ -371,6 +376,7 @@ impl Role for Replica {
             self.pending_bytes as u64,
             self.executor.session_count() as u64,
             self.reads.count,
+            self.reads.proposed,
             self.executor.failed_reads(),
             self.reads.waiting() as u64,
             self.missing.asked,

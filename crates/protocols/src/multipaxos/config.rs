@@ -2,9 +2,9 @@
 
 use super::kind;
 use crate::pigpaxos::relaying::Relaying;
+use crate::places::{at_least, check_replicas};
 use alloc::collections::BTreeSet;
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ionian_kernel::id::*;
@@ -413,6 +413,7 @@ fn check(layout: &Layout) -> Result<(QuorumSystem, (Set<ReplicaId>, usize)), Lay
     }
     let quorums =
         QuorumSystem::new(layout.quorums, layout.all(kind::Acceptor), f).map_err(LayoutError)?;
+    check_replicas(layout, kind::Replica)?;
     check_failures(layout, &quorums)?;
     Relaying::new(layout)?;
     Ok((quorums, (layout.all(kind::Replica), f)))
@@ -492,17 +493,6 @@ fn lost_with(layout: &Layout, quorums: &QuorumSystem, failed: &[NodeId]) -> Opti
         .map(|(_, name)| name)
 }
 
-pub(crate) fn at_least(name: &str, count: usize, needed: usize) -> Result<(), LayoutError> {
-    if count >= needed {
-        return Ok(());
-    }
-    let message: String = format!(
-        "{count} {name}: to tolerate f={} there must be at least f+1 = {needed}",
-        needed - 1
-    );
-    Err(LayoutError(message))
-}
-
 /// Every choice of `count` of `items`.
 pub(crate) fn combinations<T: Copy>(items: &[T], count: usize) -> Vec<Vec<T>> {
     if count == 0 {
@@ -521,6 +511,7 @@ pub(crate) fn combinations<T: Copy>(items: &[T], count: usize) -> Vec<Vec<T>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::String;
     use ionian_kernel::layout::numbered;
 
     /// A layout of `counts` instances a kind, each on a node of its own.
@@ -589,7 +580,12 @@ mod tests {
         );
         layout.instances[kind::Acceptor as usize] =
             Vec::from([shared, NodeId(99), NodeId(98)]).into();
-        layout.instances[kind::Replica as usize] = Vec::from([shared, shared]).into();
-        assert!(refusal(layout).ends_with("no replica is left"));
+        let replicas = kind::Replica as usize;
+        layout.instances[replicas] = Vec::from([shared, NodeId(98), shared]).into();
+        let message = refusal(layout.clone());
+        assert!(message.starts_with("two replicas are on node"), "{message}");
+        layout.instances[replicas] = Vec::from([shared, NodeId(98)]).into();
+        layout.instances[kind::Leader as usize] = Vec::from([shared, shared]).into();
+        assert!(refusal(layout).ends_with("no leader is left"));
     }
 }

@@ -3,8 +3,9 @@
 use super::id::{DisseminatorId, StabilizerId};
 use super::kind;
 use super::settings::stale_bytes;
-use crate::multipaxos::config::{Config as Ordering, at_least, check_places, combinations};
+use crate::multipaxos::config::{Config as Ordering, check_places, combinations};
 use crate::multipaxos::kind as ordering;
+use crate::places::at_least;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;

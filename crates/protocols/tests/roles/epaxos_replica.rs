@@ -3,15 +3,18 @@
 use crate::epaxos_acceptor::command;
 use crate::epaxos_leader::RESEND;
 use crate::epaxos_process::{config, of, space};
-use crate::stage::{self, Stage, batch};
+use crate::stage::{self, Stage};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{NodeId, Options};
+use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
+use ionian_kernel::protocol::Birth;
 use ionian_kernel::status::Status;
 use ionian_kernel::time::Timestamp;
 use ionian_protocols::epaxos::instance::{Deps, InstanceId};
-use ionian_protocols::epaxos::message::{Instance, Run, Sees};
+use ionian_protocols::epaxos::message::{Choice, Instance, Payload, Run, Sees};
 use ionian_protocols::epaxos::replica::{In, Replica};
 use ionian_protocols::epaxos::{Envelope, acceptor, kind, leader};
+use ionian_replication::batch::{Batch, Command, Purpose, Value};
 
 /// Replica 1 of three, on node 1.
 fn replica() -> Stage<Replica> {
@@ -166,20 +169,56 @@ fn what_acceptors_have_forgotten_is_in_the_snapshot_of_another_replica() {
     assert!(!is_asked(&asked.sends), "{asked:?}");
 }
 
+/// A machine whose queries read the keys that are their bytes.
+struct Keys;
+
+impl StateMachine for Keys {
+    fn apply(&mut self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) {}
+    fn read(&self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) -> Result<(), NotARead> {
+        Ok(())
+    }
+    fn snapshot(&self, _: &mut Vec<u8>) {}
+    fn restore(&mut self, _: &[u8]) -> Result<(), RestoreError> {
+        Ok(())
+    }
+    fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
+        footprint
+            .reads
+            .extend(command.iter().map(|byte| u64::from(*byte)));
+    }
+}
+
+fn reads(query: &'static str) -> Batch {
+    Batch::one(&Command {
+        client: ClientId(0),
+        purpose: Purpose::Read,
+        number: 0,
+        floor: 0,
+        payload: query.as_bytes().into(),
+    })
+}
+
+/// A replica of [`Keys`] that was asked for these keys.
+fn reading(sees: Sees, keys: &'static str) -> (Stage<Replica>, Vec<(Envelope, Option<usize>)>) {
+    let machine = &|| Box::new(Keys) as Box<dyn StateMachine>;
+    let birth = Birth {
+        machine,
+        ..stage::birth(kind::Replica, 1, NodeId(1))
+    };
+    let mut replica = Stage::new(config(3, 1, Options::default()), &birth, Replica::new);
+    let reads = reads(keys);
+    let asked = replica.asked(In::Read { sees, reads });
+    (replica, asked.sends)
+}
+
 /// It waits for what a majority has recorded, and not for a minority.
 #[test]
 fn a_read_waits_for_a_majority_and_for_what_it_names() {
-    let mut replica = replica();
-    let read = In::Read {
-        sees: Sees::Everything {},
-        reads: batch("read"),
+    let (mut replica, sends) = reading(Sees::Everything {}, "x");
+    let [(Envelope::ToAcceptors(to, acceptor::In::PreRead { inquiry, .. }), Some(0))] = sends[..]
+    else {
+        panic!("{sends:?}");
     };
-    let asked = replica.asked(read);
-    let pre_read = asked.sends.iter().find_map(|(envelope, _)| match envelope {
-        Envelope::ToAcceptors(to, acceptor::In::PreRead { inquiry, .. }) => Some((*to, *inquiry)),
-        _ => None,
-    });
-    let (to, inquiry) = pre_read.expect("it asks acceptors");
     assert!(to.contains(AcceptorId(1)) && to.len() == 2, "{to:?}");
     let awaited = of(2, 1, 5);
     for (from, deferred) in to.iter().zip([0, 1]) {
@@ -193,4 +232,40 @@ fn a_read_waits_for_a_majority_and_for_what_it_names() {
     }
     commit(&mut replica, awaited, &[]);
     assert_eq!(replica.figure("deferred_reads"), 0);
+}
+
+/// The leader of its node proposes them, and it answers. Where any state will do it has one.
+#[test]
+fn reads_of_several_keys_become_an_instance() {
+    let (mut replica, sends) = reading(Sees::Everything {}, "xy");
+    let batch = reads("xy");
+    let near = Set::one(ReplicaId(1));
+    let propose = leader::In::Propose { near, batch };
+    let to_leader = Envelope::ToLeaders(Set::one(LeaderId(1)), propose);
+    assert_eq!(sends, vec![(to_leader, Some(0))]);
+    let value = Value {
+        stamp: Timestamp(0),
+        batch: reads("xy"),
+    };
+    let footprint = Footprint {
+        reads: b"xy".map(u64::from).into(),
+        ..Footprint::default()
+    };
+    for (number, replier, answers) in [(0, 0, 0), (1, 1, 1)] {
+        let choice = Choice::Command {
+            payload: Payload::new(value.clone(), footprint.clone()),
+            deps: Deps::NONE,
+        };
+        let asked = replica.asked(In::Committed {
+            id: of(0, 1, number),
+            choice,
+            replier: Some(ReplicaId(replier)),
+        });
+        assert_eq!(asked.sends.len(), answers, "{asked:?}");
+    }
+    let (_, sends) = reading(Sees::Anything {}, "xy");
+    assert!(
+        matches!(sends[..], [(Envelope::ToClients(..), Some(0))]),
+        "{sends:?}"
+    );
 }

@@ -20,7 +20,8 @@ pub const SETTLE: u64 = 4096;
 impl Executor {
     /// Executes a value after all that it depends on; its answers go to `answers` if this replica
     /// is to give them. `is_barrier` says that [what it touches](Self::footprint_unordered) was
-    /// everything: the same on every replica.
+    /// everything: the same on every replica. Only the replica that answers carries out reads among
+    /// the commands.
     ///
     /// The commands have no slot: their names for operators begin with 0.
     pub fn execute_unordered(

@@ -78,7 +78,7 @@ impl<P: Protocol, M: Model> Stage<P, M> {
             configurations,
             now: 0,
             nodes: nodes.collect(),
-            journal: Journal::shared(scenario.order, scenario.stable_log),
+            journal: Journal::shared(scenario.promised_order::<P>(), scenario.stable_log),
             watch: OwnInvariants::new(&configuration.config),
             effects: Effects::new(),
             under_way: VecDeque::new(),

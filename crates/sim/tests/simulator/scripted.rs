@@ -87,6 +87,7 @@ plays! {
     election
     epaxos_apart_write
     epaxos_published_flaw
+    epaxos_read_of_two_keys
     epaxos_write
     hub
     l5_voted_never_chosen

@@ -60,7 +60,7 @@ impl Leader {
         }
     }
 
-    /// Whether it knows enough clocks to stamp anything: one of f + 1 is right.
+    /// Whether it knows enough clocks to stamp anything: of those of f + 1 nodes one is right.
     pub(super) fn knows_time(&self) -> bool {
         self.peers.known() >= self.config.f()
     }

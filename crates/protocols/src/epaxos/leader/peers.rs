@@ -2,8 +2,10 @@
 //! which acceptors answer, and how soon.
 
 use super::super::config::Config;
-use alloc::collections::BTreeMap;
+use super::super::kind;
+use alloc::collections::{BTreeMap, BTreeSet};
 use ionian_kernel::id::{AcceptorId, AcceptorSet, LeaderId, Set};
+use ionian_kernel::layout::NodeId;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::distance::Distances;
 use ionian_replication::suspicion::Suspicion;
@@ -15,6 +17,10 @@ pub(super) struct Peers {
     timeout: Duration,
     since: Instant,
     heard: BTreeMap<LeaderId, Heard>,
+    /// Where leaders are.
+    nodes: BTreeMap<LeaderId, NodeId>,
+    /// On how many other nodes the leaders are that it has heard.
+    known: usize,
     /// The acceptors that left a request unanswered.
     pub(super) suspicion: Suspicion<AcceptorId>,
     /// How long those that record commands take to answer.
@@ -28,8 +34,12 @@ struct Heard {
 
 impl Peers {
     pub(super) fn new(me: LeaderId, config: &Config) -> Self {
+        let places = config.layout().places(kind::Leader);
+        let nodes = places.iter().map(|(leader, node)| (LeaderId(leader), node));
         Peers {
             me,
+            nodes: nodes.collect(),
+            known: 0,
             leaders: config.leaders(),
             timeout: config.options().election_timeout,
             since: Instant::ZERO,
@@ -51,14 +61,23 @@ impl Peers {
         }
         let before = self.heard.get(&from).map_or(0, |heard| heard.life);
         if life >= before {
-            self.heard.insert(from, Heard { at: now, life });
+            let earlier = self.heard.insert(from, Heard { at: now, life });
+            if earlier.is_none() {
+                self.known = self.count_nodes();
+            }
         }
         life > before
     }
 
-    /// The number of leaders that it has heard of.
+    /// The number of other nodes whose clocks it has heard.
     pub(super) fn known(&self) -> usize {
-        self.heard.len()
+        self.known
+    }
+
+    fn count_nodes(&self) -> usize {
+        let node_of = |leader: &LeaderId| self.nodes.get(leader).copied();
+        let nodes: BTreeSet<Option<NodeId>> = self.heard.keys().map(node_of).collect();
+        nodes.len() - usize::from(nodes.contains(&node_of(&self.me)))
     }
 
     /// The life that a leader is known to be in; 0 if none is known.

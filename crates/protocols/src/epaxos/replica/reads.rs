@@ -5,6 +5,13 @@
 //! a majority; the two majorities meet, and an acceptor names the write, or a later one that
 //! depends on it. Nothing is recorded for the read: it changes nothing, and one replica answers it.
 //!
+//! This is not enough for a read of several keys. What it conflicts with need not depend on each
+//! other: of two writes the replica may have executed the one that was sent when the other was
+//! answered already, and no order of the three explains what it would answer. Such a read becomes
+//! an instance, which conflicts with the writes of all its keys, and the replica that is named for
+//! the instance answers it when its turn has come. Of a read of one key this cannot happen, because
+//! of two writes of a key one depends on the other.
+//!
 //! A sequential read must see what its lane has seen. As long as all of the lane's answers came
 //! from this process, it is answered at once.
 
@@ -12,7 +19,7 @@ use super::Replica;
 use crate::epaxos::executed::ExecutedSet;
 use crate::epaxos::instance::{Deps, InstanceId};
 use crate::epaxos::message::{Sees, Touched};
-use crate::epaxos::{acceptor, branch};
+use crate::epaxos::{Envelope, acceptor, branch, leader};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -60,6 +67,8 @@ pub(super) struct Reads {
     /// The bytes of all of these.
     bytes: usize,
     pub(super) count: u64,
+    /// How many of them became instances.
+    pub(super) proposed: u64,
 }
 
 struct Inquiry {
@@ -116,6 +125,7 @@ impl Reads {
             rest: VecDeque::new(),
             bytes: 0,
             count: 0,
+            proposed: 0,
         }
     }
 
@@ -172,19 +182,48 @@ impl Reads {
 
 impl Replica {
     /// Reads of a client.
-    pub(super) fn on_read(&mut self, now: Instant, sees: Sees, reads: Batch) {
+    pub(super) fn on_read(
+        &mut self,
+        now: Instant,
+        sees: Sees,
+        reads: Batch,
+        out: &mut Out<'_, Self>,
+    ) {
         self.reads.count += reads.len() as u64;
+        let seen_here = match sees {
+            Sees::Anything {} => true,
+            Sees::Process { life } => life == self.life,
+            Sees::Everything {} => false,
+        };
+        if !seen_here && !self.executor.reads_single_keys(&reads) {
+            return self.propose_reads(now, reads, out);
+        }
         if !self.reads.has_room(reads.byte_len()) {
             self.stale += 1;
             return;
         }
         self.reads.bytes += reads.byte_len();
-        match sees {
-            Sees::Anything {} => self.answer_reads(now, reads),
-            Sees::Process { life } if life == self.life => self.answer_reads(now, reads),
+        match seen_here {
+            true => self.answer_reads(now, reads),
             // What the lane has seen of another process is seen by a linearizable read.
-            Sees::Process { .. } | Sees::Everything {} => self.reads.open.append(&reads),
+            false => self.reads.open.append(&reads),
         }
+    }
+
+    /// Has a leader propose reads of several keys; the clients send them again if it does not.
+    fn propose_reads(&mut self, now: Instant, batch: Batch, out: &mut Out<'_, Self>) {
+        self.reads.proposed += batch.len() as u64;
+        self.reads.turn += 1;
+        let near = self.leaders;
+        let Some(leader) = self.proposers.pick(near, now, self.reads.turn) else {
+            return;
+        };
+        out.reached(branch::READS_PROPOSED);
+        let near = Set::one(self.id);
+        out.send(Envelope::ToLeaders(
+            Set::one(leader),
+            leader::In::Propose { near, batch },
+        ));
     }
 
     /// Answers reads from the present state, as far as the answers leave at once.
