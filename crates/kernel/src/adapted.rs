@@ -4,7 +4,7 @@
 //! translated. A role that is to do something else has the protocols' common parts instead.
 
 use crate::machine::RestoreError;
-use crate::role::{Lsn, Out, Outbox, Outgoing, Picture, RecordEnd, Role};
+use crate::role::{Cover, Lsn, Out, Outbox, Outgoing, Picture, RecordEnd, Role};
 use crate::status::{Metrics, Status};
 use crate::time::Instant;
 use crate::wire::WireError;
@@ -117,8 +117,8 @@ impl<R: Role, T: Translate<From = R::Send, Within = R::Config>> Role for Adapted
         self.call(out, |role, out| role.on_snapshot(stamp, out));
     }
 
-    fn freeze(&mut self, now: Instant, at: u64) -> Picture {
-        self.role.freeze(now, at)
+    fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
+        self.role.freeze(now, cover)
     }
 
     fn checkpoint(&self, out: &mut Out<'_, Self>) {

@@ -10,7 +10,7 @@ use crate::layout::{Address, Layout, NodeId};
 use crate::machine::{Frozen, RestoreError};
 use crate::membership::Membership;
 use crate::protocol::{Instance, Message, Protocol, Routed};
-use crate::role::{Lsn, Outbox, Outgoing, Picture, RecordEnd};
+use crate::role::{Cover, Lsn, Outbox, Outgoing, Picture, RecordEnd};
 use crate::time::{Instant, earliest};
 use crate::wire::{Reader, Wire, WireError};
 use alloc::boxed::Box;
@@ -189,10 +189,10 @@ impl<P: Protocol> Node<P> {
 
     /// The picture of an instance that contains everything below the stamp `at`, or how far the
     /// furthest instance is if none has executed that much.
-    pub fn freeze(&mut self, now: Instant, at: u64) -> Picture {
+    pub fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
         let mut best = Picture::Never;
         for hosted in &mut self.hosted {
-            match (hosted.instance.freeze(now, at), &best) {
+            match (hosted.instance.freeze(now, cover), &best) {
                 (Picture::Never, _) => {}
                 (taken @ Picture::Taken(..), _) => return taken,
                 (Picture::NotYet(reached), Picture::NotYet(before)) if reached <= *before => {}

@@ -8,7 +8,7 @@ use crate::id::{ClientId, Epoch, Members, Slot};
 use crate::layout::{Address, Layout, LayoutError, NodeId, Options};
 use crate::machine::{RestoreError, StateMachine};
 use crate::preset::Preset;
-use crate::role::{Lsn, Outbox, Picture};
+use crate::role::{Cover, Lsn, Outbox, Picture};
 use crate::salvage::Salvage;
 use crate::service::Service;
 use crate::setting::Setting;
@@ -298,7 +298,7 @@ pub trait Instance {
     /// See [`Role::on_snapshot`](crate::role::Role::on_snapshot).
     fn on_snapshot(&mut self, stamp: u64, outbox: &mut Outbox<Self::Envelope>);
     /// See [`Role::freeze`](crate::role::Role::freeze).
-    fn freeze(&mut self, now: Instant, at: u64) -> Picture;
+    fn freeze(&mut self, now: Instant, cover: Cover) -> Picture;
     /// See [`Role::checkpoint`](crate::role::Role::checkpoint).
     fn checkpoint(&self, outbox: &mut Outbox<Self::Envelope>);
     /// See [`Role::on_drain`](crate::role::Role::on_drain).
@@ -458,9 +458,9 @@ macro_rules! protocol {
                     $(Instance::$kind(role) => $crate::role::Role::on_snapshot(role, stamp, &mut $crate::role::Out::new(outbox)),)*
                 }
             }
-            fn freeze(&mut self, now: $crate::time::Instant, at: u64) -> $crate::role::Picture {
+            fn freeze(&mut self, now: $crate::time::Instant, cover: $crate::role::Cover) -> $crate::role::Picture {
                 match self {
-                    $(Instance::$kind(role) => $crate::role::Role::freeze(role, now, at),)*
+                    $(Instance::$kind(role) => $crate::role::Role::freeze(role, now, cover),)*
                 }
             }
             fn checkpoint(&self, outbox: &mut $crate::role::Outbox<Envelope>) {

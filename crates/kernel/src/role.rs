@@ -97,10 +97,10 @@ pub trait Role {
         let _ = (stamp, out);
     }
 
-    /// A picture of its state that contains everything below the stamp `at`, for a backup. The
-    /// driver asks again until there is one.
-    fn freeze(&mut self, now: Instant, at: u64) -> Picture {
-        let _ = (now, at);
+    /// A picture of its state that contains what `cover` says, for a backup. The driver asks again
+    /// until there is one, and lets the role's timers run between.
+    fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
+        let _ = (now, cover);
         Picture::Never
     }
 
@@ -132,6 +132,26 @@ pub trait Role {
     /// [`METRICS`](Role::METRICS).
     fn status(&self, status: &mut Status) {
         let _ = status;
+    }
+}
+
+/// What a picture for a backup must contain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cover {
+    /// Everything below this stamp.
+    Below(u64),
+    /// Everything that was acknowledged before the driver first asked with this number. For
+    /// protocols without a log, where no stamp says that.
+    Acknowledged(u64),
+}
+
+impl Cover {
+    /// The stamp, if it is one: where there is a log, nothing else is asked for.
+    pub fn stamp(self) -> Option<u64> {
+        match self {
+            Cover::Below(at) => Some(at),
+            Cover::Acknowledged(_) => None,
+        }
     }
 }
 

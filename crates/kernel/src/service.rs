@@ -68,6 +68,9 @@ pub struct Voters {
     pub write: Enough,
     /// These know all that was ever ordered.
     pub read: Enough,
+    /// Whether the highest [`voted`](crate::status::Status::voted) of a read quorum is above all
+    /// that was acknowledged. Where there is no log, only a replica can find out what that is.
+    pub is_log: bool,
 }
 
 /// What a cluster needs, and what it cannot lose.

@@ -247,6 +247,7 @@ impl Executor {
                 let now = self.reading_time(stamp);
                 Some(self.read_one(now, command.payload))
             }
+            Purpose::Internal if UNORDERED => None,
             // No role puts these into the log.
             Purpose::Read | Purpose::Internal => Some(Outcome::NoSession),
         }

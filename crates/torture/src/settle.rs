@@ -178,7 +178,7 @@ async fn level_replicas(nodes: &[SocketAddr]) -> Result<usize> {
 
 /// The slot before which a node's replica is, and a hash of its whole state.
 async fn snapshot_of(node: SocketAddr) -> Result<(u64, u64)> {
-    let mut snapshot = query_snapshot(node, 0)
+    let mut snapshot = query_snapshot(node, Some(0))
         .await
         .with_context(|| node.to_string())?;
     let mut hasher = DefaultHasher::new();

@@ -207,6 +207,11 @@ fn furthest(nodes: &[StoppedNode]) -> Result<(Base, String)> {
     ))
 }
 
+/// Whether the protocol reads records of stopped nodes.
+pub(super) fn is_possible(protocol: &str) -> bool {
+    protocols::with_protocol(protocol, CanSalvage).is_ok_and(|can| can.is_ok())
+}
+
 /// Whether the protocol reads records of stopped nodes; as an error, why not.
 struct CanSalvage;
 

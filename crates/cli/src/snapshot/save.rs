@@ -4,9 +4,13 @@
 //! acceptors shares a member with that write quorum. So the highest vote watermark of a read
 //! quorum, queried when the command starts, is above every write acknowledged before. A replica
 //! that has executed all slots below it has all of these writes.
+//!
+//! Without a log no watermark says that, and replicas execute commands in different orders. There
+//! the replica finds out what was acknowledged when it is asked for the snapshot.
 
 use super::arguments;
 use super::file::{self, Head, Origin};
+use super::salvage;
 use super::stopped::{machine_in, newest};
 use crate::address::resolve;
 use crate::member;
@@ -44,13 +48,16 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
     } = &known.deployment;
     let head = Head::new(cluster, protocol, machine, "", Origin::Saved);
     let status = ask_all(known).await;
-    let reached = watermark(known, &status)?;
-    let complete = reached.is_some();
+    let wanted = wanted(known, &status)?;
+    let complete = wanted.is_some();
     if !complete && !allow_stale {
+        let salvage = match salvage::is_possible(protocol) {
+            true => ", and `ionian snapshot salvage` uses the acceptors' directories",
+            false => "",
+        };
         bail!(
             "too few acceptors answer to know what was acknowledged: {}. If they will not come back, --allow-stale \
-             saves the state of the most advanced replica, and `ionian snapshot salvage` uses the acceptors' \
-             directories",
+             saves the state of the most advanced replica{salvage}",
             silent(&status)
         );
     }
@@ -61,7 +68,11 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
         .first()
         .context("no node with a replica answers")?
         .0;
-    let at = reached.unwrap_or(most_advanced);
+    let wanted = wanted.unwrap_or(Wanted::Below(most_advanced));
+    let at = match wanted {
+        Wanted::Below(at) => Some(at),
+        Wanted::Acknowledged => None,
+    };
     let mut refusals = Vec::new();
     for (_, place) in replicas {
         let node = &status.nodes[place];
@@ -108,15 +119,22 @@ async fn receive(mut snapshot: RemoteSnapshot, file: &Path, head: &Head) -> Resu
     Ok(())
 }
 
-/// Every write acknowledged before is below this slot; `None` if too few acceptors answer.
-fn watermark(known: &Configuration, status: &ClusterStatus) -> Result<Option<u64>> {
+/// What a snapshot must contain.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// All slots below this one.
+    Below(u64),
+    /// What was acknowledged before the replica is asked.
+    Acknowledged,
+}
+
+/// What contains every write that was acknowledged before; `None` if too few acceptors answer.
+fn wanted(known: &Configuration, status: &ClusterStatus) -> Result<Option<Wanted>> {
     let service_needs = ServiceNeeds::of(known, known.epoch())?;
     let Some(voters) = &service_needs.service.voters else {
         // A single server, which acknowledges what it has executed.
-        return Ok(replicas(status)
-            .into_iter()
-            .map(|(executed, _)| executed)
-            .max());
+        let executed = replicas(status).into_iter().map(|(executed, _)| executed);
+        return Ok(executed.max().map(Wanted::Below));
     };
     let name = service_needs.name(voters.read.kind);
     // An acceptor that has lost its memory does not know its votes.
@@ -125,8 +143,11 @@ fn watermark(known: &Configuration, status: &ClusterStatus) -> Result<Option<u64
         voters.filter(|(_, role)| role.remembers == Some(true))
     };
     let present = members(knowing().map(|(_, role)| role.index));
-    let highest = knowing().filter_map(|(_, role)| role.voted).max();
-    Ok(voters.read.is_met(present).then_some(highest.unwrap_or(0)))
+    let highest = || knowing().filter_map(|(_, role)| role.voted).max();
+    Ok(voters.read.is_met(present).then(|| match voters.is_log {
+        true => Wanted::Below(highest().unwrap_or(0)),
+        false => Wanted::Acknowledged,
+    }))
 }
 
 /// The executed slot of each node with an executor, with the index of its answer.
@@ -176,9 +197,12 @@ fn copy(directory: &Path, file: &Path) -> Result<()> {
         ..head
     };
     file::write(file, &head, &stored.snapshot)?;
+    let later = match salvage::is_possible(node.protocol()) {
+        true => "`ionian snapshot salvage` adds those in the acceptors' logs",
+        false => "only a cluster that runs again can add them",
+    };
     say!(
-        "wrote {}: the state at slot {} as node {} had stored it. It lacks later acknowledged writes: \
-         `ionian snapshot salvage` adds those in the acceptors' logs",
+        "wrote {}: the state at slot {} as node {} had stored it. It lacks later acknowledged writes: {later}",
         file.display(),
         stored.stamp,
         node.name()

@@ -4,11 +4,13 @@
 //! Stands between acceptor and client. It learns decisions from the acceptor of its node; what it
 //! misses it fetches from acceptors, and asks leaders to recover what none of them has as decided.
 
+mod backup;
 mod executing;
 mod missing;
 mod reads;
 mod snapshots;
 
+use self::backup::Backup;
 use self::executing::Pending;
 use self::missing::Missing;
 use self::reads::Reads;
@@ -29,7 +31,7 @@ use ionian_kernel::machine::RestoreError;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
-use ionian_kernel::role::{Out, Picture, Role};
+use ionian_kernel::role::{Cover, Out, Picture, Role};
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Duration, Instant, Timestamp, earliest};
 use ionian_kernel::wire::Never;
@@ -139,6 +141,7 @@ pub struct Replica {
     missing: Missing,
     reads: Reads,
     snapshots: Snapshots,
+    backup: Option<Backup>,
     answers: AnswersByClient,
     /// The leaders of the instances that these answers are of.
     answered: Set<LeaderId>,
@@ -175,6 +178,7 @@ impl Replica {
             missing: Missing::new(acceptors, random.any()),
             reads: Reads::new(acceptors, &mut random),
             snapshots: Snapshots::new(birth.keeps_records, random.any()),
+            backup: None,
             answers: AnswersByClient::default(),
             answered: Set::EMPTY,
             flush_at: ANSWER_INSTANCES,
@@ -280,8 +284,8 @@ impl Role for Replica {
         self.tell_kept(out);
     }
 
-    fn freeze(&mut self, _: Instant, at: u64) -> Picture {
-        self.picture(at)
+    fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
+        self.picture(now, cover)
     }
 
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
@@ -338,12 +342,15 @@ impl Role for Replica {
         self.ask_again_for_reads(now, out);
         self.fetch_snapshot_again(now, out);
         self.snapshots.drop_abandoned(now);
+        self.propose_mark(now, out);
     }
 
     fn next_timer(&self) -> Option<Instant> {
         let own = earliest(Some(self.report_at), self.clock_timer());
         let asked = earliest(self.missing.next_timer(), self.reads.next_timer());
-        earliest(own, earliest(asked, self.snapshots.next_timer()))
+        let backup = self.backup.as_ref().map(Backup::next_timer);
+        let snapshots = earliest(self.snapshots.next_timer(), backup);
+        earliest(own, earliest(asked, snapshots))
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {

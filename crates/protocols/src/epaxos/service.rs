@@ -48,7 +48,11 @@ pub(super) fn service(config: &Config) -> Service {
         hub: kind::Leader,
         parts: Vec::new(),
         memories,
-        voters: Some(Voters { write, read }),
+        voters: Some(Voters {
+            write,
+            read,
+            is_log: false,
+        }),
         needs,
     }
 }

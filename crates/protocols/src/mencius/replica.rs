@@ -26,7 +26,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::machine::RestoreError;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
-use ionian_kernel::role::{Out, Picture, Role};
+use ionian_kernel::role::{Cover, Out, Picture, Role};
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Instant, Timestamp};
 use ionian_kernel::wire::Never;
@@ -284,7 +284,10 @@ impl Role for Replica {
         self.core.on_snapshot(stamp);
     }
 
-    fn freeze(&mut self, now: Instant, at: u64) -> Picture {
+    fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
+        let Some(at) = cover.stamp() else {
+            return Picture::Never;
+        };
         self.core.freeze(now, at)
     }
 

@@ -77,6 +77,7 @@ pub(crate) fn voters(kind: u8, quorums: &QuorumSystem) -> Voters {
     Voters {
         write: Enough::new::<AcceptorId>(kind, of, move |set| write.is_write_quorum(set)),
         read: Enough::new::<AcceptorId>(kind, of, move |set| read.is_read_quorum(set)),
+        is_log: true,
     }
 }
 

@@ -8,6 +8,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::layout::{NodeId, Options};
 use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
 use ionian_kernel::protocol::Birth;
+use ionian_kernel::role::{Cover, Picture, Role};
 use ionian_kernel::status::Status;
 use ionian_kernel::time::Timestamp;
 use ionian_protocols::epaxos::instance::{Deps, InstanceId};
@@ -268,4 +269,72 @@ fn reads_of_several_keys_become_an_instance() {
         matches!(sends[..], [(Envelope::ToClients(..), Some(0))]),
         "{sends:?}"
     );
+}
+
+/// The number of the mark that it has a leader propose, and which leader.
+fn mark(replica: &mut Stage<Replica>) -> (Set<LeaderId>, u64) {
+    for _ in 0..100 {
+        for (envelope, _) in replica.woken().sends {
+            if let Envelope::ToLeaders(to, leader::In::Propose { batch, .. }) = envelope {
+                let command = batch.commands().next().expect("a mark");
+                assert_eq!(command.purpose, Purpose::Internal);
+                return (to, command.number);
+            }
+        }
+    }
+    panic!("it has no mark proposed");
+}
+
+/// Executes a mark as the instance with this number.
+fn pass(replica: &mut Stage<Replica>, number: u64, mark: u64) {
+    let batch = Batch::one(&Command {
+        client: ClientId(0),
+        purpose: Purpose::Internal,
+        number: mark,
+        floor: 0,
+        payload: Vec::new().into(),
+    });
+    let value = Value {
+        stamp: Timestamp(0),
+        batch,
+    };
+    let footprint = Footprint {
+        everything: true,
+        ..Footprint::default()
+    };
+    let (payload, deps) = (Payload::new(value, footprint), Deps::NONE);
+    replica.asked(In::Committed {
+        id: of(0, 1, number),
+        choice: Choice::Command { payload, deps },
+        replier: None,
+    });
+}
+
+/// What it has executed, or the mark of an earlier backup, does not say what was acknowledged.
+#[test]
+fn a_backup_is_the_state_behind_a_mark_that_was_proposed_for_it() {
+    let mut replica = replica();
+    commit(&mut replica, of(0, 1, 0), &[]);
+    let backup = |replica: &mut Stage<Replica>, request: u64| {
+        let now = replica.now;
+        replica.role.freeze(now, Cover::Acknowledged(request))
+    };
+    assert!(matches!(backup(&mut replica, 1), Picture::NotYet(1)));
+    let (to, first) = mark(&mut replica);
+    assert_eq!(to, Set::one(LeaderId(1)), "that of its node");
+    assert_eq!(mark(&mut replica).1, first, "it is proposed again");
+    assert!(matches!(backup(&mut replica, 2), Picture::NotYet(1)));
+    let (_, second) = mark(&mut replica);
+    pass(&mut replica, 1, first);
+    assert!(matches!(backup(&mut replica, 2), Picture::NotYet(2)));
+    pass(&mut replica, 2, second);
+    commit(&mut replica, of(0, 1, 3), &[]);
+    assert!(matches!(backup(&mut replica, 2), Picture::Taken(3, _)));
+    assert!(
+        matches!(backup(&mut replica, 3), Picture::NotYet(4)),
+        "each has a mark of its own"
+    );
+    let now = replica.now;
+    let all = replica.role.freeze(now, Cover::Below(4));
+    assert!(matches!(all, Picture::Taken(4, _)));
 }

@@ -12,7 +12,7 @@ use ionian_kernel::layout::{NodeId, Options};
 use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
 use ionian_kernel::membership::{Change, Membership};
 use ionian_kernel::protocol::Birth;
-use ionian_kernel::role::{Asked, Picture, Role};
+use ionian_kernel::role::{Asked, Cover, Picture, Role};
 use ionian_kernel::time::{Duration, Instant, Timestamp};
 use ionian_kernel::wire::encode_all;
 use ionian_protocols::multipaxos::config::Config;

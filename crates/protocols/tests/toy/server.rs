@@ -7,7 +7,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::layout::Layout;
 use ionian_kernel::machine::RestoreError;
 use ionian_kernel::protocol::Birth;
-use ionian_kernel::role::{Out, Picture, Role};
+use ionian_kernel::role::{Cover, Out, Picture, Role};
 use ionian_kernel::status::{Metric, Metrics, Status};
 use ionian_kernel::time::{Instant, Timestamp};
 use ionian_kernel::{messages, wire_struct};
@@ -136,8 +136,8 @@ impl Role for Oracle {
         out.release_below(stamp);
     }
 
-    fn freeze(&mut self, _: Instant, at: u64) -> Picture {
-        match self.executed.0 >= at {
+    fn freeze(&mut self, _: Instant, cover: Cover) -> Picture {
+        match cover.stamp().is_some_and(|at| self.executed.0 >= at) {
             true => Picture::Taken(self.executed.0, self.executor.freeze()),
             false => Picture::NotYet(self.executed.0),
         }

@@ -66,7 +66,8 @@ impl Executor {
                     self.touches(command.payload, &mut footprint);
                     footprint.timed = timed;
                 }
-                Purpose::Internal => {}
+                // A mark in the order of all commands.
+                Purpose::Internal => footprint.everything = true,
             }
         }
         footprint

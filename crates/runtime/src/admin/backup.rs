@@ -7,7 +7,7 @@ use super::control::NodeControl;
 use super::query::{QueryError, ask, connect};
 use crate::transport::hello::{self, AdminRequest, HandshakeError};
 use ionian_kernel::machine::Frozen;
-use ionian_kernel::role::Picture;
+use ionian_kernel::role::{Cover, Picture};
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
@@ -35,6 +35,8 @@ pub(crate) struct Backups {
     bytes_per_second: u64,
     /// Each frozen state costs memory, so the node sends one snapshot at a time.
     busy: Cell<bool>,
+    /// How many were asked for.
+    requests: Cell<u64>,
 }
 
 impl Backups {
@@ -43,16 +45,18 @@ impl Backups {
         Backups {
             bytes_per_second: bytes_per_second.max(1) as u64,
             busy: Cell::new(false),
+            requests: Cell::new(0),
         }
     }
 
-    /// Sends a snapshot that contains everything below the stamp `at`, or the reason why it cannot.
+    /// Sends a snapshot that contains everything below the stamp `at`, or without one everything
+    /// that was acknowledged before; or the reason why it cannot.
     pub(crate) async fn serve(
         &self,
         stream: &mut TcpStream,
         node: &dyn NodeControl,
         name: &str,
-        at: u64,
+        at: Option<u64>,
     ) -> Result<(), HandshakeError> {
         if self.busy.replace(true) {
             return refuse(
@@ -62,7 +66,12 @@ impl Backups {
             .await;
         }
         let _idle = Idle(&self.busy);
-        match reach(node, at).await {
+        self.requests.set(self.requests.get() + 1);
+        let cover = match at {
+            Some(at) => Cover::Below(at),
+            None => Cover::Acknowledged(self.requests.get()),
+        };
+        match reach(node, cover).await {
             Ok((stamp, frozen)) => {
                 within(hello::accept(stream, name.as_bytes())).await?;
                 self.send(stream, stamp, frozen).await
@@ -111,17 +120,23 @@ impl Drop for Idle<'_> {
     }
 }
 
-/// Waits until the node's state contains everything below `at`.
-async fn reach(node: &dyn NodeControl, at: u64) -> Result<(u64, Box<dyn Frozen>), String> {
+/// Waits until the node's state contains what it must.
+async fn reach(node: &dyn NodeControl, cover: Cover) -> Result<(u64, Box<dyn Frozen>), String> {
     let deadline = Instant::now() + REACH_LIMIT;
     loop {
-        match node.freeze(at) {
+        match node.freeze(cover) {
             Picture::Never => return Err("no role on this node keeps the state".into()),
             Picture::Taken(stamp, frozen) => return Ok((stamp, frozen)),
             Picture::NotYet(reached) if Instant::now() >= deadline => {
+                let lacks = match cover {
+                    Cover::Below(at) => format!("has executed {reached} slots and not {at}"),
+                    Cover::Acknowledged(_) => {
+                        "could not execute all that was acknowledged".to_owned()
+                    }
+                };
+                let limit = REACH_LIMIT.as_secs();
                 return Err(format!(
-                    "this node has executed {reached} slots and not {at} within {} s: ask another node, or try later",
-                    REACH_LIMIT.as_secs()
+                    "this node {lacks} within {limit} s: ask another node, or try later"
                 ));
             }
             Picture::NotYet(_) => sleep(CHECK_EVERY).await,
@@ -156,11 +171,15 @@ pub struct RemoteSnapshot {
 }
 
 /// Asks the node that listens at `address` for a snapshot that contains everything below the stamp
-/// `at` (for a replica: every slot below). The node may take ten seconds to reach it.
+/// `at` (for a replica: every slot below); without one, everything that was acknowledged before, for
+/// protocols without a log. The node may take ten seconds to reach it.
 ///
 /// # Errors
 /// If the node cannot be reached, does not answer, or has no such snapshot.
-pub async fn query_snapshot(address: SocketAddr, at: u64) -> Result<RemoteSnapshot, QueryError> {
+pub async fn query_snapshot(
+    address: SocketAddr,
+    at: Option<u64>,
+) -> Result<RemoteSnapshot, QueryError> {
     let exchange = async {
         let mut stream = connect(address, AdminRequest::Snapshot(at)).await?;
         let stamp = stream.read_u64_le().await?;

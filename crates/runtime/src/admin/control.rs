@@ -5,7 +5,7 @@ use crate::status::NodeStatus;
 use bytes::Bytes;
 use ionian_kernel::client::Refusal;
 use ionian_kernel::membership::Change;
-use ionian_kernel::role::Picture;
+use ionian_kernel::role::{Cover, Picture};
 use tokio::sync::oneshot;
 
 /// What operators and tools can ask of a running node.
@@ -16,7 +16,7 @@ pub(crate) trait NodeControl {
     fn drain(&self, drains: bool);
 
     /// The state with everything below the stamp `at`.
-    fn freeze(&self, at: u64) -> Picture;
+    fn freeze(&self, cover: Cover) -> Picture;
 
     /// The configuration as TOML; `None` where the membership cannot change.
     fn membership_document(&self) -> Option<String>;

@@ -27,7 +27,7 @@ pub(crate) enum LongRequest {
     /// A change of the membership.
     Change(Change),
     /// A snapshot with everything below this stamp.
-    Snapshot(u64),
+    Snapshot(Option<u64>),
 }
 
 /// Why a request to drain does not mean the node with this status, if so.
@@ -95,7 +95,7 @@ impl AdminServer {
     pub(crate) async fn send_snapshot(
         &self,
         stream: &mut TcpStream,
-        at: u64,
+        at: Option<u64>,
     ) -> Result<(), HandshakeError> {
         self.backups
             .serve(stream, &*self.node, &self.name, at)

@@ -33,7 +33,7 @@ use ionian_kernel::id::Members;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::membership::{Change, Membership};
 use ionian_kernel::protocol::Protocol;
-use ionian_kernel::role::Picture;
+use ionian_kernel::role::{Cover, Picture};
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::{WIRE_VERSION, WireError};
 use std::cell::RefCell;
@@ -403,8 +403,9 @@ impl<P: Protocol> NodeControl for EventLoop<P> {
         }
     }
 
-    fn freeze(&self, at: u64) -> Picture {
-        let picture = self.state.borrow_mut().node.freeze(self.clock.now(), at);
+    fn freeze(&self, cover: Cover) -> Picture {
+        let now = self.clock.now();
+        let picture = self.state.borrow_mut().node.freeze(now, cover);
         // A role may have set a timer to ask for what is missing.
         self.submissions.wake.wake();
         picture

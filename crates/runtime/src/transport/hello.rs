@@ -59,8 +59,9 @@ pub(crate) enum Hello {
 pub(crate) enum AdminRequest {
     /// A status report.
     Status,
-    /// A snapshot with everything below this stamp.
-    Snapshot(u64),
+    /// A snapshot with everything below this stamp; without one, with everything that was
+    /// acknowledged before.
+    Snapshot(Option<u64>),
     /// The membership.
     Membership,
     /// A change of the membership, which follows.

@@ -88,7 +88,7 @@ fn every_node_sends_a_snapshot_with_everything_below_the_requested_slot() {
         let at = watermark(&cluster);
         let address = cluster.address(NodeId(u16::from(number) % 3));
         let (stamp, snapshot) = wait(async {
-            let snapshot = query_snapshot(address, at).await.unwrap();
+            let snapshot = query_snapshot(address, Some(at)).await.unwrap();
             (snapshot.stamp(), receive(snapshot).await.unwrap())
         });
         assert!(stamp >= at);
@@ -105,7 +105,7 @@ fn a_node_that_lags_sends_its_snapshot_after_it_has_caught_up() {
     std::thread::scope(|scope| {
         let asked = scope.spawn(move || {
             wait(async {
-                let snapshot = query_snapshot(address, at).await.unwrap();
+                let snapshot = query_snapshot(address, Some(at)).await.unwrap();
                 (snapshot.stamp(), receive(snapshot).await.unwrap())
             })
         });
@@ -126,8 +126,10 @@ fn a_node_sends_one_snapshot_at_a_time() {
     let cluster = Cluster::<MultiPaxos>::start(layout, || Box::new(Tape::default())).unwrap();
     cluster.client().write_blocking("x").unwrap();
     wait(async {
-        let first = query_snapshot(cluster.address(NodeId(0)), 1).await.unwrap();
-        let second = query_snapshot(cluster.address(NodeId(0)), 1)
+        let first = query_snapshot(cluster.address(NodeId(0)), Some(1))
+            .await
+            .unwrap();
+        let second = query_snapshot(cluster.address(NodeId(0)), Some(1))
             .await
             .unwrap_err()
             .to_string();
@@ -137,7 +139,9 @@ fn a_node_sends_one_snapshot_at_a_time() {
             ),
             "{second}"
         );
-        query_snapshot(cluster.address(NodeId(1)), 1).await.unwrap();
+        query_snapshot(cluster.address(NodeId(1)), Some(1))
+            .await
+            .unwrap();
         drop(first);
     });
 }
@@ -145,7 +149,7 @@ fn a_node_sends_one_snapshot_at_a_time() {
 #[test]
 fn a_node_without_state_refuses_to_send_a_snapshot() {
     let cluster = Cluster::<Toy>::start(layout(&[0], &[1]), no_machine).unwrap();
-    let refused = wait(query_snapshot(cluster.address(NodeId(1)), 0)).unwrap_err();
+    let refused = wait(query_snapshot(cluster.address(NodeId(1)), Some(0))).unwrap_err();
     assert!(matches!(&refused, QueryError::Refused { .. }), "{refused}");
     assert!(
         refused

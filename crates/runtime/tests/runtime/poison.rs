@@ -133,7 +133,7 @@ fn state(cluster: &Cluster<MultiPaxos>, node: u16, at: u64) -> Bytes {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let mut snapshot = query_snapshot(cluster.address(NodeId(node)), at)
+        let mut snapshot = query_snapshot(cluster.address(NodeId(node)), Some(at))
             .await
             .unwrap();
         assert_eq!(snapshot.stamp(), at);

@@ -107,6 +107,7 @@ impl Replica {
                 .execute_unordered(&payload.value, barrier, answers);
             if barrier {
                 self.snapshots.passed(deps);
+                self.passed_barrier(payload);
             }
             self.since_barrier = match barrier {
                 true => 0,

@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use ionian_kernel::id::*;
 use ionian_kernel::machine::{Frozen, RestoreError};
-use ionian_kernel::role::{Out, Picture};
+use ionian_kernel::role::Out;
 use ionian_kernel::time::{Instant, earliest};
 use ionian_kernel::wire::{Reader, Wire, WireError};
 
@@ -163,14 +163,6 @@ impl Replica {
             head: Some(head),
             rest: self.executor.freeze(),
         })
-    }
-
-    /// A picture for a backup, from which another cluster may be founded: its instances are others.
-    pub(super) fn picture(&mut self, at: u64) -> Picture {
-        match self.count() >= at {
-            true => Picture::Taken(self.count(), self.executor.freeze()),
-            false => Picture::NotYet(self.count()),
-        }
     }
 
     /// Takes in the snapshot that it stored last, or the one that the cluster was founded with.

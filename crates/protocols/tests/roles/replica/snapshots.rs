@@ -104,7 +104,7 @@ fn where_nothing_is_stored_what_is_executed_counts_as_kept() {
 fn a_replica_goes_on_from_its_snapshot_after_a_restart() {
     let mut before = retaining(8);
     let now = before.now;
-    let Picture::Taken(4, mut frozen) = before.role.freeze(now, 0) else {
+    let Picture::Taken(4, mut frozen) = before.role.freeze(now, Cover::Below(0)) else {
         panic!("a picture of the state before slot 4")
     };
     let mut bytes = Vec::new();
@@ -125,6 +125,12 @@ fn a_replica_goes_on_from_its_snapshot_after_a_restart() {
 fn a_picture_of_a_state_that_it_has_not_reached_is_not_taken() {
     let mut replica = in_session();
     let now = replica.now;
-    assert!(matches!(replica.role.freeze(now, 2), Picture::NotYet(1)));
-    assert!(matches!(replica.role.freeze(now, 1), Picture::Taken(1, _)));
+    assert!(matches!(
+        replica.role.freeze(now, Cover::Below(2)),
+        Picture::NotYet(1)
+    ));
+    assert!(matches!(
+        replica.role.freeze(now, Cover::Below(1)),
+        Picture::Taken(1, _)
+    ));
 }
