@@ -110,6 +110,9 @@ const UNCHANGEABLE: &str = "the members and options of an epaxos cluster cannot 
 /// The most runs of instances that a replica asks an acceptor for at a time.
 const RUNS: usize = 64;
 
+/// The most recoveries of a leader at a time. What is beyond waits until it is asked for again.
+const MAX_RECOVERIES: usize = 1 << 10;
+
 /// Why nothing reads the records of stopped nodes.
 const UNSALVAGEABLE: &str = "its instances cannot be salvaged: what they depend on may be known to \
      lost nodes only. Take the last snapshot of a node with \"ionian snapshot save --stopped\"";

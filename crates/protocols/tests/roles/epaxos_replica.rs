@@ -10,7 +10,7 @@ use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Cover, Picture, Role};
 use ionian_kernel::status::Status;
-use ionian_kernel::time::Timestamp;
+use ionian_kernel::time::{Duration, Timestamp};
 use ionian_protocols::epaxos::instance::{Deps, InstanceId};
 use ionian_protocols::epaxos::message::{Choice, Instance, Payload, Run, Sees};
 use ionian_protocols::epaxos::replica::{In, Replica};
@@ -124,23 +124,58 @@ fn commands_that_depend_on_each_other_are_executed_together() {
     assert_eq!(commit(&mut replica, two, &[one]), (3, 0));
 }
 
-/// It asks its own leader, which knows the others.
+/// Its own leader, which knows the others; when the leader of the instance is silent.
 #[test]
 fn what_is_missing_is_asked_of_each_acceptor_and_then_of_a_leader() {
     let mut replica = missing(1);
     let mut acceptors = AcceptorSet::EMPTY;
-    for _ in 0..2 {
+    for _ in 0..30 {
         let asked = next(&mut replica);
+        if let [Asks::Leaders(to, ids), _] = &asked[..] {
+            assert_eq!((*to, &ids[..]), (Set::one(LeaderId(1)), &[of(0, 1, 0)][..]));
+            assert_eq!(acceptors.len(), 3, "each in turn");
+            return;
+        }
         let [Asks::Acceptor(to, runs)] = &asked[..] else {
             panic!("{asked:?}");
         };
         assert_eq!((to.len(), &runs[..]), (1, &[run(0, 1)][..]));
         acceptors = acceptors.or(*to);
     }
-    assert_eq!(acceptors.len(), 2, "each in turn");
-    let recovery = Asks::Leaders(Set::one(LeaderId(1)), vec![of(0, 1, 0)]);
-    let asked = next(&mut replica);
-    assert_eq!((&asked[0], asked.len()), (&recovery, 2));
+    panic!("no leader is asked");
+}
+
+/// Some instance of a leader that is there is always missing, each time another.
+#[test]
+fn what_a_leader_left_is_recovered_while_others_propose() {
+    const MS: Duration = Duration::from_millis(10);
+    let mut replica = replica();
+    let heartbeat = |space, below| In::Heartbeat {
+        space,
+        below,
+        time: Timestamp(0),
+    };
+    replica.asked(heartbeat(space(2, 1), 1));
+    let mut recovered = Vec::new();
+    for (number, late) in (0..100).zip(-15..) {
+        replica.now = replica.now + MS;
+        replica.asked(heartbeat(space(0, 1), number + 1));
+        if late >= 0 {
+            commit(&mut replica, of(0, 1, late as u64), &[]);
+        }
+        let now = replica.now;
+        while replica.role.next_timer().is_some_and(|at| at <= now) {
+            recovered.extend(asks(&replica.woken().sends));
+        }
+        replica.now = now;
+    }
+    let names = |asks: &Asks| matches!(asks, Asks::Leaders(_, ids) if ids.contains(&of(2, 1, 0)));
+    assert!(recovered.iter().any(names), "{recovered:?}");
+    let only = |asks: &Asks| match asks {
+        Asks::Leaders(_, ids) => ids == &[of(2, 1, 0)],
+        Asks::Acceptor(..) => true,
+    };
+    assert!(recovered.iter().all(only), "{recovered:?}");
 }
 
 #[test]

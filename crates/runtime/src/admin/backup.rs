@@ -171,8 +171,8 @@ pub struct RemoteSnapshot {
 }
 
 /// Asks the node that listens at `address` for a snapshot that contains everything below the stamp
-/// `at` (for a replica: every slot below); without one, everything that was acknowledged before, for
-/// protocols without a log. The node may take ten seconds to reach it.
+/// `at` (for a replica: every slot below); without one, everything that was acknowledged before:
+/// that is for protocols without a log. The node may take ten seconds to reach it.
 ///
 /// # Errors
 /// If the node cannot be reached, does not answer, or has no such snapshot.

@@ -7,15 +7,12 @@ use super::Leader;
 use crate::epaxos::instance::{Ballot, InstanceId};
 use crate::epaxos::message::{Choice, EPOCH, Evidence};
 use crate::epaxos::recovery::{Case, Verdict, judge};
-use crate::epaxos::{Envelope, acceptor, branch};
+use crate::epaxos::{Envelope, MAX_RECOVERIES, acceptor, branch};
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::backoff::doubled;
-
-/// The most recoveries at a time. What is beyond waits until it is asked for again.
-const MAX_RECOVERIES: usize = 256;
 
 /// A recovery is given up after this number of attempts.
 const ATTEMPTS: u32 = 6;

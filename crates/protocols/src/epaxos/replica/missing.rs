@@ -1,18 +1,25 @@
 //! What a replica misses: instances that are known to exist and that it has not as decided. It asks
 //! acceptors for them in turn, that of its node first, and when all of them were asked, leaders.
+//!
+//! Whether it asks another acceptor, or leaders, depends on how long the oldest of them has been
+//! known. While there is traffic some instance is always missing, each time a younger one: what
+//! its leader has just proposed. That must not keep it from asking for one whose leader is gone.
+//!
+//! A leader that sends heartbeats finishes its own instances, however long that takes over a wide
+//! area. Leaders are asked for one of its only when it was missing for a second or two.
 
 use super::Replica;
 use crate::epaxos::instance::{Deps, InstanceId, Space};
 use crate::epaxos::message::{Instance, Reach, Run};
-use crate::epaxos::{Envelope, RUNS, acceptor, branch, leader};
-use alloc::collections::BTreeMap;
+use crate::epaxos::{Envelope, MAX_RECOVERIES, RUNS, acceptor, branch, leader};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Duration, Instant};
 
-/// The most instances that leaders are asked for at a time.
-const RECOVERED: usize = 64;
+/// The most instances that leaders are asked for at a time: as many as one recovers at a time.
+const RECOVERED: usize = MAX_RECOVERIES;
 
 /// Acceptors are asked so often which instances there are: those of a leader that is gone are known
 /// to them alone.
@@ -24,12 +31,11 @@ pub(super) struct Missing {
     turn: u64,
     /// How far each space is known to reach.
     known: BTreeMap<Space, u64>,
-    /// How far it was known to reach when it was last looked: what is younger is on its way.
-    seen: BTreeMap<Space, u64>,
-    /// How often it was asked since something that was missing came.
-    attempts: u64,
-    /// What was missing when it was asked last.
-    first: Option<InstanceId>,
+    /// How far it was known to reach when it was looked, the last time first: once for each
+    /// acceptor, and once more. What is younger than the last is on its way.
+    seen: VecDeque<BTreeMap<Space, u64>>,
+    /// The same when it last looked around.
+    long_seen: BTreeMap<Space, u64>,
     ask_at: Instant,
     look_at: Instant,
     pub(super) asked: u64,
@@ -42,9 +48,8 @@ impl Missing {
             near,
             turn: turn >> 1,
             known: BTreeMap::new(),
-            seen: BTreeMap::new(),
-            attempts: 0,
-            first: None,
+            seen: VecDeque::new(),
+            long_seen: BTreeMap::new(),
             ask_at: Instant::ZERO,
             look_at: Instant::ZERO,
             asked: 0,
@@ -69,6 +74,16 @@ impl Missing {
         }
     }
 
+    /// Whether a later life of its leader has begun.
+    fn is_over(&self, Space { leader, life }: Space) -> bool {
+        let later = Space {
+            leader,
+            life: life.saturating_add(1),
+        };
+        let next = self.known.range(later..).next();
+        next.is_some_and(|(space, _)| space.leader == leader && space.life > life)
+    }
+
     /// How many instances are known to exist.
     pub(super) fn end(&self) -> u64 {
         let ends = self.known.values();
@@ -79,10 +94,10 @@ impl Missing {
         Some(self.ask_at.min(self.look_at))
     }
 
-    /// The acceptor to ask next.
-    fn next_acceptor(&mut self, all: AcceptorSet) -> AcceptorSet {
+    /// The acceptor to ask next for what was missing so often before.
+    fn next_acceptor(&mut self, all: AcceptorSet, attempts: usize) -> AcceptorSet {
         self.turn += 1;
-        let from = match self.attempts {
+        let from = match attempts {
             0 => all.preferring(self.near),
             _ => all,
         };
@@ -143,28 +158,52 @@ impl Replica {
         }
         let after = self.config.options().resend_after;
         self.missing.ask_at = now + self.random.duration(after, 2 * after);
-        let seen = core::mem::replace(&mut self.missing.seen, self.missing.known.clone());
-        let runs = self.missing_runs(&seen);
-        let first = runs.first().map(|run| InstanceId {
-            space: run.space,
-            number: run.start,
-        });
-        if first != self.missing.first || first.is_none() {
-            (self.missing.first, self.missing.attempts) = (first, 0);
-        }
+        let acceptors = self.config.recorders();
+        let runs = self.missed();
+        let attempts = self.attempts();
+        let oldest = match attempts >= acceptors.len() {
+            true => self.missing_runs(&self.missing.seen[attempts]),
+            false => Vec::new(),
+        };
+        let known = self.missing.known.clone();
+        self.missing.seen.push_front(known);
+        self.missing.seen.truncate(acceptors.len() + 1);
         if runs.is_empty() || self.snapshots.is_installing() {
             return;
         }
-        let acceptors = self.config.recorders();
-        if self.missing.attempts >= acceptors.len() as u64 {
-            self.ask_for_recovery(&runs, out);
-        }
-        self.fetch(runs, out);
-        self.missing.attempts += 1;
+        let heard = match self.proposers.is_cut_off(now) {
+            true => Set::EMPTY,
+            false => self.proposers.present(now),
+        };
+        let is_left =
+            |run: &&Run| !heard.contains(run.space.leader) || self.missing.is_over(run.space);
+        let left: Vec<Run> = oldest.iter().filter(is_left).copied().collect();
+        self.ask_for_recovery(&left, out);
+        // Where not all can be named, the oldest are.
+        let runs = match runs.len() < RUNS || oldest.is_empty() {
+            true => runs,
+            false => oldest,
+        };
+        self.fetch(runs, attempts, out);
     }
 
-    fn fetch(&mut self, runs: Vec<Run>, out: &mut Out<'_, Self>) {
-        let to = self.missing.next_acceptor(self.config.recorders());
+    /// What is missing that was known when it looked last.
+    fn missed(&self) -> Vec<Run> {
+        let last = self.missing.seen.front();
+        last.map_or_else(Vec::new, |last| self.missing_runs(last))
+    }
+
+    /// How often the oldest of what is missing was missing before, at most once for each acceptor.
+    fn attempts(&self) -> usize {
+        let seen = self.missing.seen.iter().skip(1);
+        seen.take_while(|seen| !self.missing_runs(seen).is_empty())
+            .count()
+    }
+
+    fn fetch(&mut self, runs: Vec<Run>, attempts: usize, out: &mut Out<'_, Self>) {
+        let to = self
+            .missing
+            .next_acceptor(self.config.recorders(), attempts);
         self.missing.asked += 1;
         out.reached(branch::FETCHES);
         self.ask(to, runs, out);
@@ -177,6 +216,9 @@ impl Replica {
     }
 
     fn ask_for_recovery(&mut self, runs: &[Run], out: &mut Out<'_, Self>) {
+        if runs.is_empty() {
+            return;
+        }
         let numbers = |run: &Run| {
             let space = run.space;
             let end = run.end.min(run.start.saturating_add(RECOVERED as u64));
@@ -195,8 +237,13 @@ impl Replica {
     /// it may be the only one that knows an instance, which is then a noop.
     pub(super) fn look_around(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.missing.look_at = now + LOOK_EVERY;
+        let long = self.missing_runs(&self.missing.long_seen);
+        self.missing.long_seen.clone_from(&self.missing.known);
+        if !self.snapshots.is_installing() {
+            self.ask_for_recovery(&long, out);
+        }
         self.tell_kept(out);
-        let to = self.missing.next_acceptor(self.config.recorders());
+        let to = self.missing.next_acceptor(self.config.recorders(), 1);
         self.ask(to, Vec::new(), out);
         if self.config.is_apart() {
             let voter = self.config.acceptors().pick(self.missing.turn);
@@ -226,7 +273,7 @@ impl Replica {
             return;
         }
         let runs = match self.learned > before {
-            true => self.missing_runs(&self.missing.seen),
+            true => self.missed(),
             // What was forgotten when it asked it may have by now.
             false if forgotten.iter().any(|run| self.misses(run)) => {
                 return self.begin_install(now, out);
