@@ -7,6 +7,7 @@ mod canaries;
 mod checker;
 mod coverage;
 mod determinism;
+mod epaxos_load;
 mod leaving;
 mod oracles;
 mod performance;
