@@ -6,6 +6,7 @@ use super::links::Links;
 use crate::protocols::{ServiceNeeds, members};
 use ionian_deployment::CLIENT;
 use ionian_kernel::id::{Index, Members};
+use ionian_kernel::random::Random;
 use ionian_kernel::service;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -125,13 +126,13 @@ impl Need<'_> {
 
     /// How many of the nodes with this role may fail, whichever they are, before no leader is
     /// connected to enough instances.
-    fn tolerance(&self, present: &Present<'_>, hubs: &[&str]) -> usize {
+    fn tolerance(&self, present: &Present<'_>, hubs: &[&str], meant: usize) -> usize {
         let nodes = present.nodes(Some(self.role));
         let left = |failed: &BTreeSet<&str>| {
             hubs.iter()
                 .any(|hub| self.is_met(present.near(hub).filter(|it| !failed.contains(it.node))))
         };
-        bearable(&nodes, nodes.len(), left)
+        bearable(&nodes, nodes.len(), meant, left)
     }
 }
 
@@ -145,16 +146,17 @@ pub(super) fn needs(service_needs: &ServiceNeeds) -> Vec<Need<'_>> {
 }
 
 /// How many nodes may fail, over all needs, and by role. A leader must be connected to everything
-/// that is needed; `hub` is the role that leads.
+/// that is needed; `hub` is the role that leads, and `meant` how many the deployment tolerates.
 pub(super) fn tolerance(
     needs: &[Need<'_>],
     present: &Present<'_>,
     hub: &str,
+    meant: usize,
 ) -> (Option<usize>, BTreeMap<&'static str, usize>) {
     let hubs = present.nodes(Some(hub));
     let mut by_role: BTreeMap<&'static str, usize> = BTreeMap::new();
     for need in needs {
-        let tolerance = need.tolerance(present, &hubs);
+        let tolerance = need.tolerance(present, &hubs, meant);
         by_role
             .entry(need.role)
             .and_modify(|least| *least = (*least).min(tolerance))
@@ -172,7 +174,7 @@ pub(super) fn tolerance(
         left.any(|hub| needs.iter().all(|need| need.is_met(near(hub))))
     };
     (
-        least.map(|least| bearable(&present.nodes(None), least, serves)),
+        least.map(|least| bearable(&present.nodes(None), least, meant, serves)),
         by_role,
     )
 }
@@ -180,19 +182,40 @@ pub(super) fn tolerance(
 /// The number of sets of failed nodes to try: enough for any four of thirty.
 const COMBINATIONS: usize = 50_000;
 
+/// The number of sets of each size that are drawn where there are too many to try.
+const DRAWN: usize = 500;
+
 /// The largest number of nodes, at most `limit`, such that `holds` is true whichever of them are
 /// missing.
+///
+/// Where there are too many sets to try, some are drawn; a larger number than `meant`, which the
+/// deployment was checked to tolerate, is then never claimed.
 fn bearable<'a>(
     nodes: &[&'a str],
     limit: usize,
+    meant: usize,
     mut holds: impl FnMut(&BTreeSet<&'a str>) -> bool,
 ) -> usize {
     let mut budget = COMBINATIONS;
     let mut survives = |count| subsets(nodes, count, &mut budget, &mut BTreeSet::new(), &mut holds);
-    // If the budget does not suffice, the result is what is known for certain.
-    (1..=limit)
+    let tried = (1..=limit)
         .find(|count| !survives(*count))
-        .map_or(limit, |count| count - 1)
+        .map_or(limit, |count| count - 1);
+    if budget > 0 {
+        return tried;
+    }
+    let mut random = Random::new(0);
+    let mut stands = |count: usize| (0..DRAWN).all(|_| holds(&drawn(nodes, count, &mut random)));
+    let broken = (tried + 1..=limit.min(meant)).find(|count| !stands(*count));
+    broken.map_or(limit.min(meant).max(tried), |count| count - 1)
+}
+
+/// Some set of `count` nodes.
+fn drawn<'a>(nodes: &[&'a str], count: usize, random: &mut Random) -> BTreeSet<&'a str> {
+    let mut left = nodes.to_vec();
+    (0..count.min(nodes.len()))
+        .map(|_| left.swap_remove(random.below(left.len() as u64) as usize))
+        .collect()
 }
 
 /// Whether `holds` is true for all sets of `count` more nodes; also false if there are too many

@@ -229,6 +229,25 @@ fn a_cluster_with_all_connections_is_healthy() {
     );
 }
 
+/// There are too many sets of 5 of 25 nodes to try all.
+#[test]
+fn a_cluster_of_many_nodes_is_healthy_and_knows_when_it_is_not() {
+    let mut made = Made::new("pigpaxos-25");
+    assert_eq!(said(&made), (Verdict::Healthy, Some(12), vec![]));
+    for node in (5..25).step_by(2) {
+        for other in (0..25).filter(|other| *other != node) {
+            made.cut(node, other);
+        }
+    }
+    let (verdict, tolerance, said) = said(&made);
+    assert_eq!((verdict, tolerance), (Verdict::Degraded, Some(2)));
+    let said = said.last().unwrap();
+    assert_eq!(
+        said,
+        "2 more may fail; the deployment is meant to tolerate 12"
+    );
+}
+
 #[test]
 fn nodes_that_answer_without_connections_serve_nothing() {
     for preset in PRESETS {

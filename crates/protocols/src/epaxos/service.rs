@@ -40,10 +40,14 @@ pub(super) fn service(config: &Config) -> Service {
         },
     ]);
     needs.extend(one_of_each(config.layout(), KINDS));
-    let mut memories = Vec::from([memory(recorders(config.copy_quorum(config.recorders())))]);
-    if config.is_apart() {
-        memories.push(memory(of_each_group(config)));
-    }
+    let recording = recorders(config.copy_quorum(config.recorders()));
+    let memories = match config.is_apart() {
+        true => Vec::from([
+            memory(recording, DEPENDENCY_NODES_LOST),
+            memory(of_each_group(config), ACCEPTORS_LOST),
+        ]),
+        false => Vec::from([memory(recording, ACCEPTORS_LOST)]),
+    };
     Service {
         hub: kind::Leader,
         parts: Vec::new(),
@@ -66,14 +70,20 @@ fn of_each_group(config: &Config) -> Enough {
     })
 }
 
-fn memory(by: Enough) -> Memory {
+const ACCEPTORS_LOST: &str = "too many acceptors have lost their memory: those that remember are \
+     fewer than n - floor(n/2), even if every node that is down came back. This cluster cannot \
+     serve again, because acknowledged writes may be lost. Stop it and start anew";
+const DEPENDENCY_NODES_LOST: &str = "too many dependency nodes have lost their memory: those that \
+     remember are fewer than n - floor(n/2), even if every node that is down came back. This \
+     cluster cannot serve again, because the order of acknowledged writes may be lost. Stop it and \
+     start anew";
+
+fn memory(by: Enough, lost: &'static str) -> Memory {
     Memory {
         by,
+        lost,
         waits: "It must not vote before it has copied from others of its kind what it has lost, \
                 which takes n - floor(n/2) of them that remember",
-        lost: "too many acceptors have lost their memory: those that remember are fewer than \
-               n - floor(n/2), even if every node that is down came back. This cluster cannot \
-               serve again, because acknowledged writes may be lost. Stop it and start anew",
         is_vital: true,
     }
 }

@@ -216,7 +216,7 @@ impl Role for ProxyLeader {
                 voted,
                 missing,
             } => {
-                port.asking.heard(now, from, missing);
+                port.asking.heard(now, from, (voted, missing));
                 core.on_votes(now, voted, (slot, round), port);
             }
         }

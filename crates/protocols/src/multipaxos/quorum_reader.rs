@@ -242,7 +242,7 @@ impl QuorumReader {
     /// Takes the watermarks of several acceptors in.
     pub(super) fn on_watermarks(&mut self, now: Instant, told: &Watermarks) -> Option<Found> {
         if let (Some(relay), Some(routes)) = (told.relay, &mut self.routes) {
-            routes.heard(now, relay, told.missing);
+            routes.heard(now, relay, (told.answered, told.missing));
         }
         if told.executed > Slot::ZERO
             && let Some(inquiry) = self.inquiries.get_mut(&told.inquiry)

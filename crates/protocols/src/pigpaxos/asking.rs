@@ -133,9 +133,9 @@ impl Asking {
     }
 
     /// A relay has answered; see [`Routes::heard`].
-    pub(crate) fn heard(&mut self, now: Instant, from: RelayId, missing: AcceptorSet) {
+    pub(crate) fn heard(&mut self, now: Instant, from: RelayId, told: (AcceptorSet, AcceptorSet)) {
         if let Some(relays) = &mut self.relays {
-            relays.routes.heard(now, from, missing);
+            relays.routes.heard(now, from, told);
         }
     }
 

@@ -35,6 +35,9 @@ pub(crate) struct Fanout {
     random: Random,
     /// The gray list.
     suspicion: Suspicion<RelayId>,
+    /// Those on it only because an acceptor of their node was late with an answer to another relay.
+    /// When it is in time again they are taken off the list.
+    late: Set<RelayId>,
     asked: Asked,
     /// When `asked` is looked at next.
     look_at: Instant,
@@ -74,6 +77,7 @@ impl Fanout {
         Fanout {
             random: Random::new(seed),
             suspicion: Suspicion::default(),
+            late: Set::EMPTY,
             asked: Asked {
                 relays: Set::EMPTY,
                 since: [Instant::ZERO; MAX_INSTANCES],
@@ -84,19 +88,28 @@ impl Fanout {
         }
     }
 
-    /// A relay has answered, and these acceptors of its group have not: the relays on their nodes
-    /// need not be tried.
+    /// A relay has answered that these acceptors of its group have answered, and these have not: the
+    /// relays on their nodes need not be tried.
     pub(crate) fn heard(
         &mut self,
         now: Instant,
         from: RelayId,
-        missing: AcceptorSet,
+        (answered, missing): (AcceptorSet, AcceptorSet),
         relaying: &Relaying,
     ) {
         self.asked.relays.remove(from);
         self.suspicion.heard(from);
+        self.late.remove(from);
+        // An answer of one alone may be late again.
+        if !self.late.is_empty() && answered.len() > 1 {
+            let in_time = relaying.relays_of(answered).and(self.late);
+            self.suspicion.all_heard(in_time);
+            self.late = self.late.without(in_time);
+        }
         if !missing.is_empty() {
             let silent = relaying.relays_of(missing).without(Set::one(from));
+            let known = self.suspicion.suspects();
+            self.late = self.late.or(silent.without(known));
             self.suspicion.silent(silent, now);
         }
     }
@@ -124,6 +137,7 @@ impl Fanout {
             if now.since(self.asked.since[usize::from(relay.index())]) > patience {
                 reached(branch::RELAY_SUSPECTED);
                 self.suspicion.silent(Set::one(relay), now);
+                self.late.remove(relay);
                 self.asked.relays.remove(relay);
             }
         }

@@ -189,7 +189,7 @@ impl Leading {
     /// A relay has answered, and these acceptors of its group have not.
     pub(crate) fn heard(&mut self, now: Instant, from: RelayId, missing: AcceptorSet) {
         if let Some(routes) = &mut self.routes {
-            routes.heard(now, from, missing);
+            routes.heard(now, from, (AcceptorSet::EMPTY, missing));
         }
     }
 }

@@ -200,7 +200,9 @@ impl Relay {
     fn waits(&self, patience: Duration) -> (Duration, Duration) {
         let relaying = self.config.relaying();
         let stated = relaying.and_then(|relaying| relaying.settings.timeout);
-        let wait = stated.unwrap_or(patience / PART_OF_PATIENCE);
+        // A stated time is for votes.
+        let part = patience / PART_OF_PATIENCE;
+        let wait = stated.map_or(part, |stated| stated.max(part));
         (wait.min(patience / 2), patience)
     }
 

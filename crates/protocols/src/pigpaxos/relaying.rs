@@ -62,6 +62,13 @@ impl Relaying {
             enough,
         };
         relaying.check_slack(layout)?;
+        if relaying.settings.fan_out == Some(1) {
+            return Err(LayoutError(
+                "relay_fan_out = 1 makes a chain of relays, each of which waits for all behind it: 0 \
+                 or at least 2 is allowed"
+                    .into(),
+            ));
+        }
         Ok(Some(relaying))
     }
 

@@ -94,9 +94,9 @@ impl Routes {
     }
 
     /// A relay has answered; see [`Fanout::heard`].
-    pub(crate) fn heard(&mut self, now: Instant, from: RelayId, missing: AcceptorSet) {
+    pub(crate) fn heard(&mut self, now: Instant, from: RelayId, told: (AcceptorSet, AcceptorSet)) {
         if let Some(relaying) = self.config.relaying() {
-            self.fanout.heard(now, from, missing, relaying);
+            self.fanout.heard(now, from, told, relaying);
         }
     }
 

@@ -64,12 +64,12 @@ pub(crate) const RELAY_ROTATE: Setting = Setting {
 
 pub(crate) const RELAY_FAN_OUT: Setting = Setting {
     key: "relay_fan_out",
-    about: "a relay with more acceptors than this divides them among further relays; 0: never",
+    about: "a relay with more acceptors than this divides them among further relays; 0: never; not 1",
     allowed: 0..=63,
     shared: false,
     place: Place::Own {
         default: 0,
-        trials: |_| &[0, 0, 1, 2],
+        trials: |_| &[0, 0, 2, 3],
     },
 };
 

@@ -135,7 +135,7 @@ impl ProxyLeader {
                 voted,
                 missing,
             } => {
-                port.asking.heard(now, from, missing);
+                port.asking.heard(now, from, (voted, missing));
                 core.on_votes(now, voted, (slot, round), port);
             }
         }

@@ -298,6 +298,35 @@ fn misses(proxy: &mut Stage<ProxyLeader>, from: u8, missing: AcceptorSet) {
     });
 }
 
+/// A busy relay that gives up on one and then another must not be the last that is trusted.
+#[test]
+pub(crate) fn an_acceptor_that_answers_in_time_again_does_not_keep_its_relay_from_work() {
+    let mut proxy = proxy_with(9, &[]);
+    misses(&mut proxy, 2, set(&[1, 5]));
+    let mut votes = |voted: &[u8], suspects: u64| {
+        proxy.asked(answer(RelayId(2), set(voted), SLOT));
+        assert_eq!(proxy.figure("suspected_relays"), suspects, "{voted:?}");
+    };
+    votes(&[1], 2);
+    votes(&[1, 2, 3], 1);
+    votes(&[2, 5], 0);
+}
+
+/// The acceptor of its node answers the relays of others: it may be the relay that does not.
+#[test]
+pub(crate) fn votes_of_its_acceptor_do_not_clear_a_relay_that_did_not_answer() {
+    let mut proxy = proxy_with(9, &[]);
+    let asked = proxy.asked(propose(SLOT, 1));
+    let silent = relayed(&asked)[0].0;
+    let asked = proxy.waited(Duration::from_millis(50));
+    let next = relayed(&asked)[0].0;
+    assert_eq!(proxy.figure("suspected_relays"), 1);
+    let voted = Set::first(9).without(Set::one(AcceptorId(0)));
+    assert!(voted.contains(AcceptorId(silent.0)));
+    proxy.asked(answer(next, voted, SLOT));
+    assert_eq!(proxy.figure("suspected_relays"), 1);
+}
+
 /// 5.7, figure 16: a proxy leader sends no more messages when a group is silent than when all
 /// answer, and its acceptors are asked all the same.
 #[test]
