@@ -88,8 +88,8 @@ impl Fanout {
         }
     }
 
-    /// A relay has answered that these acceptors of its group have answered, and these have not: the
-    /// relays on their nodes need not be tried.
+    /// A relay has answered: these acceptors of its group have answered, and these have not. The
+    /// relays on the nodes of the latter need not be tried.
     pub(crate) fn heard(
         &mut self,
         now: Instant,

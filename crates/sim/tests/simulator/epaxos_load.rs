@@ -1,5 +1,5 @@
-//! EPaxos under load: what happens to everybody's commands where its nodes choose whom they ask, and
-//! wait for each other.
+//! EPaxos under load: what happens to the commands of all clients where nodes choose whom they ask,
+//! and wait for each other.
 
 use bytes::Bytes;
 use ionian_deployment::{Deployment, PresetOptions};
