@@ -3,6 +3,7 @@
 //! protocol's affair.
 
 mod in_flight;
+mod invariants;
 mod pending;
 
 use self::in_flight::InFlight;
@@ -46,6 +47,8 @@ pub struct Lane {
     keep_alive_at: Instant,
     keep_alive_every: Duration,
     random: Random,
+    /// See [`goes_round`](Self::goes_round).
+    turns: u32,
 }
 
 enum Session {
@@ -123,6 +126,7 @@ impl Lane {
             keep_alive_at: Instant::ZERO,
             keep_alive_every: session_expiry / 4,
             random,
+            turns: 1,
         }
     }
 
@@ -137,6 +141,11 @@ impl Lane {
             sent.map(|pending| pending.payload.len()),
         );
         self.wait_anew();
+    }
+
+    /// Requests for a session go round among this number of instances.
+    pub fn goes_round(&mut self, turns: usize) {
+        self.turns = turns.max(1) as u32;
     }
 
     /// Begins to open the session.
@@ -435,9 +444,10 @@ impl Lane {
             asked,
         } = &mut self.session
         {
-            // The wait doubles, up to sixteen times the first: a cluster that cannot serve for long
-            // should not find a heap of such requests when it can. (A new leader is asked at once.)
-            *ask_at = now + doubled(self.limits.retry_after, *asked, 4);
+            // The wait doubles when all have been asked, up to sixteen times the first: a cluster
+            // that cannot serve for long should not find a heap of such requests when it can. (A
+            // new leader is asked at once.)
+            *ask_at = now + doubled(self.limits.retry_after, *asked / self.turns, 4);
             let again = *asked > 0;
             *asked += 1;
             let command = Command {
@@ -671,28 +681,6 @@ impl Lane {
     /// How many requests are unanswered.
     pub fn in_flight(&self) -> usize {
         self.writes.occupied + self.reads.occupied
-    }
-
-    /// Asserts that the lane stays within what sessions allow.
-    pub fn invariants(&self) {
-        self.writes.invariants();
-        let bytes = |sent: bool| {
-            let writes = self
-                .writes
-                .iter()
-                .filter(move |pending| pending.sent == sent);
-            writes.map(|pending| pending.payload.len())
-        };
-        assert_eq!(
-            self.window.bytes(),
-            bytes(true).sum(),
-            "a lane lost count of what is under way"
-        );
-        let waiting = self.waiting.iter().map(VecDeque::len).sum::<usize>();
-        assert!(
-            waiting >= bytes(false).count(),
-            "a write waits that is not queued"
-        );
     }
 }
 

@@ -104,11 +104,12 @@ impl ClientLane {
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
         let mut random = Random::new(birth.seed);
         let id = ClientId(birth.address.index);
-        let options = config.options();
+        let mut lane = Lane::new(id, config.options(), Random::new(random.any()));
+        lane.goes_round(askable(&config));
         ClientLane {
             id,
             node: birth.node,
-            lane: Lane::new(id, options, Random::new(random.any())),
+            lane,
             due: Due::default(),
             round: Round(0),
             stray: 0,
@@ -371,6 +372,14 @@ impl ClientLane {
     }
 }
 
+/// Among how many instances it goes round with what is not answered.
+fn askable(config: &Config) -> usize {
+    match config.all::<BatcherId>(kind::Batcher).len() {
+        0 => config.all::<LeaderId>(kind::Leader).len(),
+        batchers => batchers,
+    }
+}
+
 impl Role for ClientLane {
     type In = In;
     type Send = Envelope;
@@ -389,6 +398,7 @@ impl Role for ClientLane {
     fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
         let (node, options) = (self.node, config.options());
         self.lane.reconfigure(now, options);
+        self.lane.goes_round(askable(&config));
         self.batchers
             .reconfigure(config.all(kind::Batcher), config.near(kind::Batcher, node));
         self.read_batchers.reconfigure(

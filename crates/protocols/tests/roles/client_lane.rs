@@ -531,3 +531,22 @@ fn a_write_that_came_as_a_read_is_refused() {
     let asked = lane.asked(answers(9, &[(Purpose::Read, number, Outcome::NotARead)]));
     assert_eq!(asked, only(vec![reply(70, Err(Refusal::NotARead))]));
 }
+
+/// A node that comes back knows no leader, and asks one after the other: those that are down must
+/// not make it wait longer and longer for the next.
+#[test]
+fn the_wait_for_a_session_grows_when_all_leaders_were_asked() {
+    let direct = without(&[kind::Batcher, kind::ReadBatcher], Options::default());
+    let leaders = direct.all::<LeaderId>(kind::Leader).len() as u64;
+    assert!(leaders > 1);
+    let retry_after = Options::default().lane.retry_after;
+    let (mut lane, _) = opening(direct);
+    let mut asked_at = lane.now;
+    for attempt in 0..3 * leaders {
+        while lane.woken().sends.is_empty() {}
+        let waited = lane.now.since(asked_at);
+        asked_at = lane.now;
+        let usual = retry_after * (1 << (attempt / leaders)) as u32;
+        assert_eq!(waited, usual, "attempt {attempt}");
+    }
+}

@@ -45,6 +45,12 @@ impl Executor {
     /// same whatever was executed, if that is true of the machine's.
     pub fn footprint_unordered(&self, batch: &Batch) -> Footprint {
         let mut footprint = Footprint::default();
+        self.touches_unordered(batch, &mut footprint);
+        footprint
+    }
+
+    /// Adds what [`footprint_unordered`](Self::footprint_unordered) says.
+    pub fn touches_unordered(&self, batch: &Batch, footprint: &mut Footprint) {
         for command in batch.commands() {
             match command.purpose {
                 Purpose::Open | Purpose::Change | Purpose::KeepAlive(_) => {
@@ -54,7 +60,7 @@ impl Executor {
                     // Of two copies of a command one is the first, on every replica the same.
                     let (number, key) = (command.number, copies_key(session, command.number));
                     footprint.writes.push(key);
-                    self.touches(command.payload, &mut footprint);
+                    self.touches(command.payload, footprint);
                     // Time advances at barriers.
                     footprint.everything |=
                         footprint.timed || (number > 0 && number.is_multiple_of(SETTLE));
@@ -63,14 +69,13 @@ impl Executor {
                     // It is answered at the time of the barriers before it, which it conflicts
                     // with.
                     let timed = footprint.timed;
-                    self.touches(command.payload, &mut footprint);
+                    self.touches(command.payload, footprint);
                     footprint.timed = timed;
                 }
                 // A mark in the order of all commands.
                 Purpose::Internal => footprint.everything = true,
             }
         }
-        footprint
     }
 }
 

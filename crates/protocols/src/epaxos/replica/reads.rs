@@ -56,6 +56,8 @@ pub(super) struct Reads {
     turn: u64,
     /// Linearizable reads that came since the last question.
     open: BatchBuilder,
+    /// What they read.
+    touched: Footprint,
     inquiries: BTreeMap<u64, Inquiry>,
     /// When each of them is asked again.
     timers: BTreeSet<(Instant, u64)>,
@@ -117,6 +119,7 @@ impl Reads {
             distances: Distances::default(),
             turn: random.any() >> 1,
             open: BatchBuilder::default(),
+            touched: Footprint::default(),
             inquiries: BTreeMap::new(),
             timers: BTreeSet::new(),
             // Answers to an earlier process must not be taken for answers to this one.
@@ -195,7 +198,7 @@ impl Replica {
             Sees::Process { life } => life == self.life,
             Sees::Everything {} => false,
         };
-        if !seen_here && !self.executor.reads_single_keys(&reads) {
+        if !seen_here && !self.touches_one_key_each(&reads) {
             return self.propose_reads(now, reads, out);
         }
         if !self.reads.has_room(reads.byte_len()) {
@@ -208,6 +211,24 @@ impl Replica {
             // What the lane has seen of another process is seen by a linearizable read.
             false => self.reads.open.append(&reads),
         }
+    }
+
+    /// Whether each of these reads touches one key at most. Then the next question is about these
+    /// keys too.
+    fn touches_one_key_each(&mut self, reads: &Batch) -> bool {
+        let touched = &mut self.reads.touched;
+        let (keys, everything) = (touched.reads.len(), touched.everything);
+        self.executor.touches_unordered(reads, touched);
+        let of_one = touched.everything == everything
+            && touched.reads.len() <= keys + 1
+            && touched.writes.is_empty();
+        if of_one || self.executor.reads_single_keys(reads) {
+            return true;
+        }
+        touched.reads.truncate(keys);
+        touched.writes.clear();
+        touched.everything = everything;
+        false
     }
 
     /// Has a leader propose reads of several keys; the clients send them again if it does not.
@@ -250,7 +271,7 @@ impl Replica {
             return;
         }
         let reads = self.reads.open.take();
-        let mut footprint = self.executor.footprint_unordered(&reads);
+        let mut footprint = core::mem::take(&mut self.reads.touched);
         if footprint.reads.len() + footprint.writes.len() > MAX_KEYS {
             footprint = Footprint {
                 everything: true,
