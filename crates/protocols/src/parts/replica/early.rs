@@ -130,6 +130,7 @@ impl ReplicaCore {
             return executed;
         }
         self.early.held_until = now + HELD_FOR;
-        self.early.seen(executed)
+        // What they must see may be behind the last slot that was executed early.
+        executed.max(self.early.seen(executed))
     }
 }
