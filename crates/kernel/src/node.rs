@@ -187,8 +187,8 @@ impl<P: Protocol> Node<P> {
         }
     }
 
-    /// The picture of an instance that contains everything below the stamp `at`, or how far the
-    /// furthest instance is if none has executed that much.
+    /// The picture of an instance that contains what `cover` says, or how far the furthest instance
+    /// is if none has executed that much.
     pub fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
         let mut best = Picture::Never;
         for hosted in &mut self.hosted {

@@ -198,6 +198,9 @@ fn save_needs_a_read_quorum(preset: &str, more: &[&str], is_salvaged: bool) {
     let cluster = Cluster::start(preset, &[DISK, more].concat(), &["--no-restart"]);
     let mut client = cluster.client(1);
     (0..10).for_each(|number| set(&mut client, number));
+    if more.is_empty() {
+        cluster.wait_until_whole();
+    }
     cluster.signal(1, Signal::SIGKILL);
     let (one, two) = (at(&cluster.directory, "one"), at(&cluster.directory, "two"));
     eventually("the node is gone", || {
@@ -234,7 +237,9 @@ fn save_needs_a_read_quorum(preset: &str, more: &[&str], is_salvaged: bool) {
         "--allow-stale",
     ]);
     let (keys, complete) = (&inspect(&two)["keys"], &inspect(&two)["complete"]);
-    assert!((0..=10).contains(&keys.as_u64().unwrap()), "{keys}");
+    // The last node that is left may not have executed the last write where links are long.
+    let least = if more.is_empty() { 10 } else { 0 };
+    assert!((least..=10).contains(&keys.as_u64().unwrap()), "{keys}");
     assert_eq!(complete.as_bool(), Some(false));
 }
 

@@ -235,6 +235,22 @@ impl Replica {
         }
     }
 
+    /// Has a leader propose a batch, one of `near` if any of them is there; this replica is to
+    /// answer.
+    fn propose(
+        &self,
+        now: Instant,
+        (near, turn): (Set<LeaderId>, u64),
+        batch: Batch,
+        out: &mut Out<'_, Self>,
+    ) {
+        if let Some(leader) = self.proposers.pick(near, now, turn) {
+            let near = Set::one(self.id);
+            let message = leader::In::Propose { near, batch };
+            out.send(Envelope::ToLeaders(Set::one(leader), message));
+        }
+    }
+
     /// When the state machine next wants to be given the time.
     fn clock_timer(&self) -> Option<Instant> {
         let deadline = self.executor.next_deadline()?;

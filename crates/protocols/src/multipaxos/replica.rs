@@ -302,10 +302,7 @@ impl Role for Replica {
     }
 
     fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
-        let Some(at) = cover.stamp() else {
-            return Picture::Never;
-        };
-        self.core.freeze(now, at)
+        self.core.freeze(now, cover)
     }
 
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {

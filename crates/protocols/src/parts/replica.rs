@@ -32,7 +32,7 @@ use ionian_kernel::layout::NodeId;
 use ionian_kernel::machine::RestoreError;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
-use ionian_kernel::role::Picture;
+use ionian_kernel::role::{Cover, Picture};
 use ionian_kernel::status::Status;
 use ionian_kernel::time::{Duration, Instant, Timestamp, earliest};
 use ionian_replication::batch::{AnswersByClient, Value};
@@ -454,7 +454,10 @@ impl ReplicaCore {
     }
 
     /// See [`Role::freeze`](ionian_kernel::role::Role::freeze).
-    pub fn freeze(&mut self, now: Instant, at: u64) -> Picture {
+    pub fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
+        let Some(at) = cover.stamp() else {
+            return Picture::Never;
+        };
         if self.executed.0 >= at && self.is_a_prefix(now) {
             return Picture::Taken(self.executed.0, self.executor.freeze());
         }

@@ -3,10 +3,10 @@
 
 use crate::epaxos_acceptor::{ballot, deps};
 use crate::epaxos_process::{config, of};
-use crate::stage::{self, Stage, batch, of_command, only};
+use crate::stage::{self, Stage, Touching, batch, of_command, only};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{NodeId, Options};
-use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
+use ionian_kernel::machine::Footprint;
 use ionian_kernel::role::Asked;
 use ionian_kernel::time::{Duration, Timestamp};
 use ionian_protocols::epaxos::acceptor;
@@ -20,22 +20,9 @@ use std::sync::Arc;
 pub(crate) const RESEND: Duration = Duration::from_millis(40);
 
 /// Its commands are a key each, which they write.
-struct Keys;
-
-impl StateMachine for Keys {
-    fn apply(&mut self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) {}
-    fn read(&self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) -> Result<(), NotARead> {
-        Ok(())
-    }
-    fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
-        footprint
-            .writes
-            .extend(command.first().map(|key| u64::from(*key)));
-    }
-    fn snapshot(&self, _: &mut Vec<u8>) {}
-    fn restore(&mut self, _: &[u8]) -> Result<(), RestoreError> {
-        Ok(())
-    }
+fn writes(command: &[u8], footprint: &mut Footprint) {
+    let key = command.first().map(|key| u64::from(*key));
+    footprint.writes.extend(key);
 }
 
 /// Leader 0 of five, in its second life. It knows the clocks of others, and sends no heartbeat in
@@ -62,7 +49,7 @@ pub(crate) fn leader_of(
     };
     let mut birth = stage::birth(kind::Leader, 0, NodeId(0));
     birth.amnesiac = amnesiac;
-    birth.machine = &|| Box::new(Keys) as Box<dyn StateMachine>;
+    birth.machine = &|| Touching::machine(writes);
     let records = vec![Record::Life { life: 1 }];
     let mut leader = Stage::after(config(options), &birth, records, Leader::new);
     for from in [1, 2] {

@@ -3,10 +3,10 @@
 use crate::epaxos_acceptor::command;
 use crate::epaxos_leader::RESEND;
 use crate::epaxos_process::{config, of, space};
-use crate::stage::{self, Stage};
+use crate::stage::{self, Stage, Touching};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{NodeId, Options};
-use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
+use ionian_kernel::machine::Footprint;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Cover, Picture, Role};
 use ionian_kernel::status::Status;
@@ -205,23 +205,10 @@ fn what_acceptors_have_forgotten_is_in_the_snapshot_of_another_replica() {
     assert!(!is_asked(&asked.sends), "{asked:?}");
 }
 
-/// A machine whose queries read the keys that are their bytes.
-struct Keys;
-
-impl StateMachine for Keys {
-    fn apply(&mut self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) {}
-    fn read(&self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) -> Result<(), NotARead> {
-        Ok(())
-    }
-    fn snapshot(&self, _: &mut Vec<u8>) {}
-    fn restore(&mut self, _: &[u8]) -> Result<(), RestoreError> {
-        Ok(())
-    }
-    fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
-        footprint
-            .reads
-            .extend(command.iter().map(|byte| u64::from(*byte)));
-    }
+/// Queries read the keys that are their bytes.
+fn touches(query: &[u8], footprint: &mut Footprint) {
+    let keys = query.iter().map(|byte| u64::from(*byte));
+    footprint.reads.extend(keys);
 }
 
 fn reads(query: &'static str) -> Batch {
@@ -234,9 +221,9 @@ fn reads(query: &'static str) -> Batch {
     })
 }
 
-/// A replica of [`Keys`] that was asked for these keys.
+/// A replica that was asked for these keys.
 fn reading(sees: Sees, keys: &'static str) -> (Stage<Replica>, Vec<(Envelope, Option<usize>)>) {
-    let machine = &|| Box::new(Keys) as Box<dyn StateMachine>;
+    let machine = &|| Touching::machine(touches);
     let birth = Birth {
         machine,
         ..stage::birth(kind::Replica, 1, NodeId(1))

@@ -2,10 +2,9 @@
 //! it asks for again; and what those report of themselves that have a MultiPaxos role in each
 //! stripe.
 
-use crate::stage::{Stage, batch, birth, of_command};
+use crate::stage::{Stage, Touching, batch, birth, of_command};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, Options, numbered};
-use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
 use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::time::{Instant, Timestamp};
 use ionian_protocols::mencius::acceptor::{self, Acceptor};
@@ -93,23 +92,6 @@ pub(crate) fn l6_a_range_of_skips_does_not_stop_at_executed_slots() {
     assert_eq!(executed_after(executed_in_part()), Slot(12));
 }
 
-/// Commands touch the key that their first byte names.
-struct Keys;
-
-impl StateMachine for Keys {
-    fn apply(&mut self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) {}
-    fn read(&self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) -> Result<(), NotARead> {
-        Ok(())
-    }
-    fn snapshot(&self, _: &mut Vec<u8>) {}
-    fn restore(&mut self, _: &[u8]) -> Result<(), RestoreError> {
-        Ok(())
-    }
-    fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
-        footprint.writes.push(command[0].into());
-    }
-}
-
 /// It takes a peer that asks in the moment between two messages: no seed comes to it.
 #[test]
 fn no_peer_is_given_a_state_in_which_a_command_is_ahead_of_its_turn() {
@@ -125,7 +107,9 @@ fn no_peer_is_given_a_state_in_which_a_command_is_ahead_of_its_turn() {
         ..Layout::default()
     };
     let config = Mencius::configure(layout).expect("a deployment");
-    let machine = || Box::new(Keys) as Box<dyn StateMachine>;
+    // The key that the first byte names.
+    let machine =
+        || Touching::machine(|command, footprint| footprint.writes.push(command[0].into()));
     let birth = Birth {
         machine: &machine,
         ..birth(kind::Replica, 0, NodeId(0))

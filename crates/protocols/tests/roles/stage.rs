@@ -4,7 +4,7 @@ use bytes::Bytes;
 use ionian_kernel::client::Reply;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Address, Layout, NodeId, numbered};
-use ionian_kernel::machine::{Frozen, NotARead, RestoreError, StateMachine};
+use ionian_kernel::machine::{Footprint, Frozen, NotARead, RestoreError, StateMachine};
 use ionian_kernel::membership::Membership;
 use ionian_kernel::node::World;
 use ionian_kernel::protocol::{Birth, Protocol};
@@ -16,9 +16,17 @@ use ionian_protocols::multipaxos::message::Votes;
 use ionian_protocols::multipaxos::{Message, MultiPaxos, kind};
 use ionian_replication::batch::{Batch, Command, Purpose};
 
-struct Nothing;
+/// A machine without state, whose commands touch what the function adds.
+pub(crate) struct Touching(fn(&[u8], &mut Footprint));
 
-impl StateMachine for Nothing {
+impl Touching {
+    /// Makes it for a [`Birth`].
+    pub(crate) fn machine(touches: fn(&[u8], &mut Footprint)) -> Box<dyn StateMachine> {
+        Box::new(Touching(touches))
+    }
+}
+
+impl StateMachine for Touching {
     fn apply(&mut self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) {}
     fn read(&self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) -> Result<(), NotARead> {
         Ok(())
@@ -27,12 +35,15 @@ impl StateMachine for Nothing {
     fn restore(&mut self, _: &[u8]) -> Result<(), RestoreError> {
         Ok(())
     }
+    fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
+        (self.0)(command, footprint);
+    }
 }
 
 /// The first life of an instance, on this node, which keeps all records.
 pub(crate) fn birth(kind: u8, index: u8, node: NodeId) -> Birth<'static> {
     let (address, machine) = (Address { kind, index }, &|| {
-        Box::new(Nothing) as Box<dyn StateMachine>
+        Touching::machine(|_, footprint| footprint.everything = true)
     });
     Birth {
         address,

@@ -36,6 +36,7 @@ fn commands_do_what_they_say() {
         ("delete x", "true"),
         ("delete x", "false"),
         ("read y", "[1]"),
+        ("read-both x y", "nothing and [1]"),
     ];
     for (command, answer) in script {
         assert_eq!(ask(&mut machine, &mut lists, command), answer, "{command}");

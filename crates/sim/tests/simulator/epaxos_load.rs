@@ -1,9 +1,9 @@
 //! EPaxos under load: what happens to the commands of all clients where nodes choose whom they ask,
 //! and wait for each other.
 
+use crate::wan::{SECOND, experiment, source};
 use bytes::Bytes;
 use ionian_deployment::{Deployment, PresetOptions};
-use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
@@ -11,10 +11,8 @@ use ionian_machines::registers::{self, Registers};
 use ionian_protocols::epaxos::EPaxos;
 use ionian_sim::performance::Service;
 use ionian_sim::performance::wan::{
-    Change, Experiment, Link, Network, Observed, Pace, PerMessage, Source, observe,
+    Change, Experiment, Link, Network, Observed, Pace, PerMessage, observe,
 };
-
-const SECOND: u64 = 1_000_000;
 
 /// Registers enough that few commands conflict.
 const REGISTERS: u16 = 4096;
@@ -55,23 +53,13 @@ fn run(
         delay_us,
         bytes_per_second: f64::INFINITY,
     };
-    let source = |lane| Source {
-        lane: ClientId(lane),
-        clients,
-        pace: Pace::Answered,
-        from_us: SECOND,
-        until_us: u64::MAX / 1000,
-    };
+    let sources = (0..nodes as u8).map(|lane| source(lane, clients, Pace::Answered));
     let experiment = Experiment {
         layout,
-        network: Network::clique(nodes, link),
-        sources: (0..nodes as u8).map(source).collect(),
         changes,
-        room_bytes: f64::INFINITY,
-        wake_us: 0.0,
-        burst_us: 100.0,
         begins_us: SECOND,
         ends_us,
+        ..experiment(Network::clique(nodes, link), sources.collect())
     };
     observe::<EPaxos>(&experiment, &PerMessage { us: 2.0 }, &Spread).unwrap()
 }

@@ -16,7 +16,7 @@ use ionian_sim::performance::wan::{
     Variation, observe,
 };
 
-const SECOND: u64 = 1_000_000;
+pub(crate) const SECOND: u64 = 1_000_000;
 const DELAY_US: f64 = 50_000.0;
 /// Of one message off or on the network.
 const MESSAGE_US: f64 = 1.0;
@@ -60,7 +60,7 @@ fn link(bytes_per_second: f64) -> Link {
     }
 }
 
-fn source(lane: u8, clients: usize, pace: Pace) -> Source {
+pub(crate) fn source(lane: u8, clients: usize, pace: Pace) -> Source {
     Source {
         lane: ClientId(lane),
         clients,
@@ -70,7 +70,7 @@ fn source(lane: u8, clients: usize, pace: Pace) -> Source {
     }
 }
 
-fn experiment(network: Network, sources: Vec<Source>) -> Experiment {
+pub(crate) fn experiment(network: Network, sources: Vec<Source>) -> Experiment {
     let changes = Vec::new();
     let layout = layout();
     Experiment {

@@ -4,8 +4,8 @@
 use super::super::config::Config;
 use super::super::kind;
 use alloc::collections::{BTreeMap, BTreeSet};
-use ionian_kernel::id::{AcceptorId, AcceptorSet, LeaderId, Set};
-use ionian_kernel::layout::NodeId;
+use ionian_kernel::id::{AcceptorId, AcceptorSet, Id, LeaderId, Set};
+use ionian_kernel::layout::{NodeId, Places};
 use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::distance::Distances;
 use ionian_replication::suspicion::Suspicion;
@@ -18,7 +18,7 @@ pub(super) struct Peers {
     since: Instant,
     heard: BTreeMap<LeaderId, Heard>,
     /// Where leaders are.
-    nodes: BTreeMap<LeaderId, NodeId>,
+    places: Places,
     /// On how many other nodes the leaders are that it has heard.
     known: usize,
     /// The acceptors that left a request unanswered.
@@ -34,11 +34,9 @@ struct Heard {
 
 impl Peers {
     pub(super) fn new(me: LeaderId, config: &Config) -> Self {
-        let places = config.layout().places(kind::Leader);
-        let nodes = places.iter().map(|(leader, node)| (LeaderId(leader), node));
         Peers {
             me,
-            nodes: nodes.collect(),
+            places: config.layout().places(kind::Leader),
             known: 0,
             leaders: config.leaders(),
             timeout: config.options().election_timeout,
@@ -75,7 +73,7 @@ impl Peers {
     }
 
     fn count_nodes(&self) -> usize {
-        let node_of = |leader: &LeaderId| self.nodes.get(leader).copied();
+        let node_of = |leader: &LeaderId| self.places.node_of(leader.index());
         let nodes: BTreeSet<Option<NodeId>> = self.heard.keys().map(node_of).collect();
         nodes.len() - usize::from(nodes.contains(&node_of(&self.me)))
     }

@@ -9,9 +9,8 @@
 
 use super::Replica;
 use crate::epaxos::message::Payload;
-use crate::epaxos::{Envelope, leader};
 use alloc::boxed::Box;
-use alloc::vec::Vec;
+use bytes::Bytes;
 use ionian_kernel::id::{ClientId, Set};
 use ionian_kernel::machine::Frozen;
 use ionian_kernel::role::{Cover, Out, Picture};
@@ -93,9 +92,7 @@ impl Replica {
             0 => self.leaders,
             _ => Set::EMPTY,
         };
-        let Some(leader) = self.proposers.pick(near, now, backup.attempts) else {
-            return;
-        };
+        let attempt = backup.attempts;
         backup.attempts += 1;
         backup.propose_at = now + self.config.options().resend_after * 2;
         let batch = Batch::one(&Command {
@@ -103,13 +100,9 @@ impl Replica {
             purpose: Purpose::Internal,
             number: backup.mark,
             floor: 0,
-            payload: Vec::new().into(),
+            payload: Bytes::new(),
         });
-        let near = Set::one(self.id);
-        out.send(Envelope::ToLeaders(
-            Set::one(leader),
-            leader::In::Propose { near, batch },
-        ));
+        self.propose(now, (near, attempt), batch, out);
     }
 
     /// A barrier is executed, and nothing after it.

@@ -19,7 +19,7 @@ use super::Replica;
 use crate::epaxos::executed::ExecutedSet;
 use crate::epaxos::instance::{Deps, InstanceId};
 use crate::epaxos::message::{Sees, Touched};
-use crate::epaxos::{Envelope, acceptor, branch, leader};
+use crate::epaxos::{acceptor, branch};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -235,16 +235,8 @@ impl Replica {
     fn propose_reads(&mut self, now: Instant, batch: Batch, out: &mut Out<'_, Self>) {
         self.reads.proposed += batch.len() as u64;
         self.reads.turn += 1;
-        let near = self.leaders;
-        let Some(leader) = self.proposers.pick(near, now, self.reads.turn) else {
-            return;
-        };
         out.reached(branch::READS_PROPOSED);
-        let near = Set::one(self.id);
-        out.send(Envelope::ToLeaders(
-            Set::one(leader),
-            leader::In::Propose { near, batch },
-        ));
+        self.propose(now, (self.leaders, self.reads.turn), batch, out);
     }
 
     /// Answers reads from the present state, as far as the answers leave at once.
