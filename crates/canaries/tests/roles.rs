@@ -133,6 +133,7 @@ caught! {
     "multipaxos/no-room": membership::the_first_noop_of_both_configurations_waits_for_room_in_the_window,
     "mencius/stale-skips": mencius_replica::skips_that_come_again_after_their_slots_are_executed_are_not_remembered,
     "mencius/early-copy": mencius_replica::a_copy_of_a_command_waits_for_the_earlier_copy,
+    "mencius/horizon": mencius_replica::a_read_of_two_keys_waits_for_what_is_executed_early_and_for_what_it_must_see,
     "mencius/hasty-return": revoking::a_leader_that_loses_its_stripe_soon_waits_twice_as_long_before_it_takes_it_back,
     "mencius/one-by-one": repairing::what_a_replica_far_behind_lacks_is_asked_for_in_one_stretch,
     "mencius/far-index": limits::a_leader_that_has_restarted_hears_how_far_the_others_are_wherever_the_log_is,

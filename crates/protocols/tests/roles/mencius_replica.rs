@@ -22,7 +22,8 @@ use std::collections::BTreeMap;
 const ID: ReplicaId = ReplicaId(1);
 
 /// Appends the second byte of each command to a text, and answers with what it holds then. Commands
-/// write the key that their first byte names; `?` appends nothing, it reads.
+/// write the key that their first byte names; `?` appends nothing, it reads that key and those that
+/// follow.
 #[derive(Default)]
 struct Text(Vec<u8>);
 
@@ -44,7 +45,10 @@ impl StateMachine for Text {
     }
     fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
         match command[1] {
-            b'?' => footprint.reads.push(command[0].into()),
+            b'?' => {
+                let keys = [&command[..1], &command[2..]].concat();
+                footprint.reads.extend(keys.into_iter().map(u64::from));
+            }
             _ => footprint.writes.push(command[0].into()),
         }
     }
@@ -126,11 +130,15 @@ fn only(sends: Vec<Envelope>) -> Asked<Envelope> {
 
 /// Answers to these commands when every slot below `executed` is executed.
 fn answered(executed: u64, all: &[(u64, &'static str)]) -> Envelope {
+    answers_of(Purpose::Execute(SessionId(1)), executed, all)
+}
+
+fn answers_of(purpose: Purpose, executed: u64, all: &[(u64, &'static str)]) -> Envelope {
     let mut answers = AnswersByClient::default();
     for (number, text) in all {
         answers.push(&Answer {
             client: ClientId(0),
-            purpose: Purpose::Execute(SessionId(1)),
+            purpose,
             number: *number,
             outcome: Outcome::Done(*text),
         });
@@ -393,4 +401,33 @@ fn commands_wait_for_their_turn_where_execution_is_in_order() {
     replica.tell(skip(2, 0, 1));
     let asked = replica.asked(chosen(3, write(1, "yb"), true));
     assert_eq!(asked, only(vec![]));
+}
+
+/// The state in which a later slot is executed before an earlier one is that of no moment. A read of
+/// two keys waits until the earlier slots are executed, and for all that it must see: here the
+/// reader has heard that slots were voted for beyond the one that was executed early.
+#[test]
+pub(crate) fn a_read_of_two_keys_waits_for_what_is_executed_early_and_for_what_it_must_see() {
+    let mut replica = out_of_order();
+    let read = |number, keys, executed| {
+        let message = multipaxos::replica::In::Read {
+            reads: of_session(Purpose::Read, number, keys).batch,
+            executed: Slot(executed),
+        };
+        In::OfLog { message }
+    };
+    replica.tell(suggested(1, write(0, "xa")));
+    replica.tell(skip(2, 0, 1));
+    replica.tell(chosen(3, write(1, "yb"), false));
+    // A read of one key sees the latest of it.
+    let answer = answers_of(Purpose::Read, 4, &[(0, "b")]);
+    assert_eq!(replica.asked(read(0, "y?", 1)), only(vec![answer]));
+    assert_eq!(replica.asked(read(1, "y?x", 1)), only(vec![]));
+    assert_eq!(replica.asked(read(2, "y?x", 5)), only(vec![]));
+    let answer = answers_of(Purpose::Read, 4, &[(1, "ba")]);
+    let asked = replica.asked(chosen(1, write(0, "xa"), false));
+    assert_eq!(asked, only(vec![answer]));
+    let answer = answers_of(Purpose::Read, 5, &[(2, "bac")]);
+    let asked = replica.asked(chosen(4, write(2, "xc"), false));
+    assert_eq!(asked, only(vec![answer]));
 }
