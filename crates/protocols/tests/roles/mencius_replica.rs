@@ -403,8 +403,8 @@ fn commands_wait_for_their_turn_where_execution_is_in_order() {
     assert_eq!(asked, only(vec![]));
 }
 
-/// The state in which a later slot is executed before an earlier one is that of no moment. A read of
-/// two keys waits until the earlier slots are executed, and for all that it must see: here the
+/// The state in which a later slot is executed before an earlier one is that of no moment. A read
+/// of two keys waits until the earlier slots are executed, and for all that it must see: here the
 /// reader has heard that slots were voted for beyond the one that was executed early.
 #[test]
 pub(crate) fn a_read_of_two_keys_waits_for_what_is_executed_early_and_for_what_it_must_see() {
