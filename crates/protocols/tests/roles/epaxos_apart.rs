@@ -20,6 +20,7 @@ use ionian_protocols::epaxos::instance::{InstanceId, OWN};
 use ionian_protocols::epaxos::leader::{self, Leader};
 use ionian_protocols::epaxos::message::{Choice, Lives, Payload, Reach, Touched, Vote};
 use ionian_protocols::epaxos::{EPaxos, Envelope, kind, proxy_leader};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A client, 5 leaders with proxy leaders, and 3 dependency nodes, 3 acceptors and 2 replicas.
@@ -339,6 +340,28 @@ fn a_node_that_asks_for_what_another_one_has_forgotten_learns_that_replicas_keep
     assert_eq!(asked.records, vec![(encode_all(&record), false)]);
     assert_eq!(other.figure("undecided"), 0);
     assert_eq!(other.asked(forgotten()).records, vec![]);
+}
+
+/// An acceptor alone may have heard it: those that tell it may be gone before they tell others.
+#[test]
+fn a_dependency_node_asks_acceptors_as_well_for_what_stays_undecided() {
+    let mut node = role(kind::DependencyNode, Vec::new());
+    node.asked(pre_accept(of(0, 1, 3), &[]));
+    let asked = acceptor::In::Ask {
+        from: AcceptorId(1),
+        duty: Duty::Records {},
+        ids: vec![of(0, 1, 3)],
+    };
+    let mut left = BTreeSet::from([0, 1, 2]);
+    for _ in 0..200 {
+        for sent in node.timer() {
+            if let Envelope::ToAcceptors(to, message) = sent {
+                assert_eq!(message, asked);
+                left.retain(|acceptor| !to.contains(AcceptorId(*acceptor)));
+            }
+        }
+    }
+    assert_eq!(left, BTreeSet::new());
 }
 
 /// Numbers of records that were dropped are not used again: what was dropped may be found again

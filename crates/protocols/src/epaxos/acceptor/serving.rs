@@ -109,20 +109,30 @@ impl Acceptor {
         }
     }
 
-    /// Asks another one for decisions, or leaders after all others: where the roles are apart,
-    /// replicas may have learned what no dependency node has.
+    /// Asks another one for decisions. Where the roles are apart, replicas may have learned what no
+    /// dependency node has: leaders are asked after all others. An acceptor may be the only one that
+    /// heard that replicas keep an instance, for those may be down for good: it is asked as well.
     fn ask(&self, ids: Vec<InstanceId>, out: &mut Out<'_, Self>) {
-        let others = match self.duty.records() {
+        let (from, duty) = (self.id, self.duty);
+        let others = match duty.records() {
             true => self.others(),
             false => self.config.recorders(),
         };
         let is_apart = self.config.is_apart();
         if is_apart && self.turn.is_multiple_of(others.len() as u64 + 1) {
+            let acceptor = self
+                .config
+                .acceptors()
+                .pick(self.turn / (others.len() as u64 + 1));
+            if let Some(acceptor) = acceptor.filter(|_| duty.records()) {
+                let ids = ids.clone();
+                let message = super::In::Ask { from, duty, ids };
+                out.send(Envelope::ToAcceptors(Set::one(acceptor), message));
+            }
             let message = leader::In::Recover { ids };
             return out.send(Envelope::ToLeaders(self.config.leaders(), message));
         }
         if let Some(other) = others.pick(self.turn) {
-            let (from, duty) = (self.id, self.duty);
             let message = super::In::Ask { from, duty, ids };
             out.send(self.config.to_recorders(Set::one(other), message));
         }
