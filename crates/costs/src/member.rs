@@ -62,6 +62,7 @@ impl<P: Protocol> Member<P> {
                 keeps_records,
                 machine: &machine,
                 guard: None,
+                workers: None,
             };
             hosted.host(address, P::instantiate(config, birth));
         }

@@ -28,3 +28,4 @@ pub mod setting;
 pub mod status;
 pub mod time;
 pub mod wire;
+pub mod work;

@@ -4,6 +4,7 @@ use crate::time::Timestamp;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::any::Any;
 
 /// A deterministic service. Every replica applies the same commands in the same order, so a machine
 /// must compute its state and its replies from nothing but its state and the arguments: no clock,
@@ -11,7 +12,7 @@ use alloc::vec::Vec;
 ///
 /// Commands come from clients: any bytes may arrive, and a machine answers malformed ones with an
 /// error reply of its own making. It must not panic on them.
-pub trait StateMachine: Send {
+pub trait StateMachine: Any + Send {
     /// Executes `command` and appends its reply to `reply`. `now` is the time that the leader
     /// stamped into the log; it never falls from one command to the next.
     fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>);
@@ -46,10 +47,17 @@ pub trait StateMachine: Send {
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError>;
 
     /// Names what `command` reads and writes, so that commands which touch nothing in common can be
-    /// executed in either order. The default says that it may touch everything.
+    /// executed in either order. It must follow from the command alone, whatever the state. The
+    /// default says that it may touch everything.
     fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
         let _ = command;
         footprint.everything = true;
+    }
+
+    /// The machine as one whose state has parts that several threads may use at the same time; none
+    /// where it has not, which is the default: one thread then executes every command.
+    fn parts(&mut self) -> Option<&mut dyn Parts> {
+        None
     }
 
     /// The earliest time after `now` at which the mere passing of time changes what the machine
@@ -58,6 +66,29 @@ pub trait StateMachine: Send {
         let _ = now;
         None
     }
+}
+
+/// A state machine whose state is divided into parts by keys (P-SMR, section IV: commands that
+/// depend on each other are executed by one thread).
+///
+/// A part that is lent is a machine of its own. It executes the commands and queries whose
+/// [footprint](StateMachine::footprint) lies in the part. What touches several parts is executed by
+/// the whole machine when those parts, at least, are back in it. A part is owned by one thread at a
+/// time, so safe code cannot have a data race.
+pub trait Parts {
+    /// Divides the state into `count` parts, all of which are here, and into as many as the machine
+    /// can have if it cannot have that many. Returns how many there are now. What clients see does
+    /// not depend on the number, and neither does a snapshot.
+    fn divide(&mut self, count: usize) -> usize;
+
+    /// The part of what this key of a footprint names.
+    fn part_of(&mut self, key: u64) -> usize;
+
+    /// Takes out a part that is here.
+    fn lend(&mut self, part: usize) -> Box<dyn StateMachine>;
+
+    /// Puts in a part that was [lent](Parts::lend).
+    fn take_back(&mut self, part: usize, lent: Box<dyn StateMachine>);
 }
 
 /// A picture of a state machine's state, independent of what the machine does later. It may be

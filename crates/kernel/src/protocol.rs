@@ -15,6 +15,7 @@ use crate::setting::Setting;
 use crate::status::{Metrics, Status};
 use crate::time::Instant;
 use crate::wire::{Reader, Wire, WireError};
+use crate::work::HireWorkers;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -217,6 +218,8 @@ pub struct Birth<'a> {
     pub machine: &'a dyn Fn() -> Box<dyn StateMachine>,
     /// By whom its machine is called; none where the role itself does.
     pub guard: Option<&'a Arc<dyn Guard>>,
+    /// Who works for it beside its own thread; none where it works alone.
+    pub workers: Option<HireWorkers<'a>>,
 }
 
 /// A message to one of a protocol's roles.

@@ -52,7 +52,7 @@ pub fn transit(bytes: usize) -> Duration {
 pub struct Timestamp(pub u64);
 
 /// The earlier of two optional times; `None` means never.
-pub fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+pub fn earliest<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),

@@ -203,6 +203,17 @@ impl Batch {
         }
     }
 
+    /// The bytes of its commands, shared.
+    pub(crate) fn bytes(&self) -> Bytes {
+        self.commands.clone()
+    }
+
+    /// Where in these bytes a part of one of its commands lies.
+    pub(crate) fn place_of(&self, part: &[u8]) -> (u32, u32) {
+        let start = part.as_ptr() as usize - self.commands.as_ptr() as usize;
+        (start as u32, (start + part.len()) as u32)
+    }
+
     /// The commands, in order. A malformed one ends the batch: the sender's mistake, which is
     /// the same on every replica and must not stop the log.
     pub fn commands(&self) -> impl Iterator<Item = Command<&[u8]>> {

@@ -13,11 +13,15 @@ use ionian_kernel::id::{SessionId, Slot};
 use ionian_kernel::machine::{Footprint, Frozen, NotARead, RestoreError, StateMachine};
 use ionian_kernel::membership::Membership;
 use ionian_kernel::protocol::Birth;
-use ionian_kernel::time::Timestamp;
+use ionian_kernel::time::{Timestamp, earliest};
 use ionian_kernel::wire::{Reader, Wire, WireError};
+use ionian_kernel::work::Inline;
 
+mod parallel;
+mod part;
 mod unordered;
 
+use parallel::{MAX_PARTS, Parallel};
 pub use unordered::SETTLE;
 
 /// A larger buffer for replies is not kept beyond the batch that it was needed for.
@@ -33,6 +37,8 @@ pub struct Executor {
     /// The machine's reply to the command under way. Reused.
     reply: Vec<u8>,
     failed_reads: u64,
+    /// Where several threads execute.
+    parallel: Option<Parallel>,
 }
 
 impl Executor {
@@ -50,6 +56,20 @@ impl Executor {
         }
     }
 
+    /// As [`of`](Self::of), with this many threads, as far as the driver has them and the machine
+    /// has [parts](StateMachine::parts).
+    pub fn with_workers(birth: &Birth<'_>, session_expiry: Duration, workers: usize) -> Self {
+        let mut executor = Self::of(birth, session_expiry);
+        if let Some(parts) = executor.machine.parts().filter(|_| workers > 1) {
+            let hired = birth.workers.unwrap_or(&Inline::hire)(workers);
+            let count = parts.divide(hired.count().clamp(1, MAX_PARTS));
+            if count > 1 {
+                executor.parallel = Some(Parallel::new(hired, count, &executor.guard));
+            }
+        }
+        executor
+    }
+
     /// As [`new`](Self::new), with every call of the machine made by `guard`.
     pub fn guarded(
         machine: Box<dyn StateMachine>,
@@ -65,6 +85,7 @@ impl Executor {
             now: Timestamp(0),
             reply: Vec::new(),
             failed_reads: 0,
+            parallel: None,
         }
     }
 
@@ -94,7 +115,7 @@ impl Executor {
         self.must_call(Call::Question, &mut || {
             deadline = self.machine.next_deadline(self.now)
         });
-        deadline
+        earliest(deadline, self.next_deadline_of_parts())
     }
 
     /// Executes the value of a slot of the log; its answers go to `answers` if this replica is to
@@ -106,7 +127,7 @@ impl Executor {
         mut answers: Option<&mut AnswersByClient>,
     ) {
         self.pass(value);
-        self.execute_batch::<false>(slot, value, &mut answers);
+        self.execute_in_order(slot, value, &mut answers);
     }
 
     /// Executes a value before others that come earlier in the log, with all of which it
@@ -118,7 +139,19 @@ impl Executor {
         value: &Value,
         mut answers: Option<&mut AnswersByClient>,
     ) {
-        self.execute_batch::<false>(slot, value, &mut answers);
+        self.execute_in_order(slot, value, &mut answers);
+    }
+
+    fn execute_in_order(
+        &mut self,
+        slot: Slot,
+        value: &Value,
+        answers: &mut Option<&mut AnswersByClient>,
+    ) {
+        match self.parallel {
+            None => self.execute_batch::<false>(slot, value, answers),
+            Some(_) => self.dispatch(slot, value, answers),
+        }
     }
 
     /// Advances the log time to the value's stamp: all that is left to do when the turn has come of
@@ -202,26 +235,28 @@ impl Executor {
             if command.purpose == Purpose::Read && answers.is_none() {
                 continue;
             }
-            let outcome = self.execute_command::<UNORDERED>(slot, value.stamp, &command);
-            let Some(outcome) = outcome else {
-                continue;
-            };
-            if let Some(answers) = answers {
-                let Command {
-                    client,
-                    purpose,
-                    number,
-                    ..
-                } = command;
-                answers.push(&Answer {
-                    client,
-                    purpose,
-                    number,
-                    outcome,
-                });
-            }
+            self.execute_in_turn::<UNORDERED>(slot, value, &command, answers);
         }
         release(&mut self.reply);
+    }
+
+    /// Executes one command, and adds the answer if there is one and this replica is to give it.
+    fn execute_in_turn<const UNORDERED: bool>(
+        &mut self,
+        slot: Slot,
+        value: &Value,
+        command: &Command<&[u8]>,
+        answers: &mut Option<&mut AnswersByClient>,
+    ) {
+        let outcome = self.execute_command::<UNORDERED>(slot, value.stamp, command);
+        if let (Some(outcome), Some(answers)) = (outcome, answers) {
+            answers.push(&Answer {
+                client: command.client,
+                purpose: command.purpose,
+                number: command.number,
+                outcome,
+            });
+        }
     }
 
     /// Executes one command unless it was before; `None` when no client waits for the answer.
@@ -274,17 +309,26 @@ impl Executor {
         session: SessionId,
         command: &Command<&[u8]>,
     ) -> Option<Outcome<&[u8]>> {
-        let Command {
-            number,
-            floor,
-            payload,
-            ..
-        } = *command;
+        let Command { number, floor, .. } = *command;
         let (sessions, reply) = (&mut self.sessions, &mut self.reply);
         let standing = match UNORDERED {
             false => sessions.begin(stamp, session, number, floor, reply),
             true => sessions.begin_unordered(stamp, session, number, floor, reply),
         };
+        self.settle::<UNORDERED>(slot, standing, session, command)
+    }
+
+    /// What is done with a command of a session of which this is known.
+    fn settle<const UNORDERED: bool>(
+        &mut self,
+        slot: Slot,
+        standing: Standing,
+        session: SessionId,
+        command: &Command<&[u8]>,
+    ) -> Option<Outcome<&[u8]>> {
+        let Command {
+            number, payload, ..
+        } = *command;
         match standing {
             Standing::New => {
                 let Executor {
@@ -321,6 +365,7 @@ impl Executor {
             Standing::GivenUp => Some(Outcome::Failed),
             Standing::Executed => Some(Outcome::Done(&self.reply)),
             Standing::Settled => None,
+            Standing::Away => unreachable!("what is away was fetched"),
             Standing::NoSession => Some(Outcome::NoSession),
         }
     }
@@ -334,6 +379,9 @@ impl Executor {
         batch: &Batch,
         answers: &mut AnswersByClient,
     ) -> Option<Batch> {
+        if self.parallel.is_some() {
+            return self.dispatch_reads(clock, batch, answers);
+        }
         let now = self.reading_time(clock);
         let mut rest = None;
         for (done, command) in (0..).zip(batch.commands()) {
@@ -394,14 +442,16 @@ impl Executor {
     }
 
     /// A snapshot of machine, sessions and time, the same bytes on every replica in this state.
-    pub fn snapshot(&self) -> Bytes {
+    pub fn snapshot(&mut self) -> Bytes {
+        self.make_whole();
         let mut out = self.head();
         self.must_call(Call::Snapshot, &mut || self.machine.snapshot(&mut out));
         Bytes::from(out)
     }
 
     /// A picture of the state that can be written out while commands go on.
-    pub fn freeze(&self) -> Box<dyn Frozen> {
+    pub fn freeze(&mut self) -> Box<dyn Frozen> {
+        self.make_whole();
         let mut machine: Option<Box<dyn Frozen>> = None;
         self.must_call(Call::Snapshot, &mut || {
             machine = Some(self.machine.freeze())
@@ -440,11 +490,13 @@ impl Executor {
         sessions.restore(&mut reader)?;
         let rest = reader.remaining();
         let state = reader.take(rest).expect("the rest");
+        self.make_whole();
         let (guard, machine, mut restored) = (&self.guard, &mut self.machine, Ok(()));
         let done = guard.call(Call::Restore, &mut || restored = machine.restore(state));
         done.expect("a guard leaves out commands and queries, nothing else");
         restored?;
         (self.now, self.sessions, self.membership) = (now, sessions, membership);
+        self.divide_again();
         Ok(())
     }
 }

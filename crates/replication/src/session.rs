@@ -16,7 +16,10 @@ use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::{Reader, Wire, WireError, encode_bytes};
 use ionian_kernel::wire_struct;
 
+mod away;
 mod unordered;
+
+pub use away::Results;
 
 /// How far above its floor a session may number commands. Lanes stay far below; a command with a
 /// number above it does not come from a lane and is not executed.
@@ -75,6 +78,8 @@ enum Mark {
     Seen,
     /// The client waits for it no more, but it was not executed here yet.
     Awaited,
+    /// The command is executed by another thread, which has the result.
+    Away,
 }
 
 /// These stand where the length of a result would.
@@ -116,6 +121,7 @@ impl Wire for Kept {
             Kept::Mark(Mark::GivenUp) => GIVEN_UP.encode(out),
             Kept::Mark(Mark::Seen) => SEEN.encode(out),
             Kept::Mark(Mark::Awaited) => AWAITED.encode(out),
+            Kept::Mark(Mark::Away) => unreachable!("results come back before they are stored"),
             Kept::Short { length, bytes } => {
                 encode_bytes(&bytes[..usize::from(*length)], out);
             }
@@ -143,6 +149,8 @@ pub enum Standing {
     GivenUp,
     /// The client has had its answer, or has given it up. Execute nothing, answer nothing.
     Settled,
+    /// It was given to another thread, and what came of it is not back.
+    Away,
     /// There is no such session.
     NoSession,
 }
@@ -238,6 +246,7 @@ impl Sessions {
             None => Standing::Settled,
             Some(ahead) if ahead >= SESSION_WINDOW => Standing::Settled,
             Some(ahead) => match session.results.get(ahead as usize) {
+                Some(Some(Kept::Mark(Mark::Away))) => Standing::Away,
                 Some(Some(kept)) => match kept.result() {
                     Some(kept) => {
                         result.extend_from_slice(kept);
@@ -262,14 +271,10 @@ impl Sessions {
     }
 
     fn keep(&mut self, id: SessionId, number: u64, kept: Kept) {
-        let session = self.sessions.get_mut(&id).expect("begun");
-        let ahead = (number - session.floor) as usize;
-        while session.results.len() <= ahead {
-            session.results.push_back(None);
-        }
-        let place = &mut session.results[ahead];
-        assert!(place.is_none(), "a command was executed twice");
-        *place = Some(kept);
+        self.sessions
+            .get_mut(&id)
+            .expect("begun")
+            .keep(number, kept);
     }
 
     /// Forgets the sessions that were unused for too long. Runs an eighth as often as sessions
@@ -320,6 +325,17 @@ impl Session {
     fn result_bytes(&self) -> usize {
         let results = self.results.iter().flatten().filter_map(Kept::result);
         results.map(<[u8]>::len).sum()
+    }
+
+    /// Keeps the result of a command from the floor on.
+    fn keep(&mut self, number: u64, kept: Kept) {
+        let ahead = (number - self.floor) as usize;
+        while self.results.len() <= ahead {
+            self.results.push_back(None);
+        }
+        let place = &mut self.results[ahead];
+        assert!(place.is_none(), "a command was executed twice");
+        *place = Some(kept);
     }
 
     fn forget_below(&mut self, floor: u64) {

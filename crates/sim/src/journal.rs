@@ -1,18 +1,15 @@
 //! A record of what every copy of the replicated machine executed. Each copy is wrapped: the
 //! wrapper reports every command, and fails if the copy's order differs from that of another copy.
 
-use crate::model::Model;
-use crate::scenario::Canary;
 use crate::trace::{hash_bytes, mix};
-use bytes::Bytes;
-use ionian_kernel::layout::Address;
-use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
-use ionian_kernel::protocol::Protocol;
 use ionian_kernel::time::Timestamp;
-use ionian_kernel::wire::{Reader, Wire, WireError};
 use ionian_kernel::wire_struct;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+
+mod recorded;
+
+pub(crate) use recorded::{Recorded, told_time};
 
 /// The order in which a protocol's replicas execute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,8 +58,8 @@ wire_struct! { Mark { stream, length, chain } }
 struct MachineCopy {
     name: String,
     marks: BTreeMap<u64, Mark>,
-    /// The time in the log at which the copy's answers next change without a command.
-    deadline: Option<Timestamp>,
+    /// The times in the log at which the answers of its parts next change without a command.
+    deadlines: BTreeMap<usize, Timestamp>,
     alive: bool,
 }
 
@@ -157,7 +154,7 @@ impl Journal {
             .iter()
             .filter(|copy| copy.alive)
             .filter_map(|copy| {
-                let Timestamp(deadline) = copy.deadline?;
+                let Timestamp(deadline) = *copy.deadlines.values().min()?;
                 Some(format!(
                     "{} waits for the log's time to reach {deadline}, it is {}",
                     copy.name, self.time.0
@@ -345,153 +342,6 @@ impl Journal {
     }
 }
 
-/// A copy of the replicated machine that reports to the journal.
-pub(crate) struct Recorded {
-    journal: SharedJournal,
-    copy: usize,
-    order: Order,
-    canary: Canary,
-    machine: Box<dyn StateMachine>,
-}
-
-impl Recorded {
-    /// A new, empty copy of the model's machine.
-    pub(crate) fn new(
-        journal: &SharedJournal,
-        name: String,
-        model: &impl Model,
-        canary: Canary,
-    ) -> Self {
-        let mut opened = open(journal);
-        opened.copies.push(MachineCopy {
-            name,
-            marks: BTreeMap::new(),
-            deadline: None,
-            alive: true,
-        });
-        let (copy, order) = (opened.copies.len() - 1, opened.order);
-        Recorded {
-            journal: Arc::clone(journal),
-            copy,
-            order,
-            canary,
-            machine: model.machine(),
-        }
-    }
-
-    /// The copy of an instance of `node` in its incarnation `life`. One of an instance that
-    /// executes nothing is not recorded: it has only to say what commands touch.
-    pub(crate) fn of<P: Protocol>(
-        (node, address, life): (usize, Address, u32),
-        journal: &SharedJournal,
-        model: &impl Model,
-        canary: Canary,
-    ) -> Box<dyn StateMachine> {
-        let Address { kind, index } = address;
-        if !P::EXECUTORS.contains(&kind) {
-            return model.machine();
-        }
-        let name = P::KINDS[kind as usize];
-        let name = format!("{name}{index} of n{node}, life {life},");
-        Box::new(Recorded::new(journal, name, model, canary))
-    }
-
-    /// The stream of a command, and whether all copies execute it at the same time in the log.
-    fn stream(&self, command: &[u8]) -> (u64, bool) {
-        if self.order == Order::Total {
-            return (ALL, true);
-        }
-        let mut footprint = Footprint::default();
-        self.machine.footprint(command, &mut footprint);
-        let stream = match footprint.writes.first() {
-            Some(key) => mix(*key, 1) & !LONE,
-            None => hash_bytes(command) | LONE,
-        };
-        (stream, footprint.timed)
-    }
-}
-
-impl StateMachine for Recorded {
-    fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
-        let before = reply.len();
-        self.machine.apply(now, command, reply);
-        let (stream, is_timed) = self.stream(command);
-        open(&self.journal).executed(
-            self.copy,
-            stream,
-            (now, is_timed),
-            hash_bytes(command),
-            &reply[before..],
-        );
-        tell_time(now, reply);
-    }
-
-    fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
-        let now = if self.canary == Canary::ReadsAhead {
-            Timestamp(now.0 + READS_AHEAD_MS)
-        } else {
-            now
-        };
-        self.machine.read(now, query, reply)?;
-        tell_time(now, reply);
-        Ok(())
-    }
-
-    fn snapshot(&self, out: &mut Vec<u8>) {
-        let marks: Vec<Mark> = open(&self.journal).copies[self.copy]
-            .marks
-            .values()
-            .copied()
-            .collect();
-        marks.encode(out);
-        self.machine.snapshot(out);
-    }
-
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
-        let snapshot = Bytes::copy_from_slice(snapshot);
-        let mut reader = Reader::new(&snapshot);
-        let explain = |error: WireError| RestoreError(error.to_string());
-        let marks = Vec::decode(&mut reader).map_err(explain)?;
-        let rest = reader.remaining();
-        self.machine.restore(reader.take(rest).map_err(explain)?)?;
-        open(&self.journal).restored(self.copy, marks);
-        Ok(())
-    }
-
-    fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
-        self.machine.footprint(command, footprint);
-    }
-
-    fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
-        let deadline = self.machine.next_deadline(now);
-        open(&self.journal).copies[self.copy].deadline = deadline;
-        deadline.filter(|_| self.canary != Canary::HidesDeadlines)
-    }
-}
-
-impl Drop for Recorded {
-    fn drop(&mut self) {
-        open(&self.journal).gone(self.copy);
-    }
-}
-
-/// Appends to a reply the time that the machine received, because the answers of a service with
-/// time can be checked only with it.
-fn tell_time(now: Timestamp, reply: &mut Vec<u8>) {
-    reply.extend_from_slice(&now.0.to_le_bytes());
-}
-
-/// Removes the time from a reply.
-pub(crate) fn told_time(reply: &[u8]) -> Result<(&[u8], Timestamp), String> {
-    let (reply, time) = reply
-        .split_last_chunk()
-        .ok_or("the reply is shorter than a time")?;
-    Ok((reply, Timestamp(u64::from_le_bytes(*time))))
-}
-
-/// How far ahead of the log's time [`Canary::ReadsAhead`] reads.
-const READS_AHEAD_MS: u64 = 50;
-
 /// The journal's id of a command.
 pub(crate) fn command_hash(payload: &[u8]) -> u64 {
     hash_bytes(payload)
@@ -501,6 +351,8 @@ pub(crate) fn command_hash(payload: &[u8]) -> u64 {
 mod tests {
     use super::*;
     use crate::machine::{Command, Deed, Lists};
+    use crate::scenario::Canary;
+    use ionian_kernel::machine::StateMachine;
     use ionian_kernel::wire::encode_all;
 
     fn command(id: u64, key: u64) -> Vec<u8> {

@@ -47,6 +47,7 @@ mod scenario;
 mod swarm;
 mod trace;
 mod variations;
+mod workers;
 mod workload;
 mod world;
 

@@ -4,13 +4,15 @@
 use crate::model::{Call, Model, Specification, Want};
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel};
-use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
+use ionian_kernel::machine::{Footprint, NotARead, Parts, RestoreError, StateMachine};
 use ionian_kernel::random::Random;
 use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::{decode_all, encode_all};
 use ionian_kernel::{wire_enum, wire_struct};
 use std::collections::BTreeMap;
 use std::{fmt, iter};
+
+mod parts;
 
 /// The operation on one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,6 +133,8 @@ impl Held {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SimMachine {
     held: Values,
+    /// How many parts it is divided into, by key; 0 for one.
+    parts: usize,
 }
 
 /// The values of the keys that exist.
@@ -173,6 +177,7 @@ impl StateMachine for SimMachine {
         let held: Vec<(u64, Held)> = decode_all(&Bytes::copy_from_slice(snapshot))
             .map_err(|error| RestoreError(error.to_string()))?;
         self.held = held.into_iter().collect();
+        self.parts = 0;
         Ok(())
     }
 
@@ -187,6 +192,10 @@ impl StateMachine for SimMachine {
             }
             None => {}
         }
+    }
+
+    fn parts(&mut self) -> Option<&mut dyn Parts> {
+        Some(self)
     }
 
     fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {

@@ -8,6 +8,7 @@ use crate::giving_up;
 use crate::leaving::Standing;
 use crate::scenario::{Canary, Durability, Scenario};
 use crate::trace::mix;
+use crate::workers;
 use bytes::Bytes;
 use ionian_kernel::client::Reply;
 use ionian_kernel::id::{ClientId, Members};
@@ -261,6 +262,7 @@ impl<P: Protocol> SimNode<P> {
                 amnesiac: amnesiac && !boot.keeps_records && boot.tells_amnesia,
                 machine: &|| (boot.machine)(address, self.life),
                 guard: guard.as_ref(),
+                workers: Some(&|count| workers::hire(mix(boot.seed, who), count)),
             };
             host.host(address, P::instantiate(config, birth));
         }

@@ -61,7 +61,10 @@ impl Scenario {
     /// In which order the replicas of `P` execute: that of each key, where commands that commute
     /// may be executed in another.
     pub(crate) fn promised_order<P: Protocol>(&self) -> Order {
-        match P::commutes(&self.layout.options) {
+        let options = &self.layout.options;
+        let workers = P::SETTINGS.iter().find(|it| it.key == "workers");
+        let parallel = workers.is_some_and(|it| it.value(options) > 1);
+        match P::commutes(options) || parallel {
             true => Order::PerKey,
             false => self.order,
         }

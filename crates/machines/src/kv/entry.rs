@@ -1,6 +1,6 @@
 //! One key of the store with what is known about it.
 
-use super::store::Key;
+use super::shard::Key;
 use std::sync::Arc;
 
 /// The deadline of what never expires.

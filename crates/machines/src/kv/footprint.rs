@@ -4,7 +4,7 @@
 use super::codec::Decoded;
 use super::command::{Expiry, Op};
 use super::hash;
-use super::store;
+use super::shard;
 use ionian_kernel::machine::Footprint;
 
 pub(super) fn of_compound(compound: &Decoded, footprint: &mut Footprint) {
@@ -72,7 +72,7 @@ fn is_timed(op: &Op<&[u8]>) -> bool {
 }
 
 fn bucket(key: &[u8]) -> u64 {
-    store::bucket(hash::position(key))
+    shard::bucket(hash::position(key))
 }
 
 fn reads(footprint: &mut Footprint, keys: &[&[u8]]) {

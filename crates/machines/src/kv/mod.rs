@@ -14,7 +14,7 @@
 //!   while. No key is counted here, or listed, after its time.
 //! - SCAN meets keys in the order of a fixed hash, and a cursor stays valid across restarts.
 //! - EXEC is sometimes refused, once in 65,536 creations of other keys, though no watched key has
-//!   changed: a missing key's version is that of all missing keys of its bucket (`store.rs`).
+//!   changed: a missing key's version is that of all missing keys of its bucket (`shard.rs`).
 //! - RANDOMKEY answers the same key until something changes.
 
 mod codec;
@@ -28,6 +28,7 @@ mod number;
 mod parse;
 mod read;
 mod reply;
+mod shard;
 mod snapshot;
 mod store;
 mod table;
@@ -39,11 +40,13 @@ pub use table::{CommandInfo, command_info, command_table, knows};
 use bytes::Bytes;
 use codec::Decoded;
 use command::Op;
-use ionian_kernel::machine::{Footprint, Frozen, NotARead, RestoreError, StateMachine};
+use ionian_kernel::machine::{Footprint, Frozen, NotARead, Parts, RestoreError, StateMachine};
 use ionian_kernel::time::Timestamp;
+use shard::{Key, SEGMENTS};
 use snapshot::Picture;
+use std::any::Any;
 use std::hint::black_box;
-use store::{Key, Store};
+use store::Store;
 
 /// How many expired keys one command removes besides its own work. More than one, so that a stream
 /// of writes with deadlines cannot outrun the removal; and few, so that no command has to wait.
@@ -122,8 +125,39 @@ impl StateMachine for Kv {
         }
     }
 
+    fn parts(&mut self) -> Option<&mut dyn Parts> {
+        Some(self)
+    }
+
     fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
         self.store.next_deadline(now.0).map(Timestamp)
+    }
+}
+
+/// Each part has the keys of consecutive segments.
+impl Parts for Kv {
+    fn divide(&mut self, count: usize) -> usize {
+        let count = count.clamp(1, SEGMENTS);
+        self.store.divide(count);
+        count
+    }
+
+    fn part_of(&mut self, key: u64) -> usize {
+        self.store.shard_of_bucket(key)
+    }
+
+    fn lend(&mut self, part: usize) -> Box<dyn StateMachine> {
+        Box::new(Kv {
+            store: self.store.lend(part),
+            now: self.now,
+        })
+    }
+
+    fn take_back(&mut self, part: usize, lent: Box<dyn StateMachine>) {
+        let lent: Box<dyn Any> = lent;
+        let lent = lent.downcast::<Kv>().expect("a part of this machine");
+        self.now = self.now.max(lent.now);
+        self.store.take_back(part, lent.store);
     }
 }
 

@@ -6,7 +6,8 @@ use super::entry::Entry;
 use super::glob;
 use super::hash;
 use super::reply;
-use super::store::{Key, Store};
+use super::shard::Key;
+use super::store::Store;
 
 /// Answers a command that is a read. A write is never given to it.
 pub(super) fn answer(store: &Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>) {

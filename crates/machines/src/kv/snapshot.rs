@@ -9,7 +9,8 @@
 //! What has expired is left out, so that the picture does not show how far its removal has come.
 
 use super::entry::Entry;
-use super::store::{self, BUCKETS, Key, Segment, Store};
+use super::shard::{self, BUCKETS, Key, Segment};
+use super::store::Store;
 use ionian_kernel::machine::{Frozen, RestoreError};
 use std::sync::Arc;
 use std::vec;
@@ -61,8 +62,8 @@ impl Frozen for Picture {
             && let Some(segment) = self.segments.as_slice().first()
         {
             let entries = self.entries.get_or_insert_with(|| {
-                arrivals(store::SEGMENTS - self.segments.len(), segment, out);
-                store::order(segment, self.now).into_iter()
+                arrivals(shard::SEGMENTS - self.segments.len(), segment, out);
+                shard::order(segment, self.now).into_iter()
             });
             let Some(entry) = entries
                 .as_slice()
@@ -130,7 +131,7 @@ fn parse(mut input: &[u8]) -> Result<Store, &'static str> {
                 if count == 0 || count > i64::MAX as u64 {
                     return Err("a count of arrivals is out of range");
                 }
-                let last_entry = last.map(|(position, _)| store::segment(position));
+                let last_entry = last.map(|(position, _)| shard::segment(position));
                 if last_bucket >= Some(bucket) || last_entry >= Some(bucket / BUCKETS) {
                     return Err("its counts of arrivals are not in order");
                 }
@@ -158,7 +159,7 @@ fn parse(mut input: &[u8]) -> Result<Store, &'static str> {
             return Err("its keys are not in order");
         }
         if !store.has_arrived(position)
-            || last_bucket.map(|bucket| bucket / BUCKETS) > Some(store::segment(position))
+            || last_bucket.map(|bucket| bucket / BUCKETS) > Some(shard::segment(position))
         {
             return Err("a key is not among those that were created");
         }

@@ -5,7 +5,8 @@ use super::entry::Entry;
 use super::long_double::{self, LongDouble, Parsed};
 use super::number;
 use super::reply;
-use super::store::{Key, Store};
+use super::shard::Key;
+use super::store::Store;
 
 /// Executes a command that is a write. A read is never given to it.
 pub(super) fn execute(store: &mut Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>) {

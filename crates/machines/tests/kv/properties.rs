@@ -2,12 +2,12 @@
 
 use super::{NOW, argv, snapshot};
 use bytes::Bytes;
-use ionian_kernel::machine::{Footprint, StateMachine};
+use ionian_kernel::machine::{Footprint, Parts, StateMachine};
 use ionian_kernel::time::Timestamp;
 use ionian_machines::kv::{Command, Compound, Kv};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Few keys, so that commands meet.
 fn key() -> impl Strategy<Value = String> {
@@ -133,6 +133,41 @@ fn replies(kv: &mut Kv, now: &mut u64, history: &[(u64, Compound)]) -> Vec<Vec<u
         applied
     };
     history.iter().map(reply).collect()
+}
+
+/// The replies of a machine in parts: each command that lies in one part is executed by that one.
+fn replies_in_parts(kv: &mut Kv, count: usize, history: &[(u64, Compound)]) -> Vec<Vec<u8>> {
+    let mut lent: Vec<Option<Box<dyn StateMachine>>> =
+        (0..kv.divide(count)).map(|_| None).collect();
+    let (mut now, mut replies) = (NOW, Vec::new());
+    let take_back = |kv: &mut Kv, lent: &mut Vec<Option<Box<dyn StateMachine>>>| {
+        for (part, lent) in lent.iter_mut().enumerate() {
+            if let Some(lent) = lent.take() {
+                kv.take_back(part, lent);
+            }
+        }
+    };
+    for (passed, compound) in history {
+        now += passed;
+        let (command, mut footprint, mut reply) =
+            (compound.encode(), Footprint::default(), Vec::new());
+        kv.footprint(&command, &mut footprint);
+        let keys = footprint.reads.iter().chain(&footprint.writes);
+        let touched: BTreeSet<usize> = keys.map(|key| kv.part_of(*key)).collect();
+        match touched.first() {
+            Some(part) if touched.len() == 1 && !footprint.everything => {
+                let machine = lent[*part].get_or_insert_with(|| kv.lend(*part));
+                machine.apply(Timestamp(now), &command, &mut reply);
+            }
+            _ => {
+                take_back(kv, &mut lent);
+                kv.apply(Timestamp(now), &command, &mut reply);
+            }
+        }
+        replies.push(reply);
+    }
+    take_back(kv, &mut lent);
+    replies
 }
 
 /// The replies of a machine that keeps a sorted map and removes what has expired at once.
@@ -291,6 +326,16 @@ proptest! {
         prop_assert_eq!(of_a, of_b);
         prop_assert_eq!(snapshot(&a), snapshot(&b));
         prop_assert_eq!(a.next_deadline(Timestamp(NOW)), b.next_deadline(Timestamp(NOW)));
+    }
+
+    #[test]
+    fn a_machine_in_parts_answers_as_a_whole_one(history in history(), count in 1..70usize) {
+        let (mut whole, mut parts) = (Kv::default(), Kv::default());
+        let (mut now, divided) = (NOW, replies_in_parts(&mut parts, count, &history));
+        prop_assert_eq!(replies(&mut whole, &mut now, &history), divided);
+        prop_assert_eq!(snapshot(&whole), snapshot(&parts));
+        parts.divide(1);
+        prop_assert_eq!(snapshot(&whole), snapshot(&parts));
     }
 
     #[test]

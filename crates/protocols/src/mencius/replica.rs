@@ -255,6 +255,7 @@ impl Replica {
             return;
         }
         self.learned = false;
+        self.core.wait_for_workers();
         let mut commuting = core::mem::take(&mut self.commuting);
         let ready = commuting.ready(&self.core, |slot| self.skipped_until(slot));
         self.commuting = commuting;
@@ -354,7 +355,11 @@ impl Role for Replica {
         }
     }
 
-    const METRICS: Metrics = &[parts::metrics::REPLICA, metrics::REPLICA];
+    const METRICS: Metrics = &[
+        parts::metrics::REPLICA,
+        parts::metrics::WORKERS,
+        metrics::REPLICA,
+    ];
 
     fn status(&self, status: &mut Status) {
         self.core.report_status(status);

@@ -1,11 +1,18 @@
 //! The settings that Mencius alone has.
 
+use crate::parts::workers::WORKERS;
 use ionian_kernel::layout::Options;
 use ionian_kernel::setting::{Place, Setting};
 use ionian_kernel::time::Duration;
 
 /// Alpha, tau and beta of the paper (Mencius, section 6), and its out-of-order commit (section 5).
-pub(super) const SETTINGS: &[Setting] = &[SKIP_SLOTS, SKIP_DELAY_MS, REVOKE_SLOTS, OUT_OF_ORDER];
+pub(super) const SETTINGS: &[Setting] = &[
+    SKIP_SLOTS,
+    SKIP_DELAY_MS,
+    REVOKE_SLOTS,
+    OUT_OF_ORDER,
+    WORKERS,
+];
 
 const SKIP_SLOTS: Setting = Setting {
     key: "skip_slots",

@@ -85,6 +85,7 @@ pub(crate) mod metrics;
 mod presets;
 mod salvage;
 pub(crate) mod service;
+pub(crate) mod settings;
 
 use crate::pigpaxos;
 use crate::pigpaxos::message::RelayId;
@@ -123,7 +124,7 @@ impl Protocol for MultiPaxos {
     const METRICS: &'static [Metrics] = METRICS;
     const PRESETS: &'static [Preset] = presets::PRESETS;
     const EXECUTORS: &'static [u8] = &[kind::Replica];
-    const SETTINGS: &'static [Setting] = pigpaxos::settings::SETTINGS;
+    const SETTINGS: &'static [Setting] = settings::SETTINGS;
     type Message = Message;
     type Envelope = Envelope;
     type Instance = Instance;

@@ -386,7 +386,7 @@ impl Role for Replica {
         self.core.invariants();
     }
 
-    const METRICS: Metrics = &[metrics::REPLICA];
+    const METRICS: Metrics = &[metrics::REPLICA, metrics::WORKERS];
 
     fn status(&self, status: &mut Status) {
         self.core.report_status(status);

@@ -126,3 +126,18 @@ pub(crate) const REPLICA: &[Metric] = &[
     Metric::counter("holes_asked", "requests", "requests for missing slots"),
     Metric::counter("stale", "messages", "messages discarded"),
 ];
+
+/// The work of the threads that execute (`workers`).
+pub(crate) const WORKERS: &[Metric] = &[
+    Metric::gauge("workers", "threads", "threads that execute commands"),
+    Metric::counter(
+        "handed_to_workers",
+        "commands",
+        "commands and queries that went to another thread",
+    ),
+    Metric::counter(
+        "spanning",
+        "commands",
+        "commands and queries that waited for several threads",
+    ),
+];

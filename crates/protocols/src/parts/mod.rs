@@ -23,3 +23,4 @@ pub(crate) mod metrics;
 pub mod proxy_leader;
 pub mod replica;
 pub mod salvage;
+pub(crate) mod workers;

@@ -22,6 +22,7 @@ use self::reports::Reports;
 use self::snapshots::Snapshots;
 use super::branch;
 use super::message::{ChosenSlots, RECOVER_SLOTS, Times};
+use super::workers::workers;
 use crate::multipaxos::config::Config;
 use crate::multipaxos::kind;
 use alloc::sync::Arc;
@@ -116,7 +117,11 @@ impl ReplicaCore {
         let unbatchers: Set<UnbatcherId> = config.all(kind::Unbatcher);
         ReplicaCore {
             id,
-            executor: Executor::of(birth, config.founding_expiry()),
+            executor: Executor::with_workers(
+                birth,
+                config.founding_expiry(),
+                workers(config.options()),
+            ),
             log: SlotWindow::new(Slot::ZERO, config.options().retained_slots + MAX_AHEAD),
             executed: Slot::ZERO,
             retained_bytes: 0,
@@ -220,7 +225,7 @@ impl ReplicaCore {
             }
             // Answers leave with the state they were taken from; a burst may execute much more.
             if self.executed.0.is_multiple_of(ANSWER_SLOTS) || self.answers.is_full() {
-                self.flush_answers(now, port);
+                self.flush_answers(now, false, port);
             }
         }
         self.catch_up.watch(now, self.executed, self.wanted);
@@ -519,7 +524,7 @@ impl ReplicaCore {
 
     /// Sends what has come together in a burst.
     pub fn on_burst_end(&mut self, now: Instant, port: &mut impl ReplicaPort) {
-        self.flush_answers(now, port);
+        self.flush_answers(now, true, port);
         self.help_those_that_wait(now, port);
         if self.snapshots.is_due(self.executed) && self.is_a_prefix(now) {
             self.snapshots.begin(self.executed);
@@ -572,5 +577,6 @@ impl ReplicaCore {
             self.catch_up.asked,
             self.stale,
         ]);
+        status.add(self.executor.workers());
     }
 }

@@ -1,22 +1,9 @@
-//! The settings of relays.
+//! The settings of relays: sections 3.1 (groups), 4.1 (slack), 5.2 (rotation) and 8.3 (layers) of
+//! the PigPaxos paper.
 
 use ionian_kernel::layout::Options;
 use ionian_kernel::setting::{Place, Setting};
 use ionian_kernel::time::Duration;
-
-/// Sections 3.1 (groups), 4.1 (slack), 5.2 (rotation), 8.3 (layers) of the PigPaxos paper.
-pub(crate) const SETTINGS: &[Setting] = &[
-    RELAY_GROUPS,
-    RELAY_SHUFFLE,
-    RELAY_OVERLAP,
-    RELAY_ROTATE,
-    RELAY_FAN_OUT,
-    RELAY_SLACK,
-    RELAY_TIMEOUT_MS,
-    COMMIT_DELAY_MS,
-    RELAY_READS,
-    READ_AT_EXECUTED,
-];
 
 pub(crate) const RELAY_GROUPS: Setting = Setting {
     key: "relay_groups",

@@ -1,5 +1,6 @@
 //! The setting that S-Paxos alone has, and those of its relays.
 
+use crate::parts::workers::WORKERS;
 use crate::pigpaxos::settings as relays;
 use ionian_kernel::layout::Options;
 use ionian_kernel::setting::{Place, Setting};
@@ -18,6 +19,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     relays::COMMIT_DELAY_MS,
     relays::RELAY_READS,
     relays::READ_AT_EXECUTED,
+    WORKERS,
 ];
 
 const STALE_BYTES: Setting = Setting {
@@ -45,11 +47,12 @@ pub(super) fn stale_bytes(options: &Options) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::multipaxos;
     use alloc::vec::Vec;
 
     #[test]
-    fn relays_have_the_settings_that_they_have_in_multipaxos() {
+    fn it_has_the_settings_of_multipaxos() {
         let keys = |settings: &[Setting]| settings.iter().map(|it| it.key).collect::<Vec<_>>();
-        assert_eq!(keys(&SETTINGS[1..]), keys(relays::SETTINGS));
+        assert_eq!(keys(&SETTINGS[1..]), keys(multipaxos::settings::SETTINGS));
     }
 }

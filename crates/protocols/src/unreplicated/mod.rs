@@ -21,6 +21,7 @@ mod metrics;
 mod presets;
 mod service;
 
+use crate::parts::workers::WORKERS;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -30,6 +31,7 @@ use ionian_kernel::layout::{Layout, LayoutError};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, NoInvariants, Protocol, Transition};
 use ionian_kernel::service::Service;
+use ionian_kernel::setting::Setting;
 use ionian_kernel::status::Metrics;
 
 ionian_kernel::protocol! {
@@ -53,6 +55,7 @@ impl Protocol for Unreplicated {
     const PRESETS: &'static [Preset] = presets::PRESETS;
     const EXECUTORS: &'static [u8] = &[kind::Server];
     const EXECUTES_BEFORE_STABLE: bool = true;
+    const SETTINGS: &'static [Setting] = &[WORKERS];
     type Message = Message;
     type Envelope = Envelope;
     type Instance = Instance;

@@ -4,6 +4,7 @@
 
 use super::metrics;
 use super::{Envelope, batcher, client, kind, unbatcher};
+use crate::parts::{self, workers::workers};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -69,7 +70,11 @@ impl Server {
     /// The server of this birth.
     pub fn new(layout: &Layout, birth: &Birth<'_>) -> Self {
         Server {
-            executor: Executor::of(birth, layout.founding_expiry()),
+            executor: Executor::with_workers(
+                birth,
+                layout.founding_expiry(),
+                workers(&layout.options),
+            ),
             executed: Slot::ZERO,
             kept: Slot::ZERO,
             // A node that keeps nothing stores none, and never says that one is stored.
@@ -102,28 +107,19 @@ impl Server {
         }
     }
 
-    fn flush_answers(&mut self, out: &mut Out<'_, Self>) {
-        if self.answers.is_empty() {
-            return;
+    /// Sends the answers that there are, or (`all`) those to all that was begun.
+    fn flush_answers(&mut self, all: bool, out: &mut Out<'_, Self>) {
+        let mut exit = Exit {
+            executed: self.executed,
+            unbatchers: self.unbatchers,
+            turn: &mut self.turn,
+        };
+        let give = &mut |answers: &mut _| exit.send(answers, out);
+        match all {
+            true => self.executor.finish(give),
+            false => self.executor.collect(give),
         }
-        self.turn += 1;
-        match self.unbatchers.pick(self.turn) {
-            Some(unbatcher) => {
-                let answers = self.answers.take_all(0, self.executed);
-                out.send(Envelope::ToUnbatchers(
-                    Set::one(unbatcher),
-                    unbatcher::In::Results { answers },
-                ));
-            }
-            None => {
-                for (client, answers) in self.answers.drain(0, self.executed) {
-                    out.send(Envelope::ToClients(
-                        Set::one(client),
-                        client::In::Answers { answers },
-                    ));
-                }
-            }
-        }
+        give(&mut self.answers);
     }
 
     /// When the state machine next changes by the passing of time.
@@ -131,6 +127,39 @@ impl Server {
         Some(Instant(
             self.executor.next_deadline()?.0.saturating_mul(1000),
         ))
+    }
+}
+
+/// Where answers leave.
+struct Exit<'a> {
+    executed: Slot,
+    unbatchers: Set<UnbatcherId>,
+    turn: &'a mut u64,
+}
+
+impl Exit<'_> {
+    fn send(&mut self, answers: &mut AnswersByClient, out: &mut Out<'_, Server>) {
+        if answers.is_empty() {
+            return;
+        }
+        *self.turn += 1;
+        match self.unbatchers.pick(*self.turn) {
+            Some(unbatcher) => {
+                let answers = answers.take_all(0, self.executed);
+                out.send(Envelope::ToUnbatchers(
+                    Set::one(unbatcher),
+                    unbatcher::In::Results { answers },
+                ));
+            }
+            None => {
+                for (client, answers) in answers.drain(0, self.executed) {
+                    out.send(Envelope::ToClients(
+                        Set::one(client),
+                        client::In::Answers { answers },
+                    ));
+                }
+            }
+        }
     }
 }
 
@@ -199,7 +228,7 @@ impl Role for Server {
                         .executor
                         .read(now.timestamp(), &reads, &mut self.answers);
                     if self.answers.is_full() {
-                        self.flush_answers(out);
+                        self.flush_answers(false, out);
                     }
                 }
             }
@@ -217,7 +246,7 @@ impl Role for Server {
     }
 
     fn on_burst_end(&mut self, _: Instant, out: &mut Out<'_, Self>) {
-        self.flush_answers(out);
+        self.flush_answers(true, out);
         while let Some((batcher, numbers)) = self.done.pop_first() {
             out.send(Envelope::ToBatchers(
                 Set::one(batcher),
@@ -233,7 +262,7 @@ impl Role for Server {
         );
     }
 
-    const METRICS: Metrics = &[metrics::SERVER];
+    const METRICS: Metrics = &[metrics::SERVER, parts::metrics::WORKERS];
 
     fn status(&self, status: &mut Status) {
         status.executed = Some(self.executed);
@@ -241,5 +270,6 @@ impl Role for Server {
             self.executor.session_count() as u64,
             self.executor.failed_reads(),
         ]);
+        status.add(self.executor.workers());
     }
 }

@@ -53,6 +53,7 @@ pub(crate) fn birth(kind: u8, index: u8, node: NodeId) -> Birth<'static> {
         keeps_records: true,
         machine,
         guard: None,
+        workers: None,
     }
 }
 

@@ -117,6 +117,7 @@ impl<P: Protocol> Cluster<P> {
                 keeps_records: true,
                 machine: &machine,
                 guard: None,
+                workers: None,
             };
             let node = &mut cluster.nodes[usize::from(node.0)];
             node.host(address, P::instantiate(&config, birth));

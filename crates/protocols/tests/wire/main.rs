@@ -116,6 +116,7 @@ fn refuse_garbage<P: Protocol>() {
                 keeps_records: true,
                 machine: &machine,
                 guard: None,
+                workers: None,
             };
             P::instantiate(&config, birth)
         };

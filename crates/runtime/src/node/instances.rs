@@ -1,5 +1,6 @@
 //! Creates the role instances of a node, and gives them their snapshots and records.
 
+use super::workers;
 use crate::error::NodeError;
 use crate::storage::disk_log::DiskPast;
 use crate::storage::error::LogError;
@@ -48,6 +49,7 @@ impl InstanceFactory {
                 keeps_records: self.keeps_records,
                 machine: &self.machine,
                 guard: Some(&self.guard),
+                workers: Some(&workers::hire),
             };
             node.host(address, P::instantiate(config, birth));
         }

@@ -15,3 +15,4 @@ mod peer_tasks;
 pub mod settings;
 pub(crate) mod start;
 mod state;
+mod workers;

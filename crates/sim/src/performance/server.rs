@@ -107,6 +107,7 @@ impl<P: Protocol> Server<P> {
                 keeps_records: false,
                 machine: &|| service.machine(),
                 guard: None,
+                workers: None,
             };
             host.host(*address, P::instantiate(config, birth));
         }

@@ -110,8 +110,8 @@ impl Acceptor {
     }
 
     /// Asks another one for decisions. Where the roles are apart, replicas may have learned what no
-    /// dependency node has: leaders are asked after all others. An acceptor may be the only one that
-    /// heard that replicas keep an instance, for those may be down for good: it is asked as well.
+    /// dependency node has: leaders are asked after all others. An acceptor may be the only one
+    /// that heard that replicas keep an instance, for those may be down for good: it is asked too.
     fn ask(&self, ids: Vec<InstanceId>, out: &mut Out<'_, Self>) {
         let (from, duty) = (self.id, self.duty);
         let others = match duty.records() {

@@ -153,7 +153,7 @@ impl Replica {
     }
 
     /// A picture with the set of executed instances.
-    fn frozen(&self) -> Box<dyn Frozen> {
+    fn frozen(&mut self) -> Box<dyn Frozen> {
         let mut head = Vec::new();
         WITH_INSTANCES.encode(&mut head);
         self.founded.encode(&mut head);

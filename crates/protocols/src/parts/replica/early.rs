@@ -62,6 +62,11 @@ impl ReplicaCore {
         self.early.slots.contains(&slot)
     }
 
+    /// Waits until all that it has begun to execute is executed.
+    pub fn wait_for_workers(&mut self) {
+        self.executor.wait();
+    }
+
     /// Whether no peer waits for the state to be that of a prefix.
     pub fn may_run_ahead(&self, now: Instant) -> bool {
         self.early.held_until <= now

@@ -3,7 +3,8 @@
 use super::{MAX_AHEAD, ReplicaCore, ReplicaPort};
 use ionian_kernel::id::*;
 use ionian_kernel::time::Instant;
-use ionian_replication::batch::Batch;
+use ionian_replication::batch::{AnswersByClient, Batch};
+use ionian_replication::suspicion::Presence;
 
 impl ReplicaCore {
     /// Reads to answer once every slot below `executed` is executed.
@@ -56,20 +57,47 @@ impl ReplicaCore {
         }
     }
 
-    /// Sends the answers: to one unbatcher if there are any, to the clients otherwise.
-    pub(super) fn flush_answers(&mut self, now: Instant, port: &mut impl ReplicaPort) {
-        if self.answers.is_empty() {
+    /// Sends the answers that there are, or (`all`) those to all that was begun.
+    pub(super) fn flush_answers(&mut self, now: Instant, all: bool, port: &mut impl ReplicaPort) {
+        let mut exit = Exit {
+            from: self.id.0,
+            executed: self.early.seen(self.executed),
+            unbatchers: self.unbatchers,
+            now,
+            present: &self.present,
+            turn: &mut self.turn,
+        };
+        let give = &mut |answers: &mut _| exit.send(answers, port);
+        match all {
+            true => self.executor.finish(give),
+            false => self.executor.collect(give),
+        }
+        give(&mut self.answers);
+    }
+}
+
+/// Where answers leave.
+struct Exit<'a> {
+    from: Index,
+    executed: Slot,
+    unbatchers: Set<UnbatcherId>,
+    now: Instant,
+    present: &'a Presence<UnbatcherId>,
+    turn: &'a mut u64,
+}
+
+impl Exit<'_> {
+    /// Sends answers: to one unbatcher if there are any, to the clients otherwise.
+    fn send(&mut self, answers: &mut AnswersByClient, port: &mut impl ReplicaPort) {
+        if answers.is_empty() {
             return;
         }
-        let (from, executed) = (self.id.0, self.early.seen(self.executed));
-        self.turn += 1;
-        match self.present.pick(self.unbatchers, now, self.turn) {
-            Some(unbatcher) => {
-                let answers = self.answers.take_all(from, executed);
-                port.results(unbatcher, answers);
-            }
+        let (from, executed) = (self.from, self.executed);
+        *self.turn += 1;
+        match self.present.pick(self.unbatchers, self.now, *self.turn) {
+            Some(unbatcher) => port.results(unbatcher, answers.take_all(from, executed)),
             None => {
-                for (client, answers) in self.answers.drain(from, executed) {
+                for (client, answers) in answers.drain(from, executed) {
                     port.answers(client, answers);
                 }
             }

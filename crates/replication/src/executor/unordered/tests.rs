@@ -211,7 +211,7 @@ fn replicas_that_execute_commuting_commands_in_any_order_end_alike() {
                 given.sort_unstable_by_key(|(at, _)| *at);
                 answers.push(given);
             }
-            let states: Vec<Bytes> = replicas.iter().map(Executor::snapshot).collect();
+            let states: Vec<Bytes> = replicas.iter_mut().map(Executor::snapshot).collect();
             assert!(
                 states.iter().all(|state| *state == states[0]),
                 "seed {seed}"

@@ -1,0 +1,73 @@
+//! Work that a role gives to other threads, and waits for before its handler returns.
+//!
+//! A role stays a function of its inputs: a task owns what it works on, so neither the role nor
+//! another task can see it half done. Which task is done first is for the driver to say.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::any::Any;
+
+/// A piece of work.
+pub trait Task: Any + Send {
+    /// Does it.
+    fn run(&mut self);
+}
+
+/// Threads that run tasks: one task each at a time.
+pub trait Workers: Send {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// How many small pieces of work (commands, say) are worth a hand-over.
+    fn worth(&mut self) -> usize;
+
+    /// Gives a task, of this many pieces, to a worker that has none.
+    fn start(&mut self, worker: usize, pieces: usize, task: Box<dyn Task>);
+
+    /// The task of this worker, if it is done.
+    fn poll(&mut self, worker: usize) -> Option<Box<dyn Task>>;
+
+    /// Waits until the task of this worker is done.
+    ///
+    /// # Panics
+    /// If the task has panicked, with what it panicked with.
+    fn wait(&mut self, worker: usize) -> Box<dyn Task>;
+}
+
+/// How an instance gets as many workers as it asks for, or fewer.
+pub type HireWorkers<'a> = &'a dyn Fn(usize) -> Box<dyn Workers>;
+
+/// No threads: a task is done when it is asked for.
+pub struct Inline(Vec<Option<Box<dyn Task>>>);
+
+impl Inline {
+    /// As many as are asked for.
+    pub fn hire(count: usize) -> Box<dyn Workers> {
+        Box::new(Inline((0..count).map(|_| None).collect()))
+    }
+}
+
+impl Workers for Inline {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn worth(&mut self) -> usize {
+        usize::MAX
+    }
+
+    fn start(&mut self, worker: usize, _: usize, task: Box<dyn Task>) {
+        let before = self.0[worker].replace(task);
+        assert!(before.is_none(), "a worker has one task at a time");
+    }
+
+    fn poll(&mut self, _: usize) -> Option<Box<dyn Task>> {
+        None
+    }
+
+    fn wait(&mut self, worker: usize) -> Box<dyn Task> {
+        let mut task = self.0[worker].take().expect("it has a task");
+        task.run();
+        task
+    }
+}

@@ -1,0 +1,519 @@
+//! A part of the map from keys to values, with expiry.
+//!
+//! Entries of the whole map lie in a fixed number of segments, chosen by the highest bits of the
+//! key's position, a hash that all replicas agree on. So the segments in their order, each sorted,
+//! give all keys in the order of positions: this is what SCAN, KEYS, RANDOMKEY and snapshots walk,
+//! and it costs GET and SET nothing. Each segment is a hash table that grows by itself; a million
+//! keys need a thousand growths of a thousand entries instead of one that stops the replica.
+//!
+//! Within a segment entries are found by the position mixed with a seed of this process. Anyone can
+//! compute positions, and could find keys whose positions have many bits in common; with the seed
+//! this does not tell where they collide. The order inside a segment differs between replicas for
+//! that reason, and nothing that leaves this file depends on it.
+//!
+//! A picture of the map shares its segments, so that taking it costs a counter a segment. A
+//! segment is copied when it is written to while it is shared, but of its keys and values only the
+//! short ones, which lie in their entries: copies of an entry share longer ones, until one of them
+//! changes. What is not shared is written in place.
+//!
+//! An expired key is missing for every method that is given the time. It is removed when it is next
+//! written, or by `purge`, a bounded number at a time.
+//!
+//! WATCH has to notice a key that came and went, and nothing remembers a missing key. So each of
+//! 65,536 buckets of positions counts the keys that were created in it (`arrivals`), and a missing
+//! key has the count of its bucket for a version. Creations are counted and not removals, because a
+//! key that expires is removed at some time later, another one on each replica. Now and then the
+//! creation of another key of the bucket stops an EXEC for nothing, after which the client tries
+//! again; no change is ever missed.
+
+use super::entry::{Entry, NEVER};
+use super::hash;
+use hashbrown::HashTable;
+use std::collections::BTreeMap;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+/// The number of segments is two to this power. Enough that a million keys leave a thousand a
+/// segment, which one page of SCAN looks through; few enough that an empty store is small.
+const SEGMENT_BITS: u32 = 10;
+
+/// The number of segments.
+pub(super) const SEGMENTS: usize = 1 << SEGMENT_BITS;
+
+/// The number of highest bits of a position that are its bucket. A command's footprint names
+/// buckets: what happens in one does not show in another.
+pub(super) const BUCKET_BITS: u32 = 16;
+
+/// Buckets of a segment.
+pub(super) const BUCKETS: usize = 1 << (BUCKET_BITS - SEGMENT_BITS);
+
+/// The segment that a bucket is in.
+pub(super) fn segment_of_bucket(bucket: u64) -> usize {
+    bucket as usize / BUCKETS
+}
+
+/// The bucket of a position.
+pub(super) fn bucket(position: u64) -> u64 {
+    position >> (64 - BUCKET_BITS)
+}
+
+/// A key and its position, which is computed once for all that a command does with the key.
+#[derive(Clone, Copy)]
+pub(super) struct Key<'a> {
+    pub(super) position: u64,
+    pub(super) bytes: &'a [u8],
+}
+
+impl<'a> Key<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Key<'a> {
+        Key {
+            position: hash::position(bytes),
+            bytes,
+        }
+    }
+}
+
+/// The ways to modify an entry; each makes another version of the same arguments.
+#[derive(Clone, Copy)]
+enum Change {
+    Value = 1,
+    Edit = 2,
+    Deadline = 3,
+}
+
+/// The version of an entry after a change. It is a hash of the versions before, that is of all that
+/// happened to the key since it was created, and of the arrivals in its bucket until then. It is
+/// not a count of all changes of the machine: commands that touch nothing in common may be executed
+/// in either order, and a count would then differ between replicas. It is never zero, and fits into
+/// a RESP integer.
+fn version(before: u64, change: Change, number: u64, bytes: &[u8]) -> u64 {
+    let hash = hash::sip13(before ^ (change as u64) << 61, number, bytes);
+    (hash >> 1).max(1)
+}
+
+type Deadlines = BTreeMap<(u64, u64), u32>;
+
+/// Entries whose positions have the same highest bits.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Segment {
+    pub(super) entries: HashTable<Entry>,
+    /// How many keys were ever created in each bucket of the segment; empty as long as none was.
+    arrivals: Vec<u64>,
+}
+
+impl Segment {
+    fn arrivals(&self, position: u64) -> u64 {
+        self.arrivals
+            .get(bucket(position) as usize % BUCKETS)
+            .copied()
+            .unwrap_or(0)
+    }
+
+    fn arrivals_mut(&mut self, position: u64) -> &mut u64 {
+        if self.arrivals.is_empty() {
+            self.arrivals = vec![0; BUCKETS];
+        }
+        &mut self.arrivals[bucket(position) as usize % BUCKETS]
+    }
+
+    /// The buckets of this segment in which keys were created, in their order, and how many.
+    pub(super) fn arrived(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.arrivals
+            .iter()
+            .copied()
+            .enumerate()
+            .filter(|(_, count)| *count > 0)
+    }
+}
+
+/// The entries of consecutive segments. All times are milliseconds of log time.
+pub(super) struct Shard {
+    /// Which segment of the map is the first.
+    first: usize,
+    /// Never changed but through `Arc::make_mut`: there may be pictures that share them.
+    segments: Box<[Arc<Segment>]>,
+    seeds: [u64; 2],
+    len: usize,
+    /// How many keys have a deadline and a position; more than one only if positions collide.
+    deadlines: Deadlines,
+    modifications: u64,
+}
+
+/// The segments of an empty map. They are not one that all share: what the segments know about
+/// their tables then lies in few pages of memory.
+fn empty_segments() -> Box<[Arc<Segment>]> {
+    (0..SEGMENTS).map(|_| Arc::default()).collect()
+}
+
+pub(super) fn segment(position: u64) -> usize {
+    (position >> (64 - SEGMENT_BITS)) as usize
+}
+
+/// Where the tables of this process look for a position.
+fn mix(seeds: [u64; 2], position: u64) -> u64 {
+    let product = u128::from(position ^ seeds[0]) * u128::from(seeds[1]);
+    (product >> 64) as u64 ^ product as u64
+}
+
+impl Shard {
+    /// The whole of an empty map.
+    pub(super) fn whole() -> Shard {
+        #[expect(
+            clippy::disallowed_types,
+            reason = "nothing that leaves this file depends on the seed"
+        )]
+        let state = std::hash::RandomState::new();
+        Shard {
+            first: 0,
+            segments: empty_segments(),
+            seeds: [state.hash_one(0), state.hash_one(1) | 1],
+            len: 0,
+            deadlines: BTreeMap::new(),
+            modifications: 0,
+        }
+    }
+
+    /// Shards that follow one another, as one.
+    pub(super) fn join(shards: impl IntoIterator<Item = Shard>) -> Shard {
+        let mut shards = shards.into_iter();
+        let mut whole = shards.next().expect("there is one");
+        let mut segments = whole.segments.into_vec();
+        for shard in shards {
+            segments.extend(shard.segments);
+            whole.len += shard.len;
+            whole.deadlines.extend(shard.deadlines);
+            whole.modifications += shard.modifications;
+        }
+        whole.segments = segments.into();
+        whole
+    }
+
+    /// It and another one, which has the segments of the map from this one on.
+    pub(super) fn split(self, at: usize) -> (Shard, Shard) {
+        let mut segments = self.segments.into_vec();
+        let (first, seeds) = (at, self.seeds);
+        let behind = segments.split_off(at - self.first);
+        let is_behind = |position| segment(position) >= at;
+        let (later, deadlines): (Deadlines, Deadlines) = self
+            .deadlines
+            .into_iter()
+            .partition(|((_, position), _)| is_behind(*position));
+        let len = behind.iter().map(|segment| segment.entries.len()).sum();
+        let shard = Shard {
+            segments: segments.into(),
+            deadlines,
+            len: self.len - len,
+            ..self
+        };
+        let behind = Shard {
+            first,
+            segments: behind.into(),
+            seeds,
+            len,
+            deadlines: later,
+            modifications: 0,
+        };
+        (shard, behind)
+    }
+
+    /// The number of changes made so far; the same on every replica that made the same ones.
+    pub(super) fn modifications(&self) -> u64 {
+        self.modifications
+    }
+
+    pub(super) fn set_modifications(&mut self, modifications: u64) {
+        self.modifications = modifications;
+    }
+
+    pub(super) fn get(&self, key: Key, now: u64) -> Option<&Entry> {
+        self.segments[segment(key.position) - self.first]
+            .entries
+            .find(mix(self.seeds, key.position), |entry| {
+                entry.order() == (key.position, key.bytes)
+            })
+            .filter(|entry| entry.is_live(now))
+    }
+
+    /// Whether there is a key of this position: fetches where it lies, so that it is near when it
+    /// is wanted.
+    pub(super) fn touch(&self, position: u64) -> bool {
+        let entries = &self.segments[segment(position) - self.first].entries;
+        entries
+            .find(mix(self.seeds, position), |entry| {
+                entry.position == position
+            })
+            .is_some()
+    }
+
+    /// The version of a key. If it is missing, how many keys were created in its bucket, itself
+    /// perhaps among them.
+    pub(super) fn version(&self, key: Key, now: u64) -> u64 {
+        let arrivals = || self.segments[segment(key.position) - self.first].arrivals(key.position);
+        self.get(key, now).map_or_else(arrivals, Entry::version)
+    }
+
+    /// A missing key is created and gone again before anything sees it.
+    pub(super) fn come_and_go(&mut self, key: Key) {
+        self.arrive(key.position);
+        self.modifications += 1;
+    }
+
+    /// Counts a key that is created; returns how many there were in its bucket with it.
+    fn arrive(&mut self, position: u64) -> u64 {
+        let count = self.segment_mut(position).arrivals_mut(position);
+        // A RESP integer has a sign.
+        *count = (*count + 1) & i64::MAX as u64;
+        *count
+    }
+
+    /// Whether a key was ever created in the bucket of a position.
+    pub(super) fn has_arrived(&self, position: u64) -> bool {
+        self.segments[segment(position) - self.first].arrivals(position) > 0
+    }
+
+    /// Sets how many keys were created in a bucket.
+    pub(super) fn set_arrivals(&mut self, position: u64, count: u64) {
+        *self.segment_mut(position).arrivals_mut(position) = count;
+    }
+
+    /// Gives a key a value, and `deadline` instead of the one that it may have.
+    pub(super) fn set(&mut self, key: Key, value: &[u8], deadline: Option<u64>, now: u64) {
+        self.modifications += 1;
+        let number = deadline.unwrap_or(NEVER);
+        let Some((entry, deadlines)) = self.live_mut(key, now) else {
+            let version = version(self.arrive(key.position), Change::Value, number, value);
+            return self.insert(Entry::new(key, value, version, deadline));
+        };
+        entry.version = version(entry.version, Change::Value, number, value);
+        entry.set_value(value);
+        reschedule(deadlines, entry, number);
+    }
+
+    /// Writes `bytes` at `offset` of the value of a key, which is created and grows as needed.
+    pub(super) fn edit(&mut self, key: Key, offset: usize, bytes: &[u8], now: u64) {
+        let Some((entry, _)) = self.live_mut(key, now) else {
+            let value = [&vec![0; offset], bytes].concat();
+            return self.set(key, &value, None, now);
+        };
+        entry.version = version(entry.version, Change::Edit, offset as u64, bytes);
+        entry.edit(offset, bytes);
+        self.modifications += 1;
+    }
+
+    /// Changes the deadline of a key, if the key exists.
+    pub(super) fn set_deadline(&mut self, key: Key, deadline: Option<u64>, now: u64) {
+        let Some((entry, deadlines)) = self.live_mut(key, now) else {
+            return;
+        };
+        let number = deadline.unwrap_or(NEVER);
+        entry.version = version(entry.version, Change::Deadline, number, &[]);
+        reschedule(deadlines, entry, number);
+        self.modifications += 1;
+    }
+
+    /// Removes a key and returns what it was, if it existed.
+    pub(super) fn remove(&mut self, key: Key, now: u64) -> Option<Entry> {
+        let entry = self.take(key).filter(|entry| entry.is_live(now))?;
+        self.modifications += 1;
+        Some(entry)
+    }
+
+    /// Removes all keys. What was created is still counted; that they are removed is not.
+    pub(super) fn clear(&mut self) {
+        for segment in &mut self.segments {
+            let arrivals = segment.arrivals.clone();
+            *segment = Arc::new(Segment {
+                entries: HashTable::new(),
+                arrivals,
+            });
+        }
+        self.deadlines.clear();
+        self.len = 0;
+    }
+
+    /// Adds an entry whose key is not there.
+    pub(super) fn insert(&mut self, entry: Entry) {
+        if entry.deadline != NEVER {
+            *self
+                .deadlines
+                .entry((entry.deadline, entry.position))
+                .or_default() += 1;
+        }
+        let (seeds, position) = (self.seeds, entry.position);
+        let rehash = |entry: &Entry| mix(seeds, entry.position);
+        self.segment_mut(position)
+            .entries
+            .insert_unique(mix(seeds, position), entry, rehash);
+        self.len += 1;
+    }
+
+    /// The segment of a position, to be changed: copied first if it is shared.
+    fn segment_mut(&mut self, position: u64) -> &mut Segment {
+        Arc::make_mut(&mut self.segments[segment(position) - self.first])
+    }
+
+    /// The entry of a key, and the index that must follow its deadline. One that has expired is
+    /// removed, so that what is written now does not inherit anything from it.
+    fn live_mut(&mut self, key: Key, now: u64) -> Option<(&mut Entry, &mut Deadlines)> {
+        if self
+            .deadlines
+            .first_key_value()
+            .is_some_and(|((first, _), _)| *first <= now)
+            && self.get(key, now).is_none()
+        {
+            self.take(key);
+            return None;
+        }
+        let entry = Arc::make_mut(&mut self.segments[segment(key.position) - self.first])
+            .entries
+            .find_mut(mix(self.seeds, key.position), |entry| {
+                entry.order() == (key.position, key.bytes)
+            })?;
+        Some((entry, &mut self.deadlines))
+    }
+
+    /// Removes the entry of a key, expired or not.
+    fn take(&mut self, key: Key) -> Option<Entry> {
+        let hash = mix(self.seeds, key.position);
+        let entries = &mut self.segment_mut(key.position).entries;
+        let found = entries.find_entry(hash, |entry| entry.order() == (key.position, key.bytes));
+        let (mut entry, _) = found.ok()?.remove();
+        let deadline = entry.deadline;
+        reschedule(&mut self.deadlines, &mut entry, NEVER);
+        entry.deadline = deadline;
+        self.len -= 1;
+        Some(entry)
+    }
+
+    /// Removes what has expired, at most about `limit` keys: the rest waits for the next call. So
+    /// it does after the first segment that has to be copied, or one command might have to copy
+    /// many.
+    pub(super) fn purge(&mut self, now: u64, limit: usize) {
+        for _ in 0..limit {
+            match self.deadlines.first_key_value() {
+                Some(((deadline, _), _)) if *deadline <= now => {}
+                _ => return,
+            }
+            let Some((at, count)) = self.deadlines.pop_first() else {
+                return;
+            };
+            let is_shared = Arc::strong_count(&self.segments[segment(at.1) - self.first]) > 1;
+            self.segment_mut(at.1)
+                .entries
+                .retain(|entry| (entry.deadline, entry.position) != at);
+            self.len -= count as usize;
+            if is_shared {
+                return;
+            }
+        }
+    }
+
+    /// The number of keys that have not expired. Walks over those that have, but were not removed.
+    pub(super) fn live_len(&self, now: u64) -> usize {
+        let expired = self
+            .deadlines
+            .range(..=(now, u64::MAX))
+            .map(|(_, count)| *count as usize);
+        self.len - expired.sum::<usize>()
+    }
+
+    /// The first deadline after `now`.
+    pub(super) fn next_deadline(&self, now: u64) -> Option<u64> {
+        let (deadline, _) = self.deadlines.range((now.checked_add(1)?, 0)..).next()?.0;
+        Some(*deadline)
+    }
+
+    /// All entries that have not expired, in the order of their positions and keys.
+    pub(super) fn in_order(&self, now: u64) -> impl Iterator<Item = &Entry> {
+        self.segments.iter().flat_map(move |segment| {
+            let indices = order(segment, now).into_iter();
+            indices.filter_map(|index| segment.entries.get_bucket(index))
+        })
+    }
+
+    /// The segments in their order as they are now, whatever happens to the shard.
+    pub(super) fn share(&self) -> impl Iterator<Item = Arc<Segment>> {
+        self.segments.iter().cloned()
+    }
+
+    /// How many of the segments that are not empty, and of the entries' data, are shared.
+    #[cfg(test)]
+    pub(super) fn shared(&self) -> (usize, usize) {
+        let segments = self
+            .segments
+            .iter()
+            .filter(|it| !it.entries.is_empty() && Arc::strong_count(it) > 1);
+        let entries = self
+            .segments
+            .iter()
+            .flat_map(|segment| segment.entries.iter());
+        (
+            segments.count(),
+            entries.filter(|entry| entry.is_shared()).count(),
+        )
+    }
+
+    /// The entries from position `from` on, at least `limit` of them if there are as many, and the
+    /// position where the next page begins; zero if there is nothing left. Entries of one position
+    /// are never torn apart, for a position is all that the next call knows.
+    pub(super) fn page(&self, from: u64, limit: usize, now: u64) -> (Vec<&Entry>, u64) {
+        let mut page: Vec<&Entry> = Vec::new();
+        let skipped = segment(from).saturating_sub(self.first);
+        for (i, part) in (self.first..).zip(&self.segments).skip(skipped) {
+            let wanted = limit - page.len();
+            let is_in = |entry: &&Entry| entry.position >= from && entry.is_live(now);
+            let mut entries: Vec<_> = part.entries.iter().filter(is_in).collect();
+            let next = match wanted {
+                _ if entries.len() <= wanted => None,
+                0 => return (page, (i as u64) << (64 - SEGMENT_BITS)),
+                _ => {
+                    let last = entries
+                        .select_nth_unstable_by_key(wanted - 1, |e| e.position)
+                        .1;
+                    let last = last.position;
+                    entries.retain(|entry| entry.position <= last);
+                    Some(last.wrapping_add(1))
+                }
+            };
+            entries.sort_unstable_by(|a, b| a.order().cmp(&b.order()));
+            page.append(&mut entries);
+            if let Some(next) = next {
+                return (page, next);
+            }
+        }
+        (page, 0)
+    }
+}
+
+/// Where in a segment the entries are that have not expired, in the order of their positions and
+/// keys.
+pub(super) fn order(segment: &Segment, now: u64) -> Vec<usize> {
+    let entries = segment
+        .entries
+        .iter_buckets()
+        .filter_map(|index| Some((segment.entries.get_bucket(index)?, index)));
+    let mut entries: Vec<_> = entries.filter(|(entry, _)| entry.is_live(now)).collect();
+    entries.sort_unstable_by(|(a, _), (b, _)| a.order().cmp(&b.order()));
+    entries.into_iter().map(|(_, index)| index).collect()
+}
+
+/// Gives an entry of the map another deadline.
+fn reschedule(deadlines: &mut Deadlines, entry: &mut Entry, deadline: u64) {
+    if entry.deadline == deadline {
+        return;
+    }
+    if entry.deadline != NEVER {
+        let at = (entry.deadline, entry.position);
+        match deadlines.get_mut(&at) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(deadlines.remove(&at)),
+        }
+    }
+    entry.deadline = deadline;
+    if deadline != NEVER {
+        *deadlines.entry((deadline, entry.position)).or_default() += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;
