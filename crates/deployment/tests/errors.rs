@@ -337,9 +337,9 @@ fn unknown_names_are_refused() {
         Deployment::preset("x", &PresetOptions::default())
             .unwrap_err()
             .to_string(),
-        "unknown preset \"x\"; available: colocated, baseline, compartmentalized, batched, pigpaxos, pigpaxos-25, pigpaxos-wan, mencius, mencius-wan, mencius-compartmentalized, mencius-batched, spaxos, \
+        "unknown preset \"x\"; available: colocated, baseline, compartmentalized, batched, pigpaxos, pigpaxos-25, pigpaxos-wan, smr, sp-smr, mencius, mencius-wan, mencius-compartmentalized, mencius-batched, spaxos, \
             spaxos-compartmentalized, spaxos-batched, epaxos, epaxos-5, \
-            epaxos-compartmentalized, unreplicated, unreplicated-batched"
+            epaxos-compartmentalized, unreplicated, unreplicated-batched, no-rep"
     );
 }
 

@@ -19,6 +19,8 @@ pub(super) const PRESETS: &[Preset] = &[
     #[cfg(feature = "hundreds")]
     PIGPAXOS_301,
     PIGPAXOS_WAN,
+    SMR,
+    SP_SMR,
 ];
 
 /// Every role on each node, also those that a small cluster could do without: a hop to a role of
@@ -90,4 +92,26 @@ const BATCHED: Preset = Preset {
         nodes(3, "unbatcher-", &["unbatcher"]),
     ],
     ..Preset::EMPTY
+};
+
+/// The deployment of the P-SMR paper (section VI-A): three acceptors and two replicas, a
+/// coordinator that batches, and a second one for when that fails.
+const SMR: Preset = Preset {
+    name: "smr",
+    about: "MultiPaxos, 8 nodes as in the P-SMR paper: replicas execute on one thread",
+    nodes: &[
+        nodes(1, "gateway-", &["client"]),
+        nodes(2, "coordinator-", &["batcher", "leader", "proxy_leader"]),
+        nodes(3, "acceptor-", &["acceptor"]),
+        nodes(2, "replica-", &["replica"]),
+    ],
+    ..Preset::EMPTY
+};
+
+/// The same with parallel execution.
+const SP_SMR: Preset = Preset {
+    name: "sp-smr",
+    about: "MultiPaxos, 8 nodes as smr, and each replica executes on 8 threads",
+    options: &[("workers", 8)],
+    ..SMR
 };

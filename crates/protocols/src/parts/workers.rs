@@ -6,7 +6,7 @@ use ionian_kernel::setting::{Place, Setting};
 /// A setting of all protocols whose replicas execute a log (P-SMR, section III: sP-SMR).
 pub(crate) const WORKERS: Setting = Setting {
     key: "workers",
-    about: "threads on which a replica executes commands that do not depend on each other",
+    about: "threads on which a replica executes independent commands",
     allowed: 1..=64,
     shared: false,
     place: Place::Own {

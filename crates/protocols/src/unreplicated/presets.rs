@@ -2,7 +2,7 @@
 
 use ionian_kernel::preset::{Preset, nodes};
 
-/// With and without batching.
+/// With and without batching, and with parallel execution (P-SMR, section V-A).
 pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "unreplicated",
@@ -21,6 +21,14 @@ pub(super) const PRESETS: &[Preset] = &[
             nodes(1, "server-", &["server"]),
             nodes(2, "unbatcher-", &["unbatcher"]),
         ],
+        ..Preset::EMPTY
+    },
+    Preset {
+        name: "no-rep",
+        about: "one server, nothing replicated: it executes on 8 threads",
+        f: 0,
+        options: &[("workers", 8)],
+        nodes: &[nodes(1, "server-", &["client", "server"])],
         ..Preset::EMPTY
     },
 ];
