@@ -52,7 +52,7 @@ impl<P: Protocol> Configurations<P> {
             .collect();
         let founded = scenario.layout.options.clone();
         let others = if scenario.tunes {
-            tunings(&founded, P::SETTINGS).to_vec()
+            tunings(&founded, P::SETTINGS, P::commutes).to_vec()
         } else {
             Vec::new()
         };
@@ -189,9 +189,10 @@ fn places(text: &Bytes) -> [u8; 2] {
     core::array::from_fn(|place| text.get(place).copied().unwrap_or(0))
 }
 
-/// The options that the operator tries: slower and smaller, faster and larger. Out-of-order
-/// execution does not change, because the check of the execution order depends on it.
-fn tunings(founded: &Options, own: &[Setting]) -> [Options; 2] {
+/// The options that the operator tries: slower and smaller, faster and larger. Whether commands
+/// that commute are executed in order does not change, because the check of the order depends on
+/// it.
+fn tunings(founded: &Options, own: &[Setting], commutes: fn(&Options) -> bool) -> [Options; 2] {
     let less = |count: usize| (count / 4).max(1);
     let mut slow = Options {
         heartbeat: founded.heartbeat * 2,
@@ -216,8 +217,12 @@ fn tunings(founded: &Options, own: &[Setting]) -> [Options; 2] {
     for setting in own.iter().filter(|setting| *setting.allowed.end() > 1) {
         let value = setting.value(founded);
         let (low, high) = (*setting.allowed.start(), *setting.allowed.end());
-        setting.state(&mut slow, (value / 4).clamp(low, high));
-        setting.state(&mut quick, (value * 2).clamp(low, high));
+        for (options, other) in [(&mut slow, value / 4), (&mut quick, value * 2)] {
+            setting.state(options, other.clamp(low, high));
+            if commutes(options) != commutes(founded) {
+                setting.state(options, value);
+            }
+        }
     }
     [slow, quick]
 }

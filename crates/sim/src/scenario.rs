@@ -61,10 +61,7 @@ impl Scenario {
     /// In which order the replicas of `P` execute: that of each key, where commands that commute
     /// may be executed in another.
     pub(crate) fn promised_order<P: Protocol>(&self) -> Order {
-        let options = &self.layout.options;
-        let workers = P::SETTINGS.iter().find(|it| it.key == "workers");
-        let parallel = workers.is_some_and(|it| it.value(options) > 1);
-        match P::commutes(options) || parallel {
+        match P::commutes(&self.layout.options) {
             true => Order::PerKey,
             false => self.order,
         }

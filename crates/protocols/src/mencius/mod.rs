@@ -102,6 +102,7 @@ use self::message::striped;
 use self::of_stripe::of_stripe;
 use crate::multipaxos;
 use crate::parts;
+use crate::parts::workers::workers;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -161,7 +162,7 @@ impl Protocol for Mencius {
     }
 
     fn commutes(options: &Options) -> bool {
-        settings::Settings::of(options).out_of_order
+        settings::Settings::of(options).out_of_order || workers(options) > 1
     }
 
     fn service(config: &Self::Config, epoch: Epoch) -> Service {

@@ -87,13 +87,14 @@ mod salvage;
 pub(crate) mod service;
 pub(crate) mod settings;
 
+use crate::parts::workers::workers;
 use crate::pigpaxos;
 use crate::pigpaxos::message::RelayId;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Layout, LayoutError};
+use ionian_kernel::layout::{Layout, LayoutError, Options};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
 use ionian_kernel::salvage::Salvage;
@@ -148,6 +149,10 @@ impl Protocol for MultiPaxos {
     fn branches() -> Vec<&'static str> {
         let all = crate::parts::branch::ALL.iter();
         all.chain(pigpaxos::branch::ALL).copied().collect()
+    }
+
+    fn commutes(options: &Options) -> bool {
+        workers(options) > 1
     }
 
     fn service(config: &Self::Config, epoch: Epoch) -> Service {

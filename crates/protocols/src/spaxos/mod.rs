@@ -100,6 +100,7 @@ mod settings;
 
 use crate::multipaxos;
 use crate::parts;
+use crate::parts::workers::workers;
 use crate::pigpaxos;
 use crate::pigpaxos::asking::Asks;
 use crate::pigpaxos::message::RelayId;
@@ -110,7 +111,7 @@ use config::Config;
 use id::{DisseminatorId, StabilizerId, of_batchers};
 use ionian_kernel::adapted::{Adapted, Translate};
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Layout, LayoutError};
+use ionian_kernel::layout::{Layout, LayoutError, Options};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
 use ionian_kernel::role::Role;
@@ -212,6 +213,10 @@ impl Protocol for SPaxos {
     fn branches() -> Vec<&'static str> {
         let shared = parts::branch::ALL;
         branch::ALL.iter().chain(shared).copied().collect()
+    }
+
+    fn commutes(options: &Options) -> bool {
+        workers(options) > 1
     }
 
     fn service(config: &Self::Config, epoch: Epoch) -> Service {

@@ -21,13 +21,13 @@ mod metrics;
 mod presets;
 mod service;
 
-use crate::parts::workers::WORKERS;
+use crate::parts::workers::{WORKERS, workers};
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use id::ServerId;
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Layout, LayoutError};
+use ionian_kernel::layout::{Layout, LayoutError, Options};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, NoInvariants, Protocol, Transition};
 use ionian_kernel::service::Service;
@@ -94,6 +94,10 @@ impl Protocol for Unreplicated {
     fn check_tunable() -> Result<(), LayoutError> {
         let reason = "an unreplicated cluster cannot be changed while it runs: stop it, change its file, and start it again";
         Err(LayoutError(reason.into()))
+    }
+
+    fn commutes(options: &Options) -> bool {
+        workers(options) > 1
     }
 
     fn service(config: &Self::Config, _: Epoch) -> Service {
