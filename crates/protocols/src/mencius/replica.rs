@@ -255,7 +255,11 @@ impl Replica {
             return;
         }
         self.learned = false;
-        self.core.wait_for_workers();
+        if self.commuting.has_none() {
+            return;
+        }
+        let (core, mut port) = self.part(out);
+        core.finish(now, &mut port);
         let mut commuting = core::mem::take(&mut self.commuting);
         let ready = commuting.ready(&self.core, |slot| self.skipped_until(slot));
         self.commuting = commuting;

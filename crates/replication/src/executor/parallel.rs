@@ -18,13 +18,13 @@
 
 use super::Executor;
 use super::part::{Item, Origin, Part, Queue};
-use crate::batch::{Answer, AnswersByClient, Batch, Command, Purpose, Value};
+use crate::batch::{Answer, AnswersByClient, Batch, Command, Outcome, Purpose, Value};
 use crate::session::Standing;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
-use ionian_kernel::guard::Guard;
+use ionian_kernel::guard::{Call, Guard, NotDone};
 use ionian_kernel::id::{SessionId, Slot};
 use ionian_kernel::machine::Footprint;
 use ionian_kernel::time::{Timestamp, earliest};
@@ -99,10 +99,10 @@ impl Parallel {
         self.places[at].part = Some(part);
     }
 
-    fn start(&mut self, at: usize) {
+    fn start(&mut self, at: usize, now: Timestamp) {
         let place = &mut self.places[at];
         let mut part = place.part.take().expect("it is here");
-        part.add(&mut place.queue);
+        part.add(&mut place.queue, now);
         let pieces = part.queue.len();
         self.given += pieces as u64;
         self.workers.start(at, pieces, part);
@@ -117,6 +117,11 @@ impl Executor {
         parallel.map_or([1, 0, 0], |it| {
             [it.places.len() as u64, it.given, it.spanning]
         })
+    }
+
+    /// Whether several threads execute commands.
+    pub fn is_parallel(&self) -> bool {
+        self.parallel.is_some()
     }
 
     fn places(&self) -> core::ops::Range<usize> {
@@ -160,7 +165,7 @@ impl Executor {
                 standing = begin.begin(value.stamp, session, number, floor, &mut self.reply);
             }
             if standing == Standing::New
-                && let Where::In(at) = self.place_of(command.payload)
+                && let Ok(Where::In(at)) = self.place_of(Call::Question, command.payload)
             {
                 let (now, answers) = (self.now, answers.is_some());
                 let queue = &mut self.parallel_mut().places[at].queue;
@@ -191,15 +196,19 @@ impl Executor {
     }
 
     /// Where a command or query is executed. If it spans parts, those are back in the machine.
-    fn place_of(&mut self, payload: &[u8]) -> Where {
+    /// `call` is what the machine is called for: one that fails on a query fails that query.
+    fn place_of(&mut self, call: Call<'_>, payload: &[u8]) -> Result<Where, NotDone> {
         let mut footprint = core::mem::take(&mut self.parallel_mut().footprint);
         footprint.everything = false;
         footprint.reads.clear();
         footprint.writes.clear();
-        self.touches(payload, &mut footprint);
         let Executor {
-            machine, parallel, ..
+            machine,
+            guard,
+            parallel,
+            ..
         } = self;
+        guard.call(call, &mut || machine.footprint(payload, &mut footprint))?;
         let parallel = parallel.as_mut().expect("it has parts");
         let parts = machine.parts().expect("it has parts");
         let mut touched = 0_u64;
@@ -211,11 +220,13 @@ impl Executor {
         }
         parallel.footprint = footprint;
         if touched.is_power_of_two() {
-            return Where::In(touched.trailing_zeros() as usize);
+            return Ok(Where::In(touched.trailing_zeros() as usize));
         }
-        parallel.spanning += 1;
-        self.gather(touched);
-        Where::Spanning
+        if touched != 0 {
+            parallel.spanning += 1;
+            self.gather(touched);
+        }
+        Ok(Where::Spanning)
     }
 
     /// A number for the batch that comes next.
@@ -233,7 +244,7 @@ impl Executor {
     fn hand_over(&mut self, at: usize) {
         let parallel = self.parallel_mut();
         let waiting = parallel.places[at].queue.len();
-        if waiting < parallel.workers.worth() {
+        if waiting < parallel.workers.worth().min(MAX_QUEUED) {
             return;
         }
         if waiting >= MAX_QUEUED {
@@ -244,9 +255,15 @@ impl Executor {
             parallel.put_back(at, task);
         }
         if self.parallel_mut().places[at].part.is_some() {
-            self.lend(at);
-            self.parallel_mut().start(at);
+            self.start(at);
         }
+    }
+
+    /// Gives a part that is here to its worker.
+    fn start(&mut self, at: usize) {
+        self.lend(at);
+        let now = self.now;
+        self.parallel_mut().start(at, now);
     }
 
     /// Gives a part that is here its state, if it does not have it.
@@ -261,12 +278,27 @@ impl Executor {
         }
     }
 
-    /// Executes here what waits for a part, as far as its answers have room.
+    /// Executes what waits for these parts, as far as answers to queries have room: workers do
+    /// what is worth it, at the same time, and the scheduler the rest.
+    fn run_all(&mut self, touched: u64) {
+        let of_them = move |at: &usize| touched & 1 << at != 0;
+        for at in self.places().filter(of_them) {
+            let parallel = self.parallel_mut();
+            parallel.wait(at);
+            if parallel.places[at].queue.len() >= parallel.workers.worth() {
+                self.start(at);
+            }
+        }
+        self.places().filter(of_them).for_each(|at| self.run(at));
+    }
+
+    /// Executes here what waits for a part.
     fn run(&mut self, at: usize) {
+        let now = self.now;
         self.parallel_mut().wait(at);
         let place = &mut self.parallel_mut().places[at];
         let part = place.part.as_mut().expect("it is here");
-        part.add(&mut place.queue);
+        part.add(&mut place.queue, now);
         if !part.queue.is_empty() {
             self.lend(at);
             let part = self.parallel_mut().places[at].part.as_mut();
@@ -277,11 +309,8 @@ impl Executor {
     /// Waits until all commands that were given to these parts are executed, and takes the parts
     /// back into the machine.
     fn gather(&mut self, touched: u64) {
-        for at in self.places() {
-            if touched & 1 << at == 0 {
-                continue;
-            }
-            self.run(at);
+        self.run_all(touched);
+        for at in self.places().filter(|at| touched & 1 << at != 0) {
             let Executor {
                 machine, parallel, ..
             } = self;
@@ -294,16 +323,10 @@ impl Executor {
         }
     }
 
-    /// Waits until all that was dispatched is executed: [`next_deadline`](Self::next_deadline) is
-    /// then that of the present state. Answers stay where they are.
-    pub fn wait(&mut self) {
-        self.places().for_each(|at| self.run(at));
-    }
-
     /// Waits for all parts, and takes back the results that they keep.
     fn take_results_back(&mut self) {
+        self.run_all(u64::MAX);
         for at in self.places() {
-            self.run(at);
             let Executor {
                 sessions, parallel, ..
             } = self;
@@ -343,8 +366,8 @@ impl Executor {
             if answers.is_full() {
                 return Some(batch.after(done));
             }
-            match self.place_of(command.payload) {
-                Where::In(at) => {
+            match self.place_of(Call::Read(command.payload), command.payload) {
+                Ok(Where::In(at)) => {
                     let now = self.now;
                     let queue = &mut self.parallel_mut().places[at].queue;
                     queue.come_from(number, || Origin {
@@ -357,9 +380,15 @@ impl Executor {
                     queue.push(item(batch, &command, None));
                     self.hand_over(at);
                 }
-                Where::Spanning => {
+                spans => {
                     let now = self.reading_time(clock);
-                    let outcome = self.read_one(now, command.payload);
+                    let outcome = match spans {
+                        Ok(_) => self.read_one(now, command.payload),
+                        Err(NotDone) => {
+                            self.failed_reads += 1;
+                            Outcome::Failed
+                        }
+                    };
                     answers.push(&Answer {
                         client: command.client,
                         purpose: command.purpose,
@@ -393,18 +422,22 @@ impl Executor {
             return;
         }
         loop {
-            self.collect(give);
+            self.run_all(u64::MAX);
             let mut waiting = false;
             for at in self.places() {
-                self.run(at);
                 self.give_answers(at, give);
                 let place = &mut self.parallel_mut().places[at];
                 let part = place.part.as_ref().expect("it is here");
                 waiting |= !part.queue.is_empty();
             }
             if !waiting {
-                return;
+                break;
             }
+        }
+        let parallel = self.parallel_mut();
+        let mut results = parallel.places.iter().flat_map(|it| &it.part);
+        if results.any(|part| part.results.are_many()) {
+            self.take_results_back();
         }
     }
 
@@ -414,6 +447,8 @@ impl Executor {
         if let Some(part) = &mut place.part {
             place.deadline = part.next_deadline(now);
             let failed = core::mem::take(&mut part.failed_reads);
+            part.take_answers()
+                .for_each(|mut answers| give(&mut answers));
             if !part.answers.is_empty() {
                 give(&mut part.answers);
             }

@@ -103,6 +103,10 @@ pub(super) struct Part {
     pub(super) queue: Queue,
     pub(super) results: Results,
     pub(super) answers: AnswersByClient,
+    /// Answers that are full.
+    full: Vec<AnswersByClient>,
+    /// The time of the log when it was last given anything.
+    now: Timestamp,
     reply: Vec<u8>,
     pub(super) failed_reads: u64,
 }
@@ -115,14 +119,22 @@ impl Part {
             queue: Queue::default(),
             results: Results::default(),
             answers: AnswersByClient::default(),
+            full: Vec::new(),
+            now: Timestamp(0),
             reply: Vec::new(),
             failed_reads: 0,
         }
     }
 
-    /// Adds what waits in a queue, which is empty then.
-    pub(super) fn add(&mut self, queue: &mut Queue) {
+    /// Adds what waits in a queue, which is empty then. The log has this time by now.
+    pub(super) fn add(&mut self, queue: &mut Queue, now: Timestamp) {
         self.queue.append(queue);
+        self.now = now;
+    }
+
+    /// Answers of which there were too many for one message.
+    pub(super) fn take_answers(&mut self) -> impl Iterator<Item = AnswersByClient> {
+        self.full.drain(..)
     }
 
     /// When the passing of time next changes what it answers.
@@ -143,6 +155,9 @@ impl Part {
             Some(Outcome::NotARead) => Outcome::NotARead,
             Some(_) => Outcome::Failed,
         };
+        if self.answers.is_full() {
+            self.full.push(core::mem::take(&mut self.answers));
+        }
         self.answers.push(&Answer {
             client: item.client,
             purpose,
@@ -176,12 +191,12 @@ impl Part {
     fn read(&mut self, item: &Item) {
         let origin = &self.queue.origins[item.origin as usize];
         let query = &origin.bytes[item.payload.0 as usize..item.payload.1 as usize];
-        // As `Executor::reading_time`: no other part's deadline matters here.
-        let deadline = self
-            .next_deadline(origin.now)
-            .unwrap_or(Timestamp(u64::MAX));
+        // As `Executor::reading_time`: no other part's deadline matters here. The state may be that
+        // of a later time than when the query came.
+        let log = self.now.max(origin.now);
+        let deadline = self.next_deadline(log).unwrap_or(Timestamp(u64::MAX));
         let before = Timestamp(deadline.0.saturating_sub(1));
-        let now = origin.now.max(origin.clock.min(before));
+        let now = log.max(origin.clock.min(before));
         let (machine, reply) = (self.machine.as_ref().expect("lent"), &mut self.reply);
         let mut read = Ok(());
         let call = &mut || read = machine.read(now, query, reply);

@@ -114,7 +114,7 @@ impl Guard for MachineGuard {
             let LogCommand {
                 slot: Slot(slot), ..
             } = command;
-            self.begun.store(slot + 1, Ordering::Relaxed);
+            self.begun.fetch_max(slot + 1, Ordering::Relaxed);
         }
         catch_unwind(AssertUnwindSafe(call)).map_err(|panic| match what {
             Call::Read(_) => {

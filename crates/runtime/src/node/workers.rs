@@ -65,12 +65,14 @@ fn work(given: &Receiver<(usize, Box<dyn Task>)>, finished: &SyncSender<Done>) {
     while let Ok((pieces, mut task)) = given.recv() {
         let begun = Instant::now();
         let ran = catch_unwind(AssertUnwindSafe(|| task.run()));
+        let has_failed = ran.is_err();
         let done = Done {
             task: ran.map(|()| task),
             pieces,
             took: begun.elapsed(),
         };
-        if finished.send(done).is_err() {
+        // Of a part that may be half changed there is nothing left to wait for.
+        if finished.send(done).is_err() || has_failed {
             return;
         }
     }
@@ -157,7 +159,7 @@ mod tests {
             Some("a panic of a task")
         );
         assert!(workers.poll(0).is_none());
-        workers.start(0, 1, Box::new(Rests(Some(Duration::ZERO))));
-        drop(workers.wait(0));
+        let waits = AssertUnwindSafe(|| drop(workers.wait(0)));
+        assert!(catch_unwind(waits).is_err(), "it does not wait without end");
     }
 }

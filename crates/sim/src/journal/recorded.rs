@@ -24,6 +24,8 @@ pub(crate) struct Recorded {
     machine: Box<dyn StateMachine>,
     /// Which part of the copy it is, if another than the whole.
     part: Option<usize>,
+    /// The time in the log of the last command.
+    now: Timestamp,
 }
 
 impl Recorded {
@@ -49,6 +51,7 @@ impl Recorded {
             canary,
             machine: model.machine(),
             part: None,
+            now: Timestamp(0),
         }
     }
 
@@ -87,6 +90,7 @@ impl Recorded {
 impl StateMachine for Recorded {
     fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
         let before = reply.len();
+        self.now = now;
         self.machine.apply(now, command, reply);
         let (stream, is_timed) = self.stream(command);
         open(&self.journal).executed(
@@ -105,6 +109,7 @@ impl StateMachine for Recorded {
         } else {
             now
         };
+        assert!(now >= self.now, "a query at a time before the state's");
         self.machine.read(now, query, reply)?;
         tell_time(now, reply);
         Ok(())
@@ -169,12 +174,14 @@ impl Parts for Recorded {
             canary: self.canary,
             machine,
             part: Some(part),
+            now: self.now,
         })
     }
 
     fn take_back(&mut self, part: usize, lent: Box<dyn StateMachine>) {
         let lent: Box<dyn Any> = lent;
         let mut lent = lent.downcast::<Recorded>().expect("a part of it");
+        self.now = self.now.max(lent.now);
         let machine = std::mem::replace(&mut lent.machine, Box::new(SimMachine::default()));
         self.machine
             .parts()

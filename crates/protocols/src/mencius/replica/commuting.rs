@@ -36,6 +36,12 @@ impl Commuting {
         }
     }
 
+    /// Whether nothing is suggested: every slot that comes next is then executed as soon as it is
+    /// chosen.
+    pub(super) fn has_none(&self) -> bool {
+        self.suggested.is_empty()
+    }
+
     /// Everything below `executed` is executed.
     pub(super) fn forget_below(&mut self, executed: Slot) {
         while let Some(first) = self
@@ -62,10 +68,6 @@ impl Commuting {
         skipped_until: impl Fn(Slot) -> Slot,
     ) -> Vec<Slot> {
         let (mut ready, mut earlier) = (Vec::new(), Earlier::default());
-        // Without a suggestion every slot that comes next is executed as soon as it is chosen.
-        if self.suggested.is_empty() {
-            return ready;
-        }
         let (mut slot, end) = (
             replica.executed(),
             replica.executed().plus(REACH).min(replica.held_until()),

@@ -62,9 +62,12 @@ impl ReplicaCore {
         self.early.slots.contains(&slot)
     }
 
-    /// Waits until all that it has begun to execute is executed.
-    pub fn wait_for_workers(&mut self) {
-        self.executor.wait();
+    /// Finishes what other threads have begun, and answers it. A query that waited beyond this
+    /// would see what is executed early from now on.
+    pub fn finish(&mut self, now: Instant, port: &mut impl ReplicaPort) {
+        if self.executor.is_parallel() {
+            self.flush_answers(now, true, port);
+        }
     }
 
     /// Whether no peer waits for the state to be that of a prefix.

@@ -1,7 +1,7 @@
 //! Several threads leave the state and give the answers of one, whichever of them is done first.
 
 use super::*;
-use crate::batch::{BatchBuilder, Outcome};
+use crate::batch::BatchBuilder;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
