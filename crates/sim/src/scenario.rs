@@ -1,6 +1,7 @@
 //! What to simulate: everything about a run that the seed does not decide.
 
 use crate::journal::Order;
+use crate::model::Model;
 use ionian_kernel::client::ReadLevel;
 use ionian_kernel::layout::Layout;
 use ionian_kernel::protocol::Protocol;
@@ -60,8 +61,13 @@ const SMALL: u64 = 32;
 impl Scenario {
     /// In which order the replicas of `P` execute: that of each key, where commands that commute
     /// may be executed in another.
-    pub(crate) fn promised_order<P: Protocol>(&self) -> Order {
-        match P::commutes(&self.layout.options) {
+    pub(crate) fn promised_order<P: Protocol>(&self, model: &impl Model) -> Order {
+        let mut options = self.layout.options.clone();
+        // Workers change the order only where the machine has parts.
+        if model.machine().parts().is_none() {
+            options.own.remove("workers");
+        }
+        match P::commutes(&options) {
             true => Order::PerKey,
             false => self.order,
         }

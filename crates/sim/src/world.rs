@@ -120,7 +120,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let mut scenario = scenario.clone();
         let knobs = Knobs::draw(seed, &scenario, P::SETTINGS);
         scenario.layout.options = knobs.options.clone();
-        scenario.order = scenario.promised_order::<P>();
+        scenario.order = scenario.promised_order::<P>(&model);
         let explain = |message| Failure {
             kind: FailureKind::Layout,
             message,

@@ -73,12 +73,13 @@ impl<P: Protocol, M: Model> Stage<P, M> {
                 },
             )
         });
+        let order = scenario.promised_order::<P>(&model);
         let mut stage = Stage {
             model,
             configurations,
             now: 0,
             nodes: nodes.collect(),
-            journal: Journal::shared(scenario.promised_order::<P>(), scenario.stable_log),
+            journal: Journal::shared(order, scenario.stable_log),
             watch: OwnInvariants::new(&configuration.config),
             effects: Effects::new(),
             under_way: VecDeque::new(),
