@@ -3,6 +3,7 @@
 //! A role stays a function of its inputs: a task owns what it works on, so neither the role nor
 //! another task can see it half done. Which task is done first is for the driver to say.
 
+use crate::random::Random;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -37,36 +38,56 @@ pub trait Workers: Send {
 /// How an instance gets as many workers as it asks for, or fewer.
 pub type HireWorkers<'a> = &'a dyn Fn(usize) -> Box<dyn Workers>;
 
-/// No threads: a task is done when it is asked for.
-pub struct Inline(Vec<Option<Box<dyn Task>>>);
+/// No threads: a task is done when it is waited for, or by chance before.
+pub struct Inline {
+    tasks: Vec<Option<Box<dyn Task>>>,
+    worth: usize,
+    random: Option<Random>,
+}
 
 impl Inline {
-    /// As many as are asked for.
+    /// As many as are asked for. Nothing is worth a hand-over.
     pub fn hire(count: usize) -> Box<dyn Workers> {
-        Box::new(Inline((0..count).map(|_| None).collect()))
+        Box::new(Inline {
+            tasks: (0..count).map(|_| None).collect(),
+            worth: usize::MAX,
+            random: None,
+        })
+    }
+
+    /// This number of workers, for tests: one in three times that a task is asked for it is done,
+    /// and `worth` pieces are worth a hand-over.
+    pub fn at_random(random: Random, count: usize, worth: usize) -> Box<dyn Workers> {
+        Box::new(Inline {
+            tasks: (0..count).map(|_| None).collect(),
+            worth,
+            random: Some(random),
+        })
     }
 }
 
 impl Workers for Inline {
     fn count(&self) -> usize {
-        self.0.len()
+        self.tasks.len()
     }
 
     fn worth(&mut self) -> usize {
-        usize::MAX
+        self.worth
     }
 
     fn start(&mut self, worker: usize, _: usize, task: Box<dyn Task>) {
-        let before = self.0[worker].replace(task);
+        let before = self.tasks[worker].replace(task);
         assert!(before.is_none(), "a worker has one task at a time");
     }
 
-    fn poll(&mut self, _: usize) -> Option<Box<dyn Task>> {
-        None
+    fn poll(&mut self, worker: usize) -> Option<Box<dyn Task>> {
+        self.tasks[worker].as_ref()?;
+        let is_done = self.random.as_mut()?.once_in(3);
+        is_done.then(|| self.wait(worker))
     }
 
     fn wait(&mut self, worker: usize) -> Box<dyn Task> {
-        let mut task = self.0[worker].take().expect("it has a task");
+        let mut task = self.tasks[worker].take().expect("it has a task");
         task.run();
         task
     }

@@ -112,7 +112,7 @@ impl Executor {
     /// When the passing of time next changes what the machine answers.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let mut deadline = None;
-        self.must_call(Call::Question, &mut || {
+        must_call(&*self.guard, Call::Question, &mut || {
             deadline = self.machine.next_deadline(self.now)
         });
         earliest(deadline, self.next_deadline_of_parts())
@@ -210,18 +210,11 @@ impl Executor {
     /// to it, must not clear it for those before.
     fn touches(&self, payload: &[u8], footprint: &mut Footprint) {
         let (everything, timed) = (footprint.everything, footprint.timed);
-        self.must_call(Call::Question, &mut || {
+        must_call(&*self.guard, Call::Question, &mut || {
             self.machine.footprint(payload, footprint)
         });
         footprint.everything |= everything;
         footprint.timed |= timed;
-    }
-
-    /// Calls the machine for something that no guard leaves out.
-    fn must_call(&self, what: Call<'_>, call: &mut dyn FnMut()) {
-        self.guard
-            .call(what, call)
-            .expect("a guard leaves out commands and queries, nothing else");
     }
 
     /// `UNORDERED` says whether other replicas may execute commands that commute in another order.
@@ -250,12 +243,7 @@ impl Executor {
     ) {
         let outcome = self.execute_command::<UNORDERED>(slot, value.stamp, command);
         if let (Some(outcome), Some(answers)) = (outcome, answers) {
-            answers.push(&Answer {
-                client: command.client,
-                purpose: command.purpose,
-                number: command.number,
-                outcome,
-            });
+            answers.push(&answer_to(command, outcome));
         }
     }
 
@@ -389,20 +377,8 @@ impl Executor {
                 rest = Some(batch.after(done));
                 break;
             }
-            let Command {
-                client,
-                purpose,
-                number,
-                payload,
-                ..
-            } = command;
-            let outcome = self.read_one(now, payload);
-            answers.push(&Answer {
-                client,
-                purpose,
-                number,
-                outcome,
-            });
+            let outcome = self.read_one(now, command.payload);
+            answers.push(&answer_to(&command, outcome));
         }
         release(&mut self.reply);
         rest
@@ -432,20 +408,17 @@ impl Executor {
         }
     }
 
-    /// The time at which a read is executed. The log's time stands still while nothing is written,
-    /// but the remaining life of a key must still count down; and only a stamp in the log can end
-    /// it. So it is this replica's clock, but never later than just before the next deadline.
     fn reading_time(&self, clock: Timestamp) -> Timestamp {
-        let deadline = self.next_deadline().unwrap_or(Timestamp(u64::MAX));
-        self.now
-            .max(clock.min(Timestamp(deadline.0.saturating_sub(1))))
+        reading_time(self.now, clock, self.next_deadline())
     }
 
     /// A snapshot of machine, sessions and time, the same bytes on every replica in this state.
     pub fn snapshot(&mut self) -> Bytes {
         self.make_whole();
         let mut out = self.head();
-        self.must_call(Call::Snapshot, &mut || self.machine.snapshot(&mut out));
+        must_call(&*self.guard, Call::Snapshot, &mut || {
+            self.machine.snapshot(&mut out)
+        });
         Bytes::from(out)
     }
 
@@ -453,7 +426,7 @@ impl Executor {
     pub fn freeze(&mut self) -> Box<dyn Frozen> {
         self.make_whole();
         let mut machine: Option<Box<dyn Frozen>> = None;
-        self.must_call(Call::Snapshot, &mut || {
+        must_call(&*self.guard, Call::Snapshot, &mut || {
             machine = Some(self.machine.freeze())
         });
         let machine = machine.expect("it was frozen");
@@ -491,14 +464,39 @@ impl Executor {
         let rest = reader.remaining();
         let state = reader.take(rest).expect("the rest");
         self.make_whole();
-        let (guard, machine, mut restored) = (&self.guard, &mut self.machine, Ok(()));
-        let done = guard.call(Call::Restore, &mut || restored = machine.restore(state));
-        done.expect("a guard leaves out commands and queries, nothing else");
+        let (guard, machine, mut restored) = (&*self.guard, &mut self.machine, Ok(()));
+        must_call(guard, Call::Restore, &mut || {
+            restored = machine.restore(state)
+        });
         restored?;
         (self.now, self.sessions, self.membership) = (now, sessions, membership);
         self.divide_again();
         Ok(())
     }
+}
+
+fn answer_to<'a>(command: &Command<&[u8]>, outcome: Outcome<&'a [u8]>) -> Answer<&'a [u8]> {
+    Answer {
+        client: command.client,
+        purpose: command.purpose,
+        number: command.number,
+        outcome,
+    }
+}
+
+/// Calls a machine for something that no guard leaves out.
+fn must_call(guard: &dyn Guard, what: Call<'_>, call: &mut dyn FnMut()) {
+    guard
+        .call(what, call)
+        .expect("a guard leaves out commands and queries, nothing else");
+}
+
+/// The time at which a read is executed. The log's time stands still while nothing is written, but
+/// the remaining life of a key must still count down; and only a stamp in the log can end it. So it
+/// is the replica's `clock`, but never later than just before the next deadline.
+fn reading_time(log: Timestamp, clock: Timestamp, deadline: Option<Timestamp>) -> Timestamp {
+    let Timestamp(deadline) = deadline.unwrap_or(Timestamp(u64::MAX));
+    log.max(clock.min(Timestamp(deadline.saturating_sub(1))))
 }
 
 /// Empties a buffer for replies, and gives back what only a large reply has needed.
@@ -543,8 +541,9 @@ impl Frozen for Picture {
             None => {
                 let Picture { machine, guard, .. } = self;
                 let mut more = false;
-                let done = guard.call(Call::Snapshot, &mut || more = machine.write_some(out));
-                done.expect("a guard leaves out commands and queries, nothing else");
+                must_call(&**guard, Call::Snapshot, &mut || {
+                    more = machine.write_some(out)
+                });
                 more
             }
         }

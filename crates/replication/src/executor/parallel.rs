@@ -16,9 +16,9 @@
 //! The table of sessions stays with the scheduler, which decides whether a command is new
 //! ([`Results`](crate::session::Results)).
 
-use super::Executor;
 use super::part::{Item, Origin, Part, Queue};
-use crate::batch::{Answer, AnswersByClient, Batch, Command, Outcome, Purpose, Value};
+use super::{Executor, answer_to};
+use crate::batch::{AnswersByClient, Batch, Command, Outcome, Purpose, Value};
 use crate::session::Standing;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -89,6 +89,15 @@ impl Parallel {
     fn wait(&mut self, at: usize) {
         if self.places[at].part.is_none() {
             let task = self.workers.wait(at);
+            self.put_back(at, task);
+        }
+    }
+
+    /// Takes a part back if its worker is done.
+    fn poll(&mut self, at: usize) {
+        if self.places[at].part.is_none()
+            && let Some(task) = self.workers.poll(at)
+        {
             self.put_back(at, task);
         }
     }
@@ -184,12 +193,7 @@ impl Executor {
             }
             let outcome = self.settle::<false>(slot, standing, session, &command);
             if let (Some(outcome), Some(answers)) = (outcome, answers.as_mut()) {
-                answers.push(&Answer {
-                    client: command.client,
-                    purpose: command.purpose,
-                    number,
-                    outcome,
-                });
+                answers.push(&answer_to(&command, outcome));
             }
         }
         super::release(&mut self.reply);
@@ -247,12 +251,9 @@ impl Executor {
         if waiting < parallel.workers.worth().min(MAX_QUEUED) {
             return;
         }
-        if waiting >= MAX_QUEUED {
-            parallel.wait(at);
-        } else if parallel.places[at].part.is_none()
-            && let Some(task) = parallel.workers.poll(at)
-        {
-            parallel.put_back(at, task);
+        match waiting >= MAX_QUEUED {
+            true => parallel.wait(at),
+            false => parallel.poll(at),
         }
         if self.parallel_mut().places[at].part.is_some() {
             self.start(at);
@@ -389,12 +390,7 @@ impl Executor {
                             Outcome::Failed
                         }
                     };
-                    answers.push(&Answer {
-                        client: command.client,
-                        purpose: command.purpose,
-                        number: command.number,
-                        outcome,
-                    });
+                    answers.push(&answer_to(&command, outcome));
                 }
             }
         }
@@ -405,12 +401,7 @@ impl Executor {
     /// it. Does not wait.
     pub fn collect(&mut self, give: &mut dyn FnMut(&mut AnswersByClient)) {
         for at in self.places() {
-            let parallel = self.parallel_mut();
-            if parallel.places[at].part.is_none()
-                && let Some(task) = parallel.workers.poll(at)
-            {
-                parallel.put_back(at, task);
-            }
+            self.parallel_mut().poll(at);
             self.give_answers(at, give);
             self.hand_over(at);
         }

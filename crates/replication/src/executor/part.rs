@@ -1,6 +1,7 @@
 //! A part of the state machine with the commands and queries that wait for it: what one thread
 //! works on at a time.
 
+use super::{must_call, reading_time};
 use crate::batch::{Answer, AnswersByClient, Outcome, Purpose};
 use crate::session::Results;
 use alloc::boxed::Box;
@@ -81,7 +82,6 @@ impl Queue {
     fn append(&mut self, other: &mut Queue) {
         other.last = 0;
         if self.is_empty() {
-            self.origins.clear();
             return core::mem::swap(self, other);
         }
         let before = self.origins.len() as u32;
@@ -141,11 +141,9 @@ impl Part {
     pub(super) fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
         let machine = self.machine.as_ref()?;
         let mut deadline = None;
-        self.guard
-            .call(Call::Question, &mut || {
-                deadline = machine.next_deadline(now)
-            })
-            .expect("a guard leaves out commands and queries, nothing else");
+        must_call(&*self.guard, Call::Question, &mut || {
+            deadline = machine.next_deadline(now)
+        });
         deadline
     }
 
@@ -191,12 +189,10 @@ impl Part {
     fn read(&mut self, item: &Item) {
         let origin = &self.queue.origins[item.origin as usize];
         let query = &origin.bytes[item.payload.0 as usize..item.payload.1 as usize];
-        // As `Executor::reading_time`: no other part's deadline matters here. The state may be that
-        // of a later time than when the query came.
+        // No other part's deadline matters here. The state may be that of a later time than when
+        // the query came.
         let log = self.now.max(origin.now);
-        let deadline = self.next_deadline(log).unwrap_or(Timestamp(u64::MAX));
-        let before = Timestamp(deadline.0.saturating_sub(1));
-        let now = log.max(origin.clock.min(before));
+        let now = reading_time(log, origin.clock, self.next_deadline(log));
         let (machine, reply) = (self.machine.as_ref().expect("lent"), &mut self.reply);
         let mut read = Ok(());
         let call = &mut || read = machine.read(now, query, reply);

@@ -118,12 +118,9 @@ impl Acceptor {
             true => self.others(),
             false => self.config.recorders(),
         };
-        let is_apart = self.config.is_apart();
-        if is_apart && self.turn.is_multiple_of(others.len() as u64 + 1) {
-            let acceptor = self
-                .config
-                .acceptors()
-                .pick(self.turn / (others.len() as u64 + 1));
+        let cycle = others.len() as u64 + 1;
+        if self.config.is_apart() && self.turn.is_multiple_of(cycle) {
+            let acceptor = self.config.acceptors().pick(self.turn / cycle);
             if let Some(acceptor) = acceptor.filter(|_| duty.records()) {
                 let ids = ids.clone();
                 let message = super::In::Ask { from, duty, ids };

@@ -13,6 +13,7 @@ use ionian_kernel::layout::{Address, NodeId};
 use ionian_kernel::machine::{NotARead, Parts, RestoreError, StateMachine};
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
+use ionian_kernel::work::Inline;
 
 /// Texts by key. A command `[b'a', key, byte]` appends, `[b'm', from, to]` moves the last byte from
 /// one text to another, `[b'*']` appends to all texts; each answers with what it has changed. A
@@ -110,41 +111,8 @@ impl Parts for Texts {
     }
 }
 
-/// Workers of which chance says when they are done.
-struct AtRandom {
-    random: Random,
-    tasks: Vec<Option<Box<dyn Task>>>,
-}
-
-impl Workers for AtRandom {
-    fn count(&self) -> usize {
-        self.tasks.len()
-    }
-    fn worth(&mut self) -> usize {
-        3
-    }
-    fn start(&mut self, worker: usize, _: usize, task: Box<dyn Task>) {
-        assert!(self.tasks[worker].replace(task).is_none());
-    }
-    fn poll(&mut self, worker: usize) -> Option<Box<dyn Task>> {
-        let is_done = self.tasks[worker].is_some() && self.random.once_in(3);
-        is_done.then(|| self.wait(worker))
-    }
-    fn wait(&mut self, worker: usize) -> Box<dyn Task> {
-        let mut task = self.tasks[worker].take().expect("it has a task");
-        task.run();
-        task
-    }
-}
-
 fn executor(workers: usize, seed: u64) -> Executor {
-    let hire = move |count| {
-        let workers = AtRandom {
-            random: Random::new(seed),
-            tasks: (0..count).map(|_| None).collect(),
-        };
-        Box::new(workers) as Box<dyn Workers>
-    };
+    let hire = move |count| Inline::at_random(Random::new(seed), count, 3);
     let birth = Birth {
         address: Address { kind: 0, index: 0 },
         node: NodeId(0),
