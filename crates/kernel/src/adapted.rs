@@ -8,6 +8,7 @@ use crate::role::{Cover, Lsn, Out, Outbox, Outgoing, Picture, RecordEnd, Role};
 use crate::status::{Metrics, Status};
 use crate::time::Instant;
 use crate::wire::WireError;
+use alloc::vec::Vec;
 use bytes::Bytes;
 use core::ops::Deref;
 
@@ -162,6 +163,52 @@ fn pour<F, E>(from: &mut Outbox<F>, to: &mut Outbox<E>, translate: impl Fn(F) ->
     }
     to.reached.append(&mut from.reached);
     to.release = to.release.max(from.release.take());
+    to.snapshot = from.snapshot.take().or(to.snapshot.take());
+    to.membership = from.membership.take().or(to.membership.take());
+}
+
+/// Where the records of an instance of another protocol stand in the log of the instance that it is
+/// a part of, together with the records of other parts.
+pub trait PartRecords {
+    /// A record with this key comes next: writes what is to stand before it, and gives the key that
+    /// it has in the log.
+    fn head(&mut self, key: Option<u64>, out: &mut Vec<u8>) -> Option<u64>;
+
+    /// The part needs no record with a key below this one: gives the key in the log below which no
+    /// part needs a record, if that is known.
+    fn released(&mut self, below: u64) -> Option<u64>;
+}
+
+/// Moves everything that a part of an instance has asked for to the outbox of the instance: each
+/// envelope as `translate` says, behind the records behind which it stood.
+pub fn pour_part<F, E>(
+    from: &mut Outbox<F>,
+    to: &mut Outbox<E>,
+    records: &mut impl PartRecords,
+    translate: impl Fn(F) -> E,
+) {
+    let before = to.record_ends.len();
+    let mut start = 0;
+    for RecordEnd { end, vital, key } in from.record_ends.drain(..) {
+        let key = records.head(key, &mut to.records);
+        to.records.extend_from_slice(&from.records[start..end]);
+        start = end;
+        to.record_ends.push(RecordEnd {
+            end: to.records.len(),
+            vital,
+            key,
+        });
+    }
+    from.records.clear();
+    if let Some(below) = from.release.take() {
+        to.release = to.release.max(records.released(below));
+    }
+    to.sends
+        .extend(from.sends.drain(..).map(|outgoing| Outgoing {
+            envelope: translate(outgoing.envelope),
+            fence: outgoing.fence.map(|records| before + records),
+        }));
+    to.reached.append(&mut from.reached);
     to.snapshot = from.snapshot.take().or(to.snapshot.take());
     to.membership = from.membership.take().or(to.membership.take());
 }

@@ -71,6 +71,8 @@ pub trait StateMachine: Any + Send {
 /// A state machine whose state is divided into parts by keys (P-SMR, section IV: commands that
 /// depend on each other are executed by one thread).
 ///
+/// [`restore`](StateMachine::restore) may be called while parts are lent: what was lent is void.
+///
 /// A part that is lent is a machine of its own. It executes the commands and queries whose
 /// [footprint](StateMachine::footprint) lies in the part. What touches several parts is executed by
 /// the whole machine when those parts, at least, are back in it. A part is owned by one thread at a

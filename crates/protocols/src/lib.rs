@@ -18,6 +18,7 @@ pub mod multipaxos;
 pub mod parts;
 pub mod pigpaxos;
 mod places;
+pub mod psmr;
 pub mod registry;
 pub mod spaxos;
 /// A protocol for tests.

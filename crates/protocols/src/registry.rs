@@ -52,6 +52,7 @@ protocols! {
     spaxos::SPaxos,
     epaxos::EPaxos,
     unreplicated::Unreplicated,
+    psmr::PSmr,
     #[cfg(feature = "toy")]
     toy::Toy,
 }

@@ -17,10 +17,12 @@ use ionian_kernel::time::{Timestamp, earliest};
 use ionian_kernel::wire::{Reader, Wire, WireError};
 use ionian_kernel::work::Inline;
 
+mod grouped;
 mod parallel;
 mod part;
 mod unordered;
 
+pub use grouped::without_preamble;
 use parallel::{MAX_PARTS, Parallel};
 pub use unordered::SETTLE;
 
@@ -39,6 +41,8 @@ pub struct Executor {
     failed_reads: u64,
     /// Where several threads execute.
     parallel: Option<Parallel>,
+    /// What stands before the state in its pictures, if anything does.
+    preamble: Option<Bytes>,
 }
 
 impl Executor {
@@ -86,6 +90,7 @@ impl Executor {
             reply: Vec::new(),
             failed_reads: 0,
             parallel: None,
+            preamble: None,
         }
     }
 
@@ -266,13 +271,11 @@ impl Executor {
             }
             Purpose::Open => Some(Outcome::Opened(self.sessions.open(self.now))),
             Purpose::Change => Some(self.change(command.payload)),
-            Purpose::Read if UNORDERED => {
+            Purpose::Read => {
                 let now = self.reading_time(stamp);
                 Some(self.read_one(now, command.payload))
             }
-            Purpose::Internal if UNORDERED => None,
-            // No role puts these into the log.
-            Purpose::Read | Purpose::Internal => Some(Outcome::NoSession),
+            Purpose::Internal => None,
         }
     }
 
@@ -440,6 +443,7 @@ impl Executor {
     /// What comes before the machine's state in a snapshot.
     fn head(&self) -> Vec<u8> {
         let mut out = Vec::new();
+        self.put_preamble(&mut out);
         self.now.encode(&mut out);
         self.membership.encode(&mut out);
         self.sessions.snapshot(&mut out);
@@ -451,7 +455,8 @@ impl Executor {
     /// # Errors
     /// Says what is wrong with the bytes; nothing is then changed.
     pub fn restore(&mut self, snapshot: &Bytes) -> Result<(), RestoreError> {
-        let mut reader = Reader::new(snapshot);
+        let (preamble, snapshot) = grouped::split(snapshot)?;
+        let mut reader = Reader::new(&snapshot);
         let malformed = |error: WireError| RestoreError(error.to_string());
         let now = Timestamp::decode(&mut reader).map_err(malformed)?;
         let membership = Membership::decode(&mut reader).map_err(malformed)?;
@@ -470,6 +475,7 @@ impl Executor {
         });
         restored?;
         (self.now, self.sessions, self.membership) = (now, sessions, membership);
+        self.preamble = preamble;
         self.divide_again();
         Ok(())
     }

@@ -40,6 +40,8 @@ const MAX_RESULT_BYTES: usize = 2 << 30;
 pub struct Sessions {
     sessions: BTreeMap<SessionId, Session>,
     next: SessionId,
+    /// By how much the next number is higher than the one before.
+    step: u64,
     expiry_ms: u64,
     next_sweep: Timestamp,
 }
@@ -161,9 +163,15 @@ impl Sessions {
         Sessions {
             sessions: BTreeMap::new(),
             next: SessionId(1),
+            step: 1,
             expiry_ms: expiry.as_millis() as u64,
             next_sweep: Timestamp(0),
         }
+    }
+
+    /// Numbers the sessions that are opened `first`, `first + step`, and so on.
+    pub fn number(&mut self, first: u64, step: u64) {
+        (self.next, self.step) = (SessionId(first), step);
     }
 
     /// Sets the expiry of all sessions, open ones included.
@@ -188,7 +196,7 @@ impl Sessions {
     pub fn open(&mut self, now: Timestamp) -> SessionId {
         self.make_room(MAX_SESSIONS, MAX_RESULT_BYTES);
         let id = self.next;
-        self.next = SessionId(id.0 + 1);
+        self.next = SessionId(id.0 + self.step);
         self.sessions.insert(
             id,
             Session {

@@ -165,6 +165,16 @@ impl Leader {
         self.core.is_leading()
     }
 
+    /// Every slot in which it has proposed is below this one.
+    pub(crate) fn next_slot(&self) -> Slot {
+        self.core.next_slot()
+    }
+
+    /// Whether something that it has proposed is not known to be executed.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.core.executed() < self.core.place_of_next()
+    }
+
     /// The highest round that it knows.
     pub fn round(&self) -> Round {
         self.core.round()

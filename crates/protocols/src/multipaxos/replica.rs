@@ -8,7 +8,7 @@ use super::config::Config;
 use super::message::{ChosenSlots, Times};
 use super::{Envelope, acceptor, client, kind, leader, read_batcher, unbatcher};
 use crate::parts::metrics;
-use crate::parts::replica::{Chunk, ReplicaCore, ReplicaPort};
+use crate::parts::replica::{Chunk, Gate, ReplicaCore, ReplicaPort};
 use crate::pigpaxos::settings::reads_at_executed;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -140,6 +140,53 @@ impl Replica {
     /// What it has learned and executed.
     pub fn core(&self) -> &ReplicaCore {
         &self.core
+    }
+
+    /// What it has learned and executed, to be changed.
+    pub(crate) fn core_mut(&mut self) -> &mut ReplicaCore {
+        &mut self.core
+    }
+
+    /// See [`ReplicaCore::open`].
+    pub(crate) fn open(&mut self, now: Instant, gate: Gate, out: &mut Out<'_, Self>) {
+        let (core, mut port) = self.part(out);
+        core.open(now, gate, &mut port);
+    }
+
+    /// See [`ReplicaCore::was_replaced`].
+    pub(crate) fn was_replaced(
+        &mut self,
+        now: Instant,
+        executed: Slot,
+        gate: Gate,
+        out: &mut Out<'_, Self>,
+    ) {
+        let (core, mut port) = self.part(out);
+        core.was_replaced(now, executed, gate, &mut port);
+    }
+
+    /// See [`ReplicaCore::offer`].
+    pub(crate) fn offer(&mut self, now: Instant, to: ReplicaId, out: &mut Out<'_, Self>) {
+        let (core, mut port) = self.part(out);
+        core.offer(now, to, &mut port);
+    }
+
+    /// See [`ReplicaCore::offer_at_hand`].
+    pub(crate) fn offer_at_hand(
+        &mut self,
+        now: Instant,
+        to: ReplicaId,
+        beyond: Slot,
+        out: &mut Out<'_, Self>,
+    ) -> bool {
+        let (core, mut port) = self.part(out);
+        core.offer_at_hand(now, to, beyond, &mut port)
+    }
+
+    /// See [`ReplicaCore::store`].
+    pub(crate) fn store(&mut self, out: &mut Out<'_, Self>) {
+        let (core, mut port) = self.part(out);
+        core.store(&mut port);
     }
 
     /// Acceptors of its node are to know how far it is, for readers (PigPaxos 8.2).

@@ -8,7 +8,7 @@ use ionian_kernel::service::{Enough, Memory, Need, Service, Voters, one_of_each}
 use ionian_replication::quorum::QuorumSystem;
 
 /// What the cluster needs while leaders use rounds of `epoch`.
-pub(super) fn service(config: &Config, epoch: Epoch) -> Service {
+pub(crate) fn service(config: &Config, epoch: Epoch) -> Service {
     let in_force = quorums_of(config, epoch);
     let voters = voters(kind::Acceptor, &in_force);
     let mut needs = needs_of_voters(&voters);

@@ -4,6 +4,7 @@
 mod catch_up;
 mod deferred;
 mod early;
+mod gate;
 mod helping;
 pub(crate) mod offer;
 mod port;
@@ -15,6 +16,7 @@ pub use self::catch_up::Chunk;
 use self::catch_up::{Ask, CatchUp, Progress};
 use self::deferred::Deferred;
 use self::early::Early;
+pub use self::gate::{Gate, marker};
 use self::helping::Helping;
 use self::offer::Offer;
 pub use self::port::ReplicaPort;
@@ -79,6 +81,8 @@ pub struct ReplicaCore {
     ahead_bytes: usize,
     /// How far the log is known to reach: something was chosen or voted for below this slot.
     wanted: Slot,
+    /// What keeps it from executing what it has.
+    gate: Gate,
     deferred: Deferred,
     early: Early,
     answers: AnswersByClient,
@@ -127,6 +131,7 @@ impl ReplicaCore {
             retained_bytes: 0,
             ahead_bytes: 0,
             wanted: Slot::ZERO,
+            gate: Gate::Open,
             deferred: Deferred::default(),
             early: Early::default(),
             answers: AnswersByClient::default(),
@@ -207,7 +212,9 @@ impl ReplicaCore {
 
     /// Executes as far as the log has no hole.
     fn execute_ready(&mut self, now: Instant, port: &mut impl ReplicaPort) {
-        while let Some(chosen) = self.log.get(self.executed) {
+        while let Some(chosen) = self.log.get(self.executed)
+            && self.gate.lets(self.executed, &chosen.value)
+        {
             let answers = (chosen.replier == Some(self.id)).then_some(&mut self.answers);
             let bytes = chosen.value.batch.byte_len();
             self.retained_bytes += bytes;
@@ -228,8 +235,17 @@ impl ReplicaCore {
                 self.flush_answers(now, false, port);
             }
         }
-        self.catch_up.watch(now, self.executed, self.wanted);
+        self.watch(now);
         self.announce_membership(port);
+    }
+
+    /// Watches for the slot that it executes next, if it misses it.
+    fn watch(&mut self, now: Instant) {
+        let end = match self.waits_at_gate() && !self.catch_up.is_installing() {
+            true => self.executed,
+            false => self.wanted,
+        };
+        self.catch_up.watch(now, self.executed, end);
     }
 
     /// Announces a new membership to the driver, which reconfigures roles and notifies peers.
@@ -351,6 +367,7 @@ impl ReplicaCore {
         if chunk.executed <= self.executed {
             return;
         }
+        self.want_with_others(now, chunk.executed);
         match self.catch_up.on_chunk(now, chunk) {
             Progress::None => {}
             Progress::Next(peer, executed, offset) => {
@@ -432,7 +449,7 @@ impl ReplicaCore {
         self.told_time = Some((now, time));
         self.snapshots.want(keep);
         self.wanted = self.wanted.max(wanted);
-        self.catch_up.watch(now, self.executed, self.wanted);
+        self.watch(now);
     }
 
     /// An unbatcher is alive.
@@ -470,7 +487,7 @@ impl ReplicaCore {
         self.wanted = self
             .wanted
             .max(Slot(at).min(self.executed.plus(MAX_AHEAD as u64)));
-        self.catch_up.watch(now, self.executed, self.wanted);
+        self.watch(now);
         Picture::NotYet(self.executed.0)
     }
 
@@ -550,10 +567,10 @@ impl ReplicaCore {
             "a replica lost count of its log"
         );
         assert!(
-            self.log.get(self.executed).is_none(),
+            self.log.get(self.executed).is_none() || self.waits_at_gate(),
             "a replica holds back what it could execute"
         );
-        let hole = self.executed < self.wanted;
+        let hole = self.executed < self.wanted && !self.waits_at_gate();
         assert!(
             !hole || self.catch_up.next_timer().is_some(),
             "no replica watches a hole"

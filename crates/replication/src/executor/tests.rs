@@ -183,8 +183,7 @@ fn only_commands_of_a_session_reach_the_machine() {
     outcomes(&mut executor, &value(&[(0, 9, b"")]));
     let one = SessionId(1);
     for (purpose, expected) in [
-        (Purpose::Read, Some(Outcome::NoSession)),
-        (Purpose::Internal, Some(Outcome::NoSession)),
+        (Purpose::Internal, None),
         (Purpose::KeepAlive(SessionId(2)), Some(Outcome::NoSession)),
         (Purpose::KeepAlive(one), None),
         (Purpose::Execute(SessionId(2)), Some(Outcome::NoSession)),

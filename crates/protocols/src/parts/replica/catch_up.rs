@@ -184,6 +184,11 @@ impl CatchUp {
         self.ask_at
     }
 
+    /// Whether it has begun to take in a snapshot.
+    pub(super) fn is_installing(&self) -> bool {
+        self.install.is_some()
+    }
+
     /// A value of this many bytes came.
     pub(super) fn heard(&mut self, bytes: usize) {
         self.bulk += if bytes >= BULK_BYTES { bytes } else { 0 };

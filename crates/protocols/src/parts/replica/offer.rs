@@ -55,6 +55,10 @@ impl ReplicaCore {
         start: Slot,
         port: &mut impl ReplicaPort,
     ) {
+        if self.snapshots.are_elsewhere() {
+            // An empty piece: the peer asks for the state of all logs.
+            return port.snapshot_chunk(to, self.executed, 0, false, Bytes::new());
+        }
         // After an older one the peer would still miss slots that are forgotten here.
         let oldest = self.log.base().max(start.next());
         if self
@@ -65,11 +69,16 @@ impl ReplicaCore {
             if !self.is_a_prefix(now) {
                 return port.reached(branch::OFFER_WAITS);
             }
-            let rate = self.config.options().snapshot_bytes_per_second;
-            let frozen = self.executor.freeze();
-            self.offer = Some(Offer::new(rate, now, self.executed, frozen));
+            self.make_offer(now);
         }
         self.send_chunk(now, to, 0, port);
+    }
+
+    /// Takes a snapshot of the present state, for peers.
+    pub(super) fn make_offer(&mut self, now: Instant) {
+        let rate = self.config.options().snapshot_bytes_per_second;
+        let frozen = self.executor.freeze();
+        self.offer = Some(Offer::new(rate, now, self.executed, frozen));
     }
 
     /// A peer wants a piece of a snapshot.
@@ -95,7 +104,7 @@ impl ReplicaCore {
         }
     }
 
-    fn send_chunk(
+    pub(super) fn send_chunk(
         &mut self,
         now: Instant,
         to: ReplicaId,

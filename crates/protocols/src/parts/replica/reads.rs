@@ -46,7 +46,7 @@ impl ReplicaCore {
         self.wanted = self
             .wanted
             .max(executed.min(self.executed.plus(MAX_AHEAD as u64)));
-        self.catch_up.watch(now, self.executed, self.wanted);
+        self.watch(now);
     }
 
     pub(super) fn answer_deferred(&mut self, now: Instant) {

@@ -15,6 +15,8 @@ pub(super) struct Snapshots {
     /// as kept, for no more than f of them fail. Where acceptors keep their votes on disk, what
     /// counts is what is in a snapshot: a power failure takes the memory of all replicas at once.
     loses_state: bool,
+    /// Whether another log's snapshots contain its state.
+    elsewhere: bool,
     /// Every slot below this one is in the last one stored.
     stored: Slot,
     /// The slot of the one under way.
@@ -31,6 +33,7 @@ impl Snapshots {
         Snapshots {
             config,
             loses_state: !keeps_records,
+            elsewhere: false,
             stored,
             storing: None,
             bytes: 0,
@@ -55,11 +58,26 @@ impl Snapshots {
 
     /// Whether enough was executed since the last for one of the state before the slot `executed`.
     pub(super) fn is_due(&self, executed: Slot) -> bool {
+        self.is_enough(executed) && self.storing.is_none() && !self.elsewhere
+    }
+
+    /// Whether enough was executed since the last.
+    pub(super) fn is_enough(&self, executed: Slot) -> bool {
         let since = executed.distance(self.stored);
         let enough =
             since >= self.config.options().snapshot_slots as u64 || self.bytes >= SNAPSHOT_BYTES;
         let wanted = self.stored < self.wanted && self.wanted <= executed;
-        (enough || wanted) && since > 0 && self.storing.is_none() && !self.loses_state
+        (enough || wanted) && since > 0 && (self.elsewhere || !self.loses_state)
+    }
+
+    /// Another log's snapshots contain its state.
+    pub(super) fn keep_elsewhere(&mut self) {
+        self.elsewhere = true;
+    }
+
+    /// Whether they do.
+    pub(super) fn are_elsewhere(&self) -> bool {
+        self.elsewhere
     }
 
     /// One of the state before the slot `executed` begins to be stored.
@@ -71,13 +89,16 @@ impl Snapshots {
     /// The one of the state before this slot is on disk: just now, or since before a crash.
     pub(super) fn stored(&mut self, executed: Slot) {
         self.storing = None;
+        if self.elsewhere {
+            self.bytes = 0;
+        }
         self.stored = self.stored.max(executed);
     }
 
     /// The replica, which has executed every slot below `executed`, would find every slot below
     /// this one again after a crash.
     pub(super) fn kept(&self, executed: Slot) -> Slot {
-        if self.loses_state {
+        if self.loses_state && !self.elsewhere {
             executed
         } else {
             self.stored

@@ -1,0 +1,193 @@
+//! What keeps a replica from executing what it has: nothing, where there is one log. In P-SMR a
+//! replica follows several, which wait for each other at markers.
+
+use super::{MAX_AHEAD, ReplicaCore, ReplicaPort};
+use bytes::Bytes;
+use ionian_kernel::id::{ClientId, ReplicaId, Slot};
+use ionian_kernel::time::{Instant, Timestamp};
+use ionian_replication::batch::{Batch, Command, Purpose, Value};
+use ionian_replication::executor::Executor;
+
+/// See the top of this file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// Nothing does.
+    Open,
+    /// It executes slots below this one.
+    Below(Slot),
+    /// It stops before a [`marker`] of a slot above this one, below which the other log is
+    /// executed.
+    Marker(Slot),
+}
+
+/// A batch that says: before this, every slot of another log below `until` is executed.
+pub fn marker(until: Slot) -> Batch {
+    Batch::one(&Command {
+        client: ClientId(0),
+        purpose: Purpose::Internal,
+        number: until.0,
+        floor: 0,
+        payload: Bytes::new(),
+    })
+}
+
+/// What a marker says, if the value is one.
+fn until(value: &Value) -> Option<Slot> {
+    let first = value.batch.commands().next()?;
+    (first.purpose == Purpose::Internal).then_some(Slot(first.number))
+}
+
+impl Gate {
+    #[inline]
+    pub(super) fn lets(self, slot: Slot, value: &Value) -> bool {
+        match self {
+            Gate::Open => true,
+            Gate::Below(end) => slot < end,
+            Gate::Marker(reached) => until(value).is_none_or(|until| until <= reached),
+        }
+    }
+}
+
+impl ReplicaCore {
+    /// Executes what this gate lets pass.
+    pub(crate) fn open(&mut self, now: Instant, gate: Gate, port: &mut impl ReplicaPort) {
+        self.gate = gate;
+        self.execute_ready(now, port);
+    }
+
+    /// This gate holds from now on. Of what it has, nothing is executed yet.
+    pub(crate) fn set_gate(&mut self, gate: Gate) {
+        self.gate = gate;
+    }
+
+    /// Its state is that before the slot `executed`, from a snapshot stored before a crash.
+    pub(crate) fn begin_at(&mut self, executed: Slot) {
+        (self.executed, self.wanted) = (executed, executed);
+        self.snapshots.stored(executed);
+        self.log.reset(executed);
+    }
+
+    /// Whether it has the slot that it executes next, and does not execute it.
+    pub(crate) fn waits_at_gate(&self) -> bool {
+        let next = self.log.get(self.executed);
+        next.is_some_and(|next| !self.gate.lets(self.executed, &next.value))
+    }
+
+    /// What the marker says that it has stopped before.
+    pub(crate) fn stopped_until(&self) -> Option<Slot> {
+        let next = self.log.get(self.executed)?;
+        until(&next.value).filter(|_| self.waits_at_gate())
+    }
+
+    /// As far as it knows, the log ends before this slot.
+    pub(crate) fn known_end(&self) -> Slot {
+        self.wanted
+    }
+
+    /// The log reaches up to this slot: what is missing below is asked for.
+    pub(crate) fn want(&mut self, now: Instant, end: Slot) {
+        let limit = self.executed.plus(MAX_AHEAD as u64);
+        self.wanted = self.wanted.max(end.min(limit));
+        self.watch(now);
+    }
+
+    /// A peer's snapshot reaches up to a slot. This replica may have all of this log that it knows
+    /// of, and not of the others.
+    pub(super) fn want_with_others(&mut self, now: Instant, end: Slot) {
+        if self.gate != Gate::Open {
+            self.want(now, end);
+        }
+    }
+
+    /// Whether it takes in a snapshot.
+    pub(crate) fn is_installing(&self) -> bool {
+        self.catch_up.is_installing()
+    }
+
+    /// What it executes its log on.
+    pub(crate) fn executor_mut(&mut self) -> &mut Executor {
+        &mut self.executor
+    }
+
+    /// Time in its log.
+    pub(crate) fn log_now(&self) -> Timestamp {
+        self.executor.now()
+    }
+
+    /// Its state is kept together with that of another log: it stores and offers no snapshots.
+    pub(crate) fn keep_elsewhere(&mut self) {
+        self.snapshots.keep_elsewhere();
+    }
+
+    /// A snapshot of its state before the slot `executed` is on disk.
+    pub(crate) fn kept(&mut self, executed: Slot) {
+        self.snapshots.stored(executed);
+    }
+
+    /// Whether its state has changed since it was kept last.
+    pub(crate) fn is_ahead_of_kept(&self) -> bool {
+        self.snapshots.kept(self.executed) < self.executed
+    }
+
+    /// The slot behind the markers that come next and let it pass when the other log is executed
+    /// below `reached`. They change nothing but the time.
+    pub(crate) fn behind_markers(&self, reached: Slot) -> Slot {
+        let passes = |(_, chosen): &(Slot, &super::Chosen)| {
+            until(&chosen.value).is_some_and(|until| until <= reached)
+        };
+        let next = self.log.iter_from(self.executed).zip(0..);
+        let in_turn = next.take_while(|((slot, chosen), ahead)| {
+            *slot == self.executed.plus(*ahead) && passes(&(*slot, *chosen))
+        });
+        self.executed.plus(in_turn.count() as u64)
+    }
+
+    /// Whether enough was executed since its state was kept last.
+    pub(crate) fn is_to_be_kept(&self) -> bool {
+        self.snapshots.is_enough(self.executed)
+    }
+
+    /// Stores a snapshot.
+    pub(crate) fn store(&mut self, port: &mut impl ReplicaPort) {
+        self.snapshots.begin(self.executed);
+        port.store_snapshot(self.executed.0, self.executor.freeze());
+    }
+
+    /// Its state was replaced by one before the slot `executed`.
+    pub(crate) fn was_replaced(
+        &mut self,
+        now: Instant,
+        executed: Slot,
+        gate: Gate,
+        port: &mut impl ReplicaPort,
+    ) {
+        self.pass_over(executed);
+        self.answer_deferred(now);
+        self.open(now, gate, port);
+    }
+
+    /// Hands a peer the snapshot at hand, if it is of a state behind the slot `beyond`.
+    pub(crate) fn offer_at_hand(
+        &mut self,
+        now: Instant,
+        to: ReplicaId,
+        beyond: Slot,
+        port: &mut impl ReplicaPort,
+    ) -> bool {
+        let offer = self.offer.as_ref();
+        let has = offer.is_some_and(|offer| offer.executed > beyond);
+        if has {
+            self.send_chunk(now, to, 0, port);
+        }
+        has
+    }
+
+    /// Hands a peer a snapshot of the present state.
+    pub(crate) fn offer(&mut self, now: Instant, to: ReplicaId, port: &mut impl ReplicaPort) {
+        let offer = self.offer.as_ref();
+        if offer.is_none_or(|offer| offer.executed < self.executed) {
+            self.make_offer(now);
+        }
+        self.send_chunk(now, to, 0, port);
+    }
+}

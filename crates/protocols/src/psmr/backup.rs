@@ -1,0 +1,112 @@
+//! The state for a backup: with all that was acknowledged before it was asked for.
+//!
+//! The replica has a command without effect, with a number that it has drawn, ordered in g_all.
+//! When that is executed here, so is everything that was acknowledged before it was proposed, in
+//! every group (see [`merge`](super::merge)): then the picture is taken. Another cluster may be
+//! founded with it, where it does not matter how far the logs are here.
+
+use super::groups::{Groups, Sends, send};
+use super::merge::{Merge, core};
+use super::message::Message;
+use crate::multipaxos::kind;
+use alloc::boxed::Box;
+use ionian_kernel::id::Slot;
+use ionian_kernel::machine::Frozen;
+use ionian_kernel::role::{Cover, Picture};
+use ionian_kernel::time::{Duration, Instant};
+use ionian_replication::batch::{Command, Purpose};
+use ionian_replication::executor::Executor;
+
+/// A backup that was not asked about for this long is given up.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// See the top of this file.
+pub(super) struct Backup {
+    cover: Cover,
+    /// The number of the command.
+    mark: u64,
+    /// When the command is to be proposed, again if it was before.
+    propose_at: Instant,
+    /// When the driver last asked.
+    asked_at: Instant,
+    /// Whether the command is executed.
+    is_executed: bool,
+    /// The state, and how far g_all is executed in it.
+    picture: Option<(u64, Box<dyn Frozen>)>,
+}
+
+impl Backup {
+    pub(super) fn next_timer(&self) -> Instant {
+        let end = self.asked_at + PATIENCE;
+        match self.picture {
+            Some(_) => end,
+            None => self.propose_at.min(end),
+        }
+    }
+}
+
+impl Merge {
+    /// See [`Role::freeze`](ionian_kernel::role::Role::freeze).
+    pub(super) fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
+        // Zero asks for any command.
+        let mark = self.random.any().max(1);
+        self.backup.take_if(|backup| backup.cover != cover);
+        let backup = self.backup.get_or_insert(Backup {
+            cover,
+            mark,
+            propose_at: now,
+            asked_at: now,
+            is_executed: false,
+            picture: None,
+        });
+        backup.asked_at = now;
+        match backup.picture.take() {
+            Some((done, picture)) => {
+                self.backup = None;
+                Picture::Taken(done, picture)
+            }
+            None => Picture::NotYet(self.done().0),
+        }
+    }
+
+    /// Has the command proposed when it is time.
+    pub(super) fn ask_for_mark(&mut self, now: Instant, out: &mut Sends) {
+        self.backup
+            .take_if(|backup| backup.asked_at + PATIENCE <= now);
+        let waits = |backup: &&mut Backup| backup.picture.is_none() && backup.propose_at <= now;
+        let Some(backup) = self.backup.as_mut().filter(waits) else {
+            return;
+        };
+        backup.propose_at = now + self.config.options().resend_after * 2;
+        let number = backup.mark;
+        let message = Message::WantBarrier { number };
+        send(out, kind::Leader, self.config.all().leaders(), message);
+    }
+
+    /// Slots of g_all below this one are executed next.
+    pub(super) fn look_for_mark(&mut self, end: Slot, groups: &Groups) {
+        let Some(backup) = self.backup.as_mut() else {
+            return;
+        };
+        let all = core(groups, groups.all());
+        let mut next = all
+            .chosen_from(all.executed())
+            .take_while(|(slot, _)| *slot < end);
+        let is_mark = |command: Command<&[u8]>| {
+            command.purpose == Purpose::Internal && command.number == backup.mark
+        };
+        backup.is_executed |= next.any(|(_, value)| value.batch.commands().any(is_mark));
+    }
+
+    /// The machine is whole: takes the picture if it contains what it must.
+    pub(super) fn picture_for_backup(&mut self, whole: &mut Executor) {
+        let done = self.done();
+        let covers = |backup: &&mut Backup| {
+            let far = backup.cover.stamp().is_none_or(|at| done.0 >= at);
+            far && backup.is_executed && backup.picture.is_none()
+        };
+        if let Some(backup) = self.backup.as_mut().filter(covers) {
+            backup.picture = Some((done.0, whole.freeze()));
+        }
+    }
+}

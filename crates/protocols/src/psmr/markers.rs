@@ -1,0 +1,149 @@
+//! A leader's part in merging the logs: it proposes markers in the groups that it leads.
+//!
+//! The leader of g_all tells all leaders how far it has proposed as soon as it has, so the groups
+//! order their markers while g_all orders its commands. An announcement can be lost, and so can a
+//! leader: then replicas ask for the markers that they wait for. A marker is only a number, of
+//! which replicas take the highest: one too many does no harm.
+
+use super::config::Config;
+use super::groups::{Groups, Sends, send};
+use super::message::Message;
+use crate::multipaxos::leader::In;
+use crate::multipaxos::message::Proposer;
+use crate::multipaxos::{self, kind};
+use crate::parts::replica::marker;
+use alloc::vec;
+use alloc::vec::Vec;
+use ionian_kernel::id::{LeaderId, Set, Slot};
+use ionian_kernel::protocol::Instance as _;
+use ionian_kernel::time::{Duration, Instant};
+use ionian_replication::batch::Batch;
+
+/// A marker that is asked for is proposed again after this time: the queue was full, say.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// See the top of this file.
+pub(super) struct Markers {
+    leaders: Set<LeaderId>,
+    /// How far g_all is known to have proposed.
+    until: Slot,
+    /// Of each group that it leads: the last marker that it has proposed, and when.
+    proposed: Vec<(Slot, Instant)>,
+    /// What it has told the other leaders, as leader of g_all.
+    announced: Slot,
+}
+
+impl Markers {
+    pub(super) fn new(config: &Config) -> Self {
+        Markers {
+            leaders: config.all().leaders(),
+            until: Slot::ZERO,
+            proposed: vec![(Slot::ZERO, Instant::ZERO); config.count()],
+            announced: Slot::ZERO,
+        }
+    }
+
+    /// The leader of g_all has proposed below this slot.
+    pub(super) fn on_announce(
+        &mut self,
+        now: Instant,
+        until: Slot,
+        groups: &mut Groups,
+        out: &mut Sends,
+    ) {
+        self.until = self.until.max(until);
+        for group in 0..self.proposed.len() {
+            self.mark(now, group, self.until, groups, out);
+        }
+    }
+
+    /// A replica waits for a marker.
+    pub(super) fn on_want_marker(
+        &mut self,
+        now: Instant,
+        (group, until): (usize, Slot),
+        groups: &mut Groups,
+        out: &mut Sends,
+    ) {
+        let Some((last, at)) = self.proposed.get_mut(group) else {
+            return;
+        };
+        if now.since(*at) >= AGAIN_AFTER {
+            *last = Slot::ZERO;
+        }
+        self.mark(now, group, until, groups, out);
+    }
+
+    /// A replica wants something to be executed in g_all: what has this number, or (0) anything.
+    pub(super) fn on_want_barrier(
+        &mut self,
+        now: Instant,
+        number: u64,
+        groups: &mut Groups,
+        out: &mut Sends,
+    ) {
+        let all = groups.all();
+        let Some(leader) = leader(groups, all) else {
+            return;
+        };
+        if number > 0 {
+            propose(now, all, marker(Slot(number)), groups, out);
+        } else if !leader.is_busy() {
+            propose(now, all, Batch::default(), groups, out);
+        }
+    }
+
+    fn mark(
+        &mut self,
+        now: Instant,
+        group: usize,
+        until: Slot,
+        groups: &mut Groups,
+        out: &mut Sends,
+    ) {
+        if until <= self.proposed[group].0 || leader(groups, group).is_none() {
+            return;
+        }
+        self.proposed[group] = (until, now);
+        propose(now, group, marker(until), groups, out);
+    }
+
+    /// Announces what was proposed in g_all in this burst. What this instance proposed in a group
+    /// that it leads no more may be lost.
+    pub(super) fn on_burst_end(&mut self, now: Instant, groups: &mut Groups, out: &mut Sends) {
+        for group in 0..self.proposed.len() {
+            if self.proposed[group].0 > Slot::ZERO && leader(groups, group).is_none() {
+                self.proposed[group] = (Slot::ZERO, now);
+            }
+        }
+        let Some(all) = leader(groups, groups.all()) else {
+            return;
+        };
+        let next = all.next_slot();
+        if next > self.announced {
+            self.announced = next;
+            let message = Message::Announce { until: next };
+            send(out, kind::Leader, self.leaders, message);
+        }
+    }
+}
+
+/// The leader of a group, if this instance leads it.
+fn leader(groups: &Groups, group: usize) -> Option<&multipaxos::leader::Leader> {
+    match groups.get(group).map(|member| &member.instance) {
+        Some(multipaxos::Instance::Leader(leader)) if leader.is_leading() => Some(leader),
+        _ => None,
+    }
+}
+
+fn propose(now: Instant, group: usize, batch: Batch, groups: &mut Groups, out: &mut Sends) {
+    let message = multipaxos::Message::Leader(In::Propose {
+        proposer: Proposer::Leader {},
+        near: Set::EMPTY,
+        batch,
+        again: false,
+    });
+    groups.call(group, out, |leader, outbox| {
+        leader.on_message(now, message, outbox);
+    });
+}

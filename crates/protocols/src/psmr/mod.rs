@@ -1,0 +1,127 @@
+//! P-SMR (Parallel State-Machine Replication, Marandi, Bezerra, Pedone): parallel delivery and
+//! parallel execution.
+//!
+//! The state machine is divided into parts by keys. For each part there is a *group* with a log of
+//! its own, and a worker at each replica that receives and executes that log; commands that touch
+//! several parts are in the log of one more group, *g_all*. Nothing orders what is independent, and
+//! nothing hands it out.
+//!
+//! Each group is MultiPaxos, in the deployment that the file describes: every instance of a role is
+//! one in each group. The groups begin with different leaders. Beside the messages of
+//! [`crate::multipaxos`], which name their group, there are
+//!
+//! ```text
+//! leader (of g_all) ── Announce ──> leaders       the slots that g_all has proposed
+//! replica ── WantMarker ──> leaders               a group's log must say how far g_all is
+//! replica ── WantBarrier ──> leaders              something must be executed in g_all
+//! replica ── NeedState ──> replica                it cannot catch up by the logs
+//! ```
+//!
+//! A client lane sends a command to the group that [`router`] finds; leaders put markers into the
+//! logs of groups ([`markers`]), by which a replica merges them with that of g_all ([`merge`]).
+//! Sequential reads are linearizable here, and reads that touch several parts are commands.
+
+mod backup;
+pub mod config;
+mod groups;
+mod instance;
+pub mod invariants;
+mod markers;
+mod merge;
+pub mod message;
+mod presets;
+mod records;
+mod router;
+mod settings;
+mod vacant;
+mod workers;
+
+pub use self::instance::Instance;
+pub use self::message::Message;
+
+use self::config::Config;
+use crate::multipaxos::{self, MultiPaxos, kind};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use ionian_kernel::id::*;
+use ionian_kernel::layout::{Layout, LayoutError, Options};
+use ionian_kernel::machine::RestoreError;
+use ionian_kernel::preset::Preset;
+use ionian_kernel::protocol::{Birth, Protocol, Routed, Transition};
+use ionian_kernel::service::{Service, Voters};
+use ionian_kernel::setting::Setting;
+use ionian_kernel::status::Metrics;
+use ionian_replication::executor::without_preamble;
+
+/// See the top of this file.
+pub enum PSmr {}
+
+impl Protocol for PSmr {
+    const NAME: &'static str = "p-smr";
+    const KINDS: &'static [&'static str] = multipaxos::KINDS;
+    const METRICS: &'static [Metrics] = multipaxos::METRICS;
+    const PRESETS: &'static [Preset] = presets::PRESETS;
+    const EXECUTORS: &'static [u8] = &[kind::Replica];
+    const SETTINGS: &'static [Setting] = settings::SETTINGS;
+    type Message = Message;
+    type Envelope = Routed<Message>;
+    type Instance = Instance;
+    type Config = Arc<Config>;
+    type Invariants = invariants::Invariants;
+
+    fn configure(layout: Layout) -> Result<Self::Config, LayoutError> {
+        Config::new(layout).map(Arc::new)
+    }
+
+    fn transition(_: &Layout, _: &Layout) -> Result<Transition, LayoutError> {
+        Self::check_tunable().map(|()| Transition::AtOnce)
+    }
+
+    fn latest_epoch(config: &Self::Config) -> Epoch {
+        config.all().epoch()
+    }
+
+    fn check_tunable() -> Result<(), LayoutError> {
+        let reason = "a cluster of P-SMR cannot be changed while it runs: stop it, change its file, and start it again";
+        Err(LayoutError(reason.into()))
+    }
+
+    fn branches() -> Vec<&'static str> {
+        MultiPaxos::branches()
+    }
+
+    fn commutes(_: &Options) -> bool {
+        true
+    }
+
+    fn service(config: &Self::Config, epoch: Epoch) -> Service {
+        let one = multipaxos::service::service(config.all(), epoch);
+        let parts = config.groups().iter();
+        Service {
+            parts: parts.map(|group| group.leaders().members()).collect(),
+            voters: one.voters.map(|voters| Voters {
+                is_log: false,
+                ..voters
+            }),
+            ..one
+        }
+    }
+
+    fn founding_records(config: &Self::Config, kind: u8, slot: Slot) -> Vec<Vec<u8>> {
+        let all = config.count();
+        let records = MultiPaxos::founding_records(&config.groups()[all], kind, slot);
+        let records = records.into_iter();
+        records
+            .map(|record| records::founding(all, &record))
+            .collect()
+    }
+
+    fn state_in(stored: &Bytes) -> Result<Bytes, RestoreError> {
+        without_preamble(stored)
+    }
+
+    fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {
+        Instance::new(config, birth)
+    }
+}

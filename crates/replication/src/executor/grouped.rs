@@ -1,0 +1,193 @@
+//! What an executor offers to a replica that executes several logs (P-SMR): each log has an
+//! executor of its own, and parts of one machine move between them.
+
+use super::Executor;
+use crate::session::Sessions;
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use ionian_kernel::machine::{RestoreError, StateMachine};
+use ionian_kernel::time::Timestamp;
+use ionian_kernel::wire::{Reader, Wire, WireError};
+
+/// Stands in place of the time where a picture begins with a preamble: no log ever has that time.
+const WITH_PREAMBLE: u64 = u64::MAX;
+
+impl Executor {
+    /// Numbers the sessions that it opens `first`, `first + step`, and so on: executors of several
+    /// logs give none the same number.
+    pub fn number_sessions(&mut self, first: u64, step: u64) {
+        self.sessions.number(first, step);
+    }
+
+    /// The machine: to take parts out of it, or to put them in.
+    pub fn machine_mut(&mut self) -> &mut dyn StateMachine {
+        &mut *self.machine
+    }
+
+    /// Puts another machine in place of its own, which it gives out.
+    pub fn swap_machine(&mut self, machine: Box<dyn StateMachine>) -> Box<dyn StateMachine> {
+        core::mem::replace(&mut self.machine, machine)
+    }
+
+    /// Time in its log has got to `now` at least: another log has, which was executed on the same
+    /// state.
+    pub fn advance(&mut self, now: Timestamp) {
+        self.now = self.now.max(now);
+    }
+
+    /// Appends its time and its sessions: all that it has but the machine.
+    pub fn put_sessions(&self, out: &mut Vec<u8>) {
+        self.now.encode(out);
+        self.sessions.snapshot(out);
+    }
+
+    /// Takes over a time and sessions that were [put](Executor::put_sessions).
+    ///
+    /// # Errors
+    /// Says what is wrong with the bytes; nothing is then changed.
+    pub fn take_sessions(&mut self, bytes: &Bytes) -> Result<(), RestoreError> {
+        let mut reader = Reader::new(bytes);
+        let now = Timestamp::decode(&mut reader).map_err(malformed)?;
+        let mut sessions: Sessions = self.sessions.clone();
+        sessions.restore(&mut reader)?;
+        (self.now, self.sessions) = (now, sessions);
+        Ok(())
+    }
+
+    /// Its pictures begin with these bytes from now on.
+    pub fn set_preamble(&mut self, preamble: Option<Bytes>) {
+        self.preamble = preamble;
+    }
+
+    /// Takes out what the picture that it was restored from began with, or what was set last.
+    pub fn take_preamble(&mut self) -> Option<Bytes> {
+        self.preamble.take()
+    }
+
+    pub(super) fn put_preamble(&self, out: &mut Vec<u8>) {
+        if let Some(preamble) = &self.preamble {
+            WITH_PREAMBLE.encode(out);
+            preamble.encode(out);
+        }
+    }
+}
+
+/// A picture without its preamble, if it has one.
+///
+/// # Errors
+/// Says what is wrong with the bytes.
+pub fn without_preamble(picture: &Bytes) -> Result<Bytes, RestoreError> {
+    Ok(split(picture)?.1)
+}
+
+/// The preamble of a picture, and the rest.
+pub(super) fn split(picture: &Bytes) -> Result<(Option<Bytes>, Bytes), RestoreError> {
+    let mut reader = Reader::new(picture);
+    if u64::decode(&mut reader).map_err(malformed)? != WITH_PREAMBLE {
+        return Ok((None, picture.clone()));
+    }
+    let preamble = Bytes::decode(&mut reader).map_err(malformed)?;
+    let rest = picture.slice(picture.len() - reader.remaining()..);
+    Ok((Some(preamble), rest))
+}
+
+fn malformed(error: WireError) -> RestoreError {
+    RestoreError(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{AnswersByClient, Batch, Command, Outcome, Purpose, Value};
+    use alloc::vec;
+    use core::time::Duration;
+    use ionian_kernel::id::{ClientId, ReplicaId, SessionId, Slot};
+    use ionian_kernel::machine::NotARead;
+
+    /// Its state is the last command.
+    struct Last(Vec<u8>);
+
+    impl StateMachine for Last {
+        fn apply(&mut self, _: Timestamp, command: &[u8], _: &mut Vec<u8>) {
+            self.0 = command.to_vec();
+        }
+        fn read(&self, _: Timestamp, _: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
+            reply.extend_from_slice(&self.0);
+            Ok(())
+        }
+        fn snapshot(&self, out: &mut Vec<u8>) {
+            out.extend_from_slice(&self.0);
+        }
+        fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
+            self.0 = snapshot.to_vec();
+            Ok(())
+        }
+    }
+
+    fn executor(state: &[u8]) -> Executor {
+        Executor::new(Box::new(Last(state.to_vec())), Duration::from_secs(60))
+    }
+
+    /// Executes a command without a number, and gives the outcome if there is one.
+    fn execute(executor: &mut Executor, purpose: Purpose) -> Option<Outcome> {
+        let batch = Batch::one(&Command {
+            client: ClientId(0),
+            purpose,
+            number: 0,
+            floor: 0,
+            payload: Bytes::from_static(b"x"),
+        });
+        let stamp = Timestamp(5);
+        let mut answers = AnswersByClient::default();
+        executor.execute(Slot(0), &Value { stamp, batch }, Some(&mut answers));
+        let mut given = answers.drain(ReplicaId(0).0, Slot(1));
+        let (_, answers) = given.next()?;
+        answers.iter().next().map(|answer| answer.outcome)
+    }
+
+    #[test]
+    fn sessions_of_several_logs_have_different_numbers() {
+        let mut executor = executor(b"");
+        executor.number_sessions(2, 3);
+        let opened = [(); 3].map(|()| execute(&mut executor, Purpose::Open));
+        let numbers = [2, 5, 8].map(|number| Some(Outcome::Opened(SessionId(number))));
+        assert_eq!(opened, numbers);
+    }
+
+    #[test]
+    fn a_read_in_the_log_is_answered_from_the_state_at_its_turn() {
+        let mut executor = executor(b"state");
+        let answer = execute(&mut executor, Purpose::Read);
+        assert_eq!(answer, Some(Outcome::Done(Bytes::from_static(b"state"))));
+    }
+
+    #[test]
+    fn a_picture_keeps_its_preamble_and_is_whole_without_it() {
+        let mut one = executor(b"state");
+        let plain = one.snapshot();
+        let preamble = Bytes::from_static(b"how far the groups are");
+        one.set_preamble(Some(preamble.clone()));
+        let picture = one.snapshot();
+        assert_eq!(without_preamble(&picture), Ok(plain.clone()));
+        assert_eq!(without_preamble(&plain), Ok(plain.clone()));
+        let mut other = executor(b"");
+        other.restore(&picture).unwrap();
+        assert_eq!(other.take_preamble(), Some(preamble));
+        assert_eq!(other.snapshot(), plain);
+    }
+
+    #[test]
+    fn time_and_sessions_are_taken_over_without_the_machine() {
+        let mut one = executor(b"one");
+        execute(&mut one, Purpose::Open);
+        let mut bytes = vec![];
+        one.put_sessions(&mut bytes);
+        let mut other = executor(b"other");
+        other.take_sessions(&Bytes::from(bytes)).unwrap();
+        assert_eq!((other.now(), other.session_count()), (Timestamp(5), 1));
+        assert!(other.snapshot().ends_with(b"other"));
+        assert!(other.take_sessions(&Bytes::from_static(b"no")).is_err());
+    }
+}
