@@ -10,6 +10,7 @@ extern crate alloc;
 
 pub mod adapted;
 pub mod client;
+pub mod dependencies;
 pub mod guard;
 pub mod id;
 pub mod layout;
