@@ -8,6 +8,7 @@ pub mod kv;
 pub mod nothing;
 pub mod register;
 pub mod registers;
+pub mod tree;
 
 use ionian_kernel::machine::StateMachine;
 

@@ -1,6 +1,8 @@
 //! The key-value machine from the outside: as the gateway and the log see it.
 
 mod behaviour;
+#[path = "../common/in_parts.rs"]
+mod in_parts;
 mod properties;
 mod replies;
 mod watching;

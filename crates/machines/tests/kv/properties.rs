@@ -1,5 +1,6 @@
 //! What holds for any commands.
 
+use super::in_parts::replies_in_parts;
 use super::{NOW, argv, snapshot};
 use bytes::Bytes;
 use ionian_kernel::machine::{Footprint, Parts, StateMachine};
@@ -7,7 +8,7 @@ use ionian_kernel::time::Timestamp;
 use ionian_machines::kv::{Command, Compound, Kv};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Few keys, so that commands meet.
 fn key() -> impl Strategy<Value = String> {
@@ -135,39 +136,14 @@ fn replies(kv: &mut Kv, now: &mut u64, history: &[(u64, Compound)]) -> Vec<Vec<u
     history.iter().map(reply).collect()
 }
 
-/// The replies of a machine in parts: each command that lies in one part is executed by that one.
-fn replies_in_parts(kv: &mut Kv, count: usize, history: &[(u64, Compound)]) -> Vec<Vec<u8>> {
-    let mut lent: Vec<Option<Box<dyn StateMachine>>> =
-        (0..kv.divide(count)).map(|_| None).collect();
-    let (mut now, mut replies) = (NOW, Vec::new());
-    let take_back = |kv: &mut Kv, lent: &mut Vec<Option<Box<dyn StateMachine>>>| {
-        for (part, lent) in lent.iter_mut().enumerate() {
-            if let Some(lent) = lent.take() {
-                kv.take_back(part, lent);
-            }
-        }
-    };
-    for (passed, compound) in history {
+/// The commands of a history and their times.
+fn timed(history: &[(u64, Compound)]) -> Vec<(u64, Vec<u8>)> {
+    let mut now = NOW;
+    let timed = history.iter().map(|(passed, compound)| {
         now += passed;
-        let (command, mut footprint, mut reply) =
-            (compound.encode(), Footprint::default(), Vec::new());
-        kv.footprint(&command, &mut footprint);
-        let keys = footprint.reads.iter().chain(&footprint.writes);
-        let touched: BTreeSet<usize> = keys.map(|key| kv.part_of(*key)).collect();
-        match touched.first() {
-            Some(part) if touched.len() == 1 && !footprint.everything => {
-                let machine = lent[*part].get_or_insert_with(|| kv.lend(*part));
-                machine.apply(Timestamp(now), &command, &mut reply);
-            }
-            _ => {
-                take_back(kv, &mut lent);
-                kv.apply(Timestamp(now), &command, &mut reply);
-            }
-        }
-        replies.push(reply);
-    }
-    take_back(kv, &mut lent);
-    replies
+        (now, compound.encode())
+    });
+    timed.collect()
 }
 
 /// The replies of a machine that keeps a sorted map and removes what has expired at once.
@@ -331,8 +307,10 @@ proptest! {
     #[test]
     fn a_machine_in_parts_answers_as_a_whole_one(history in history(), count in 1..70usize) {
         let (mut whole, mut parts) = (Kv::default(), Kv::default());
-        let (mut now, divided) = (NOW, replies_in_parts(&mut parts, count, &history));
-        prop_assert_eq!(replies(&mut whole, &mut now, &history), divided);
+        prop_assert_eq!(
+            replies(&mut whole, &mut NOW.clone(), &history),
+            replies_in_parts(&mut parts, count, &timed(&history))
+        );
         prop_assert_eq!(snapshot(&whole), snapshot(&parts));
         parts.divide(1);
         prop_assert_eq!(snapshot(&whole), snapshot(&parts));
