@@ -60,9 +60,10 @@ pub use ionian_deployment::{
     Placed, PresetOptions, presets,
 };
 pub use ionian_kernel::client::{ReadLevel, Refusal};
+pub use ionian_kernel::dependencies;
 pub use ionian_kernel::id::ClientId;
 pub use ionian_kernel::layout::{LayoutError, NodeId};
-pub use ionian_kernel::machine::{Footprint, Frozen, NotARead, RestoreError, StateMachine};
+pub use ionian_kernel::machine::{Footprint, Frozen, NotARead, Parts, RestoreError, StateMachine};
 pub use ionian_kernel::protocol::Protocol;
 pub use ionian_kernel::time::Timestamp;
 pub use ionian_protocols::registry::types::*;

@@ -50,6 +50,7 @@
 //! ```
 
 mod exercise;
+mod order;
 mod simulation;
 
 use crate::StateMachine;
