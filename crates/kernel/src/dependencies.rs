@@ -35,10 +35,10 @@
 //! classes of keys, not both of them readers. A kind that always depends on itself must be in
 //! *everything*. The cost is the sum of the frequencies of the kinds in *everything*: only pairs
 //! that always depend force kinds into it, so the minimum is a minimum-weight vertex cover of these
-//! pairs. There are tens of kinds, so it is [found exactly](cover), by branch and bound. Of the
-//! kinds that are left, those in pairs of the same key have classes of keys, even if the other kind
-//! touches everything: a command is executed where its keys are. In each pair one must write: again
-//! a cover, of least weight, so that readers of a key stay independent where they can.
+//! pairs. There are tens of kinds, so it is found exactly, by branch and bound. Of the kinds that
+//! are left, those in pairs of the same key have classes of keys, even if the other kind touches
+//! everything: a command is executed where its keys are. In each pair one must write: again a
+//! cover, of least weight, so that readers of a key stay independent where they can.
 //!
 //! The table may be wrong. `ionian::testing::exercise` executes commands whose footprints do not
 //! conflict in both orders, and reports a pair for which the order matters.
@@ -126,16 +126,8 @@ impl Dependencies {
     /// table gives the same classes on every node.
     pub fn classes(&self) -> Classes {
         let weights: Vec<u64> = self.kinds.iter().map(|kind| u64::from(kind.1)).collect();
-        let everything = cover::minimum(&self.always, &weights);
-        let mut keyed = self.on_same_key.clone();
-        for (kind, others) in keyed.iter_mut().enumerate() {
-            *others &= if everything & 1 << kind == 0 {
-                !everything
-            } else {
-                0
-            };
-        }
-        let writes = cover::minimum(&keyed, &weights);
+        let everything = cover::minimum(&self.always, &weights, u64::MAX);
+        let writes = cover::minimum(&self.on_same_key, &weights, !everything);
         let class = |kind: usize| match 1 << kind {
             bit if everything & bit != 0 => Class::Everything,
             bit if writes & bit != 0 => Class::Writes,

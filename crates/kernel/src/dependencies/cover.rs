@@ -3,16 +3,18 @@
 /// The neighbours of each vertex, as bits. A vertex with a loop is its own neighbour.
 type Edges = [u64];
 
-/// A minimum-weight vertex cover, as bits. Of several with the same weight it is always the same.
+/// A minimum-weight cover of the edges between vertices of `among`, as bits. Of several with the
+/// same weight it is always the same.
 ///
 /// Branch and bound on each connected component: a vertex is in the cover, or all its neighbours
 /// are. The bound is that of local ratio (Bar-Yehuda and Even, 1985): take each edge in turn and
 /// subtract the smaller of its two remaining weights from both; any cover costs at least the sum.
 /// The dual of the linear relaxation has the same value at best.
-pub(super) fn minimum(edges: &Edges, weights: &[u64]) -> u64 {
-    let loops = (0..edges.len()).filter(|vertex| edges[*vertex] & 1 << vertex != 0);
+pub(super) fn minimum(edges: &Edges, weights: &[u64], among: u64) -> u64 {
+    let among = among & all(edges.len());
+    let loops = vertices(among).filter(|vertex| edges[*vertex] & 1 << vertex != 0);
     let forced = loops.fold(0, |all, vertex| all | 1 << vertex);
-    let rest = with_edges(edges, all(edges.len()) & !forced);
+    let rest = with_edges(edges, among & !forced);
     forced | of_components(edges, weights, rest)
 }
 
@@ -163,7 +165,7 @@ mod tests {
             // Most loops are dropped: they are forced, and leave little to decide.
             let pairs: Vec<_> = pairs.into_iter().filter(|(a, b)| a != b || *a == 3).collect();
             let edges = graph(weights.len(), &pairs);
-            let cover = minimum(&edges, &weights);
+            let cover = minimum(&edges, &weights, u64::MAX);
             prop_assert!(is_cover(&edges, cover));
             prop_assert_eq!(weight(&weights, cover), brute_force(&edges, &weights));
         }
@@ -177,14 +179,14 @@ mod tests {
             [(a, b), (b, c), (a, c)]
         });
         let edges = graph(64, &triangles.collect::<Vec<_>>());
-        assert_eq!(minimum(&edges, &[1; 64]).count_ones(), 42);
+        assert_eq!(minimum(&edges, &[1; 64], u64::MAX).count_ones(), 42);
     }
 
     #[test]
     fn sixty_four_kinds_in_a_ring_with_chords_are_covered() {
         let ring = (0..64).flat_map(|i| [(i, (i + 1) % 64), (i, (i + 32) % 64)]);
         let edges = graph(64, &ring.collect::<Vec<_>>());
-        let cover = minimum(&edges, &[1; 64]);
+        let cover = minimum(&edges, &[1; 64], u64::MAX);
         // The ladder of Moebius: every second vertex would leave out one edge.
         assert!(is_cover(&edges, cover) && cover.count_ones() == 33);
     }
