@@ -1,7 +1,8 @@
 //! What parallel execution costs and gains (sP-SMR): the time of a command on the scheduler's
-//! thread, and on a worker's.
+//! thread, and on a worker's. For the key-value store, or for the B+-tree with one of its tables of
+//! dependencies.
 //!
-//! `cargo run --release -p ionian-machines --example worker_cost [KEYS]`
+//! `cargo run --release -p ionian-machines --example worker_cost [KEYS [kv|published|partitioned]]`
 
 use bytes::Bytes;
 use ionian_kernel::id::{ClientId, SessionId, Slot};
@@ -11,6 +12,7 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::time::Timestamp;
 use ionian_kernel::work::{Task, Workers};
 use ionian_machines::kv::{Command, Compound, Kv};
+use ionian_machines::tree::{self, Partitioned, Published, TreeStore};
 use ionian_replication::batch::{AnswersByClient, BatchBuilder, Command as Logged, Purpose, Value};
 use ionian_replication::executor::Executor;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,8 +55,33 @@ fn set(key: u64) -> Vec<u8> {
     Compound::Pipeline(vec![command]).encode()
 }
 
+/// A machine, and its commands that create a key and give it another value.
+struct Service {
+    machine: fn() -> Box<dyn StateMachine>,
+    create: fn(u64) -> Vec<u8>,
+    update: fn(u64) -> Vec<u8>,
+}
+
+fn service(name: &str) -> Service {
+    let tree = |machine| Service {
+        machine,
+        create: |key| tree::Command::Insert { key, value: 0 }.encode(),
+        update: |key| tree::Command::Update { key, value: 1 }.encode(),
+    };
+    match name {
+        "kv" => Service {
+            machine: || Box::new(Kv::default()),
+            create: set,
+            update: set,
+        },
+        "published" => tree(|| Box::new(TreeStore::<Published>::default())),
+        "partitioned" => tree(|| Box::new(TreeStore::<Partitioned>::default())),
+        _ => panic!("unknown machine {name:?}; available: kv, published, partitioned"),
+    }
+}
+
 /// Batches of a log, of this many commands each.
-fn log(keys: u64, per_batch: u64, from: u64) -> Vec<Value> {
+fn log(command: fn(u64) -> Vec<u8>, keys: u64, per_batch: u64, from: u64) -> Vec<Value> {
     let mut number = from;
     let mut random = 7_u64;
     let batches = (0..COMMANDS / per_batch).map(|_| {
@@ -68,7 +95,7 @@ fn log(keys: u64, per_batch: u64, from: u64) -> Vec<Value> {
                 purpose: Purpose::Execute(SessionId(1)),
                 number,
                 floor: number.saturating_sub(1000),
-                payload: set((random >> 20) % keys),
+                payload: command((random >> 20) % keys),
             });
             number += 1;
         }
@@ -84,6 +111,7 @@ fn main() {
     let keys = std::env::args()
         .nth(1)
         .map_or(1 << 20, |keys| keys.parse().expect("a number"));
+    let service = service(std::env::args().nth(2).as_deref().unwrap_or("kv"));
     for per_batch in [256, 1] {
         for workers in [1, 2, 4, 8] {
             let birth = Birth {
@@ -92,7 +120,7 @@ fn main() {
                 seed: 1,
                 amnesiac: false,
                 keeps_records: true,
-                machine: &|| Box::new(Kv::default()) as Box<dyn StateMachine>,
+                machine: &service.machine,
                 guard: None,
                 workers: Some(&|count| Box::new(Measured((0..count).map(|_| None).collect()))),
             };
@@ -125,8 +153,8 @@ fn main() {
                 executor.finish(give);
                 begun.elapsed().as_nanos() as u64
             };
-            run(&log(keys, 256, 0));
-            let values = log(keys, per_batch, COMMANDS);
+            run(&log(service.create, keys, 256, 0));
+            let values = log(service.update, keys, per_batch, COMMANDS);
             let all = run(&values);
             let worked = WORKED.load(Ordering::Relaxed);
             println!(

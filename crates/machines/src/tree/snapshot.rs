@@ -18,7 +18,7 @@ const FORMAT: u8 = 1;
 /// Bytes of an entry.
 const ENTRY: usize = 16;
 /// How much is written at once: enough that the work of a piece outweighs that of asking for it,
-/// and less than a millisecond.
+/// and about a millisecond at most.
 const PIECE: usize = 256 << 10;
 
 /// The entries at one moment, written piece by piece.

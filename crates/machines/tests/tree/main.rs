@@ -5,9 +5,10 @@ mod in_parts;
 
 use in_parts::replies_in_parts;
 use ionian_kernel::machine::{Footprint, NotARead, Parts, StateMachine};
+use ionian_kernel::random::Random;
 use ionian_kernel::time::Timestamp;
 use ionian_machines::tree::{
-    Command, MAX_SCAN, Partitioned, Published, Reply, Table, TreeStore, kind,
+    Command, MAX_SCAN, Partitioned, Published, Reply, Table, Tree, TreeStore, kind,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -228,6 +229,19 @@ proptest! {
     }
 
     #[test]
+    fn a_reply_is_decoded_as_it_was_encoded_or_not_at_all(
+        first in 0..8_u8,
+        rest in vec(any::<u8>(), 0..40),
+    ) {
+        let bytes = [&[first][..], &rest].concat();
+        if let Some(reply) = Reply::decode(&bytes) {
+            let mut again = Vec::new();
+            reply.encode(&mut again);
+            prop_assert_eq!(again, bytes);
+        }
+    }
+
+    #[test]
     fn commands_are_decoded_as_they_were_encoded(command in command(), more in vec(0..2_u8, 1..9)) {
         let bytes = command.encode();
         prop_assert_eq!(Command::decode(&bytes), Some(command));
@@ -235,6 +249,31 @@ proptest! {
         prop_assert_eq!(Command::decode(&bytes[..bytes.len() - 1]), None);
         prop_assert_eq!(Command::decode(&[bytes, more].concat()), None);
     }
+}
+
+/// Enough keys for a tree of three levels.
+#[test]
+fn a_large_tree_is_a_sorted_map() {
+    let (mut tree, mut model, mut random) = (Tree::default(), BTreeMap::new(), Random::new(1));
+    for share_of_inserts in [9, 5, 1, 8, 0] {
+        for _ in 0..40_000 {
+            let (key, value) = (random.below(30_000), random.any());
+            if random.below(10) < share_of_inserts {
+                let is_new = !model.contains_key(&key);
+                model.entry(key).or_insert(value);
+                assert_eq!(tree.insert(key, value), is_new);
+            } else {
+                assert_eq!(tree.delete(key), model.remove(&key).is_some());
+            }
+        }
+        let expected = model.range(1000..).map(|(key, value)| (*key, *value));
+        assert!(tree.range(1000).eq(expected) && tree.len() == model.len());
+    }
+    for key in 0..30_000 {
+        assert_eq!(tree.get(key), model.get(&key).copied());
+        assert_eq!(tree.delete(key), model.contains_key(&key));
+    }
+    assert!(tree.is_empty() && tree.range(0).next().is_none());
 }
 
 #[test]
