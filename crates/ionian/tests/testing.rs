@@ -129,7 +129,7 @@ impl<const DEFECT: u8> Commands for Logs<DEFECT> {
 
 /// What the exercise says of a machine.
 fn fault<const DEFECT: u8>() -> String {
-    exercise::<Logs<DEFECT>>(0..50).map_or_else(|fault| fault.what, |()| "nothing".into())
+    exercise::<Logs<DEFECT>>(0..50).map_or_else(|fault| fault.what, |_| "nothing".into())
 }
 
 #[test]

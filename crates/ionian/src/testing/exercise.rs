@@ -33,6 +33,14 @@ impl fmt::Display for MachineFault {
 
 impl std::error::Error for MachineFault {}
 
+/// What an exercise without a fault did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exercised {
+    /// How often commands that do not conflict were executed in both orders. With none, nothing is
+    /// known about the footprints, for instance because each command touches everything.
+    pub commuted: u64,
+}
+
 /// Tries the machine with commands of each seed, and with rubbish:
 ///
 /// - two copies that execute the same commands answer the same and have the same snapshot (a map
@@ -51,15 +59,18 @@ impl std::error::Error for MachineFault {}
 ///
 /// # Errors
 /// The first fault that is found.
-pub fn exercise<M: Commands>(seeds: Range<u64>) -> Result<(), MachineFault> {
-    seeds
-        .into_iter()
-        .try_for_each(|seed| Exercise::<M>::new(seed).run())
+pub fn exercise<M: Commands>(seeds: Range<u64>) -> Result<Exercised, MachineFault> {
+    let mut done = Exercised::default();
+    for seed in seeds {
+        done.commuted += Exercise::<M>::new(seed).run()?.commuted;
+    }
+    Ok(done)
 }
 
 struct Exercise<M> {
     seed: u64,
     step: u64,
+    done: Exercised,
     random: Random,
     now: Timestamp,
     one: M,
@@ -72,6 +83,7 @@ impl<M: Commands> Exercise<M> {
         Exercise {
             seed,
             step: 0,
+            done: Exercised::default(),
             random: Random::new(seed),
             now: Timestamp(1),
             one,
@@ -79,7 +91,7 @@ impl<M: Commands> Exercise<M> {
         }
     }
 
-    fn run(mut self) -> Result<(), MachineFault> {
+    fn run(mut self) -> Result<Exercised, MachineFault> {
         for step in 1..=STEPS {
             self.step = step;
             // Time advances in some steps only.
@@ -101,7 +113,7 @@ impl<M: Commands> Exercise<M> {
                 ));
             }
         }
-        Ok(())
+        Ok(self.done)
     }
 
     fn fault<T>(&self, what: String) -> Result<T, MachineFault> {
@@ -263,8 +275,11 @@ impl<M: Commands> Exercise<M> {
     /// Executes what does not conflict in both orders.
     fn commute(&mut self) -> Result<(), MachineFault> {
         let state = snapshot(&self.one);
-        let sequences = Sequences::draw(&self.one, &mut self.random);
-        match sequences.and_then(|sequences| sequences.difference::<M>(&state, self.now)) {
+        let Some(sequences) = Sequences::draw(&self.one, &mut self.random) else {
+            return Ok(());
+        };
+        self.done.commuted += 1;
+        match sequences.difference::<M>(&state, self.now) {
             Some(what) => self.fault(what),
             None => Ok(()),
         }

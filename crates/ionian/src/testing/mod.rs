@@ -54,7 +54,7 @@ mod order;
 mod simulation;
 
 use crate::StateMachine;
-pub use exercise::{MachineFault, exercise};
+pub use exercise::{Exercised, MachineFault, exercise};
 pub use ionian_kernel::random::Random;
 pub use ionian_sim::Report;
 pub use simulation::{Simulation, SimulationFailure};
