@@ -1,0 +1,32 @@
+//! NetFS: a replicated file system (P-SMR V-B), which `ionian mount` mounts.
+//!
+//! ```text
+//! program -> kernel -> /dev/fuse -> front -> client -> TCP -> serve -> client lane -> the log
+//!                                                                                     machine
+//! ```
+//!
+//! | module | job |
+//! |---|---|
+//! | `machine` | the state machine: a tree of files in memory |
+//! | `wire` | commands, queries and replies as bytes |
+//! | `serve` | what a node runs at its `gateway` address |
+//! | `client` | sends requests to any node, again if need be |
+//! | `front` | the file system that the kernel asks |
+//! | `attr`, `errno` | attributes of files, errors |
+//!
+//! docs/netfs.md is for users.
+#![forbid(unsafe_code)]
+
+mod attr;
+mod errno;
+#[warn(clippy::disallowed_methods, clippy::disallowed_types)]
+mod machine;
+mod wire;
+
+pub use attr::{Attr, Kind, ROOT, Time};
+pub use errno::Errno;
+pub use machine::{Limits, NAME, NetFs, WINDOW};
+pub use wire::{
+    Change, Command, Content, Cursor, Entry, MAX_CONTENT, Malformed, Query, Rename, Reply, SetAttr,
+    SetTime, Space, Stamp, decode_answer,
+};
