@@ -4,9 +4,10 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `node` | one node in the foreground; `gateway_app` connects its gateway to its client lane |
+//! | `node` | one node in the foreground; `gateway_app` (for Redis clients) and `netfs_app` (for
+//! mounts) connect what listens at its gateway address to its client lane |
 //! | `up` | every node of a deployment as a supervised process |
-//! | `config`, `status`, `drain`, `member`, `options`, `exec` | one command each |
+//! | `config`, `status`, `drain`, `member`, `options`, `exec`, `mount` | one command each |
 //! | `snapshot` | backups: save, inspect, restore, salvage |
 //! | `log` | the logs of stopped nodes: show, skip |
 //! | `cluster_args` | arguments that several commands share |
@@ -31,6 +32,8 @@ mod exec;
 mod gateway_app;
 mod log;
 mod member;
+mod mount;
+mod netfs_app;
 mod node;
 mod options;
 mod protocols;
@@ -74,6 +77,7 @@ enum Command {
     Member(member::Arguments),
     Options(options::Arguments),
     Exec(exec::Arguments),
+    Mount(mount::Arguments),
     #[command(about = tools::SIM)]
     Sim,
     #[command(about = tools::BENCH)]
@@ -104,6 +108,7 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Member(arguments) => member::run(arguments),
         Command::Options(arguments) => options::run(arguments),
         Command::Exec(arguments) => exec::run(arguments),
+        Command::Mount(arguments) => mount::run(arguments),
         Command::Sim | Command::Bench => start_tools(),
         Command::Log(arguments) => log::run(arguments),
         Command::Snapshot(arguments) => snapshot::run(arguments),

@@ -7,6 +7,7 @@ mod stop;
 use crate::address::{endpoint, listen, resolve};
 use crate::data_paths::DataPaths;
 use crate::gateway_app;
+use crate::netfs_app;
 use crate::protocols::{self, Work};
 use anyhow::{Context, Result};
 pub(crate) use arguments::Arguments;
@@ -91,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// The log goes to standard error. `RUST_LOG` selects its lines: a level, or modules with one level
 /// each. (The `EnvFilter` of `tracing_subscriber` also selects spans and fields, but would add two
 /// crates for regular expressions.)
-fn begin_log() {
+pub(crate) fn begin_log() {
     let selected = std::env::var("RUST_LOG").ok();
     let filter = selected
         .and_then(|text| text.parse::<Targets>().ok())
@@ -159,6 +160,9 @@ impl Work for Run {
             settings.address
         );
         let application = move |handle: LaneHandle| match gateway {
+            Some(listener) if deployment.machine == ionian_netfs::NAME => {
+                netfs_app::start(&deployment, listener, handle)
+            }
             Some(listener) => gateway_app::start(&deployment, &name, listener, handle),
             None => Box::new(()) as Box<dyn Application>,
         };

@@ -1,12 +1,22 @@
 //! Protocol-independent access to protocols, and what a protocol declares about its service.
 
 use anyhow::Result;
-use ionian_deployment::Configuration;
+use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::id::{Epoch, Index, MAX_INSTANCES, Members};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_kernel::service::Service;
-pub(crate) use ionian_program::family::{MACHINE, Work, check, configure, machine, with_protocol};
+use ionian_netfs::NetFs;
+use ionian_program::family::{self, MakeMachine};
+pub(crate) use ionian_program::family::{MACHINE, Work, check, configure, with_protocol};
+
+/// The constructor of the deployment's state machine.
+pub(crate) fn machine(deployment: &Deployment) -> Result<MakeMachine> {
+    family::machine(
+        deployment,
+        &[(ionian_netfs::NAME, || Box::new(NetFs::default()))],
+    )
+}
 
 /// What the service of a cluster needs, as declared by its protocol, and the names of the role
 /// kinds.

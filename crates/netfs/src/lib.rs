@@ -18,14 +18,20 @@
 #![forbid(unsafe_code)]
 
 mod attr;
+mod client;
 mod errno;
+mod front;
 #[warn(clippy::disallowed_methods, clippy::disallowed_types)]
 mod machine;
+mod serve;
 mod wire;
 
 pub use attr::{Attr, Kind, ROOT, Time};
+pub use client::{Answer, Client, ConnectError, PATIENCE, Transport, Unanswered};
 pub use errno::Errno;
+pub use front::{Mount, MountError, Options, Volume};
 pub use machine::{Limits, NAME, NetFs, WINDOW};
+pub use serve::{ServeLimits, Server};
 pub use wire::{
     Change, Command, Content, Cursor, Entry, MAX_CONTENT, Malformed, Query, Rename, Reply, SetAttr,
     SetTime, Space, Stamp, decode_answer,

@@ -13,19 +13,27 @@ pub use ionian_protocols::registry::Work;
 /// The state machine that gateways serve, and whose snapshots the commands can inspect.
 pub const MACHINE: &str = ionian_deployment::MACHINES[0];
 
+/// Makes a state machine in its first state.
+pub type MakeMachine = fn() -> Box<dyn StateMachine>;
+
 /// Finds the constructor of the deployment's state machine. Nodes with a user-defined machine are
 /// run by the user's program, with the library; all other commands of this program work with any
 /// machine.
 ///
+/// `own` are the machines of the program that come with a gateway of their own.
+///
 /// # Errors
 /// If this program does not contain the machine, or a node has a gateway for Redis clients, which
 /// the machine does not serve.
-pub fn machine(deployment: &Deployment) -> Result<fn() -> Box<dyn StateMachine>> {
+pub fn machine(deployment: &Deployment, own: &[(&str, MakeMachine)]) -> Result<MakeMachine> {
     let name = deployment.machine.as_str();
+    if let Some((_, made)) = own.iter().find(|(own, _)| *own == name) {
+        return Ok(*made);
+    }
     let Some(made) = ionian_machines::named(name) else {
-        let ours = ionian_deployment::MACHINES
-            .iter()
-            .map(|ours| format!("{ours:?}"));
+        let ours = ionian_deployment::MACHINES.iter();
+        let ours = ours.chain(own.iter().map(|(name, _)| name));
+        let ours = ours.map(|ours| format!("{ours:?}"));
         let ours = ours.collect::<Vec<_>>().join(" or ");
         return Err(BadUsage(format!(
             "machine = {name:?}: this program runs nodes with the machine {ours}; those with {name:?} are run by the program \

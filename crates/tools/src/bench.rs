@@ -46,7 +46,7 @@ fn run_node(node: ThisNode) -> Result<()> {
                 application,
                 stop,
             } = self.0;
-            let machine = family::machine(&configuration.deployment)?;
+            let machine = family::machine(&configuration.deployment, &[])?;
             let settings = NodeSettings::new::<P>(configuration, &name, Some(&data))?;
             let config = family::configure::<P>(settings.layout.clone())?;
             let stopped = async { drop(stop.await) };

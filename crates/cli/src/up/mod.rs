@@ -104,6 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         &claimed,
         members,
         (!arguments.no_restart, is_new),
+        deployment.machine.clone(),
         deployment.options.options().drain,
     ))
 }
@@ -131,6 +132,7 @@ async fn supervise(
     claimed: &LockedDirectory,
     mut members: Members,
     (restart, is_new): (bool, bool),
+    machine: String,
     drain: Duration,
 ) -> Result<ExitCode> {
     let mut signals = Signals::listen()?;
@@ -158,7 +160,7 @@ async fn supervise(
                 .iter()
                 .filter(|node| !missing.borrow().contains(&node.name))
                 .collect();
-            announce(&served);
+            announce(&served, &machine, claimed.places());
             tokio::select! {
                 biased;
                 () = signals.stop() => Ok(()),
@@ -211,13 +213,16 @@ async fn serving(nodes: &[Node], missing: &Missing) {
 }
 
 /// The line that scripts wait for, and a line for people.
-fn announce(nodes: &[&Node]) {
+fn announce(nodes: &[&Node], machine: &str, places: &DataPaths) {
     let gateways: Vec<&str> = nodes
         .iter()
         .filter_map(|node| node.gateway.as_deref())
         .collect();
     let mut text = format!("ready {}\n", gateways.join(" "));
-    if let Some((host, port)) = gateways.first().and_then(|first| first.rsplit_once(':')) {
+    if machine == ionian_netfs::NAME {
+        let data = places.root().display();
+        text.push_str(&format!("mount it: ionian mount DIR --data {data}\n"));
+    } else if let Some((host, port)) = gateways.first().and_then(|first| first.rsplit_once(':')) {
         let host = match host.trim_matches(['[', ']']) {
             "127.0.0.1" | "localhost" | "0.0.0.0" | "::" => String::new(),
             host => format!(" -h {host}"),

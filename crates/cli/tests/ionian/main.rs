@@ -11,6 +11,7 @@ mod library;
 mod log;
 mod logs;
 mod member;
+mod mount;
 mod options;
 mod resp;
 mod snapshot;

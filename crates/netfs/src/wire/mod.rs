@@ -9,11 +9,13 @@
 //! | `query` | what reads it: answered by one replica |
 //! | `reply` | the answers to both |
 //! | `blob` | content, compressed if that pays |
+//! | `frame` | what a connection carries |
 //! | `cursor` | reads bytes |
 
 pub(crate) mod blob;
 pub(crate) mod command;
 mod cursor;
+pub(crate) mod frame;
 pub(crate) mod query;
 pub(crate) mod reply;
 

@@ -1,0 +1,137 @@
+//! `ionian mount`: a directory that shows the file system of a cluster.
+
+use crate::cluster_args::ClusterArgs;
+use crate::output::say;
+use crate::source;
+use crate::waiting::block_on;
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use ionian_deployment::Configuration;
+use ionian_netfs::{Client, Mount, NAME, Options};
+use ionian_program::BadUsage;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+/// Mount the file system of a cluster (machine = netfs) at a directory
+///
+/// Runs in the foreground: prints one line that begins with `ready` when the directory is mounted,
+/// and unmounts it on Ctrl-C or SIGTERM. Connects to any node, and to another one when that node
+/// fails. If no node answers, programs get an I/O error after 8 s at most.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    ionian up --set machine=netfs                 a cluster that replicates files\n  \
+    ionian mount /mnt/shared                      that of ./ionian-data\n  \
+    ionian mount /mnt/shared --at 10.0.0.2:17400  a cluster on other machines")]
+pub(crate) struct Arguments {
+    /// An existing directory
+    pub(crate) directory: PathBuf,
+    /// Let the kernel use names and attributes for this long without asking the cluster: faster,
+    /// but changes of other mounts can remain unseen as long [default: 0]
+    #[arg(
+        long,
+        value_name = "MILLISECONDS",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    pub(crate) stale_ms: u64,
+    /// Let other users use the directory, too
+    #[arg(long)]
+    pub(crate) allow_other: bool,
+    #[command(flatten)]
+    pub(crate) cluster_args: ClusterArgs,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    crate::node::begin_log();
+    let known = block_on(source::running(&arguments.cluster_args))?;
+    let client = Client::connect(gateways(&known)?)?;
+    let (ended, end) = oneshot::channel();
+    let options = Options {
+        stale: Duration::from_millis(arguments.stale_ms),
+        allow_other: arguments.allow_other,
+    };
+    let on_end = move |result| {
+        // Fails if this program ends first.
+        let _ = ended.send(result);
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        // First, so that no signal ends the program while the directory is mounted.
+        let stopped = stop_requested()?;
+        let mount = Mount::new(&arguments.directory, Box::new(client), options, on_end)?;
+        say!(
+            "ready {}: cluster {}, Ctrl-C unmounts it",
+            arguments.directory.display(),
+            known.deployment.cluster
+        );
+        serve(mount, stopped, end).await
+    })
+}
+
+/// The gateways of a cluster that can be mounted.
+fn gateways(known: &Configuration) -> Result<Vec<String>> {
+    let machine = &known.deployment.machine;
+    if machine != NAME {
+        return Err(BadUsage(format!(
+            "machine = {machine:?}: only a cluster of the machine {NAME:?} can be mounted; start one with: ionian up \
+             --set machine={NAME} --data DIR"
+        ))
+        .into());
+    }
+    let nodes = known.nodes().into_values();
+    let gateways: Vec<String> = nodes.filter_map(|node| node.gateway.clone()).collect();
+    if gateways.is_empty() {
+        return Err(anyhow!(
+            "no node of this cluster has a gateway, which a mount connects to"
+        ));
+    }
+    Ok(gateways)
+}
+
+/// Completes at the first signal to stop.
+fn stop_requested() -> Result<impl Future<Output = ()>> {
+    let listen = |kind| signal(kind).context("cannot install signal handlers");
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut hangup = listen(SignalKind::hangup())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    })
+}
+
+async fn serve(
+    mut mount: Mount,
+    stopped: impl Future<Output = ()>,
+    mut end: oneshot::Receiver<io::Result<()>>,
+) -> Result<ExitCode> {
+    let ended = tokio::select! {
+        () = stopped => None,
+        ended = &mut end => Some(ended),
+    };
+    if let Some(ended) = ended {
+        // Another program has unmounted the directory, or the kernel has ended the mount.
+        ended.context("the mount has ended")??;
+        eprintln!("the directory was unmounted");
+        return Ok(ExitCode::SUCCESS);
+    }
+    if mount
+        .unmount()
+        .context("the directory cannot be unmounted")?
+    {
+        eprintln!("programs still use the directory; it is detached, and they get errors");
+        return Ok(ExitCode::SUCCESS);
+    }
+    // The cluster learns that the mount has ended.
+    end.await.context("the mount has ended")??;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,299 @@
+//! `ionian mount`: directories of a real cluster, through the kernel. Without /dev/fuse these tests
+//! print why they do nothing.
+
+mod operations;
+
+use crate::cluster::{Cluster, LIMIT, eventually, ionian, text};
+use ionian_kernel::random::Random;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use operations::{Operation, Side, listing};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+
+/// Whether this machine can mount; prints why not.
+fn can_mount() -> bool {
+    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    match device {
+        Ok(_) => true,
+        Err(error) => {
+            println!("skipped: /dev/fuse cannot be opened: {error}");
+            false
+        }
+    }
+}
+
+/// A process of `ionian mount`. No mount is left behind when it is dropped.
+struct Mounted {
+    directory: PathBuf,
+    child: Child,
+}
+
+impl Mounted {
+    fn new(cluster: &Cluster, name: &str) -> Mounted {
+        let directory = cluster.directory.path(name);
+        fs::create_dir_all(&directory).unwrap();
+        let mut child = ionian()
+            .arg("mount")
+            .arg(&directory)
+            .args(["--data", &cluster.data()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, lines) = mpsc::channel();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            let lines = stdout.lines().map_while(Result::ok);
+            lines.for_each(|line| drop(sender.send(line)));
+        });
+        let mounted = Mounted { directory, child };
+        let ready = lines.recv_timeout(LIMIT).expect("it is mounted");
+        assert!(ready.starts_with("ready "), "{ready}");
+        mounted
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        eventually("the mount ends", || self.child.try_wait().unwrap())
+    }
+}
+
+/// Runs `ionian mount`, which must refuse. If it mounts instead it is killed.
+fn refuses(cluster: &Cluster, directory: &Path, code: i32, says: &str) {
+    let log = cluster.directory.path("refusal");
+    let child = ionian()
+        .arg("mount")
+        .arg(directory)
+        .args(["--data", &cluster.data()])
+        .stderr(File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let mut refused = Mounted {
+        directory: directory.to_owned(),
+        child,
+    };
+    let status = refused.wait();
+    // There is nothing of it to unmount.
+    let directory = std::mem::take(&mut refused.directory);
+    drop(refused);
+    let said = fs::read_to_string(log).unwrap();
+    assert_eq!(status.code(), Some(code), "{}: {said}", directory.display());
+    assert!(said.contains(says), "{said}");
+}
+
+/// Detaches a mount, if there is one.
+fn detach(directory: &Path) {
+    let umount = Command::new("umount")
+        .arg("-l")
+        .arg(directory)
+        .stderr(Stdio::null())
+        .status();
+    // It fails if nothing is mounted there.
+    drop(umount);
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        detach(&self.directory);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn start() -> Cluster {
+    Cluster::start("colocated", &["machine=netfs"], &[])
+}
+
+fn errno<T>(result: io::Result<T>) -> Option<i32> {
+    result.err().map(|error| error.raw_os_error().unwrap_or(-1))
+}
+
+#[test]
+fn a_mounted_directory_does_what_a_local_one_does_while_nodes_are_killed() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = start();
+    let mounted = Mounted::new(&cluster, "mounted");
+    let local = cluster.directory.path("local");
+    fs::create_dir(&local).unwrap();
+    let mut sides = [Side::new(&mounted.path("")), Side::new(&local)];
+    for seed in 0..3 {
+        let mut random = Random::new(seed);
+        for step in 0..700 {
+            if step == 150 {
+                cluster.signal(cluster.leader(), Signal::SIGKILL);
+            }
+            if step == 450 {
+                cluster.wait_until_whole();
+                cluster.signal((cluster.leader() + 1) % 3, Signal::SIGKILL);
+            }
+            let operation = Operation::random(&mut random);
+            let [there, here] = sides.each_mut().map(|side| side.execute(&operation));
+            assert_eq!(there, here, "seed {seed}, step {step}: {operation:?}");
+        }
+        cluster.wait_until_whole();
+        assert_eq!(listing(&mounted.path("")), listing(&local), "seed {seed}");
+    }
+}
+
+#[test]
+fn what_one_mount_changes_the_other_sees_at_once() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = start();
+    let (one, other) = (
+        Mounted::new(&cluster, "one"),
+        Mounted::new(&cluster, "other"),
+    );
+    let file = one.path("file");
+    for turn in 0..30u32 {
+        // The same length and, often, the same millisecond.
+        fs::write(&file, turn.to_le_bytes()).unwrap();
+        let read = fs::read(other.path("file")).unwrap();
+        assert_eq!(read, turn.to_le_bytes(), "turn {turn}");
+    }
+    // A descriptor that is open sees it, too.
+    let mut open = File::open(other.path("file")).unwrap();
+    let writer = OpenOptions::new().write(true).open(&file).unwrap();
+    for turn in 100..130u32 {
+        writer.write_all_at(&turn.to_le_bytes(), 0).unwrap();
+        let mut read = [0; 4];
+        open.seek(SeekFrom::Start(0)).unwrap();
+        open.read_exact(&mut read).unwrap();
+        assert_eq!(u32::from_le_bytes(read), turn);
+    }
+    // Open here, unlinked there, read and written by the descriptor.
+    let mut kept = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&file)
+        .unwrap();
+    fs::remove_file(other.path("file")).unwrap();
+    assert_eq!(errno(fs::metadata(&file)), Some(nix::libc::ENOENT));
+    kept.write_all(b"kept").unwrap();
+    let mut read = [0; 4];
+    kept.read_exact_at(&mut read, 0).unwrap();
+    assert_eq!(&read, b"kept");
+    drop(kept);
+    // Appends of two mounts do not overwrite each other.
+    let append = |mount: &Mounted| {
+        OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(mount.path("log"))
+            .unwrap()
+    };
+    let (mut first, mut second) = (append(&one), append(&other));
+    for turn in 0..20 {
+        writeln!(first, "first {turn}").unwrap();
+        writeln!(second, "second {turn}").unwrap();
+    }
+    assert_eq!(
+        fs::read_to_string(one.path("log")).unwrap().lines().count(),
+        40
+    );
+}
+
+#[test]
+fn a_dead_cluster_gives_errors_and_open_files_survive_its_return() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = start();
+    let mounted = Mounted::new(&cluster, "mounted");
+    let options = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .clone();
+    let kept = options.open(mounted.path("kept")).unwrap();
+    kept.write_all_at(b"before", 0).unwrap();
+    fs::remove_file(mounted.path("kept")).unwrap();
+    cluster.kill_all();
+    // The first one waits for the cluster; the test would hang here.
+    assert_eq!(
+        errno(fs::metadata(mounted.path("kept"))),
+        Some(nix::libc::EIO)
+    );
+    assert_eq!(errno(kept.write_all_at(b"x", 0)), Some(nix::libc::EIO));
+    assert_eq!(
+        errno(File::create(mounted.path("new"))),
+        Some(nix::libc::EIO)
+    );
+    cluster.start_again(&[]);
+    eventually("the cluster answers the mount", || {
+        fs::metadata(mounted.path("")).ok()
+    });
+    kept.write_all_at(b"after!", 0).unwrap();
+    let mut read = [0; 6];
+    kept.read_exact_at(&mut read, 0).unwrap();
+    assert_eq!(&read, b"after!");
+}
+
+#[test]
+fn a_mount_ends_at_a_signal_and_can_be_mounted_again() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = start();
+    let mut mounted = Mounted::new(&cluster, "mounted");
+    fs::write(mounted.path("file"), "content").unwrap();
+    mounted.signal(Signal::SIGTERM);
+    assert_eq!(mounted.wait().code(), Some(0));
+    assert_eq!(fs::read_dir(&mounted.directory).unwrap().count(), 0);
+    // In use: it is detached.
+    let mut mounted = Mounted::new(&cluster, "mounted");
+    let file = File::open(mounted.path("file")).unwrap();
+    mounted.signal(Signal::SIGINT);
+    assert_eq!(mounted.wait().code(), Some(0));
+    assert_eq!(fs::read_dir(&mounted.directory).unwrap().count(), 0);
+    drop(file);
+    // Killed: the directory says so, and the command says what to do.
+    let mut mounted = Mounted::new(&cluster, "mounted");
+    let directory = mounted.directory.clone();
+    refuses(&cluster, &directory, 1, "is a mount of netfs already");
+    mounted.signal(Signal::SIGKILL);
+    mounted.wait();
+    let says = "an earlier mount has ended without unmounting; remove it: umount -l";
+    refuses(&cluster, &directory, 1, says);
+    detach(&mounted.directory);
+    drop(mounted);
+    let mounted = Mounted::new(&cluster, "mounted");
+    assert_eq!(fs::read(mounted.path("file")).unwrap(), b"content");
+}
+
+#[test]
+fn clients_of_the_wrong_kind_get_an_error_that_says_so() {
+    let cluster = start();
+    let gateway = cluster.deployment.nodes[0].gateway.clone().unwrap();
+    let refused = ionian()
+        .args(["exec", "--at", &gateway, "GET", "key"])
+        .output()
+        .unwrap();
+    let said = text(&refused.stdout);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        said.contains("replicates netfs, a file system: mount it"),
+        "{said}"
+    );
+    let missing = cluster.directory.path("missing");
+    if can_mount() {
+        refuses(&cluster, &missing, 1, "No such file or directory");
+    }
+    let redis = Cluster::start("colocated", &[], &[]);
+    let says = "machine = \"kv\": only a cluster of the machine \"netfs\" can be mounted";
+    refuses(&redis, &missing, 2, says);
+}
