@@ -27,13 +27,14 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
     let nodes = open_all(&arguments.directories)?;
     let (cluster, protocol) = (nodes[0].cluster(), nodes[0].protocol());
     let machine = machine_in(&arguments.directories[0])?;
-    if machine != MACHINE {
+    if ![MACHINE, ionian_netfs::NAME].contains(&machine.as_str()) {
         bail!(
-            "these directories are of the state machine {machine:?}, this program contains {MACHINE:?} only"
+            "these directories are of the state machine {machine:?}, this program contains {MACHINE:?} and {:?} only",
+            ionian_netfs::NAME
         );
     }
     protocols::with_protocol(protocol, CanSalvage)??;
-    let (base, from) = furthest(&nodes)?;
+    let (base, from) = furthest(&nodes, &machine)?;
     let stored = nodes
         .iter()
         .map(|node| membership_file::stored(node.path()));
@@ -54,7 +55,7 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
         .map_or(Slot::ZERO, |known| known.membership.frontier)
         .max(salvaged.forgotten);
     let complete = salvaged.is_complete && base.slot >= settled;
-    let head = Head::new(cluster, protocol, MACHINE, &from, Origin::Salvaged);
+    let head = Head::new(cluster, protocol, &machine, &from, Origin::Salvaged);
     let head = Head {
         slot: end.0,
         complete,
@@ -177,7 +178,7 @@ struct Base {
 }
 
 /// The newest snapshot, with the name of its node; an empty state if no snapshot exists.
-fn furthest(nodes: &[StoppedNode]) -> Result<(Base, String)> {
+fn furthest(nodes: &[StoppedNode], machine: &str) -> Result<(Base, String)> {
     let mut best = None;
     for node in nodes {
         if let Some(stored) = newest(node)? {
@@ -192,11 +193,11 @@ fn furthest(nodes: &[StoppedNode]) -> Result<(Base, String)> {
     let Some((node, stored)) = best else {
         let base = Base {
             slot: Slot::ZERO,
-            executor: state::empty(MACHINE),
+            executor: state::empty(machine),
         };
         return Ok((base, nodes[0].name().to_owned()));
     };
-    let executor = state::restored(&stored.snapshot, MACHINE)
+    let executor = state::restored(&stored.snapshot, machine)
         .with_context(|| stored.path.display().to_string())?;
     Ok((
         Base {

@@ -8,6 +8,7 @@ use ionian_kernel::layout::Options;
 use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
 use ionian_kernel::time::Timestamp;
 use ionian_machines::kv::{self, Compound, Kv};
+use ionian_netfs::NetFs;
 use ionian_replication::batch::{AnswersByClient, BatchBuilder, Command, Outcome, Purpose};
 use ionian_replication::executor::Executor;
 
@@ -39,6 +40,7 @@ impl StateMachine for Unknown {
 pub(crate) fn empty(machine: &str) -> Executor {
     let machine: Box<dyn StateMachine> = match machine {
         MACHINE => Box::new(Kv::default()),
+        ionian_netfs::NAME => Box::new(NetFs::default()),
         _ => Box::new(Unknown::default()),
     };
     Executor::new(machine, Options::default().session_expiry)

@@ -8,12 +8,13 @@ use ionian_kernel::random::Random;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use operations::{Operation, Side, listing};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, FileTimes, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Whether this machine can mount; prints why not.
 fn can_mount() -> bool {
@@ -205,6 +206,34 @@ fn what_one_mount_changes_the_other_sees_at_once() {
         fs::read_to_string(one.path("log")).unwrap().lines().count(),
         40
     );
+}
+
+#[test]
+fn times_can_be_set_before_1970_and_after() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = start();
+    let mounted = Mounted::new(&cluster, "mounted");
+    let file = File::create(mounted.path("file")).unwrap();
+    let since = Duration::new(1, 500_000_000);
+    let early = [
+        since,
+        Duration::from_nanos(1),
+        Duration::from_secs(3),
+        Duration::ZERO,
+    ];
+    for time in early
+        .map(|before| UNIX_EPOCH - before)
+        .into_iter()
+        .chain([UNIX_EPOCH + since])
+    {
+        file.set_times(FileTimes::new().set_accessed(time).set_modified(time))
+            .unwrap();
+        let metadata = file.metadata().unwrap();
+        let seen = (metadata.accessed().unwrap(), metadata.modified().unwrap());
+        assert_eq!(seen, (time, time));
+    }
 }
 
 #[test]

@@ -55,26 +55,16 @@ fn system_time(time: Time) -> SystemTime {
     exact.unwrap_or(UNIX_EPOCH)
 }
 
+/// A time that the kernel has sent. Before 1970 fuser 0.18 (`time.rs`) subtracts the nanoseconds
+/// from the seconds instead of adding them: what it subtracted is what the kernel has sent.
 fn to_time(time: SystemTime) -> Time {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => Time {
-            seconds: since.as_secs() as i64,
-            nanos: since.subsec_nanos(),
-        },
-        Err(before) => {
-            let before = before.duration();
-            let (seconds, nanos) = (before.as_secs() as i64, before.subsec_nanos());
-            match nanos {
-                0 => Time {
-                    seconds: -seconds,
-                    nanos: 0,
-                },
-                _ => Time {
-                    seconds: -seconds - 1,
-                    nanos: 1_000_000_000 - nanos,
-                },
-            }
-        }
+    let (sign, since) = match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => (1, since),
+        Err(before) => (-1, before.duration()),
+    };
+    Time {
+        seconds: (since.as_secs() as i64).saturating_mul(sign),
+        nanos: since.subsec_nanos(),
     }
 }
 

@@ -121,7 +121,7 @@ impl Volume {
         if reply != Err(Errno::UNKNOWN_MOUNT) {
             return reply;
         }
-        self.begin_again(mount)?;
+        self.recover(mount, change)?;
         if !is_first {
             return Err(Errno::EIO);
         }
@@ -170,6 +170,18 @@ impl Volume {
             return Ok((read(&answer), is_first && answer.is_first));
         }
         Ok((reply, is_first))
+    }
+
+    /// The state machine does not know the mount, or does not know that it holds the file.
+    fn recover(&self, mount: u64, change: &Change<'_>) -> Result<(), Errno> {
+        match (self.command(&Command::Renew(mount)), change) {
+            (Err(Errno::UNKNOWN_MOUNT), _) => self.begin_again(mount),
+            (Ok(_), Change::Write { ino, .. }) => {
+                let (reply, _) = self.send_change(mount, &Change::Open { ino: *ino })?;
+                reply.map(drop)
+            }
+            (renewed, _) => renewed.map(drop),
+        }
     }
 
     /// Begins a new mount in place of one that the state machine does not know.

@@ -1,6 +1,6 @@
 //! The connection of one mount: one task reads requests, another writes answers.
 
-use super::{IN_FLIGHT, Server, UNFINISHED};
+use super::{IDLE, IN_FLIGHT, Server, UNFINISHED};
 use crate::wire::frame::{self, GREETING};
 use std::io;
 use std::sync::Arc;
@@ -104,7 +104,10 @@ async fn read_requests(
     answers: mpsc::UnboundedSender<Answer>,
 ) -> io::Result<()> {
     loop {
-        let length = match input.read_u32_le().await {
+        let Ok(length) = timeout(IDLE, input.read_u32_le()).await else {
+            return Err(io::ErrorKind::TimedOut.into());
+        };
+        let length = match length {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             length => frame::check_length(length?).map_err(malformed)?,
         };

@@ -7,6 +7,7 @@
 //! | [`ServeLimits::memory_bytes`] | no further request is read before another is answered |
 //! | [`IN_FLIGHT`] of a connection | the same, for this connection |
 //! | [`UNFINISHED`] | a peer that sends or takes a frame more slowly is closed |
+//! | [`IDLE`] | a peer that sends nothing for this long is closed |
 
 mod connection;
 
@@ -28,6 +29,10 @@ const IN_FLIGHT: usize = 32;
 
 /// How long a peer may take for a frame that has begun.
 const UNFINISHED: Duration = Duration::from_secs(10);
+
+/// How long a mount may send nothing. It renews its lease more often; what is silent for longer is
+/// gone without a word, or connects again.
+const IDLE: Duration = Duration::from_secs(300);
 
 /// The pause after a failure to accept a connection, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
