@@ -125,7 +125,9 @@ fn a_mounted_directory_does_what_a_local_one_does_while_nodes_are_killed() {
     if !can_mount() {
         return;
     }
-    let cluster = start();
+    // Writes and reads of different files are executed in parallel.
+    let settings = ["machine=netfs", "options.workers=3"];
+    let cluster = Cluster::start("colocated", &settings, &[]);
     let mounted = Mounted::new(&cluster, "mounted");
     let local = cluster.directory.path("local");
     fs::create_dir(&local).unwrap();

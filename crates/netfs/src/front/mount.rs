@@ -46,6 +46,9 @@ pub enum MountError {
     /// The state machine refuses it.
     #[error("the cluster refuses the mount: {0}")]
     Refused(Errno),
+    /// This user may not mount, and there is no program that may.
+    #[error("only root may mount without the program fusermount3; install the package fuse3")]
+    NoHelper,
     /// The system refuses it.
     #[error("the system refuses to mount {0}: {1}")]
     System(String, io::Error),
@@ -126,7 +129,11 @@ impl Mount {
             volume: volume.clone(),
             stale: options.stale,
         };
-        let refused = |error| MountError::System(directory.display().to_string(), error);
+        let refused = |error: io::Error| match error.kind() {
+            // The directory and the device are there, so it is the program.
+            io::ErrorKind::NotFound => MountError::NoHelper,
+            _ => MountError::System(directory.display().to_string(), error),
+        };
         let mut session = Session::new(requests, &directory, &config).map_err(refused)?;
         let unmounter = session.unmount_callable();
         let attended = volume.clone();

@@ -316,3 +316,6 @@ impl Volume {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
