@@ -1,20 +1,27 @@
 //! `ionian mount`: a directory that shows the file system of a cluster.
 
+use crate::address::resolve;
 use crate::cluster_args::ClusterArgs;
 use crate::output::say;
-use crate::source;
+use crate::source::{self, ANSWER_LIMIT};
 use crate::waiting::block_on;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use ionian_deployment::Configuration;
 use ionian_netfs::{Client, Mount, NAME, Options};
 use ionian_program::BadUsage;
+use ionian_runtime::query_membership;
+use std::convert::Infallible;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
+
+/// How often a mount asks for the members of the cluster.
+const ASK_EVERY: Duration = Duration::from_secs(5);
 
 /// Mount the file system of a cluster (machine = netfs) at a directory
 ///
@@ -48,7 +55,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     crate::node::begin_log();
     let known = block_on(source::running(&arguments.cluster_args))?;
-    let client = Client::connect(gateways(&known)?)?;
+    let client = Arc::new(Client::connect(gateways(&known)?)?);
     let (ended, end) = oneshot::channel();
     let options = Options {
         stale: Duration::from_millis(arguments.stale_ms),
@@ -64,13 +71,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     runtime.block_on(async {
         // First, so that no signal ends the program while the directory is mounted.
         let stopped = stop_requested()?;
-        let mount = Mount::new(&arguments.directory, Box::new(client), options, on_end)?;
+        let mount = Mount::new(
+            &arguments.directory,
+            Box::new(client.clone()),
+            options,
+            on_end,
+        )?;
         say!(
             "ready {}: cluster {}, Ctrl-C unmounts it",
             arguments.directory.display(),
             known.deployment.cluster
         );
-        serve(mount, stopped, end).await
+        tokio::select! {
+            done = serve(mount, stopped, end) => done,
+            never = follow_members(known, &client) => match never {},
+        }
     })
 }
 
@@ -92,6 +107,33 @@ fn gateways(known: &Configuration) -> Result<Vec<String>> {
         ));
     }
     Ok(gateways)
+}
+
+/// Lets the client know the gateways of the members, which change while it runs.
+async fn follow_members(mut known: Configuration, client: &Client) -> Infallible {
+    loop {
+        tokio::time::sleep(ASK_EVERY).await;
+        if let Some(newer) = newer_members(&known).await {
+            let nodes = newer.nodes().into_values();
+            client.set_nodes(nodes.filter_map(|node| node.gateway.clone()).collect());
+            known = newer;
+        }
+    }
+}
+
+/// The members according to the first node that answers, if they have changed.
+async fn newer_members(known: &Configuration) -> Option<Configuration> {
+    for node in known.nodes().into_values() {
+        let Ok(address) = resolve("address", &node.address) else {
+            continue;
+        };
+        let Ok(answer) = query_membership(address, ANSWER_LIMIT).await else {
+            continue;
+        };
+        let is_newer = answer.founding == known.founding && answer.epoch() > known.epoch();
+        return is_newer.then_some(answer);
+    }
+    None
 }
 
 /// Completes at the first signal to stop.

@@ -5,11 +5,12 @@ use ionian_kernel::client::{Operation, Refusal, Reply as LaneReply, Request};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::time::Timestamp;
 use ionian_netfs::{
-    Change, Client, ConnectError, Content, NetFs, Query, ROOT, Reply, ServeLimits, Server, Volume,
+    Change, Client, ConnectError, Content, NetFs, Query, ROOT, Reply, ServeLimits, Server,
+    Transport, Volume,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -161,6 +162,19 @@ fn a_change_whose_answer_is_lost_is_executed_once() {
     for turn in 0..20 {
         create(&volume, format!("file{turn}").as_bytes());
     }
+}
+
+#[test]
+fn a_client_goes_on_at_the_nodes_that_it_is_given_later() {
+    let (first, second) = (Node::start(1000), Node::start(1000));
+    let client = Arc::new(first.client());
+    let mut query = Vec::new();
+    Query::Space.encode(&mut query);
+    assert!(client.query(&query).is_ok());
+    client.set_nodes(vec![second.address.to_string()]);
+    assert!(client.query(&query).is_ok());
+    drop(first);
+    assert!(client.query(&query).is_ok());
 }
 
 #[test]

@@ -9,14 +9,13 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) struct Link {
-    nodes: Vec<String>,
     state: Mutex<State>,
     /// Signals that the state has changed.
     changed: Condvar,
 }
 
-#[derive(Default)]
 struct State {
+    nodes: Vec<String>,
     connection: Option<Arc<Connection>>,
     /// The place of the node to try next.
     next: usize,
@@ -27,8 +26,12 @@ struct State {
 impl Link {
     pub(super) fn new(nodes: Vec<String>) -> Link {
         Link {
-            nodes,
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                nodes,
+                connection: None,
+                next: 0,
+                connects: false,
+            }),
             changed: Condvar::new(),
         }
     }
@@ -40,7 +43,8 @@ impl Link {
     /// Tries each node once; returns how many bytes a payload may have.
     pub(super) fn open_any(&self) -> Result<usize, ConnectError> {
         let mut failures = Vec::new();
-        for (place, node) in self.nodes.iter().enumerate() {
+        let nodes = self.lock().nodes.clone();
+        for (place, node) in nodes.iter().enumerate() {
             match Connection::open(node) {
                 Ok((connection, payload_bytes)) => {
                     let mut state = self.lock();
@@ -53,6 +57,13 @@ impl Link {
             }
         }
         Err(ConnectError::Unreachable(failures.join("; ")))
+    }
+
+    /// Connects to these nodes from now on. A connection that works is kept.
+    pub(super) fn set_nodes(&self, nodes: Vec<String>) {
+        if !nodes.is_empty() {
+            self.lock().nodes = nodes;
+        }
     }
 
     /// A connection that is not known to be broken; none if there is none before the deadline.
@@ -70,10 +81,11 @@ impl Link {
                 continue;
             }
             state.connects = true;
-            let node = &self.nodes[state.next % self.nodes.len()];
+            let nodes = state.nodes.len();
+            let node = state.nodes[state.next % nodes].clone();
             state.next += 1;
             drop(state);
-            let opened = Connection::open(node);
+            let opened = Connection::open(&node);
             state = self.lock();
             state.connects = false;
             self.changed.notify_all();
@@ -81,7 +93,8 @@ impl Link {
                 Ok((connection, _)) => state.connection = Some(connection),
                 Err(_) => failures += 1,
             }
-            if failures > 0 && failures % self.nodes.len() == 0 {
+            if failures >= nodes {
+                failures = 0;
                 let waited = self.changed.wait_timeout(state, left.min(PAUSE));
                 state = waited.expect("no holder of this lock panics").0;
             }

@@ -12,6 +12,7 @@ mod link;
 use crate::wire::frame::{Outcome, Sort};
 use connection::Waited;
 use link::Link;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,20 @@ pub trait Transport: Send + Sync + 'static {
 
     /// The most bytes of a payload.
     fn payload_bytes(&self) -> usize;
+}
+
+impl<T: Transport> Transport for Arc<T> {
+    fn command(&self, payload: &[u8]) -> Result<Answer, Unanswered> {
+        T::command(self, payload)
+    }
+
+    fn query(&self, payload: &[u8]) -> Result<Answer, Unanswered> {
+        T::query(self, payload)
+    }
+
+    fn payload_bytes(&self) -> usize {
+        T::payload_bytes(self)
+    }
 }
 
 /// An answer of the state machine.
@@ -101,6 +116,12 @@ impl Client {
             payload_bytes,
             is_down: AtomicBool::new(false),
         })
+    }
+
+    /// The nodes to connect to from now on; none changes nothing. The connection of now is kept
+    /// while it works.
+    pub fn set_nodes(&self, nodes: Vec<String>) {
+        self.link.set_nodes(nodes);
     }
 
     fn call(&self, sort: Sort, payload: &[u8]) -> Result<Answer, Unanswered> {
