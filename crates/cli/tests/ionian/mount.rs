@@ -210,6 +210,83 @@ fn what_one_mount_changes_the_other_sees_at_once() {
     );
 }
 
+/// Whether POSIX allows the error for names that may be of files or directories, or missing.
+fn is_allowed(error: &io::Error) -> bool {
+    use nix::libc::{EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY, EPERM, ESTALE};
+    let races = [
+        EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY, EPERM, ESTALE,
+    ];
+    error
+        .raw_os_error()
+        .is_some_and(|errno| races.contains(&errno))
+}
+
+/// Changes names that other threads change, too.
+fn race(root: &Path, random: &mut Random) -> io::Result<()> {
+    let mut path = || {
+        let directory = ["", "a", "b", "a/c"][random.below(4) as usize];
+        root.join(directory)
+            .join(["a", "b", "c", "x"][random.below(4) as usize])
+    };
+    let (one, other) = (path(), path());
+    match random.below(8) {
+        0 | 1 => fs::create_dir(one),
+        2 | 3 => fs::write(one, vec![1; random.below(30_000) as usize]),
+        4 => fs::rename(one, other),
+        5 => fs::remove_file(one),
+        6 => fs::hard_link(one, other),
+        _ => {
+            let mut open = OpenOptions::new().write(true).open(&one)?;
+            fs::remove_file(&one)?;
+            open.write_all(b"nameless")
+        }
+    }
+}
+
+#[test]
+fn mounts_that_change_the_same_names_agree_and_leave_nothing_behind() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = start();
+    let mounts = [
+        Mounted::new(&cluster, "one"),
+        Mounted::new(&cluster, "other"),
+    ];
+    let used = |mount: &Mounted| {
+        let space = nix::sys::statvfs::statvfs(&mount.directory).unwrap();
+        space.blocks() - space.blocks_free()
+    };
+    let before = used(&mounts[0]);
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let root = &mounts[thread % 2].directory;
+            let mut random = Random::new(thread as u64);
+            scope.spawn(move || {
+                for _ in 0..200 {
+                    if let Err(error) = race(root, &mut random) {
+                        assert!(is_allowed(&error), "{error}");
+                    }
+                }
+            });
+        }
+        cluster.signal(cluster.leader(), Signal::SIGKILL);
+    });
+    let [one, other] = mounts.each_ref().map(|mount| listing(&mount.path("")));
+    assert!(!one.is_empty());
+    assert_eq!(one, other);
+    for entry in fs::read_dir(&mounts[1].directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => fs::remove_dir_all(path).unwrap(),
+            false => fs::remove_file(path).unwrap(),
+        }
+    }
+    eventually("all room is free again", || {
+        (used(&mounts[0]) == before).then_some(())
+    });
+}
+
 #[test]
 fn times_can_be_set_before_1970_and_after() {
     if !can_mount() {
