@@ -77,7 +77,9 @@ fn init(
         .with_context(|| format!("cannot write {}", file.display()))?;
     let file = file.display();
     match deployment.machine.as_str() {
-        protocols::MACHINE => say!("wrote {file}; `ionian up {file}` starts it"),
+        protocols::MACHINE | ionian_netfs::NAME => {
+            say!("wrote {file}; `ionian up {file}` starts it")
+        }
         other => {
             say!("wrote {file}; its nodes need a program that contains the state machine {other:?}")
         }
