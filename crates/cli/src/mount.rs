@@ -36,8 +36,8 @@ const ASK_EVERY: Duration = Duration::from_secs(5);
 pub(crate) struct Arguments {
     /// An existing directory
     pub(crate) directory: PathBuf,
-    /// Let the kernel use names and attributes for this long without asking the cluster: faster,
-    /// but changes of other mounts can remain unseen as long [default: 0]
+    /// Let the kernel use names, attributes and pages for this long without asking the cluster:
+    /// faster, but changes of other mounts can remain unseen as long [default: 0]
     #[arg(
         long,
         value_name = "MILLISECONDS",

@@ -12,10 +12,10 @@
 //!
 //! Names and attributes for [`Options::stale`], which is zero by default: each use asks the
 //! cluster, by a linearizable query. Pages of files are cached, and are valid as long as the time
-//! and the size of the file are what they were when the pages came (`FUSE_AUTO_INVAL_DATA`). Each
-//! read asks for these first, and each change of a file changes its time, so a read never returns
-//! what another mount has replaced before the read began. Only memory that is mapped is not asked
-//! for again until the file is opened or read.
+//! and the size of the file are what they were when the pages came (`FUSE_AUTO_INVAL_DATA`). By
+//! default each read asks for these first, and each change of a file changes its time, so a read
+//! never returns what another mount has replaced before the read began. Only memory that is mapped
+//! is not asked for again until the file is opened or read.
 //!
 //! Writes are passed on before they are answered; the kernel holds none back, so fsync has nothing
 //! to do.

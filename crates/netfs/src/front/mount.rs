@@ -19,8 +19,8 @@ const THREADS: usize = 16;
 /// How a directory is mounted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// How long the kernel may use names and attributes without asking the cluster: what another
-    /// mount changes can remain unseen for this long.
+    /// How long the kernel may use names, attributes and pages without asking the cluster: what
+    /// another mount changes can remain unseen for this long.
     pub stale: Duration,
     /// Whether other users than the one who mounts may use it; root always may.
     pub allow_other: bool,
