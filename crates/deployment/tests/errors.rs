@@ -166,7 +166,7 @@ fn wrong_values() {
     refused(
         2,
         "protocol = \"raft\"",
-        "line 2, column 12: protocol = \"raft\": must be \"multipaxos\" or \"mencius\" or \"spaxos\" or \"epaxos\" or \"unreplicated\" or \"p-smr\"",
+        "line 2, column 12: protocol = \"raft\": must be \"multipaxos\" or \"mencius\" or \"spaxos\" or \"epaxos\" or \"unreplicated\" or \"psmr\"",
     );
     for value in ["32", "-1", "1.0", "\"1\"", "0xffffffffffffffffff"] {
         let error = format!("line 4, column 5: f = {value}: must be a whole number from 0 to 31");

@@ -4,6 +4,7 @@
 mod epaxos;
 mod mencius;
 mod multipaxos;
+mod psmr;
 mod spaxos;
 mod suite;
 

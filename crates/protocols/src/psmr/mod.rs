@@ -17,8 +17,8 @@
 //! replica ── NeedState ──> replica                it cannot catch up by the logs
 //! ```
 //!
-//! A client lane sends a command to the group that [`router`] finds; leaders put markers into the
-//! logs of groups ([`markers`]), by which a replica merges them with that of g_all ([`merge`]).
+//! A client lane sends a command to the group that `router` finds; leaders put markers into the logs
+//! of groups (`markers`), by which a replica merges them with that of g_all (`merge`).
 //! Sequential reads are linearizable here, and reads that touch several parts are commands.
 
 mod backup;
@@ -58,7 +58,7 @@ use ionian_replication::executor::without_preamble;
 pub enum PSmr {}
 
 impl Protocol for PSmr {
-    const NAME: &'static str = "p-smr";
+    const NAME: &'static str = "psmr";
     const KINDS: &'static [&'static str] = multipaxos::KINDS;
     const METRICS: &'static [Metrics] = multipaxos::METRICS;
     const PRESETS: &'static [Preset] = presets::PRESETS;
