@@ -22,7 +22,7 @@ mod parallel;
 mod part;
 mod unordered;
 
-pub use grouped::without_preamble;
+pub use grouped::{Cut, without_preamble};
 use parallel::{MAX_PARTS, Parallel};
 pub use unordered::SETTLE;
 
@@ -43,6 +43,8 @@ pub struct Executor {
     parallel: Option<Parallel>,
     /// What stands before the state in its pictures, if anything does.
     preamble: Option<Bytes>,
+    /// What a picture must begin with, if it must.
+    logs: Option<grouped::Logs>,
 }
 
 impl Executor {
@@ -91,6 +93,7 @@ impl Executor {
             failed_reads: 0,
             parallel: None,
             preamble: None,
+            logs: None,
         }
     }
 
@@ -456,6 +459,7 @@ impl Executor {
     /// Says what is wrong with the bytes; nothing is then changed.
     pub fn restore(&mut self, snapshot: &Bytes) -> Result<(), RestoreError> {
         let (preamble, snapshot) = grouped::split(snapshot)?;
+        self.check_preamble(preamble.as_ref())?;
         let mut reader = Reader::new(&snapshot);
         let malformed = |error: WireError| RestoreError(error.to_string());
         let now = Timestamp::decode(&mut reader).map_err(malformed)?;

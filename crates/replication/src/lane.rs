@@ -49,6 +49,8 @@ pub struct Lane {
     random: Random,
     /// See [`goes_round`](Self::goes_round).
     turns: u32,
+    /// See [`logs_reads`](Self::logs_reads).
+    logs_reads: bool,
 }
 
 enum Session {
@@ -127,7 +129,13 @@ impl Lane {
             keep_alive_every: session_expiry / 4,
             random,
             turns: 1,
+            logs_reads: false,
         }
+    }
+
+    /// Reads go through the log, like changes.
+    pub fn logs_reads(&mut self) {
+        self.logs_reads = true;
     }
 
     /// Other limits, for requests to come, and another life of sessions.
@@ -188,6 +196,7 @@ impl Lane {
                 sent: false,
                 floor: 0,
                 via: None,
+                logged: operation == Operation::Change || self.logs_reads,
             };
             match operation {
                 Operation::Write => {
@@ -496,11 +505,7 @@ impl Lane {
     }
 
     fn resend_changes(&mut self, now: Instant, due: &mut Due) {
-        for (number, pending) in self
-            .reads
-            .iter_mut()
-            .filter(|(_, it)| it.operation == Operation::Change)
-        {
+        for (number, pending) in self.reads.iter_mut().filter(|(_, it)| it.logged) {
             pending.mark_asked(now, self.limits.retry_after);
             pending.send_sessionless(self.id, number, None, due);
         }
@@ -557,10 +562,7 @@ impl Lane {
         let transit = self.transit();
         let overdue = |pending: &Pending| pending.asked > 0 && pending.due(transit) <= now;
         let writes = self.writes.iter().filter(|pending| pending.sent);
-        let changes = self
-            .reads
-            .iter()
-            .filter(|pending| pending.operation == Operation::Change);
+        let changes = self.reads.iter().filter(|pending| pending.logged);
         due.writes_overdue |= writes.chain(changes).any(overdue);
     }
 

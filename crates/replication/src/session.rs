@@ -40,8 +40,10 @@ const MAX_RESULT_BYTES: usize = 2 << 30;
 pub struct Sessions {
     sessions: BTreeMap<SessionId, Session>,
     next: SessionId,
-    /// By how much the next number is higher than the one before.
+    /// By how much the next number is higher than the one before, and what is left of each number
+    /// when it is divided by that.
     step: u64,
+    rest: u64,
     expiry_ms: u64,
     next_sweep: Timestamp,
 }
@@ -164,6 +166,7 @@ impl Sessions {
             sessions: BTreeMap::new(),
             next: SessionId(1),
             step: 1,
+            rest: 0,
             expiry_ms: expiry.as_millis() as u64,
             next_sweep: Timestamp(0),
         }
@@ -171,7 +174,7 @@ impl Sessions {
 
     /// Numbers the sessions that are opened `first`, `first + step`, and so on.
     pub fn number(&mut self, first: u64, step: u64) {
-        (self.next, self.step) = (SessionId(first), step);
+        (self.next, self.step, self.rest) = (SessionId(first), step, first % step);
     }
 
     /// Sets the expiry of all sessions, open ones included.
@@ -322,8 +325,13 @@ impl Sessions {
             let sessions: Vec<(SessionId, Session)> = Vec::decode(reader)?;
             Ok((next, next_sweep, sessions.into_iter().collect()))
         };
-        (self.next, self.next_sweep, self.sessions) =
+        let (next, next_sweep, sessions) =
             read().map_err(|error| RestoreError(format!("sessions: {error}")))?;
+        // The snapshot may be of a cluster with other logs.
+        let SessionId(at_least) = next;
+        let up = (self.step + self.rest - at_least % self.step) % self.step;
+        self.next = SessionId(at_least.saturating_add(up));
+        (self.next_sweep, self.sessions) = (next_sweep, sessions);
         Ok(())
     }
 }

@@ -97,8 +97,6 @@ pub struct ClientLane {
     /// Linearizable reads of this burst, for a read batcher.
     reads: BatchBuilder,
     reads_via: Option<(ReadBatcherId, Set<ReadBatcherId>)>,
-    /// Whether reads go through the log, like writes.
-    logs_reads: bool,
 }
 
 impl ClientLane {
@@ -140,18 +138,15 @@ impl ClientLane {
             writes_via: None,
             reads: BatchBuilder::default(),
             reads_via: None,
-            logs_reads: false,
             config,
         }
     }
 
     /// The same lane, whose reads go through the log. For state of which no replica has all between
     /// two slots of this log (P-SMR).
-    pub(crate) fn logging_reads(self) -> Self {
-        ClientLane {
-            logs_reads: true,
-            ..self
-        }
+    pub(crate) fn logging_reads(mut self) -> Self {
+        self.lane.logs_reads();
+        self
     }
 
     /// Carries out what the lane wants done.
@@ -196,11 +191,6 @@ impl ClientLane {
             None => write.again,
         };
         self.due.writes.iter().any(blames)
-    }
-
-    /// Whether reads that go through the log have no answer.
-    fn are_reads_overdue(&self) -> bool {
-        self.logs_reads && self.due.reads.iter().any(|(_, _, via)| via.is_some())
     }
 
     fn write(&mut self, now: Instant, write: DueWrite, out: &mut Out<'_, Self>) {
@@ -253,15 +243,6 @@ impl ClientLane {
         via: Option<Index>,
         out: &mut Out<'_, Self>,
     ) {
-        if self.logs_reads {
-            let again = via.is_some();
-            let write = DueWrite {
-                command,
-                via,
-                again,
-            };
-            return self.write(now, write, out);
-        }
         let executed = match level {
             ReadLevel::Linearizable if self.read_batchers.is_empty() => {
                 // None while acceptors have left it unanswered.
@@ -483,8 +464,7 @@ impl Role for ClientLane {
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.lane.on_timer(now, &mut self.due);
-        let overdue = core::mem::take(&mut self.due.writes_overdue) || self.are_reads_overdue();
-        if overdue && (self.is_leader_silent() || self.are_reads_overdue()) {
+        if core::mem::take(&mut self.due.writes_overdue) && self.is_leader_silent() {
             self.stray += 1;
         }
         self.carry_out(now, out);

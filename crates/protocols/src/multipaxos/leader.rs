@@ -170,6 +170,12 @@ impl Leader {
         self.core.next_slot()
     }
 
+    /// No leader of this log proposes in this slot or any after it, as far as this one knows.
+    pub(crate) fn reach(&self) -> Slot {
+        let window = self.config.options().window_slots as u64;
+        self.core.executed().plus(2 * window)
+    }
+
     /// Whether something that it has proposed is not known to be executed.
     pub(crate) fn is_busy(&self) -> bool {
         self.core.executed() < self.core.place_of_next()

@@ -83,6 +83,8 @@ pub struct ReplicaCore {
     wanted: Slot,
     /// What keeps it from executing what it has.
     gate: Gate,
+    /// A peer is given a snapshot of the state of several logs, before this slot of this one.
+    retained_from: Option<Slot>,
     deferred: Deferred,
     early: Early,
     answers: AnswersByClient,
@@ -132,6 +134,7 @@ impl ReplicaCore {
             ahead_bytes: 0,
             wanted: Slot::ZERO,
             gate: Gate::Open,
+            retained_from: None,
             deferred: Deferred::default(),
             early: Early::default(),
             answers: AnswersByClient::default(),
@@ -239,15 +242,6 @@ impl ReplicaCore {
         self.announce_membership(port);
     }
 
-    /// Watches for the slot that it executes next, if it misses it.
-    fn watch(&mut self, now: Instant) {
-        let end = match self.waits_at_gate() && !self.catch_up.is_installing() {
-            true => self.executed,
-            false => self.wanted,
-        };
-        self.catch_up.watch(now, self.executed, end);
-    }
-
     /// Announces a new membership to the driver, which reconfigures roles and notifies peers.
     fn announce_membership(&mut self, port: &mut impl ReplicaPort) {
         let membership = self.executor.membership();
@@ -276,11 +270,12 @@ impl ReplicaCore {
     fn forget_old(&mut self) {
         let retained = self.config.options().retained_slots as u64;
         while self.log.base() < self.executed {
-            let (slots, bytes) = match self
+            let offered = self
                 .offer
                 .as_ref()
-                .is_some_and(|offer| offer.executed <= self.log.base())
-            {
+                .map(|offer| offer.executed)
+                .or(self.retained_from);
+            let (slots, bytes) = match offered.is_some_and(|from| from <= self.log.base()) {
                 true => (retained.max(OFFER_RETAINED_SLOTS), OFFER_RETAINED_BYTES),
                 false => (retained, RETAINED_BYTES),
             };
@@ -334,9 +329,11 @@ impl ReplicaCore {
         port: &mut impl ReplicaPort,
     ) {
         let before = self.executed;
+        let last = slots.last().map(|last| last.0);
         for (slot, value) in slots {
             self.on_chosen(now, slot, value, None, port);
         }
+        self.fetch_beyond_gate(from, last, port);
         self.catch_up.answered(from, self.executed > before);
         // More is missing and the peer was of help: it is asked again at once.
         if self.executed > before

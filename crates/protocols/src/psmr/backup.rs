@@ -14,6 +14,7 @@ use ionian_kernel::id::Slot;
 use ionian_kernel::machine::Frozen;
 use ionian_kernel::role::{Cover, Picture};
 use ionian_kernel::time::{Duration, Instant};
+use ionian_replication::backoff::doubled;
 use ionian_replication::batch::{Command, Purpose};
 use ionian_replication::executor::Executor;
 
@@ -27,10 +28,11 @@ pub(super) struct Backup {
     mark: u64,
     /// When the command is to be proposed, again if it was before.
     propose_at: Instant,
+    attempts: u32,
     /// When the driver last asked.
     asked_at: Instant,
-    /// Whether the command is executed.
-    is_executed: bool,
+    /// Everything below this slot of g_all is to be executed: known when the command is there.
+    until: Option<Slot>,
     /// The state, and how far g_all is executed in it.
     picture: Option<(u64, Box<dyn Frozen>)>,
 }
@@ -55,8 +57,9 @@ impl Merge {
             cover,
             mark,
             propose_at: now,
+            attempts: 0,
             asked_at: now,
-            is_executed: false,
+            until: None,
             picture: None,
         });
         backup.asked_at = now;
@@ -77,15 +80,17 @@ impl Merge {
         let Some(backup) = self.backup.as_mut().filter(waits) else {
             return;
         };
-        backup.propose_at = now + self.config.options().resend_after * 2;
+        let after = doubled(self.config.options().resend_after * 2, backup.attempts, 4);
+        backup.attempts += 1;
+        backup.propose_at = now + after;
         let number = backup.mark;
         let message = Message::WantBarrier { number };
         send(out, kind::Leader, self.config.all().leaders(), message);
     }
 
-    /// Slots of g_all below this one are executed next.
+    /// Slots of g_all below this one are executed next, as far as none is missing.
     pub(super) fn look_for_mark(&mut self, end: Slot, groups: &Groups) {
-        let Some(backup) = self.backup.as_mut() else {
+        let Some(backup) = self.backup.as_mut().filter(|it| it.until.is_none()) else {
             return;
         };
         let all = core(groups, groups.all());
@@ -95,7 +100,8 @@ impl Merge {
         let is_mark = |command: Command<&[u8]>| {
             command.purpose == Purpose::Internal && command.number == backup.mark
         };
-        backup.is_executed |= next.any(|(_, value)| value.batch.commands().any(is_mark));
+        let mark = next.find(|(_, value)| value.batch.commands().any(is_mark));
+        backup.until = mark.map(|(slot, _)| slot.next());
     }
 
     /// The machine is whole: takes the picture if it contains what it must.
@@ -103,7 +109,8 @@ impl Merge {
         let done = self.done();
         let covers = |backup: &&mut Backup| {
             let far = backup.cover.stamp().is_none_or(|at| done.0 >= at);
-            far && backup.is_executed && backup.picture.is_none()
+            let has_mark = backup.until.is_some_and(|until| until <= done);
+            far && has_mark && backup.picture.is_none()
         };
         if let Some(backup) = self.backup.as_mut().filter(covers) {
             backup.picture = Some((done.0, whole.freeze()));

@@ -3,7 +3,7 @@
 
 use super::config::Config;
 use super::groups::{Groups, Member, Sends};
-use super::markers::Markers;
+use super::markers::{Markers, is_allowed};
 use super::merge::Merge;
 use super::message::Message;
 use super::router::Router;
@@ -116,7 +116,8 @@ impl protocol::Instance for Instance {
         match (message, duty) {
             (Message::InGroup { group, message }, duty) => {
                 let group = usize::from(group);
-                if group > groups.all() || protocol::Message::kind(&message) != *kind {
+                let known = group <= groups.all() && protocol::Message::kind(&message) == *kind;
+                if !known || !is_allowed(&message) {
                     return;
                 }
                 match duty {
@@ -198,10 +199,8 @@ impl protocol::Instance for Instance {
         }
     }
 
-    fn on_durable(&mut self, lsn: Lsn, out: &mut Sends) {
-        self.settle();
-        self.call_all(out, |_, instance, outbox| instance.on_durable(lsn, outbox));
-    }
+    /// No role of MultiPaxos asks.
+    fn on_durable(&mut self, _: Lsn, _: &mut Sends) {}
 
     fn on_snapshot(&mut self, stamp: u64, out: &mut Sends) {
         if let Duty::Replica(merge) = &mut self.duty {

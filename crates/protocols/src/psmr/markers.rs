@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use ionian_kernel::id::{LeaderId, Set, Slot};
 use ionian_kernel::protocol::Instance as _;
 use ionian_kernel::time::{Duration, Instant};
-use ionian_replication::batch::Batch;
+use ionian_replication::batch::{Batch, Purpose};
 
 /// A marker that is asked for is proposed again after this time: the queue was full, say.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ impl Markers {
         groups: &mut Groups,
         out: &mut Sends,
     ) {
-        self.until = self.until.max(until);
+        self.until = self.until.max(until.min(limit(groups)));
         for group in 0..self.proposed.len() {
             self.mark(now, group, self.until, groups, out);
         }
@@ -71,6 +71,7 @@ impl Markers {
         if now.since(*at) >= AGAIN_AFTER {
             *last = Slot::ZERO;
         }
+        let until = until.min(limit(groups));
         self.mark(now, group, until, groups, out);
     }
 
@@ -125,6 +126,30 @@ impl Markers {
             let message = Message::Announce { until: next };
             send(out, kind::Leader, self.leaders, message);
         }
+    }
+}
+
+/// What a marker says at most: a higher number, from a faulty node, would stop a group for good.
+/// The leader of g_all proposes nothing beyond this.
+fn limit(groups: &Groups) -> Slot {
+    match groups.get(groups.all()).map(|member| &member.instance) {
+        Some(multipaxos::Instance::Leader(leader)) => leader.reach(),
+        _ => Slot::ZERO,
+    }
+}
+
+/// Whether a batch may be proposed: only leaders write markers.
+pub(super) fn is_allowed(message: &multipaxos::Message) -> bool {
+    match message {
+        multipaxos::Message::Leader(In::Propose {
+            proposer: Proposer::Client { .. } | Proposer::Batcher { .. },
+            batch,
+            ..
+        }) => batch
+            .commands()
+            .next()
+            .is_none_or(|first| first.purpose != Purpose::Internal),
+        _ => true,
     }
 }
 

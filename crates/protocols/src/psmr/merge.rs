@@ -49,7 +49,6 @@ use crate::multipaxos::{self, kind};
 use crate::parts::replica::Gate;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -59,11 +58,14 @@ use ionian_kernel::protocol::{Birth, Instance as _};
 use ionian_kernel::random::Random;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Duration, Instant, earliest};
-use ionian_kernel::wire::{Reader, Wire, WireError, encode_all};
 use ionian_replication::backoff::doubled;
+use ionian_replication::executor::Cut;
 
 /// An execution in g_all that is needed for a snapshot is asked for again after this time.
 const BARRIER_EVERY: Duration = Duration::from_millis(500);
+
+/// A peer that waits for a picture asks again sooner.
+const WAITS_FOR: Duration = Duration::from_secs(10);
 
 /// Where nodes keep nothing through a crash, the workers stop this long after they have executed
 /// something, so that it can be forgotten elsewhere.
@@ -87,13 +89,10 @@ pub(super) struct Merge {
     /// When an execution in g_all is asked for.
     barrier_at: Option<Instant>,
     pub(super) backup: Option<Backup>,
-    /// The peers that wait for a picture, and how far each has executed g_all.
-    waiting: BTreeMap<ReplicaId, Slot>,
+    /// The peers that wait for a picture: how far each has executed g_all, and since when.
+    waiting: BTreeMap<ReplicaId, (Slot, Instant)>,
     pub(super) random: Random,
 }
-
-/// How far a group was in a snapshot, and its time and sessions.
-type Cut = (Slot, Bytes);
 
 impl Merge {
     pub(super) fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
@@ -128,6 +127,8 @@ impl Merge {
                 false => Gate::Marker(Slot::ZERO),
             });
         }
+        let whole = replica(groups.member(all)).core_mut().executor_mut();
+        whole.expect_cuts(all, false);
         self.divide(groups);
     }
 
@@ -197,6 +198,8 @@ impl Merge {
             }
             // One picture at a time: that of another peer would take its place.
             To(In::SnapshotChunk { .. }) if core(groups, all).is_installing() => {}
+            // No lane sends it: reads of several parts are in the log.
+            To(In::Read { .. }) if group == all => {}
             // The peer has forgotten slots that are missing here, or the picture under way.
             To(In::SnapshotChunk { from, .. }) => {
                 let (me, executed) = (self.me, self.done);
@@ -228,7 +231,7 @@ impl Merge {
             is_offered = of(it).offer_at_hand(now, from, executed, &mut Out::new(outbox));
         });
         if !is_offered {
-            self.waiting.insert(from, executed);
+            self.waiting.insert(from, (executed, now));
             self.barrier_at = self.barrier_at.or(Some(now));
         }
     }
@@ -255,9 +258,8 @@ impl Merge {
         }
         let done = self.done;
         let cuts: Vec<Cut> = (0..all).map(|group| cut(groups, group)).collect();
-        let preamble = Bytes::from(encode_all(&cuts));
         let whole = replica(groups.member(all)).core_mut().executor_mut();
-        whole.set_preamble(Some(preamble));
+        whole.set_cuts(Some(&cuts));
         let Member { instance, outbox } = groups.member(all);
         let out = &mut Out::new(outbox);
         if stores {
@@ -265,7 +267,7 @@ impl Merge {
             self.storing = Some((self.done.0, executed.collect()));
             of(instance).store(out);
         }
-        self.waiting.retain(|peer, executed| {
+        self.waiting.retain(|peer, (executed, _)| {
             let serves = *executed < done;
             if serves {
                 of(instance).offer(now, *peer, out);
@@ -273,7 +275,13 @@ impl Merge {
             !serves
         });
         let whole = of(instance).core_mut().executor_mut();
-        whole.set_preamble(None);
+        whole.set_cuts(None);
+        // Until the peer has it, it will need what comes next in each group.
+        if of(instance).core().has_offer() {
+            for group in 0..all {
+                replica(groups.member(group)).core_mut().retain_from_now();
+            }
+        }
     }
 
     /// If the replica of g_all has taken over a snapshot, the groups take over what it says of
@@ -281,16 +289,14 @@ impl Merge {
     fn adopt(&mut self, now: Instant, groups: &mut Groups) {
         let all = groups.all();
         let core = replica(groups.member(all)).core_mut();
-        let Some(preamble) = core.executor_mut().take_preamble() else {
+        let Some(cuts) = core.executor_mut().take_cuts() else {
             return;
         };
         let done = core.executed();
-        // What does not fit was written by a peer with other groups, which the handshake rules out.
-        let cuts = read_cuts(&preamble, all).expect("a picture of this deployment");
         self.divide(groups);
         for (group, (executed, sessions)) in cuts.into_iter().enumerate() {
             let executor = replica(groups.member(group)).core_mut().executor_mut();
-            executor.take_sessions(&sessions).expect("just written");
+            executor.take_sessions(&sessions).expect("it was checked");
             self.delivery
                 .replaced(now, group, executed, Gate::Marker(done));
         }
@@ -335,6 +341,7 @@ impl Merge {
         let Member { instance, outbox } = groups.member(all);
         of(instance).open(now, Gate::Below(lowest), &mut Out::new(outbox));
         self.done = of(instance).executed();
+        self.attempts = 0;
         // What is missing below comes while the parts are away.
         let shut = Gate::Below(self.done);
         of(instance).core_mut().set_gate(shut);
@@ -368,6 +375,15 @@ impl Merge {
             self.barrier_at = self.barrier_at.or(Some(now + KEPT_AFTER));
         } else if self.waiting.is_empty() {
             self.barrier_at = None;
+        }
+        self.waiting
+            .retain(|_, (_, since)| now.since(*since) < WAITS_FOR);
+        if !core(groups, groups.all()).has_offer() {
+            for group in 0..groups.all() {
+                if core(groups, group).retains_more() {
+                    replica(groups.member(group)).core_mut().retain_as_ever();
+                }
+            }
         }
     }
 
@@ -435,15 +451,11 @@ impl Merge {
         let all = groups.all();
         let restored = groups.member(all).instance.restore(stamp, snapshot);
         let whole = replica(groups.member(all)).core_mut().executor_mut();
-        let preamble = whole.take_preamble();
+        let cuts = whole.take_cuts().unwrap_or_default();
+        whole.expect_cuts(all, true);
         restored?;
         self.divide(groups);
         self.done = Slot(stamp);
-        let cuts = match &preamble {
-            Some(preamble) => read_cuts(preamble, all)
-                .map_err(|error: WireError| RestoreError(error.to_string()))?,
-            None => Vec::new(),
-        };
         for (group, (executed, sessions)) in cuts.into_iter().enumerate() {
             let core = replica(groups.member(group)).core_mut();
             core.executor_mut().take_sessions(&sessions)?;
@@ -478,17 +490,6 @@ fn cut(groups: &mut Groups, group: usize) -> Cut {
     let mut sessions = Vec::new();
     core.executor().put_sessions(&mut sessions);
     (core.executed(), Bytes::from(sessions))
-}
-
-fn read_cuts(preamble: &Bytes, count: usize) -> Result<Vec<Cut>, WireError> {
-    let cuts: Vec<Cut> = Vec::decode(&mut Reader::new(preamble))?;
-    match cuts.len() == count {
-        true => Ok(cuts),
-        false => Err(WireError::OutOfRange {
-            what: "number of groups",
-            value: cuts.len() as u64,
-        }),
-    }
 }
 
 /// The replica of a group.

@@ -17,8 +17,8 @@
 //! replica ── NeedState ──> replica                it cannot catch up by the logs
 //! ```
 //!
-//! A client lane sends a command to the group that `router` finds; leaders put markers into the logs
-//! of groups (`markers`), by which a replica merges them with that of g_all (`merge`).
+//! A client lane sends a command to the group that `router` finds; leaders put markers into the
+//! logs of groups (`markers`), by which a replica merges them with that of g_all (`merge`).
 //! Sequential reads are linearizable here, and reads that touch several parts are commands.
 
 mod backup;
@@ -83,7 +83,7 @@ impl Protocol for PSmr {
     }
 
     fn check_tunable() -> Result<(), LayoutError> {
-        let reason = "a cluster of P-SMR cannot be changed while it runs: stop it, change its file, and start it again";
+        let reason = "a cluster of P-SMR cannot be changed while it runs: save its state, and found another cluster with it";
         Err(LayoutError(reason.into()))
     }
 

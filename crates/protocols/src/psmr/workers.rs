@@ -140,7 +140,8 @@ impl Delivery {
     }
 
     fn is_worth(&mut self, group: usize) -> bool {
-        group < self.workers.count() && self.inboxes[group].pieces >= self.workers.worth()
+        let pieces = self.inboxes[group].pieces;
+        pieces > 0 && group < self.workers.count() && pieces >= self.workers.worth()
     }
 
     /// Whether the member of a group is here, or its worker is done with it.

@@ -4,12 +4,26 @@
 use super::Executor;
 use crate::session::Sessions;
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use bytes::Bytes;
+use ionian_kernel::id::Slot;
 use ionian_kernel::machine::{RestoreError, StateMachine};
 use ionian_kernel::time::Timestamp;
-use ionian_kernel::wire::{Reader, Wire, WireError};
+use ionian_kernel::wire::{Reader, Wire, WireError, encode_all};
+
+/// How far one of several logs was executed in a picture, and the time and the sessions of its
+/// executor.
+pub type Cut = (Slot, Bytes);
+
+/// Of how many logs an executor's pictures tell [cuts](Cut), and whether one without is refused: a
+/// cluster may be founded with such a one.
+#[derive(Clone, Copy)]
+pub(super) struct Logs {
+    count: usize,
+    required: bool,
+}
 
 /// Stands in place of the time where a picture begins with a preamble: no log ever has that time.
 const WITH_PREAMBLE: u64 = u64::MAX;
@@ -48,22 +62,25 @@ impl Executor {
     /// # Errors
     /// Says what is wrong with the bytes; nothing is then changed.
     pub fn take_sessions(&mut self, bytes: &Bytes) -> Result<(), RestoreError> {
-        let mut reader = Reader::new(bytes);
-        let now = Timestamp::decode(&mut reader).map_err(malformed)?;
-        let mut sessions: Sessions = self.sessions.clone();
-        sessions.restore(&mut reader)?;
-        (self.now, self.sessions) = (now, sessions);
+        (self.now, self.sessions) = read_sessions(bytes, &self.sessions)?;
         Ok(())
     }
 
-    /// Its pictures begin with these bytes from now on.
-    pub fn set_preamble(&mut self, preamble: Option<Bytes>) {
-        self.preamble = preamble;
+    /// Pictures tell the cuts of this many logs; `required` says whether one that tells none is
+    /// refused.
+    pub fn expect_cuts(&mut self, count: usize, required: bool) {
+        self.logs = Some(Logs { count, required });
     }
 
-    /// Takes out what the picture that it was restored from began with, or what was set last.
-    pub fn take_preamble(&mut self) -> Option<Bytes> {
-        self.preamble.take()
+    /// Its pictures tell these cuts from now on.
+    pub fn set_cuts(&mut self, cuts: Option<&Vec<Cut>>) {
+        self.preamble = cuts.map(|cuts| Bytes::from(encode_all(cuts)));
+    }
+
+    /// Takes out the cuts of the picture that it was restored from, if it told any.
+    pub fn take_cuts(&mut self) -> Option<Vec<Cut>> {
+        let preamble = self.preamble.take()?;
+        Vec::decode(&mut Reader::new(&preamble)).ok()
     }
 
     pub(super) fn put_preamble(&self, out: &mut Vec<u8>) {
@@ -72,6 +89,35 @@ impl Executor {
             preamble.encode(out);
         }
     }
+
+    /// Checks what a picture begins with.
+    pub(super) fn check_preamble(&self, preamble: Option<&Bytes>) -> Result<(), RestoreError> {
+        let Some(Logs { count, required }) = self.logs else {
+            return Ok(());
+        };
+        let Some(preamble) = preamble else {
+            let missing = || RestoreError("it does not say how far the groups are".into());
+            return if required { Err(missing()) } else { Ok(()) };
+        };
+        let cuts: Vec<Cut> = Vec::decode(&mut Reader::new(preamble)).map_err(malformed)?;
+        if cuts.len() != count {
+            let found = cuts.len();
+            return Err(RestoreError(format!(
+                "it is of {found} groups, not {count}"
+            )));
+        }
+        cuts.iter()
+            .try_for_each(|(_, bytes)| read_sessions(bytes, &self.sessions).map(drop))
+    }
+}
+
+/// The time and the sessions in these bytes; `like` says how sessions are numbered.
+fn read_sessions(bytes: &Bytes, like: &Sessions) -> Result<(Timestamp, Sessions), RestoreError> {
+    let mut reader = Reader::new(bytes);
+    let now = Timestamp::decode(&mut reader).map_err(malformed)?;
+    let mut sessions = like.clone();
+    sessions.restore(&mut reader)?;
+    Ok((now, sessions))
 }
 
 /// A picture without its preamble, if it has one.
@@ -103,7 +149,7 @@ mod tests {
     use crate::batch::{AnswersByClient, Batch, Command, Outcome, Purpose, Value};
     use alloc::vec;
     use core::time::Duration;
-    use ionian_kernel::id::{ClientId, ReplicaId, SessionId, Slot};
+    use ionian_kernel::id::{ClientId, ReplicaId, SessionId};
     use ionian_kernel::machine::NotARead;
 
     /// Its state is the last command.
@@ -167,15 +213,37 @@ mod tests {
     fn a_picture_keeps_its_preamble_and_is_whole_without_it() {
         let mut one = executor(b"state");
         let plain = one.snapshot();
-        let preamble = Bytes::from_static(b"how far the groups are");
-        one.set_preamble(Some(preamble.clone()));
+        let mut sessions = vec![];
+        one.put_sessions(&mut sessions);
+        let cuts = vec![(Slot(7), Bytes::from(sessions))];
+        one.set_cuts(Some(&cuts));
         let picture = one.snapshot();
         assert_eq!(without_preamble(&picture), Ok(plain.clone()));
         assert_eq!(without_preamble(&plain), Ok(plain.clone()));
         let mut other = executor(b"");
+        other.expect_cuts(1, true);
         other.restore(&picture).unwrap();
-        assert_eq!(other.take_preamble(), Some(preamble));
+        assert_eq!(other.take_cuts(), Some(cuts));
         assert_eq!(other.snapshot(), plain);
+    }
+
+    #[test]
+    fn a_picture_of_other_groups_changes_nothing() {
+        let mut one = executor(b"one");
+        let without = one.snapshot();
+        one.set_cuts(Some(&vec![(Slot(7), Bytes::from_static(b"damaged"))]));
+        let damaged = one.snapshot();
+        let mut other = executor(b"other");
+        let before = other.snapshot();
+        other.expect_cuts(1, true);
+        assert!(other.restore(&without).is_err(), "it tells no cuts");
+        assert!(other.restore(&damaged).is_err());
+        other.expect_cuts(2, false);
+        assert!(other.restore(&damaged).is_err());
+        assert_eq!(other.snapshot(), before);
+        other
+            .restore(&without)
+            .expect("a cluster is founded with it");
     }
 
     #[test]

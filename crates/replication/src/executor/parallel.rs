@@ -161,6 +161,9 @@ impl Executor {
                     // The results count for the limits of the table.
                     self.take_results_back();
                 }
+                if command.purpose == Purpose::Read {
+                    self.gather(u64::MAX);
+                }
                 self.execute_in_turn::<false>(slot, value, &command, answers);
                 continue;
             };

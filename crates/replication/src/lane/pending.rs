@@ -23,6 +23,8 @@ pub(super) struct Pending {
     pub(super) floor: u64,
     /// The index of the instance that it was sent to last.
     pub(super) via: Option<Index>,
+    /// Whether it goes through the log without a session.
+    pub(super) logged: bool,
 }
 
 impl Pending {
@@ -34,23 +36,19 @@ impl Pending {
         via: Option<Index>,
         due: &mut Due,
     ) {
-        match self.operation {
-            Operation::Read(level) => {
-                due.reads
-                    .push((level, self.command(lane, Purpose::Read, number, 0), via))
-            }
-            Operation::Change => {
-                let (command, again) = (
-                    self.command(lane, Purpose::Change, number, 0),
-                    self.asked > 1,
-                );
-                due.writes.push(DueWrite {
-                    command,
-                    via,
-                    again,
-                });
-            }
+        let purpose = match self.operation {
+            Operation::Read(_) => Purpose::Read,
+            Operation::Change => Purpose::Change,
             Operation::Write => unreachable!("writes have a session"),
+        };
+        let command = self.command(lane, purpose, number, 0);
+        match self.operation {
+            Operation::Read(level) if !self.logged => due.reads.push((level, command, via)),
+            _ => due.writes.push(DueWrite {
+                command,
+                via,
+                again: self.asked > 1,
+            }),
         }
     }
 

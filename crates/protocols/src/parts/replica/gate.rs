@@ -1,7 +1,7 @@
 //! What keeps a replica from executing what it has: nothing, where there is one log. In P-SMR a
 //! replica follows several, which wait for each other at markers.
 
-use super::{MAX_AHEAD, ReplicaCore, ReplicaPort};
+use super::{AHEAD_BYTES, MAX_AHEAD, ReplicaCore, ReplicaPort};
 use bytes::Bytes;
 use ionian_kernel::id::{ClientId, ReplicaId, Slot};
 use ionian_kernel::time::{Instant, Timestamp};
@@ -73,6 +73,15 @@ impl ReplicaCore {
         next.is_some_and(|next| !self.gate.lets(self.executed, &next.value))
     }
 
+    /// Watches for the slot that it executes next, if it misses it.
+    pub(super) fn watch(&mut self, now: Instant) {
+        let end = match self.waits_at_gate() && !self.catch_up.is_installing() {
+            true => self.executed,
+            false => self.wanted,
+        };
+        self.catch_up.watch(now, self.executed, end);
+    }
+
     /// What the marker says that it has stopped before.
     pub(crate) fn stopped_until(&self) -> Option<Slot> {
         let next = self.log.get(self.executed)?;
@@ -91,12 +100,52 @@ impl ReplicaCore {
         self.watch(now);
     }
 
-    /// A peer's snapshot reaches up to a slot. This replica may have all of this log that it knows
-    /// of, and not of the others.
+    /// A peer's snapshot reaches up to a slot. This replica may know no more of this log,
+    /// and lack slots of others.
     pub(super) fn want_with_others(&mut self, now: Instant, end: Slot) {
         if self.gate != Gate::Open {
             self.want(now, end);
         }
+    }
+
+    /// A peer was of help, and what it gave up to the slot `last` waits at the gate: it is asked
+    /// for more meanwhile.
+    pub(super) fn fetch_beyond_gate(
+        &mut self,
+        peer: ReplicaId,
+        last: Option<Slot>,
+        port: &mut impl ReplicaPort,
+    ) {
+        let Some(next) = last.map(Slot::next).filter(|_| self.waits_at_gate()) else {
+            return;
+        };
+        let near = next.distance(self.executed) < MAX_AHEAD as u64 / 2;
+        let room = near && self.ahead_bytes < AHEAD_BYTES / 2;
+        if room && next < self.wanted && self.log.get(next).is_none() {
+            port.fetch(peer, (next, self.wanted), false);
+        }
+    }
+
+    /// Whether it has a snapshot at hand for peers.
+    pub(crate) fn has_offer(&self) -> bool {
+        self.offer.is_some()
+    }
+
+    /// A peer is given a snapshot of the present state of several logs: what comes next is kept for
+    /// it.
+    pub(crate) fn retain_from_now(&mut self) {
+        self.retained_from = Some(self.executed);
+    }
+
+    /// Whether it keeps more than it would without that.
+    pub(crate) fn retains_more(&self) -> bool {
+        self.retained_from.is_some()
+    }
+
+    /// The peer has the snapshot.
+    pub(crate) fn retain_as_ever(&mut self) {
+        self.retained_from = None;
+        self.forget_old();
     }
 
     /// Whether it takes in a snapshot.

@@ -56,8 +56,11 @@ impl ReplicaCore {
         port: &mut impl ReplicaPort,
     ) {
         if self.snapshots.are_elsewhere() {
-            // An empty piece: the peer asks for the state of all logs.
-            return port.snapshot_chunk(to, self.executed, 0, false, Bytes::new());
+            // The one at hand, or an empty piece: the peer asks for the state of all logs.
+            if !self.offer_at_hand(now, to, start, port) {
+                port.snapshot_chunk(to, self.executed, 0, false, Bytes::new());
+            }
+            return;
         }
         // After an older one the peer would still miss slots that are forgotten here.
         let oldest = self.log.base().max(start.next());
