@@ -258,13 +258,13 @@ fn deployment(arguments: &arguments::Sim) -> Result<Deployment> {
     Ok(base.with_overrides(&arguments.overrides)?)
 }
 
-/// The smallest preset of a protocol bears its name, if it is not the default.
+/// The smallest preset of a protocol is its first.
 fn smallest(protocol: Option<&str>) -> Result<Deployment> {
-    let default = preset(DEFAULT_PRESET)?;
-    match protocol.filter(|protocol| *protocol != default.protocol) {
-        Some(protocol) => preset(protocol),
-        None => Ok(default),
-    }
+    let Some(protocol) = protocol else {
+        return preset(DEFAULT_PRESET);
+    };
+    let first = registry::description(protocol).and_then(|known| known.presets.first());
+    preset(first.map_or(protocol, |first| first.name))
 }
 
 /// The deployment in which a canary shows. One that the protocol has from another declares
