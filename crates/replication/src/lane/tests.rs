@@ -2,6 +2,8 @@ use super::*;
 use crate::batch::AnswersByClient;
 use ionian_kernel::{id::Members, wire::encode_all};
 
+mod logged;
+
 const ME: ClientId = ClientId(2);
 
 fn lane() -> (Lane, Due, u64) {
@@ -96,26 +98,6 @@ fn writes_wait_for_the_session_and_are_numbered_in_order() {
         (3, 2)
     );
     assert_eq!(lane.seen(), Slot(7));
-}
-
-/// Otherwise it is asked again by a timer alone, which tries another leader each time.
-#[test]
-fn a_new_leader_is_asked_for_changes_of_the_membership_too() {
-    let (mut lane, mut due, _) = lane();
-    let payload = Bytes::from_static(b"change");
-    lane.submit(
-        Instant(0),
-        Request {
-            token: 1,
-            operation: Operation::Change,
-            payload,
-        },
-        &mut due,
-    );
-    due.writes.clear();
-    lane.resend_writes(Instant(1), &mut due);
-    let sessions: Vec<_> = due.writes.iter().map(|due| due.command.purpose).collect();
-    assert_eq!(sessions, [Purpose::Open, Purpose::Change]);
 }
 
 #[test]
