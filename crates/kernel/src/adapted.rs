@@ -153,16 +153,32 @@ impl<R: Role, T: Translate<From = R::Send, Within = R::Config>> Role for Adapted
 fn pour<F, E>(from: &mut Outbox<F>, to: &mut Outbox<E>, translate: impl Fn(F) -> E) {
     let before = to.record_ends.len();
     append(from, to);
+    pour_sends(before, from, to, translate);
+    if from.asks_nothing_rare() {
+        return;
+    }
+    to.release = to.release.max(from.release.take());
+    pour_rare(from, to);
+}
+
+/// Moves envelopes, each behind the records behind which it stood: there were `before` records.
+#[inline]
+fn pour_sends<F, E>(
+    before: usize,
+    from: &mut Outbox<F>,
+    to: &mut Outbox<E>,
+    translate: impl Fn(F) -> E,
+) {
     to.sends
         .extend(from.sends.drain(..).map(|outgoing| Outgoing {
             envelope: translate(outgoing.envelope),
             fence: outgoing.fence.map(|records| before + records),
         }));
-    if from.asks_nothing_rare() {
-        return;
-    }
+}
+
+/// Moves what is neither a record nor an envelope.
+fn pour_rare<F, E>(from: &mut Outbox<F>, to: &mut Outbox<E>) {
     to.reached.append(&mut from.reached);
-    to.release = to.release.max(from.release.take());
     to.snapshot = from.snapshot.take().or(to.snapshot.take());
     to.membership = from.membership.take().or(to.membership.take());
 }
@@ -203,14 +219,8 @@ pub fn pour_part<F, E>(
     if let Some(below) = from.release.take() {
         to.release = to.release.max(records.released(below));
     }
-    to.sends
-        .extend(from.sends.drain(..).map(|outgoing| Outgoing {
-            envelope: translate(outgoing.envelope),
-            fence: outgoing.fence.map(|records| before + records),
-        }));
-    to.reached.append(&mut from.reached);
-    to.snapshot = from.snapshot.take().or(to.snapshot.take());
-    to.membership = from.membership.take().or(to.membership.take());
+    pour_sends(before, from, to, translate);
+    pour_rare(from, to);
 }
 
 /// Moves the records of one outbox to another.

@@ -82,7 +82,7 @@ pub mod read_batcher;
 pub mod config;
 pub mod invariants;
 pub(crate) mod metrics;
-mod presets;
+pub(crate) mod presets;
 mod salvage;
 pub(crate) mod service;
 pub(crate) mod settings;

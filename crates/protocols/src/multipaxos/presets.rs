@@ -29,22 +29,21 @@ pub(super) const PRESETS: &[Preset] = &[
 const COLOCATED: Preset = Preset {
     name: "colocated",
     about: "MultiPaxos, 3 nodes, every role on each",
-    nodes: &[nodes(
-        3,
-        "n",
-        &[
-            "client",
-            "batcher",
-            "read_batcher",
-            "leader",
-            "proxy_leader",
-            "acceptor",
-            "replica",
-            "unbatcher",
-        ],
-    )],
+    nodes: &[nodes(3, "n", EVERY_ROLE)],
     ..Preset::EMPTY
 };
+
+/// Every role but the relay.
+pub(crate) const EVERY_ROLE: &[&str] = &[
+    "client",
+    "batcher",
+    "read_batcher",
+    "leader",
+    "proxy_leader",
+    "acceptor",
+    "replica",
+    "unbatcher",
+];
 
 /// A leader with a proxy leader on its own node is the coupled leader of plain MultiPaxos.
 const BASELINE: Preset = Preset {

@@ -460,10 +460,7 @@ impl ReplicaCore {
     /// Says what is wrong with the bytes.
     pub fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError> {
         self.executor.restore(snapshot)?;
-        self.executed = Slot(stamp);
-        self.wanted = self.executed;
-        self.snapshots.stored(self.executed);
-        self.log.reset(self.executed);
+        self.begin_at(Slot(stamp));
         Ok(())
     }
 
@@ -481,10 +478,7 @@ impl ReplicaCore {
             return Picture::Taken(self.executed.0, self.executor.freeze());
         }
         // As with a read that waits: what is missing counts as a hole.
-        self.wanted = self
-            .wanted
-            .max(Slot(at).min(self.executed.plus(MAX_AHEAD as u64)));
-        self.watch(now);
+        self.want(now, Slot(at));
         Picture::NotYet(self.executed.0)
     }
 
@@ -541,8 +535,7 @@ impl ReplicaCore {
         self.flush_answers(now, true, port);
         self.help_those_that_wait(now, port);
         if self.snapshots.is_due(self.executed) && self.is_a_prefix(now) {
-            self.snapshots.begin(self.executed);
-            port.store_snapshot(self.executed.0, self.executor.freeze());
+            self.store(port);
         }
         match self.reports.is_due(self.executed) {
             true => self.report(now, port),

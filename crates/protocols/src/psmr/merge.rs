@@ -158,7 +158,7 @@ impl Merge {
     /// replicas.
     fn meet(&mut self, groups: &mut Groups) {
         let all = groups.all();
-        let times = (0..=all).map(|group| core(groups, group).log_now());
+        let times = (0..=all).map(|group| core(groups, group).executor().now());
         let latest = times.max().expect("there are groups");
         for group in 0..=all {
             let core = replica(groups.member(group)).core_mut();

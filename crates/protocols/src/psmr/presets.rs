@@ -1,5 +1,6 @@
 //! The deployments of P-SMR that come with Ionian.
 
+use crate::multipaxos::presets::EVERY_ROLE;
 use ionian_kernel::preset::{Preset, nodes};
 use ionian_kernel::quorum_spec::QuorumSpec;
 
@@ -9,20 +10,7 @@ pub(super) const PRESETS: &[Preset] = &[P_SMR, COMPARTMENTALIZED];
 const P_SMR: Preset = Preset {
     name: "p-smr",
     about: "P-SMR, 3 nodes, every role on each: 8 groups with logs of their own, and g_all",
-    nodes: &[nodes(
-        3,
-        "n",
-        &[
-            "client",
-            "batcher",
-            "read_batcher",
-            "leader",
-            "proxy_leader",
-            "acceptor",
-            "replica",
-            "unbatcher",
-        ],
-    )],
+    nodes: &[nodes(3, "n", EVERY_ROLE)],
     ..Preset::EMPTY
 };
 

@@ -4,7 +4,7 @@
 use super::{AHEAD_BYTES, MAX_AHEAD, ReplicaCore, ReplicaPort};
 use bytes::Bytes;
 use ionian_kernel::id::{ClientId, ReplicaId, Slot};
-use ionian_kernel::time::{Instant, Timestamp};
+use ionian_kernel::time::Instant;
 use ionian_replication::batch::{Batch, Command, Purpose, Value};
 use ionian_replication::executor::Executor;
 
@@ -93,7 +93,8 @@ impl ReplicaCore {
         self.wanted
     }
 
-    /// The log reaches up to this slot: what is missing below is asked for.
+    /// The log reaches up to this slot: what is missing below is asked for, as far as it would be
+    /// kept.
     pub(crate) fn want(&mut self, now: Instant, end: Slot) {
         let limit = self.executed.plus(MAX_AHEAD as u64);
         self.wanted = self.wanted.max(end.min(limit));
@@ -156,11 +157,6 @@ impl ReplicaCore {
     /// What it executes its log on.
     pub(crate) fn executor_mut(&mut self) -> &mut Executor {
         &mut self.executor
-    }
-
-    /// Time in its log.
-    pub(crate) fn log_now(&self) -> Timestamp {
-        self.executor.now()
     }
 
     /// Its state is kept together with that of another log: it stores and offers no snapshots.

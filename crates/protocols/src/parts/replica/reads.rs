@@ -1,6 +1,6 @@
 //! Reads, and the answers that wait to leave.
 
-use super::{MAX_AHEAD, ReplicaCore, ReplicaPort};
+use super::{ReplicaCore, ReplicaPort};
 use ionian_kernel::id::*;
 use ionian_kernel::time::Instant;
 use ionian_replication::batch::{AnswersByClient, Batch};
@@ -43,10 +43,7 @@ impl ReplicaCore {
         // Something was voted for in the slots that it waits for: whatever is missing there counts
         // as a hole (l5). The limit prevents a forged slot from causing allocation (b4 in
         // docs/defects.md).
-        self.wanted = self
-            .wanted
-            .max(executed.min(self.executed.plus(MAX_AHEAD as u64)));
-        self.watch(now);
+        self.want(now, executed);
     }
 
     pub(super) fn answer_deferred(&mut self, now: Instant) {
