@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
@@ -312,11 +313,16 @@ impl Drop for Cluster {
     }
 }
 
-/// Whether a process with this id runs.
+/// Whether a thread of the process with this id runs. The first thread may have ended before the
+/// others: only the last one to end closes the files, and with them the lock of the directory.
 pub(crate) fn is_alive(pid: Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ")
-        .is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+    let runs = |task: PathBuf| {
+        let stat = fs::read_to_string(task.join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ")
+            .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    };
+    tasks.is_ok_and(|tasks| tasks.flatten().any(|task| runs(task.path())))
 }
 
 fn spawn(directory: &Directory, flags: &[&str]) -> (Child, Receiver<String>) {
