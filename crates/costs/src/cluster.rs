@@ -1,15 +1,18 @@
 //! All nodes of a deployment, and the bursts of commands that pass through them.
 
 use crate::count::{Counter, Place, Uncounted};
-use crate::load::{Commands, Load};
-use crate::member::{Births, Member};
+use crate::load::{Commands, Load, Service};
+use crate::member::{Births, Hire, Member};
 use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
 use ionian_deployment::{CLIENT, Deployment, Durability};
-use ionian_kernel::client::Request;
+use ionian_kernel::client::{Operation, Request};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Layout, NodeId};
+use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::time::{Duration, Instant};
+use ionian_kernel::work::Inline;
 use ionian_protocols::registry::{self, Work};
 use ionian_runtime::transport::frame::frame_span;
 
@@ -65,6 +68,20 @@ pub struct Traffic {
     pub bytes_in: usize,
 }
 
+impl Traffic {
+    /// What came after `before`.
+    pub fn since(&self, before: &Traffic) -> Traffic {
+        Traffic {
+            frames_out: self.frames_out - before.frames_out,
+            frames_in: self.frames_in - before.frames_in,
+            writes: self.writes - before.writes,
+            reads: self.reads - before.reads,
+            bytes_out: self.bytes_out - before.bytes_out,
+            bytes_in: self.bytes_in - before.bytes_in,
+        }
+    }
+}
+
 /// What a node with these kinds of roles is called: up to two kinds with `+` between them, or
 /// `node` where it has more.
 pub fn group_name(kinds: &[&str]) -> String {
@@ -82,18 +99,58 @@ pub fn group_name(kinds: &[&str]) -> String {
 /// # Panics
 /// If it does not serve.
 pub fn begin(deployment: &Deployment, load: &Load) -> Result<Box<dyn Run>> {
-    let begin = Begin(deployment, load);
+    let machine = ionian_machines::named(&deployment.machine)
+        .with_context(|| format!("machine = {:?}: does not exist", deployment.machine))?;
+    let commands = Commands::new(load);
+    let service = Box::new(KeyValue { machine, commands });
+    begin_with(deployment, load, service, &|_, count| Inline::hire(count))
+}
+
+/// As [`begin`], with another service, and workers of the caller. Of the load, only what is not
+/// about commands counts.
+///
+/// # Errors
+/// As [`begin`].
+///
+/// # Panics
+/// As [`begin`].
+pub fn begin_with(
+    deployment: &Deployment,
+    load: &Load,
+    service: Box<dyn Service>,
+    workers: &Hire,
+) -> Result<Box<dyn Run>> {
+    let begin = Begin(deployment, load, service, workers);
     registry::with_protocol(&deployment.protocol, begin)
         .with_context(|| format!("protocol = {:?}: does not exist", deployment.protocol))?
 }
 
-struct Begin<'a>(&'a Deployment, &'a Load);
+/// The machine of the deployment with commands of the key-value store.
+struct KeyValue {
+    machine: fn() -> Box<dyn StateMachine>,
+    commands: Commands,
+}
+
+impl Service for KeyValue {
+    fn machine(&self) -> Box<dyn StateMachine> {
+        (self.machine)()
+    }
+
+    fn command(&self, number: usize) -> (Operation, Bytes) {
+        self.commands.get(number)
+    }
+}
+
+struct Begin<'a>(&'a Deployment, &'a Load, Box<dyn Service>, &'a Hire);
 
 impl Work for Begin<'_> {
     type Output = Result<Box<dyn Run>>;
 
     fn run<P: Protocol>(self) -> Self::Output {
-        Ok(Box::new(Cluster::<P>::begin(self.0, self.1)?))
+        let Begin(deployment, load, service, workers) = self;
+        Ok(Box::new(Cluster::<P>::begin(
+            deployment, load, service, workers,
+        )?))
     }
 }
 
@@ -107,7 +164,7 @@ struct Cluster<P: Protocol> {
     traffic: Vec<Traffic>,
     /// The client lanes, with the node of each.
     lanes: Vec<(ClientId, usize)>,
-    commands: Commands,
+    service: Box<dyn Service>,
     /// Commands of a burst.
     burst: usize,
     now: Instant,
@@ -117,7 +174,12 @@ struct Cluster<P: Protocol> {
 }
 
 impl<P: Protocol> Cluster<P> {
-    fn begin(deployment: &Deployment, load: &Load) -> Result<Self> {
+    fn begin(
+        deployment: &Deployment,
+        load: &Load,
+        service: Box<dyn Service>,
+        workers: &Hire,
+    ) -> Result<Self> {
         let layout = deployment.layout(P::KINDS)?;
         let nodes: Vec<NodeId> = layout.nodes().into_iter().collect();
         let count = nodes.len();
@@ -125,19 +187,18 @@ impl<P: Protocol> Cluster<P> {
             count <= MAX_NODES,
             "{count} nodes: at most {MAX_NODES} can be run in one process"
         );
-        let machine = ionian_machines::named(&deployment.machine)
-            .with_context(|| format!("machine = {:?}: does not exist", deployment.machine))?;
         let births = Births::<P> {
             config: &P::configure(layout.clone())?,
             layout: &layout,
-            machine,
+            machine: &|| service.machine(),
+            workers,
             keeps_records: deployment.durability == Durability::Disk,
         };
         let now = Instant(1_000_000_000);
         let (groups, group_of) = groups(&layout, &nodes, P::KINDS);
-        let member = |(node, group): (&NodeId, &usize)| {
+        let member = |(place, (node, group)): (usize, (&NodeId, &usize))| {
             let is_separate = load.separate_clients && groups[*group] == CLIENT;
-            Member::new(&births, *node, is_separate, now)
+            Member::new(&births, (place, *node), is_separate, now)
         };
         let lanes = nodes.iter().enumerate().flat_map(|(place, node)| {
             let lanes = layout.client_lanes(*node);
@@ -147,10 +208,15 @@ impl<P: Protocol> Cluster<P> {
                 .collect::<Vec<_>>()
         });
         let mut cluster = Cluster {
-            members: nodes.iter().zip(&group_of).map(member).collect(),
+            members: nodes
+                .iter()
+                .zip(&group_of)
+                .enumerate()
+                .map(member)
+                .collect(),
             traffic: vec![Traffic::default(); count],
             lanes: lanes.collect(),
-            commands: Commands::new(load),
+            service,
             burst: load.burst,
             nodes,
             group_of,
@@ -181,7 +247,7 @@ impl<P: Protocol> Cluster<P> {
     /// The next lane asks for something.
     fn ask(&mut self) {
         let (lane, place) = self.lanes[self.requests % self.lanes.len()];
-        let (operation, payload) = self.commands.get(self.requests);
+        let (operation, payload) = self.service.command(self.requests);
         let request = Request {
             token: self.requests as u64,
             operation,

@@ -32,5 +32,6 @@ pub mod count;
 mod load;
 mod member;
 
-pub use cluster::{Run, Traffic, begin, group_name};
-pub use load::{Commands, Load};
+pub use cluster::{Run, Traffic, begin, begin_with, group_name};
+pub use load::{Commands, Load, Service};
+pub use member::Hire;

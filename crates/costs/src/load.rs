@@ -1,9 +1,19 @@
 //! Which commands arrive: SETs and GETs of the key-value store, as a gateway hands them to its
-//! client lane.
+//! client lane, or those of another service.
 
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel};
+use ionian_kernel::machine::StateMachine;
 use ionian_machines::kv;
+
+/// What is replicated, and what its clients ask for.
+pub trait Service {
+    /// A state machine, with the state that every replica begins with.
+    fn machine(&self) -> Box<dyn StateMachine>;
+
+    /// The command with this number.
+    fn command(&self, number: usize) -> (Operation, Bytes);
+}
 
 /// Which commands arrive, and how.
 #[derive(Clone, Debug, PartialEq)]

@@ -13,6 +13,7 @@ use ionian_kernel::protocol::{Birth, Message, Protocol};
 use ionian_kernel::role::Lsn;
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::Wire;
+use ionian_kernel::work::Workers;
 use ionian_runtime::transport::frame::{FrameReader, encode_frame};
 
 /// As much as the runtime reads at once.
@@ -22,9 +23,14 @@ const READ_BYTES: usize = 64 << 10;
 pub(crate) struct Births<'a, P: Protocol> {
     pub(crate) config: &'a P::Config,
     pub(crate) layout: &'a Layout,
-    pub(crate) machine: fn() -> Box<dyn StateMachine>,
+    pub(crate) machine: &'a dyn Fn() -> Box<dyn StateMachine>,
+    pub(crate) workers: &'a Hire,
     pub(crate) keeps_records: bool,
 }
+
+/// How the node with this number ([`Place::node`](crate::count::Place::node)) gets this many
+/// workers.
+pub type Hire = dyn Fn(usize, usize) -> Box<dyn Workers>;
 
 /// The roles of one node, and what lies between them and the other nodes.
 pub(crate) struct Member<P: Protocol> {
@@ -42,7 +48,7 @@ pub(crate) struct Member<P: Protocol> {
 impl<P: Protocol> Member<P> {
     pub(crate) fn new(
         births: &Births<'_, P>,
-        node: NodeId,
+        (place, node): (usize, NodeId),
         is_separate: bool,
         now: Instant,
     ) -> Self {
@@ -50,8 +56,10 @@ impl<P: Protocol> Member<P> {
             config,
             layout,
             machine,
+            workers,
             keeps_records,
         } = *births;
+        let hire = move |count| workers(place, count);
         let mut hosted = Node::new(config, keeps_records);
         for address in layout.on_node(node) {
             let birth = Birth {
@@ -60,9 +68,9 @@ impl<P: Protocol> Member<P> {
                 seed: u64::from(address.kind) << 8 | u64::from(address.index),
                 amnesiac: false,
                 keeps_records,
-                machine: &machine,
+                machine,
                 guard: None,
-                workers: None,
+                workers: Some(&hire),
             };
             hosted.host(address, P::instantiate(config, birth));
         }

@@ -7,6 +7,7 @@ use crate::random::Random;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::any::Any;
+use core::time::Duration;
 
 /// A piece of work.
 pub trait Task: Any + Send {
@@ -37,6 +38,48 @@ pub trait Workers: Send {
 
 /// How an instance gets as many workers as it asks for, or fewer.
 pub type HireWorkers<'a> = &'a dyn Fn(usize) -> Box<dyn Workers>;
+
+/// A hand-over is worth this much work: to wake a thread costs about a tenth of that. With less,
+/// the scheduler of fast workers, which sleep in between, spends its time on waking them.
+const HAND_OVER: Duration = Duration::from_micros(25);
+
+/// However small the pieces were so far, one is handed over if none was this many times.
+const TRY_AFTER: u32 = 1 << 12;
+
+/// How many pieces of work are worth a hand-over, from how long they took lately.
+#[derive(Debug, Default)]
+pub struct Worth {
+    /// How long a piece took, in nanoseconds; unknown at first.
+    piece_ns: Option<f64>,
+    /// How often it was asked since the last hand-over.
+    asked: u32,
+}
+
+impl Worth {
+    /// A task of this many pieces took so long.
+    pub fn took(&mut self, pieces: usize, time: Duration) {
+        let piece = time.as_nanos() as f64 / pieces.max(1) as f64;
+        let before = self.piece_ns.unwrap_or(piece);
+        self.piece_ns = Some(before + (piece - before) / 8.0);
+    }
+
+    /// A task was handed over.
+    pub fn given(&mut self) {
+        self.asked = 0;
+    }
+
+    /// See [`Workers::worth`].
+    pub fn pieces(&mut self) -> usize {
+        self.asked += 1;
+        match self.piece_ns {
+            Some(piece) if self.asked < TRY_AFTER => {
+                let pieces = HAND_OVER.as_nanos() as f64 / piece.max(1.0);
+                (pieces as usize).max(1)
+            }
+            _ => 1,
+        }
+    }
+}
 
 /// No threads: a task is done when it is waited for, or by chance before.
 pub struct Inline {

@@ -4,8 +4,8 @@ use super::{FIGURES, SEVERAL};
 use clap::builder::PossibleValuesParser;
 use std::path::PathBuf;
 
-/// Draw a figure of the compartmentalization, the Mencius or the PigPaxos paper with our points
-/// beside the paper's
+/// Draw a figure of the compartmentalization, the Mencius, the PigPaxos or the P-SMR paper with our
+/// points beside the paper's
 ///
 /// Ours are simulated (the real roles, each message at the cost that was measured while the
 /// deployment ran in one process, a processor for each node; for the figures of the Mencius paper
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// findings.md, too.
 #[derive(Debug, clap::Args)]
 pub struct Figure {
-    /// The figure, or all, or pig-all (those of the PigPaxos paper)
+    /// The figure, or all, or pig-all or psmr-all (those of the PigPaxos and of the P-SMR paper)
     #[arg(value_name = "N", value_parser = figure_names())]
     pub figure: String,
 

@@ -1,5 +1,6 @@
 //! `ionian bench figure`: the figures of the compartmentalization paper (section 8), of the Mencius
-//! paper (section 7) and of the PigPaxos paper (sections 5 and 6), our points beside the papers'.
+//! paper (section 7), of the PigPaxos paper (sections 5 and 6) and of the P-SMR paper (section
+//! VII), our points beside the papers'.
 //!
 //! | file | job |
 //! |---|---|
@@ -12,6 +13,7 @@
 //! | `live` | the model compared with processes among real ones |
 //! | `wan` | those of the Mencius paper: sites that are far apart |
 //! | `pig` | those of the PigPaxos paper: relays |
+//! | `psmr` | those of the P-SMR paper: parallel execution |
 //! | `deployments` | what is measured |
 //! | `simulate` | how it is measured |
 //! | `traffic` | bytes at leaders, counted |
@@ -33,6 +35,7 @@ mod live;
 mod pig;
 mod point;
 mod protocols;
+mod psmr;
 mod published;
 mod reads;
 mod sheet;
@@ -89,10 +92,17 @@ const FIGURES: &[(&str, Make)] = &[
     ("pig-15", pig::failure::node),
     ("pig-16", pig::failure::group),
     ("pig-17", pig::messages::pairs),
+    ("psmr-3", psmr::independent::independent),
+    ("psmr-4", psmr::independent::dependent),
+    ("psmr-5", psmr::scale::threads),
+    ("psmr-6", psmr::mixed::parts),
+    ("psmr-7", psmr::skew::distributions),
+    ("psmr-8", psmr::files::netfs),
+    ("psmr-gain", psmr::gain::gain),
 ];
 
 /// Names of several figures: every figure whose name begins with the part before `all`.
-const SEVERAL: &[&str] = &["all", "pig-all"];
+const SEVERAL: &[&str] = &["all", "pig-all", "psmr-all"];
 
 /// Above the findings of all figures.
 const SUMMARY: &str = "# What the figures say\n\nRatios are held against the paper's, and latencies of the Mencius paper: *reproduced* is \
@@ -146,7 +156,7 @@ mod tests {
     use super::*;
 
     /// The text of the paper says nothing in numbers of what these show.
-    const WITHOUT_NUMBERS: [&str; 3] = ["pig-14", "pig-15", "pig-17"];
+    const WITHOUT_NUMBERS: [&str; 4] = ["pig-14", "pig-15", "pig-17", "psmr-7"];
 
     #[test]
     fn every_figure_is_made() {

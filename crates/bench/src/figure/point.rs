@@ -70,6 +70,14 @@ pub(crate) struct Point {
     pub(crate) groups: Option<usize>,
     /// The votes of a group that its relay does not wait for.
     pub(crate) slack: Option<usize>,
+    /// Threads of a replica that execute.
+    pub(crate) threads: Option<usize>,
+    /// The part of the commands that depend on all others.
+    pub(crate) dependent: Option<f64>,
+    /// Microseconds of a replica's thread for a command, system calls included.
+    pub(crate) thread_us: Option<f64>,
+    /// Microseconds of its busiest worker.
+    pub(crate) worker_us: Option<f64>,
     /// The node or nodes that it is about.
     pub(crate) node: Option<String>,
     /// Messages per command.
@@ -121,6 +129,10 @@ impl Point {
             nodes: None,
             groups: None,
             slack: None,
+            threads: None,
+            dependent: None,
+            thread_us: None,
+            worker_us: None,
             node: None,
             messages: None,
             wide_bytes: None,
@@ -166,6 +178,16 @@ pub(crate) const COLUMNS: &[(&str, Cell)] = &[
     ("nodes", |point| point.nodes.map(|it| it.to_string())),
     ("groups", |point| point.groups.map(|it| it.to_string())),
     ("slack", |point| point.slack.map(|it| it.to_string())),
+    ("threads", |point| point.threads.map(|it| it.to_string())),
+    ("dependent", |point| {
+        point.dependent.map(|it| it.to_string())
+    }),
+    ("thread_us", |point| {
+        point.thread_us.map(|it| format!("{it:.3}"))
+    }),
+    ("worker_us", |point| {
+        point.worker_us.map(|it| format!("{it:.3}"))
+    }),
     ("node", |point| point.node.clone()),
     ("messages_per_command", |point| {
         point.messages.map(|it| format!("{it:.2}"))

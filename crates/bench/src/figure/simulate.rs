@@ -7,11 +7,13 @@ use super::live::{self, Subject};
 use super::point::{Measure, Point};
 use crate::model::Workload;
 use crate::model::costs::MessageCosts;
+use crate::model::kernel::Kernel;
 use crate::model::measure::{Clock, Measured, measure};
+use crate::model::parallel::{Found, Meter};
 use crate::model::projection::{Projection, project};
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use ionian_costs::Commands;
+use ionian_costs::{Commands, Service};
 use ionian_deployment::{CLIENT, Deployment};
 use ionian_harness::host::Machine;
 use ionian_kernel::layout::Layout;
@@ -19,10 +21,11 @@ use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_machines::kv;
 use ionian_protocols::registry::{Work, with_protocol};
-use ionian_sim::performance::{self, Service, Setting};
+use ionian_sim::performance::{self, Setting};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// A burst with so much to do ends: what it sent is on its way before a node looks at its sockets
 /// again.
@@ -31,8 +34,13 @@ const BURST_US: f64 = 100.0;
 const NETWORK_JITTER: f64 = 0.2;
 /// Keys that clients write and read.
 const KEYS: usize = 1000;
+/// Commands under way at most when it is to be quick.
+const FEW_UNDER_WAY: usize = 256;
 /// How often the processor time of a deployment is measured.
 const ROUNDS: usize = 7;
+
+/// The same of one with workers, which takes longer.
+const LOADED_ROUNDS: usize = 3;
 
 /// What all figures of a run are made with.
 pub(crate) struct Bench {
@@ -41,6 +49,10 @@ pub(crate) struct Bench {
     pub(super) live: fn(&Subject) -> Result<live::Found>,
     /// What was measured already, by deployment and workload.
     measured: RefCell<BTreeMap<String, Rc<Measured>>>,
+    /// How deployments with workers are measured.
+    pub(super) meter: Meter,
+    /// What was measured so, by deployment and load.
+    parallel: RefCell<BTreeMap<String, Rc<Found>>>,
     /// The machine, in words: processors, memory, system.
     pub(super) machine: String,
     /// When it was measured, `YYYY-MM-DD`.
@@ -56,19 +68,28 @@ impl Bench {
     /// # Errors
     /// If the costs of the kernel cannot be measured.
     pub(crate) fn new(arguments: &Figure) -> Result<Self> {
-        let clock = Clock::processor(if arguments.quick { 1 } else { ROUNDS })?;
-        Ok(Bench::with(arguments, clock, live::measure))
+        let (rounds, loaded) = match arguments.quick {
+            true => (1, (1, 2000)),
+            false => (ROUNDS, (LOADED_ROUNDS, 131_072)),
+        };
+        let kernel = Kernel::measure()?;
+        let clock = Clock::Processor { kernel, rounds };
+        let wake = Duration::from_nanos((arguments.wake_us * 1000.0) as u64);
+        let meter = Meter::processor(kernel, wake, loaded)?;
+        Ok(Bench::with(arguments, (clock, meter), live::measure))
     }
 
     pub(super) fn with(
         arguments: &Figure,
-        clock: Clock,
+        (clock, meter): (Clock, Meter),
         live: fn(&Subject) -> Result<live::Found>,
     ) -> Self {
         Bench {
             clock,
             live,
             measured: RefCell::default(),
+            meter,
+            parallel: RefCell::default(),
             machine: Machine::look().to_string(),
             date: crate::report::today(),
             network_delay_us: arguments.network_delay_us,
@@ -99,6 +120,30 @@ impl Bench {
         }
         let found = Rc::new(measure(deployment, workload, (KEYS, true), self.clock)?);
         self.measured.borrow_mut().insert(key, found.clone());
+        Ok(found)
+    }
+
+    /// What each node of a deployment with workers spends on the commands of a service; `name`
+    /// tells that apart from others.
+    pub(super) fn parallel(
+        &self,
+        deployment: &Deployment,
+        name: &str,
+        service: &dyn Fn() -> Box<dyn Service>,
+        under_way: usize,
+    ) -> Result<Rc<Found>> {
+        let under_way = if self.quick {
+            under_way.min(FEW_UNDER_WAY)
+        } else {
+            under_way
+        };
+        let key = format!("{name}, {under_way}\n{}", deployment.to_toml());
+        if let Some(known) = self.parallel.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let found = self.meter.measure(deployment, service(), under_way)?;
+        let found = Rc::new(found);
+        self.parallel.borrow_mut().insert(key, found.clone());
         Ok(found)
     }
 
@@ -244,7 +289,7 @@ impl KeyValue {
     }
 }
 
-impl Service for KeyValue {
+impl performance::Service for KeyValue {
     fn write(&self, client: usize, number: u64) -> Bytes {
         self.0.write(KeyValue::key(client, number))
     }
@@ -273,7 +318,12 @@ pub(super) mod tests {
             wake_us: 5.0,
             quick,
         };
-        Bench::with(&arguments, Clock::Invented(costs), live::tests::invented)
+        let clock = Clock::Invented(costs);
+        Bench::with(
+            &arguments,
+            (clock, Meter::invented()),
+            live::tests::invented,
+        )
     }
 
     /// What is projected is what the real roles do in the simulator when each message takes its

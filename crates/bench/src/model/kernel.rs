@@ -3,10 +3,11 @@
 //! own makes these.
 
 use super::measure::processor_time;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use ionian_costs::Traffic;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 /// Connections that are written and read in turn: one call alone is too short to measure.
@@ -76,6 +77,32 @@ impl Kernel {
             .us(traffic.writes as f64, traffic.bytes_out as f64)
             + self.read.us(traffic.reads as f64, traffic.bytes_in as f64)
     }
+}
+
+/// Processor time that a thread takes to give something to another one that sleeps.
+///
+/// # Errors
+/// If there is no clock, or no thread can be started.
+pub(crate) fn waking() -> Result<Duration> {
+    let (give, given) = sync_channel::<()>(1);
+    let (answer, answered) = sync_channel(1);
+    let sleeper = std::thread::Builder::new().spawn(move || {
+        while given.recv().is_ok() && answer.send(()).is_ok() {}
+    })?;
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        // Long enough for the other to fall asleep; if it did not, the median does not show it.
+        std::thread::sleep(Duration::from_micros(200));
+        let began = processor_time()?;
+        give.send(())?;
+        times.push(processor_time()? - began);
+        answered.recv()?;
+    }
+    drop(give);
+    let ended = sleeper.join();
+    ended.map_err(|_| anyhow!("a thread that only receives has panicked"))?;
+    times.sort_unstable();
+    Ok(times[ROUNDS / 2])
 }
 
 fn connect() -> Result<(TcpStream, TcpStream)> {

@@ -248,7 +248,7 @@ impl Trial {
             bursts,
             profile,
             profiled: (run.commands() - before) as f64,
-            traffic: both.map(|(after, before)| since(before, after)).collect(),
+            traffic: both.map(|(after, before)| after.since(before)).collect(),
             us: None,
             run,
         })
@@ -320,17 +320,6 @@ fn scale(messages: &mut BTreeMap<Name, Message>, total: f64) {
     for Message { cost, .. } in messages.values_mut().filter(|_| sum > 0.0) {
         cost.fixed_us *= total / sum;
         cost.byte_us *= total / sum;
-    }
-}
-
-fn since(before: &Traffic, after: &Traffic) -> Traffic {
-    Traffic {
-        frames_out: after.frames_out - before.frames_out,
-        frames_in: after.frames_in - before.frames_in,
-        writes: after.writes - before.writes,
-        reads: after.reads - before.reads,
-        bytes_out: after.bytes_out - before.bytes_out,
-        bytes_in: after.bytes_in - before.bytes_in,
     }
 }
 

@@ -7,12 +7,16 @@
 //! | `kernel` | what the system calls cost that a node would make |
 //! | `projection` | the utilization law |
 //! | `costs` | the same costs, message by message, for the simulator |
+//! | `threads` | workers that have a processor of their own, on a machine that has fewer |
+//! | `parallel` | what a deployment with workers can do |
 
 pub(crate) mod costs;
 pub(crate) mod kernel;
 pub(crate) mod measure;
+pub(crate) mod parallel;
 mod profile;
 pub(crate) mod projection;
+mod threads;
 
 use ionian_costs::Load;
 use ionian_kernel::client::ReadLevel;

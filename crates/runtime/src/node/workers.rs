@@ -1,25 +1,15 @@
 //! Threads that execute parts of the state machine for a replica of this node.
 
-use ionian_kernel::work::{Task, Workers};
+use ionian_kernel::work::{Task, Workers, Worth};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// A hand-over is worth this much work: it costs several microseconds if the thread has to be
-/// woken.
-const WORTH: Duration = Duration::from_micros(10);
-
-/// However small the pieces were so far, one is handed over if none was this many times.
-const TRY_AFTER: u32 = 1 << 12;
-
 /// See the top of this file. They end when this is dropped.
 struct Threads {
     threads: Vec<Thread>,
-    /// How long a piece of work took lately, in nanoseconds; unknown at first.
-    piece_ns: Option<f64>,
-    /// How often it was asked what a hand-over is worth since the last.
-    asked: u32,
+    worth: Worth,
 }
 
 struct Thread {
@@ -45,8 +35,7 @@ pub(crate) fn hire(count: usize) -> Box<dyn Workers> {
     });
     Box::new(Threads {
         threads: threads.collect(),
-        piece_ns: None,
-        asked: 0,
+        worth: Worth::default(),
     })
 }
 
@@ -80,9 +69,7 @@ fn work(given: &Receiver<(usize, Box<dyn Task>)>, finished: &SyncSender<Done>) {
 
 impl Threads {
     fn take(&mut self, done: Done) -> Box<dyn Task> {
-        let piece = done.took.as_nanos() as f64 / done.pieces.max(1) as f64;
-        let before = self.piece_ns.unwrap_or(piece);
-        self.piece_ns = Some(before + (piece - before) / 8.0);
+        self.worth.took(done.pieces, done.took);
         done.task.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
@@ -93,17 +80,11 @@ impl Workers for Threads {
     }
 
     fn worth(&mut self) -> usize {
-        self.asked += 1;
-        match self.piece_ns {
-            Some(piece) if self.asked < TRY_AFTER => {
-                (WORTH.as_nanos() as f64 / piece.max(1.0)).ceil() as usize
-            }
-            _ => 1,
-        }
+        self.worth.pieces()
     }
 
     fn start(&mut self, worker: usize, pieces: usize, task: Box<dyn Task>) {
-        self.asked = 0;
+        self.worth.given();
         let started = self.threads[worker].tasks.send((pieces, task));
         assert!(started.is_ok(), "a worker ends when it is dropped");
     }
