@@ -9,13 +9,16 @@ use crate::id::{SessionId, Slot};
 pub enum Call<'a> {
     /// A command of the log is executed.
     Apply(LogCommand<'a>),
+    /// It is asked what a command of the log touches, before that is executed.
+    Touch(LogCommand<'a>),
     /// A query is answered.
     Read(&'a [u8]),
     /// A picture of the state is taken or written out.
     Snapshot,
     /// The state is replaced by that of a snapshot.
     Restore,
-    /// It is asked what a command touches, or when time next makes a difference.
+    /// It is asked what a command that is in no log yet touches, or when time next makes a
+    /// difference.
     Question,
 }
 
@@ -45,8 +48,8 @@ pub trait Guard: Send + Sync {
     /// effect everywhere.
     ///
     /// # Errors
-    /// [`NotDone`], for a command or a query only. A call of any other kind is made, or does not
-    /// return.
+    /// [`NotDone`], for a command, what it touches, or a query only. A call of any other kind is
+    /// made, or does not return.
     fn call(&self, what: Call<'_>, call: &mut dyn FnMut()) -> Result<(), NotDone>;
 }
 

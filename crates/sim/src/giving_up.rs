@@ -17,12 +17,13 @@ struct GivesUp;
 
 impl Guard for GivesUp {
     fn call(&self, what: Call<'_>, call: &mut dyn FnMut()) -> Result<(), NotDone> {
-        if let Call::Apply(LogCommand {
-            slot,
-            session,
-            number,
-            ..
-        }) = what
+        if let Call::Apply(command) | Call::Touch(command) = what
+            && let LogCommand {
+                slot,
+                session,
+                number,
+                ..
+            } = command
             && mix(mix(slot.0, session.0), number).is_multiple_of(ONE_IN)
         {
             return Err(NotDone);

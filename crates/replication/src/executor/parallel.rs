@@ -24,7 +24,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
-use ionian_kernel::guard::{Call, Guard, NotDone};
+use ionian_kernel::guard::{Call, Guard, LogCommand, NotDone};
 use ionian_kernel::id::{SessionId, Slot};
 use ionian_kernel::machine::Footprint;
 use ionian_kernel::time::{Timestamp, earliest};
@@ -176,8 +176,14 @@ impl Executor {
                 let begin = &mut self.sessions;
                 standing = begin.begin(value.stamp, session, number, floor, &mut self.reply);
             }
+            let touch = Call::Touch(LogCommand {
+                slot,
+                session,
+                number,
+                payload: command.payload,
+            });
             if standing == Standing::New
-                && let Ok(Where::In(at)) = self.place_of(Call::Question, command.payload)
+                && let Ok(Where::In(at)) = self.place_of(touch, command.payload)
             {
                 let (now, answers) = (self.now, answers.is_some());
                 let queue = &mut self.parallel_mut().places[at].queue;
@@ -203,7 +209,8 @@ impl Executor {
     }
 
     /// Where a command or query is executed. If it spans parts, those are back in the machine.
-    /// `call` is what the machine is called for: one that fails on a query fails that query.
+    /// `call` is what the machine is called for: one that fails on a query fails that query, and a
+    /// command that was given up touches nothing.
     fn place_of(&mut self, call: Call<'_>, payload: &[u8]) -> Result<Where, NotDone> {
         let mut footprint = core::mem::take(&mut self.parallel_mut().footprint);
         footprint.everything = false;

@@ -103,6 +103,11 @@ impl Guard for MachineGuard {
                 _ => resume_unwind(Box::new("the state machine has panicked before")),
             }
         }
+        if let Call::Touch(command) = what
+            && self.skips.has(&command)
+        {
+            return Err(NotDone);
+        }
         if let Call::Apply(command) = what {
             if self.skips.has(&command) {
                 tracing::warn!(
@@ -172,6 +177,7 @@ mod tests {
         assert!(call(Call::Apply(command), &mut || panic!("a command")).is_err());
         for what in [
             Call::Apply(command),
+            Call::Touch(command),
             Call::Snapshot,
             Call::Restore,
             Call::Question,

@@ -17,7 +17,7 @@ pub struct MachineFailure {
     pub doing: String,
     /// The message of the panic, on one line.
     pub message: String,
-    /// The command that it was executing, if any.
+    /// The command that it was executing, or was to execute, if any.
     pub command: Option<CommandName>,
     /// The bytes of the command, in hexadecimal.
     pub bytes: String,
@@ -29,13 +29,14 @@ impl MachineFailure {
     pub(crate) fn new(call: Call<'_>, message: String, after: Option<u64>) -> Self {
         let doing = match call {
             Call::Apply(_) => "executing a command",
+            Call::Touch(_) => "saying what a command touches",
             Call::Read(_) => "answering a query",
             Call::Snapshot => "writing a snapshot of its state",
             Call::Restore => "restoring a snapshot",
             Call::Question => "saying what a command touches, or when time makes a difference",
         };
         let (command, bytes, after) = match call {
-            Call::Apply(command) => (
+            Call::Apply(command) | Call::Touch(command) => (
                 Some(CommandName::of(&command)),
                 hexadecimal(command.payload),
                 None,

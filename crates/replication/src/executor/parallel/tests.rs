@@ -78,6 +78,7 @@ impl StateMachine for Texts {
             [b'a', key, _] => footprint.writes.push(key.into()),
             [b'm', from, to] => footprint.writes.extend([from, to].map(u64::from)),
             [b'g', key] => footprint.reads.push(key.into()),
+            [b'!'] => panic!("a defect of the machine"),
             _ => footprint.everything = true,
         }
     }
@@ -112,6 +113,10 @@ impl Parts for Texts {
 }
 
 fn executor(workers: usize, seed: u64) -> Executor {
+    guarded(workers, seed, None)
+}
+
+fn guarded(workers: usize, seed: u64, guard: Option<&Arc<dyn Guard>>) -> Executor {
     let hire = move |count| Inline::at_random(Random::new(seed), count, 3);
     let birth = Birth {
         address: Address { kind: 0, index: 0 },
@@ -120,7 +125,7 @@ fn executor(workers: usize, seed: u64) -> Executor {
         amnesiac: false,
         keeps_records: true,
         machine: &|| Box::new(Texts::default()),
-        guard: None,
+        guard,
         workers: Some(&hire),
     };
     Executor::with_workers(&birth, Duration::from_secs(1), workers)
@@ -272,9 +277,8 @@ fn any_number_of_workers_leaves_the_state_and_gives_the_answers_of_one() {
 }
 
 /// A thread that is asked for a result may not have it yet.
-#[test]
-fn a_copy_of_a_command_that_is_away_gets_its_answer() {
-    let mut executor = executor(4, 7);
+/// What the commands of a new session are answered, with their numbers.
+fn answered(mut executor: Executor, commands: &[(u64, &'static [u8])]) -> Vec<(u64, Outcome)> {
     let open = Command {
         client: ClientId(0),
         purpose: Purpose::Open,
@@ -282,19 +286,64 @@ fn a_copy_of_a_command_that_is_away_gets_its_answer() {
         floor: 0,
         payload: Bytes::new(),
     };
-    let append = Command {
-        purpose: Purpose::Execute(SessionId(1)),
-        payload: Bytes::from_static(b"akx"),
-        ..open.clone()
-    };
+    let purpose = Purpose::Execute(SessionId(1));
     let (mut answers, mut given) = (AnswersByClient::default(), Vec::new());
-    for (slot, command) in (0..).map(Slot).zip([&open, &append, &append]) {
-        let (stamp, batch) = (Timestamp(1), Batch::one(command));
+    let rest = commands.iter().map(|(number, payload)| Command {
+        purpose,
+        number: *number,
+        payload: Bytes::from_static(payload),
+        ..open.clone()
+    });
+    for (slot, command) in (0..).map(Slot).zip([open.clone()].into_iter().chain(rest)) {
+        let (stamp, batch) = (Timestamp(1), Batch::one(&command));
         executor.execute(slot, &Value { stamp, batch }, Some(&mut answers));
     }
     executor.finish(&mut |answers| taken(answers, &mut given));
     taken(&mut answers, &mut given);
-    let answered = given.iter().filter(|it| it.0 == append.purpose);
-    let done = Outcome::Done(Bytes::from_static(b"x\x01"));
-    assert_eq!(answered.map(|it| &it.2).collect::<Vec<_>>(), [&done, &done]);
+    let of_session = given.into_iter().filter(|it| it.0 == purpose);
+    of_session
+        .map(|(_, number, outcome)| (number, outcome))
+        .collect()
+}
+
+#[test]
+fn a_copy_of_a_command_that_is_away_gets_its_answer() {
+    let done = (0, Outcome::Done(Bytes::from_static(b"x\x01")));
+    assert_eq!(
+        answered(executor(4, 7), &[(0, b"akx"), (0, b"akx")]),
+        [done.clone(), done]
+    );
+}
+
+/// Leaves out `!`.
+struct Wary;
+
+impl Guard for Wary {
+    fn call(&self, what: Call<'_>, call: &mut dyn FnMut()) -> Result<(), NotDone> {
+        match what {
+            Call::Apply(LogCommand { payload: b"!", .. })
+            | Call::Touch(LogCommand { payload: b"!", .. }) => Err(NotDone),
+            _ => {
+                call();
+                Ok(())
+            }
+        }
+    }
+}
+
+#[test]
+fn a_command_that_is_left_out_is_not_asked_what_it_touches() {
+    let wary: Arc<dyn Guard> = Arc::new(Wary);
+    let executor = guarded(4, 7, Some(&wary));
+    let mut answers = answered(executor, &[(0, b"akx"), (1, b"!"), (2, b"aky")]);
+    answers.sort_by_key(|(number, _)| *number);
+    let done = |bytes| Outcome::Done(Bytes::from_static(bytes));
+    assert_eq!(
+        answers,
+        [
+            (0, done(b"x\x01")),
+            (1, Outcome::Failed),
+            (2, done(b"x\x01y\x01"))
+        ]
+    );
 }
