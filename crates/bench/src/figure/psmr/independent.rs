@@ -49,7 +49,6 @@ pub(in super::super) fn dependent(bench: &Bench) -> Result<Sheet> {
         ratio(eight.commands_per_second, rate(&best, "SMR")),
         short(eight.commands_per_second)
     ));
-    sheet.points.push(eight);
     Ok(sheet)
 }
 

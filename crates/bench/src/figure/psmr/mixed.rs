@@ -1,7 +1,7 @@
 //! psmr-6: from which part of dependent commands on one thread is better.
 
 use super::super::drawing::panel::{Curve, Look, Marks, Panel};
-use super::super::point::Point;
+use super::super::point::{Measure, Point};
 use super::super::sheet::Sheet;
 use super::super::simulate::Bench;
 use super::independent::PAPER_SMR;
@@ -45,7 +45,12 @@ pub(in super::super) fn parts(bench: &Bench) -> Result<Sheet> {
         sheet.points.extend(points);
     }
     let (smr, psmr) = (&curves[0].points, &curves[2].points);
-    let even = break_even(smr, psmr).map_or_else(
+    let even = break_even(smr, psmr);
+    sheet.points.push(Point {
+        dependent: Some(even.unwrap_or(1.0)),
+        ..Point::about("P-SMR is as fast as SMR", Measure::Projected)
+    });
+    let even = even.map_or_else(
         || "is the faster at every part that was measured".to_owned(),
         |part| format!("is as fast as SMR where {:.0} % depend", part * 100.0),
     );
