@@ -83,6 +83,8 @@ settings! {
         "a session unused for this long, by the log's time, is forgotten";
     "drain_ms" ms drain, 0..=600_000, false,
         "how long a stopping node continues to answer waiting clients";
+    "loops" count loops, 1..=8, false,
+        "event loops of a node, each with a thread, over which its roles are spread";
     "in_flight" count lane.in_flight, 1..=MAX_IN_FLIGHT, false,
         "requests of a client lane in flight at once; one more is refused";
     "in_flight_bytes" count lane.in_flight_bytes, 1..=1 << 40, false,
@@ -148,6 +150,7 @@ pub fn at_start(setting: &Setting) -> Option<&'static str> {
         "payload_bytes" | "patience_ms" | "max_clients" | "clients_mib" | "client_mib"
         | "unfinished_s" => Some("the gateway of each node takes its limits when the node starts"),
         "drain_ms" => Some("a node takes its drain limit when it starts"),
+        "loops" => Some("a node starts its event loops when it starts"),
         _ => None,
     }
 }
@@ -370,6 +373,7 @@ mod tests {
             thrifty: _,
             session_expiry: _,
             drain: _,
+            loops: _,
             lane:
                 ionian_kernel::client::LaneLimits {
                     in_flight: _,
@@ -387,7 +391,7 @@ mod tests {
                 },
             own,
         } = options;
-        assert_eq!(COMMON.len(), 24);
+        assert_eq!(COMMON.len(), 25);
         assert_eq!(own.len() + COMMON.len(), all().count());
         let keys: BTreeSet<_> = all().map(|setting| setting.key).collect();
         assert_eq!(keys.len(), all().count(), "no key stands for two settings");

@@ -235,6 +235,8 @@ pub struct Options {
     pub session_expiry: Duration,
     /// How long a node that is stopping goes on at most, for clients that wait for an answer.
     pub drain: Duration,
+    /// On how many event loops a node runs its roles, each with a thread.
+    pub loops: usize,
     /// Limits of every client lane.
     pub lane: LaneLimits,
     /// Limits of the clients of a node.
@@ -263,6 +265,7 @@ impl Default for Options {
             thrifty: true,
             session_expiry: Duration::from_secs(600),
             drain: Duration::from_secs(5),
+            loops: 1,
             lane: LaneLimits::default(),
             clients: ClientLimits::default(),
             own: BTreeMap::new(),

@@ -1,7 +1,11 @@
 //! The part that all drivers share: the roles of one node, the messages between them, and the
 //! fence. The runtime adds sockets, clocks and files, the simulator an event heap.
 
+pub mod homes;
 mod keyed;
+mod moves;
+mod positions;
+pub mod role_loop;
 
 use self::keyed::Keyed;
 use crate::client::{Reply, Request};
@@ -190,16 +194,9 @@ impl<P: Protocol> Node<P> {
     /// The picture of an instance that contains what `cover` says, or how far the furthest instance
     /// is if none has executed that much.
     pub fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
-        let mut best = Picture::Never;
-        for hosted in &mut self.hosted {
-            match (hosted.instance.freeze(now, cover), &best) {
-                (Picture::Never, _) => {}
-                (taken @ Picture::Taken(..), _) => return taken,
-                (Picture::NotYet(reached), Picture::NotYet(before)) if reached <= *before => {}
-                (not_yet, _) => best = not_yet,
-            }
-        }
-        best
+        self.hosted.iter_mut().fold(Picture::Never, |best, hosted| {
+            best.or_else(|| hosted.instance.freeze(now, cover))
+        })
     }
 
     /// Makes every instance persist again what it needs of its records without keys. When that is
@@ -265,32 +262,23 @@ impl<P: Protocol> Node<P> {
             .all(|hosted| hosted.instance.is_drained())
     }
 
-    fn retire(&mut self, stays: impl Fn(Address) -> bool) {
-        let places: Vec<Address> = self.hosted.iter().map(|hosted| hosted.address).collect();
-        self.hosted.retain(|hosted| stays(hosted.address));
-        self.places.fill([None; MAX_INSTANCES]);
-        self.local.fill(Members::EMPTY);
-        for (place, Hosted { address, .. }) in self.hosted.iter().enumerate() {
-            self.places[address.kind as usize][address.index as usize] = Some(place as u16);
-            self.local[address.kind as usize].insert(address.index);
-        }
-        for (place, message) in core::mem::take(&mut self.inbox) {
-            if let Some(place) = self.place(places[place as usize]) {
-                self.inbox.push_back((place, message));
-            }
-        }
-    }
-
     /// Whether an instance is on this node.
     pub fn hosts(&self, address: Address) -> bool {
         self.place(address).is_some()
     }
 
+    /// The instances of `kind` that are here.
+    pub fn local(&self, kind: u8) -> Members {
+        self.local
+            .get(kind as usize)
+            .copied()
+            .unwrap_or(Members::EMPTY)
+    }
+
     /// Queues a message for each local instance of its kind that is in `members`.
     pub fn deliver(&mut self, members: Members, message: P::Message) {
         let kind = message.kind();
-        let local = self.local.get(kind as usize).copied();
-        let mut members = members.and(local.unwrap_or(Members::EMPTY));
+        let mut members = members.and(self.local(kind));
         while let Some(index) = members.pop_first() {
             let place = self.place(Address { kind, index }).expect("a local member");
             if members.is_empty() {
@@ -549,18 +537,26 @@ impl<P: Protocol> Node<P> {
                 kind,
                 members,
                 message,
-            } => {
-                let local = members.and(self.local[kind as usize]);
-                let remote = members.without(local);
-                match (local.is_empty(), remote.is_empty()) {
-                    (true, true) => {}
-                    (true, false) => world.send(kind, remote, message),
-                    (false, true) => self.deliver(local, message),
-                    (false, false) => {
-                        self.deliver(local, message.clone());
-                        world.send(kind, remote, message);
-                    }
-                }
+            } => self.route_to((kind, members), message, world),
+        }
+    }
+
+    /// Queues a message for the local instances among these, and sends it to the others.
+    pub fn route_to(
+        &mut self,
+        (kind, members): (u8, Members),
+        message: P::Message,
+        world: &mut impl World<P>,
+    ) {
+        let local = members.and(self.local[kind as usize]);
+        let remote = members.without(local);
+        match (local.is_empty(), remote.is_empty()) {
+            (true, true) => {}
+            (true, false) => world.send(kind, remote, message),
+            (false, true) => self.deliver(local, message),
+            (false, false) => {
+                self.deliver(local, message.clone());
+                world.send(kind, remote, message);
             }
         }
     }

@@ -165,6 +165,20 @@ pub enum Picture {
     Taken(u64, Box<dyn Frozen>),
 }
 
+impl Picture {
+    /// This answer, or that of an `other` role if this is no picture and the other is further.
+    pub fn or_else(self, other: impl FnOnce() -> Picture) -> Picture {
+        if let Picture::Taken(..) = self {
+            return self;
+        }
+        match (self, other()) {
+            (own, Picture::Never) => own,
+            (Picture::NotYet(own), Picture::NotYet(other)) => Picture::NotYet(own.max(other)),
+            (_, other) => other,
+        }
+    }
+}
+
 /// A position in a node's log of records: how many records come up to and with this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub u64);

@@ -9,6 +9,8 @@ use ionian_kernel::id::{ClientId, Epoch, Members, Set, Slot};
 use ionian_kernel::layout::{Address, Layout, LayoutError, NodeId, numbered};
 use ionian_kernel::machine::Frozen;
 use ionian_kernel::membership::Membership;
+use ionian_kernel::node::homes::Homes;
+use ionian_kernel::node::role_loop::{Burst, Input, RoleLoop};
 use ionian_kernel::node::{Node, World};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, NoInvariants, Protocol, Transition};
@@ -456,4 +458,84 @@ fn requests_reach_the_lanes_of_the_node() {
     );
     stage.node.submit(LANE, request);
     assert_eq!(stage.node.queued(), 1);
+}
+
+/// The actors run on a role loop, and the log was opened at this position.
+const OPENED: Lsn = Lsn(5);
+
+fn role_loop() -> (Homes, RoleLoop<Actors>) {
+    let Stage { mut node, .. } = Stage::new(true);
+    let (homes, mut nodes) = Homes::split(&mut node, vec![0, 1], 1, OPENED);
+    assert!(node.instances().next().is_none() && nodes.len() == 1);
+    assert_eq!(homes.home(address(1)), Some(0));
+    (homes, RoleLoop::new(nodes.remove(0), OPENED))
+}
+
+/// Passes an input, and returns what it leads to: records, and what is sent.
+fn pass(role_loop: &mut RoleLoop<Actors>, input: Input<Actors>) -> Burst<Actors> {
+    role_loop.take(Instant(0), input);
+    role_loop.node.settle(Instant(0), &mut role_loop.port);
+    role_loop.burst().unwrap_or_default()
+}
+
+fn told(burst: &Burst<Actors>) -> Vec<u64> {
+    let what = |message: &Message| match message {
+        Message::Actor(actor::In::Told { what }) => *what,
+        other => panic!("{other:?}"),
+    };
+    let sends = burst.sends.iter();
+    sends.map(|(_, _, message)| what(message)).collect()
+}
+
+fn to_do(steps: impl Into<Vec<Step>>) -> Input<Actors> {
+    let steps = steps.into();
+    let message = Message::Actor(actor::In::Do { steps });
+    Input::Messages(vec![(Members::one(0), message)])
+}
+
+#[test]
+fn what_a_role_loop_sends_waits_until_its_record_is_on_the_disk_of_the_node() {
+    let (mut homes, mut role_loop) = role_loop();
+    let burst = pass(&mut role_loop, to_do([send(1), persist(7), send(2)]));
+    let records: Vec<_> = burst.records.iter().collect();
+    assert_eq!(records, [(address(0), &7_u64.to_le_bytes()[..], false)]);
+    assert_eq!(told(&burst), [1]);
+    // Three records of the main loop come before it.
+    homes.appended(0, 1, Lsn(9));
+    assert_eq!(homes.on_durable(Lsn(8)).next(), None);
+    let reached: Vec<_> = homes.on_durable(Lsn(9)).collect();
+    assert_eq!(reached, [(0, Lsn(6))]);
+    let burst = pass(&mut role_loop, to_do([send(3)]));
+    assert!(burst.sends.is_empty(), "it does not know that yet");
+    let burst = pass(&mut role_loop, Input::Durable(Lsn(6)));
+    assert_eq!(told(&burst), [2, 3]);
+}
+
+#[test]
+fn the_log_is_cut_before_the_oldest_record_that_a_role_loop_needs() {
+    let (mut homes, mut role_loop) = role_loop();
+    let mut checkpoint = |steps: Vec<Step>, log: u64| {
+        let burst = pass(&mut role_loop, to_do(steps));
+        let count = burst.records.count() as u64;
+        homes.appended(0, count, Lsn(log));
+        homes.begin_checkpoint(Lsn(log + 1));
+        let burst = pass(&mut role_loop, Input::Checkpoint);
+        let needed = homes.checkpointed(0, burst.checkpointed.expect("an answer"));
+        assert!(!homes.is_in_checkpoint());
+        needed.expect("the only role loop has answered").0
+    };
+    assert_eq!(checkpoint(vec![persist(7)], 2000), 2000);
+    let release = |below| Step::Release { below };
+    assert_eq!(checkpoint(vec![persist(8)], 5000), 2000);
+    assert_eq!(checkpoint(vec![release(8), persist(9)], 9000), 5000);
+    let all = vec![persist(10), release(11)];
+    assert_eq!(checkpoint(all, 9500), 9501, "it needs nothing");
+}
+
+#[test]
+fn a_role_loop_reports_when_its_roles_are_not_needed_any_more() {
+    let (_, mut role_loop) = role_loop();
+    let reports = [true, true, false].map(|drains| pass(&mut role_loop, Input::Drain(drains)));
+    let drained = reports.map(|burst| burst.drained);
+    assert_eq!(drained, [(1, true), (2, true), (3, true)].map(Some));
 }

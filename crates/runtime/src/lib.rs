@@ -1,8 +1,9 @@
 //! The real driver: it runs the roles of one node with sockets, clocks, files and threads.
 //!
-//! A node is one event loop on one thread ([`run_node`]). Each run of the loop takes in everything
-//! that has arrived, runs the roles until nothing is queued, makes their records durable, calls the
-//! [`Application`] at the end of the burst, and then writes once to each connection with output.
+//! A node is one event loop on one thread ([`run_node`]), or several. Each run of the loop takes in
+//! everything that has arrived, runs the roles until nothing is queued, makes their records
+//! durable, calls the [`Application`] at the end of the burst, and then writes once to each
+//! connection with output.
 //!
 //! Reading order: a file imports only from files above it in this table, so no files import each
 //! other in a circle.
@@ -36,18 +37,20 @@
 //! | `node` | `settings` | what a node is started with |
 //! | | `application` | the interface for users of client lanes |
 //! | | `clock`, `event_log`, `guard` | time; events to log; panics of the state machine |
+//! | | `loops` | further event loops, which run roles on threads of their own |
 //! | | `io` | what roles ask of the driver: sends, records, replies |
 //! | | `instances` | creates role instances and recovers their records |
 //! | | `membership` | the membership that the node knows |
-//! | | `state`, `event_loop` | the roles and what they share; the loop that runs them |
+//! | | `state`, `bursts` | the roles and what they share; what other loops ask of the main loop |
+//! | | `event_loop`, `control` | the main loop, which runs the roles; requests to it |
 //! | | `listener`, `peer_tasks` | accepts connections; the tasks for each peer |
 //! | | `start` | starts a node, runs it, stops it |
 //! | | `joining` | waits until the node is a member |
 //! | `in_process` | `client` | calls from other threads |
 //! | | `hosted`, `cluster` | a node on a thread; a whole cluster in one process |
 //!
-//! Everything is written for several loops in one node though there is one now: a loop owns its
-//! node state, peers, counters and timers, and shares nothing with another thread.
+//! A loop owns its roles, counters and timers. The main loop also owns the peers, the log and the
+//! application; no loop shares anything with another thread, they pass values.
 #![forbid(unsafe_code)]
 
 extern crate alloc;

@@ -41,10 +41,14 @@ pub struct NodeStatus {
     pub takes_part: bool,
     /// Processor time of the whole process, in microseconds.
     pub process_cpu_us: u64,
-    /// Processor time of the event loop's thread, in microseconds.
+    /// Processor time of the thread of the event loop, the main one if there are several, in
+    /// microseconds.
     pub loop_cpu_us: u64,
-    /// What the event loop did.
+    /// What this event loop did.
     pub event_loop: LoopStatus,
+    /// The other event loops.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub role_loops: Vec<RoleLoopStatus>,
     /// The log and the snapshots.
     pub log: LogStatus,
     /// The role instances on this node.
@@ -105,6 +109,29 @@ pub struct LoopStatus {
     pub records: u64,
     /// How often the log was synced to disk.
     pub syncs: u64,
+}
+
+/// An event loop that runs some roles of a node with `loops` above 1, and what it has done since
+/// its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoleLoopStatus {
+    /// Its number, from 1: the main loop is 0.
+    pub number: u64,
+    /// Processor time of its thread, in microseconds.
+    pub cpu_us: u64,
+    /// How often it ran: each run takes in what the main loop has passed.
+    pub pumps: u64,
+    /// How many messages came from other loops and other nodes.
+    pub messages_in: u64,
+    /// How many of them were ignored because their epoch is not known here.
+    pub ignored: u64,
+    /// How many messages went to other loops and other nodes; a message to several instances counts
+    /// once.
+    pub messages_out: u64,
+    /// How many records its roles have persisted.
+    pub records: u64,
+    /// Its role instances.
+    pub roles: Vec<String>,
 }
 
 /// The log and the snapshots of a node. Counters start at zero with the process.

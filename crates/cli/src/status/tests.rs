@@ -188,6 +188,7 @@ fn node_status(
         process_cpu_us: 0,
         loop_cpu_us: 0,
         event_loop: LoopStatus::default(),
+        role_loops: Vec::new(),
         log: LogStatus::default(),
         roles,
         peers,

@@ -4,6 +4,7 @@ use super::cluster::{ClusterStatus, instances};
 use super::health::{Health, Verdict};
 use crate::protocols;
 use ionian_deployment::{Configuration, Deployment};
+use ionian_runtime::NodeStatus;
 use ionian_runtime::status::{LeadsStatus, PeerState, RoleStatus};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -19,6 +20,7 @@ pub(crate) fn show(known: &Configuration, cluster: &ClusterStatus, health: &Heal
     text.push('\n');
     text += &nodes(cluster);
     text.push('\n');
+    text += &loops(cluster);
     text += &roles(cluster);
     if !(health.not_served.is_empty() && health.troubles.is_empty()) {
         text.push('\n');
@@ -222,6 +224,39 @@ fn nodes(cluster: &ClusterStatus) -> String {
         });
     }
     aligned(&table)
+}
+
+/// The event loops of the nodes that have several, with a blank line behind.
+fn loops(cluster: &ClusterStatus) -> String {
+    let heads = [
+        "loop", "node", "cpu", "load", "in", "out", "records", "roles",
+    ];
+    let mut table = vec![heads.map(String::from)];
+    let several = |status: &&NodeStatus| !status.role_loops.is_empty();
+    let answers = cluster.nodes.iter().filter_map(|node| node.status.as_ref());
+    for status in answers.filter(several) {
+        let mut push = |number: u64, cpu_us: u64, counts: [u64; 3], roles: String| {
+            let load = 100.0 * cpu_us as f64 / status.uptime_us.max(1) as f64;
+            let (cpu, load) = (
+                format!("{:.1} s", cpu_us as f64 / 1e6),
+                format!("{load:.1} %"),
+            );
+            let [inward, outward, records] = counts.map(|count| count.to_string());
+            let (number, node) = (number.to_string(), status.name.clone());
+            table.push([number, node, cpu, load, inward, outward, records, roles]);
+        };
+        let own = &status.event_loop;
+        let counts = [own.messages_in, own.messages_out, own.records];
+        push(0, status.loop_cpu_us, counts, "(all others)".to_owned());
+        for it in &status.role_loops {
+            let counts = [it.messages_in, it.messages_out, it.records];
+            push(it.number, it.cpu_us, counts, it.roles.join(", "));
+        }
+    }
+    match table.len() {
+        1 => String::new(),
+        _ => aligned(&table) + "\n",
+    }
 }
 
 fn duration(us: u64) -> String {

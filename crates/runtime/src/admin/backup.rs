@@ -124,7 +124,7 @@ impl Drop for Idle<'_> {
 async fn reach(node: &dyn NodeControl, cover: Cover) -> Result<(u64, Box<dyn Frozen>), String> {
     let deadline = Instant::now() + REACH_LIMIT;
     loop {
-        match node.freeze(cover) {
+        match node.freeze(cover).await {
             Picture::Never => return Err("no role on this node keeps the state".into()),
             Picture::Taken(stamp, frozen) => return Ok((stamp, frozen)),
             Picture::NotYet(reached) if Instant::now() >= deadline => {

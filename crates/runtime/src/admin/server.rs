@@ -67,14 +67,14 @@ impl AdminServer {
         request: AdminRequest,
     ) -> Result<Option<LongRequest>, HandshakeError> {
         match request {
-            AdminRequest::Status => send_status(stream, &self.node.status()).await?,
+            AdminRequest::Status => send_status(stream, &self.node.status().await).await?,
             AdminRequest::Drain(request) => {
-                if let Some(reason) = mistaken(&request, &self.node.status()) {
+                if let Some(reason) = mistaken(&request, &self.node.status().await) {
                     hello::decline(stream, &reason).await?;
                     return Err(HandshakeError::Refused(reason));
                 }
                 self.node.drain(request.drains);
-                send_status(stream, &self.node.status()).await?;
+                send_status(stream, &self.node.status().await).await?;
             }
             AdminRequest::Membership => match self.node.membership_document() {
                 Some(document) => send_document(stream, &self.name, &document).await?,

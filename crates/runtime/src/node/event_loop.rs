@@ -16,26 +16,20 @@ use super::clock::Clock;
 use super::leaving;
 use super::settings::NodeSettings;
 use super::state::{ExitReason, State};
-use crate::admin::change::Response;
 use crate::admin::control::NodeControl;
-use crate::admin::status::cpu_time_us;
 use crate::error::NodeError;
-use crate::status::NodeStatus;
 use crate::transport::admission::Admission;
 use crate::transport::connection::PeerHandler;
 use crate::transport::frame::Encoded;
 use crate::transport::handshake::Identity;
 use crate::transport::membership_exchange::MAX_MEMBERSHIP_BYTES;
-use bytes::Bytes;
 use ionian_deployment::Configuration;
-use ionian_kernel::client::Refusal;
 use ionian_kernel::id::Members;
 use ionian_kernel::layout::NodeId;
-use ionian_kernel::membership::{Change, Membership};
+use ionian_kernel::membership::Membership;
 use ionian_kernel::protocol::Protocol;
-use ionian_kernel::role::{Cover, Picture};
 use ionian_kernel::time::Instant;
-use ionian_kernel::wire::{WIRE_VERSION, WireError};
+use ionian_kernel::wire::WireError;
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::Future;
@@ -43,35 +37,33 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 /// How often a node that drains before it stops checks whether it has finished.
 const CHECK_EVERY: Duration = Duration::from_millis(5);
 
 /// One event loop with its roles.
 pub(crate) struct EventLoop<P: Protocol> {
-    state: RefCell<State<P>>,
-    submissions: Rc<Submissions>,
-    /// Notified by the threads of the log.
+    pub(super) state: RefCell<State<P>>,
+    pub(super) submissions: Rc<Submissions>,
+    /// Notified by the threads of the log, and by the other event loops.
     log_wake: Arc<Notify>,
-    clock: Clock,
-    info: NodeInfo,
+    pub(super) clock: Clock,
+    pub(super) info: NodeInfo,
 }
 
 /// What does not change while a node runs.
 pub(crate) struct NodeInfo {
-    identity: Identity,
-    node: NodeId,
-    name: String,
+    pub(super) identity: Identity,
+    pub(super) node: NodeId,
+    pub(super) name: String,
     /// Whether an earlier process took part in the cluster and its knowledge is lost.
-    amnesiac: bool,
-    admission: Rc<Admission>,
+    pub(super) amnesiac: bool,
+    pub(super) admission: Rc<Admission>,
     /// How long a request may wait before the roles are started.
     patience: Duration,
     /// The limit of draining when the node is asked to stop.
     drain: Duration,
-    /// Added to the wall clock, in milliseconds; for tests.
-    clock_ahead_ms: i64,
 }
 
 impl NodeInfo {
@@ -85,7 +77,6 @@ impl NodeInfo {
             admission,
             patience: options.lane.patience,
             drain: options.drain,
-            clock_ahead_ms: settings.clock_ahead_ms,
         }
     }
 }
@@ -103,13 +94,14 @@ impl<P: Protocol> EventLoop<P> {
         state: State<P>,
         submissions: Rc<Submissions>,
         log_wake: Arc<Notify>,
+        clock: Clock,
         info: NodeInfo,
     ) -> Self {
         EventLoop {
             state: RefCell::new(state),
             submissions,
             log_wake,
-            clock: Clock::start(info.clock_ahead_ms),
+            clock,
             info,
         }
     }
@@ -274,8 +266,7 @@ impl<P: Protocol> EventLoop<P> {
             if !state.io.log.flush()? {
                 break;
             }
-            state.event_log.records_durable(self.clock.now());
-            state.node.on_durable(&mut state.io);
+            state.on_durable(self.clock.now());
             is_member &= state.run_roles(now)?;
         }
         let State {
@@ -298,9 +289,11 @@ impl<P: Protocol> EventLoop<P> {
         self.submissions.close();
     }
 
-    /// Writes out what the log has, when the node stops in order.
+    /// Ends the other loops, and writes out what the log has, when the node stops in order.
     pub(crate) fn close_log(&self) -> Result<(), NodeError> {
-        Ok(self.state.borrow_mut().io.log.close()?)
+        let io = &mut self.state.borrow_mut().io;
+        io.loops = None;
+        Ok(io.log.close()?)
     }
 }
 
@@ -321,15 +314,29 @@ impl<P: Protocol> PeerHandler for EventLoop<P> {
             self.learn(message.decode()?);
             return Ok(());
         }
+        let size = message.as_slice().len();
         let message = message.decode()?;
-        let state = &mut *self.state.borrow_mut();
-        state.io.counts.messages_in += 1;
-        state.node.deliver(members, message);
+        let State { node, io, .. } = &mut *self.state.borrow_mut();
+        io.counts.messages_in += 1;
+        let Some(loops) = &mut io.loops else {
+            node.deliver(members, message);
+            return Ok(());
+        };
+        if let Some((members, message)) = loops.pass(members, message, size) {
+            node.deliver(members, message);
+        }
         Ok(())
     }
 
     fn ingested(&self) {
+        if let Some(loops) = &mut self.state.borrow_mut().io.loops {
+            loops.hand_over();
+        }
         self.submissions.wake.wake();
+    }
+
+    fn must_wait(&self) -> Option<Rc<Notify>> {
+        self.state.borrow().io.loops.as_ref()?.must_wait()
     }
 
     fn learn(&self, membership: Membership) {
@@ -345,81 +352,5 @@ impl<P: Protocol> PeerHandler for EventLoop<P> {
 
     fn name_of(&self, node: NodeId) -> String {
         self.state.borrow().name_of(node)
-    }
-}
-
-impl<P: Protocol> NodeControl for EventLoop<P> {
-    fn status(&self) -> NodeStatus {
-        let state = &*self.state.borrow();
-        let State {
-            node,
-            io,
-            membership,
-            ..
-        } = state;
-        let NodeInfo {
-            identity,
-            node: id,
-            name,
-            amnesiac,
-            admission,
-            ..
-        } = &self.info;
-        let (process_cpu_us, loop_cpu_us) = cpu_time_us();
-        let mut event_loop = io.counts;
-        let log = io.log.status();
-        event_loop.syncs = log.syncs;
-        event_loop.ignored = node.ignored();
-        NodeStatus {
-            cluster: identity.cluster.clone(),
-            protocol: identity.protocol.clone(),
-            founding: format!("{:016x}", identity.founding),
-            epoch: io.peers.epoch().0,
-            changing: membership
-                .configuration()
-                .is_some_and(|known| known.next.is_some()),
-            node: id.0,
-            name: name.clone(),
-            wire_version: WIRE_VERSION,
-            pid: std::process::id(),
-            uptime_us: self.clock.uptime().as_micros() as u64,
-            amnesiac: *amnesiac,
-            directory: admission.own().map(|directory| directory.to_string()),
-            drains: state.drains(),
-            takes_part: admission.is_admitted(),
-            process_cpu_us,
-            loop_cpu_us,
-            event_loop,
-            log,
-            roles: state.role_status(),
-            peers: io.peers.status(),
-        }
-    }
-
-    fn drain(&self, drains: bool) {
-        let is_change = self.state.borrow_mut().drain(self.clock.now(), drains);
-        if is_change {
-            self.submissions.wake.wake();
-        }
-    }
-
-    fn freeze(&self, cover: Cover) -> Picture {
-        let now = self.clock.now();
-        let picture = self.state.borrow_mut().node.freeze(now, cover);
-        // A role may have set a timer to ask for what is missing.
-        self.submissions.wake.wake();
-        picture
-    }
-
-    fn membership_document(&self) -> Option<String> {
-        let state = self.state.borrow();
-        state.membership.configuration().map(Configuration::to_toml)
-    }
-
-    fn submit(
-        &self,
-        change: &Change,
-    ) -> Result<oneshot::Receiver<Result<Bytes, Refusal>>, Response> {
-        self.state.borrow_mut().submit_change(change)
     }
 }

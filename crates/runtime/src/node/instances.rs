@@ -12,6 +12,7 @@ use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::node::Node;
+use ionian_kernel::node::role_loop::Instances;
 use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::random::Random;
 use ionian_kernel::role::Lsn;
@@ -29,18 +30,17 @@ pub(crate) struct InstanceFactory {
 }
 
 impl InstanceFactory {
-    /// Creates the instances that the layout places on this node and that do not exist yet.
-    pub(crate) fn create_missing<P: Protocol>(
+    /// Creates the instances that the layout places on this node and that are not here yet.
+    pub(crate) fn missing<P: Protocol>(
         &self,
-        node: &mut Node<P>,
+        is_here: impl Fn(Address) -> bool,
         layout: &Layout,
         config: &P::Config,
         amnesiac: bool,
-    ) {
-        for address in layout.on_node(self.node) {
-            if node.hosts(address) {
-                continue;
-            }
+    ) -> Instances<P> {
+        let mut missing = layout.on_node(self.node);
+        missing.retain(|address| !is_here(*address));
+        let create = |address| {
             let birth = Birth {
                 address,
                 node: self.node,
@@ -51,8 +51,9 @@ impl InstanceFactory {
                 guard: Some(&self.guard),
                 workers: Some(&workers::hire),
             };
-            node.host(address, P::instantiate(config, birth));
-        }
+            (address, P::instantiate(config, birth))
+        };
+        missing.into_iter().map(create).collect()
     }
 }
 
@@ -64,7 +65,9 @@ pub(crate) fn recover_instances<P: Protocol>(
     past: Past,
 ) -> Result<Node<P>, NodeError> {
     let mut node = Node::new(config, factory.keeps_records);
-    factory.create_missing(&mut node, layout, config, past.is_lost());
+    for (address, instance) in factory.missing::<P>(|_| false, layout, config, past.is_lost()) {
+        node.host(address, instance);
+    }
     let mut instances = Recovering {
         node: &mut node,
         may_have_left: layout.epoch > Epoch::default(),

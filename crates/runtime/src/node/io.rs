@@ -1,6 +1,7 @@
 //! What the roles of a node ask of the driver: sends, records, replies.
 
 use super::application::Application;
+use super::loops::Loops;
 use crate::status::LoopStatus;
 use crate::storage::log::Log;
 use crate::transport::frame::{HEADER_BYTES, encode_frame};
@@ -21,12 +22,14 @@ use std::rc::Rc;
 use tokio::sync::oneshot;
 
 /// The peers, the log and the application of a node.
-pub(crate) struct NodeIo {
+pub(crate) struct NodeIo<P: Protocol> {
     /// For each kind of role, the nodes that have instances of it, and which ones.
     places: Vec<Vec<(NodeId, Members)>>,
     pub(crate) peers: Rc<Peers>,
     pub(crate) log: Log,
     pub(crate) application: Box<dyn Application>,
+    /// The other event loops of the node, if it has any.
+    pub(crate) loops: Option<Loops<P>>,
     /// When the present run of the loop began.
     pub(crate) now: Instant,
     pub(crate) counts: LoopStatus,
@@ -39,18 +42,20 @@ pub(crate) struct NodeIo {
     scratch: Vec<u8>,
 }
 
-impl NodeIo {
+impl<P: Protocol> NodeIo<P> {
     pub(crate) fn new(
         layout: &Layout,
         peers: Rc<Peers>,
         log: Log,
         application: Box<dyn Application>,
+        loops: Option<Loops<P>>,
     ) -> Self {
         let mut io = NodeIo {
             places: Vec::new(),
             peers,
             log,
             application,
+            loops,
             now: Instant::ZERO,
             counts: LoopStatus::default(),
             announced: None,
@@ -93,6 +98,45 @@ impl NodeIo {
         }
         self.counts.replies += 1;
         self.application.on_reply(lane, reply);
+    }
+
+    /// Sends a message to instances on other nodes.
+    fn send_to_nodes(&mut self, kind: u8, members: Members, message: &P::Message) {
+        let places = self
+            .places
+            .get(kind as usize)
+            .map_or(&[][..], Vec::as_slice);
+        let mut meant = places
+            .iter()
+            .filter(|(_, here)| !here.and(members).is_empty());
+        let Some(&(first, here)) = meant.next() else {
+            return;
+        };
+        let Some(&(second, there)) = meant.next() else {
+            self.counts.messages_out += 1;
+            return self.peers.send(first, here.and(members), message, self.now);
+        };
+        self.scratch.clear();
+        if let Err(error) = encode_frame(&mut self.scratch, Members::EMPTY, message) {
+            return tracing::error!("a message to several nodes is dropped: {error}");
+        }
+        let all = [(first, here), (second, there)]
+            .into_iter()
+            .chain(meant.copied());
+        if self.scratch.len() >= HEADER_BYTES + LARGE_FROM {
+            let message = Bytes::from(std::mem::take(&mut self.scratch)).slice(HEADER_BYTES..);
+            for (node, here) in all {
+                self.counts.messages_out += 1;
+                self.peers
+                    .send_large(node, here.and(members), message.clone(), self.now);
+            }
+            return;
+        }
+        for (node, here) in all {
+            self.counts.messages_out += 1;
+            self.peers
+                .send_copy(node, here.and(members), &self.scratch, self.now);
+        }
     }
 }
 
@@ -147,44 +191,13 @@ fn places(nodes: &Places) -> Vec<(NodeId, Members)> {
     places
 }
 
-impl<P: Protocol> World<P> for NodeIo {
+impl<P: Protocol> World<P> for NodeIo<P> {
     fn send(&mut self, kind: u8, members: Members, message: P::Message) {
-        let places = self
-            .places
-            .get(kind as usize)
-            .map_or(&[][..], Vec::as_slice);
-        let mut meant = places
-            .iter()
-            .filter(|(_, here)| !here.and(members).is_empty());
-        let Some(&(first, here)) = meant.next() else {
-            return;
+        let Some(loops) = &mut self.loops else {
+            return self.send_to_nodes(kind, members, &message);
         };
-        let Some(&(second, there)) = meant.next() else {
-            self.counts.messages_out += 1;
-            return self
-                .peers
-                .send(first, here.and(members), &message, self.now);
-        };
-        self.scratch.clear();
-        if let Err(error) = encode_frame(&mut self.scratch, Members::EMPTY, &message) {
-            return tracing::error!("a message to several nodes is dropped: {error}");
-        }
-        let all = [(first, here), (second, there)]
-            .into_iter()
-            .chain(meant.copied());
-        if self.scratch.len() >= HEADER_BYTES + LARGE_FROM {
-            let message = Bytes::from(std::mem::take(&mut self.scratch)).slice(HEADER_BYTES..);
-            for (node, here) in all {
-                self.counts.messages_out += 1;
-                self.peers
-                    .send_large(node, here.and(members), message.clone(), self.now);
-            }
-            return;
-        }
-        for (node, here) in all {
-            self.counts.messages_out += 1;
-            self.peers
-                .send_copy(node, here.and(members), &self.scratch, self.now);
+        if let Some((members, message)) = loops.pass(members, message, 0) {
+            self.send_to_nodes(kind, members, &message);
         }
     }
 

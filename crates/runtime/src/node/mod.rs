@@ -1,7 +1,9 @@
 //! A running node: its settings, its roles, its event loop.
 
 pub mod application;
+mod bursts;
 mod clock;
+mod control;
 mod event_log;
 mod event_loop;
 mod guard;
@@ -10,6 +12,7 @@ mod io;
 pub(crate) mod joining;
 mod leaving;
 mod listener;
+mod loops;
 mod membership;
 mod peer_tasks;
 pub mod settings;

@@ -1,11 +1,13 @@
 //! Starts a node from its settings, runs it, and stops it.
 
 use super::application::{Application, LaneHandle, Submissions};
+use super::clock::Clock;
 use super::event_loop::{EventLoop, NodeInfo};
 use super::guard::MachineGuard;
 use super::instances::{InstanceFactory, recover_instances};
 use super::io::NodeIo;
 use super::listener::{Listener, Warnings};
+use super::loops::Loops;
 use super::membership::KnownMembership;
 use super::peer_tasks;
 use super::settings::NodeSettings;
@@ -135,7 +137,7 @@ fn assemble<P: Protocol>(
         log_wake,
     } = storage;
     let amnesiac = past.is_lost();
-    let node = guard
+    let mut node = guard
         .catch(|| recover_instances::<P>(&settings.layout, config, &factory, past))
         .map_err(|failure| machine_failed(failure, settings.data.as_deref()))??;
     keep_membership(&settings)?;
@@ -151,17 +153,25 @@ fn assemble<P: Protocol>(
         submissions: submissions.clone(),
     };
     let peers = peers_of(&settings, &tasks);
+    let clock = Clock::start(settings.clock_ahead_ms);
+    let loops = match settings.layout.options.loops {
+        0 | 1 => None,
+        loops => Some(
+            Loops::start(&mut node, loops, log.durable(), clock, &log_wake)
+                .map_err(NodeError::Start)?,
+        ),
+    };
     let application = application(LaneHandle::new(submissions.clone()));
     let state = State::new(
         node,
-        NodeIo::new(&settings.layout, peers.clone(), log, application),
+        NodeIo::new(&settings.layout, peers.clone(), log, application, loops),
         KnownMembership::new(&settings),
         factory,
         admission.clone(),
         submissions.clone(),
     );
     let info = NodeInfo::new(&settings, amnesiac, admission.clone());
-    let event_loop = Rc::new(EventLoop::new(state, submissions, log_wake, info));
+    let event_loop = Rc::new(EventLoop::new(state, submissions, log_wake, clock, info));
     let running = Running {
         event_loop,
         guard,

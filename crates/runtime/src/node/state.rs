@@ -4,6 +4,7 @@ use super::application::Submissions;
 use super::event_log::EventLog;
 use super::instances::InstanceFactory;
 use super::io::NodeIo;
+use super::loops::Loops;
 use super::membership::{KnownMembership, announcement, layout_of};
 use super::settings::addresses;
 use crate::admin::change::{self, ChangeError, Response};
@@ -13,9 +14,10 @@ use crate::transport::admission::Admission;
 use bytes::Bytes;
 use ionian_kernel::client::{Refusal, Request};
 use ionian_kernel::id::ClientId;
-use ionian_kernel::layout::{Layout, NodeId};
+use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::membership::{Change, Membership};
 use ionian_kernel::node::Node;
+use ionian_kernel::node::role_loop::Input;
 use ionian_kernel::protocol::{Instance, Protocol};
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::encode_all;
@@ -34,7 +36,7 @@ pub(crate) enum ExitReason {
 /// See the top of this file.
 pub(crate) struct State<P: Protocol> {
     pub(crate) node: Node<P>,
-    pub(crate) io: NodeIo,
+    pub(crate) io: NodeIo<P>,
     pub(crate) membership: KnownMembership,
     pub(crate) event_log: EventLog,
     factory: InstanceFactory,
@@ -58,7 +60,7 @@ pub(crate) struct State<P: Protocol> {
 impl<P: Protocol> State<P> {
     pub(crate) fn new(
         node: Node<P>,
-        io: NodeIo,
+        io: NodeIo<P>,
         membership: KnownMembership,
         factory: InstanceFactory,
         admission: Rc<Admission>,
@@ -85,6 +87,9 @@ impl<P: Protocol> State<P> {
     pub(crate) fn start(&mut self, now: Instant) -> Result<(), NodeError> {
         self.io.now = now;
         self.node.start(now, &mut self.io);
+        if let Some(loops) = &mut self.io.loops {
+            loops.give_all(|| Input::Start);
+        }
         self.started = true;
         if core::mem::take(&mut self.roles_are_outdated)
             && let Some(known) = self.membership.configuration()
@@ -97,14 +102,17 @@ impl<P: Protocol> State<P> {
 
     /// Takes in everything that has happened since the last run.
     pub(crate) fn take_in(&mut self, now: Instant) -> Result<(), NodeError> {
-        let State { node, io, .. } = self;
-        io.counts.pumps += 1;
-        if io.log.poll()? {
-            self.event_log.records_durable(now);
-            node.on_durable(io);
+        self.io.counts.pumps += 1;
+        if self.io.log.poll()? {
+            self.on_durable(now);
         }
+        self.take_in_bursts();
+        let State { node, io, .. } = self;
         while let Some((from, stamp)) = io.log.stored_snapshot()? {
-            node.on_snapshot(from, stamp, io);
+            match io.loops.as_mut().and_then(|it| Some((it.home(from)?, it))) {
+                Some((place, loops)) => loops.give(place, Input::Stored(from, stamp)),
+                None => node.on_snapshot(from, stamp, io),
+            }
         }
         self.submissions.swap(&mut self.requests);
         io.counts.requests += self.requests.len() as u64;
@@ -121,6 +129,13 @@ impl<P: Protocol> State<P> {
         Ok(())
     }
 
+    /// More records are on disk: sends what waited for that.
+    pub(crate) fn on_durable(&mut self, now: Instant) {
+        self.event_log.records_durable(now);
+        self.node.on_durable(&mut self.io);
+        self.io.report_durable();
+    }
+
     /// Refuses every request: the roles are not started.
     pub(crate) fn refuse_requests(&mut self) {
         self.submissions.swap(&mut self.requests);
@@ -135,6 +150,9 @@ impl<P: Protocol> State<P> {
     pub(crate) fn run_roles(&mut self, now: Instant) -> Result<bool, NodeError> {
         loop {
             self.node.settle(now, &mut self.io);
+            if let Some(loops) = &mut self.io.loops {
+                loops.hand_over();
+            }
             let Some(membership) = self.io.announced.take() else {
                 return Ok(true);
             };
@@ -153,8 +171,15 @@ impl<P: Protocol> State<P> {
         let Some(next) = self.io.log.checkpoint_due() else {
             return false;
         };
+        let loops = self.io.loops.as_ref();
+        if loops.is_some_and(Loops::are_in_checkpoint) {
+            return false;
+        }
         let needed = self.node.checkpoint(next, &mut self.io);
-        self.io.log.checkpoint_appended(needed);
+        match &mut self.io.loops {
+            None => self.io.log.checkpoint_appended(needed),
+            Some(loops) => loops.begin_checkpoint(needed),
+        }
         true
     }
 
@@ -209,6 +234,7 @@ impl<P: Protocol> State<P> {
         if !stays {
             self.has_left = true;
             peers.leave();
+            self.io.loops = None;
             return Ok(false);
         }
         self.admission.change(addresses.len() - 1, &left)?;
@@ -225,8 +251,18 @@ impl<P: Protocol> State<P> {
     fn reconfigure_roles(&mut self, layout: &Layout, config: &P::Config) {
         let State { node, io, .. } = self;
         let here = self.membership.node();
+        let is_here = |address| {
+            let loops = io.loops.as_ref();
+            node.hosts(address) || loops.is_some_and(|loops| loops.home(address).is_some())
+        };
+        let mut new = self.factory.missing::<P>(is_here, layout, config, false);
         node.reconfigure(io.now, (layout, config, here), io);
-        self.factory.create_missing(node, layout, config, false);
+        if let Some(loops) = &mut io.loops {
+            new = loops.reconfigure((layout, config, here), new);
+        }
+        for (address, instance) in new {
+            node.host(address, instance);
+        }
         node.start(io.now, io);
         let lanes: Vec<ClientId> = layout.client_lanes(here).iter().collect();
         if *self.submissions.lanes.borrow() != lanes {
@@ -248,16 +284,21 @@ impl<P: Protocol> State<P> {
         }
         self.io.now = now;
         self.node.drain(now, drains, &mut self.io);
+        if let Some(loops) = &mut self.io.loops {
+            loops.drain(drains);
+        }
         self.io.application.drain(drains);
         true
     }
 
     /// What a node that drains still has to finish.
     pub(crate) fn drain_status(&self) -> DrainStatus {
+        let mut loops = self.io.loops.iter();
+        let is_drained = self.node.is_drained() && loops.all(Loops::are_drained);
         DrainStatus {
             clients: self.io.application.clients() as u64,
             unanswered: self.io.unanswered,
-            leads: !self.node.is_drained(),
+            leads: !is_drained,
         }
     }
 
@@ -295,18 +336,15 @@ impl<P: Protocol> State<P> {
             .and_then(|nodes| Some(nodes.get(&node)?.name.clone()))
             .unwrap_or_default()
     }
+}
 
-    /// What each role reports.
-    pub(crate) fn role_status(&self) -> Vec<RoleStatus> {
-        let roles = self.node.instances().map(|(address, instance)| {
-            let kind = usize::from(address.kind);
-            RoleStatus::of(
-                P::KINDS[kind],
-                address.index,
-                instance.status(),
-                P::METRICS[kind],
-            )
-        });
-        roles.collect()
-    }
+/// What each role reports.
+pub(crate) fn role_status<P: Protocol>(node: &Node<P>) -> Vec<(Address, RoleStatus)> {
+    let roles = node.instances().map(|(address, instance)| {
+        let kind = usize::from(address.kind);
+        let (name, metrics) = (P::KINDS[kind], P::METRICS[kind]);
+        let status = RoleStatus::of(name, address.index, instance.status(), metrics);
+        (address, status)
+    });
+    roles.collect()
 }

@@ -24,6 +24,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
+use tokio::sync::Notify;
 
 /// How long the other side may leave bytes unacknowledged before the connection is closed. Without
 /// this limit a node notices a cut network after a quarter of an hour, and its repair up to two
@@ -49,6 +50,9 @@ pub(crate) trait PeerHandler {
     /// Called after a batch of [`ingest`](Self::ingest) calls: the connection has no whole message
     /// left.
     fn ingested(&self);
+
+    /// What a reader has to wait for before it looks again, if roles have too much to do.
+    fn must_wait(&self) -> Option<Rc<Notify>>;
 
     /// Takes in a membership that a peer knows.
     fn learn(&self, membership: Membership);
@@ -167,6 +171,9 @@ impl Transport {
             if turn >= TURN_BYTES {
                 turn = 0;
                 tokio::task::yield_now().await;
+                while let Some(room) = self.handler.must_wait() {
+                    room.notified().await;
+                }
             }
         }
     }

@@ -82,7 +82,18 @@ fn watermark(cluster: &Cluster<MultiPaxos>) -> u64 {
 
 #[test]
 fn every_node_sends_a_snapshot_with_everything_below_the_requested_slot() {
-    let cluster = Cluster::<MultiPaxos>::start(three(), || Box::new(Tape::default())).unwrap();
+    sends_a_snapshot_with_everything_below_the_requested_slot(three());
+}
+
+#[test]
+fn a_node_with_several_event_loops_sends_a_snapshot_as_well() {
+    let mut layout = three();
+    layout.options.loops = 3;
+    sends_a_snapshot_with_everything_below_the_requested_slot(layout);
+}
+
+fn sends_a_snapshot_with_everything_below_the_requested_slot(layout: Layout) {
+    let cluster = Cluster::<MultiPaxos>::start(layout, || Box::new(Tape::default())).unwrap();
     for number in 0..30u8 {
         cluster.client().write_blocking(vec![number]).unwrap();
         let at = watermark(&cluster);

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Counts the executions of each command. The first eight bytes of a command are its name.
 #[derive(Default)]
-struct Counter(BTreeMap<u64, u64>);
+pub(crate) struct Counter(BTreeMap<u64, u64>);
 
 impl StateMachine for Counter {
     fn apply(&mut self, _: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
@@ -57,7 +57,7 @@ fn decode(counts: &[u8]) -> BTreeMap<u64, u64> {
         .collect()
 }
 
-fn options(data: &Directory, disk: DiskOptions) -> ClusterOptions {
+pub(crate) fn options(data: &Directory, disk: DiskOptions) -> ClusterOptions {
     ClusterOptions {
         disk,
         ..ClusterOptions::on_disk(&data.0)
@@ -65,12 +65,12 @@ fn options(data: &Directory, disk: DiskOptions) -> ClusterOptions {
 }
 
 /// Files so small that a test fills several.
-const SMALL: DiskOptions = DiskOptions {
+pub(crate) const SMALL: DiskOptions = DiskOptions {
     checkpoint_bytes: 128 << 10,
     segment_bytes: 64 << 10,
 };
 
-fn start<P: Protocol>(
+pub(crate) fn start<P: Protocol>(
     layout: &Layout,
     options: ClusterOptions,
 ) -> Result<Cluster<P>, ClusterError> {
@@ -93,7 +93,7 @@ fn three() -> Layout {
 }
 
 /// As [`three`], with a snapshot after this number of slots.
-fn three_with_snapshots(slots: usize) -> Layout {
+pub(crate) fn three_with_snapshots(slots: usize) -> Layout {
     let mut layout = three();
     layout.options.snapshot_slots = slots;
     layout
@@ -114,14 +114,14 @@ fn counts(client: &Client) -> BTreeMap<u64, u64> {
 /// Names commands. A command that was refused is never sent again under its name, because it may
 /// have been executed.
 #[derive(Default)]
-struct Load {
+pub(crate) struct Load {
     next: AtomicU64,
     acknowledged: AtomicU64,
-    stop: AtomicBool,
+    pub(crate) stop: AtomicBool,
 }
 
 impl Load {
-    fn write(&self, client: &Client, bytes: usize) -> u64 {
+    pub(crate) fn write(&self, client: &Client, bytes: usize) -> u64 {
         at_last(|| {
             let name = self.next.fetch_add(1, Ordering::Relaxed);
             let reply = client.write_blocking(command(name, bytes))?;
@@ -136,7 +136,7 @@ impl Load {
     }
 
     /// Waits until this number of commands more are acknowledged.
-    fn goes_on(&self, count: u64) {
+    pub(crate) fn goes_on(&self, count: u64) {
         let acknowledged = || self.acknowledged.load(Ordering::Relaxed);
         let before = acknowledged();
         eventually("commands are acknowledged", || {
@@ -145,7 +145,7 @@ impl Load {
     }
 
     /// Writes until `stop` is set. Returns the names of the acknowledged commands.
-    fn run(&self, client: &Client, bytes: usize) -> Vec<u64> {
+    pub(crate) fn run(&self, client: &Client, bytes: usize) -> Vec<u64> {
         let mut acknowledged = Vec::new();
         while !self.stop.load(Ordering::Relaxed) {
             acknowledged.push(self.write(client, bytes));
@@ -154,7 +154,7 @@ impl Load {
     }
 }
 
-fn assert_exactly_once(client: &Client, acknowledged: &[u64]) {
+pub(crate) fn assert_exactly_once(client: &Client, acknowledged: &[u64]) {
     let counts = counts(client);
     for name in acknowledged {
         assert!(
@@ -166,12 +166,12 @@ fn assert_exactly_once(client: &Client, acknowledged: &[u64]) {
     assert!(twice.is_empty(), "{twice:?}");
 }
 
-fn wal(data: &Directory, node: u16) -> PathBuf {
+pub(crate) fn wal(data: &Directory, node: u16) -> PathBuf {
     data.0.join(format!("n{node}/wal"))
 }
 
 /// The number of bytes in all files below `path`.
-fn usage(path: &Path) -> u64 {
+pub(crate) fn usage(path: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(path) else {
         return 0;
     };
@@ -184,7 +184,7 @@ fn usage(path: &Path) -> u64 {
 }
 
 /// Writes from several threads at once, some of them from each node.
-fn write_in_parallel(
+pub(crate) fn write_in_parallel(
     cluster: &Cluster<MultiPaxos>,
     lanes: u8,
     load: &Arc<Load>,

@@ -12,6 +12,7 @@ mod disk;
 mod distance;
 mod frames;
 mod identity;
+mod loops;
 mod membership;
 #[allow(unreachable_pub)]
 mod membership_nodes;

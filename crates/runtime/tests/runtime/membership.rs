@@ -9,9 +9,9 @@ use ionian_runtime::{Durability, NodeError};
 
 /// A node fails and is replaced while clients write. It starts again and learns that it is not a
 /// member any more.
-fn replace_under_load(durability: Durability, dead: &str) {
+fn replace_under_load(durability: Durability, dead: &str, loops: u64) {
     let directory = Directory::new();
-    let mut nodes = Nodes::start(&directory, durability);
+    let mut nodes = Nodes::start_with(&directory, durability, loops);
     let others: Vec<&str> = ["n0", "n1", "n2"]
         .into_iter()
         .filter(|name| *name != dead)
@@ -54,7 +54,12 @@ fn replace_under_load(durability: Durability, dead: &str) {
 
 #[test]
 fn failed_node_is_replaced_under_load_and_all_data_survives_a_restart() {
-    replace_under_load(Durability::Disk, "n1");
+    replace_under_load(Durability::Disk, "n1", 1);
+}
+
+#[test]
+fn failed_node_is_replaced_in_a_cluster_of_nodes_with_three_event_loops() {
+    replace_under_load(Durability::Disk, "n1", 3);
 }
 
 /// Peers do not mistake the new node for the old one without its data.
@@ -107,7 +112,7 @@ fn all_nodes_are_replaced_and_the_new_ones_crash_at_once() {
 /// The first node dials no other node, and no other node dials it any more: it has to ask.
 #[test]
 fn first_node_is_replaced_with_durability_memory() {
-    replace_under_load(Durability::Memory, "n0");
+    replace_under_load(Durability::Memory, "n0", 1);
 }
 
 #[test]

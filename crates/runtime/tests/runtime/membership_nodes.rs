@@ -67,11 +67,17 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 impl Nodes {
     /// Three nodes with every role but batchers.
     pub(crate) fn start(directory: &Directory, durability: Durability) -> Self {
+        Self::start_with(directory, durability, 1)
+    }
+
+    /// As [`start`](Self::start), on this number of event loops each.
+    pub(crate) fn start_with(directory: &Directory, durability: Durability, loops: u64) -> Self {
         let mut founding = Deployment::preset("baseline", &PresetOptions::default()).unwrap();
         founding.durability = match durability {
             Durability::Disk => ionian_deployment::Durability::Disk,
             Durability::Memory => ionian_deployment::Durability::Memory,
         };
+        founding.options.set("loops", loops).unwrap();
         for node in &mut founding.nodes {
             (node.address, node.gateway) = (free_address(), None);
         }

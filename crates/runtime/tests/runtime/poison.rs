@@ -158,8 +158,19 @@ fn executed(cluster: &Cluster<MultiPaxos>, node: u16) -> u64 {
 
 #[test]
 fn replicas_stop_on_a_poisonous_command_and_continue_when_all_leave_it_out() {
-    let (data, layout) = (Directory::new(), apart());
-    let mut cluster = start::<MultiPaxos>(&layout, &data).unwrap();
+    stop_on_a_poisonous_command_and_continue_without_it(&apart());
+}
+
+#[test]
+fn replicas_on_other_event_loops_stop_on_a_poisonous_command_and_continue_too() {
+    let mut layout = apart();
+    layout.options.loops = 2;
+    stop_on_a_poisonous_command_and_continue_without_it(&layout);
+}
+
+fn stop_on_a_poisonous_command_and_continue_without_it(layout: &Layout) {
+    let data = Directory::new();
+    let mut cluster = start::<MultiPaxos>(layout, &data).unwrap();
     assert_eq!(at_last(|| cluster.client().write_blocking("one.")), "one.");
     let client = cluster.client();
     let answer = std::thread::spawn(move || client.write_blocking("boom"));
@@ -213,7 +224,7 @@ fn replicas_stop_on_a_poisonous_command_and_continue_when_all_leave_it_out() {
     drop(cluster);
 
     leave_out(&data, 0..5, failures[0]);
-    let cluster = start::<MultiPaxos>(&layout, &data).unwrap();
+    let cluster = start::<MultiPaxos>(layout, &data).unwrap();
     // Nothing is left of the half-executed command.
     assert_eq!(
         at_last(|| cluster.client().write_blocking("two.")),

@@ -1,0 +1,157 @@
+//! The event loop, as administration uses it: what concerns roles is asked of every loop.
+
+use super::event_loop::{EventLoop, NodeInfo};
+use super::loops::{Loops, RoleThread};
+use super::state::{State, role_status};
+use crate::admin::change::Response;
+use crate::admin::control::{Answer, NodeControl};
+use crate::admin::status::cpu_time_us;
+use crate::status::{NodeStatus, RoleLoopStatus, RoleStatus};
+use bytes::Bytes;
+use ionian_deployment::Configuration;
+use ionian_kernel::client::Refusal;
+use ionian_kernel::layout::Address;
+use ionian_kernel::membership::Change;
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::role::{Cover, Picture};
+use ionian_kernel::wire::WIRE_VERSION;
+use tokio::sync::oneshot;
+
+impl<P: Protocol> EventLoop<P> {
+    /// The status but for other loops, with the addresses of the roles.
+    fn own_status(&self) -> (NodeStatus, Vec<(Address, RoleStatus)>) {
+        let state = &*self.state.borrow();
+        let State {
+            node,
+            io,
+            membership,
+            ..
+        } = state;
+        let NodeInfo {
+            identity,
+            node: id,
+            name,
+            amnesiac,
+            admission,
+            ..
+        } = &self.info;
+        let (process_cpu_us, loop_cpu_us) = cpu_time_us();
+        let mut event_loop = io.counts;
+        let log = io.log.status();
+        event_loop.syncs = log.syncs;
+        event_loop.ignored = node.ignored();
+        let status = NodeStatus {
+            cluster: identity.cluster.clone(),
+            protocol: identity.protocol.clone(),
+            founding: format!("{:016x}", identity.founding),
+            epoch: io.peers.epoch().0,
+            changing: membership
+                .configuration()
+                .is_some_and(|known| known.next.is_some()),
+            node: id.0,
+            name: name.clone(),
+            wire_version: WIRE_VERSION,
+            pid: std::process::id(),
+            uptime_us: self.clock.uptime().as_micros() as u64,
+            amnesiac: *amnesiac,
+            directory: admission.own().map(|directory| directory.to_string()),
+            drains: state.drains(),
+            takes_part: admission.is_admitted(),
+            process_cpu_us,
+            loop_cpu_us,
+            event_loop,
+            role_loops: Vec::new(),
+            log,
+            roles: Vec::new(),
+            peers: io.peers.status(),
+        };
+        (status, role_status(node))
+    }
+
+    /// Asks every other loop something; one that has ended does not answer.
+    async fn ask_others<T: Send + 'static>(
+        &self,
+        question: impl Fn(&mut RoleThread<P>) -> T + Clone + Send + 'static,
+    ) -> Vec<T> {
+        let asked = self
+            .state
+            .borrow_mut()
+            .io
+            .loops
+            .as_mut()
+            .map(|loops: &mut Loops<P>| loops.ask(question));
+        let mut answers = Vec::new();
+        for answer in asked.unwrap_or_default() {
+            answers.extend(answer.await.ok());
+        }
+        answers
+    }
+}
+
+/// What a role loop reports of itself and its roles.
+fn others_status<P: Protocol>(
+    thread: &mut RoleThread<P>,
+) -> (RoleLoopStatus, Vec<(Address, RoleStatus)>) {
+    let roles = role_status(&thread.role_loop.node);
+    let name =
+        |(address, status): &(Address, RoleStatus)| format!("{} {}", status.role, address.index);
+    let status = RoleLoopStatus {
+        roles: roles.iter().map(name).collect(),
+        ..thread.status()
+    };
+    (status, roles)
+}
+
+impl<P: Protocol> NodeControl for EventLoop<P> {
+    fn status(&self) -> Answer<'_, NodeStatus> {
+        Box::pin(async {
+            let others = self.ask_others(others_status).await;
+            let (mut status, mut roles) = self.own_status();
+            for (of_loop, of_roles) in others {
+                status.role_loops.push(of_loop);
+                roles.extend(of_roles);
+            }
+            if !status.role_loops.is_empty() {
+                roles.sort_by_key(|(address, _)| *address);
+            }
+            status.roles = roles.into_iter().map(|(_, status)| status).collect();
+            status
+        })
+    }
+
+    fn drain(&self, drains: bool) {
+        let is_change = self.state.borrow_mut().drain(self.clock.now(), drains);
+        if is_change {
+            self.submissions.wake.wake();
+        }
+    }
+
+    fn freeze(&self, cover: Cover) -> Answer<'_, Picture> {
+        Box::pin(async move {
+            let now = self.clock.now();
+            let own = self.state.borrow_mut().node.freeze(now, cover);
+            // A role may have set a timer to ask for what is missing.
+            self.submissions.wake.wake();
+            let freeze = move |thread: &mut RoleThread<P>| {
+                let now = thread.clock.now();
+                thread.role_loop.node.freeze(now, cover)
+            };
+            let others = self.ask_others(freeze).await;
+            others
+                .into_iter()
+                .fold(own, |best, other| best.or_else(|| other))
+        })
+    }
+
+    fn membership_document(&self) -> Option<String> {
+        let state = self.state.borrow();
+        state.membership.configuration().map(Configuration::to_toml)
+    }
+
+    fn submit(
+        &self,
+        change: &Change,
+    ) -> Result<oneshot::Receiver<Result<Bytes, Refusal>>, Response> {
+        self.state.borrow_mut().submit_change(change)
+    }
+}

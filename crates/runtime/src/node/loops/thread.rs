@@ -1,0 +1,188 @@
+//! A role loop: a thread that takes in what the main loop passes, runs its roles until no message
+//! is queued, and hands over what they ask for. It sleeps when nothing is left to do, until it is
+//! woken or a timer is due.
+
+use super::super::clock::Clock;
+use super::super::event_log::EventLog;
+use super::queue::{MAX_TAKEN, Queue};
+use crate::admin::status::cpu_time_us;
+use crate::status::{LogStatus, RoleLoopStatus};
+use ionian_kernel::id::Members;
+use ionian_kernel::node::role_loop::{Burst, Input, RoleLoop};
+use ionian_kernel::protocol::Protocol;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::thread::{park, park_timeout};
+use tokio::sync::Notify;
+
+/// What the main loop passes to a role loop.
+pub(super) enum Order<P: Protocol> {
+    Input(Input<P>),
+    /// Messages, and how many bytes those of them were encoded in that came from other nodes.
+    Messages(Vec<(Members, P::Message)>, usize),
+    /// Something to do on its thread.
+    Ask(Question<P>),
+}
+
+type Question<P> = Box<dyn FnOnce(&mut RoleThread<P>) + Send>;
+
+/// What a role loop hands to the main loop.
+pub(super) enum Report<P: Protocol> {
+    Burst(Box<Burst<P>>),
+    /// It has panicked with this, and ended.
+    Failed(Box<dyn Any + Send>),
+}
+
+/// See the top of this file.
+pub(crate) struct RoleThread<P: Protocol> {
+    pub(crate) role_loop: RoleLoop<P>,
+    pub(crate) clock: Clock,
+    place: usize,
+    orders: Receiver<Order<P>>,
+    reports: Sender<(usize, Report<P>)>,
+    queue: Arc<Queue>,
+    /// Wakes the main loop.
+    wake: Arc<Notify>,
+    event_log: EventLog,
+    status: RoleLoopStatus,
+}
+
+/// The thread has to end: so has the main loop.
+struct Ended;
+
+/// What connects a role loop to the main loop.
+pub(super) struct Ends<P: Protocol> {
+    pub(super) place: usize,
+    pub(super) orders: Receiver<Order<P>>,
+    pub(super) reports: Sender<(usize, Report<P>)>,
+    pub(super) queue: Arc<Queue>,
+    pub(super) wake: Arc<Notify>,
+}
+
+impl<P: Protocol> RoleThread<P> {
+    pub(super) fn new(role_loop: RoleLoop<P>, clock: Clock, ends: Ends<P>) -> Self {
+        let Ends {
+            place,
+            orders,
+            reports,
+            queue,
+            wake,
+        } = ends;
+        let status = RoleLoopStatus {
+            number: place as u64 + 1,
+            ..RoleLoopStatus::default()
+        };
+        RoleThread {
+            role_loop,
+            clock,
+            place,
+            orders,
+            reports,
+            queue,
+            wake,
+            event_log: EventLog::default(),
+            status,
+        }
+    }
+
+    /// The body of the thread.
+    pub(super) fn run(mut self) {
+        let ran = catch_unwind(AssertUnwindSafe(|| while self.run_once().is_ok() {}));
+        if let Err(panic) = ran {
+            // If the main loop has ended there is none to report it to.
+            let _ = self.reports.send((self.place, Report::Failed(panic)));
+            self.wake.notify_one();
+        }
+    }
+
+    fn run_once(&mut self) -> Result<(), Ended> {
+        let has_taken = self.take_in()?;
+        let now = self.clock.now();
+        let RoleLoop { node, port, .. } = &mut self.role_loop;
+        if node.next_timer().is_some_and(|timer| timer <= now) {
+            node.fire_timers(now, port);
+        }
+        node.settle(now, port);
+        self.event_log
+            .log_changes::<P>(now, node.instances(), LogStatus::default);
+        if let Some(burst) = self.role_loop.burst() {
+            self.hand_over(burst)?;
+        } else if !has_taken {
+            self.sleep();
+        }
+        Ok(())
+    }
+
+    /// Takes in what the main loop has passed, if anything.
+    fn take_in(&mut self) -> Result<bool, Ended> {
+        let mut taken = 0;
+        while taken < MAX_TAKEN {
+            let order = match self.orders.try_recv() {
+                Ok(order) => order,
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return Err(Ended),
+            };
+            taken += 1;
+            match order {
+                Order::Input(input) => self.role_loop.take(self.clock.now(), input),
+                Order::Messages(messages, bytes) => {
+                    taken += messages.len();
+                    self.take_in_messages(messages, bytes);
+                }
+                Order::Ask(question) => question(self),
+            }
+        }
+        self.status.pumps += u64::from(taken > 0);
+        Ok(taken > 0)
+    }
+
+    fn take_in_messages(&mut self, messages: Vec<(Members, P::Message)>, bytes: usize) {
+        let count = messages.len();
+        self.status.messages_in += count as u64;
+        self.role_loop
+            .take(self.clock.now(), Input::Messages(messages));
+        if self.queue.taken(count, bytes) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Hands a burst to the main loop, and waits while that has too many.
+    fn hand_over(&mut self, burst: Burst<P>) -> Result<(), Ended> {
+        self.status.messages_out += burst.sends.len() as u64;
+        self.status.records += burst.records.count() as u64;
+        self.queue.put_burst();
+        let report = Report::Burst(Box::new(burst));
+        self.reports.send((self.place, report)).map_err(|_| Ended)?;
+        self.wake.notify_one();
+        while self.queue.has_too_many_bursts() {
+            if self.queue.is_closed() {
+                return Err(Ended);
+            }
+            park();
+        }
+        Ok(())
+    }
+
+    /// Until a timer is due or something has been passed. If that was before it sleeps, it does
+    /// not: the thread then has a token.
+    fn sleep(&self) {
+        match self.role_loop.node.next_timer() {
+            None => park(),
+            Some(timer) => {
+                let due = self.clock.at(timer);
+                park_timeout(due.saturating_duration_since(std::time::Instant::now()));
+            }
+        }
+    }
+
+    /// What it has done.
+    pub(crate) fn status(&self) -> RoleLoopStatus {
+        RoleLoopStatus {
+            cpu_us: cpu_time_us().1,
+            ignored: self.role_loop.node.ignored(),
+            ..self.status.clone()
+        }
+    }
+}
