@@ -144,10 +144,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// The nodes that hold instances of these kinds.
     fn nodes_with(&self, wanted: impl Fn(&str) -> bool) -> Vec<usize> {
         let holds = |node: &usize| {
-            let mut instances = self.nodes[*node]
-                .host
-                .iter()
-                .flat_map(|host| host.instances());
+            let mut instances = self.nodes[*node].instances();
             instances.any(|(address, _)| wanted(P::KINDS[address.kind as usize]))
         };
         (0..self.nodes.len()).filter(holds).collect()
@@ -223,11 +220,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     }
 
     fn each_replica(&self, node: usize, mut tell: impl FnMut(u64)) {
-        for (_, instance) in self.nodes[node]
-            .host
-            .iter()
-            .flat_map(|host| host.instances())
-        {
+        for (_, instance) in self.nodes[node].instances() {
             let status = instance.status();
             if status.log_end.is_some() {
                 tell(status.executed.unwrap_or_default().0);
@@ -238,11 +231,11 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Whether a node is up, none of its roles waits to take part again, and its replicas are as
     /// far as any ever was.
     fn is_whole(&self, node: usize, furthest: u64) -> bool {
-        let Some(host) = &self.nodes[node].host else {
+        if self.nodes[node].host.is_none() {
             return false;
-        };
+        }
         let mut whole = !self.nodes[node].disk.is_failing();
-        for (_, instance) in host.instances() {
+        for (_, instance) in self.nodes[node].instances() {
             whole &= instance.status().remembers != Some(false);
         }
         self.each_replica(node, |executed| whole &= executed >= furthest);
@@ -433,11 +426,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     pub(crate) fn leads(&self, node: usize) -> bool {
         let mut leads = false;
-        for (_, instance) in self.nodes[node]
-            .host
-            .iter()
-            .flat_map(|host| host.instances())
-        {
+        for (_, instance) in self.nodes[node].instances() {
             leads |= instance.status().leads.is_some_and(|leads| leads.own);
         }
         leads
@@ -492,11 +481,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Adds the figures of a node's roles to the report.
     pub(crate) fn collect_figures(&mut self, node: usize) {
         let report = &mut self.report;
-        for (address, instance) in self.nodes[node]
-            .host
-            .iter()
-            .flat_map(|host| host.instances())
-        {
+        for (address, instance) in self.nodes[node].instances() {
             let metrics = P::METRICS[usize::from(address.kind)];
             for (name, value) in instance.status().figures(metrics) {
                 report.figure(name, value);

@@ -31,6 +31,7 @@ mod journal;
 mod leaving;
 mod levels;
 pub mod linearizability;
+mod loops;
 pub mod machine;
 mod meddling;
 mod membership;

@@ -6,6 +6,7 @@ use crate::disk::{Disk, Loss, Past, Unopened};
 use crate::event::Micros;
 use crate::giving_up;
 use crate::leaving::Standing;
+use crate::loops::RoleLoops;
 use crate::scenario::{Canary, Durability, Scenario};
 use crate::trace::mix;
 use crate::workers;
@@ -15,6 +16,7 @@ use ionian_kernel::id::{ClientId, Members};
 use ionian_kernel::layout::{Address, NodeId};
 use ionian_kernel::machine::{Frozen, StateMachine};
 use ionian_kernel::membership::Membership;
+use ionian_kernel::node::role_loop::{Burst as LoopBurst, Input, Instances};
 use ionian_kernel::node::{Node, World};
 use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::role::Lsn;
@@ -29,8 +31,10 @@ pub(crate) struct SimNode<P: Protocol> {
     pub(crate) membership: Membership,
     pub(crate) configuration: Rc<Configuration<P>>,
     pub(crate) standing: Standing,
-    /// The process; `None` while the node is down.
+    /// The process, with the roles of its main event loop; `None` while the node is down.
     pub(crate) host: Option<Node<P>>,
+    /// The other event loops, if it has any.
+    loops: Option<RoleLoops<P>>,
     pub(crate) disk: Disk,
     pub(crate) clock: Clock,
     /// Arrived messages that were not delivered yet: destinations and bytes.
@@ -80,14 +84,21 @@ impl<M> Effects<M> {
 }
 
 /// The node's `World` while its roles are called.
-struct Port<'a, M> {
+struct Port<'a, P: Protocol> {
     disk: &'a mut Disk,
-    effects: &'a mut Effects<M>,
+    effects: &'a mut Effects<P::Message>,
+    loops: Option<&'a mut RoleLoops<P>>,
 }
 
-impl<P: Protocol> World<P> for Port<'_, P::Message> {
+impl<P: Protocol> World<P> for Port<'_, P> {
     fn send(&mut self, kind: u8, members: Members, message: P::Message) {
-        self.effects.sends.push((kind, members, message));
+        let rest = match &mut self.loops {
+            None => Some((members, message)),
+            Some(loops) => loops.pass(members, message),
+        };
+        if let Some((members, message)) = rest {
+            self.effects.sends.push((kind, members, message));
+        }
     }
 
     fn append(&mut self, from: Address, record: &[u8], _: bool) -> Lsn {
@@ -119,6 +130,42 @@ impl<P: Protocol> World<P> for Port<'_, P::Message> {
 
     fn reached(&mut self, branch: &'static str) {
         self.effects.reached.push(branch);
+    }
+}
+
+impl<P: Protocol> Port<'_, P> {
+    /// Takes in what a role loop has handed over. Returns from where on the log is needed, if that
+    /// was the last part of a checkpoint.
+    fn take_in(&mut self, host: &mut Node<P>, place: usize, burst: LoopBurst<P>) -> Option<Lsn> {
+        let mut last = None;
+        for (from, record, vital) in burst.records.iter() {
+            last = Some(self.append(from, record, vital));
+        }
+        let loops = self.loops.as_mut()?;
+        if let Some(last) = last {
+            let count = burst.records.count() as u64;
+            loops.homes.appended(place, count, last);
+        }
+        let needed = burst
+            .checkpointed
+            .and_then(|needed| loops.homes.checkpointed(place, needed));
+        for (kind, members, message) in burst.sends {
+            host.route_to((kind, members), message, self);
+        }
+        for (from, stamp, frozen) in burst.snapshots {
+            self.store_snapshot(from, stamp, frozen);
+        }
+        for (lane, reply) in burst.replies {
+            self.reply(lane, reply);
+        }
+        self.effects.announced = burst.announced.or(self.effects.announced.take());
+        self.effects.reached.extend(burst.reached);
+        needed
+    }
+
+    fn is_in_checkpoint(&self) -> bool {
+        let loops = self.loops.as_ref();
+        loops.is_some_and(|loops| loops.homes.is_in_checkpoint())
     }
 }
 
@@ -175,6 +222,7 @@ impl<P: Protocol> SimNode<P> {
             configuration,
             standing: Standing::default(),
             host: None,
+            loops: None,
             disk,
             clock,
             arrived: VecDeque::new(),
@@ -207,7 +255,9 @@ impl<P: Protocol> SimNode<P> {
         effects: &mut Effects<P::Message>,
     ) -> Result<Loss, Unopened> {
         let mut host = Node::new(&self.configuration.config, boot.keeps_records);
-        self.host_missing(&mut host, boot, self.life > 0);
+        for (address, instance) in self.missing(|_| false, boot, self.life > 0) {
+            host.host(address, instance);
+        }
         let hosted = self.configuration.layout.on_node(self.id);
         let Past {
             snapshots,
@@ -232,11 +282,16 @@ impl<P: Protocol> SimNode<P> {
                 .map_err(|error| format!("record {} of {from:?}, {record:02x?}: {error}", lsn.0))?;
         }
         self.told = self.disk.durable();
+        let opened = Lsn(self.disk.next().0 - 1);
+        let loops = self.configuration.layout.options.loops;
+        let who = mix(boot.seed, u64::from(self.id.0) << 32 | u64::from(self.life));
+        self.loops = (loops > 1).then(|| RoleLoops::split(&mut host, loops, opened, who));
         host.start(
             self.clock.read(now),
             &mut Port {
                 disk: &mut self.disk,
                 effects,
+                loops: self.loops.as_mut(),
             },
         );
         self.burst_open = true;
@@ -244,13 +299,18 @@ impl<P: Protocol> SimNode<P> {
         Ok(loss)
     }
 
-    /// Constructs the roles that the configuration places here and that do not exist yet.
-    fn host_missing(&self, host: &mut Node<P>, boot: &Boot<'_>, amnesiac: bool) {
+    /// Constructs the roles that the configuration places here and that are not here yet.
+    fn missing(
+        &self,
+        is_here: impl Fn(Address) -> bool,
+        boot: &Boot<'_>,
+        amnesiac: bool,
+    ) -> Instances<P> {
         let Configuration { layout, config } = &*self.configuration;
         let mut missing = layout.on_node(self.id);
-        missing.retain(|address| !host.hosts(*address));
+        missing.retain(|address| !is_here(*address));
         let guard = giving_up::guard(boot.scenario, self.id);
-        for address in missing {
+        let create = |address: Address| {
             let who = u64::from(address.kind) << 32
                 | u64::from(address.index) << 24
                 | u64::from(self.life);
@@ -264,8 +324,9 @@ impl<P: Protocol> SimNode<P> {
                 guard: guard.as_ref(),
                 workers: Some(&|count| workers::hire(mix(boot.seed, who), count)),
             };
-            host.host(address, P::instantiate(config, birth));
-        }
+            (address, P::instantiate(config, birth))
+        };
+        missing.into_iter().map(create).collect()
     }
 
     /// The node has learned another configuration.
@@ -280,23 +341,26 @@ impl<P: Protocol> SimNode<P> {
             return;
         };
         let configuration = self.configuration.clone();
+        let loops = self.loops.as_ref();
+        let is_here = |address| {
+            let home = loops.and_then(|loops| loops.homes.home(address));
+            host.hosts(address) || home.is_some()
+        };
+        let mut new = self.missing(is_here, boot, false);
+        let change = (&configuration.layout, &configuration.config, self.id);
         let mut port = Port {
             disk: &mut self.disk,
             effects,
+            loops: self.loops.as_mut(),
         };
-        host.reconfigure(
-            local,
-            (&configuration.layout, &configuration.config, self.id),
-            &mut port,
-        );
-        self.host_missing(&mut host, boot, false);
-        host.start(
-            local,
-            &mut Port {
-                disk: &mut self.disk,
-                effects,
-            },
-        );
+        host.reconfigure(local, change, &mut port);
+        if let Some(loops) = &mut port.loops {
+            new = loops.reconfigure(change, new);
+        }
+        for (address, instance) in new {
+            host.host(address, instance);
+        }
+        host.start(local, &mut port);
         self.burst_open = true;
         self.host = Some(host);
     }
@@ -304,6 +368,7 @@ impl<P: Protocol> SimNode<P> {
     /// Ends the process and drops its memory.
     pub(crate) fn die(&mut self) {
         self.host = None;
+        self.loops = None;
         self.arrived.clear();
         self.paused = false;
         self.burst_open = false;
@@ -330,27 +395,46 @@ impl<P: Protocol> SimNode<P> {
         let Some(host) = &mut self.host else {
             return Ok(());
         };
+        if let Some(loops) = &mut self.loops {
+            loops.run((now, &self.clock), burst.run, watch);
+        }
         let mut port = Port {
             disk: &mut self.disk,
             effects,
+            loops: self.loops.as_mut(),
         };
         let durable = port.disk.durable();
         if durable > self.told {
             self.told = durable;
             host.on_durable(&mut port);
         }
+        if let Some(loops) = &mut port.loops {
+            loops.report_durable(durable);
+        }
         for (from, stamp) in self.stored.drain(..) {
-            host.on_snapshot(from, stamp, &mut port);
+            let home = port.loops.as_ref().and_then(|it| it.homes.home(from));
+            match (home, &mut port.loops) {
+                (Some(place), Some(loops)) => loops.give(place, Input::Stored(from, stamp)),
+                _ => host.on_snapshot(from, stamp, &mut port),
+            }
+        }
+        while let Some((place, burst)) = port.loops.as_mut().and_then(|it| it.next_burst()) {
+            if let Some(needed) = port.take_in(host, place, burst) {
+                self.checkpoint = Some((Lsn(port.disk.next().0 - 1), needed));
+            }
         }
         match self.checkpoint {
             Some((written, needed)) if durable >= written => {
                 port.disk.truncate_below(needed);
                 self.checkpoint = None;
             }
-            None if burst.checkpoint => {
+            None if burst.checkpoint && !port.is_in_checkpoint() => {
                 let next = port.disk.next();
                 let needed = host.checkpoint(next, &mut port);
-                self.checkpoint = Some((Lsn(port.disk.next().0 - 1), needed));
+                match &mut port.loops {
+                    None => self.checkpoint = Some((Lsn(port.disk.next().0 - 1), needed)),
+                    Some(loops) => loops.begin_checkpoint(needed),
+                }
             }
             _ => {}
         }
@@ -360,7 +444,13 @@ impl<P: Protocol> SimNode<P> {
             };
             let message = decode_all(&bytes)
                 .map_err(|error| format!("{bytes:02x?} does not decode: {error}"))?;
-            host.deliver(members, message);
+            let rest = match &mut port.loops {
+                None => Some((members, message)),
+                Some(loops) => loops.pass(members, message),
+            };
+            if let Some((members, message)) = rest {
+                host.deliver(members, message);
+            }
         }
         for _ in 0..burst.run {
             let Some((taker, _)) = host.front() else {
@@ -376,7 +466,11 @@ impl<P: Protocol> SimNode<P> {
         if burst.ends {
             host.end_burst(local, &mut port);
         }
-        match host.ignored() {
+        if let Some(loops) = &mut self.loops {
+            loops.run((now, &self.clock), burst.run, watch);
+        }
+        let loops = self.loops.iter().flat_map(RoleLoops::nodes);
+        match host.ignored() + loops.map(Node::ignored).sum::<u64>() {
             0 => Ok(()),
             // The argument for ignoring them (`Node::run`) is that it keeps no client waiting, for
             // there are none.
@@ -389,10 +483,23 @@ impl<P: Protocol> SimNode<P> {
         self.burst_open
             || !self.arrived.is_empty()
             || self.host.as_ref().is_some_and(|host| host.queued() > 0)
+            || self.loops.as_ref().is_some_and(RoleLoops::busy)
+    }
+
+    /// The hosts of its event loops, the main one first; none while the node is down.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = &Node<P>> {
+        let others = self.loops.iter().flat_map(RoleLoops::nodes);
+        self.host.iter().chain(others)
+    }
+
+    /// Its role instances; none while the node is down.
+    pub(crate) fn instances(&self) -> impl Iterator<Item = (Address, &P::Instance)> {
+        self.hosts().flat_map(Node::instances)
     }
 
     /// The time of the next timer.
     pub(crate) fn next_timer(&self) -> Option<Micros> {
-        Some(self.clock.when(self.host.as_ref()?.next_timer()?))
+        let timers = self.hosts().filter_map(Node::next_timer);
+        Some(self.clock.when(timers.min()?))
     }
 }

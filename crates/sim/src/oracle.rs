@@ -132,16 +132,11 @@ impl<'a, P: Protocol> View<'a, P> {
         &self,
         node: NodeId,
     ) -> impl Iterator<Item = (Address, &'a P::Instance)> + use<'a, P> {
-        self.nodes[node.0 as usize]
-            .host
-            .iter()
-            .flat_map(|host| host.instances())
+        self.nodes[node.0 as usize].instances()
     }
 
     /// The instances of all nodes.
     pub fn instances(&self) -> impl Iterator<Item = (Address, &'a P::Instance)> + use<'a, P> {
-        self.nodes
-            .iter()
-            .flat_map(|node| node.host.iter().flat_map(|host| host.instances()))
+        self.nodes.iter().flat_map(SimNode::instances)
     }
 }

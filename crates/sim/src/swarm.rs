@@ -281,6 +281,7 @@ impl Knobs {
         };
         if scenario.vary_options {
             vary_own(&mut knobs.options, own, seed);
+            knobs.options.loops = loops(seed);
         }
         if swarm.random.once_in(8) {
             return knobs;
@@ -476,6 +477,7 @@ fn listed(options: &Options, own: &[Setting]) -> Vec<(&'static str, String)> {
         ),
         ("resend_after", times(options.resend_after)),
         ("thrifty", options.thrifty.to_string()),
+        ("loops", options.loops.to_string()),
         ("session_expiry", times(options.session_expiry)),
         ("lane.in_flight", options.lane.in_flight.to_string()),
         (
@@ -498,6 +500,16 @@ fn vary_own(options: &mut Options, own: &[Setting], seed: u64) {
             let value = pick(&mut random, trials(options));
             setting.state(options, value);
         }
+    }
+}
+
+/// On how many event loops nodes run their roles: in one seed of four, several. Drawn with random
+/// numbers of their own, as above.
+fn loops(seed: u64) -> usize {
+    let mut random = Random::new(seed ^ 0x006c_6f6f_7073);
+    match random.once_in(4) {
+        true => random.between(2, 4) as usize,
+        false => 1,
     }
 }
 

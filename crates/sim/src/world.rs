@@ -227,7 +227,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 self.heal()?;
             }
         }
-        let hosts = self.nodes.iter().filter_map(|node| node.host.as_ref());
+        let hosts = self.nodes.iter().flat_map(SimNode::hosts);
         hosts.for_each(|host| host.invariants());
         let view = View {
             nodes: &self.nodes,
@@ -304,7 +304,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 node.id.0,
                 if node.runs() { "" } else { " down" }
             );
-            for (address, instance) in node.host.iter().flat_map(|host| host.instances()) {
+            for (address, instance) in node.instances() {
                 message += &format!(" {}{}(", P::KINDS[address.kind as usize], address.index);
                 let metrics = P::METRICS[usize::from(address.kind)];
                 for (name, value) in instance.status().figures(metrics) {
@@ -653,10 +653,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     /// Checks everything that must hold at all times.
     fn inspect(&mut self, node: usize) -> Step {
-        if self.report.events.is_multiple_of(INVARIANTS_EVERY)
-            && let Some(host) = &self.nodes[node].host
-        {
-            host.invariants();
+        if self.report.events.is_multiple_of(INVARIANTS_EVERY) {
+            let hosts = self.nodes[node].hosts();
+            hosts.for_each(|host| host.invariants());
         }
         let (fault, time) = {
             let mut journal = journal::open(&self.journal);

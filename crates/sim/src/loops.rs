@@ -1,0 +1,173 @@
+//! The further event loops of a simulated node: role loops, which take in what the main loop passes
+//! at random times, and hand over what follows at random times. A crash takes all loops; they share
+//! the disk, which is the main loop's.
+
+use crate::clock::Clock;
+use crate::event::Micros;
+use ionian_kernel::id::Members;
+use ionian_kernel::layout::{Address, Layout, NodeId};
+use ionian_kernel::node::Node;
+use ionian_kernel::node::homes::Homes;
+use ionian_kernel::node::role_loop::{Burst, Input, Instances, RoleLoop};
+use ionian_kernel::protocol::{Message, Protocol};
+use ionian_kernel::random::Random;
+use ionian_kernel::role::Lsn;
+use std::collections::VecDeque;
+
+/// See the top of this file. None of a node with one event loop.
+pub(crate) struct RoleLoops<P: Protocol> {
+    pub(crate) homes: Homes,
+    loops: Vec<Looped<P>>,
+    random: Random,
+}
+
+struct Looped<P: Protocol> {
+    role_loop: RoleLoop<P>,
+    /// What the main loop has passed.
+    inputs: VecDeque<Input<P>>,
+    /// What the main loop has not taken in.
+    bursts: VecDeque<Burst<P>>,
+    /// Whether roles were called since the end of the last burst.
+    is_open: bool,
+}
+
+impl<P: Protocol> RoleLoops<P> {
+    /// Moves instances of `node` to `loops` less one role loops; which kinds, the seed says.
+    pub(crate) fn split(node: &mut Node<P>, loops: usize, opened: Lsn, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let home = |kind: usize| match kind {
+            // Client lanes stay with the applications.
+            0 => 0,
+            _ => random.below(loops as u64) as usize,
+        };
+        let kinds = (0..P::KINDS.len()).map(home).collect();
+        let (homes, nodes) = Homes::split(node, kinds, loops - 1, opened);
+        let looped = |node| Looped {
+            role_loop: RoleLoop::new(node, opened),
+            inputs: [Input::Start].into(),
+            bursts: VecDeque::new(),
+            is_open: false,
+        };
+        RoleLoops {
+            homes,
+            loops: nodes.into_iter().map(looped).collect(),
+            random,
+        }
+    }
+
+    /// Passes a message to the members on role loops. Returns it if there are others.
+    pub(crate) fn pass(
+        &mut self,
+        members: Members,
+        message: P::Message,
+    ) -> Option<(Members, P::Message)> {
+        let mut left = members;
+        for (place, theirs) in self.homes.parts(message.kind(), members) {
+            left = left.without(theirs);
+            let input = Input::Messages(vec![(theirs, message.clone())]);
+            self.loops[place].inputs.push_back(input);
+        }
+        (!left.is_empty()).then_some((left, message))
+    }
+
+    /// Passes an input to a role loop.
+    pub(crate) fn give(&mut self, place: usize, input: Input<P>) {
+        self.loops[place].inputs.push_back(input);
+    }
+
+    /// Passes on what is on disk.
+    pub(crate) fn report_durable(&mut self, durable: Lsn) {
+        let reached: Vec<_> = self.homes.on_durable(durable).collect();
+        for (place, durable) in reached {
+            self.give(place, Input::Durable(durable));
+        }
+    }
+
+    /// The main loop's instances need the log from `needed` on, after a checkpoint that begins.
+    pub(crate) fn begin_checkpoint(&mut self, needed: Lsn) {
+        self.homes.begin_checkpoint(needed);
+        (0..self.loops.len()).for_each(|place| self.give(place, Input::Checkpoint));
+    }
+
+    /// The membership has changed, and these `new` instances come. Returns those for the main loop.
+    pub(crate) fn reconfigure(
+        &mut self,
+        change: (&Layout, &P::Config, NodeId),
+        new: Instances<P>,
+    ) -> Instances<P> {
+        let (own, changes) = self.homes.reconfigure(change, new);
+        for (place, change) in changes.into_iter().enumerate() {
+            self.give(place, Input::Reconfigure(Box::new(change)));
+        }
+        own
+    }
+
+    /// Most of the loops run, some way: they pass `most` messages to roles.
+    pub(crate) fn run(
+        &mut self,
+        (now, clock): (Micros, &Clock),
+        most: usize,
+        watch: &mut dyn FnMut(Address, &P::Instance),
+    ) {
+        let local = clock.read(now);
+        for looped in &mut self.loops {
+            if self.random.once_in(4) {
+                continue;
+            }
+            let Looped {
+                role_loop, inputs, ..
+            } = looped;
+            let some = match self.random.once_in(3) {
+                true => self.random.below(inputs.len() as u64 + 1) as usize,
+                false => inputs.len(),
+            };
+            for input in inputs.drain(..some) {
+                role_loop.take(local, input);
+                looped.is_open = true;
+            }
+            for _ in 0..most.max(4) {
+                let (node, port) = (&mut role_loop.node, &mut role_loop.port);
+                let Some((taker, _)) = node.front() else {
+                    break;
+                };
+                node.run(local, 1, port);
+                watch(taker, node.instance(taker).expect("it was just called"));
+            }
+            let (node, port) = (&mut role_loop.node, &mut role_loop.port);
+            if node.next_timer().is_some_and(|timer| timer <= local) {
+                node.fire_timers(local, port);
+                looped.is_open = true;
+            }
+            if !self.random.once_in(3) {
+                node.end_burst(local, port);
+                looped.is_open = false;
+                looped.bursts.extend(role_loop.burst());
+            }
+        }
+    }
+
+    /// The next burst that the main loop takes in at this time, if any.
+    pub(crate) fn next_burst(&mut self) -> Option<(usize, Burst<P>)> {
+        let waiting = |(_, looped): &(usize, &mut Looped<P>)| !looped.bursts.is_empty();
+        let mut loops: Vec<_> = self.loops.iter_mut().enumerate().filter(waiting).collect();
+        if loops.is_empty() || self.random.once_in(4) {
+            return None;
+        }
+        let turn = self.random.below(loops.len() as u64) as usize;
+        let (place, looped) = &mut loops[turn];
+        Some((*place, looped.bursts.pop_front()?))
+    }
+
+    /// Whether there is work to do.
+    pub(crate) fn busy(&self) -> bool {
+        self.loops.iter().any(|looped| {
+            let waits = !looped.inputs.is_empty() || !looped.bursts.is_empty();
+            waits || looped.is_open || looped.role_loop.node.queued() > 0
+        })
+    }
+
+    /// Their hosts.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node<P>> {
+        self.loops.iter().map(|looped| &looped.role_loop.node)
+    }
+}
