@@ -468,13 +468,15 @@ fn role_loop() -> (Homes, RoleLoop<Actors>) {
     let (homes, mut nodes) = Homes::split(&mut node, vec![0, 1], 1, OPENED);
     assert!(node.instances().next().is_none() && nodes.len() == 1);
     assert_eq!(homes.home(address(1)), Some(0));
-    (homes, RoleLoop::new(nodes.remove(0), OPENED))
+    let mut role_loop = RoleLoop::new(nodes.remove(0), OPENED);
+    role_loop.take(Instant(0), Input::Start);
+    (homes, role_loop)
 }
 
 /// Passes an input, and returns what it leads to: records, and what is sent.
 fn pass(role_loop: &mut RoleLoop<Actors>, input: Input<Actors>) -> Burst<Actors> {
     role_loop.take(Instant(0), input);
-    role_loop.node.settle(Instant(0), &mut role_loop.port);
+    role_loop.run(Instant(0));
     role_loop.burst().unwrap_or_default()
 }
 
@@ -538,4 +540,14 @@ fn a_role_loop_reports_when_its_roles_are_not_needed_any_more() {
     let reports = [true, true, false].map(|drains| pass(&mut role_loop, Input::Drain(drains)));
     let drained = reports.map(|burst| burst.drained);
     assert_eq!(drained, [(1, true), (2, true), (3, true)].map(Some));
+}
+
+#[test]
+fn a_role_loop_queues_messages_until_its_roles_are_started() {
+    let Stage { mut node, .. } = Stage::new(true);
+    let (_, mut nodes) = Homes::split(&mut node, vec![0, 1], 1, OPENED);
+    let mut role_loop = RoleLoop::new(nodes.remove(0), OPENED);
+    let burst = pass(&mut role_loop, to_do([send(1)]));
+    assert!(burst.sends.is_empty() && role_loop.node.queued() == 1);
+    assert_eq!(told(&pass(&mut role_loop, Input::Start)), [1]);
 }

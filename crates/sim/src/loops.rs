@@ -12,6 +12,7 @@ use ionian_kernel::node::role_loop::{Burst, Input, Instances, RoleLoop};
 use ionian_kernel::protocol::{Message, Protocol};
 use ionian_kernel::random::Random;
 use ionian_kernel::role::Lsn;
+use ionian_kernel::time::Instant;
 use std::collections::VecDeque;
 
 /// See the top of this file. None of a node with one event loop.
@@ -32,8 +33,14 @@ struct Looped<P: Protocol> {
 }
 
 impl<P: Protocol> RoleLoops<P> {
-    /// Moves instances of `node` to `loops` less one role loops; which kinds, the seed says.
-    pub(crate) fn split(node: &mut Node<P>, loops: usize, opened: Lsn, seed: u64) -> Self {
+    /// Moves instances of `node` to `loops` less one role loops, and starts them: invariants are
+    /// not for roles that have not started. Which kinds move, the seed says.
+    pub(crate) fn split(
+        (node, now): (&mut Node<P>, Instant),
+        loops: usize,
+        opened: Lsn,
+        seed: u64,
+    ) -> Self {
         let mut random = Random::new(seed);
         let home = |kind: usize| match kind {
             // Client lanes stay with the applications.
@@ -42,11 +49,15 @@ impl<P: Protocol> RoleLoops<P> {
         };
         let kinds = (0..P::KINDS.len()).map(home).collect();
         let (homes, nodes) = Homes::split(node, kinds, loops - 1, opened);
-        let looped = |node| Looped {
-            role_loop: RoleLoop::new(node, opened),
-            inputs: [Input::Start].into(),
-            bursts: VecDeque::new(),
-            is_open: false,
+        let looped = |node| {
+            let mut role_loop = RoleLoop::new(node, opened);
+            role_loop.take(now, Input::Start);
+            Looped {
+                role_loop,
+                inputs: VecDeque::new(),
+                bursts: VecDeque::new(),
+                is_open: true,
+            }
         };
         RoleLoops {
             homes,
@@ -122,7 +133,13 @@ impl<P: Protocol> RoleLoops<P> {
                 false => inputs.len(),
             };
             for input in inputs.drain(..some) {
+                let stored = match &input {
+                    Input::Stored(from, _) => Some(*from),
+                    _ => None,
+                };
                 role_loop.take(local, input);
+                let stored = stored.and_then(|from| Some((from, role_loop.node.instance(from)?)));
+                stored.into_iter().for_each(|(from, it)| watch(from, it));
                 looped.is_open = true;
             }
             for _ in 0..most.max(4) {

@@ -285,9 +285,10 @@ impl<P: Protocol> SimNode<P> {
         let opened = Lsn(self.disk.next().0 - 1);
         let loops = self.configuration.layout.options.loops;
         let who = mix(boot.seed, u64::from(self.id.0) << 32 | u64::from(self.life));
-        self.loops = (loops > 1).then(|| RoleLoops::split(&mut host, loops, opened, who));
+        let local = self.clock.read(now);
+        self.loops = (loops > 1).then(|| RoleLoops::split((&mut host, local), loops, opened, who));
         host.start(
-            self.clock.read(now),
+            local,
             &mut Port {
                 disk: &mut self.disk,
                 effects,
@@ -383,7 +384,8 @@ impl<P: Protocol> SimNode<P> {
         self.stored.extend(self.disk.complete_sync());
     }
 
-    /// Runs the roles. `watch` is called for each role that received a message.
+    /// Runs the roles. `watch` is called for each role that received a message, or whose snapshot
+    /// is on disk.
     pub(crate) fn step(
         &mut self,
         now: Micros,
@@ -415,7 +417,10 @@ impl<P: Protocol> SimNode<P> {
             let home = port.loops.as_ref().and_then(|it| it.homes.home(from));
             match (home, &mut port.loops) {
                 (Some(place), Some(loops)) => loops.give(place, Input::Stored(from, stamp)),
-                _ => host.on_snapshot(from, stamp, &mut port),
+                _ => {
+                    host.on_snapshot(from, stamp, &mut port);
+                    host.instance(from).iter().for_each(|it| watch(from, it));
+                }
             }
         }
         while let Some((place, burst)) = port.loops.as_mut().and_then(|it| it.next_burst()) {
@@ -492,9 +497,16 @@ impl<P: Protocol> SimNode<P> {
         self.host.iter().chain(others)
     }
 
-    /// Its role instances; none while the node is down.
-    pub(crate) fn instances(&self) -> impl Iterator<Item = (Address, &P::Instance)> {
-        self.hosts().flat_map(Node::instances)
+    /// Its role instances; none while the node is down. The order does not depend on their loops:
+    /// what is looked at first may matter to invariants.
+    pub(crate) fn instances(&self) -> Box<dyn Iterator<Item = (Address, &P::Instance)> + '_> {
+        let all = self.hosts().flat_map(Node::instances);
+        if self.loops.is_none() {
+            return Box::new(all);
+        }
+        let mut sorted: Vec<_> = all.collect();
+        sorted.sort_by_key(|(address, _)| *address);
+        Box::new(sorted.into_iter())
     }
 
     /// The time of the next timer.

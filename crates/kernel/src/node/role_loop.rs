@@ -179,6 +179,8 @@ pub struct RoleLoop<P: Protocol> {
     pub node: Node<P>,
     /// Their surroundings.
     pub port: Port<P>,
+    /// Messages may come before roles are started, as they do on the main loop: they are queued.
+    is_started: bool,
     /// How often drain has started or ended.
     drains: u64,
     draining: bool,
@@ -196,13 +198,32 @@ impl<P: Protocol> RoleLoop<P> {
                 durable: opened,
                 burst: Burst::default(),
             },
+            is_started: false,
             drains: 0,
             draining: false,
             drained: None,
         }
     }
 
-    /// Takes in one input. The messages are queued: the driver runs the [node](Self::node) next.
+    /// Calls the roles whose timers have expired, and all until no message is queued. Does nothing
+    /// before they are started.
+    pub fn run(&mut self, now: Instant) {
+        let RoleLoop { node, port, .. } = self;
+        if !self.is_started {
+            return;
+        }
+        if node.next_timer().is_some_and(|timer| timer <= now) {
+            node.fire_timers(now, port);
+        }
+        node.settle(now, port);
+    }
+
+    /// When [`run`](Self::run) has to be called, even if nothing has come.
+    pub fn next_timer(&self) -> Option<Instant> {
+        self.node.next_timer().filter(|_| self.is_started)
+    }
+
+    /// Takes in one input. Messages are queued: the driver [runs](Self::run) the roles next.
     pub fn take(&mut self, now: Instant, input: Input<P>) {
         let RoleLoop { node, port, .. } = self;
         match input {
@@ -216,7 +237,10 @@ impl<P: Protocol> RoleLoop<P> {
                 node.on_durable(port);
             }
             Input::Stored(from, stamp) => node.on_snapshot(from, stamp, port),
-            Input::Start => node.start(now, port),
+            Input::Start => {
+                self.is_started = true;
+                node.start(now, port);
+            }
             Input::Checkpoint => {
                 let next = Lsn(port.appended.0 + 1);
                 let needed = node.checkpoint(next, port);

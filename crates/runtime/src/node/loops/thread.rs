@@ -100,13 +100,10 @@ impl<P: Protocol> RoleThread<P> {
     fn run_once(&mut self) -> Result<(), Ended> {
         let has_taken = self.take_in()?;
         let now = self.clock.now();
-        let RoleLoop { node, port, .. } = &mut self.role_loop;
-        if node.next_timer().is_some_and(|timer| timer <= now) {
-            node.fire_timers(now, port);
-        }
-        node.settle(now, port);
+        self.role_loop.run(now);
+        let instances = self.role_loop.node.instances();
         self.event_log
-            .log_changes::<P>(now, node.instances(), LogStatus::default);
+            .log_changes::<P>(now, instances, LogStatus::default);
         if let Some(burst) = self.role_loop.burst() {
             self.hand_over(burst)?;
         } else if !has_taken {
@@ -168,7 +165,7 @@ impl<P: Protocol> RoleThread<P> {
     /// Until a timer is due or something has been passed. If that was before it sleeps, it does
     /// not: the thread then has a token.
     fn sleep(&self) {
-        match self.role_loop.node.next_timer() {
+        match self.role_loop.next_timer() {
             None => park(),
             Some(timer) => {
                 let due = self.clock.at(timer);
