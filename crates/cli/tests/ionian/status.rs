@@ -164,3 +164,36 @@ fn status_counts_parts_of_the_log_and_payloads() {
         );
     }
 }
+
+#[test]
+fn status_shows_the_event_loops_of_nodes_that_have_several() {
+    let cluster = Cluster::start("colocated", &["options.loops=2"], &[]);
+    cluster.client(0).set("k", "v");
+    let (code, healthy) = asked(&cluster, &["--wait", "--probe"]);
+    assert_eq!(code, Some(0), "{healthy}");
+    let status = &healthy["nodes"][1]["status"];
+    assert_eq!(status["role_loops"][0]["roles"][0], "replica 1");
+    let shown = run(&["status", "--data", &cluster.data()]);
+    let shown = text(&shown.stdout);
+    let rows = shown.lines().skip_while(|line| !line.starts_with("loop "));
+    let rows: Vec<Vec<&str>> = rows.map(|row| row.split_whitespace().collect()).collect();
+    assert_eq!(
+        rows[0],
+        [
+            "loop", "node", "cpu", "load", "in", "out", "records", "roles"
+        ]
+    );
+    for (node, rows) in rows[1..7].chunks(2).enumerate() {
+        let name = format!("n{node}");
+        assert_eq!(rows[0][..2], ["0", name.as_str()], "{shown}");
+        assert_eq!(rows[1][..2], ["1", name.as_str()], "{shown}");
+        assert!(
+            rows[1].ends_with(&["replica", &node.to_string()]),
+            "{shown}"
+        );
+    }
+    // A node that drains hands over what its loops have, and the others serve.
+    let drained = run(&["drain", "n0", "--data", &cluster.data()]);
+    assert_eq!(drained.status.code(), Some(0), "{drained:?}");
+    cluster.client(1).set("k", "w");
+}
