@@ -2,7 +2,7 @@
 
 use crate::event::Micros;
 use crate::linearizability::Interval;
-use crate::model::Specification;
+use crate::model::{Others, Specification};
 use ionian_kernel::client::{Operation, ReadLevel, Refusal};
 use ionian_kernel::id::Index;
 use ionian_kernel::time::Timestamp;
@@ -78,40 +78,42 @@ impl<S: Specification> History<S> {
         &self,
         executed: impl Fn(u64) -> Option<Timestamp>,
     ) -> BTreeMap<u64, Vec<Interval<S>>> {
-        let mut parts: BTreeMap<u64, Vec<Interval<S>>> = BTreeMap::new();
-        let together = self.together();
-        for entry in &self.entries {
-            let Some(mut interval) = entry.interval() else {
-                continue;
-            };
+        let with_effect = self.entries.iter().filter_map(|entry| {
+            let mut interval = entry.interval()?;
             if interval.result.is_none() {
-                let Some(at) = executed(entry.command) else {
-                    continue;
-                };
-                interval.at = at;
+                interval.at = executed(entry.command)?;
             }
-            let key = S::key(&entry.action);
-            let part = together.get(&key).copied().unwrap_or(key);
+            Some(interval)
+        });
+        let with_effect: Vec<Interval<S>> = with_effect.collect();
+        let together = together(&with_effect);
+        let mut parts: BTreeMap<u64, Vec<Interval<S>>> = BTreeMap::new();
+        for interval in with_effect {
+            let part = together[&S::key(&interval.action)];
             parts.entry(part).or_default().push(interval);
         }
         parts
     }
+}
 
-    /// For each key that an answered operation touches together with others, the name of all of
-    /// them: one of the keys.
-    fn together(&self) -> BTreeMap<u64, u64> {
-        let mut together: BTreeMap<u64, u64> = BTreeMap::new();
-        for entry in &self.entries {
-            let (Some(other), Fate::Done(_)) = (S::other_key(&entry.action), &entry.fate) else {
-                continue;
-            };
-            let keys = [S::key(&entry.action), other];
-            let [one, other] = keys.map(|key| *together.entry(key).or_insert(key));
+/// For each key the name of all keys that operations touch together with it: one of them.
+fn together<S: Specification>(intervals: &[Interval<S>]) -> BTreeMap<u64, u64> {
+    let mut together: BTreeMap<u64, u64> = BTreeMap::new();
+    for interval in intervals {
+        let key = S::key(&interval.action);
+        let name = *together.entry(key).or_insert(key);
+        if let Others::One(other) = S::others(&interval.action) {
+            let other = *together.entry(other).or_insert(other);
             let names = together.values_mut().filter(|name| **name == other);
-            names.for_each(|name| *name = one);
+            names.for_each(|other| *other = name);
         }
-        together
     }
+    let all = |interval: &&Interval<S>| S::others(&interval.action) == Others::All;
+    if let Some(interval) = intervals.iter().find(all) {
+        let name = S::key(&interval.action);
+        together.values_mut().for_each(|other| *other = name);
+    }
+    together
 }
 
 impl<S: Specification> Entry<S> {
@@ -162,6 +164,21 @@ mod tests {
     }
 
     /// Each key alone explains both reads.
+    /// The write of both keys ties them also if its client got no answer.
+    #[test]
+    fn keys_that_are_written_together_are_checked_together() {
+        for write in ["move x y", "clear x"] {
+            let mut history = History::new();
+            ask(&mut history, "set x 1", Answer::Done);
+            ask(&mut history, "set y 2", Answer::Done);
+            ask(&mut history, write, Answer::Done);
+            history.entries.last_mut().unwrap().fate = Fate::Lost;
+            assert_eq!(history.linearizable_parts(|_| None).len(), 2, "{write}");
+            let parts = history.linearizable_parts(|_| Some(Timestamp(0)));
+            assert_eq!(parts.len(), 1, "{write}");
+        }
+    }
+
     #[test]
     fn keys_that_are_read_together_are_checked_together() {
         for (x, y, expected) in [(1, 1, true), (1, 2, false), (2, 1, true), (2, 2, true)] {

@@ -24,6 +24,10 @@ pub enum Order {
 /// The stream of all commands with [`Order::Total`].
 const ALL: u64 = 0;
 
+/// The stream of the commands that write everything, if only the order per key is promised. They
+/// are also in the stream of each key that was written before.
+const EVERYTHING: u64 = 1;
+
 /// Marks the streams of commands that write nothing, if only the order per key is promised: they
 /// commute with each other, so each has its own stream.
 const LONE: u64 = 1 << 63;
@@ -193,28 +197,50 @@ impl Journal {
         self.fault.get_or_insert(fault);
     }
 
+    /// A copy has executed a command, which is in all these streams.
     fn executed(
         &mut self,
         copy: usize,
-        stream: u64,
+        mut streams: Vec<u64>,
         (now, is_timed): (Timestamp, bool),
         command: u64,
         reply: &[u8],
     ) {
+        if streams[0] == EVERYTHING {
+            let known = self.copies[copy].marks.keys();
+            streams.extend(known.filter(|stream| **stream & LONE == 0));
+            streams.sort_unstable();
+        }
+        streams.dedup();
+        let entry = Executed {
+            command,
+            reply: hash_bytes(reply),
+            now,
+            is_timed,
+            chain: 0,
+            by: copy,
+        };
+        for (number, stream) in streams.into_iter().enumerate() {
+            self.executed_in(stream, entry, number == 0);
+        }
+    }
+
+    /// A command was executed, which is in this stream; `first`: there were no others before.
+    fn executed_in(&mut self, stream: u64, entry: Executed, first: bool) {
+        let Executed {
+            command,
+            now,
+            is_timed,
+            by: copy,
+            ..
+        } = entry;
         self.time = self.time.max(now);
         let mark = self.copies[copy].marks.entry(stream).or_insert(Mark {
             stream,
             ..Mark::default()
         });
         let chain = mix(mark.chain, command);
-        let entry = Executed {
-            command,
-            reply: hash_bytes(reply),
-            now,
-            is_timed,
-            chain,
-            by: copy,
-        };
+        let entry = Executed { chain, ..entry };
         let at = mark.length as usize;
         *mark = Mark {
             stream,
@@ -225,7 +251,7 @@ impl Journal {
         match entries.get(at).copied() {
             None => {
                 entries.push(entry);
-                if self.seen.insert(command, now).is_some() {
+                if self.seen.insert(command, now).is_some() && first {
                     let what = format!(
                         "{} executed {{command}} a second time, as number {at}",
                         self.copies[copy].name

@@ -1,7 +1,7 @@
 //! The service that simulations replicate: a few keys, each with a list of numbers, some of which
 //! expire.
 
-use crate::model::{Call, Model, Specification, Want};
+use crate::model::{Call, Model, Others, Specification, Want};
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel};
 use ionian_kernel::machine::{Footprint, NotARead, Parts, RestoreError, StateMachine};
@@ -10,8 +10,9 @@ use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::{decode_all, encode_all};
 use ionian_kernel::{wire_enum, wire_struct};
 use std::collections::BTreeMap;
-use std::{fmt, iter};
+use std::iter;
 
+mod display;
 mod parts;
 
 /// The operation on one key.
@@ -50,6 +51,13 @@ pub enum Deed {
     },
     /// Deletes the key.
     Delete,
+    /// Moves the list, with its deadline, to another key, whose list it replaces.
+    Move {
+        /// The other key.
+        to: u64,
+    },
+    /// Deletes all keys.
+    Clear,
     /// Not a command: the machine must reject it and continue. Contains this many arbitrary bytes.
     Rubbish {
         /// How many.
@@ -59,7 +67,7 @@ pub enum Deed {
 
 wire_enum! { Deed {
     0 => Get, 1 => Set { value }, 2 => Append { token }, 3 => Cas { old, new }, 4 => Delete, 5 => Rubbish { bytes },
-    6 => SetFor { value, ms }, 7 => Both { other },
+    6 => SetFor { value, ms }, 7 => Both { other }, 8 => Move { to }, 9 => Clear,
 } }
 
 /// A command of the machine.
@@ -82,10 +90,11 @@ pub enum Answer {
     List(Option<Vec<u64>>),
     /// To [`Deed::Set`].
     Done,
-    /// To [`Deed::Append`]: the new length of the list.
+    /// To [`Deed::Append`]: the new length of the list. To [`Deed::Clear`]: how many keys there
+    /// were.
     Length(u64),
-    /// To [`Deed::Cas`]: whether the list ended in the old number. To [`Deed::Delete`]: whether the
-    /// key existed.
+    /// To [`Deed::Cas`]: whether the list ended in the old number. To [`Deed::Delete`] and
+    /// [`Deed::Move`]: whether the key existed.
     Was(bool),
     /// To bytes that are not a command.
     Malformed,
@@ -186,9 +195,10 @@ impl StateMachine for SimMachine {
             Some(command) if Lists::is_read(&command) => {
                 footprint.reads.extend(keys(&command));
             }
-            Some(Command { key, deed, .. }) => {
-                footprint.timed |= matches!(deed, Deed::SetFor { .. });
-                footprint.writes.push(key);
+            Some(command) => {
+                footprint.timed |= matches!(command.deed, Deed::SetFor { .. });
+                footprint.everything |= Lists::others(&command) == Others::All;
+                footprint.writes.extend(keys(&command));
             }
             None => {}
         }
@@ -207,9 +217,13 @@ impl StateMachine for SimMachine {
     }
 }
 
-/// The keys that a command touches.
+/// The keys that a command names.
 fn keys(command: &Command) -> impl Iterator<Item = u64> {
-    iter::once(command.key).chain(Lists::other_key(command))
+    let other = match Lists::others(command) {
+        Others::One(other) => Some(other),
+        Others::None | Others::All => None,
+    };
+    iter::once(command.key).chain(other)
 }
 
 /// What a command that changes nothing is answered.
@@ -236,7 +250,16 @@ fn carry_out(values: &mut Values, command: &Command, now: Timestamp) -> Answer {
     if Lists::is_read(command) {
         return look(values, command, now);
     }
+    if command.deed == Deed::Clear {
+        values.retain(|_, held| !held.is_gone(now));
+        return Answer::Length(std::mem::take(values).len() as u64);
+    }
     let mut held = values.remove(&command.key);
+    if let Deed::Move { to } = command.deed {
+        let exists = held.is_some();
+        values.extend(held.map(|held| (to, held)));
+        return Answer::Was(exists);
+    }
     let answer = change(&mut held, &command.deed, now);
     if let Some(held) = held {
         values.insert(command.key, held);
@@ -270,7 +293,9 @@ fn change(held: &mut Option<Held>, deed: &Deed, now: Timestamp) -> Answer {
             Answer::Was(hit)
         }
         Deed::Delete => Answer::Was(held.take().is_some()),
-        Deed::Get | Deed::Both { .. } | Deed::Rubbish { .. } => Answer::Malformed,
+        Deed::Get | Deed::Both { .. } | Deed::Move { .. } | Deed::Clear | Deed::Rubbish { .. } => {
+            Answer::Malformed
+        }
     }
 }
 
@@ -286,6 +311,8 @@ pub struct Lists {
     timed: bool,
     /// Whether some requests read two keys.
     pairs: bool,
+    /// Whether some write two keys, or all.
+    spans: bool,
 }
 
 /// Lifetimes of lists in milliseconds: some expire before any client reads them, some outlive a
@@ -302,6 +329,7 @@ impl Lists {
             large: None,
             timed: false,
             pairs: false,
+            spans: false,
         }
     }
 
@@ -321,6 +349,12 @@ impl Lists {
     #[must_use]
     pub fn with_pairs(self, pairs: bool) -> Self {
         Lists { pairs, ..self }
+    }
+
+    /// The same clients; if `spans` is set, some of their writes are of two keys, or of all.
+    #[must_use]
+    pub fn with_spans(self, spans: bool) -> Self {
+        Lists { spans, ..self }
     }
 
     fn call(&mut self, operation: Operation, key: u64, deed: Deed) -> Call<Command> {
@@ -361,6 +395,14 @@ impl Lists {
             );
         }
         let (key, fresh) = (random.below(self.keys), self.next_id);
+        if self.spans && random.once_in(4) {
+            let to = (key + 1) % self.keys;
+            let deed = match random.once_in(4) {
+                true => Deed::Clear,
+                false => Deed::Move { to },
+            };
+            return self.call(Operation::Write, key, deed);
+        }
         if self.timed && random.once_in(4) {
             let ms = TERMS_MS[random.below(TERMS_MS.len() as u64) as usize];
             return self.call(Operation::Write, key, Deed::SetFor { value: fresh, ms });
@@ -405,10 +447,11 @@ impl Specification for Lists {
         }
     }
 
-    fn other_key(action: &Command) -> Option<u64> {
+    fn others(action: &Command) -> Others {
         match action.deed {
-            Deed::Both { other } => Some(other),
-            _ => None,
+            Deed::Both { other } | Deed::Move { to: other } => Others::One(other),
+            Deed::Clear => Others::All,
+            _ => Others::None,
         }
     }
 
@@ -487,10 +530,13 @@ impl Model for Lists {
                 },
             ),
             ["delete", _] => (Operation::Write, Deed::Delete),
+            ["move", _, to] => (Operation::Write, Deed::Move { to: self::key(to)? }),
+            // It names a key, as all do.
+            ["clear", _] => (Operation::Write, Deed::Clear),
             _ => {
                 return Err(format!(
                     "{text:?} is no command; known are: get K, read K, read-both K K, read-sequential K, read-eventual K, \
-                     set K V, set K V for 20ms, append K T, cas K OLD NEW, delete K"
+                     set K V, set K V for 20ms, append K T, cas K OLD NEW, delete K, move K K, clear K"
                 ));
             }
         };
@@ -515,55 +561,6 @@ fn key(word: &str) -> Result<u64, String> {
         _ => Err(format!(
             "{word:?} is not a key: keys are the letters a to z"
         )),
-    }
-}
-
-/// How a key is written.
-fn name(key: u64) -> String {
-    match u8::try_from(key) {
-        Ok(key @ 0..26) => char::from(b'a' + key).to_string(),
-        _ => key.to_string(),
-    }
-}
-
-/// How a list is written.
-fn written(list: Option<&Vec<u64>>) -> String {
-    list.map_or("nothing".into(), |list| format!("{list:?}"))
-}
-
-impl fmt::Display for Command {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let key = name(self.key);
-        match &self.deed {
-            Deed::Both { other } => write!(f, "get {key} and {}", name(*other)),
-            Deed::Get => write!(f, "get {key}"),
-            Deed::Set { value } => write!(f, "set {key} {value}"),
-            Deed::SetFor { value, ms } => write!(f, "set {key} {value} for {ms}ms"),
-            Deed::Append { token } => write!(f, "append {key} {token}"),
-            Deed::Cas { old, new } => write!(f, "cas {key} {old} {new}"),
-            Deed::Delete => write!(f, "delete {key}"),
-            Deed::Rubbish { bytes } => write!(f, "rubbish of {bytes} bytes"),
-        }
-    }
-}
-
-impl fmt::Display for Answer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Answer::List(list) => f.write_str(&written(list.as_ref())),
-            Answer::Lists { one, other } => {
-                write!(
-                    f,
-                    "{} and {}",
-                    written(one.as_ref()),
-                    written(other.as_ref())
-                )
-            }
-            Answer::Done => f.write_str("ok"),
-            Answer::Length(length) => write!(f, "length {length}"),
-            Answer::Was(was) => write!(f, "{was}"),
-            Answer::Malformed => f.write_str("malformed"),
-        }
     }
 }
 

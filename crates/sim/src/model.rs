@@ -20,21 +20,32 @@ pub trait Specification {
     /// The state of the keys of a history.
     type State: Clone + Default + Eq + Hash;
 
-    /// The key that `action` touches; the only one, if it has no [other](Self::other_key). The same
+    /// The key that `action` touches; the only one, if it has no [others](Self::others). The same
     /// for all actions if histories are separated by key already.
     fn key(action: &Self::Action) -> u64 {
         let _ = action;
         0
     }
-    /// The second key that `action` touches: it must be answered as both were at one moment.
-    fn other_key(action: &Self::Action) -> Option<u64> {
+    /// The keys that `action` touches beside that one: all at one moment.
+    fn others(action: &Self::Action) -> Others {
         let _ = action;
-        None
+        Others::None
     }
     /// Whether `action` changes nothing.
     fn is_read(action: &Self::Action) -> bool;
     /// Executes `action` at this time in the log, as the machine received it.
     fn apply(state: &mut Self::State, action: &Self::Action, at: Timestamp) -> Self::Answer;
+}
+
+/// What a request touches beside its [key](Specification::key).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// No other key.
+    None,
+    /// This key.
+    One(u64),
+    /// All keys.
+    All,
 }
 
 /// A service with the clients that test it.

@@ -64,7 +64,8 @@ pub fn run_seed_watched<P: Protocol>(scenario: &Scenario, seed: u64, watch: Watc
         Lists::new(knobs.keys)
             .with_large(knobs.large)
             .with_time(knobs.timed)
-            .with_pairs(knobs.pairs),
+            .with_pairs(knobs.pairs)
+            .with_spans(knobs.spans),
         watch,
     )
 }

@@ -119,6 +119,8 @@ pub(crate) struct Knobs {
     pub(crate) timed: bool,
     /// Whether some reads are of two keys.
     pub(crate) pairs: bool,
+    /// Whether some writes are of two keys, or of all; reads are linearizable then.
+    pub(crate) spans: bool,
     pub(crate) options: Options,
     /// The size of the log's segments: so small that they are made, dropped and used again all the
     /// time.
@@ -278,6 +280,7 @@ impl Knobs {
             large: None,
             timed: false,
             pairs: false,
+            spans: false,
         };
         if scenario.vary_options {
             vary_own(&mut knobs.options, own, seed);
@@ -384,6 +387,10 @@ impl Knobs {
         // the longer they are.
         let short = self.length == 1 && !self.bursts;
         self.pairs = swarm.random.once_in(3) && scenario.vary_options && short;
+        self.spans = swarm.random.once_in(3) && scenario.vary_options && short;
+        if self.spans {
+            self.read_levels = vec![ReadLevel::Linearizable];
+        }
     }
 
     /// Nodes that start late: those that a change brings in, and up to f of the others.
@@ -439,6 +446,7 @@ impl Knobs {
             ("large", self.large.is_some()),
             ("timed", self.timed),
             ("pairs", self.pairs),
+            ("spans", self.spans),
             ("disk-errors", self.disk_error.is_some()),
             ("pause", self.pause.is_some()),
             ("crash", self.crash.is_some()),

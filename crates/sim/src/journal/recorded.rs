@@ -1,6 +1,6 @@
 //! The copies of the replicated machine, wrapped so that each reports to the journal.
 
-use super::{ALL, LONE, MachineCopy, Mark, Order, SharedJournal, open};
+use super::{ALL, EVERYTHING, LONE, MachineCopy, Mark, Order, SharedJournal, open};
 use crate::machine::SimMachine;
 use crate::model::Model;
 use crate::scenario::Canary;
@@ -72,18 +72,22 @@ impl Recorded {
         Box::new(Recorded::new(journal, name, model, canary))
     }
 
-    /// The stream of a command, and whether all copies execute it at the same time in the log.
-    fn stream(&self, command: &[u8]) -> (u64, bool) {
+    /// The streams of a command, and whether all copies execute it at the same time in the log.
+    fn streams(&self, command: &[u8]) -> (Vec<u64>, bool) {
         if self.order == Order::Total {
-            return (ALL, true);
+            return (vec![ALL], true);
         }
         let mut footprint = Footprint::default();
         self.machine.footprint(command, &mut footprint);
-        let stream = match footprint.writes.first() {
-            Some(key) => mix(*key, 1) & !LONE,
-            None => hash_bytes(command) | LONE,
+        let mut streams: Vec<u64> = match footprint.everything {
+            true => vec![EVERYTHING],
+            false => Vec::new(),
         };
-        (stream, footprint.timed)
+        streams.extend(footprint.writes.iter().map(|key| mix(*key, 1) & !LONE));
+        if streams.is_empty() {
+            streams.push(hash_bytes(command) | LONE);
+        }
+        (streams, footprint.timed)
     }
 }
 
@@ -92,10 +96,10 @@ impl StateMachine for Recorded {
         let before = reply.len();
         self.now = now;
         self.machine.apply(now, command, reply);
-        let (stream, is_timed) = self.stream(command);
+        let (streams, is_timed) = self.streams(command);
         open(&self.journal).executed(
             self.copy,
-            stream,
+            streams,
             (now, is_timed),
             hash_bytes(command),
             &reply[before..],

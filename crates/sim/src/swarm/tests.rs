@@ -19,7 +19,7 @@ fn every_switch_is_on_in_some_seeds_and_off_in_others() {
         .map(|seed| Knobs::draw(seed, &scenario(), &[]).summary(&scenario(), &[]))
         .collect();
     for switch in "calm lose hate duplicate straggle ordered slow-links partition pause crash crash-in-sync \
-                   blackout slow-disk clocks wrong-clocks cut strand victims meddle late long narrow-links large timed pairs disk-errors"
+                   blackout slow-disk clocks wrong-clocks cut strand victims meddle late long narrow-links large timed pairs spans disk-errors"
         .split_whitespace()
     {
         let on = summaries.iter().filter(|summary| summary.split(' ').any(|word| word == switch)).count();
@@ -37,7 +37,7 @@ fn what_a_scenario_forbids_stays_off() {
         let knobs = Knobs::draw(seed, &calm, &[]);
         let switches = knobs.switches().join(" ");
         let harmless = [
-            "calm", "ordered", "long", "bursts", "large", "timed", "pairs",
+            "calm", "ordered", "long", "bursts", "large", "timed", "pairs", "spans",
         ];
         assert!(
             switches.split(' ').all(|switch| harmless.contains(&switch)),
