@@ -40,6 +40,8 @@ mod mencius_leader;
 mod mencius_membership;
 #[path = "../../protocols/tests/roles/mencius_replica.rs"]
 mod mencius_replica;
+#[path = "../../protocols/tests/roles/psmr.rs"]
+mod psmr;
 #[path = "../../protocols/tests/roles/reach.rs"]
 mod reach;
 #[path = "../../protocols/tests/roles/read_batcher.rs"]
@@ -70,6 +72,7 @@ mod time;
 
 use caught::caught;
 use mencius_leader::{limits, repairing, revoking};
+use psmr::{catching_up, merge};
 use relay::{asking, questions, reading, relayed};
 
 caught! {
@@ -92,6 +95,9 @@ caught! {
     "multipaxos/s7": read_batcher::on_a_grid_reads_ask_a_whole_row,
     "multipaxos/truncation": acceptor::votes_that_replicas_keep_are_forgotten_and_released,
     "multipaxos/unfenced": acceptor::a_vote_in_the_promised_round_leaves_behind_its_record,
+    "psmr/unknown": merge::workers_stop_for_what_touches_their_parts_alone,
+    "psmr/partial": catching_up::a_state_is_taken_when_all_parts_are_in_the_machine,
+    "psmr/mark": merge::a_backup_waits_for_a_slot_that_is_missing_below_its_mark,
     "mencius/reservation": mencius_acceptor::reservations_are_known_after_a_restart_and_after_a_checkpoint,
     "mencius/s12": mencius_acceptor::a_reservation_in_a_round_below_the_promise_is_refused,
     "mencius/unreserved": mencius_leader::nothing_is_skipped_before_a_write_quorum_has_noted_its_reservation,

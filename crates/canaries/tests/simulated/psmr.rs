@@ -21,12 +21,6 @@ fn m5_what_spans_waits_for_all_workers() {
 }
 
 #[test]
-fn what_spans_and_comes_late_waits_for_the_parts() {
-    // Most seeds show that commands are lost; some, that replicas differ.
-    crate::catches::<PSmr>("ajar", preset::<PSmr>("p-smr"), MEMORY, 400);
-}
-
-#[test]
 fn m19_a_command_on_two_keys_spans_their_groups() {
     catches("first-key", 60);
 }

@@ -16,7 +16,9 @@ pub use self::catch_up::Chunk;
 use self::catch_up::{Ask, CatchUp, Progress};
 use self::deferred::Deferred;
 use self::early::Early;
-pub use self::gate::{Gate, marker};
+use self::gate::Turns;
+pub(crate) use self::gate::skipped;
+pub use self::gate::{Gate, marker, skip};
 use self::helping::Helping;
 use self::offer::Offer;
 pub use self::port::ReplicaPort;
@@ -83,6 +85,7 @@ pub struct ReplicaCore {
     wanted: Slot,
     /// What keeps it from executing what it has.
     gate: Gate,
+    turns: Option<Turns>,
     /// A peer is given a snapshot of the state of several logs, before this slot of this one.
     retained_from: Option<Slot>,
     deferred: Deferred,
@@ -134,6 +137,7 @@ impl ReplicaCore {
             ahead_bytes: 0,
             wanted: Slot::ZERO,
             gate: Gate::Open,
+            turns: None,
             retained_from: None,
             deferred: Deferred::default(),
             early: Early::default(),
@@ -216,7 +220,7 @@ impl ReplicaCore {
     /// Executes as far as the log has no hole.
     fn execute_ready(&mut self, now: Instant, port: &mut impl ReplicaPort) {
         while let Some(chosen) = self.log.get(self.executed)
-            && self.gate.lets(self.executed, &chosen.value)
+            && self.gate.lets(self.turns, self.executed, &chosen.value)
         {
             let answers = (chosen.replier == Some(self.id)).then_some(&mut self.answers);
             let bytes = chosen.value.batch.byte_len();
@@ -227,6 +231,9 @@ impl ReplicaCore {
             match self.early.pass(self.executed) {
                 false => self.executor.execute(self.executed, &chosen.value, answers),
                 true => self.executor.pass(&chosen.value),
+            }
+            if let Some(turns) = self.turns {
+                self.turns = Some(turns.after(&chosen.value));
             }
             self.executed = self.executed.next();
             self.forget_old();

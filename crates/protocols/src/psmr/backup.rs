@@ -31,8 +31,8 @@ pub(super) struct Backup {
     attempts: u32,
     /// When the driver last asked.
     asked_at: Instant,
-    /// Everything below this slot of g_all is to be executed: known when the command is there.
-    until: Option<Slot>,
+    /// Whether the command is executed.
+    is_executed: bool,
     /// The state, and how far g_all is executed in it.
     picture: Option<(u64, Box<dyn Frozen>)>,
 }
@@ -59,7 +59,7 @@ impl Merge {
             propose_at: now,
             attempts: 0,
             asked_at: now,
-            until: None,
+            is_executed: false,
             picture: None,
         });
         backup.asked_at = now;
@@ -88,9 +88,9 @@ impl Merge {
         send(out, kind::Leader, self.config.all().leaders(), message);
     }
 
-    /// Slots of g_all below this one are executed next, as far as none is missing.
+    /// The slots of g_all below this one, none of which is missing, are executed next.
     pub(super) fn look_for_mark(&mut self, end: Slot, groups: &Groups) {
-        let Some(backup) = self.backup.as_mut().filter(|it| it.until.is_none()) else {
+        let Some(backup) = self.backup.as_mut() else {
             return;
         };
         let all = core(groups, groups.all());
@@ -100,8 +100,7 @@ impl Merge {
         let is_mark = |command: Command<&[u8]>| {
             command.purpose == Purpose::Internal && command.number == backup.mark
         };
-        let mark = next.find(|(_, value)| value.batch.commands().any(is_mark));
-        backup.until = mark.map(|(slot, _)| slot.next());
+        backup.is_executed |= next.any(|(_, value)| value.batch.commands().any(is_mark));
     }
 
     /// The machine is whole: takes the picture if it contains what it must.
@@ -109,8 +108,7 @@ impl Merge {
         let done = self.done();
         let covers = |backup: &&mut Backup| {
             let far = backup.cover.stamp().is_none_or(|at| done.0 >= at);
-            let has_mark = backup.until.is_some_and(|until| until <= done);
-            far && has_mark && backup.picture.is_none()
+            far && backup.is_executed && backup.picture.is_none()
         };
         if let Some(backup) = self.backup.as_mut().filter(covers) {
             backup.picture = Some((done.0, whole.freeze()));

@@ -1,6 +1,6 @@
 //! Which layouts are deployments of P-SMR, and what every role needs to know of its own.
 
-use super::settings::GROUPS;
+use super::settings::{GROUPS, Turns};
 use crate::multipaxos;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -46,6 +46,11 @@ impl Config {
     /// How many groups there are beside g_all, which has this number.
     pub fn count(&self) -> usize {
         self.groups.len() - 1
+    }
+
+    /// How workers take turns, if they do.
+    pub(super) fn turns(&self) -> Option<Turns> {
+        Turns::of(self.options())
     }
 
     /// The options.

@@ -134,6 +134,9 @@ impl protocol::Instance for Instance {
             (Message::WantMarker { group, until }, Duty::Leader(markers)) => {
                 markers.on_want_marker(now, (group.into(), until), groups, out);
             }
+            (Message::WantSkip { group, end, count }, Duty::Leader(markers)) => {
+                markers.on_want_skip(now, group.into(), (end, count), groups, out);
+            }
             (Message::WantBarrier { number }, Duty::Leader(markers)) => {
                 markers.on_want_barrier(now, number, groups, out);
             }
@@ -175,6 +178,10 @@ impl protocol::Instance for Instance {
     fn on_timer(&mut self, now: Time, out: &mut Sends) {
         match &mut self.duty {
             Duty::Replica(merge) => merge.on_timer(now, &mut self.groups, out),
+            Duty::Leader(markers) => {
+                self.groups.on_timer(now, out);
+                markers.on_timer(now, &mut self.groups, out);
+            }
             _ => self.groups.on_timer(now, out),
         }
     }
@@ -182,6 +189,7 @@ impl protocol::Instance for Instance {
     fn next_timer(&self) -> Option<Time> {
         let own = match &self.duty {
             Duty::Replica(merge) => merge.next_timer(),
+            Duty::Leader(markers) => markers.next_timer(&self.groups),
             _ => None,
         };
         earliest(own, self.groups.next_timer())

@@ -6,42 +6,55 @@
 //! In the paper a worker takes turns between the log of its group and that of g_all, so an idle log
 //! must be kept going by empty messages, and every command waits for the slower of the two. Here a
 //! worker reads the log of its group alone. A *marker* in it is a number u of g_all: before what
-//! comes next in the group, every slot of g_all below u is executed. A worker that finds a marker
-//! above what is executed stops. When all have stopped, the slots of g_all up to the *lowest* of
-//! their markers are executed, and the workers whose markers that reaches go on. So each slot of
-//! g_all meets each worker before its first marker above the slot: at the same place on every
-//! replica, since the logs are the same. The worker with the lowest marker goes on each time, and
-//! a worker that has stopped waits only for the others to find markers as high, which their
-//! leaders propose: there is no deadlock. A number that is lower than one before says nothing new,
-//! so a marker may come twice or late.
+//! comes next in the group, every slot of g_all below u that touches the group's part is executed.
+//! A worker that finds a marker stops unless it knows that this holds: that all slots below u are
+//! known, and those that touch its part are executed. g_all is executed in the order of its slots.
+//! A slot's turn has come when all before it are executed, and the workers of the parts that it
+//! touches have stopped at markers above it; others go on. So each slot of g_all meets each worker
+//! that it touches before its first marker above the slot: at the same place on every replica,
+//! since the logs are the same. Nothing waits in a circle: the first slot that is not executed
+//! waits for its groups to find markers above it, which their leaders propose, and no worker stops
+//! at a marker that is not above it. A number that is lower than one before says nothing new, so a
+//! marker may come twice or late.
 //!
-//! Why this is linearizable. Let X be a command of a group g and Y one of g_all. X answered before
-//! Y is sent: X is executed somewhere, and so is everything of g_all below the markers before X. Y
-//! gets a slot that is not executed anywhere, so no marker above Y is before X. Y answered before X
-//! is sent: a replica has executed Y, so it had found a marker above Y in g; X gets a later slot.
-//! Two commands of g_all, or of one group, are in one log; two of different groups touch nothing in
-//! common.
+//! With the setting `turn_slots` = M the logs are merged as published: a worker takes M slots of
+//! its group, then M of g_all, and so on, and leaders propose [skips](super::skips). So every value
+//! of a group says how much of g_all comes before it, as a marker does, by its place: the rest is
+//! the same. A skip of n messages may be taken at the turn of its last, as it has no effect; and
+//! skips of g_all stop no worker. One thing is ours: turns are counted anew behind each slot that
+//! touches all parts, where all workers have stopped at the same places. So a picture need not
+//! contain the counts.
+//!
+//! Why this is linearizable. Let commands be ordered as replicas execute them: by slots within a
+//! log, and as said above between g_all and a group that a command of it touches. Along each such
+//! step from g_all through a group and back, slots of g_all grow, so there is no circle; and two
+//! commands without such an order touch nothing in common. Let each command take effect when a
+//! replica first executes it. That is after it was sent and before it is answered. And what comes
+//! before it in the order took effect earlier: that replica had executed it, or taken over a state
+//! with it.
 //!
 //! # The state
 //!
-//! When all workers have stopped and what comes before their markers is executed, the state is
-//! given by how far g_all is executed, and how far each group is. Only then is a picture of it
-//! taken: then the machine is whole, and time is the same in all parts. A picture contains these
-//! numbers and the sessions of all groups. It is g_all's replica that stores it and hands it to
-//! peers, because all groups wait for g_all: one that has executed more of g_all has executed more
-//! of every group.
+//! The state is given by how far g_all is executed, and how far each group is. A picture of it is
+//! taken when a slot of g_all has just been executed that touches all parts: then the machine is
+//! whole, time is the same in all parts, and each group is at its first marker above that slot, on
+//! every replica. So of two pictures one contains the other; and no worker of a replica that has
+//! not executed that slot is further than the picture is. A picture contains these numbers and the
+//! sessions of all groups. It is g_all's replica that stores it and hands it to peers.
 //!
 //! Others forget what f+1 replicas keep. Where nodes keep nothing through a crash, that is what is
-//! executed; here it is what was executed when the workers stopped last. If it were what each group
-//! has executed, of two replicas one could need a forgotten slot in one group, and the other in
-//! another, and neither could help. So the replica that has executed most of g_all needs none that
-//! is forgotten, and takes the others with it.
+//! executed; here it is what was executed at such a slot. If it were what each group has executed,
+//! of two replicas one could need a forgotten slot in one group, and the other in another, and
+//! neither could help. So the replica that has executed most of g_all needs none that is forgotten,
+//! and takes the others with it.
 
 use super::backup::Backup;
+use super::branch;
 use super::config::Config;
 use super::groups::{Groups, Member, Sends, send};
 use super::message::Message;
 use super::router::parts;
+use super::touches::{Touches, members};
 use super::vacant::Vacant;
 use super::workers::Delivery;
 use crate::multipaxos::replica::{In, Replica};
@@ -57,19 +70,8 @@ use ionian_kernel::machine::RestoreError;
 use ionian_kernel::protocol::{Birth, Instance as _};
 use ionian_kernel::random::Random;
 use ionian_kernel::role::Out;
-use ionian_kernel::time::{Duration, Instant, earliest};
-use ionian_replication::backoff::doubled;
+use ionian_kernel::time::Instant;
 use ionian_replication::executor::Cut;
-
-/// An execution in g_all that is needed for a snapshot is asked for again after this time.
-const BARRIER_EVERY: Duration = Duration::from_millis(500);
-
-/// A peer that waits for a picture asks again sooner.
-const WAITS_FOR: Duration = Duration::from_secs(10);
-
-/// Where nodes keep nothing through a crash, the workers stop this long after they have executed
-/// something, so that it can be forgotten elsewhere.
-const KEPT_AFTER: Duration = Duration::from_secs(1);
 
 /// See the top of this file.
 pub(super) struct Merge {
@@ -78,19 +80,20 @@ pub(super) struct Merge {
     /// How many parts the machine has; none if it cannot be divided.
     parts: usize,
     /// Every slot of g_all below this one is executed.
-    done: Slot,
+    pub(super) done: Slot,
+    pub(super) touches: Touches,
     pub(super) delivery: Delivery,
-    keeps_records: bool,
+    pub(super) keeps_records: bool,
     /// The snapshot that is being stored: its stamp, and how far the groups are in it.
-    storing: Option<(u64, Vec<Slot>)>,
+    pub(super) storing: Option<(u64, Vec<Slot>)>,
     /// When markers that do not come are asked for, and how often they were.
-    markers_at: Option<Instant>,
-    attempts: u32,
+    pub(super) markers_at: Option<Instant>,
+    pub(super) attempts: u32,
     /// When an execution in g_all is asked for.
-    barrier_at: Option<Instant>,
+    pub(super) barrier_at: Option<Instant>,
     pub(super) backup: Option<Backup>,
     /// The peers that wait for a picture: how far each has executed g_all, and since when.
-    waiting: BTreeMap<ReplicaId, (Slot, Instant)>,
+    pub(super) waiting: BTreeMap<ReplicaId, (Slot, Instant)>,
     pub(super) random: Random,
 }
 
@@ -100,6 +103,7 @@ impl Merge {
             me: ReplicaId(birth.address.index),
             parts: 0,
             done: Slot::ZERO,
+            touches: Touches::new(&config),
             delivery: Delivery::new(config.count(), birth),
             keeps_records: birth.keeps_records,
             storing: None,
@@ -126,6 +130,9 @@ impl Merge {
                 true => Gate::Below(Slot::ZERO),
                 false => Gate::Marker(Slot::ZERO),
             });
+            if let Some(turns) = self.config.turns().filter(|_| group < all) {
+                core.take_turns(turns.slots);
+            }
         }
         let whole = replica(groups.member(all)).core_mut().executor_mut();
         whole.expect_cuts(all, false);
@@ -137,13 +144,13 @@ impl Merge {
         let all = groups.all();
         let executor = replica(groups.member(all)).core_mut().executor_mut();
         self.parts = parts(executor.machine_mut(), all);
-        self.spread(groups);
+        self.spread(self.touches.everything(), groups);
     }
 
-    /// Gives each group its part of the machine.
-    fn spread(&mut self, groups: &mut Groups) {
+    /// Gives each of these groups its part of the machine.
+    fn spread(&mut self, set: u64, groups: &mut Groups) {
         let all = groups.all();
-        for group in 0..self.parts {
+        for group in members(set).take_while(|group| *group < self.parts) {
             let whole = replica(groups.member(all)).core_mut().executor_mut();
             let machine = whole.machine_mut().parts().expect("it has parts");
             let part = machine.lend(group);
@@ -154,22 +161,22 @@ impl Merge {
         }
     }
 
-    /// Time in all logs is as late as in any: all workers have stopped, so it is the same on all
-    /// replicas.
-    fn meet(&mut self, groups: &mut Groups) {
-        let all = groups.all();
-        let times = (0..=all).map(|group| core(groups, group).executor().now());
+    /// Time in g_all and in these groups is as late as in any of them: their workers have stopped,
+    /// so it is the same on all replicas.
+    fn meet(&mut self, set: u64, groups: &mut Groups) {
+        let met = || members(set).chain([groups.all()]);
+        let times = met().map(|group| core(groups, group).executor().now());
         let latest = times.max().expect("there are groups");
-        for group in 0..=all {
+        for group in members(set).chain([groups.all()]) {
             let core = replica(groups.member(group)).core_mut();
             core.executor_mut().advance(latest);
         }
     }
 
-    /// Takes the parts back into the machine.
-    fn gather(&mut self, groups: &mut Groups) {
+    /// Takes the parts of these groups back into the machine.
+    fn gather(&mut self, set: u64, groups: &mut Groups) {
         let all = groups.all();
-        for group in 0..self.parts {
+        for group in members(set).take_while(|group| *group < self.parts) {
             let executor = replica(groups.member(group)).core_mut().executor_mut();
             let part = executor.swap_machine(Box::new(Vacant));
             let whole = replica(groups.member(all)).core_mut().executor_mut();
@@ -194,7 +201,9 @@ impl Merge {
             }) if group == all && (last || !bytes.is_empty()) => {
                 self.delivery.finish(groups);
                 groups.call(all, out, |it, outbox| it.on_message(now, message, outbox));
-                self.adopt(now, groups);
+                if self.adopt(now, groups) {
+                    out.reached(branch::ADOPTS);
+                }
             }
             // One picture at a time: that of another peer would take its place.
             To(In::SnapshotChunk { .. }) if core(groups, all).is_installing() => {}
@@ -204,6 +213,7 @@ impl Merge {
             To(In::SnapshotChunk { from, .. }) => {
                 let (me, executed) = (self.me, self.done);
                 let message = Message::NeedState { from: me, executed };
+                out.reached(branch::NEEDS_STATE);
                 send(out, kind::Replica, Set::one(from), message);
             }
             message if group == all => {
@@ -230,13 +240,17 @@ impl Merge {
         groups.call(all, out, |it, outbox| {
             is_offered = of(it).offer_at_hand(now, from, executed, &mut Out::new(outbox));
         });
+        out.reached(match is_offered {
+            true => branch::STATE_AT_HAND,
+            false => branch::STATE_AFTER_BARRIER,
+        });
         if !is_offered {
             self.waiting.insert(from, (executed, now));
             self.barrier_at = self.barrier_at.or(Some(now));
         }
     }
 
-    /// All groups have stopped at their markers, and the machine is whole: takes the pictures that
+    /// What touches all parts was just executed, and the machine is whole: takes the pictures that
     /// are waited for.
     fn take_pictures(&mut self, now: Instant, groups: &mut Groups) {
         let all = groups.all();
@@ -245,7 +259,7 @@ impl Merge {
                 let core = replica(groups.member(group)).core_mut();
                 core.kept(match group == all {
                     true => self.done,
-                    false => core.behind_markers(self.done),
+                    false => core.behind_markers(self.touches.place()),
                 });
             }
         }
@@ -285,141 +299,130 @@ impl Merge {
     }
 
     /// If the replica of g_all has taken over a snapshot, the groups take over what it says of
-    /// them: what they have is void.
-    fn adopt(&mut self, now: Instant, groups: &mut Groups) {
+    /// them: what they have is void. Says whether it has.
+    fn adopt(&mut self, now: Instant, groups: &mut Groups) -> bool {
         let all = groups.all();
         let core = replica(groups.member(all)).core_mut();
         let Some(cuts) = core.executor_mut().take_cuts() else {
-            return;
+            return false;
         };
         let done = core.executed();
+        self.touches.begin_at(done);
         self.divide(groups);
         for (group, (executed, sessions)) in cuts.into_iter().enumerate() {
             let executor = replica(groups.member(group)).core_mut().executor_mut();
             executor.take_sessions(&sessions).expect("it was checked");
-            self.delivery
-                .replaced(now, group, executed, Gate::Marker(done));
+            let gate = Gate::Marker(self.touches.place());
+            self.delivery.replaced(now, group, executed, gate);
         }
         let core = replica(groups.member(all)).core_mut();
         core.set_gate(Gate::Below(done));
         self.done = done;
+        true
     }
 
-    /// Executes what can be executed: of the groups up to their markers, and of g_all when all have
-    /// stopped.
+    /// Executes what can be executed: of the groups up to their markers, and of g_all when those
+    /// have stopped that it touches.
     pub(super) fn advance(&mut self, now: Instant, groups: &mut Groups, out: &mut Sends) {
         loop {
             self.delivery.finish(groups);
-            if !self.pass_markers(now, groups) {
+            if !self.pass_markers(now, groups, out) {
                 break;
             }
         }
         for group in 0..=groups.all() {
             groups.pour(group, out);
         }
-        self.watch(now, groups);
+        self.watch(now, groups, out);
     }
 
-    /// Executes g_all up to the lowest marker if all groups have stopped; says whether that let any
-    /// go on.
-    fn pass_markers(&mut self, now: Instant, groups: &mut Groups) -> bool {
+    /// Lets those go on whose markers are reached, and executes the next slots of g_all if the
+    /// groups that they touch have stopped; says whether anything was done.
+    fn pass_markers(&mut self, now: Instant, groups: &mut Groups, out: &mut Sends) -> bool {
         let all = groups.all();
         let stopped = |group| core(groups, group).stopped_until();
-        let markers: Vec<Slot> = (0..all).filter_map(stopped).collect();
-        let Some(lowest) = markers.iter().min().copied() else {
-            return false;
-        };
-        let member = groups.member(all);
-        let whole = replica(member);
-        whole.core_mut().want(now, lowest);
-        if markers.len() < all || !whole.core().waits_at_gate() {
-            return false;
+        let markers: Vec<Option<Slot>> = (0..all).map(stopped).collect();
+        let highest = markers.iter().flatten().max().copied();
+        let takes_turns = self.config.turns().is_some();
+        let whole = replica(groups.member(all)).core_mut();
+        match highest {
+            // Skips in g_all touch nothing.
+            _ if takes_turns => {
+                let next = self.touches.place().next();
+                let end = highest.map_or(next, |highest| highest.max(next));
+                self.touches.look(end, whole, self.parts);
+            }
+            None => return false,
+            Some(highest) => {
+                // What a marker announces is in the log, or will be.
+                whole.want(now, highest);
+                self.touches.look(highest, whole, self.parts);
+            }
         }
-        self.look_for_mark(lowest, groups);
-        self.gather(groups);
-        self.meet(groups);
-        let Member { instance, outbox } = groups.member(all);
-        of(instance).open(now, Gate::Below(lowest), &mut Out::new(outbox));
-        self.done = of(instance).executed();
-        self.attempts = 0;
-        // What is missing below comes while the parts are away.
-        let shut = Gate::Below(self.done);
-        of(instance).core_mut().set_gate(shut);
-        self.meet(groups);
-        self.take_pictures(now, groups);
-        self.spread(groups);
-        for group in 0..all {
-            self.delivery.open(now, group, Gate::Marker(self.done));
+        let goes_on = self.let_go_on(now, &markers, out);
+        let Some((set, end)) = self.touches.run(&markers) else {
+            if !goes_on && highest.is_some() && self.touches.next_set().is_none() {
+                out.reached(branch::HOLE_BELOW_MARKER);
+            }
+            return goes_on;
+        };
+        if set != self.touches.everything() {
+            out.reached(branch::SOME_STOP);
+        }
+        self.execute(now, (set, end), groups);
+        if highest > Some(self.touches.place()) {
+            out.reached(branch::STAYS);
         }
         true
     }
 
-    /// Whether g_all is known to have something that is not executed.
-    fn is_behind(&self, groups: &Groups) -> bool {
-        core(groups, groups.all()).known_end() > self.done
-    }
-
-    /// Watches for markers that do not come, and for what must be executed in g_all.
-    fn watch(&mut self, now: Instant, groups: &mut Groups) {
-        let resend_after = self.config.options().resend_after;
-        if !self.is_behind(groups) {
-            (self.markers_at, self.attempts) = (None, 0);
-        } else if self.markers_at.is_none() {
-            self.markers_at = Some(now + resend_after);
-        }
-        let is_to_be_kept = |group| core(groups, group).is_to_be_kept();
-        let is_not_kept = |group| core(groups, group).is_ahead_of_kept();
-        if self.storing.is_none() && (0..=groups.all()).any(is_to_be_kept) {
-            self.barrier_at = self.barrier_at.or(Some(now));
-        } else if !self.keeps_records && (0..groups.all()).any(is_not_kept) {
-            self.barrier_at = self.barrier_at.or(Some(now + KEPT_AFTER));
-        } else if self.waiting.is_empty() {
-            self.barrier_at = None;
-        }
-        self.waiting
-            .retain(|_, (_, since)| now.since(*since) < WAITS_FOR);
-        if !core(groups, groups.all()).has_offer() {
-            for group in 0..groups.all() {
-                if core(groups, group).retains_more() {
-                    replica(groups.member(group)).core_mut().retain_as_ever();
+    /// Lets those go on whose markers are reached; says whether there are any.
+    fn let_go_on(&mut self, now: Instant, markers: &[Option<Slot>], out: &mut Sends) -> bool {
+        let mut goes_on = false;
+        for (group, marker) in markers.iter().enumerate() {
+            let free = self.touches.free_until(group);
+            if marker.is_some_and(|marker| marker <= free) {
+                if free > self.touches.place() {
+                    out.reached(branch::PASSES);
                 }
+                self.delivery.open(now, group, Gate::Marker(free));
+                goes_on = true;
             }
         }
+        goes_on
     }
 
-    /// Does what is due.
-    pub(super) fn on_timer(&mut self, now: Instant, groups: &mut Groups, out: &mut Sends) {
-        self.delivery.finish(groups);
-        groups.on_timer(now, out);
-        let leaders = self.config.all().leaders();
-        if self.markers_at.is_some_and(|at| at <= now) {
-            let until = core(groups, groups.all()).known_end();
-            for group in 0..groups.all() {
-                if core(groups, group).stopped_until().is_none() {
-                    let group = group as u8;
-                    let message = Message::WantMarker { group, until };
-                    send(out, kind::Leader, leaders, message);
-                }
-            }
-            let after = doubled(self.config.options().resend_after, self.attempts, 3);
-            self.attempts += 1;
-            self.markers_at = Some(now + self.random.duration(after, 2 * after));
+    /// Executes the slots of g_all below `end`, which touch these groups.
+    fn execute(&mut self, now: Instant, (set, end): (u64, Slot), groups: &mut Groups) {
+        let all = groups.all();
+        self.look_for_mark(end, groups);
+        self.gather(set, groups);
+        self.meet(set, groups);
+        let Member { instance, outbox } = groups.member(all);
+        of(instance).open(now, Gate::Below(end), &mut Out::new(outbox));
+        self.done = of(instance).executed();
+        assert!(self.done == end, "what is known of g_all is executed");
+        self.touches.executed(self.done);
+        self.attempts = 0;
+        self.meet(set, groups);
+        if set == self.touches.everything() {
+            self.count_anew(now, groups);
+            self.take_pictures(now, groups);
         }
-        if self.barrier_at.is_some_and(|at| at <= now) {
-            send(
-                out,
-                kind::Leader,
-                leaders,
-                Message::WantBarrier { number: 0 },
-            );
-            self.barrier_at = Some(now + BARRIER_EVERY);
-        }
-        self.ask_for_mark(now, out);
+        self.spread(set, groups);
     }
 
-    pub(super) fn next_timer(&self) -> Option<Instant> {
-        let backup = self.backup.as_ref().map(Backup::next_timer);
-        earliest(earliest(self.markers_at, self.barrier_at), backup)
+    /// All workers have stopped, at the same places on every replica: turns are counted from here,
+    /// so a picture need not contain how many were taken.
+    fn count_anew(&mut self, now: Instant, groups: &mut Groups) {
+        if self.config.turns().is_none() {
+            return;
+        }
+        self.touches.count_anew();
+        for group in 0..groups.all() {
+            replica(groups.member(group)).core_mut().begin_turns();
+            self.delivery.open(now, group, Gate::Marker(Slot::ZERO));
+        }
     }
 
     /// The burst ends.
@@ -456,6 +459,7 @@ impl Merge {
         restored?;
         self.divide(groups);
         self.done = Slot(stamp);
+        self.touches.begin_at(self.done);
         for (group, (executed, sessions)) in cuts.into_iter().enumerate() {
             let core = replica(groups.member(group)).core_mut();
             core.executor_mut().take_sessions(&sessions)?;
@@ -463,11 +467,11 @@ impl Merge {
         }
         for group in 0..all {
             let core = replica(groups.member(group)).core_mut();
-            core.set_gate(Gate::Marker(self.done));
+            core.set_gate(Gate::Marker(self.touches.place()));
         }
         let whole = replica(groups.member(all)).core_mut();
         whole.set_gate(Gate::Below(self.done));
-        self.meet(groups);
+        self.meet(self.touches.everything(), groups);
         Ok(())
     }
 

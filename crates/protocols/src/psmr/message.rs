@@ -32,6 +32,15 @@ pub enum Message {
         /// What the marker is to say at least: a slot of g_all.
         until: Slot,
     },
+    /// To a leader: a replica waits for skips in this group, or in g_all.
+    WantSkip {
+        /// The number of the group.
+        group: u8,
+        /// The replica has the log below this slot.
+        end: Slot,
+        /// How many messages are missing.
+        count: u64,
+    },
     /// To a leader: a replica wants something to be executed in g_all.
     WantBarrier {
         /// A number by which it knows the command again; 0 if any command will do.
@@ -53,6 +62,7 @@ wire_enum! { Message {
     3 => WantMarker { group, until },
     4 => WantBarrier { number },
     5 => NeedState { from, executed },
+    6 => WantSkip { group, end, count },
 } }
 
 impl protocol::Message for Message {
@@ -65,9 +75,10 @@ impl protocol::Message for Message {
         match self {
             Message::Submit { .. } => kind::Client,
             Message::InGroup { message, .. } => protocol::Message::kind(message),
-            Message::Announce { .. } | Message::WantMarker { .. } | Message::WantBarrier { .. } => {
-                kind::Leader
-            }
+            Message::Announce { .. }
+            | Message::WantMarker { .. }
+            | Message::WantSkip { .. }
+            | Message::WantBarrier { .. } => kind::Leader,
             Message::NeedState { .. } => kind::Replica,
         }
     }
@@ -78,6 +89,7 @@ impl protocol::Message for Message {
             Message::InGroup { message, .. } => protocol::Message::name(message),
             Message::Announce { .. } => "leader::Announce",
             Message::WantMarker { .. } => "leader::WantMarker",
+            Message::WantSkip { .. } => "leader::WantSkip",
             Message::WantBarrier { .. } => "leader::WantBarrier",
             Message::NeedState { .. } => "replica::NeedState",
         }

@@ -13,6 +13,7 @@
 //! ```text
 //! leader (of g_all) ── Announce ──> leaders       the slots that g_all has proposed
 //! replica ── WantMarker ──> leaders               a group's log must say how far g_all is
+//! replica ── WantSkip ──> leaders                 a log is behind, where workers take turns
 //! replica ── WantBarrier ──> leaders              something must be executed in g_all
 //! replica ── NeedState ──> replica                it cannot catch up by the logs
 //! ```
@@ -22,6 +23,7 @@
 //! Sequential reads are linearizable here, and reads that touch several parts are commands.
 
 mod backup;
+mod branch;
 pub mod config;
 mod groups;
 mod instance;
@@ -33,7 +35,10 @@ mod presets;
 mod records;
 mod router;
 mod settings;
+mod skips;
+mod touches;
 mod vacant;
+mod waiting;
 mod workers;
 
 pub use self::instance::Instance;
@@ -88,7 +93,7 @@ impl Protocol for PSmr {
     }
 
     fn branches() -> Vec<&'static str> {
-        MultiPaxos::branches()
+        [&MultiPaxos::branches()[..], branch::ALL].concat()
     }
 
     fn commutes(_: &Options) -> bool {

@@ -6,6 +6,7 @@
 //! nothing to any. Two commands that depend on each other have a key in common. So they share the
 //! group of the part which has that key, or one of them is in g_all.
 
+use super::branch;
 use super::config::Config;
 use super::groups::{Groups, Sends};
 use crate::multipaxos;
@@ -56,6 +57,9 @@ impl Router {
             Operation::Change => all,
             Operation::Write | Operation::Read(_) => self.group_of(&request.payload, all),
         };
+        if group == all && self.parts > 0 && matches!(request.operation, Operation::Read(_)) {
+            out.reached(branch::SPANNING_READ);
+        }
         // What a lane has seen it knows of each log apart: a read of another log must ask.
         if request.operation == Operation::Read(ReadLevel::Sequential) {
             request.operation = Operation::Read(ReadLevel::Linearizable);

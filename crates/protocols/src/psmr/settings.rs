@@ -1,7 +1,9 @@
 //! The settings of P-SMR beside those of all protocols.
 
 use crate::pigpaxos::settings as relays;
+use ionian_kernel::layout::Options;
 use ionian_kernel::setting::{Place, Setting};
+use ionian_kernel::time::Duration;
 
 /// How many groups there are beside g_all: each has a log, and a worker at each replica.
 pub(crate) const GROUPS: Setting = Setting {
@@ -15,6 +17,69 @@ pub(crate) const GROUPS: Setting = Setting {
     },
 };
 
+/// How a worker merges the log of its group with that of all.
+pub(crate) const TURN_SLOTS: Setting = Setting {
+    key: "turn_slots",
+    about: "slots of its log that a worker takes before as many of the log of all; 0: markers say where the logs meet",
+    allowed: 0..=1024,
+    shared: true,
+    place: Place::Own {
+        default: 0,
+        trials: |_| &[0, 0, 1, 4],
+    },
+};
+
+/// How long logs are kept by skips, where workers take turns: the paper's lambda.
+pub(crate) const SKIP_RATE: Setting = Setting {
+    key: "skip_rate",
+    about: "slots a second that skips bring each log to, where workers take turns; 0: replicas ask for skips",
+    allowed: 0..=1_000_000,
+    shared: false,
+    place: Place::Own {
+        default: 9000,
+        trials: |_| &[0, 100, 9000],
+    },
+};
+
+/// How often leaders compare their logs with that: the paper's Delta.
+pub(crate) const SKIP_EVERY_MS: Setting = Setting {
+    key: "skip_every_ms",
+    about: "milliseconds between two skips of a log, where workers take turns",
+    allowed: 1..=10_000,
+    shared: false,
+    place: Place::Own {
+        default: 100,
+        trials: |_| &[100, 300],
+    },
+};
+
+/// How workers take turns; `None` where markers say where the logs meet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turns {
+    /// How many slots of each log.
+    pub(super) slots: u64,
+    /// How many slots a second each log is kept at.
+    pub(super) rate: u64,
+    /// How often that is looked after.
+    pub(super) every: Duration,
+}
+
+impl Turns {
+    pub(super) fn of(options: &Options) -> Option<Turns> {
+        let slots = TURN_SLOTS.value(options);
+        (slots > 0).then(|| Turns {
+            slots,
+            rate: SKIP_RATE.value(options),
+            every: Duration::from_millis(SKIP_EVERY_MS.value(options)),
+        })
+    }
+
+    /// Two skips bring this many messages: a log that lacks more has fallen behind for good.
+    pub(super) fn in_two_skips(self) -> u64 {
+        2 * self.rate * self.every.as_micros() as u64 / 1_000_000
+    }
+}
+
 pub(crate) const SETTINGS: &[Setting] = &[
     GROUPS,
     relays::RELAY_GROUPS,
@@ -27,4 +92,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     relays::COMMIT_DELAY_MS,
     relays::RELAY_READS,
     relays::READ_AT_EXECUTED,
+    TURN_SLOTS,
+    SKIP_RATE,
+    SKIP_EVERY_MS,
 ];

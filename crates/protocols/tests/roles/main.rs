@@ -30,6 +30,7 @@ mod mencius_replica;
 mod options;
 mod proxies;
 mod proxy_leader;
+mod psmr;
 mod reach;
 mod read_batcher;
 mod relay;

@@ -5,6 +5,7 @@ use ionian_kernel::protocol::Protocol;
 use ionian_protocols::epaxos::EPaxos;
 use ionian_protocols::mencius::Mencius;
 use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_protocols::psmr::PSmr;
 use ionian_protocols::spaxos::SPaxos;
 use ionian_sim::{Durability, Report, Scenario, Watch, run_seeds, variations};
 
@@ -121,3 +122,34 @@ fn of_epaxos() {
     let all = scenarios::<EPaxos>(&presets, false);
     reaches::<EPaxos>(&all, &elsewhere);
 }
+
+#[test]
+fn of_psmr() {
+    // Those of each group are above.
+    let elsewhere = MultiPaxos::branches();
+    let all = scenarios::<PSmr>(&["p-smr"], false);
+    reaches::<PSmr>(&all, &elsewhere);
+}
+
+/// A run of P-SMR shows something only if workers had commands of their own, and stopped for others
+/// (m31): most runs do.
+#[test]
+fn most_runs_of_psmr_have_parallel_work_and_barriers() {
+    for scenario in scenarios::<PSmr>(&["p-smr", "p-smr-compartmentalized"], false) {
+        let is_of_use = |seed: &u64| {
+            let seeds = *seed..*seed + 1;
+            let report = run_seeds::<PSmr>(&scenario, seeds, true, |_| Watch::default(), |_| {});
+            let figures = report.report.figures;
+            ["handed_to_workers", "spanning"].map(|name| figures[name].0 > 0) == [true; 2]
+        };
+        let of_use = (0..SEEDS).filter(is_of_use).count() as u64;
+        assert!(
+            of_use > SEEDS / 2,
+            "{of_use} of {SEEDS} runs: {}",
+            scenario.name
+        );
+    }
+}
+
+/// The number of runs that are looked at.
+const SEEDS: u64 = 40;

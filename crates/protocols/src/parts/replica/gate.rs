@@ -16,8 +16,31 @@ pub enum Gate {
     /// It executes slots below this one.
     Below(Slot),
     /// It stops before a [`marker`] of a slot above this one, below which the other log is
-    /// executed.
+    /// executed; or, by turns, before a value whose turn is after a message above this one.
     Marker(Slot),
+}
+
+/// Where the logs are merged by turns: how a replica counts them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turns {
+    /// It takes this many messages of its own log, and then as many of the other.
+    every: u64,
+    /// How many it has taken since it began to count.
+    taken: u64,
+}
+
+impl Turns {
+    /// This number of messages of the other log come before the last message of a value.
+    fn until(self, value: &Value) -> Slot {
+        let last = self.taken.saturating_add(weight(&value.batch) - 1);
+        Slot(last / self.every * self.every)
+    }
+
+    /// The count behind a value.
+    pub(super) fn after(self, value: &Value) -> Self {
+        let taken = self.taken.saturating_add(weight(&value.batch));
+        Turns { taken, ..self }
+    }
 }
 
 /// A batch that says: before this, every slot of another log below `until` is executed.
@@ -31,19 +54,45 @@ pub fn marker(until: Slot) -> Batch {
     })
 }
 
-/// What a marker says, if the value is one.
-fn until(value: &Value) -> Option<Slot> {
+/// A batch that stands for `count` messages without effect, where logs are merged by turns.
+pub fn skip(count: u64) -> Batch {
+    Batch::one(&Command {
+        client: ClientId(0),
+        purpose: Purpose::Internal,
+        number: 0,
+        floor: count,
+        payload: Bytes::new(),
+    })
+}
+
+/// The messages that a [`skip`] stands for.
+pub(crate) fn skipped(batch: &Batch) -> Option<u64> {
+    let first = batch.commands().next()?;
+    (first.purpose == Purpose::Internal && first.floor > 0).then_some(first.floor)
+}
+
+/// How many messages a batch counts for.
+fn weight(batch: &Batch) -> u64 {
+    skipped(batch).unwrap_or(1)
+}
+
+/// Before this value the other log is executed below the slot that is given, if it says so; by
+/// turns, below the message of this number.
+fn until(turns: Option<Turns>, value: &Value) -> Option<Slot> {
+    if let Some(turns) = turns {
+        return Some(turns.until(value));
+    }
     let first = value.batch.commands().next()?;
     (first.purpose == Purpose::Internal).then_some(Slot(first.number))
 }
 
 impl Gate {
     #[inline]
-    pub(super) fn lets(self, slot: Slot, value: &Value) -> bool {
+    pub(super) fn lets(self, turns: Option<Turns>, slot: Slot, value: &Value) -> bool {
         match self {
             Gate::Open => true,
             Gate::Below(end) => slot < end,
-            Gate::Marker(reached) => until(value).is_none_or(|until| until <= reached),
+            Gate::Marker(reached) => until(turns, value).is_none_or(|until| until <= reached),
         }
     }
 }
@@ -60,8 +109,38 @@ impl ReplicaCore {
         self.gate = gate;
     }
 
+    /// Logs are merged by turns of this many messages.
+    pub(crate) fn take_turns(&mut self, every: u64) {
+        self.turns = Some(Turns { every, taken: 0 });
+    }
+
+    /// Begins to count turns anew.
+    pub(crate) fn begin_turns(&mut self) {
+        self.turns = self.turns.map(|turns| Turns { taken: 0, ..turns });
+    }
+
+    /// How many messages its log has up to the first slot that is missing, by turns: of those that
+    /// are executed, since it began to count.
+    pub(crate) fn messages_at_hand(&self) -> u64 {
+        let ahead = self
+            .log
+            .iter_from(self.executed)
+            .zip(self.executed.until(Slot::MAX));
+        let in_turn = ahead.take_while(|((slot, _), next)| slot == next);
+        let weights = in_turn.map(|((_, chosen), _)| weight(&chosen.value.batch));
+        let taken = self.turns.map_or(0, |turns| turns.taken);
+        weights.fold(taken, u64::saturating_add)
+    }
+
+    /// Whether it has all of its log that it knows of.
+    pub(crate) fn is_complete(&self) -> bool {
+        let ahead = self.log.iter_from(self.executed).count() as u64;
+        self.executed.plus(ahead) >= self.wanted
+    }
+
     /// Its state is that before the slot `executed`, from a snapshot stored before a crash.
     pub(crate) fn begin_at(&mut self, executed: Slot) {
+        self.begin_turns();
         (self.executed, self.wanted) = (executed, executed);
         self.snapshots.stored(executed);
         self.log.reset(executed);
@@ -70,7 +149,7 @@ impl ReplicaCore {
     /// Whether it has the slot that it executes next, and does not execute it.
     pub(crate) fn waits_at_gate(&self) -> bool {
         let next = self.log.get(self.executed);
-        next.is_some_and(|next| !self.gate.lets(self.executed, &next.value))
+        next.is_some_and(|next| !self.gate.lets(self.turns, self.executed, &next.value))
     }
 
     /// Watches for the slot that it executes next, if it misses it.
@@ -85,7 +164,7 @@ impl ReplicaCore {
     /// What the marker says that it has stopped before.
     pub(crate) fn stopped_until(&self) -> Option<Slot> {
         let next = self.log.get(self.executed)?;
-        until(&next.value).filter(|_| self.waits_at_gate())
+        until(self.turns, &next.value).filter(|_| self.waits_at_gate())
     }
 
     /// As far as it knows, the log ends before this slot.
@@ -174,17 +253,22 @@ impl ReplicaCore {
         self.snapshots.kept(self.executed) < self.executed
     }
 
-    /// The slot behind the markers that come next and let it pass when the other log is executed
-    /// below `reached`. They change nothing but the time.
+    /// The slot behind the markers, or skips, that come next and let it pass when the other log is
+    /// executed below `reached`. They change nothing but the time.
     pub(crate) fn behind_markers(&self, reached: Slot) -> Slot {
-        let passes = |(_, chosen): &(Slot, &super::Chosen)| {
-            until(&chosen.value).is_some_and(|until| until <= reached)
+        let (mut next, mut turns) = (self.executed, self.turns);
+        let says_nothing = |batch: &Batch| {
+            let mut commands = batch.commands();
+            commands.all(|command| command.purpose == Purpose::Internal) && !batch.is_empty()
         };
-        let next = self.log.iter_from(self.executed).zip(0..);
-        let in_turn = next.take_while(|((slot, chosen), ahead)| {
-            *slot == self.executed.plus(*ahead) && passes(&(*slot, *chosen))
-        });
-        self.executed.plus(in_turn.count() as u64)
+        while let Some(chosen) = self.log.get(next)
+            && says_nothing(&chosen.value.batch)
+            && until(turns, &chosen.value).is_some_and(|until| until <= reached)
+        {
+            turns = turns.map(|turns| turns.after(&chosen.value));
+            next = next.next();
+        }
+        next
     }
 
     /// Whether enough was executed since its state was kept last.
@@ -206,6 +290,7 @@ impl ReplicaCore {
         gate: Gate,
         port: &mut impl ReplicaPort,
     ) {
+        self.begin_turns();
         self.pass_over(executed);
         self.answer_deferred(now);
         self.open(now, gate, port);

@@ -1,0 +1,53 @@
+//! Which group a client lane sends a request to.
+
+use super::*;
+use ionian_kernel::client::{Operation, ReadLevel, Request};
+use ionian_protocols::multipaxos::leader;
+
+/// The groups, purposes and payloads of what the lane has proposed or asked.
+fn requests(sent: &Sent) -> Vec<(u8, Purpose, String)> {
+    let mut found = Vec::new();
+    for envelope in sent {
+        let Routed::Roles {
+            message: Message::InGroup { group, message },
+            ..
+        } = envelope
+        else {
+            continue;
+        };
+        if let multipaxos::Message::Leader(leader::In::Propose { batch, .. }) = message {
+            for command in batch.commands() {
+                let payload = String::from_utf8(command.payload.to_vec()).expect("a text");
+                found.push((*group, command.purpose, payload));
+            }
+        }
+    }
+    found
+}
+
+fn ask(
+    lane: &mut Stage,
+    operation: Operation,
+    payload: &'static str,
+) -> Vec<(u8, Purpose, String)> {
+    let request = Request {
+        token: 1,
+        operation,
+        payload: Bytes::from(payload),
+    };
+    let sent = lane.tell(Message::Submit { request });
+    requests(&sent)
+}
+
+/// m18: half of what another command does is seen by no client.
+#[test]
+fn a_read_of_several_parts_is_a_command_of_all_groups() {
+    let mut lane = Stage::new((2, Options::default()), (kind::Client, 0), true);
+    let read = |level| Operation::Read(level);
+    for level in [ReadLevel::Linearizable, ReadLevel::Sequential] {
+        let asked = ask(&mut lane, read(level), "ab?");
+        assert_eq!(asked, [(2, Purpose::Read, "ab?".to_owned())], "{level:?}");
+    }
+    let asked = ask(&mut lane, read(ReadLevel::Linearizable), "ca?");
+    assert_eq!(asked, [], "both are in part 0: acceptors are asked");
+}
