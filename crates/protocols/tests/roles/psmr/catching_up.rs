@@ -125,6 +125,15 @@ fn a_replica_far_behind_catches_up_under_load_with_one_snapshot() {
     assert_eq!((pair.executed(B), pair.snapshots), (total as u64, 1));
 }
 
+/// B is to answer what is chosen.
+fn answered_by_b(message: &mut Message) {
+    if let Message::InGroup { message, .. } = message
+        && let multipaxos::Message::Replica(replica::In::Chosen { replier, .. }) = message
+    {
+        *replier = ReplicaId(B as u8);
+    }
+}
+
 /// m13: all parts are of one cut. m14: what the picture contains is not executed again.
 #[test]
 fn a_state_that_is_taken_over_goes_on_as_that_of_its_peer() {
@@ -177,19 +186,19 @@ fn a_state_that_is_taken_over_goes_on_as_that_of_its_peer() {
     for group in [all, 0, 1] {
         let slot = logs.logs[group].len() - 1;
         let mut message = logs.chosen(group, slot);
-        if let Message::InGroup {
-            message: multipaxos::Message::Replica(replica::In::Chosen { replier, .. }),
-            ..
-        } = &mut message
-        {
-            *replier = ReplicaId(1);
-        }
+        answered_by_b(&mut message);
         sent.extend(pair.replicas[B].tell(message));
     }
-    assert_eq!(
-        answers(&sent),
-        expected(&[(2, 1, "xxxxxxxxx1yz2,xxxxxxxxx12")])
-    );
+    // The sessions of the groups are there too.
+    logs.write(0, "a=w");
+    let mut message = logs.chosen(0, logs.logs[0].len() - 1);
+    answered_by_b(&mut message);
+    sent.extend(pair.replicas[B].tell(message));
+    let answered = [
+        (2, 1, "xxxxxxxxx1yz2,xxxxxxxxx12"),
+        (0, 11, "xxxxxxxxx1yz2w"),
+    ];
+    assert_eq!(answers(&sent), expected(&answered));
 }
 
 #[test]
