@@ -1,7 +1,7 @@
 //! psmr-gain: what parallel execution adds to compartmentalization. The store is that of the other
 //! figures, a key-value store with writes of 16 bytes.
 
-use super::super::deployments::{batches, in_words, preset, scaled};
+use super::super::deployments::{batches, grid, in_words, preset, scaled};
 use super::super::drawing::panel::{Bar, Marks, Panel};
 use super::super::point::{Point, short};
 use super::super::sheet::{Sheet, ratio};
@@ -55,7 +55,8 @@ fn cases() -> Result<Vec<Case>> {
     };
     let psmr = || -> Result<Deployment> {
         let base = preset("p-smr-compartmentalized", MANY_LANES)?;
-        many(base, &[("proxy_leader", 24), ("replica", 4)])
+        let more = many(base, &[("proxy_leader", 24), ("replica", 4)])?;
+        grid(more, 2, 4)
     };
     let batched = || -> Result<Deployment> {
         let base = preset("batched", MANY_LANES)?;

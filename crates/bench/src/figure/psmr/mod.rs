@@ -23,7 +23,7 @@ pub(super) mod service;
 pub(super) mod skew;
 mod store;
 
-use super::deployments::{batches, preset, scaled};
+use super::deployments::{batches, grid, preset, scaled};
 use super::point::{Measure, Point, short};
 use super::simulate::Bench;
 use crate::model::parallel::{Found, NodeTime};
@@ -87,7 +87,7 @@ impl System {
         };
         let mut deployment = scaled(scaled(base, "batcher", 8)?, "unbatcher", 8)?;
         if self != System::NoRep {
-            deployment = scaled(deployment, "proxy_leader", 4)?;
+            deployment = grid(scaled(deployment, "proxy_leader", 6)?, 2, 4)?;
         }
         if self == System::PSmr {
             deployment.protocol = "psmr".to_owned();
@@ -180,8 +180,8 @@ fn reached(point: &Point) -> String {
 fn notes(bench: &Bench) -> Vec<String> {
     vec![
         format!(
-            "Ours is `batched` with more batchers, unbatchers and proxy leaders; two replicas, batches of up to {BATCH} \
-             commands, {UNDER_WAY} commands under way."
+            "Ours is `batched` with more batchers, unbatchers and proxy leaders and a 2x4 grid of acceptors; two replicas, \
+             batches of up to {BATCH} commands, {UNDER_WAY} commands under way."
         ),
         format!(
             "Each thread of a replica has a processor of its own: tasks of workers run on the thread that measures, and \
