@@ -503,7 +503,7 @@ fn what_a_role_loop_sends_waits_until_its_record_is_on_the_disk_of_the_node() {
     assert_eq!(records, [(address(0), &7_u64.to_le_bytes()[..], false)]);
     assert_eq!(told(&burst), [1]);
     // Three records of the main loop come before it.
-    homes.appended(0, 1, Lsn(9));
+    assert_eq!(homes.appended(0, &burst, Some(Lsn(9))), None);
     assert_eq!(homes.on_durable(Lsn(8)).next(), None);
     let reached: Vec<_> = homes.on_durable(Lsn(9)).collect();
     assert_eq!(reached, [(0, Lsn(6))]);
@@ -518,11 +518,11 @@ fn the_log_is_cut_before_the_oldest_record_that_a_role_loop_needs() {
     let (mut homes, mut role_loop) = role_loop();
     let mut checkpoint = |steps: Vec<Step>, log: u64| {
         let burst = pass(&mut role_loop, to_do(steps));
-        let count = burst.records.count() as u64;
-        homes.appended(0, count, Lsn(log));
+        assert_eq!(homes.appended(0, &burst, Some(Lsn(log))), None);
         homes.begin_checkpoint(Lsn(log + 1));
         let burst = pass(&mut role_loop, Input::Checkpoint);
-        let needed = homes.checkpointed(0, burst.checkpointed.expect("an answer"));
+        assert!(burst.checkpointed.is_some(), "an answer");
+        let needed = homes.appended(0, &burst, None);
         assert!(!homes.is_in_checkpoint());
         needed.expect("the only role loop has answered").0
     };

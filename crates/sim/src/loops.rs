@@ -5,11 +5,11 @@
 use crate::clock::Clock;
 use crate::event::Micros;
 use ionian_kernel::id::Members;
-use ionian_kernel::layout::{Address, Layout, NodeId};
+use ionian_kernel::layout::Address;
 use ionian_kernel::node::Node;
-use ionian_kernel::node::homes::Homes;
-use ionian_kernel::node::role_loop::{Burst, Input, Instances, RoleLoop};
-use ionian_kernel::protocol::{Message, Protocol};
+use ionian_kernel::node::homes::{Homes, Hub};
+use ionian_kernel::node::role_loop::{Burst, Input, RoleLoop};
+use ionian_kernel::protocol::Protocol;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::Lsn;
 use ionian_kernel::time::Instant;
@@ -72,45 +72,11 @@ impl<P: Protocol> RoleLoops<P> {
         members: Members,
         message: P::Message,
     ) -> Option<(Members, P::Message)> {
-        let mut left = members;
-        for (place, theirs) in self.homes.parts(message.kind(), members) {
-            left = left.without(theirs);
-            let input = Input::Messages(vec![(theirs, message.clone())]);
-            self.loops[place].inputs.push_back(input);
-        }
-        (!left.is_empty()).then_some((left, message))
-    }
-
-    /// Passes an input to a role loop.
-    pub(crate) fn give(&mut self, place: usize, input: Input<P>) {
-        self.loops[place].inputs.push_back(input);
-    }
-
-    /// Passes on what is on disk.
-    pub(crate) fn report_durable(&mut self, durable: Lsn) {
-        let reached: Vec<_> = self.homes.on_durable(durable).collect();
-        for (place, durable) in reached {
-            self.give(place, Input::Durable(durable));
-        }
-    }
-
-    /// The main loop's instances need the log from `needed` on, after a checkpoint that begins.
-    pub(crate) fn begin_checkpoint(&mut self, needed: Lsn) {
-        self.homes.begin_checkpoint(needed);
-        (0..self.loops.len()).for_each(|place| self.give(place, Input::Checkpoint));
-    }
-
-    /// The membership has changed, and these `new` instances come. Returns those for the main loop.
-    pub(crate) fn reconfigure(
-        &mut self,
-        change: (&Layout, &P::Config, NodeId),
-        new: Instances<P>,
-    ) -> Instances<P> {
-        let (own, changes) = self.homes.reconfigure(change, new);
-        for (place, change) in changes.into_iter().enumerate() {
-            self.give(place, Input::Reconfigure(Box::new(change)));
-        }
-        own
+        let RoleLoops { homes, loops, .. } = self;
+        homes.pass(members, message, |place, theirs, message| {
+            let input = Input::Messages(vec![(theirs, message)]);
+            loops[place].inputs.push_back(input);
+        })
     }
 
     /// Most of the loops run, some way: they pass `most` messages to roles.
@@ -186,5 +152,15 @@ impl<P: Protocol> RoleLoops<P> {
     /// Their hosts.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node<P>> {
         self.loops.iter().map(|looped| &looped.role_loop.node)
+    }
+}
+
+impl<P: Protocol> Hub<P> for RoleLoops<P> {
+    fn homes(&mut self) -> &mut Homes {
+        &mut self.homes
+    }
+
+    fn give(&mut self, place: usize, input: Input<P>) {
+        self.loops[place].inputs.push_back(input);
     }
 }

@@ -16,6 +16,7 @@ use ionian_kernel::id::{ClientId, Members};
 use ionian_kernel::layout::{Address, NodeId};
 use ionian_kernel::machine::{Frozen, StateMachine};
 use ionian_kernel::membership::Membership;
+use ionian_kernel::node::homes::Hub;
 use ionian_kernel::node::role_loop::{Burst as LoopBurst, Input, Instances};
 use ionian_kernel::node::{Node, World};
 use ionian_kernel::protocol::{Birth, Protocol};
@@ -137,29 +138,9 @@ impl<P: Protocol> Port<'_, P> {
     /// Takes in what a role loop has handed over. Returns from where on the log is needed, if that
     /// was the last part of a checkpoint.
     fn take_in(&mut self, host: &mut Node<P>, place: usize, burst: LoopBurst<P>) -> Option<Lsn> {
-        let mut last = None;
-        for (from, record, vital) in burst.records.iter() {
-            last = Some(self.append(from, record, vital));
-        }
-        let loops = self.loops.as_mut()?;
-        if let Some(last) = last {
-            let count = burst.records.count() as u64;
-            loops.homes.appended(place, count, last);
-        }
-        let needed = burst
-            .checkpointed
-            .and_then(|needed| loops.homes.checkpointed(place, needed));
-        for (kind, members, message) in burst.sends {
-            host.route_to((kind, members), message, self);
-        }
-        for (from, stamp, frozen) in burst.snapshots {
-            self.store_snapshot(from, stamp, frozen);
-        }
-        for (lane, reply) in burst.replies {
-            self.reply(lane, reply);
-        }
-        self.effects.announced = burst.announced.or(self.effects.announced.take());
-        self.effects.reached.extend(burst.reached);
+        let last = burst.append(self);
+        let needed = self.loops.as_mut()?.homes.appended(place, &burst, last);
+        burst.pass_on(host, self);
         needed
     }
 

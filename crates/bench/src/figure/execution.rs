@@ -202,12 +202,8 @@ fn paper(system: &System) -> [f64; 3] {
 /// As published and compartmentalized, as parts of the unreplicated server.
 fn bars(system: &System, colour: usize) -> impl Iterator<Item = Bar> {
     let labels = [system.name.to_owned(), format!("{}\ncomp.", system.name)];
-    let part = move |(label, peak)| Bar {
-        label,
-        colour,
-        height: peak / PAPER_UNREPLICATED,
-        whisker: None,
-    };
+    let part =
+        move |(label, peak): (String, f64)| Bar::plain(label, colour, peak / PAPER_UNREPLICATED);
     labels.into_iter().zip(system.paper).map(part)
 }
 

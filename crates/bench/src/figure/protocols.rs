@@ -222,12 +222,7 @@ fn compare(bench: &Bench, comparison: &Comparison) -> Result<Sheet> {
         }
         ours.push(curve(name, colour, &points));
         if let Some(published) = *published {
-            theirs.push(Bar {
-                label: name.replacen(' ', "\n", 1),
-                colour,
-                height: published,
-                whisker: None,
-            });
+            theirs.push(Bar::plain(name.replacen(' ', "\n", 1), colour, published));
             points.push(Point::new(name, Measure::Published, published));
         }
         sheet.points.extend(points);

@@ -1,12 +1,14 @@
-//! The role loops of a node as its main loop sees them.
+//! The role loops of a node as its main loop sees them: which instances they have, where their
+//! records are in the log, and what is passed to them.
 
 use super::Node;
 use super::positions::Positions;
-use super::role_loop::{Change, Instances};
+use super::role_loop::{Burst, Change, Input, Instances};
 use crate::id::Members;
 use crate::layout::{Address, Layout, NodeId};
-use crate::protocol::Protocol;
+use crate::protocol::{Message, Protocol};
 use crate::role::Lsn;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -109,7 +111,7 @@ impl Homes {
 
     /// The membership has changed, and these `new` instances come. Returns those for the main loop,
     /// and the change for each role loop.
-    pub fn reconfigure<P: Protocol>(
+    fn reconfigure<P: Protocol>(
         &mut self,
         (layout, config, here): (&Layout, &P::Config, NodeId),
         new: Instances<P>,
@@ -148,8 +150,27 @@ impl Homes {
         }
     }
 
+    /// Puts a message for the members on each role loop there. Returns it if there are others.
+    pub fn pass<M: Message>(
+        &self,
+        members: Members,
+        message: M,
+        mut put: impl FnMut(usize, Members, M),
+    ) -> Option<(Members, M)> {
+        let mut left = members;
+        for (place, theirs) in self.parts(message.kind(), members) {
+            left = left.without(theirs);
+            if left.is_empty() {
+                put(place, theirs, message);
+                return None;
+            }
+            put(place, theirs, message.clone());
+        }
+        Some((left, message))
+    }
+
     /// The members that run on each role loop.
-    pub fn parts(&self, kind: u8, members: Members) -> impl Iterator<Item = (usize, Members)> {
+    fn parts(&self, kind: u8, members: Members) -> impl Iterator<Item = (usize, Members)> {
         let there = move |home: &Home| Some(home.local.get(usize::from(kind))?.and(members));
         let parts = self
             .loops
@@ -158,9 +179,19 @@ impl Homes {
         parts.enumerate().filter(|(_, members)| !members.is_empty())
     }
 
-    /// The main loop has appended `count` records of a role loop; `last` is the last of them.
-    pub fn appended(&mut self, place: usize, count: u64, last: Lsn) {
-        self.loops[place].positions.appended(count, last);
+    /// The main loop has appended the records of a role loop's burst; `last` is the last of them.
+    /// If that was the last part of a checkpoint, returns from where on the log is needed.
+    pub fn appended<P: Protocol>(
+        &mut self,
+        place: usize,
+        burst: &Burst<P>,
+        last: Option<Lsn>,
+    ) -> Option<Lsn> {
+        if let Some(last) = last {
+            let count = burst.records.count() as u64;
+            self.loops[place].positions.appended(count, last);
+        }
+        self.checkpointed(place, burst.checkpointed?)
     }
 
     /// The log is on disk up to `durable`: what the role loops learn from that, each in its own
@@ -171,8 +202,7 @@ impl Homes {
         all.filter_map(|(place, reached)| Some((place, reached?)))
     }
 
-    /// A checkpoint begins; the instances of the main loop need the log from `needed` on. The
-    /// driver has each role loop write its part.
+    /// A checkpoint begins; the instances of the main loop need the log from `needed` on.
     pub fn begin_checkpoint(&mut self, needed: Lsn) {
         self.checkpoint = Some(Checkpoint {
             needed,
@@ -187,7 +217,7 @@ impl Homes {
 
     /// A role loop has written its part of the checkpoint and still needs its record `needed` and
     /// later ones. When all have, returns from where on the log is needed.
-    pub fn checkpointed(&mut self, place: usize, needed: Option<Lsn>) -> Option<Lsn> {
+    fn checkpointed(&mut self, place: usize, needed: Option<Lsn>) -> Option<Lsn> {
         let needed = needed.map(|own| self.loops[place].positions.not_after(own));
         let checkpoint = self.checkpoint.as_mut()?;
         checkpoint.needed = needed.map_or(checkpoint.needed, |lsn| lsn.min(checkpoint.needed));
@@ -196,5 +226,46 @@ impl Homes {
         self.checkpoint
             .take_if(|_| is_written)
             .map(|written| written.needed)
+    }
+}
+
+/// A main loop's way to its role loops.
+pub trait Hub<P: Protocol> {
+    /// What it knows of them.
+    fn homes(&mut self) -> &mut Homes;
+
+    /// Passes an input to a role loop.
+    fn give(&mut self, place: usize, input: Input<P>);
+
+    /// As [`give`](Self::give), to each.
+    fn give_all(&mut self, input: impl Fn() -> Input<P>) {
+        (0..self.homes().loops.len()).for_each(|place| self.give(place, input()));
+    }
+
+    /// The log is on disk up to `durable`: passes on what of that is news.
+    fn report_durable(&mut self, durable: Lsn) {
+        let reached: Vec<(usize, Lsn)> = self.homes().on_durable(durable).collect();
+        for (place, durable) in reached {
+            self.give(place, Input::Durable(durable));
+        }
+    }
+
+    /// A checkpoint begins; the instances of the main loop need the log from `needed` on.
+    fn begin_checkpoint(&mut self, needed: Lsn) {
+        self.homes().begin_checkpoint(needed);
+        self.give_all(|| Input::Checkpoint);
+    }
+
+    /// The membership has changed, and these `new` instances come. Returns those for the main loop.
+    fn reconfigure(
+        &mut self,
+        change: (&Layout, &P::Config, NodeId),
+        new: Instances<P>,
+    ) -> Instances<P> {
+        let (own, changes) = self.homes().reconfigure(change, new);
+        for (place, change) in changes.into_iter().enumerate() {
+            self.give(place, Input::Reconfigure(Box::new(change)));
+        }
+        own
     }
 }

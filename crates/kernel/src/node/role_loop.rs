@@ -121,6 +121,32 @@ impl<P: Protocol> Default for Burst<P> {
 }
 
 impl<P: Protocol> Burst<P> {
+    /// The main loop appends its records. Returns the last of them, if there are any.
+    pub fn append(&self, world: &mut impl World<P>) -> Option<Lsn> {
+        let append = |(from, record, vital)| world.append(from, record, vital);
+        self.records.iter().map(append).last()
+    }
+
+    /// The main loop, with the roles in `node`, does what else was asked for. Records come
+    /// [before](Self::append).
+    pub fn pass_on(self, node: &mut Node<P>, world: &mut impl World<P>) {
+        for (kind, members, message) in self.sends {
+            node.route_to((kind, members), message, world);
+        }
+        for (from, stamp, frozen) in self.snapshots {
+            world.store_snapshot(from, stamp, frozen);
+        }
+        for (lane, reply) in self.replies {
+            world.reply(lane, reply);
+        }
+        if let Some(membership) = self.announced {
+            world.announce(membership);
+        }
+        for branch in self.reached {
+            world.reached(branch);
+        }
+    }
+
     fn is_empty(&self) -> bool {
         let nothing_usual = self.sends.is_empty() && self.records.ends.is_empty();
         let nothing_stored = self.snapshots.is_empty() && self.checkpointed.is_none();

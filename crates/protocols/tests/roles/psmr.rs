@@ -307,22 +307,26 @@ impl Logs {
     }
 }
 
+/// The messages in groups among what was sent.
+fn in_groups(sent: &Sent) -> impl Iterator<Item = (u8, &multipaxos::Message)> {
+    sent.iter().filter_map(|envelope| match envelope {
+        Routed::Roles {
+            message: Message::InGroup { group, message },
+            ..
+        } => Some((*group, message)),
+        _ => None,
+    })
+}
+
 /// The answers among what was sent: group, number, and text.
 fn answers(sent: &Sent) -> Vec<(u8, u64, String)> {
     let mut found = Vec::new();
-    for envelope in sent {
-        let Routed::Roles {
-            message: Message::InGroup { group, message },
-            ..
-        } = envelope
-        else {
-            continue;
-        };
+    for (group, message) in in_groups(sent) {
         if let multipaxos::Message::Client(client::In::Answers { answers }) = message {
             for answer in answers.iter() {
                 if let Outcome::Done(text) = &answer.outcome {
                     let text = String::from_utf8(text.to_vec()).expect("a text");
-                    found.push((*group, answer.number, text));
+                    found.push((group, answer.number, text));
                 }
             }
         }

@@ -116,12 +116,14 @@ fn a_write_sent_as_a_read_is_refused() {
 }
 
 /// Makes no call for what is or asks for `!`.
-struct Wary;
+pub(super) struct Wary;
 
 impl Guard for Wary {
     fn call(&self, what: Call<'_>, call: &mut dyn FnMut()) -> Result<(), NotDone> {
         match what {
-            Call::Apply(LogCommand { payload: b"!", .. }) | Call::Read(b"!") => Err(NotDone),
+            Call::Apply(LogCommand { payload: b"!", .. })
+            | Call::Touch(LogCommand { payload: b"!", .. })
+            | Call::Read(b"!") => Err(NotDone),
             _ => {
                 call();
                 Ok(())

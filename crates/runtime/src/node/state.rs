@@ -17,6 +17,7 @@ use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::membership::{Change, Membership};
 use ionian_kernel::node::Node;
+use ionian_kernel::node::homes::Hub;
 use ionian_kernel::node::role_loop::Input;
 use ionian_kernel::protocol::{Instance, Protocol};
 use ionian_kernel::time::Instant;
@@ -172,7 +173,7 @@ impl<P: Protocol> State<P> {
             return false;
         };
         let loops = self.io.loops.as_ref();
-        if loops.is_some_and(Loops::are_in_checkpoint) {
+        if loops.is_some_and(|loops| loops.homes.is_in_checkpoint()) {
             return false;
         }
         let needed = self.node.checkpoint(next, &mut self.io);

@@ -57,3 +57,15 @@ pub(crate) struct Bar {
     /// From here to the height there is a whisker.
     pub(crate) whisker: Option<f64>,
 }
+
+impl Bar {
+    /// One without a whisker.
+    pub(crate) fn plain(label: impl Into<String>, colour: usize, height: f64) -> Self {
+        Bar {
+            label: label.into(),
+            colour,
+            height,
+            whisker: None,
+        }
+    }
+}

@@ -185,10 +185,5 @@ fn curve(name: &str, colour: usize, look: Look, points: Vec<(f64, f64)>) -> Curv
 }
 
 fn bar(label: &str, colour: usize, height: f64) -> Bar {
-    Bar {
-        label: label.replacen(' ', "\n", 2),
-        colour,
-        height,
-        whisker: None,
-    }
+    Bar::plain(label.replacen(' ', "\n", 2), colour, height)
 }

@@ -14,7 +14,6 @@ use ionian_kernel::time::Timestamp;
 use ionian_netfs::{
     Change, Command, Content, Limits, NetFs, Query, ROOT, Reply, Stamp, decode_answer,
 };
-use std::cell::Cell;
 
 const REQUEST_BYTES: usize = 1024;
 const FILE_BYTES: usize = 16 * REQUEST_BYTES;
@@ -23,7 +22,6 @@ const FILES: u64 = 8192;
 const FEW_FILES: u64 = 512;
 /// Commands under way.
 const UNDER_WAY: usize = 4096;
-const FEW_UNDER_WAY: usize = 256;
 /// As many as fit into the paper's 8 KB.
 const BATCH: usize = 8;
 
@@ -52,15 +50,12 @@ pub(in super::super) fn netfs(bench: &Bench) -> Result<Sheet> {
         for (colour, (system, _, paper)) in PAPER.into_iter().enumerate() {
             let mut points = Vec::new();
             for threads in bench.some(system.threads()) {
-                points.push(peak(bench, system, threads, which == 1)?);
+                points.push(peak(bench, (system, threads), what)?);
             }
             let it = best(&points);
-            bars.push(bar(colour, it.series.clone(), it.commands_per_second));
-            bars.push(bar(
-                colour,
-                format!("{}\npaper", it.series),
-                paper[which] * 1e3,
-            ));
+            bars.push(Bar::plain(&it.series, colour, it.commands_per_second));
+            let theirs = format!("{}\npaper", it.series);
+            bars.push(Bar::plain(theirs, colour, paper[which] * 1e3));
             ours.push(it.clone());
             sheet.points.extend(points);
         }
@@ -87,37 +82,22 @@ pub(in super::super) fn netfs(bench: &Bench) -> Result<Sheet> {
     Ok(sheet)
 }
 
-fn bar(colour: usize, label: String, height: f64) -> Bar {
-    Bar {
-        label,
-        colour,
-        height,
-        whisker: None,
-    }
-}
-
-fn peak(bench: &Bench, system: System, threads: usize, writes: bool) -> Result<Point> {
-    let (files, under_way) = match bench.quick {
-        true => (FEW_FILES, FEW_UNDER_WAY),
-        false => (FILES, UNDER_WAY),
-    };
+fn peak(bench: &Bench, (system, threads): (System, usize), what: &str) -> Result<Point> {
+    let files = if bench.quick { FEW_FILES } else { FILES };
     let deployment = system.deployment(threads, BATCH)?;
-    let service = || -> Box<dyn Service> { Box::new(Files::new(files, writes)) };
-    let name = format!("netfs, {}", if writes { "writes" } else { "reads" });
-    let found = bench.parallel(&deployment, &name, &service, under_way)?;
-    let series = format!(
-        "{}, {}",
-        system.name(),
-        if writes { "writes" } else { "reads" }
-    );
-    Ok(point(&series, threads, &found))
+    let service = || -> Box<dyn Service> { Box::new(Files::new(files, what == "writes")) };
+    let found = bench.parallel(&deployment, &format!("netfs, {what}"), &service, UNDER_WAY)?;
+    Ok(point(
+        &format!("{}, {what}", system.name()),
+        threads,
+        &found,
+    ))
 }
 
 /// A file system with files of one size, and requests for them in turn.
 struct Files {
     files: u64,
     writes: bool,
-    next: Cell<u64>,
     content: Vec<u8>,
 }
 
@@ -126,7 +106,6 @@ impl Files {
         Files {
             files,
             writes,
-            next: Cell::new(0),
             // Of what compresses to a part of it.
             content: (0..FILE_BYTES).map(|at| ((at * at) >> 7) as u8).collect(),
         }
@@ -197,10 +176,9 @@ impl Service for Files {
         Box::new(machine)
     }
 
-    fn command(&self, _: usize) -> (Operation, Bytes) {
-        let next = self.next.replace(self.next.get() + 1);
-        let ino = self.ino(next % self.files);
-        let round = next / self.files;
+    fn command(&self, number: usize) -> (Operation, Bytes) {
+        let (round, file) = (number as u64 / self.files, number as u64 % self.files);
+        let ino = self.ino(file);
         let offset = round as usize * REQUEST_BYTES % FILE_BYTES;
         if self.writes {
             let number = 2 * self.files + 1 + round;

@@ -104,12 +104,8 @@ pub(in super::super) fn gain(bench: &Bench) -> Result<Sheet> {
             ratio(found.commands_per_second, base.commands_per_second),
             found.bottleneck.as_deref().unwrap_or_default()
         ));
-        bars.push(Bar {
-            label: case.name.replace(", ", "\n"),
-            colour,
-            height: found.commands_per_second,
-            whisker: None,
-        });
+        let label = case.name.replace(", ", "\n");
+        bars.push(Bar::plain(label, colour, found.commands_per_second));
         let relative = found.commands_per_second / base.commands_per_second;
         sheet.points.push(Point {
             relative: Some(relative),

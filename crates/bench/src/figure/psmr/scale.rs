@@ -4,7 +4,7 @@ use super::super::drawing::panel::{Curve, Look, Marks, Panel};
 use super::super::point::{Point, short};
 use super::super::sheet::Sheet;
 use super::super::simulate::Bench;
-use super::independent::PAPER_SMR;
+use super::independent::{PAPER_P_SMR, PAPER_SP_SMR};
 use super::service::Mix;
 use super::{System, best, notes, published};
 use anyhow::Result;
@@ -16,28 +16,15 @@ pub(in super::super) fn threads(bench: &Bench) -> Result<Sheet> {
         ("independent", Mix::READS),
         ("dependent", Mix::dependent(1.0)),
     ] {
-        let mut curves = Vec::new();
-        for (colour, system) in System::ALL.into_iter().enumerate() {
-            let points = bench.peaks(system, mix)?;
-            sheet.findings.extend(finding(what, system, &points));
-            curves.push(curve(system.name(), colour, &points));
-            let series = format!("{}, {what}", system.name());
-            let named = |point: Point| Point {
-                series: series.clone(),
-                ..point
-            };
-            sheet.points.extend(points.into_iter().map(named));
+        let title = format!("Ionian: {what} commands");
+        let found = draw(bench, (what, title, mix), &mut sheet)?;
+        for (system, points) in System::ALL.into_iter().zip(&found) {
+            sheet.findings.extend(finding(what, system, points));
         }
-        sheet.panels.push(Panel {
-            title: format!("Ionian: {what} commands"),
-            x_label: "threads that execute".to_owned(),
-            y_label: "commands per second".to_owned(),
-            marks: Marks::Curves(curves),
-        });
     }
     let paper = [
-        ("P-SMR, independent", 8, PAPER_SMR * 3.15),
-        ("sP-SMR, independent", 2, PAPER_SMR * 3.15 / 2.75),
+        ("P-SMR, independent", 8, PAPER_P_SMR),
+        ("sP-SMR, independent", 2, PAPER_SP_SMR),
     ];
     let theirs = paper.map(|(series, threads, rate)| published(series, threads, rate));
     sheet.points.extend(theirs);
@@ -60,8 +47,34 @@ fn finding(what: &str, system: System, points: &[Point]) -> Option<String> {
     })
 }
 
+/// Draws the peaks of all systems by their number of threads into a panel. Returns them.
+pub(super) fn draw(
+    bench: &Bench,
+    (what, title, mix): (&str, String, Mix),
+    sheet: &mut Sheet,
+) -> Result<Vec<Vec<Point>>> {
+    let (mut found, mut curves) = (Vec::new(), Vec::new());
+    for (colour, system) in System::ALL.into_iter().enumerate() {
+        let points = bench.peaks(system, mix)?;
+        curves.push(curve(system.name(), colour, &points));
+        let series = format!("{}, {what}", system.name());
+        sheet.points.extend(points.iter().map(|point| Point {
+            series: series.clone(),
+            ..point.clone()
+        }));
+        found.push(points);
+    }
+    sheet.panels.push(Panel {
+        title,
+        x_label: "threads that execute".to_owned(),
+        y_label: "commands per second".to_owned(),
+        marks: Marks::Curves(curves),
+    });
+    Ok(found)
+}
+
 /// Throughput by threads; one thread is a line across all.
-pub(super) fn curve(name: &str, colour: usize, points: &[Point]) -> Curve {
+fn curve(name: &str, colour: usize, points: &[Point]) -> Curve {
     let at = |point: &Point| (point.threads.unwrap_or(1) as f64, point.commands_per_second);
     let mut points: Vec<(f64, f64)> = points.iter().map(at).collect();
     if let [(_, rate)] = points[..] {

@@ -195,15 +195,6 @@ fn level(name: &str, colour: usize, height: f64, (from, until): (f64, f64)) -> C
     )
 }
 
-fn bar(label: &str, colour: usize, height: f64) -> Bar {
-    Bar {
-        label: label.to_owned(),
-        colour,
-        height,
-        whisker: None,
-    }
-}
-
 /// Answers per second in each interval of this length in seconds, with its middle.
 fn over_time(series: &Series, (from, until): (u64, u64), interval: u64) -> Vec<(f64, f64)> {
     let rates = series.over_time(from * SECOND, until * SECOND, interval * SECOND);

@@ -54,7 +54,7 @@ pub(in super::super) fn symmetric(bench: &Bench) -> Result<Sheet> {
             .iter()
             .filter(|(_, payload, _)| *payload == padding)
         {
-            bars.push(bar(&format!("{name}\npaper"), 0, *throughput));
+            bars.push(Bar::plain(format!("{name}\npaper"), 0, *throughput));
             sheet.points.push(Point {
                 value_bytes: Some(padding),
                 ..published(name, *throughput)
@@ -66,7 +66,7 @@ pub(in super::super) fn symmetric(bench: &Bench) -> Result<Sheet> {
                 .with_clients(clients, Pace::Answered);
             let observed = system.observe(&trial)?;
             let throughput = observed.answers_per_second();
-            bars.push(bar(&format!("{}\nours", system.name), 1, throughput));
+            bars.push(Bar::plain(format!("{}\nours", system.name), 1, throughput));
             sheet.points.push(Point {
                 clients: Some(clients * SITES),
                 value_bytes: Some(padding),

@@ -7,18 +7,11 @@ use ionian_protocols::multipaxos::leader;
 /// The groups, purposes and payloads of what the lane has proposed or asked.
 fn requests(sent: &Sent) -> Vec<(u8, Purpose, String)> {
     let mut found = Vec::new();
-    for envelope in sent {
-        let Routed::Roles {
-            message: Message::InGroup { group, message },
-            ..
-        } = envelope
-        else {
-            continue;
-        };
+    for (group, message) in in_groups(sent) {
         if let multipaxos::Message::Leader(leader::In::Propose { batch, .. }) = message {
             for command in batch.commands() {
                 let payload = String::from_utf8(command.payload.to_vec()).expect("a text");
-                found.push((*group, command.purpose, payload));
+                found.push((group, command.purpose, payload));
             }
         }
     }

@@ -67,17 +67,12 @@ fn answer(from: AcceptorId, message: &acceptor::In) -> Option<leader::In> {
 /// What is proposed: the group, the slot, and what a marker says; none for a noop.
 fn proposed(sent: &Sent) -> Vec<(u8, u64, Option<u64>)> {
     let mut found = Vec::new();
-    for envelope in sent {
-        if let Routed::Roles {
-            message: Message::InGroup { group, message },
-            ..
-        } = envelope
-            && let multipaxos::Message::ProxyLeader(proxy_leader::In::Phase2a {
-                slot, value, ..
-            }) = message
+    for (group, message) in in_groups(sent) {
+        if let multipaxos::Message::ProxyLeader(proxy_leader::In::Phase2a { slot, value, .. }) =
+            message
         {
             let first = value.batch.commands().next();
-            found.push((*group, slot.0, first.map(|command| command.number)));
+            found.push((group, slot.0, first.map(|command| command.number)));
         }
     }
     found
@@ -177,17 +172,12 @@ fn slots_of_g_all_that_were_announced_and_never_proposed_are_filled() {
 /// The skips among what is proposed: the group, and how many messages each stands for.
 fn skips(sent: &Sent) -> Vec<(u8, u64)> {
     let mut found = Vec::new();
-    for envelope in sent {
-        if let Routed::Roles {
-            message: Message::InGroup { group, message },
-            ..
-        } = envelope
-            && let multipaxos::Message::ProxyLeader(proxy_leader::In::Phase2a { value, .. }) =
-                message
+    for (group, message) in in_groups(sent) {
+        if let multipaxos::Message::ProxyLeader(proxy_leader::In::Phase2a { value, .. }) = message
             && let Some(first) = value.batch.commands().next()
             && first.purpose == Purpose::Internal
         {
-            found.push((*group, first.floor));
+            found.push((group, first.floor));
         }
     }
     found

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::batch::BatchBuilder;
+use crate::executor::tests::Wary;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -276,7 +277,6 @@ fn any_number_of_workers_leaves_the_state_and_gives_the_answers_of_one() {
     assert!(given > 10_000 && spanning > 10_000, "{given} {spanning}");
 }
 
-/// A thread that is asked for a result may not have it yet.
 /// What the commands of a new session are answered, with their numbers.
 fn answered(mut executor: Executor, commands: &[(u64, &'static [u8])]) -> Vec<(u64, Outcome)> {
     let open = Command {
@@ -306,6 +306,7 @@ fn answered(mut executor: Executor, commands: &[(u64, &'static [u8])]) -> Vec<(u
         .collect()
 }
 
+/// A thread that is asked for a result may not have it yet.
 #[test]
 fn a_copy_of_a_command_that_is_away_gets_its_answer() {
     let done = (0, Outcome::Done(Bytes::from_static(b"x\x01")));
@@ -313,22 +314,6 @@ fn a_copy_of_a_command_that_is_away_gets_its_answer() {
         answered(executor(4, 7), &[(0, b"akx"), (0, b"akx")]),
         [done.clone(), done]
     );
-}
-
-/// Leaves out `!`.
-struct Wary;
-
-impl Guard for Wary {
-    fn call(&self, what: Call<'_>, call: &mut dyn FnMut()) -> Result<(), NotDone> {
-        match what {
-            Call::Apply(LogCommand { payload: b"!", .. })
-            | Call::Touch(LogCommand { payload: b"!", .. }) => Err(NotDone),
-            _ => {
-                call();
-                Ok(())
-            }
-        }
-    }
 }
 
 #[test]

@@ -4,11 +4,11 @@ use super::super::clock::Clock;
 use super::queue::Queue;
 use super::thread::{Ends, Order, Report, RoleThread};
 use ionian_kernel::id::Members;
-use ionian_kernel::layout::{Address, Layout, NodeId};
+use ionian_kernel::layout::Address;
 use ionian_kernel::node::Node;
-use ionian_kernel::node::homes::{Homes, spread};
-use ionian_kernel::node::role_loop::{Burst, Input, Instances, RoleLoop};
-use ionian_kernel::protocol::{Message, Protocol};
+use ionian_kernel::node::homes::{Homes, Hub, spread};
+use ionian_kernel::node::role_loop::{Burst, Input, RoleLoop};
+use ionian_kernel::protocol::Protocol;
 use ionian_kernel::role::Lsn;
 use std::panic::resume_unwind;
 use std::rc::Rc;
@@ -99,35 +99,15 @@ impl<P: Protocol> Loops<P> {
         bytes: usize,
     ) -> Option<(Members, P::Message)> {
         let Loops { homes, threads, .. } = self;
-        let mut left = members;
-        for (place, theirs) in homes.parts(message.kind(), members) {
-            left = left.without(theirs);
-            let thread = &mut threads[place];
-            thread.staged_bytes += bytes;
-            if left.is_empty() {
-                thread.staged.push((theirs, message));
-                return None;
-            }
-            thread.staged.push((theirs, message.clone()));
-        }
-        Some((left, message))
+        homes.pass(members, message, |place, theirs, message| {
+            threads[place].staged_bytes += bytes;
+            threads[place].staged.push((theirs, message));
+        })
     }
 
     /// Hands over what is queued.
     pub(crate) fn hand_over(&mut self) {
         self.threads.iter_mut().for_each(Thread::hand_over);
-    }
-
-    /// Passes an input to a role loop, behind what is queued.
-    pub(crate) fn give(&mut self, place: usize, input: Input<P>) {
-        let thread = &mut self.threads[place];
-        thread.hand_over();
-        thread.send(Order::Input(input));
-    }
-
-    /// As [`give`](Self::give), to each.
-    pub(crate) fn give_all(&mut self, input: impl Fn() -> Input<P>) {
-        (0..self.threads.len()).for_each(|place| self.give(place, input()));
     }
 
     /// Drain starts or ends.
@@ -207,29 +187,16 @@ impl<P: Protocol> Loops<P> {
     }
 }
 
-impl<P: Protocol> Loops<P> {
-    /// A checkpoint begins; the main loop's instances need the log from `needed` on.
-    pub(crate) fn begin_checkpoint(&mut self, needed: Lsn) {
-        self.homes.begin_checkpoint(needed);
-        self.give_all(|| Input::Checkpoint);
+impl<P: Protocol> Hub<P> for Loops<P> {
+    fn homes(&mut self) -> &mut Homes {
+        &mut self.homes
     }
 
-    /// Whether role loops have still to write their part of a checkpoint.
-    pub(crate) fn are_in_checkpoint(&self) -> bool {
-        self.homes.is_in_checkpoint()
-    }
-
-    /// The membership has changed, and these `new` instances come. Returns those for the main loop.
-    pub(crate) fn reconfigure(
-        &mut self,
-        change: (&Layout, &P::Config, NodeId),
-        new: Instances<P>,
-    ) -> Instances<P> {
-        let (own, changes) = self.homes.reconfigure(change, new);
-        for (place, change) in changes.into_iter().enumerate() {
-            self.give(place, Input::Reconfigure(Box::new(change)));
-        }
-        own
+    /// Passes an input to a role loop, behind what is queued.
+    fn give(&mut self, place: usize, input: Input<P>) {
+        let thread = &mut self.threads[place];
+        thread.hand_over();
+        thread.send(Order::Input(input));
     }
 }
 
