@@ -131,10 +131,7 @@ fn summary(deployment: &Deployment) -> String {
         }
     }
     if let Some(acceptors) = counts.get("acceptor") {
-        text += &format!(
-            "quorums: {}\n",
-            protocols::quorums(deployment.quorums, *acceptors)
-        );
+        text += &format!("quorums: {}\n", protocols::quorums(deployment, *acceptors));
     }
     text += &format!("durability = {}\n", durability.name());
     for (role, places) in places {

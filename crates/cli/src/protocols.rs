@@ -9,6 +9,7 @@ use ionian_kernel::service::Service;
 use ionian_netfs::NetFs;
 use ionian_program::family::{self, MakeMachine};
 pub(crate) use ionian_program::family::{MACHINE, Work, check, configure, with_protocol};
+use ionian_protocols::registry;
 
 /// The constructor of the deployment's state machine.
 pub(crate) fn machine(deployment: &Deployment) -> Result<MakeMachine> {
@@ -60,8 +61,18 @@ pub(crate) fn members(indices: impl Iterator<Item = Index>) -> Members {
         .collect()
 }
 
-/// A quorum system in words.
-pub(crate) fn quorums(spec: QuorumSpec, all: usize) -> String {
+/// The quorums of a deployment with this number of voters, in words.
+pub(crate) fn quorums(deployment: &Deployment, voters: usize) -> String {
+    let protocol = registry::description(&deployment.protocol);
+    let groups = protocol.map_or(1, |it| (it.quorum_systems)(&deployment.options.options()));
+    let of_each = in_words(deployment.quorums, voters / groups);
+    match groups {
+        1 => of_each,
+        _ => format!("of each of {groups} logs {of_each}"),
+    }
+}
+
+fn in_words(spec: QuorumSpec, all: usize) -> String {
     match spec {
         QuorumSpec::Majority => format!("any {} of {all} acceptors", all / 2 + 1),
         QuorumSpec::Grid { rows, columns } => format!(

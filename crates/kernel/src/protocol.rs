@@ -90,13 +90,20 @@ pub trait Protocol: Sized + Send + Sync + 'static {
         false
     }
 
+    /// How many quorum systems there are, each in the arrangement of the deployment and each with
+    /// an equal share of the voters.
+    fn quorum_systems(options: &Options) -> usize {
+        let _ = options;
+        1
+    }
+
     /// What a cluster of this configuration needs to serve its clients, and what it cannot lose,
     /// while rounds of `epoch` choose.
     fn service(config: &Self::Config, epoch: Epoch) -> Service;
 
-    /// With which records of its log an instance begins in a cluster that goes on from a snapshot
-    /// of all slots below `slot`: it knows nothing of these.
-    fn founding_records(config: &Self::Config, kind: u8, slot: Slot) -> Vec<Vec<u8>>;
+    /// With which records of its log the instance `at` begins in a cluster that goes on from a
+    /// snapshot of all slots below `slot`: it knows nothing of these.
+    fn founding_records(config: &Self::Config, at: Address, slot: Slot) -> Vec<Vec<u8>>;
 
     /// What reads the records of stopped nodes, when more nodes are lost than the protocol
     /// tolerates.
@@ -135,6 +142,8 @@ pub struct Description {
     pub presets: &'static [Preset],
     /// See [`Protocol::SETTINGS`].
     pub settings: &'static [Setting],
+    /// See [`Protocol::quorum_systems`].
+    pub quorum_systems: fn(&Options) -> usize,
 }
 
 impl Description {
@@ -147,6 +156,7 @@ impl Description {
             executors: P::EXECUTORS,
             presets: P::PRESETS,
             settings: P::SETTINGS,
+            quorum_systems: P::quorum_systems,
         }
     }
 }

@@ -37,7 +37,7 @@ pub enum Place {
         /// Its value where none is stated.
         default: u64,
         /// The values that the simulator tries, each as often as it is listed, beside these
-        /// options of all protocols.
+        /// options of all protocols. None: that of the deployment.
         trials: fn(&Options) -> &'static [u64],
     },
 }

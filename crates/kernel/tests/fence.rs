@@ -166,7 +166,7 @@ impl Protocol for Actors {
     fn service(_: &Layout, _: Epoch) -> Service {
         unreachable!("it is not operated")
     }
-    fn founding_records(_: &Layout, _: u8, _: Slot) -> Vec<Vec<u8>> {
+    fn founding_records(_: &Layout, _: Address, _: Slot) -> Vec<Vec<u8>> {
         Vec::new()
     }
     fn instantiate(_: &Layout, birth: Birth<'_>) -> Instance {

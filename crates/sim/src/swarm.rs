@@ -505,8 +505,10 @@ fn vary_own(options: &mut Options, own: &[Setting], seed: u64) {
     let mut random = Random::new(seed ^ 0x0005_e771_4650);
     for setting in own {
         if let Place::Own { trials, .. } = setting.place {
-            let value = pick(&mut random, trials(options));
-            setting.state(options, value);
+            let trials = trials(options);
+            if !trials.is_empty() {
+                setting.state(options, pick(&mut random, trials));
+            }
         }
     }
 }

@@ -126,7 +126,7 @@ impl Work for Make<'_> {
             let executors = hosted.iter().copied();
             let executors = executors.filter(|address| P::EXECUTORS.contains(&address.kind));
             let begun = |address: &Address| {
-                let records = P::founding_records(&config, address.kind, Slot(slot));
+                let records = P::founding_records(&config, *address, Slot(slot));
                 records
                     .into_iter()
                     .map(|record| (*address, record))

@@ -87,7 +87,7 @@ fn head(deployment: &Deployment, cluster: &ClusterStatus) -> String {
         .sum();
     let quorums = match acceptors {
         0 => String::new(),
-        acceptors => format!(", {}", protocols::quorums(deployment.quorums, acceptors)),
+        acceptors => format!(", {}", protocols::quorums(deployment, acceptors)),
     };
     let epoch = match (cluster.epoch, cluster.changing) {
         (0, _) => String::new(),

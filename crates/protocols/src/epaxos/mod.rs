@@ -80,7 +80,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Layout, LayoutError, Options};
+use ionian_kernel::layout::{Address, Layout, LayoutError, Options};
 use ionian_kernel::machine::RestoreError;
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
@@ -168,7 +168,7 @@ impl Protocol for EPaxos {
     }
 
     /// A cluster that goes on from a snapshot begins with new instances.
-    fn founding_records(_: &Self::Config, _: u8, _: Slot) -> Vec<Vec<u8>> {
+    fn founding_records(_: &Self::Config, _: Address, _: Slot) -> Vec<Vec<u8>> {
         Vec::new()
     }
 

@@ -107,7 +107,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Layout, LayoutError, Options};
+use ionian_kernel::layout::{Address, Layout, LayoutError, Options};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
 use ionian_kernel::salvage::Salvage;
@@ -169,13 +169,13 @@ impl Protocol for Mencius {
         service::service(config, epoch)
     }
 
-    fn founding_records(config: &Self::Config, kind: u8, slot: Slot) -> Vec<Vec<u8>> {
+    fn founding_records(config: &Self::Config, at: Address, slot: Slot) -> Vec<Vec<u8>> {
         let forgot = |stripe| {
             let below = config.stripes.from(stripe, slot).in_part();
             let record = multipaxos::acceptor::Record::Forgot { below };
             encode_all(&acceptor::Record::InStripe { stripe, record })
         };
-        match kind {
+        match at.kind {
             kind::Acceptor => config.stripes.iter().map(forgot).collect(),
             _ => Vec::new(),
         }

@@ -94,7 +94,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Layout, LayoutError, Options};
+use ionian_kernel::layout::{Address, Layout, LayoutError, Options};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
 use ionian_kernel::salvage::Salvage;
@@ -159,8 +159,8 @@ impl Protocol for MultiPaxos {
         service::service(config, epoch)
     }
 
-    fn founding_records(_: &Self::Config, kind: u8, slot: Slot) -> Vec<Vec<u8>> {
-        match kind {
+    fn founding_records(_: &Self::Config, at: Address, slot: Slot) -> Vec<Vec<u8>> {
+        match at.kind {
             kind::Acceptor => [encode_all(&acceptor::Record::Forgot { below: slot })].into(),
             _ => Vec::new(),
         }

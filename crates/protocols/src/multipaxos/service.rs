@@ -4,7 +4,8 @@ use super::config::Config;
 use super::kind;
 use alloc::vec::Vec;
 use ionian_kernel::id::{AcceptorId, AcceptorSet, Epoch};
-use ionian_kernel::service::{Enough, Memory, Need, Service, Voters, one_of_each};
+use ionian_kernel::layout::Layout;
+use ionian_kernel::service::{self, Enough, Memory, Need, Service, Voters};
 use ionian_replication::quorum::QuorumSystem;
 
 /// What the cluster needs while leaders use rounds of `epoch`.
@@ -13,7 +14,7 @@ pub(crate) fn service(config: &Config, epoch: Epoch) -> Service {
     let voters = voters(kind::Acceptor, &in_force);
     let mut needs = needs_of_voters(&voters);
     needs.push(leader(kind::Leader, config));
-    needs.extend(one_of_each(config.layout(), KINDS));
+    needs.extend(one_of_each(config.layout()));
     Service {
         hub: kind::Leader,
         parts: Vec::from([config.leaders().members()]),
@@ -21,6 +22,11 @@ pub(crate) fn service(config: &Config, epoch: Epoch) -> Service {
         needs,
         memories: Vec::from([votes(kind::Acceptor, &config.quorums)]),
     }
+}
+
+/// One instance of each kind of roles without which something is not served.
+pub(crate) fn one_of_each(layout: &Layout) -> impl Iterator<Item = Need> {
+    service::one_of_each(layout, KINDS)
 }
 
 const KINDS: &[(u8, &str)] = &[

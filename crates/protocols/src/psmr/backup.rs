@@ -85,7 +85,7 @@ impl Merge {
         backup.propose_at = now + after;
         let number = backup.mark;
         let message = Message::WantBarrier { number };
-        send(out, kind::Leader, self.config.all().leaders(), message);
+        send(out, kind::Leader, self.config.leaders(), message);
     }
 
     /// The slots of g_all below this one, none of which is missing, are executed next.

@@ -32,7 +32,7 @@ impl Member {
 
 /// See the top of this file.
 pub(super) struct Groups {
-    /// The member of each group; none while a worker has it.
+    /// The member of each group; none while a worker has it, or in a group of other instances.
     members: Vec<Option<Box<Member>>>,
     pub(super) records: Records,
     /// The groups, as bits, whose members were called since the burst began.
@@ -40,10 +40,10 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    pub(super) fn new(config: &Config, member: impl FnMut(usize) -> Box<Member>) -> Self {
+    pub(super) fn new(config: &Config, member: impl FnMut(usize) -> Option<Box<Member>>) -> Self {
         let count = config.groups().len();
         Groups {
-            members: (0..count).map(member).map(Some).collect(),
+            members: (0..count).map(member).collect(),
             records: Records::new(count),
             touched: 0,
         }

@@ -45,6 +45,9 @@ impl Instance {
         let mut random = Random::new(birth.seed);
         let kind = birth.address.kind;
         let member = |group: usize| {
+            if !config.is_of(birth.address, group) {
+                return None;
+            }
             let own = Birth {
                 seed: random.any(),
                 machine: match group == config.count() {
@@ -62,7 +65,7 @@ impl Instance {
                 }
                 other => other,
             };
-            Member::new(instance, birth.keeps_records)
+            Some(Member::new(instance, birth.keeps_records))
         };
         let mut groups = Groups::new(config, member);
         let duty = match kind {
@@ -96,7 +99,8 @@ impl Instance {
         out: &mut Sends,
         act: impl Fn(usize, &mut multipaxos::Instance, &mut Outbox<multipaxos::Envelope>),
     ) {
-        for group in 0..=self.groups.all() {
+        let here = self.groups.each().map(|(group, _)| group);
+        for group in here.collect::<Vec<_>>() {
             self.groups.call(group, out, |instance, outbox| {
                 act(group, instance, outbox);
             });
@@ -122,6 +126,8 @@ impl protocol::Instance for Instance {
                 }
                 match duty {
                     Duty::Replica(merge) => merge.on_message(now, (group, message), groups, out),
+                    // A peer's mistake, too: it has no part in the group.
+                    _ if groups.get(group).is_none() => {}
                     _ => groups.call(group, out, |it, outbox| it.on_message(now, message, outbox)),
                 }
             }
@@ -150,6 +156,12 @@ impl protocol::Instance for Instance {
 
     fn recover(&mut self, reader: &mut Reader<'_>) -> Result<Option<u64>, WireError> {
         let (group, number) = self.groups.records.read_head(reader)?;
+        if self.groups.get(group).is_none() {
+            return Err(WireError::OutOfRange {
+                what: "group of the instance",
+                value: group as u64,
+            });
+        }
         let key = self.groups.member(group).instance.recover(reader)?;
         Ok(self.groups.records.recovered(group, key, number))
     }
@@ -157,10 +169,9 @@ impl protocol::Instance for Instance {
     fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError> {
         match &mut self.duty {
             Duty::Replica(merge) => merge.restore(stamp, snapshot, &mut self.groups),
-            _ => {
-                let all = self.groups.all();
-                self.groups.member(all).instance.restore(stamp, snapshot)
-            }
+            _ => Err(RestoreError(
+                "a role of this kind stores no snapshots".into(),
+            )),
         }
     }
 

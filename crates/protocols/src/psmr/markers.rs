@@ -47,7 +47,7 @@ impl Markers {
     pub(super) fn new(config: &Config) -> Self {
         Markers {
             skips: config.turns().map(|turns| Skips::new(turns, config)),
-            leaders: config.all().leaders(),
+            leaders: config.leaders(),
             until: Slot::ZERO,
             proposed: vec![(Slot::ZERO, Instant::ZERO); config.count()],
             announced: Slot::ZERO,
@@ -178,11 +178,12 @@ impl Markers {
 }
 
 /// What a marker says at most: a higher number, from a faulty node, would stop a group for good.
-/// The leader of g_all proposes nothing beyond this.
+/// The leader of g_all proposes nothing beyond this. A leader that has no part in g_all cannot know
+/// how far that is.
 fn limit(groups: &Groups) -> Slot {
     match groups.get(groups.all()).map(|member| &member.instance) {
         Some(multipaxos::Instance::Leader(leader)) => leader.reach(),
-        _ => Slot::ZERO,
+        _ => Slot(u64::MAX),
     }
 }
 

@@ -7,7 +7,8 @@
 //! nothing hands it out.
 //!
 //! Each group is MultiPaxos, in the deployment that the file describes: every instance of a role is
-//! one in each group. The groups begin with different leaders. Beside the messages of
+//! one in each group, and the groups begin with different leaders; or, with the setting `apart`,
+//! each leader, proxy leader and acceptor is of one group. Beside the messages of
 //! [`crate::multipaxos`], which name their group, there are
 //!
 //! ```text
@@ -34,6 +35,7 @@ pub mod message;
 mod presets;
 mod records;
 mod router;
+mod service;
 mod settings;
 mod skips;
 mod touches;
@@ -50,11 +52,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Layout, LayoutError, Options};
+use ionian_kernel::layout::{Address, Layout, LayoutError, Options};
 use ionian_kernel::machine::RestoreError;
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Routed, Transition};
-use ionian_kernel::service::{Service, Voters};
+use ionian_kernel::service::Service;
 use ionian_kernel::setting::Setting;
 use ionian_kernel::status::Metrics;
 use ionian_replication::executor::without_preamble;
@@ -100,22 +102,20 @@ impl Protocol for PSmr {
         true
     }
 
-    fn service(config: &Self::Config, epoch: Epoch) -> Service {
-        let one = multipaxos::service::service(config.all(), epoch);
-        let parts = config.groups().iter();
-        Service {
-            parts: parts.map(|group| group.leaders().members()).collect(),
-            voters: one.voters.map(|voters| Voters {
-                is_log: false,
-                ..voters
-            }),
-            ..one
-        }
+    fn quorum_systems(options: &Options) -> usize {
+        config::quorum_systems(options)
     }
 
-    fn founding_records(config: &Self::Config, kind: u8, slot: Slot) -> Vec<Vec<u8>> {
+    fn service(config: &Self::Config, epoch: Epoch) -> Service {
+        service::service(config, epoch)
+    }
+
+    fn founding_records(config: &Self::Config, at: Address, slot: Slot) -> Vec<Vec<u8>> {
         let all = config.count();
-        let records = MultiPaxos::founding_records(&config.groups()[all], kind, slot);
+        let records = match config.is_of(at, all) {
+            true => MultiPaxos::founding_records(&config.groups()[all], at, slot),
+            false => Vec::new(),
+        };
         let records = records.into_iter();
         records
             .map(|record| records::founding(all, &record))

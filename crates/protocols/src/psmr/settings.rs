@@ -13,7 +13,25 @@ pub(crate) const GROUPS: Setting = Setting {
     shared: true,
     place: Place::Own {
         default: 8,
-        trials: |_| &[1, 2, 3],
+        trials: |options| match APART.value(options) {
+            0 => &[1, 2, 3],
+            // The deployment has instances for each group.
+            _ => &[],
+        },
+    },
+};
+
+/// Whether groups have leaders, proxy leaders and acceptors of their own.
+pub(crate) const APART: Setting = Setting {
+    key: "apart",
+    about: "1: each leader, proxy leader and acceptor is of one group alone, that of its number modulo the number of \
+            logs; 0: each is of all",
+    allowed: 0..=1,
+    shared: true,
+    place: Place::Own {
+        default: 0,
+        // It says which instances there must be.
+        trials: |_| &[],
     },
 };
 
@@ -86,6 +104,7 @@ impl Turns {
 
 pub(crate) const SETTINGS: &[Setting] = &[
     GROUPS,
+    APART,
     relays::RELAY_GROUPS,
     relays::RELAY_SHUFFLE,
     relays::RELAY_OVERLAP,

@@ -99,7 +99,7 @@ impl Merge {
     pub(super) fn on_timer(&mut self, now: Instant, groups: &mut Groups, out: &mut Sends) {
         self.delivery.finish(groups);
         groups.on_timer(now, out);
-        let leaders = self.config.all().leaders();
+        let leaders = self.config.leaders();
         if self.markers_at.is_some_and(|at| at <= now) {
             for message in self.lacks(groups) {
                 out.reached(match self.attempts {

@@ -27,7 +27,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use id::ServerId;
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Layout, LayoutError, Options};
+use ionian_kernel::layout::{Address, Layout, LayoutError, Options};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, NoInvariants, Protocol, Transition};
 use ionian_kernel::service::Service;
@@ -104,7 +104,7 @@ impl Protocol for Unreplicated {
         service::service(config)
     }
 
-    fn founding_records(_: &Self::Config, _: u8, _: Slot) -> Vec<Vec<u8>> {
+    fn founding_records(_: &Self::Config, _: Address, _: Slot) -> Vec<Vec<u8>> {
         Vec::new()
     }
 

@@ -1,6 +1,8 @@
 //! The rules of the roles of P-SMR, by which the logs of groups are merged. Each instance is on a
 //! stage; replicas are several where they must help each other.
 
+#[path = "psmr/apart.rs"]
+mod apart;
 #[path = "psmr/catching_up.rs"]
 pub(crate) mod catching_up;
 #[path = "psmr/lane.rs"]
@@ -166,7 +168,11 @@ type Sent = Vec<Routed<Message>>;
 
 impl Stage {
     fn new((groups, options): (u64, Options), of: (u8, u8), keeps_records: bool) -> Self {
-        let config = PSmr::configure(layout(groups, options)).expect("a deployment");
+        Stage::of(layout(groups, options), of, keeps_records)
+    }
+
+    fn of(layout: Layout, of: (u8, u8), keeps_records: bool) -> Self {
+        let config = PSmr::configure(layout).expect("a deployment");
         let birth = Birth {
             machine: &texts,
             keeps_records,

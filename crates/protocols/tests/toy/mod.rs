@@ -14,7 +14,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Layout, LayoutError, Options};
+use ionian_kernel::layout::{Address, Layout, LayoutError, Options};
 use ionian_kernel::preset::{Preset, nodes};
 use ionian_kernel::protocol::{Birth, NoInvariants, Protocol, Transition};
 use ionian_kernel::service::{Service, one_of_each};
@@ -112,7 +112,7 @@ impl Protocol for Toy {
         }
     }
 
-    fn founding_records(_: &Self::Config, _: u8, _: Slot) -> Vec<Vec<u8>> {
+    fn founding_records(_: &Self::Config, _: Address, _: Slot) -> Vec<Vec<u8>> {
         Vec::new()
     }
 

@@ -9,7 +9,7 @@
 //! The first byte of a payload selects the action, see [`Client::on_message`] and [`Echo`].
 use bytes::Bytes;
 use ionian_kernel::id::{Epoch, Slot};
-use ionian_kernel::layout::{Layout, LayoutError, NodeId, numbered};
+use ionian_kernel::layout::{Address, Layout, LayoutError, NodeId, numbered};
 use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
@@ -282,7 +282,7 @@ impl Protocol for Toy {
         }
     }
 
-    fn founding_records(_: &Layout, _: u8, _: Slot) -> Vec<Vec<u8>> {
+    fn founding_records(_: &Layout, _: Address, _: Slot) -> Vec<Vec<u8>> {
         Vec::new()
     }
 

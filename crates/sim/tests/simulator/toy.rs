@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use ionian_kernel::id::{Epoch, Slot};
-use ionian_kernel::layout::{Layout, LayoutError, NodeId, numbered};
+use ionian_kernel::layout::{Address, Layout, LayoutError, NodeId, numbered};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
 use ionian_kernel::service::Service;
@@ -394,7 +394,7 @@ impl<const DEFECT: u8> Protocol for Toy<DEFECT> {
         }
     }
 
-    fn founding_records(_: &Layout, _: u8, _: Slot) -> Vec<Vec<u8>> {
+    fn founding_records(_: &Layout, _: Address, _: Slot) -> Vec<Vec<u8>> {
         Vec::new()
     }
 
