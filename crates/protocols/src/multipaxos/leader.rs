@@ -176,6 +176,11 @@ impl Leader {
         self.core.executed().plus(2 * window)
     }
 
+    /// Whether what is proposed now need not wait for room.
+    pub(crate) fn has_room(&self) -> bool {
+        self.core.has_room()
+    }
+
     /// Whether something that it has proposed is not known to be executed.
     pub(crate) fn is_busy(&self) -> bool {
         self.core.executed() < self.core.place_of_next()

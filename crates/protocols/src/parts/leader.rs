@@ -192,11 +192,7 @@ impl<N: Notes> LeaderCore<N> {
 
     /// Proposes noops in slots below this one, as far as its window is open and nothing else waits.
     pub fn fill_below(&mut self, now: Instant, slot: Slot, port: &mut impl LeaderPort) {
-        while self.is_leading()
-            && self.queue.is_empty()
-            && self.may_propose(0)
-            && self.window.next_slot < slot
-        {
+        while self.is_leading() && self.has_room() && self.window.next_slot < slot {
             self.propose_noop(now, port);
         }
     }
@@ -302,7 +298,7 @@ impl<N: Notes> LeaderCore<N> {
     ) {
         let under_way = self.window.len() > 0;
         let is_due = self.clock.is_due(now, deadline, under_way);
-        if is_due && self.is_leading() && self.queue.is_empty() && self.may_propose(0) {
+        if is_due && self.is_leading() && self.has_room() {
             port.reached(branch::CLOCK_NOOP);
             self.propose_noop(now, port);
         }

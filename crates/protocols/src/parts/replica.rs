@@ -304,7 +304,7 @@ impl ReplicaCore {
         match self.catch_up.ask(now) {
             None => {}
             Some(Ask::Peer(peer)) => {
-                let (start, end) = (self.executed, self.wanted);
+                let (start, end) = (self.first_missing(), self.wanted);
                 port.reached(branch::FETCHES);
                 let waits = self.catch_up.is_cut_off();
                 port.fetch(peer, (start, end), waits);

@@ -183,6 +183,9 @@ impl protocol::Instance for Instance {
     }
 
     fn on_start(&mut self, now: Time, out: &mut Sends) {
+        if let Duty::Replica(merge) = &mut self.duty {
+            merge.start(&mut self.groups);
+        }
         self.call_all(out, |_, instance, outbox| instance.on_start(now, outbox));
     }
 

@@ -157,7 +157,7 @@ impl Markers {
     }
 
     /// Announces what was proposed in g_all in this burst. What this instance proposed in a group
-    /// that it leads no more may be lost.
+    /// that it leads no more, g_all included, may be lost.
     pub(super) fn on_burst_end(&mut self, now: Instant, groups: &mut Groups, out: &mut Sends) {
         for group in 0..self.proposed.len() {
             if self.proposed[group].0 > Slot::ZERO && leader(groups, group).is_none() {
@@ -166,6 +166,7 @@ impl Markers {
         }
         let all = leader(groups, groups.all()).filter(|_| self.skips.is_none());
         let Some(all) = all else {
+            self.announced = Slot::ZERO;
             return;
         };
         let next = all.next_slot();

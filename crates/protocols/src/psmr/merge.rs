@@ -46,7 +46,9 @@
 //! executed; here it is what was executed at such a slot. If it were what each group has executed,
 //! of two replicas one could need a forgotten slot in one group, and the other in another, and
 //! neither could help. So the replica that has executed most of g_all needs none that is forgotten,
-//! and takes the others with it.
+//! and takes the others with it. The marker that a worker has stopped before counts as kept too, or
+//! an idle group would never be: all that have stopped there have it. What comes behind it does not
+//! count.
 
 use super::backup::Backup;
 use super::branch;
@@ -259,7 +261,7 @@ impl Merge {
                 let core = replica(groups.member(group)).core_mut();
                 core.kept(match group == all {
                     true => self.done,
-                    false => core.behind_markers(self.touches.place()),
+                    false => core.behind_marker(self.touches.place()),
                 });
             }
         }
@@ -455,7 +457,6 @@ impl Merge {
         let restored = groups.member(all).instance.restore(stamp, snapshot);
         let whole = replica(groups.member(all)).core_mut().executor_mut();
         let cuts = whole.take_cuts().unwrap_or_default();
-        whole.expect_cuts(all, true);
         restored?;
         self.divide(groups);
         self.done = Slot(stamp);
@@ -473,6 +474,14 @@ impl Merge {
         whole.set_gate(Gate::Below(self.done));
         self.meet(self.touches.everything(), groups);
         Ok(())
+    }
+
+    /// What was stored is restored. Pictures are those of peers from now on, and say how far the
+    /// groups are.
+    pub(super) fn start(&mut self, groups: &mut Groups) {
+        let all = groups.all();
+        let whole = replica(groups.member(all)).core_mut().executor_mut();
+        whole.expect_cuts(all, true);
     }
 
     /// How far g_all is executed.

@@ -3,8 +3,9 @@
 //! effect.
 //!
 //! Every so often a leader compares how many slots it has proposed in a group with how many there
-//! should be, and proposes one skip for the difference. A log falls behind another for good when it
-//! had no leader for a while. Then replicas say how much is missing.
+//! should be, and proposes one skip for the difference, as soon as there is room. A log falls
+//! behind another for good when it had no leader for a while. Then replicas say how much is
+//! missing.
 
 use super::config::Config;
 use super::groups::{Groups, Sends};
@@ -16,7 +17,7 @@ use alloc::vec::Vec;
 use ionian_kernel::id::Slot;
 use ionian_kernel::time::{Duration, Instant};
 
-/// The most messages that one skip stands for when replicas ask.
+/// The most messages that one skip stands for.
 const MOST: u64 = 1 << 20;
 
 /// What was proposed for a replica that has not seen it is not proposed again before this time.
@@ -34,6 +35,8 @@ pub(super) struct Skips {
     rest: u64,
     /// Of each group that it led then: the slot that was next.
     before: Vec<Option<Slot>>,
+    /// Of each group: the messages that are due and were not proposed, because there was no room.
+    owed: Vec<u64>,
     /// When a skip was last proposed because a replica had asked, and the slot that was next then.
     asked: Vec<Option<(Instant, Slot)>>,
 }
@@ -46,6 +49,7 @@ impl Skips {
             looked_at: Instant::ZERO,
             rest: 0,
             before: vec![None; groups],
+            owed: vec![0; groups],
             asked: vec![None; groups],
         }
     }
@@ -69,12 +73,16 @@ impl Skips {
         self.rest = due % 1_000_000;
         for group in 0..self.before.len() {
             let next = leader(groups, group).map(|leader| leader.next_slot());
-            if let (Some(before), Some(next)) = (self.before[group], next) {
-                let made = next.distance(before);
-                if let Some(count @ 1..) = (due / 1_000_000).checked_sub(made) {
-                    propose(now, group, skip(count), groups, out);
-                }
+            let made = next.zip(self.before[group]);
+            let made = made.map(|(next, before)| next.distance(before));
+            let owed = made.map(|made| (self.owed[group] + due / 1_000_000).saturating_sub(made));
+            let owed = owed.unwrap_or(0);
+            // In a queue they would be before what clients propose.
+            let has_room = leader(groups, group).is_some_and(|leader| leader.has_room());
+            if owed > 0 && has_room {
+                propose(now, group, skip(owed), groups, out);
             }
+            self.owed[group] = if has_room { 0 } else { owed.min(MOST) };
             self.before[group] = leader(groups, group).map(|leader| leader.next_slot());
         }
     }

@@ -72,6 +72,11 @@ impl<N: Notes> LeaderCore<N> {
         self.is_open() && self.window.flow.has_room(bytes)
     }
 
+    /// Whether a small batch need not wait for what was proposed before.
+    pub fn has_room(&self) -> bool {
+        self.queue.is_empty() && self.may_propose(0)
+    }
+
     /// Whether anything new may be proposed: not before what was found in phase 1.
     pub(super) fn is_open(&self) -> bool {
         self.carried.is_empty() && self.window.is_open(self.progress.executed())

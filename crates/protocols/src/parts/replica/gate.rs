@@ -134,8 +134,15 @@ impl ReplicaCore {
 
     /// Whether it has all of its log that it knows of.
     pub(crate) fn is_complete(&self) -> bool {
-        let ahead = self.log.iter_from(self.executed).count() as u64;
-        self.executed.plus(ahead) >= self.wanted
+        self.log.base().plus(self.log.len() as u64) >= self.wanted
+    }
+
+    /// The first slot from the one that it executes next on of which it has no value.
+    pub(super) fn first_missing(&self) -> Slot {
+        let ahead = self.log.iter_from(self.executed);
+        let in_turn = ahead.zip(self.executed.until(Slot::MAX));
+        let held = in_turn.take_while(|((slot, _), next)| slot == next);
+        self.executed.plus(held.count() as u64)
     }
 
     /// Its state is that before the slot `executed`, from a snapshot stored before a crash.
@@ -152,11 +159,16 @@ impl ReplicaCore {
         next.is_some_and(|next| !self.gate.lets(self.turns, self.executed, &next.value))
     }
 
-    /// Watches for the slot that it executes next, if it misses it.
+    /// Watches for the slot that it executes next, if it misses it. Where it waits until it is let
+    /// go on up to a slot, also for those behind: other logs wait until they are known.
     pub(super) fn watch(&mut self, now: Instant) {
-        let end = match self.waits_at_gate() && !self.catch_up.is_installing() {
-            true => self.executed,
-            false => self.wanted,
+        let is_watched = match self.gate {
+            Gate::Open | Gate::Marker(_) => !self.waits_at_gate(),
+            Gate::Below(_) => !self.is_complete(),
+        };
+        let end = match is_watched || self.catch_up.is_installing() {
+            true => self.wanted,
+            false => self.executed,
         };
         self.catch_up.watch(now, self.executed, end);
     }
@@ -253,22 +265,22 @@ impl ReplicaCore {
         self.snapshots.kept(self.executed) < self.executed
     }
 
-    /// The slot behind the markers, or skips, that come next and let it pass when the other log is
-    /// executed below `reached`. They change nothing but the time.
-    pub(crate) fn behind_markers(&self, reached: Slot) -> Slot {
-        let (mut next, mut turns) = (self.executed, self.turns);
+    /// The slot behind the marker, or skip, that it stops before, if that lets it pass when the
+    /// other log is executed below `reached`: it changes nothing but the time. Each replica that
+    /// has stopped there has it; what comes behind it some may lack, even if it is a marker.
+    pub(crate) fn behind_marker(&self, reached: Slot) -> Slot {
         let says_nothing = |batch: &Batch| {
             let mut commands = batch.commands();
             commands.all(|command| command.purpose == Purpose::Internal) && !batch.is_empty()
         };
-        while let Some(chosen) = self.log.get(next)
-            && says_nothing(&chosen.value.batch)
-            && until(turns, &chosen.value).is_some_and(|until| until <= reached)
-        {
-            turns = turns.map(|turns| turns.after(&chosen.value));
-            next = next.next();
+        let passes = |value: &Value| {
+            let until = until(self.turns, value);
+            says_nothing(&value.batch) && until.is_some_and(|until| until <= reached)
+        };
+        match self.log.get(self.executed) {
+            Some(next) if passes(&next.value) => self.executed.next(),
+            _ => self.executed,
         }
-        next
     }
 
     /// Whether enough was executed since its state was kept last.

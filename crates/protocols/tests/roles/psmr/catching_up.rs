@@ -2,6 +2,7 @@
 
 use super::*;
 use ionian_protocols::multipaxos::leader;
+use ionian_replication::executor::Executor;
 use std::collections::VecDeque;
 
 const A: usize = 0;
@@ -119,9 +120,7 @@ fn forgetful() -> Options {
 #[test]
 fn a_replica_far_behind_catches_up_under_load_with_one_snapshot() {
     let pair = Pair::new(forgetful(), true);
-    let (executed, snapshots) = catches_up(pair);
-    assert!(executed);
-    assert_eq!(snapshots, 1);
+    assert_eq!(catches_up(pair), (true, 1));
 }
 
 /// The snapshot is on its way for longer than its sender keeps slots, and messages are lost too.
@@ -129,7 +128,11 @@ fn a_replica_far_behind_catches_up_under_load_with_one_snapshot() {
 fn a_replica_far_behind_catches_up_under_load_with_a_snapshot_that_takes_long() {
     let mut pair = Pair::new(forgetful(), true);
     pair.snapshots_take = 9;
-    assert!(catches_up(pair).0);
+    let (executed, snapshots) = catches_up(pair);
+    assert!(executed);
+    // It asks while the first is on its way, and is given the same. Would its peer not keep what
+    // comes next, it would need another as soon as it has one.
+    assert!(snapshots < 8, "{snapshots}");
 }
 
 /// Whether a replica that lacks the beginning of all logs has executed them when they have grown
@@ -357,4 +360,96 @@ fn two_replicas_that_each_need_what_the_other_has_get_it_from_the_leaders() {
     }
     let total: usize = logs.logs.iter().map(Vec::len).sum();
     assert_eq!([A, B].map(|it| pair.executed(it)), [total as u64; 2]);
+}
+
+/// The slots of a group that replicas ask leaders for, and leaders have: those that no f+1 replicas
+/// have kept, where one that is gone has kept whatever these have. From the message `known` on.
+fn recovered(pair: &Pair, known: usize) -> Vec<(usize, u8, Slot)> {
+    let kept = [A, B].map(|replica| kept(pair, replica));
+    let mut found = Vec::new();
+    for (from, message) in &pair.said[known..] {
+        if let Message::InGroup {
+            group,
+            message: multipaxos::Message::Leader(leader::In::Recover { slots }),
+        } = message
+        {
+            let forgotten = kept.iter().map(|kept| kept[usize::from(*group)]).max();
+            let has = |slot: &&Slot| Some(slot.0) >= forgotten;
+            found.extend(slots.iter().filter(has).map(|slot| (*from, *group, *slot)));
+        }
+    }
+    found
+}
+
+/// Nodes keep nothing through a crash, markers come twice, and the second one is lost on its way
+/// to A in group 0 and on its way to B in group 1. The third replica keeps all, and crashes.
+#[test]
+fn two_replicas_that_have_stopped_at_the_same_places_need_nothing_that_is_forgotten() {
+    let mut pair = Pair::new(forgetful(), false);
+    let mut logs = Logs::new(2);
+    let all = logs.all();
+    let tell = |pair: &mut Pair, logs: &Logs, (group, slot)| {
+        for replica in [A, B] {
+            if (group, slot, replica) != (0, 3, A) && (group, slot, replica) != (1, 3, B) {
+                pair.tell(replica, logs.chosen(group, slot));
+            }
+        }
+    };
+    logs.logs[all].push(noop());
+    for group in 0..all {
+        logs.mark(group, 2);
+        logs.mark(group, 2);
+        (0..4).for_each(|slot| tell(&mut pair, &logs, (group, slot)));
+    }
+    (0..2).for_each(|slot| tell(&mut pair, &logs, (all, slot)));
+    for (group, payload) in [(0, "a=x"), (1, "b=x")] {
+        for _ in 0..20 {
+            logs.write(group, payload);
+            tell(&mut pair, &logs, (group, logs.logs[group].len() - 1));
+        }
+    }
+    let mut known = 0;
+    for round in 0..80 {
+        // As replicas ask for now and then.
+        if round % 8 == 0 {
+            logs.logs[all].push(noop());
+            let until = logs.logs[all].len() as u64;
+            (0..all).for_each(|group| logs.mark(group, until));
+            for group in 0..=all {
+                tell(&mut pair, &logs, (group, logs.logs[group].len() - 1));
+            }
+        }
+        pair.wait(Duration::from_millis(300));
+        let given = recovered(&pair, known);
+        known = pair.said.len();
+        for (replica, group, slot) in given {
+            if (slot.0 as usize) < logs.logs[usize::from(group)].len() {
+                pair.tell(replica, logs.chosen(group.into(), slot.0 as usize));
+            }
+        }
+    }
+    let total: usize = logs.logs.iter().map(Vec::len).sum();
+    assert_eq!([A, B].map(|it| pair.executed(it)), [total as u64; 2]);
+}
+
+/// A faulty peer sends a state that does not say how far the groups are.
+#[test]
+fn a_state_that_tells_of_one_log_alone_is_not_taken_over() {
+    let mut executor = Executor::new(texts(), Duration::from_secs(60));
+    let chunk = replica::In::SnapshotChunk {
+        from: ReplicaId(1),
+        executed: Slot(9),
+        offset: 0,
+        last: true,
+        bytes: executor.snapshot(),
+    };
+    let (mut replica, mut logs) = (a_replica(2), Logs::new(2));
+    let all = logs.all();
+    let chunk = within(all, multipaxos::Message::Replica(chunk));
+    assert_eq!(replica.tell(chunk).len(), 0);
+    logs.write(all, "ab=1");
+    (0..all).for_each(|group| logs.mark(group, 2));
+    let sent = logs.messages().into_iter().flat_map(|it| replica.tell(it));
+    let sent = sent.collect();
+    assert_eq!(answers(&sent), expected(&[(2, 0, "1,1")]));
 }

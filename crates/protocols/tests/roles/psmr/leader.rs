@@ -14,8 +14,15 @@ fn leading() -> Stage {
 
 fn leading_with(options: Options) -> Stage {
     let mut leader = Stage::new((2, options), (kind::Leader, 0), true);
+    elect(&mut leader, 2);
+    leader
+}
+
+/// Time passes until it leads this many more of group 0 and g_all. No acceptor has voted for
+/// anything.
+fn elect(leader: &mut Stage, groups: usize) {
     let (mut sent, mut led) = (Vec::new(), 0);
-    while led < 2 {
+    while led < groups {
         sent.extend(leader.timer());
         while let Some(envelope) = sent.pop() {
             let Routed::Roles { message, .. } = envelope else {
@@ -36,7 +43,6 @@ fn leading_with(options: Options) -> Stage {
             }
         }
     }
-    leader
 }
 
 /// What an acceptor that has voted for nothing answers a leader.
@@ -103,6 +109,7 @@ fn an_idle_group_gets_a_marker_for_what_g_all_has_proposed_and_none_that_says_no
     assert_eq!(proposed(&leader.tell(announce(3))), [(0, 0, Some(3))]);
     assert_eq!(proposed(&leader.tell(announce(3))), []);
     assert_eq!(proposed(&leader.tell(announce(2))), []);
+    assert_eq!(proposed(&leader.tell(want(0, 2))), []);
     assert_eq!(proposed(&leader.tell(announce(5))), [(0, 1, Some(5))]);
 }
 
@@ -242,4 +249,64 @@ fn with_turns_a_log_that_has_fallen_behind_skips_what_replicas_lack() {
         later.iter().all(|it| known.contains(it)),
         "no others: {later:?}"
     );
+}
+
+/// What it proposed before was lost with its round.
+#[test]
+fn a_leader_of_g_all_that_leads_again_announces_slots_anew() {
+    let mut leader = leading();
+    for until in [1, 2, 3] {
+        let sent = leader.tell(Message::WantBarrier { number: until });
+        assert_eq!(announced(&sent), [until]);
+    }
+    let round = Round::new(Epoch(0), 99, LeaderId(1));
+    let heartbeat = leader::In::Heartbeat { round };
+    leader.tell(within(ALL.into(), multipaxos::Message::Leader(heartbeat)));
+    elect(&mut leader, 1);
+    let sent = leader.tell(Message::WantBarrier { number: 4 });
+    assert_eq!(proposed(&sent), [(ALL, 0, Some(4))]);
+    assert_eq!(announced(&sent), [1]);
+}
+
+/// They would be before everything that clients propose when there is room again.
+#[test]
+fn with_turns_no_skip_waits_for_room() {
+    let settings = [
+        ("turn_slots", 1),
+        ("skip_rate", 100),
+        ("skip_every_ms", 100),
+    ];
+    let options = Options {
+        window_slots: 1,
+        ..Options::default()
+    };
+    let mut leader = leading_with(with(&settings, options));
+    leader.waited(Duration::from_millis(1000));
+    let proposer = multipaxos::message::Proposer::Client { id: ClientId(0) };
+    let propose = leader::In::Propose {
+        proposer,
+        near: Set::EMPTY,
+        batch: value(Purpose::Open, 1, "").batch,
+        again: false,
+    };
+    let within_all = |message| within(ALL.into(), multipaxos::Message::Leader(message));
+    let sent = leader.tell(within_all(propose));
+    assert_eq!(proposed(&sent), [], "a skip is under way");
+    let executed = |slot| leader::In::Executed {
+        from: ReplicaId(0),
+        executed: Slot(slot),
+        kept: Slot(0),
+        round: Round(0),
+        times: Default::default(),
+    };
+    let sent = leader.tell(within_all(executed(1)));
+    assert_eq!(proposed(&sent), [(ALL, 1, Some(1))]);
+    // And what was not proposed meanwhile is made up for.
+    leader.tell(within_all(executed(2)));
+    let most = skips(&leader.waited(Duration::from_millis(100)));
+    let most = most
+        .into_iter()
+        .filter(|(group, _)| *group == ALL)
+        .map(|it| it.1);
+    assert!(most.max() >= Some(80), "of most of a second");
 }

@@ -3,6 +3,7 @@
 use super::*;
 use ionian_kernel::machine::Frozen;
 use ionian_kernel::role::{Cover, Picture};
+use ionian_protocols::multipaxos::leader;
 
 /// m1: one group has other markers than another. m5: what spans waits for all that it touches.
 #[test]
@@ -111,6 +112,32 @@ fn commands_on_some_parts_meet_their_groups_at_the_same_places() {
     in_any_order((3, Options::default()), &logs, &expected);
 }
 
+/// Both workers that the first command touches have stopped for the second one too.
+#[test]
+fn a_command_waits_for_workers_that_the_one_before_it_does_not_touch() {
+    let mut logs = Logs::new(3);
+    let all = logs.all();
+    for payload in ["ab=1", "bc=2"] {
+        logs.write(all, payload);
+    }
+    for (group, payload) in [(0, "a=u"), (1, "b=u"), (2, "c=v")] {
+        if group == 2 {
+            logs.write(group, "c=u");
+        }
+        logs.mark(group, 3);
+        logs.write(group, payload);
+    }
+    let expected = [
+        (0, 0, "1u"),
+        (1, 0, "12u"),
+        (2, 0, "u"),
+        (2, 1, "u2v"),
+        (3, 0, "1,1"),
+        (3, 1, "12,u2"),
+    ];
+    in_any_order((3, Options::default()), &logs, &expected);
+}
+
 /// m17: an acceptor has voted for the marker, so the read must see what was below it.
 #[test]
 fn a_read_of_a_group_waits_for_what_spans_below_its_markers() {
@@ -190,4 +217,126 @@ pub(crate) fn a_backup_waits_for_a_slot_that_is_missing_below_its_mark() {
     replica.tell(logs.chosen(all, 2));
     let state = backup(&mut replica).expect("it is complete");
     assert!(state.ends_with("a12;b12;"), "{state:?}");
+}
+
+/// The slots of g_all that a replica asks leaders for.
+fn asked_of_leaders(sent: &Sent, all: usize) -> Vec<u64> {
+    let mut asked = Vec::new();
+    for (group, message) in in_groups(sent) {
+        if let multipaxos::Message::Leader(leader::In::Recover { slots }) = message
+            && usize::from(group) == all
+        {
+            asked.extend(slots.iter().map(|slot| slot.0));
+        }
+    }
+    asked
+}
+
+/// m3: what a marker announces was perhaps never proposed, so no other message tells of it.
+#[test]
+fn a_replica_asks_for_what_markers_announce_though_nothing_else_tells_of_it() {
+    let mut logs = Logs::new(2);
+    let all = logs.all();
+    logs.mark(0, 3);
+    let mut replica = a_replica(2);
+    for message in logs.messages() {
+        replica.tell(message);
+    }
+    let sent = replica.waited(Duration::from_secs(2));
+    assert_eq!(asked_of_leaders(&sent, all)[..2], [1, 2]);
+}
+
+/// A faulty node makes up a marker. Slots are asked for as far as they would be kept.
+#[test]
+fn no_more_is_wanted_than_would_be_kept() {
+    let mut logs = Logs::new(2);
+    logs.mark(0, u64::MAX);
+    let mut replica = a_replica(2);
+    for message in logs.messages() {
+        replica.tell(message);
+    }
+    let sent = replica.waited(Duration::from_secs(2));
+    let until = sent.iter().filter_map(|envelope| match envelope {
+        Routed::Roles {
+            message: Message::WantMarker { until, .. },
+            ..
+        } => Some(until.0),
+        _ => None,
+    });
+    assert_eq!(until.max(), Some(1 + MAX_AHEAD), "one is executed");
+}
+
+/// How far ahead of what it has executed a replica keeps values of a log.
+const MAX_AHEAD: u64 = 1 << 18;
+
+/// A worker waits for so long that there is no room for all that its group's log has meanwhile.
+#[test]
+fn what_has_no_room_while_a_worker_waits_is_asked_for_later() {
+    let (mut replica, mut logs) = (a_replica(2), Logs::new(2));
+    let all = logs.all();
+    logs.mark(0, 2);
+    logs.messages()
+        .into_iter()
+        .for_each(|it| drop(replica.tell(it)));
+    let (first, beyond) = (logs.logs[0].len() as u64 - 1, 20);
+    let end = first + MAX_AHEAD + beyond;
+    let chosen = |slot| {
+        let message = replica::In::Chosen {
+            slot: Slot(slot),
+            value: noop(),
+            replier: ReplicaId(0),
+        };
+        within(0, multipaxos::Message::Replica(message))
+    };
+    // Without a look at the invariants, which take the longer the more there is.
+    for slot in first + 1..end {
+        let Stage {
+            instance,
+            outbox,
+            now,
+        } = &mut replica;
+        instance.on_message(*now, chosen(slot), outbox);
+        if slot % 4096 == 0 || slot + 1 == end {
+            instance.on_burst_end(*now, outbox);
+            outbox.take_sends();
+        }
+    }
+    logs.logs[all].push(noop());
+    logs.mark(1, 2);
+    replica.tell(logs.chosen(all, 1));
+    replica.tell(logs.chosen(1, 2));
+    let executed = |replica: &Stage| replica.instance.status().executed.expect("it says so").0;
+    // Of the other group and of g_all.
+    let others = 3 + 2;
+    assert_eq!(executed(&replica), first + MAX_AHEAD + others);
+    let sent = replica.waited(Duration::from_secs(2));
+    let mut asked = Vec::new();
+    for (group, message) in in_groups(&sent) {
+        if let (0, multipaxos::Message::Leader(leader::In::Recover { slots })) = (group, message) {
+            asked.extend(slots.iter().map(|slot| slot.0));
+        }
+    }
+    assert_eq!(
+        asked[..beyond as usize],
+        (end - beyond..end).collect::<Vec<_>>()
+    );
+    (end - beyond..end).for_each(|slot| drop(replica.tell(chosen(slot))));
+    assert_eq!(executed(&replica), end + others);
+}
+
+/// Its leader may be gone; the leader of g_all, and that of the third group, are not.
+#[test]
+fn a_slot_that_is_missing_is_asked_for_while_one_before_it_waits_for_other_groups() {
+    let mut logs = Logs::new(3);
+    let all = logs.all();
+    logs.write(all, "ab=1");
+    logs.write(all, "ab=2");
+    logs.mark(2, 3);
+    let mut replica = a_replica(3);
+    for group in [0, 1, 2] {
+        (0..logs.logs[group].len()).for_each(|slot| drop(replica.tell(logs.chosen(group, slot))));
+    }
+    (0..2).for_each(|slot| drop(replica.tell(logs.chosen(all, slot))));
+    let sent = replica.waited(Duration::from_secs(2));
+    assert_eq!(asked_of_leaders(&sent, all).first(), Some(&2));
 }
