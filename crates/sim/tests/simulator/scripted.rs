@@ -112,6 +112,7 @@ plays! {
     new_acceptors_restart_before_they_have_a_part
     no_helpers
     phase_1_fills_holes
+    psmr_announced_and_never_proposed
     read
     read_across_a_change
     refused
