@@ -11,6 +11,8 @@ mod lane;
 mod leader;
 #[path = "psmr/merge.rs"]
 pub(crate) mod merge;
+#[path = "psmr/random.rs"]
+mod random;
 #[path = "psmr/turns.rs"]
 mod turns;
 
@@ -172,15 +174,19 @@ impl Stage {
     }
 
     fn of(layout: Layout, of: (u8, u8), keeps_records: bool) -> Self {
-        let config = PSmr::configure(layout).expect("a deployment");
         let birth = Birth {
             machine: &texts,
             keeps_records,
             ..stage::birth(of.0, of.1, NodeId(90))
         };
+        Stage::born(layout, birth)
+    }
+
+    fn born(layout: Layout, birth: Birth<'_>) -> Self {
+        let config = PSmr::configure(layout).expect("a deployment");
         let mut stage = Stage {
+            outbox: Outbox::new(birth.keeps_records),
             instance: PSmr::instantiate(&config, birth),
-            outbox: Outbox::new(keeps_records),
             now: Instant(1_000_000),
         };
         stage.instance.on_start(stage.now, &mut stage.outbox);
