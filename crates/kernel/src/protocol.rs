@@ -4,7 +4,7 @@
 
 use crate::client::{Reply, Request};
 use crate::guard::Guard;
-use crate::id::{ClientId, Epoch, Members, Slot};
+use crate::id::{ClientId, Epoch, Members, SessionId, Slot};
 use crate::layout::{Address, Layout, LayoutError, NodeId, Options};
 use crate::machine::{RestoreError, StateMachine};
 use crate::preset::Preset;
@@ -121,6 +121,16 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Says why it cannot be read.
     fn state_in(stored: &Bytes) -> Result<Bytes, RestoreError> {
         Ok(stored.clone())
+    }
+
+    /// How far the log of a session was executed in a snapshot that an instance of
+    /// [`Self::EXECUTORS`] has stored with this stamp: every slot below is.
+    ///
+    /// # Errors
+    /// Says why the snapshot cannot be read.
+    fn executed_in(stored: &Bytes, stamp: Slot, session: SessionId) -> Result<Slot, RestoreError> {
+        let _ = (stored, session);
+        Ok(stamp)
     }
 
     /// Builds one instance.

@@ -22,7 +22,7 @@ mod parallel;
 mod part;
 mod unordered;
 
-pub use grouped::{Cut, without_preamble};
+pub use grouped::{Cut, cuts_in, without_preamble};
 use parallel::{MAX_PARTS, Parallel};
 pub use unordered::SETTLE;
 

@@ -3,7 +3,12 @@
 use super::arguments::Skip;
 use crate::data_paths::directories_of_nodes;
 use crate::output::say;
+use crate::protocols::{Work, with_protocol};
 use anyhow::Result;
+use bytes::Bytes;
+use ionian_kernel::id::{SessionId, Slot};
+use ionian_kernel::machine::RestoreError;
+use ionian_kernel::protocol::Protocol;
 use ionian_runtime::storage::offline::{SkipError, SkipList};
 
 pub(crate) fn run(arguments: &Skip) -> Result<()> {
@@ -15,7 +20,7 @@ pub(crate) fn run(arguments: &Skip) -> Result<()> {
     let directories = directories_of_nodes(data)?;
     let lists = directories
         .iter()
-        .map(|directory| SkipList::changed(directory, *command, !undo));
+        .map(|directory| SkipList::changed(directory, *command, !undo, executed_in));
     let lists: Vec<SkipList> = lists.collect::<Result<_, SkipError>>()?;
     for (directory, list) in directories.iter().zip(lists) {
         let done = match (list.write()?, undo) {
@@ -28,4 +33,22 @@ pub(crate) fn run(arguments: &Skip) -> Result<()> {
     }
     say!("Do the same for every other node of the cluster before any of them is started.");
     Ok(())
+}
+
+/// How far the log of a session was executed in a snapshot, as the protocol tells.
+fn executed_in(
+    protocol: &str,
+    stored: &Bytes,
+    stamp: Slot,
+    session: SessionId,
+) -> Result<Slot, RestoreError> {
+    struct Look<'a>(&'a Bytes, Slot, SessionId);
+    impl Work for Look<'_> {
+        type Output = Result<Slot, RestoreError>;
+        fn run<P: Protocol>(self) -> Self::Output {
+            P::executed_in(self.0, self.1, self.2)
+        }
+    }
+    let known = with_protocol(protocol, Look(stored, stamp, session));
+    known.unwrap_or_else(|unknown| Err(RestoreError(unknown.to_string())))
 }

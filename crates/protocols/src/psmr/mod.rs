@@ -59,7 +59,7 @@ use ionian_kernel::protocol::{Birth, Protocol, Routed, Transition};
 use ionian_kernel::service::Service;
 use ionian_kernel::setting::Setting;
 use ionian_kernel::status::Metrics;
-use ionian_replication::executor::without_preamble;
+use ionian_replication::executor::{cuts_in, without_preamble};
 
 /// See the top of this file.
 pub enum PSmr {}
@@ -124,6 +124,13 @@ impl Protocol for PSmr {
 
     fn state_in(stored: &Bytes) -> Result<Bytes, RestoreError> {
         without_preamble(stored)
+    }
+
+    fn executed_in(stored: &Bytes, stamp: Slot, session: SessionId) -> Result<Slot, RestoreError> {
+        let cuts = cuts_in(stored)?;
+        // See `Merge::found`: the executors of all groups give no two sessions the same number.
+        let group = session.0.saturating_sub(1) % (cuts.len() as u64 + 1);
+        Ok(cuts.get(group as usize).copied().unwrap_or(stamp))
     }
 
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {

@@ -128,6 +128,18 @@ pub fn without_preamble(picture: &Bytes) -> Result<Bytes, RestoreError> {
     Ok(split(picture)?.1)
 }
 
+/// How far each of several logs is executed in a picture; none if it does not tell.
+///
+/// # Errors
+/// Says what is wrong with the bytes.
+pub fn cuts_in(picture: &Bytes) -> Result<Vec<Slot>, RestoreError> {
+    let (Some(preamble), _) = split(picture)? else {
+        return Ok(Vec::new());
+    };
+    let cuts: Vec<Cut> = Vec::decode(&mut Reader::new(&preamble)).map_err(malformed)?;
+    Ok(cuts.into_iter().map(|(executed, _)| executed).collect())
+}
+
 /// The preamble of a picture, and the rest.
 pub(super) fn split(picture: &Bytes) -> Result<(Option<Bytes>, Bytes), RestoreError> {
     let mut reader = Reader::new(picture);

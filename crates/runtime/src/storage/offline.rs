@@ -9,7 +9,9 @@ use super::skips::{CommandName, MAX_SKIPS, Skips};
 use super::snapshots::{self, SnapshotStore};
 use super::stamp::{self, Stamp};
 use bytes::Bytes;
+use ionian_kernel::id::{SessionId, Slot};
 use ionian_kernel::layout::Address;
+use ionian_kernel::machine::RestoreError;
 use ionian_wal::snapshot::{Loaded, Snapshots};
 use ionian_wal::{Options, ReadOnly, Recovery, Wal, WalError, read_log};
 use nix::fcntl::Flock;
@@ -130,15 +132,26 @@ impl StoppedNode {
         Ok(found)
     }
 
-    /// The largest stamp of its snapshots: everything below it has been executed. `None` if no
-    /// snapshot was ever stored.
-    fn executed(&self) -> Result<Option<u64>, LogError> {
+    /// How far its snapshots have executed the log of a session. `None` if no snapshot was ever
+    /// stored.
+    fn executed(
+        &self,
+        session: SessionId,
+        executed_in: ExecutedIn,
+    ) -> Result<Option<Slot>, LogError> {
         let mut executed = None;
         for name in self.snapshot_names()? {
-            let Some(mut loaded) = self.snapshot(&name)? else {
+            let Some(loaded) = self.snapshot(&name)? else {
                 continue;
             };
-            executed = executed.max(Some(snapshots::read_stamp(&mut loaded.reader)?));
+            let path = loaded.reader.path().to_owned();
+            let (stamp, snapshot) = snapshots::read_whole(loaded.reader)?;
+            let here = executed_in(self.protocol(), &snapshot, Slot(stamp), session);
+            let here = here.map_err(|error| LogError::NoNode {
+                path,
+                text: error.to_string(),
+            })?;
+            executed = executed.max(Some(here));
         }
         Ok(executed)
     }
@@ -199,6 +212,10 @@ impl Iterator for Records {
     }
 }
 
+/// What tells, of a protocol, how far the log of a session was executed in a snapshot with this
+/// stamp: see `Protocol::executed_in`.
+pub type ExecutedIn = fn(&str, &Bytes, Slot, SessionId) -> Result<Slot, RestoreError>;
+
 /// Why a node's list of commands to leave out cannot change.
 #[derive(Debug, thiserror::Error)]
 pub enum SkipError {
@@ -241,12 +258,17 @@ impl SkipList {
     /// The list of the directory `path` with the `command` added (`leave_out`) or removed. Nothing
     /// is written yet.
     ///
-    /// A node that has executed the command refuses the change. A node whose directory is still
-    /// empty accepts any change.
+    /// A node that has executed the command, as `executed_in` tells, refuses the change. A node
+    /// whose directory is still empty accepts any change.
     ///
     /// # Errors
     /// [`SkipError`], also if the node runs.
-    pub fn changed(path: &Path, command: CommandName, leave_out: bool) -> Result<Self, SkipError> {
+    pub fn changed(
+        path: &Path,
+        command: CommandName,
+        leave_out: bool,
+        executed_in: ExecutedIn,
+    ) -> Result<Self, SkipError> {
         let has = |name: &str| {
             fs::exists(path.join(name)).map_err(io_error("look for", &path.join(name)))
         };
@@ -266,15 +288,18 @@ impl SkipList {
             }
             (true, false, false) => Err(DataDirectory::open(path)?),
         };
-        let executed = node.as_ref().map_or(Ok(None), StoppedNode::executed)?;
+        let executed = match &node {
+            Ok(node) => node.executed(command.session, executed_in)?,
+            Err(_) => None,
+        };
         let mut skips = Skips::stored(path)?;
         let changed = skips.change(command, leave_out);
-        let (path, slot) = (path.to_owned(), command.slot.0);
+        let (path, slot) = (path.to_owned(), command.slot);
         match executed {
             Some(executed) if changed && executed > slot => Err(SkipError::Executed {
                 path,
-                slot,
-                executed,
+                slot: slot.0,
+                executed: executed.0,
             }),
             _ if skips.commands().count() > MAX_SKIPS => Err(SkipError::Full { path }),
             _ => Ok(SkipList {

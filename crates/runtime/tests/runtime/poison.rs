@@ -5,15 +5,18 @@ use crate::common;
 use crate::common::{Directory, at_last, eventually};
 use bytes::Bytes;
 use ionian_kernel::client::{ReadLevel, Refusal};
-use ionian_kernel::layout::{Layout, NodeId, numbered};
+use ionian_kernel::id::{SessionId, Slot};
+use ionian_kernel::layout::{Address, Layout, NodeId, numbered};
 use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
 use ionian_kernel::protocol::Protocol;
-use ionian_kernel::time::Timestamp;
+use ionian_kernel::time::{Duration, Timestamp};
 use ionian_protocols::multipaxos::{MultiPaxos, kind};
+use ionian_protocols::psmr::PSmr;
 use ionian_protocols::unreplicated::Unreplicated;
+use ionian_replication::executor::Executor;
 use ionian_runtime::in_process::cluster::ClusterError;
 use ionian_runtime::storage::machine_failure::MachineFailure;
-use ionian_runtime::storage::offline::{SkipError, SkipList};
+use ionian_runtime::storage::offline::{ExecutedIn, NewNode, SkipError, SkipList};
 use ionian_runtime::storage::skips::{CommandName, Skips};
 use ionian_runtime::{Cluster, ClusterOptions, NodeError, query_snapshot};
 use std::path::PathBuf;
@@ -115,10 +118,15 @@ fn directory_of(text: &str) -> PathBuf {
         .into()
 }
 
+/// A protocol with one log: its snapshots are stamped with how far that is executed.
+fn one_log(_: &str, _: &Bytes, stamp: Slot, _: SessionId) -> Result<Slot, RestoreError> {
+    Ok(stamp)
+}
+
 fn leave_out(data: &Directory, nodes: impl IntoIterator<Item = u16>, command: CommandName) {
     for node in nodes {
         assert!(
-            SkipList::changed(&directory(data, node), command, true)
+            SkipList::changed(&directory(data, node), command, true, one_log)
                 .unwrap()
                 .write()
                 .unwrap()
@@ -379,7 +387,7 @@ fn node_that_has_executed_a_command_refuses_to_leave_it_out() {
     });
     let path = directory(&data, 0);
     let early: CommandName = "1/1:0/00000000000000ab".parse().unwrap();
-    let running = SkipList::changed(&path, early, true)
+    let running = SkipList::changed(&path, early, true, one_log)
         .err()
         .unwrap()
         .to_string();
@@ -388,23 +396,25 @@ fn node_that_has_executed_a_command_refuses_to_leave_it_out() {
         "{running}"
     );
     drop(cluster);
-    let refused = SkipList::changed(&path, early, true).err().unwrap();
+    let refused = SkipList::changed(&path, early, true, one_log)
+        .err()
+        .unwrap();
     assert!(
         matches!(refused, SkipError::Executed { slot: 1, .. }),
         "{refused}"
     );
     let late = CommandName {
-        slot: ionian_kernel::id::Slot(1 << 40),
+        slot: Slot(1 << 40),
         ..early
     };
     assert!(
-        SkipList::changed(&path, late, true)
+        SkipList::changed(&path, late, true, one_log)
             .unwrap()
             .write()
             .unwrap()
     );
     assert!(
-        !SkipList::changed(&path, late, true)
+        !SkipList::changed(&path, late, true, one_log)
             .unwrap()
             .write()
             .unwrap(),
@@ -412,15 +422,52 @@ fn node_that_has_executed_a_command_refuses_to_leave_it_out() {
     );
     assert_eq!(Skips::stored(&path).unwrap().to_string(), late.to_string());
     assert!(
-        SkipList::changed(&path, late, false)
+        SkipList::changed(&path, late, false, one_log)
             .unwrap()
             .write()
             .unwrap()
     );
     assert_eq!(Skips::stored(&path).unwrap(), Skips::default());
-    let nowhere = SkipList::changed(&data.0.join("nowhere"), late, true)
+    let nowhere = SkipList::changed(&data.0.join("nowhere"), late, true, one_log)
         .err()
         .unwrap()
         .to_string();
     assert!(nowhere.ends_with("there is no such directory"), "{nowhere}");
+}
+
+/// The logs of P-SMR advance apart: a snapshot says of each how far it is.
+#[test]
+fn what_a_node_has_executed_is_asked_of_the_log_of_the_command() {
+    let changed = |stamp: u64, group: u64| {
+        let data = Directory::new();
+        let path = data.0.join("n0");
+        let mut executor = Executor::new(Box::new(Fragile::default()), Duration::from_secs(60));
+        let mut sessions = Vec::new();
+        executor.put_sessions(&mut sessions);
+        executor.set_cuts(Some(&vec![(Slot(group), Bytes::from(sessions))]));
+        let made = NewNode {
+            cluster: "c",
+            protocol: PSmr::NAME,
+            kinds: PSmr::KINDS,
+            name: "n0",
+            peers: Vec::new(),
+            snapshots: vec![Address {
+                kind: kind::Replica,
+                index: 0,
+            }],
+            stamp,
+            snapshot: &[executor.snapshot()],
+            records: Vec::new(),
+        };
+        made.make(&path).unwrap();
+        // Of group 0, where there is no other beside g_all.
+        let command: CommandName = "7/1:0/00000000000000ab".parse().unwrap();
+        let executed_in: ExecutedIn =
+            |_, stored, stamp, session| PSmr::executed_in(stored, stamp, session);
+        SkipList::changed(&path, command, true, executed_in).map(drop)
+    };
+    changed(100, 5).expect("g_all is further, the group is not");
+    let refused = changed(3, 500).expect_err("the group is further");
+    let executed = matches!(refused, SkipError::Executed { executed: 500, .. });
+    assert!(executed, "{refused}");
 }
