@@ -61,6 +61,22 @@ pub(crate) fn members(indices: impl Iterator<Item = Index>) -> Members {
         .collect()
 }
 
+/// Why neither the options nor the members of a running cluster of this protocol can be changed, if
+/// that is so.
+///
+/// # Errors
+/// If there is no such protocol.
+pub(crate) fn unchangeable(protocol: &str) -> Result<Option<String>> {
+    struct Look;
+    impl Work for Look {
+        type Output = Option<String>;
+        fn run<P: Protocol>(self) -> Option<String> {
+            P::check_tunable().err().map(|reason| reason.to_string())
+        }
+    }
+    with_protocol(protocol, Look)
+}
+
 /// The quorums of a deployment with this number of voters, in words.
 pub(crate) fn quorums(deployment: &Deployment, voters: usize) -> String {
     let protocol = registry::description(&deployment.protocol);

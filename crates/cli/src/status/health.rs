@@ -121,7 +121,7 @@ pub(crate) fn judge(
     let is_less = failure_tolerance.is_some_and(|tolerance| tolerance < cluster.f);
     if is_less {
         troubles.push(match failure_tolerance {
-            Some(0) | None => "no further node may fail".to_owned(),
+            Some(0) | None => no_further(&tolerance_by_role),
             Some(tolerance) => format!(
                 "{tolerance} more may fail; the deployment is meant to tolerate {}",
                 cluster.f
@@ -141,6 +141,16 @@ pub(crate) fn judge(
         not_served,
         troubles,
         probe_ms,
+    }
+}
+
+/// No further node may fail: one with some roles, if their numbers are why.
+pub(super) fn no_further(tolerance_by_role: &BTreeMap<&'static str, usize>) -> String {
+    let none_more = tolerance_by_role.iter().filter(|(_, more)| **more == 0);
+    let roles: Vec<&str> = none_more.map(|(role, _)| *role).collect();
+    match (roles.len(), tolerance_by_role.len()) {
+        (none, all) if none == 0 || none == all => "no further node may fail".to_owned(),
+        _ => format!("no further node with {} may fail", roles.join(" or ")),
     }
 }
 

@@ -284,7 +284,7 @@ fn a_disconnected_node_counts_as_failed() {
     let lines = [
         "node n2 answers, and has no connection to n0, n1",
         "clients of n2 may not be served: it has no connection to n0, which leads",
-        "no further node may fail",
+        "no further node with acceptor may fail",
     ];
     assert_eq!(
         said(&made),

@@ -1,7 +1,7 @@
 //! The status of a cluster as text.
 
 use super::cluster::{ClusterStatus, instances};
-use super::health::{Health, Verdict};
+use super::health::{Health, Verdict, no_further};
 use crate::protocols;
 use ionian_deployment::{Configuration, Deployment};
 use ionian_runtime::NodeStatus;
@@ -42,7 +42,7 @@ fn verdict(health: &Health) -> String {
         Verdict::NotServing => return "health: NOT SERVING\n".to_owned(),
     };
     let tolerance = match health.failure_tolerance {
-        None | Some(0) => "no further node may fail".to_owned(),
+        None | Some(0) => no_further(&health.tolerance_by_role),
         Some(1) => "any 1 more node may fail".to_owned(),
         Some(more) => format!("any {more} more nodes may fail"),
     };
@@ -143,8 +143,8 @@ fn leaders_of_parts(all: &[(&str, &RoleStatus)], parts: u64) -> String {
         said.push(match (leads.own, leads.others) {
             (false, _) => format!("{} {} on {node}, only for others", role.role, role.index),
             (_, 0) => leader_in_its_round(leader),
-            (_, 1) => format!("{} and for another", leader_in_its_round(leader)),
-            (_, others) => format!("{} and for {others} others", leader_in_its_round(leader)),
+            (_, 1) => format!("{}, with another part", leader_in_its_round(leader)),
+            (_, more) => format!("{}, with {more} other parts", leader_in_its_round(leader)),
         });
     }
     let led: u64 = all.iter().map(|(_, role)| of(role)).sum();
@@ -364,7 +364,7 @@ mod tests {
             .map(|(index, own, others)| leader(index, 64, own, others));
         assert_eq!(
             leaders_of_parts(&[("n1", &two), ("n0", &own), ("n2", &none)], 3),
-            "leaders: leader 0 on n0, round 64; leader 1 on n1, round 64 and for another\n"
+            "leaders: leader 0 on n0, round 64; leader 1 on n1, round 64, with another part\n"
         );
         assert_eq!(
             leaders_of_parts(&[("n0", &own), ("n2", &other)], 3),

@@ -3,6 +3,7 @@
 
 use super::arguments::{self, Arguments};
 use crate::data_paths::DataPaths;
+use crate::protocols;
 use crate::source;
 use anyhow::{Context, Result, bail};
 use ionian_deployment::{DEFAULT_PRESET, Deployment, Node};
@@ -103,13 +104,18 @@ pub(crate) fn deployment(
     };
     let tuned = options_alone(&earlier, &wanted);
     if !tuned.is_empty() {
+        let root = places.root().display();
+        let how = match protocols::unchangeable(&earlier.protocol)? {
+            None => format!(
+                "To change the options of an existing cluster, start it without them, then run: ionian options set {} \
+                 --data {root}",
+                tuned.join(" "),
+            ),
+            Some(reason) => format!("Start it without them: {reason} (docs/backup.md)"),
+        };
         bail!(
-            "{} holds a cluster with other options ({}). To change the options of an existing cluster, start it without \
-             them, then run: ionian options set {} --data {}",
-            places.root().display(),
+            "{root} holds a cluster with other options ({}). {how}",
             differences(&earlier, &wanted).join("; "),
-            tuned.join(" "),
-            places.root().display(),
         );
     }
     if wanted.digest() != earlier.digest() {

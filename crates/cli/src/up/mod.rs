@@ -104,8 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         &claimed,
         members,
         (!arguments.no_restart, is_new),
-        deployment.machine.clone(),
-        deployment.options.options().drain,
+        &deployment,
     ))
 }
 
@@ -132,9 +131,9 @@ async fn supervise(
     claimed: &LockedDirectory,
     mut members: Members,
     (restart, is_new): (bool, bool),
-    machine: String,
-    drain: Duration,
+    deployment: &Deployment,
 ) -> Result<ExitCode> {
+    let drain = deployment.options.options().drain;
     let mut signals = Signals::listen()?;
     let mut supervisor = Supervisor::new(
         claimed.places(),
@@ -147,10 +146,13 @@ async fn supervise(
         members.start(node, &mut supervisor)?;
     }
     let missing = Missing::default();
+    let unchangeable = protocols::unchangeable(&deployment.protocol)?;
     let ready = tokio::select! {
         biased;
         () = signals.stop() => None,
-        ended = supervisor.run_until_ready(serving(&nodes, &missing), |refusal| do_without(refusal, &missing)) => Some(ended),
+        ended = supervisor.run_until_ready(serving(&nodes, &missing), |refusal| {
+            do_without(refusal, &missing, unchangeable.as_deref());
+        }) => Some(ended),
     };
     let result = match ready {
         None => Ok(()),
@@ -160,7 +162,7 @@ async fn supervise(
                 .iter()
                 .filter(|node| !missing.borrow().contains(&node.name))
                 .collect();
-            announce(&served, &machine, claimed.places());
+            announce(&served, &deployment.machine, claimed.places());
             tokio::select! {
                 biased;
                 () = signals.stop() => Ok(()),
@@ -190,10 +192,15 @@ async fn supervise(
 type Missing = RefCell<BTreeSet<String>>;
 
 /// The others continue, because the cluster may be able to serve without this node.
-fn do_without(Refusal { node, how }: Refusal, missing: &Missing) {
+/// `unchangeable` says why members cannot be replaced, if that is so.
+fn do_without(Refusal { node, how }: Refusal, missing: &Missing, unchangeable: Option<&str>) {
+    let instead = match unchangeable {
+        None => format!("replace it by a node of another name (ionian member replace {node} NEW)"),
+        Some(reason) => format!("found another cluster, since {reason} (docs/backup.md)"),
+    };
     eprintln!(
         "node {node} does not start: {how}. The others serve without it if they are a quorum (see `ionian status`). Remove \
-         the cause, and the node restarts; or replace it by a node of another name (ionian member replace {node} NEW)"
+         the cause, and the node restarts; or {instead}"
     );
     missing.borrow_mut().insert(node);
 }

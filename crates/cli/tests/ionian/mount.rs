@@ -13,7 +13,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::{Barrier, mpsc};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Whether this machine can mount; prints why not.
@@ -91,6 +91,48 @@ fn refuses(cluster: &Cluster, directory: &Path, code: i32, says: &str) {
     let said = fs::read_to_string(log).unwrap();
     assert_eq!(status.code(), Some(code), "{}: {said}", directory.display());
     assert!(said.contains(says), "{said}");
+}
+
+/// The kernel of each mount has seen that the file is not there, and asks to make it.
+#[test]
+fn mounts_that_create_a_file_at_the_same_moment_all_open_it() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = start();
+    let mounts = [
+        Mounted::new(&cluster, "one"),
+        Mounted::new(&cluster, "other"),
+    ];
+    let turns = 0..40;
+    let together = Barrier::new(2);
+    let open = |mount: &Mounted, turn: u32| {
+        let mut options = OpenOptions::new();
+        let file = match turn % 2 {
+            0 => options.append(true).create(true),
+            _ => options.write(true).create(true).truncate(true),
+        };
+        together.wait();
+        file.open(mount.path(&format!("file{turn}")))
+    };
+    let opened = std::thread::scope(|scope| {
+        let threads = mounts.each_ref().map(|mount| {
+            let (open, turns) = (&open, turns.clone());
+            scope.spawn(move || turns.map(|turn| open(mount, turn)).collect::<Vec<_>>())
+        });
+        threads.map(|thread| thread.join().unwrap())
+    });
+    let [ones, others] = opened;
+    for (turn, files) in turns.zip(ones.into_iter().zip(others)) {
+        for file in [files.0, files.1] {
+            file.unwrap().write_all(b"x").unwrap();
+        }
+        let exclusive = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(mounts[0].path(&format!("file{turn}")));
+        assert_eq!(errno(exclusive), Some(nix::libc::EEXIST));
+    }
 }
 
 /// Detaches a mount, if there is one.

@@ -182,6 +182,12 @@ impl Connection {
             Compound::Transaction { watched, .. } if !watched.is_empty() => {
                 Operation::Read(ReadLevel::Linearizable)
             }
+            // What is read after a WATCH must not be older than what it has seen.
+            Compound::Transaction { .. } | Compound::Pipeline(_)
+                if self.client.watched.get() > 0 =>
+            {
+                Operation::Read(ReadLevel::Linearizable)
+            }
             Compound::Transaction { .. } | Compound::Pipeline(_) => {
                 Operation::Read(self.client.level.get())
             }

@@ -74,16 +74,17 @@ fn input_behind_an_own_command_waits_for_the_reply_in_front() {
 #[test]
 fn the_level_of_reads_is_that_of_the_connection() {
     let (mut client, mut cluster) = (client(), Cluster::default());
-    let lines = "GET a\nIONIAN CONSISTENCY eventual\nGET a\nIONIAN CONSISTENCY SEQUENTIAL\nGET a\nWATCH a\nUNWATCH\n\
+    let lines = "GET a\nIONIAN CONSISTENCY eventual\nGET a\nIONIAN CONSISTENCY SEQUENTIAL\nGET a\nWATCH a\nGET a\nUNWATCH\n\
                  MULTI\nGET a\nEXEC\nWATCH a\nMULTI\nGET a\nEXEC\nRESET\nGET a";
     client.ask(&mut cluster, lines);
     let eventual = Operation::Read(ReadLevel::Eventual);
     let sequential = Operation::Read(ReadLevel::Sequential);
-    // WATCH, and a transaction that relies on it, are linearizable whatever the level.
+    // WATCH, reads while it holds, and a transaction that relies on it, are linearizable whatever
+    // the level.
     assert_eq!(
         client.operations,
         [
-            READ, eventual, sequential, READ, sequential, READ, READ, READ
+            READ, eventual, sequential, READ, READ, sequential, READ, READ, READ
         ]
     );
 }

@@ -20,6 +20,7 @@
 //! Writes are passed on before they are answered; the kernel holds none back, so fsync has nothing
 //! to do.
 
+mod creating;
 mod holds;
 mod mount;
 mod numbers;

@@ -109,7 +109,7 @@ fn set_time(time: TimeOrNow) -> SetTime {
 }
 
 /// The name of an entry, if it is not too long to exist.
-fn name(name: &OsStr) -> Result<&[u8], Errno> {
+pub(super) fn name(name: &OsStr) -> Result<&[u8], Errno> {
     let bytes = name.as_bytes();
     if bytes.len() > MAX_NAME {
         return Err(Errno::ENAMETOOLONG);
@@ -133,13 +133,13 @@ impl Requests {
         }
     }
 
-    fn asked(&self, query: Query<'_>) -> Result<Attr, Errno> {
+    pub(super) fn asked(&self, query: Query<'_>) -> Result<Attr, Errno> {
         self.volume
             .query(query)
             .and_then(|reply| self.volume.attr(reply))
     }
 
-    fn changed(&self, change: Change<'_>) -> Result<Attr, Errno> {
+    pub(super) fn changed(&self, change: Change<'_>) -> Result<Attr, Errno> {
         self.volume
             .change(&change)
             .and_then(|reply| self.volume.attr(reply))
@@ -152,7 +152,7 @@ impl Requests {
         }
     }
 
-    fn make(
+    pub(super) fn make(
         &self,
         req: &Request,
         (parent, entry): (INodeNo, &OsStr),
@@ -392,13 +392,11 @@ impl Filesystem for Requests {
         name: &OsStr,
         mode: u32,
         _umask: u32,
-        _flags: i32,
+        flags: i32,
         reply: ReplyCreate,
     ) {
-        let mode = (mode & 0o7777) | Kind::File.bits();
-        match self.make(req, (parent, name), mode, 0, true) {
+        match self.create_or_open(req, (parent, name), mode, flags) {
             Ok(attr) => {
-                self.volume.holds.created(&attr);
                 let (attr, generation) = (file_attr(&attr), Generation(0));
                 let (handle, flags) = (FileHandle(0), FopenFlags::empty());
                 reply.created(&self.stale, &attr, generation, handle, flags);

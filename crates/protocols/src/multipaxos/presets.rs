@@ -97,9 +97,9 @@ const BATCHED: Preset = Preset {
 /// coordinator that batches, and a second one for when that fails.
 const SMR: Preset = Preset {
     name: "smr",
-    about: "MultiPaxos, 8 nodes as in the P-SMR paper: replicas execute on one thread",
+    about: "MultiPaxos, 9 nodes as in the P-SMR paper: replicas execute on one thread",
     nodes: &[
-        nodes(1, "gateway-", &["client"]),
+        nodes(2, "gateway-", &["client"]),
         nodes(2, "coordinator-", &["batcher", "leader", "proxy_leader"]),
         nodes(3, "acceptor-", &["acceptor"]),
         nodes(2, "replica-", &["replica"]),
@@ -110,7 +110,7 @@ const SMR: Preset = Preset {
 /// The same with parallel execution.
 const SP_SMR: Preset = Preset {
     name: "sp-smr",
-    about: "MultiPaxos, 8 nodes as smr, and each replica executes on 8 threads",
+    about: "MultiPaxos, 9 nodes as smr, and each replica executes on 8 threads",
     options: &[("workers", 8)],
     ..SMR
 };

@@ -280,11 +280,13 @@ impl protocol::Instance for Instance {
         status.snapshots_installed = all.last().and_then(|it| it.snapshots_installed);
         let sessions = all.iter().filter_map(|it| it.has_session);
         status.has_session = sessions.reduce(|one, other| one && other);
-        let leads = all.iter().filter_map(|it| it.leads);
-        status.leads = leads.reduce(|sum, it| Leads {
-            own: it.own,
-            others: sum.parts() + it.others,
-            elections: sum.elections + it.elections,
+        // No group is one instance's own: the first that it leads counts as that.
+        let leads = || all.iter().filter_map(|it| it.leads);
+        let led: u64 = leads().map(Leads::parts).sum();
+        status.leads = leads().next().map(|_| Leads {
+            own: led > 0,
+            others: led.saturating_sub(1),
+            elections: leads().map(|it| it.elections).sum(),
         });
         if let Duty::Replica(merge) = &self.duty {
             let own = status.metrics.len() - merge.work().len();
