@@ -34,6 +34,9 @@ pub enum MountError {
         "/dev/fuse cannot be opened: {0}; load the kernel module fuse, or give the container the device"
     )]
     NoFuse(io::Error),
+    /// This user may not use FUSE.
+    #[error("/dev/fuse cannot be opened: {0}; this user needs the right to read and write it")]
+    NoRight(io::Error),
     /// An earlier mount there has ended without unmounting.
     #[error("{0}: an earlier mount has ended without unmounting; remove it: umount -l {0}")]
     Stale(String),
@@ -92,7 +95,10 @@ fn check(directory: &Path) -> Result<PathBuf, MountError> {
         return Err(MountError::Mounted(shown));
     }
     let device = fs::File::options().read(true).write(true).open("/dev/fuse");
-    device.map_err(MountError::NoFuse)?;
+    device.map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => MountError::NoRight(error),
+        _ => MountError::NoFuse(error),
+    })?;
     Ok(path)
 }
 
