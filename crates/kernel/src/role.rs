@@ -281,7 +281,8 @@ impl<E> Outbox<E> {
         asked
     }
 
-    /// Takes out what the role has sent, in order: for tests of one role.
+    /// Takes out what the role has sent, in order: for tests of one role, and for one that is a
+    /// part of another and persists nothing.
     pub fn take_sends(&mut self) -> Vec<E> {
         self.records.clear();
         self.record_ends.clear();

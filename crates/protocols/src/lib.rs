@@ -12,6 +12,7 @@
 extern crate alloc;
 
 mod branches;
+pub mod craq;
 pub mod epaxos;
 pub mod mencius;
 pub mod multipaxos;

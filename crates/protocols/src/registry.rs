@@ -53,6 +53,7 @@ protocols! {
     epaxos::EPaxos,
     unreplicated::Unreplicated,
     psmr::PSmr,
+    craq::Craq,
     #[cfg(feature = "toy")]
     toy::Toy,
 }

@@ -1,6 +1,6 @@
 //! The faults of a run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A fault, or the end of one.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +49,6 @@ pub(crate) struct Outages {
     pub(crate) partitions: u64,
     /// Nodes that have crashed at least once.
     pub(crate) crashed: BTreeSet<usize>,
-    /// The highest executed slot of any replica that has crashed since.
-    pub(crate) furthest: u64,
+    /// For each kind, the highest slot that any replica had executed when it crashed.
+    pub(crate) furthest: BTreeMap<u8, u64>,
 }

@@ -11,6 +11,7 @@ use crate::swarm::Recurring;
 use crate::world::{Event, Simulation, Step};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::protocol::{Instance, Protocol};
+use std::collections::BTreeMap;
 
 impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Plans the first fault of each kind.
@@ -199,38 +200,38 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Whether fewer than f other nodes are down or have not regained what they lost: any node may
     /// lose its memory then, however many have before.
     pub(crate) fn others_are_whole(&self, node: usize) -> bool {
-        let furthest = (0..self.nodes.len())
-            .map(|node| self.furthest(node))
-            .max()
-            .unwrap_or(0);
-        let furthest = furthest.max(self.outages.furthest);
+        let mut furthest = self.outages.furthest.clone();
+        for node in 0..self.nodes.len() {
+            self.look_furthest(node, &mut furthest);
+        }
         let others = (0..self.nodes.len()).filter(|other| *other != node);
         others
             .filter(|other| self.nodes[*other].standing == Standing::Present)
-            .filter(|other| !self.is_whole(*other, furthest))
+            .filter(|other| !self.is_whole(*other, &furthest))
             .count()
             < self.scenario.layout.f
     }
 
-    /// How far the replicas of a node are.
-    fn furthest(&self, node: usize) -> u64 {
-        let mut furthest = 0;
-        self.each_replica(node, |executed| furthest = furthest.max(executed));
-        furthest
+    /// How far the replicas of a node are: those of one kind execute one log.
+    fn look_furthest(&self, node: usize, furthest: &mut BTreeMap<u8, u64>) {
+        self.each_replica(node, |kind, executed| {
+            let known = furthest.entry(kind).or_default();
+            *known = executed.max(*known);
+        });
     }
 
-    fn each_replica(&self, node: usize, mut tell: impl FnMut(u64)) {
-        for (_, instance) in self.nodes[node].instances() {
+    fn each_replica(&self, node: usize, mut tell: impl FnMut(u8, u64)) {
+        for (address, instance) in self.nodes[node].instances() {
             let status = instance.status();
             if status.log_end.is_some() {
-                tell(status.executed.unwrap_or_default().0);
+                tell(address.kind, status.executed.unwrap_or_default().0);
             }
         }
     }
 
     /// Whether a node is up, none of its roles waits to take part again, and its replicas are as
     /// far as any ever was.
-    fn is_whole(&self, node: usize, furthest: u64) -> bool {
+    fn is_whole(&self, node: usize, furthest: &BTreeMap<u8, u64>) -> bool {
         if self.nodes[node].host.is_none() {
             return false;
         }
@@ -238,7 +239,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         for (_, instance) in self.nodes[node].instances() {
             whole &= instance.status().remembers != Some(false);
         }
-        self.each_replica(node, |executed| whole &= executed >= furthest);
+        self.each_replica(node, |kind, executed| {
+            whole &= furthest.get(&kind).is_none_or(|it| executed >= *it);
+        });
         whole
     }
 
@@ -269,7 +272,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     /// The process of a node ends, and its disk in this way.
     pub(crate) fn end_process(&mut self, node: usize, end_of_disk: fn(&mut Disk)) {
-        self.outages.furthest = self.outages.furthest.max(self.furthest(node));
+        let mut furthest = std::mem::take(&mut self.outages.furthest);
+        self.look_furthest(node, &mut furthest);
+        self.outages.furthest = furthest;
         self.collect_figures(node);
         let id = self.nodes[node].id;
         self.oracles

@@ -5,13 +5,14 @@ use crate::oracle::View;
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol::{Instance, Protocol};
 use ionian_kernel::status::each;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How far a cluster has come to rest.
 #[derive(Default)]
 pub(crate) struct Rest {
-    /// The end of the log, as far as any replica knew when the work was done.
-    end: Option<u64>,
+    /// The end of the log that each kind executes, as far as any replica knew when the work was
+    /// done.
+    end: Option<BTreeMap<u8, u64>>,
     /// What has settled: not all of it does so at one time, because lanes keep their sessions open.
     settled: BTreeSet<(Address, &'static str)>,
 }
@@ -51,19 +52,24 @@ impl Rest {
             let executed = status.executed.unwrap_or_default().0;
             replicas.extend(status.log_end.map(|end| (address, executed, end.0)));
         }
-        let known = || {
-            replicas
-                .iter()
-                .map(|(_, executed, end)| *executed.max(end))
-                .max()
-                .unwrap_or(0)
-        };
-        let end = *self.end.get_or_insert_with(known);
-        let short = replicas.iter().find(|(_, executed, _)| *executed < end);
+        // Those of one kind execute one log.
+        let end = self.end.get_or_insert_with(|| {
+            let mut ends = BTreeMap::new();
+            for (address, executed, end) in &replicas {
+                let known: &mut u64 = ends.entry(address.kind).or_default();
+                *known = (*executed).max(*end).max(*known);
+            }
+            ends
+        });
+        let end_of = |address: &Address| end.get(&address.kind).copied().unwrap_or(0);
+        let short = replicas
+            .iter()
+            .find(|(address, executed, _)| *executed < end_of(address));
         short.map(|(address, executed, _)| {
             format!(
-                "{} has executed {executed} of {end} slots",
-                name::<P>(*address)
+                "{} has executed {executed} of {} slots",
+                name::<P>(*address),
+                end_of(address)
             )
         })
     }

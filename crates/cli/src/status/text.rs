@@ -157,16 +157,24 @@ fn leaders_of_parts(all: &[(&str, &RoleStatus)], parts: u64) -> String {
     format!("leaders: {}\n", said.join("; "))
 }
 
-/// How many slots the slowest executor of a node is behind the most advanced executor of the
-/// cluster.
+/// How many slots the slowest executor of a node is behind the most advanced executor of its kind
+/// in the cluster.
 fn lags(cluster: &ClusterStatus) -> BTreeMap<&str, u64> {
-    let executors =
-        || instances(cluster).filter_map(|(node, role)| Some((node.name.as_str(), role.executed?)));
-    let furthest = executors().map(|(_, executed)| executed).max().unwrap_or(0);
+    // Those of one kind execute one log.
+    let executors = || {
+        instances(cluster).filter_map(|(node, role)| {
+            Some((node.name.as_str(), role.role.as_str(), role.executed?))
+        })
+    };
+    let mut furthest: BTreeMap<&str, u64> = BTreeMap::new();
+    for (_, kind, executed) in executors() {
+        let known = furthest.entry(kind).or_default();
+        *known = executed.max(*known);
+    }
     let mut lags = BTreeMap::new();
-    for (node, executed) in executors() {
+    for (node, kind, executed) in executors() {
         let lag: &mut u64 = lags.entry(node).or_default();
-        *lag = (*lag).max(furthest - executed);
+        *lag = (*lag).max(furthest[kind] - executed);
     }
     lags
 }

@@ -6,6 +6,7 @@ mod batcher;
 mod bytes;
 mod catching_up;
 mod client_lane;
+mod craq;
 mod election;
 mod epaxos_acceptor;
 mod epaxos_apart;

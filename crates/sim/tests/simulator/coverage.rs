@@ -2,6 +2,7 @@
 
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::protocol::Protocol;
+use ionian_protocols::craq::Craq;
 use ionian_protocols::epaxos::EPaxos;
 use ionian_protocols::mencius::Mencius;
 use ionian_protocols::multipaxos::MultiPaxos;
@@ -131,6 +132,16 @@ fn of_psmr() {
     let elsewhere = MultiPaxos::branches();
     let all = scenarios::<PSmr>(&["p-smr"], false);
     reaches::<PSmr>(&all, &elsewhere);
+}
+
+#[test]
+fn of_craq() {
+    // Those of the master's log are above.
+    let mut elsewhere = MultiPaxos::branches();
+    // It takes a node that was silent for seconds: a few in a thousand runs with disks.
+    elsewhere.push("chain node: asked for a piece of a snapshot that is gone");
+    let all = scenarios::<Craq>(&["craq", "craq-6"], false);
+    reaches::<Craq>(&all, &elsewhere);
 }
 
 /// A run of P-SMR shows something only if workers had commands of their own, and stopped for others

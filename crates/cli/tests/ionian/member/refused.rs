@@ -219,6 +219,11 @@ fn the_members_of_a_cluster_of_p_smr_cannot_change() {
 }
 
 #[test]
+fn the_members_of_a_craq_cluster_cannot_change() {
+    members_stay_what_they_are("craq", "a cluster of CRAQ cannot be changed while it runs");
+}
+
+#[test]
 fn the_members_of_an_epaxos_cluster_cannot_change() {
     members_stay_what_they_are(
         "epaxos",

@@ -28,7 +28,7 @@ const KEPT: Duration = Duration::from_secs(10);
 /// See the top of this file.
 pub(crate) struct Offer {
     /// The state is that before this slot.
-    pub(super) executed: Slot,
+    pub(crate) executed: Slot,
     /// What is not written yet, if anything is.
     frozen: Option<Box<dyn Frozen>>,
     /// What is written, each piece with its offset.

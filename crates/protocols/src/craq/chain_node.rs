@@ -1,0 +1,600 @@
+//! The chain node: receives writes from the node before it, passes them on, applies them when they
+//! are committed, and answers reads. The head numbers writes; the tail commits and answers them.
+//!
+//! Stands between client (or batcher) and client (or unbatcher), and between chain nodes.
+//!
+//! # Why writes are safe
+//!
+//! A node is in one epoch at a time, writes it to disk, never returns to an earlier one, and takes
+//! messages of chain nodes only of the epoch that it is in. An entry that is committed in an epoch
+//! has passed every member while that was in the epoch. So it is in the history of each member of a
+//! later chain when that member enters it: the members of the next chain are members of this one
+//! that hold the entry, or it has passed the one whose place they take it from (below). A node
+//! applies only what is committed, so no two nodes apply different entries under one number.
+//!
+//! What a node has received and not applied when it leaves the chain is void (`enter`): the chain
+//! goes on without it, and may give the numbers to other entries.
+//!
+//! A node that joins stands at the end, and is not *whole* before it has all that the node before
+//! it had *received* when that entered the epoch (`Handover`), and the master knows. That includes
+//! all that an earlier tail has committed, also if that tail is gone and its own predecessor hands
+//! over. Until then the new tail commits nothing and answers nothing. Once whole it stays so, as
+//! long as it is a member: whatever is committed passes it.
+//!
+//! Within an epoch the history of a node contains that of each node behind it, because entries are
+//! sent in order, each behind its record (`Out::send`), and a node that loses its memory is another
+//! member. So a successor that is `Sync`ed gets what it lacks, and lacks nothing that its
+//! predecessor has dropped: what is applied here is committed, so every whole member has it.
+//!
+//! The reads have an argument of their own (`reads.rs`).
+
+mod entering;
+mod history;
+mod joining;
+mod link;
+mod peers;
+mod reads;
+mod records;
+mod writes;
+
+use self::history::History;
+use self::joining::Joining;
+use self::link::Link;
+use self::peers::Peers;
+use self::reads::Reads;
+pub use self::records::Record;
+use self::records::Snapshots;
+use self::writes::{Down, Up, Writes};
+use super::config::Config;
+use super::id::{ChainEpoch, ChainNodeId};
+use super::message::{Chain, FIRST_LIFE};
+use super::{Envelope, branch, kind, metrics};
+use crate::multipaxos;
+use crate::parts::leader::clock::LogClock;
+use crate::parts::{self, workers::workers};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use ionian_kernel::id::*;
+use ionian_kernel::machine::RestoreError;
+use ionian_kernel::messages;
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::role::{Cover, Out, Picture, Role};
+use ionian_kernel::status::{Metrics, Status};
+use ionian_kernel::time::{Instant, Timestamp, earliest};
+use ionian_kernel::wire::WireError;
+use ionian_replication::batch::{Batch, Value};
+use ionian_replication::executor::Executor;
+
+messages! {
+    /// The messages that a chain node receives.
+    "chain_node" In {
+        /// Commands to execute, for the head.
+        0 => Write {
+            /// The commands.
+            batch: Batch,
+            /// The batcher that waits to hear that they are executed, with its number for them.
+            from: Option<(BatcherId, u64)>,
+            /// Whether another chain node has handed them on.
+            handed: bool,
+        },
+        /// Entries of the predecessor.
+        1 => Forward {
+            /// The predecessor.
+            from: ChainNodeId,
+            /// Its epoch.
+            epoch: ChainEpoch,
+            /// The number of the first entry.
+            start: Slot,
+            /// The entries.
+            values: Vec<Value>,
+        },
+        /// How far the successor is.
+        2 => Ack {
+            /// The successor.
+            from: ChainNodeId,
+            /// Its epoch.
+            epoch: ChainEpoch,
+            /// It has received every entry below this one.
+            received: Slot,
+            /// Every entry below this one is committed.
+            committed: Slot,
+        },
+        /// Linearizable reads.
+        3 => Read {
+            /// The reads.
+            reads: Batch,
+            /// Whether another chain node has handed them on.
+            handed: bool,
+        },
+        /// Reads to answer once every entry below `executed` is applied.
+        4 => ReadAt {
+            /// The reads.
+            reads: Batch,
+            /// What they must see.
+            executed: Slot,
+        },
+        /// Dirty reads that the tail is to execute.
+        5 => ReadAtTail {
+            /// The epoch of the node that sends them.
+            epoch: ChainEpoch,
+            /// The reads.
+            reads: Batch,
+        },
+        /// Asks the tail what is committed.
+        6 => Query {
+            /// The node that asks.
+            from: ChainNodeId,
+            /// Its epoch.
+            epoch: ChainEpoch,
+            /// Its number for the question.
+            inquiry: u64,
+        },
+        /// The tail's answer.
+        7 => Committed {
+            /// Its epoch.
+            epoch: ChainEpoch,
+            /// The question.
+            inquiry: u64,
+            /// Every entry below this one is committed.
+            committed: Slot,
+        },
+        /// A chain node lives.
+        8 => Beat {
+            /// The node.
+            from: ChainNodeId,
+            /// Its epoch.
+            epoch: ChainEpoch,
+            /// The chain nodes that it hears.
+            hears: Set<ChainNodeId>,
+            /// Whether it knows how far its successor is, or has none.
+            synced: bool,
+            /// What its clock shows.
+            clock: Timestamp,
+        },
+        /// The successor wants what it has not received.
+        9 => Sync {
+            /// The successor.
+            from: ChainNodeId,
+            /// Its epoch.
+            epoch: ChainEpoch,
+            /// It has received every entry below this one.
+            received: Slot,
+        },
+        /// The predecessor sends entries from now on.
+        10 => Handover {
+            /// The predecessor.
+            from: ChainNodeId,
+            /// Its epoch.
+            epoch: ChainEpoch,
+            /// The first entry that it can send.
+            base: Slot,
+            /// It had received the entries below this one when it entered the epoch.
+            end: Slot,
+        },
+        /// A node that joins wants what is committed.
+        11 => Fetch {
+            /// The node.
+            from: ChainNodeId,
+            /// The first entry that it has not received.
+            start: Slot,
+            /// The snapshot that it is receiving, if any, and from where on it wants that.
+            snapshot: Option<(Slot, u64)>,
+        },
+        /// Committed entries.
+        12 => Entries {
+            /// The node that sends them.
+            from: ChainNodeId,
+            /// The number of the first entry.
+            start: Slot,
+            /// The entries.
+            values: Vec<Value>,
+            /// Up to where it has applied them.
+            applied: Slot,
+        },
+        /// A piece of a snapshot.
+        13 => Piece {
+            /// The node that sends it.
+            from: ChainNodeId,
+            /// The snapshot is of the state before this entry.
+            executed: Slot,
+            /// Where the piece begins.
+            offset: u64,
+            /// Whether the snapshot ends with the piece.
+            last: bool,
+            /// The piece.
+            bytes: Bytes,
+        },
+        /// A chain that the master has decided.
+        14 => Chain {
+            /// The chain.
+            chain: Chain,
+        },
+        /// From itself: entries are on its disk.
+        15 => Stored {
+            /// The epoch in which it sent this.
+            epoch: ChainEpoch,
+            /// Every entry below this one is.
+            received: Slot,
+        },
+        /// A message of the master's log to its client.
+        16 => Master via message {
+            /// The message.
+            message: multipaxos::client::In,
+        },
+    }
+}
+
+/// A chain node.
+pub struct ChainNode {
+    id: ChainNodeId,
+    config: Arc<Config>,
+    amnesiac: bool,
+    /// Which of its lives this is: one more for each time that it has lost its memory.
+    life: u64,
+    /// The chain that it has entered.
+    chain: Chain,
+    /// Its place in the chain, if it is a member.
+    place: Option<usize>,
+    /// Whether it holds all that was acknowledged, as the master knows.
+    whole: bool,
+    /// As the tail it has not committed yet what it had received below this one when it became
+    /// that: earlier tails may have.
+    tail_from: Slot,
+    /// When it entered the chain, and what it had received by then.
+    entered: (Instant, Slot),
+    executor: Executor,
+    history: History,
+    writes: Writes,
+    up: Up,
+    /// How far the successor is, when that is known in this epoch.
+    down: Option<Down>,
+    reads: Reads,
+    peers: Peers,
+    /// The time that it stamps, as the head.
+    clock: LogClock,
+    link: Link,
+    joining: Joining,
+    snapshots: Snapshots,
+    beat_at: Instant,
+    stale: u64,
+}
+
+impl ChainNode {
+    /// The chain node of this birth.
+    pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
+        let (layout, options) = (config.layout(), config.options());
+        let expiry = layout.founding_expiry();
+        let executor = Executor::with_workers(birth, expiry, workers(options));
+        ChainNode {
+            id: ChainNodeId(birth.address.index),
+            amnesiac: birth.amnesiac,
+            life: 0,
+            chain: config.founding(),
+            place: None,
+            whole: false,
+            tail_from: Slot::ZERO,
+            entered: (Instant::ZERO, Slot::ZERO),
+            executor,
+            history: History::default(),
+            writes: Writes::new(
+                layout.preferred(kind::Unbatcher, birth.node),
+                birth.keeps_records,
+            ),
+            up: Up::default(),
+            down: None,
+            reads: Reads::new(birth.seed),
+            peers: Peers::default(),
+            clock: LogClock::new(birth.node, layout.f),
+            link: Link::new(config.master.clone(), birth),
+            joining: Joining::default(),
+            snapshots: Snapshots::new(birth.keeps_records),
+            beat_at: Instant::ZERO,
+            stale: 0,
+            config,
+        }
+    }
+
+    /// The chain that it has entered.
+    pub fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
+    /// Its place in the chain, if it is a member of it.
+    pub fn place(&self) -> Option<usize> {
+        self.place
+    }
+
+    /// Whether it is a member that holds all that was acknowledged.
+    pub fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// Whether its predecessor in the chain has found that it has no more than that, or there is
+    /// none.
+    pub fn is_synced(&self) -> bool {
+        self.up.synced
+    }
+
+    /// Every entry below this one is applied.
+    pub fn applied(&self) -> Slot {
+        self.history.applied()
+    }
+
+    /// It has received every entry below this one.
+    pub fn received(&self) -> Slot {
+        self.history.end()
+    }
+
+    /// The entries from this one on that it holds.
+    pub fn entries_from(&self, start: Slot) -> impl Iterator<Item = (Slot, &Value)> {
+        self.history.iter_from(start)
+    }
+
+    fn is_head(&self) -> bool {
+        self.place == Some(0)
+    }
+
+    /// Whether what it has received is committed.
+    fn is_tail(&self) -> bool {
+        let is_last = |place| place + 1 == self.chain.members.len();
+        self.whole && self.place.is_some_and(is_last)
+    }
+
+    fn predecessor(&self) -> Option<ChainNodeId> {
+        self.chain.at(self.place?.checked_sub(1)?)
+    }
+
+    fn successor(&self) -> Option<ChainNodeId> {
+        self.chain.at(self.place? + 1)
+    }
+
+    fn to(&self, nodes: Set<ChainNodeId>, message: In) -> Envelope {
+        Envelope::ToChainNodes(nodes, message)
+    }
+
+    fn send(&self, to: ChainNodeId, message: In, out: &mut Out<'_, Self>) {
+        out.send(self.to(Set::one(to), message));
+    }
+
+    /// All other chain nodes.
+    fn others(&self) -> Set<ChainNodeId> {
+        self.config.nodes().without(Set::one(self.id))
+    }
+}
+
+impl Role for ChainNode {
+    type In = In;
+    type Send = Envelope;
+    type Config = Arc<Config>;
+    type Record = Record;
+
+    fn check_record(&self, record: &Record) -> Result<(), WireError> {
+        records::check(record, &self.history)
+    }
+
+    fn recover(&mut self, record: Record) {
+        self.recover_record(record);
+    }
+
+    fn key(record: &Record) -> Option<u64> {
+        records::key(record)
+    }
+
+    fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError> {
+        self.executor.restore(snapshot)?;
+        self.history.reset(Slot(stamp));
+        self.snapshots.restored(Slot(stamp));
+        Ok(())
+    }
+
+    fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.life == 0 || self.amnesiac {
+            self.life += 1;
+            if self.life > FIRST_LIFE {
+                out.reached(branch::NEW_LIFE);
+            }
+            out.persist_vital(Record::Life { life: self.life });
+        }
+        self.take_place();
+        if self.place.is_none() && !self.is_aside() {
+            // What it had copied last, and did not know to have applied, is copied again.
+            self.history.truncate(self.history.applied());
+        }
+        self.entered = (now, self.history.end());
+        self.up = Up::new(now, self.predecessor().is_none());
+        self.joining.restart(now);
+        self.peers.start(now, self.config.nodes());
+        self.link.start(now, out);
+        if self.is_tail() {
+            self.tail_from = self.history.end();
+        }
+        self.commit_as_tail(now, out);
+        self.beat_at = now;
+        self.sync(now, out);
+    }
+
+    fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, out: &mut Out<'_, Self>) {
+        self.link.reconfigure(now, config.master.clone(), out);
+        self.config = config;
+    }
+
+    fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        match message {
+            In::Write {
+                batch,
+                from,
+                handed,
+            } => self.on_write(now, (batch, from), handed, out),
+            In::Forward {
+                from,
+                epoch,
+                start,
+                values,
+            } => self.on_forward(now, (from, epoch), start, values, out),
+            In::Ack {
+                from,
+                epoch,
+                received,
+                committed,
+            } => self.on_ack(now, (from, epoch), (received, committed), out),
+            In::Read { reads, handed } => self.on_read(reads, handed, out),
+            In::ReadAt { reads, executed } => self.on_read_at(now, reads, executed, out),
+            In::ReadAtTail { epoch, reads } => self.on_read_at_tail(now, epoch, reads, out),
+            In::Query {
+                from,
+                epoch,
+                inquiry,
+            } => self.on_query(now, (from, epoch), inquiry, out),
+            In::Committed {
+                epoch,
+                inquiry,
+                committed,
+            } => self.on_committed(now, epoch, (inquiry, committed), out),
+            In::Beat {
+                from,
+                epoch,
+                hears,
+                synced,
+                clock,
+            } => {
+                self.hear_clock(now, from, clock);
+                self.on_beat(now, (from, epoch), (hears, synced), out);
+            }
+            In::Sync {
+                from,
+                epoch,
+                received,
+            } => self.on_sync(now, (from, epoch), received, out),
+            In::Handover {
+                from,
+                epoch,
+                base,
+                end,
+            } => self.on_handover(now, (from, epoch), (base, end), out),
+            In::Fetch {
+                from,
+                start,
+                snapshot,
+            } => self.on_fetch(now, from, start, snapshot, out),
+            In::Entries {
+                from,
+                start,
+                values,
+                applied,
+            } => self.on_entries(now, from, (start, values), applied, out),
+            In::Piece {
+                from,
+                executed,
+                offset,
+                last,
+                bytes,
+            } => self.on_piece(now, (from, executed), offset, (last, bytes), out),
+            In::Chain { chain } => {
+                self.enter(now, chain, out);
+            }
+            In::Stored { epoch, received } => self.on_stored(now, epoch, received, out),
+            In::Master { message } => {
+                self.link.on_message(now, message, out);
+                self.take_replies(now, out);
+            }
+        }
+    }
+
+    fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.link.on_timer(now, out);
+        self.take_replies(now, out);
+        if self.beat_at <= now {
+            self.beat_at = now + self.config.options().heartbeat;
+            self.beat(now, self.others(), out);
+            self.look_around(now, out);
+            self.pass_time(now, out);
+        }
+        self.sync_again(now, out);
+        self.resend(now, out);
+        self.query_again(now, out);
+        self.fetch_again(now, out);
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        let timers = [
+            self.link.next_timer(),
+            Some(self.beat_at),
+            self.sync_timer(),
+            self.down.as_ref().and_then(|down| self.resend_timer(down)),
+            self.reads.next_timer(),
+            self.fetch_timer(),
+        ];
+        timers.into_iter().fold(None, earliest)
+    }
+
+    fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.propose_queued(now, out);
+        self.forward(now, out);
+        self.acknowledge(out);
+        self.begin_reads(now, out);
+        self.link.on_burst_end(now, out);
+        self.take_replies(now, out);
+        self.answer_queries(out);
+        self.answer_waiting(now, out);
+        self.flush_answers(true, out);
+        self.tell_batchers(out);
+        self.store_if_due(out);
+        self.trim(now);
+    }
+
+    fn on_snapshot(&mut self, stamp: u64, out: &mut Out<'_, Self>) {
+        self.snapshots.stored(Slot(stamp));
+        out.release_below(stamp);
+    }
+
+    fn freeze(&mut self, _: Instant, cover: Cover) -> Picture {
+        let applied = self.history.applied();
+        match cover.stamp().is_some_and(|at| applied.0 >= at) {
+            true => Picture::Taken(applied.0, self.executor.freeze()),
+            false => Picture::NotYet(applied.0),
+        }
+    }
+
+    fn checkpoint(&self, out: &mut Out<'_, Self>) {
+        out.persist_vital(Record::Life { life: self.life });
+        let (chain, end) = (self.chain.clone(), self.history.end());
+        out.persist(Record::Entered { chain, end });
+    }
+
+    fn invariants(&self) {
+        self.history.invariants();
+        self.link.invariants();
+        assert!(
+            self.place.is_some() || self.is_aside() || self.history.pending() == 0,
+            "what a node that is in no chain holds is committed"
+        );
+    }
+
+    const METRICS: Metrics = &[metrics::CHAIN_NODE, parts::metrics::WORKERS];
+
+    fn status(&self, status: &mut Status) {
+        status.executed = Some(self.history.applied());
+        status.log_end = Some(self.history.end());
+        status.stored = Some(self.snapshots.in_last());
+        status.snapshots_installed = Some(self.joining.installed);
+        status.remembers = Some(self.whole);
+        status.has_session = None;
+        status.add([
+            self.chain.epoch.0,
+            self.chain.members.len() as u64,
+            self.place.map_or(0, |place| place as u64 + 1),
+            self.history.pending() as u64,
+            self.history.pending_bytes() as u64,
+            self.reads.under_way() as u64,
+            self.reads.clean,
+            self.reads.dirty,
+            self.reads.queries,
+            self.writes.dropped + self.reads.dropped,
+            self.executor.session_count() as u64,
+            self.executor.failed_reads(),
+            self.stale,
+        ]);
+        status.add(self.executor.workers());
+    }
+}

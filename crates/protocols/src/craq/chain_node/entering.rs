@@ -1,0 +1,103 @@
+//! How a chain node enters the next chain.
+
+use super::writes::Up;
+use super::{ChainNode, Record};
+use crate::craq::message::Chain;
+use crate::craq::{Envelope, batcher, branch, client, kind};
+use ionian_kernel::id::*;
+use ionian_kernel::role::Out;
+use ionian_kernel::time::Instant;
+
+impl ChainNode {
+    /// Enters a chain that the master has decided, if it is a later one; says whether it is.
+    pub(super) fn enter(&mut self, now: Instant, chain: Chain, out: &mut Out<'_, Self>) -> bool {
+        if !chain.is_later_than(&self.chain) {
+            return false;
+        }
+        let before = (self.place, self.predecessor(), self.is_tail());
+        let same = chain.epoch == self.chain.epoch;
+        self.chain = chain;
+        self.take_place();
+        if self.place.is_none() && !self.is_aside() {
+            self.leave(before.0.is_some(), out);
+        }
+        if self.place.is_some() && !self.whole {
+            // Its next predecessor may lack what its last one has sent, and nothing of it is
+            // committed.
+            self.history.truncate(self.history.applied());
+        }
+        let (chain, end) = (self.chain.clone(), self.history.end());
+        out.persist(Record::Entered { chain, end });
+        if self.is_tail() && !before.2 {
+            self.tail_from = end;
+        }
+        if same {
+            self.commit_as_tail(now, out);
+            return true;
+        }
+        self.entered = (now, end);
+        (self.up, self.down) = (Up::new(now, self.predecessor().is_none()), None);
+        self.joining.restart(now);
+        if let Some(place) = self.place
+            && before.0.is_some()
+        {
+            match (place, before) {
+                (0, (Some(1..), ..)) => out.reached(branch::HEAD_DIED),
+                (_, (_, predecessor, _)) if predecessor != self.predecessor() => {
+                    out.reached(branch::MIDDLE_DIED);
+                }
+                _ => {}
+            }
+            if self.is_tail() && !before.2 {
+                out.reached(branch::TAIL_DIED);
+            }
+        }
+        self.commit_as_tail(now, out);
+        self.reads_in_new_chain(now, out);
+        self.beat(now, self.others(), out);
+        self.sync(now, out);
+        if self.is_head() {
+            self.tell_clients(out);
+        }
+        true
+    }
+
+    /// Finds its place in the chain.
+    pub(super) fn take_place(&mut self) {
+        self.place = self.chain.place(self.id, self.life);
+        let is_full = self
+            .place
+            .is_some_and(|place| self.chain.members[place].full);
+        self.whole = is_full;
+    }
+
+    /// Whether it stands aside: it is no member, and may be one again with what it holds.
+    pub(super) fn is_aside(&self) -> bool {
+        self.chain.is_aside(self.id, self.life)
+    }
+
+    /// It is no member of the chain: the others go on from what is committed.
+    fn leave(&mut self, was_member: bool, out: &mut Out<'_, Self>) {
+        if was_member {
+            out.reached(branch::REMOVED);
+        }
+        if self.history.pending() > 0 {
+            out.reached(branch::DISCARDS);
+        }
+        self.history.truncate(self.history.applied());
+        self.hand_on_writes(out);
+    }
+
+    /// Batchers and clients learn the chain.
+    fn tell_clients(&self, out: &mut Out<'_, Self>) {
+        let chain = &self.chain;
+        let batchers: Set<BatcherId> = self.config.all(kind::Batcher);
+        if !batchers.is_empty() {
+            let chain = chain.clone();
+            out.send(Envelope::ToBatchers(batchers, batcher::In::Chain { chain }));
+        }
+        let clients: Set<ClientId> = self.config.all(kind::Client);
+        let chain = chain.clone();
+        out.send(Envelope::ToClients(clients, client::In::Chain { chain }));
+    }
+}

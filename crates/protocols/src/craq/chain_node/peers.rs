@@ -1,0 +1,192 @@
+//! Who lives: chain nodes send each other heartbeats, and each member watches its neighbours.
+//!
+//! A heartbeat says whom its sender hears. A neighbour that does not hear this node is as good as
+//! dead: it would not get what is sent to it.
+//!
+//! Before a member has its neighbour removed it looks at the chain, and then at the neighbour
+//! again. So a node that is cut off, or was stopped for a while, has no other node removed.
+
+use super::link::Ask;
+use super::{ChainNode, In};
+use crate::craq::id::{ChainEpoch, ChainNodeId};
+use crate::craq::message::Step;
+use crate::craq::{branch, kind};
+use alloc::collections::BTreeMap;
+use ionian_kernel::id::{Id, Set};
+use ionian_kernel::layout::Address;
+use ionian_kernel::role::Out;
+use ionian_kernel::time::{Duration, Instant, Timestamp};
+
+/// The last member may take this many times as long to become full as a node may be silent. Until
+/// it is full, writes wait.
+const JOIN_PATIENCE: u32 = 8;
+
+/// What was heard of other chain nodes.
+#[derive(Debug, Default)]
+pub(super) struct Peers {
+    /// When each was heard last.
+    heard: BTreeMap<ChainNodeId, Instant>,
+    /// Those whose clocks are known.
+    clocks: Set<ChainNodeId>,
+    /// When each was heard last, and said that it hears this node.
+    hears_us: BTreeMap<ChainNodeId, Instant>,
+}
+
+impl Peers {
+    /// All count as heard now.
+    pub(super) fn start(&mut self, now: Instant, nodes: Set<ChainNodeId>) {
+        self.hears_us = nodes.iter().map(|node| (node, now)).collect();
+    }
+
+    /// Of how many other nodes the clocks are known.
+    pub(super) fn known(&self) -> usize {
+        self.clocks.len()
+    }
+
+    /// Whether a node was silent, or did not hear this one, for this long.
+    fn is_silent(&self, node: ChainNodeId, now: Instant, limit: Duration) -> bool {
+        self.hears_us
+            .get(&node)
+            .is_none_or(|at| now.since(*at) > limit)
+    }
+}
+
+impl ChainNode {
+    /// Whether the message is of another epoch: then it is ignored, and if the sender is in a later
+    /// one, it learns that this node is not.
+    pub(super) fn is_foreign(
+        &mut self,
+        now: Instant,
+        (from, epoch): (ChainNodeId, ChainEpoch),
+        out: &mut Out<'_, Self>,
+    ) -> bool {
+        if epoch == self.chain.epoch {
+            return self.place.is_none();
+        }
+        out.reached(branch::OTHER_EPOCH);
+        self.stale += 1;
+        if epoch > self.chain.epoch {
+            self.beat(now, Set::one(from), out);
+        }
+        true
+    }
+
+    /// Sends a heartbeat.
+    pub(super) fn beat(&self, now: Instant, to: Set<ChainNodeId>, out: &mut Out<'_, Self>) {
+        if to.is_empty() {
+            return;
+        }
+        let message = In::Beat {
+            from: self.id,
+            epoch: self.chain.epoch,
+            hears: self.peers.heard.keys().copied().collect(),
+            synced: self.down.is_some() || self.successor().is_none(),
+            clock: now.timestamp(),
+        };
+        out.send(self.to(to, message));
+    }
+
+    /// The clock of another node shows this.
+    pub(super) fn hear_clock(&mut self, now: Instant, from: ChainNodeId, clock: Timestamp) {
+        let address = Address {
+            kind: kind::ChainNode,
+            index: from.index(),
+        };
+        if let Some(node) = self.config.layout().node_of(address)
+            && from != self.id
+        {
+            self.clock.hear(now, node, clock);
+            self.peers.clocks.insert(from);
+        }
+    }
+
+    /// A chain node lives.
+    pub(super) fn on_beat(
+        &mut self,
+        now: Instant,
+        (from, epoch): (ChainNodeId, ChainEpoch),
+        (hears, synced): (Set<ChainNodeId>, bool),
+        out: &mut Out<'_, Self>,
+    ) {
+        if !self.others().contains(from) {
+            return;
+        }
+        self.peers.heard.insert(from, now);
+        if hears.contains(self.id) {
+            self.peers.hears_us.insert(from, now);
+        }
+        if epoch < self.chain.epoch {
+            let chain = self.chain.clone();
+            return self.send(from, In::Chain { chain }, out);
+        }
+        if epoch > self.chain.epoch {
+            return self.beat(now, Set::one(from), out);
+        }
+        let is_predecessor = Some(from) == self.predecessor();
+        if is_predecessor && (!synced || !self.up.synced) {
+            if self.up.synced {
+                out.reached(branch::RESYNC);
+            }
+            self.up.ask_at = now;
+            self.up.synced = false;
+            self.sync(now, out);
+        }
+    }
+
+    /// With each heartbeat: what this node must have done by the master.
+    pub(super) fn look_around(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let limit = self.config.options().election_timeout;
+        self.peers.heard.retain(|_, at| now.since(*at) <= limit);
+        match self.place {
+            None => self.link.look(now, Ask::Look, out),
+            Some(_) if self.suspect(now).is_some() => self.link.look(now, Ask::Look, out),
+            Some(_) => self.become_whole(now, out),
+        }
+    }
+
+    /// The neighbour that is to be removed, if any.
+    fn suspect(&self, now: Instant) -> Option<ChainNodeId> {
+        let limit = self.config.options().election_timeout;
+        let neighbours = [self.predecessor(), self.successor()];
+        let silent = |node: &ChainNodeId| self.peers.is_silent(*node, now, limit);
+        neighbours
+            .into_iter()
+            .flatten()
+            .find(silent)
+            .or_else(|| self.slow_successor(now))
+    }
+
+    /// The successor, if it takes too long to become full.
+    fn slow_successor(&self, now: Instant) -> Option<ChainNodeId> {
+        let limit = self.config.options().election_timeout * JOIN_PATIENCE;
+        let is_late = now.since(self.entered.0) > limit;
+        self.successor()
+            .filter(|node| is_late && !self.chain.full().contains(*node))
+    }
+
+    /// The master has said what the chain is, and this node has entered it.
+    pub(super) fn looked(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let (epoch, life) = (self.chain.epoch, self.life);
+        let is_earlier_life =
+            |member: &crate::craq::message::Member| member.node == self.id && member.life < life;
+        let aside = self.chain.aside.as_ref().map(|aside| &aside.member);
+        let mut known = self.chain.members.iter().chain(aside);
+        if known.any(is_earlier_life) {
+            let node = self.id;
+            return self.link.step(now, Step::Begin { node, life }, out);
+        }
+        if let Some(node) = self.suspect(now) {
+            match self.slow_successor(now) == Some(node) {
+                true => out.reached(branch::SLOW_JOIN),
+                false => out.reached(branch::SUSPECTS),
+            }
+            let step = Step::Suspect {
+                epoch,
+                from: self.id,
+                life,
+                node,
+            };
+            self.link.step(now, step, out);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What a chain node must find again after a crash, and the snapshots that it stores.
+//!
+//! Entries have their number for a key, and are released when a snapshot contains them. What the
+//! node has entered is written behind the entries that it had then, with their end: what comes
+//! before in the log and beyond that end was void.
+
+use super::history::History;
+use super::{Chain, ChainNode};
+use ionian_kernel::id::Slot;
+use ionian_kernel::role::Out;
+use ionian_kernel::wire::WireError;
+use ionian_kernel::wire_enum;
+use ionian_replication::batch::Value;
+
+/// A snapshot is stored after this many bytes of commands, or `snapshot_slots` entries, whichever
+/// comes first.
+const SNAPSHOT_BYTES: usize = 64 << 20;
+
+/// What a chain node writes down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// It has begun this life.
+    Life {
+        /// How many lives it has begun.
+        life: u64,
+    },
+    /// It has entered a chain.
+    Entered {
+        /// The chain.
+        chain: Chain,
+        /// The entries that it holds end here: others that it may have had are void.
+        end: Slot,
+    },
+    /// It has received an entry.
+    Entry {
+        /// Its number.
+        slot: Slot,
+        /// What it knew to be committed by then: every entry below this one.
+        committed: Slot,
+        /// The entry.
+        value: Value,
+    },
+}
+
+wire_enum! { Record {
+    0 => Life { life },
+    1 => Entered { chain, end },
+    2 => Entry { slot, committed, value },
+} }
+
+/// No record is missing before this one.
+pub(super) fn check(record: &Record, history: &History) -> Result<(), WireError> {
+    match record {
+        Record::Entry { slot, .. } if *slot > history.end() => Err(WireError::Gap {
+            what: "entry",
+            missing: history.end().0,
+            found: slot.0,
+        }),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn key(record: &Record) -> Option<u64> {
+    match record {
+        Record::Entry { slot, .. } => Some(slot.0),
+        Record::Life { .. } | Record::Entered { .. } => None,
+    }
+}
+
+/// See the top of this file.
+pub(super) struct Snapshots {
+    keeps_records: bool,
+    /// Everything below is in the last one stored.
+    stored: Slot,
+    storing: Option<Slot>,
+    /// Bytes of commands applied since the last was begun.
+    bytes: usize,
+    /// The state that it has taken over from another node ends here, and is not on disk yet: until
+    /// it is, nothing that follows it may be written.
+    must_store: Option<Slot>,
+}
+
+impl Snapshots {
+    pub(super) fn new(keeps_records: bool) -> Self {
+        Snapshots {
+            keeps_records,
+            stored: Slot::ZERO,
+            storing: None,
+            bytes: 0,
+            must_store: None,
+        }
+    }
+
+    /// Everything below is in the last one stored.
+    pub(super) fn in_last(&self) -> Slot {
+        self.stored
+    }
+
+    pub(super) fn restored(&mut self, stamp: Slot) {
+        self.stored = stamp;
+    }
+
+    /// Commands of this many bytes were applied.
+    pub(super) fn applied(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+
+    /// The node has taken over the state before this entry.
+    pub(super) fn taken_over(&mut self, executed: Slot) {
+        self.must_store = self.keeps_records.then_some(executed);
+    }
+
+    /// Whether a state that was taken over is not on disk yet.
+    pub(super) fn is_busy(&self) -> bool {
+        self.must_store.is_some()
+    }
+
+    pub(super) fn stored(&mut self, stamp: Slot) {
+        (self.stored, self.storing) = (stamp, None);
+        self.must_store = self.must_store.filter(|executed| stamp < *executed);
+    }
+
+    fn is_due(&self, applied: Slot, slots: usize) -> bool {
+        let since = applied.distance(self.stored);
+        let enough = since >= slots as u64 || self.bytes >= SNAPSHOT_BYTES;
+        let due = self.is_busy() || (enough && since > 0);
+        due && self.keeps_records && self.storing.is_none()
+    }
+}
+
+impl ChainNode {
+    /// Takes in a record that it wrote before a crash.
+    pub(super) fn recover_record(&mut self, record: Record) {
+        match record {
+            Record::Life { life } => self.life = life,
+            Record::Entered { chain, end } => {
+                self.chain = chain;
+                self.history.truncate(end.max(self.history.applied()));
+            }
+            // What is in the snapshot may still be in the log.
+            Record::Entry { slot, .. } if slot < self.history.applied() => {}
+            Record::Entry {
+                slot,
+                committed,
+                value,
+            } => {
+                self.history.truncate(slot);
+                self.add(value);
+                self.apply(committed, false);
+            }
+        }
+    }
+
+    /// Stores a snapshot if enough was applied since the last.
+    pub(super) fn store_if_due(&mut self, out: &mut Out<'_, Self>) {
+        let applied = self.history.applied();
+        let slots = self.config.options().snapshot_slots;
+        if self.snapshots.is_due(applied, slots) {
+            self.snapshots.storing = Some(applied);
+            self.snapshots.bytes = 0;
+            out.store_snapshot(applied.0, self.executor.freeze());
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Which layouts are deployments of CRAQ, and what every role needs to know of its own.
+
+use super::id::ChainNodeId;
+use super::kind;
+use super::message::Chain;
+use crate::multipaxos::config::Config as Ordering;
+use crate::multipaxos::kind as ordering;
+use crate::places::at_least;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use ionian_kernel::id::{Id, Set};
+use ionian_kernel::layout::{Layout, LayoutError, NodeId, Options};
+
+/// A layout that was checked.
+#[derive(Debug)]
+pub struct Config {
+    layout: Layout,
+    /// The deployment as the master's roles see it: their clients are the chain nodes.
+    pub master: Arc<Ordering>,
+}
+
+impl Config {
+    /// Checks a layout.
+    ///
+    /// # Errors
+    /// Says which rule of the protocol it breaks.
+    pub fn new(layout: Layout) -> Result<Self, LayoutError> {
+        let f = layout.f;
+        at_least("chain nodes", layout.count(kind::ChainNode), f + 1)?;
+        for (kind, name) in [(kind::Batcher, "batchers"), (kind::Unbatcher, "unbatchers")] {
+            if layout.count(kind) > 0 {
+                at_least(name, layout.count(kind), f + 1)?;
+            }
+        }
+        if layout.count(kind::Client) == 0 {
+            let problem =
+                "there is no client: give at least one node a gateway or the role \"client\"";
+            return Err(LayoutError(problem.into()));
+        }
+        if let Some(node) = layout.shared(kind::ChainNode) {
+            return Err(LayoutError(format!(
+                "two chain nodes are on node {}: each must be on a node of its own, for each holds \
+                 a copy of its own",
+                layout.name(node)
+            )));
+        }
+        Ok(Config {
+            master: Arc::new(Ordering::new(view(&layout))?),
+            layout,
+        })
+    }
+
+    /// The layout as it was checked.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The options.
+    pub fn options(&self) -> &Options {
+        &self.layout.options
+    }
+
+    /// All chain nodes, members of the chain or not.
+    pub fn nodes(&self) -> Set<ChainNodeId> {
+        self.layout.all(kind::ChainNode)
+    }
+
+    /// The chain that the cluster begins with.
+    pub fn founding(&self) -> Chain {
+        Chain::founding(self.nodes())
+    }
+
+    /// The fewest members that suspicions leave in the chain.
+    pub fn least(&self) -> usize {
+        self.nodes().len().saturating_sub(self.layout.f).max(1)
+    }
+
+    /// All instances of a kind.
+    pub fn all<I: Id>(&self, kind: u8) -> Set<I> {
+        self.layout.all(kind)
+    }
+
+    /// The instances of a kind on this node.
+    pub fn near<I: Id>(&self, kind: u8, node: NodeId) -> Set<I> {
+        self.layout.near(kind, node)
+    }
+}
+
+/// The layout as the master's roles see it.
+fn view(layout: &Layout) -> Layout {
+    let mut instances = Vec::new();
+    instances.resize_with(crate::multipaxos::KINDS.len(), Default::default);
+    let kinds = [
+        (ordering::Client, kind::ChainNode),
+        (ordering::Leader, kind::Leader),
+        (ordering::ProxyLeader, kind::ProxyLeader),
+        (ordering::Acceptor, kind::Acceptor),
+        (ordering::Replica, kind::Master),
+    ];
+    for (theirs, ours) in kinds {
+        let places = layout.instances.get(usize::from(ours));
+        instances[usize::from(theirs)] = places.cloned().unwrap_or_default();
+    }
+    Layout {
+        instances,
+        ..layout.clone()
+    }
+}

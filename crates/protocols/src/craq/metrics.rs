@@ -1,0 +1,62 @@
+//! What the roles of CRAQ report of themselves.
+
+use ionian_kernel::status::Metric;
+
+pub(super) const CLIENT: &[Metric] = &[
+    Metric::gauge("in_flight", "commands", "commands that have no answer yet"),
+    Metric::gauge(
+        "seen_slot",
+        "slot",
+        "sequential reads see all entries below this one",
+    ),
+];
+
+pub(super) const BATCHER: &[Metric] = &[
+    Metric::counter("batches", "batches", "batches that were closed"),
+    Metric::gauge("in_flight", "batches", "batches that are under way"),
+];
+
+pub(super) const CHAIN_NODE: &[Metric] = &[
+    Metric::gauge(
+        "chain",
+        "chain",
+        "the chain that it is in: how many came before",
+    ),
+    Metric::gauge("members", "chain nodes", "members of that chain"),
+    Metric::gauge(
+        "place",
+        "place",
+        "its place in the chain, 1 is the head; 0 outside it",
+    ),
+    Metric::gauge(
+        "pending",
+        "entries",
+        "entries that are received and not applied",
+    )
+    .settling(),
+    Metric::gauge("pending_bytes", "bytes", "what these entries take").settling(),
+    Metric::gauge("waiting_reads", "batches", "batches of reads that wait").settling(),
+    Metric::counter(
+        "clean_reads",
+        "reads",
+        "linearizable reads that it answered at once",
+    ),
+    Metric::counter(
+        "dirty_reads",
+        "reads",
+        "linearizable reads for which it asked the tail",
+    ),
+    Metric::counter("queries", "questions", "questions to the tail"),
+    Metric::counter("dropped", "batches", "batches dropped for want of room"),
+    Metric::gauge("sessions", "sessions", "sessions of clients"),
+    Metric::counter(
+        "failed_reads",
+        "reads",
+        "reads in which the state machine panicked",
+    ),
+    Metric::counter(
+        "stale",
+        "messages",
+        "messages that were too late to be of use",
+    ),
+];

@@ -1,0 +1,291 @@
+//! CRAQ, chain replication with apportioned queries (Terrace and Freedman), with what the papers
+//! leave to a master: failures at any moment.
+//!
+//! A write enters at the head of a chain of nodes, which numbers it, and is passed from each node
+//! to the next. It is committed when the tail has it, which answers; acknowledgements travel back.
+//! Every node answers reads: of what is *clean* by itself, of what is *dirty* (a write to it is
+//! under way) when it has asked the tail what is committed. f+1 nodes survive f failures.
+//!
+//! ```text
+//! client ══ Commands ══> batcher ══ Write ══> chain node (the head)
+//! client ══ Write ══> chain node (the head)                                  (without batchers)
+//! chain node ══ Forward ══> chain node (the next) ── Ack ──> chain node (the one before)
+//! chain node (the tail) ── Results ──> unbatcher ── Answers ──> client
+//! chain node (the tail) ── Answers ──> client                                (without unbatchers)
+//!
+//! client ── Read, ReadAt ──> chain node (any) ── Answers ──> client
+//! chain node ── Query ──> chain node (the tail) ── Committed ──> chain node
+//! chain node ── ReadAtTail ──> chain node (the tail) ── Answers ──> client   (forward_reads = 1)
+//! ```
+//!
+//! The chain itself is decided by a log of MultiPaxos, the *master*: leaders, proxy leaders,
+//! acceptors and replicas are MultiPaxos's as they are, and the state machine of its replicas is
+//! the [chain](message::Chain). Chain nodes are the clients of that log. Each chain has an epoch,
+//! each message between chain nodes names the epoch of its sender, and a node takes none of
+//! another epoch. So two chains never write at the same time (`chain_node.rs` has the argument).
+//!
+//! ```text
+//! chain node ── Beat ──> chain nodes          who lives, whom it hears, its epoch
+//! chain node ── Sync ──> chain node (the one before) ── Handover ──> chain node
+//! chain node ── Fetch ──> chain node ══ Entries, Piece ══> chain node        (to join the chain)
+//! chain node ── Chain ──> chain nodes, batchers, clients
+//! ```
+
+pub mod client;
+
+pub mod batcher;
+
+pub mod chain_node;
+
+/// The unbatcher: that of the unreplicated server.
+pub mod unbatcher {
+    pub use crate::unreplicated::unbatcher::In;
+    /// See [`crate::unreplicated::unbatcher::Unbatcher`].
+    pub type Unbatcher = ionian_kernel::adapted::Adapted<
+        crate::unreplicated::unbatcher::Unbatcher,
+        super::Answering,
+    >;
+}
+
+/// The leader of the master's log: that of MultiPaxos.
+pub mod leader {
+    pub use crate::multipaxos::leader::In;
+    /// See [`crate::multipaxos::leader::Leader`].
+    pub type Leader = super::Taken<crate::multipaxos::leader::Leader>;
+}
+
+/// The proxy leader of the master's log: that of MultiPaxos.
+pub mod proxy_leader {
+    pub use crate::multipaxos::proxy_leader::In;
+    /// See [`crate::multipaxos::proxy_leader::ProxyLeader`].
+    pub type ProxyLeader = super::Taken<crate::multipaxos::proxy_leader::ProxyLeader>;
+}
+
+/// The acceptor of the master's log: that of MultiPaxos.
+pub mod acceptor {
+    pub use crate::multipaxos::acceptor::In;
+    /// See [`crate::multipaxos::acceptor::Acceptor`].
+    pub type Acceptor = super::Taken<crate::multipaxos::acceptor::Acceptor>;
+}
+
+pub mod master;
+
+mod branch;
+pub mod config;
+pub mod id;
+pub mod invariants;
+pub mod message;
+mod metrics;
+mod presets;
+mod service;
+mod settings;
+
+use crate::multipaxos;
+use crate::parts;
+use crate::parts::workers::workers;
+use crate::unreplicated;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use config::Config;
+use id::ChainNodeId;
+use ionian_kernel::adapted::{Adapted, Translate};
+use ionian_kernel::id::*;
+use ionian_kernel::layout::{Layout, LayoutError, Options};
+use ionian_kernel::machine::StateMachine;
+use ionian_kernel::preset::Preset;
+use ionian_kernel::protocol::{Birth, Protocol, Transition};
+use ionian_kernel::role::Role;
+use ionian_kernel::service::Service;
+use ionian_kernel::setting::Setting;
+use ionian_kernel::status::Metrics;
+use master::ChainMaster;
+
+/// A role of MultiPaxos at work for the master's log as it is in MultiPaxos.
+type Taken<R> = Adapted<R, Verbatim>;
+
+ionian_kernel::protocol! {
+    config Arc<Config>;
+    0 Client "client" ToClients(ClientId) client::ClientLane,
+    1 Batcher "batcher" ToBatchers(BatcherId) batcher::Batcher,
+    2 ChainNode "chain_node" ToChainNodes(ChainNodeId) chain_node::ChainNode,
+    3 Unbatcher "unbatcher" ToUnbatchers(UnbatcherId) unbatcher::Unbatcher,
+    4 Leader "leader" ToLeaders(LeaderId) leader::Leader,
+    5 ProxyLeader "proxy_leader" ToProxyLeaders(ProxyLeaderId) proxy_leader::ProxyLeader,
+    6 Acceptor "acceptor" ToAcceptors(AcceptorId) acceptor::Acceptor,
+    7 Master "master" ToMasters(ReplicaId) master::Master,
+}
+
+impl From<multipaxos::Envelope> for Envelope {
+    /// What the roles of the master's log send each other, and its clients, the chain nodes.
+    fn from(envelope: multipaxos::Envelope) -> Self {
+        use multipaxos::Envelope as Theirs;
+        match envelope {
+            Theirs::ToClients(clients, message) => Envelope::ToChainNodes(
+                Set::from_members(clients.members()),
+                chain_node::In::Master { message },
+            ),
+            Theirs::ToLeaders(leaders, message) => Envelope::ToLeaders(leaders, message),
+            Theirs::ToProxyLeaders(proxies, message) => Envelope::ToProxyLeaders(proxies, message),
+            Theirs::ToAcceptors(acceptors, message) => Envelope::ToAcceptors(acceptors, message),
+            Theirs::ToReplicas(replicas, message) => Envelope::ToMasters(replicas, message),
+            // The master's log has none of these: the message is for no instance.
+            Theirs::ToBatchers(..)
+            | Theirs::ToReadBatchers(..)
+            | Theirs::ToUnbatchers(..)
+            | Theirs::ToRelays(..) => {
+                let numbers = Vec::new();
+                Envelope::ToBatchers(Set::EMPTY, batcher::In::BatchesDone { numbers })
+            }
+            Theirs::ToApplication(..) => unreachable!("a chain node takes these out"),
+        }
+    }
+}
+
+/// CRAQ.
+pub enum Craq {}
+
+impl Protocol for Craq {
+    const NAME: &'static str = "craq";
+    const KINDS: &'static [&'static str] = KINDS;
+    const METRICS: &'static [Metrics] = METRICS;
+    const PRESETS: &'static [Preset] = presets::PRESETS;
+    const EXECUTORS: &'static [u8] = &[kind::ChainNode];
+    const SETTINGS: &'static [Setting] = settings::SETTINGS;
+    type Message = Message;
+    type Envelope = Envelope;
+    type Instance = Instance;
+    type Config = Arc<Config>;
+    type Invariants = invariants::Invariants;
+
+    fn configure(layout: Layout) -> Result<Self::Config, LayoutError> {
+        Config::new(layout).map(Arc::new)
+    }
+
+    fn transition(_: &Layout, _: &Layout) -> Result<Transition, LayoutError> {
+        Self::check_tunable().map(|()| Transition::AtOnce)
+    }
+
+    fn latest_epoch(config: &Self::Config) -> Epoch {
+        config.master.epoch()
+    }
+
+    fn check_tunable() -> Result<(), LayoutError> {
+        let reason = "a cluster of CRAQ cannot be changed while it runs: save its state, and found \
+                      another cluster with it";
+        Err(LayoutError(reason.into()))
+    }
+
+    fn branches() -> Vec<&'static str> {
+        // Without those of relays, of which the master has none.
+        [parts::branch::ALL, branch::ALL].concat()
+    }
+
+    fn commutes(options: &Options) -> bool {
+        workers(options) > 1
+    }
+
+    fn service(config: &Self::Config, epoch: Epoch) -> Service {
+        service::service(config, epoch)
+    }
+
+    fn founding_records(_: &Self::Config, _: u8, _: Slot) -> Vec<Vec<u8>> {
+        // The master's log begins anew, and a chain node with the snapshot that it is given.
+        Vec::new()
+    }
+
+    fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {
+        match birth.address.kind {
+            kind::Client => Instance::Client(client::ClientLane::new(config, &birth)),
+            kind::Batcher => Instance::Batcher(batcher::Batcher::new(config.clone(), &birth)),
+            kind::ChainNode => {
+                Instance::ChainNode(chain_node::ChainNode::new(config.clone(), &birth))
+            }
+            kind::Unbatcher => Instance::Unbatcher(Adapted::new(
+                unreplicated::unbatcher::Unbatcher::default(),
+                birth.keeps_records,
+                Answering,
+            )),
+            kind::Leader => {
+                Instance::Leader(taken(config, &birth, multipaxos::leader::Leader::new))
+            }
+            kind::ProxyLeader => {
+                let make = multipaxos::proxy_leader::ProxyLeader::new;
+                Instance::ProxyLeader(taken(config, &birth, make))
+            }
+            kind::Acceptor => {
+                Instance::Acceptor(taken(config, &birth, multipaxos::acceptor::Acceptor::new))
+            }
+            kind::Master => Instance::Master(master(config, &birth)),
+            kind => unreachable!("the protocol has no role of kind {kind}"),
+        }
+    }
+}
+
+/// A replica of the master's log: its state machine is not that of the clients.
+fn master(config: &Arc<Config>, birth: &Birth<'_>) -> master::Master {
+    let (chain, least) = (config.founding(), config.least());
+    let machine =
+        move || -> Box<dyn StateMachine> { Box::new(ChainMaster::new(chain.clone(), least)) };
+    let birth = Birth {
+        machine: &machine,
+        // What the operator has skipped are commands of clients.
+        guard: None,
+        ..*birth
+    };
+    taken(config, &birth, multipaxos::replica::Replica::new)
+}
+
+/// Roles of MultiPaxos say here what they say there.
+pub struct Verbatim;
+
+impl Translate for Verbatim {
+    type From = multipaxos::Envelope;
+    type To = Envelope;
+    type Config = Arc<Config>;
+    type Within = Arc<multipaxos::config::Config>;
+
+    fn within(&mut self, config: &Arc<Config>) -> Self::Within {
+        config.master.clone()
+    }
+
+    fn translate(&self, envelope: multipaxos::Envelope) -> Envelope {
+        envelope.into()
+    }
+}
+
+/// An unbatcher sends clients their answers, and nothing else.
+pub struct Answering;
+
+impl Translate for Answering {
+    type From = unreplicated::Envelope;
+    type To = Envelope;
+    type Config = Arc<Config>;
+    type Within = Arc<Layout>;
+
+    fn within(&mut self, config: &Arc<Config>) -> Self::Within {
+        Arc::new(config.layout().clone())
+    }
+
+    fn translate(&self, envelope: unreplicated::Envelope) -> Envelope {
+        use unreplicated::client::In;
+        match envelope {
+            unreplicated::Envelope::ToClients(clients, In::Answers { answers }) => {
+                Envelope::ToClients(clients, client::In::Answers { answers })
+            }
+            _ => unreachable!("an unbatcher sends answers"),
+        }
+    }
+}
+
+fn taken<R: Role<Send = multipaxos::Envelope, Config = Arc<multipaxos::config::Config>>>(
+    config: &Config,
+    birth: &Birth<'_>,
+    make: impl FnOnce(R::Config, &Birth<'_>) -> R,
+) -> Taken<R> {
+    Adapted::new(
+        make(config.master.clone(), birth),
+        birth.keeps_records,
+        Verbatim,
+    )
+}

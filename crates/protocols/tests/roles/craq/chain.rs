@@ -1,0 +1,313 @@
+//! The way of a write through the chain.
+
+use super::*;
+use crate::stage::only;
+use ionian_kernel::wire::encode_all;
+
+#[test]
+fn the_head_numbers_a_write_and_passes_it_on_behind_its_record() {
+    let mut head = node(0, 3);
+    assert_eq!(
+        head.asked(write(b"a")),
+        only(
+            vec![entry(0, 0, b"a")],
+            vec![(to(1, forward(0, 0, 0, &[b"a"])), Some(1))]
+        )
+    );
+    assert_eq!(
+        head.asked(write(b"b")),
+        only(
+            vec![entry(1, 0, b"b")],
+            vec![(to(1, forward(0, 0, 1, &[b"b"])), Some(1))]
+        )
+    );
+    assert_eq!(
+        (head.role.applied(), head.role.received()),
+        (Slot(0), Slot(2))
+    );
+    // It learns what is committed, and that is all.
+    assert_eq!(head.asked(ack(1, 0, 2, 1)), only(vec![], vec![]));
+    assert_eq!(
+        (head.role.applied(), head.role.received()),
+        (Slot(1), Slot(2))
+    );
+}
+
+#[test]
+fn a_middle_node_stores_and_passes_on_and_acknowledges_what_it_learns() {
+    let mut middle = node(1, 3);
+    assert_eq!(
+        middle.asked(forward(0, 0, 0, &[b"a", b"b"])),
+        only(
+            vec![entry(0, 0, b"a"), entry(1, 0, b"b")],
+            vec![(to(2, forward(1, 0, 0, &[b"a", b"b"])), Some(2))]
+        )
+    );
+    assert_eq!(
+        middle.asked(ack(2, 0, 2, 2)),
+        only(vec![], vec![(to(0, ack(1, 0, 2, 2)), Some(0))])
+    );
+    assert_eq!(middle.role.applied(), Slot(2));
+}
+
+/// What its disk does not have a crash could undo.
+#[test]
+fn the_tail_commits_answers_and_acknowledges_what_its_disk_has() {
+    let mut tail = node(2, 3);
+    assert_eq!(
+        tail.asked(forward(1, 0, 0, &[b"a"])),
+        only(
+            vec![entry(0, 0, b"a")],
+            vec![(to(2, stored(0, 1)), Some(1))]
+        )
+    );
+    assert_eq!(tail.role.applied(), Slot(0));
+    let sends = tail.tell(stored(0, 1));
+    assert_eq!((&sends[0], sends.len()), (&to(1, ack(2, 0, 1, 1)), 2));
+    assert_eq!(answered(&sends), [0]);
+    assert_eq!(tail.role.applied(), Slot(1));
+}
+
+#[test]
+fn a_tail_that_keeps_nothing_commits_at_once() {
+    let forgetful = Birth {
+        keeps_records: false,
+        ..birth(2)
+    };
+    let mut tail = Stage::new(config(3), &forgetful, ChainNode::new);
+    settle(&mut tail, 2, 3);
+    let sends = tail.tell(forward(1, 0, 0, &[b"a"]));
+    assert_eq!((&sends[0], sends.len()), (&to(1, ack(2, 0, 1, 1)), 2));
+    assert_eq!(answered(&sends), [0]);
+}
+
+#[test]
+fn entries_are_taken_in_order_and_once() {
+    let mut tail = node(2, 3);
+    assert_eq!(
+        tail.asked(forward(1, 0, 1, &[b"b"])),
+        only(vec![], vec![]),
+        "a gap"
+    );
+    tail.tell(forward(1, 0, 0, &[b"a"]));
+    tail.tell(stored(0, 1));
+    // What it has already is acknowledged again: the acknowledgement may be lost.
+    assert_eq!(
+        tail.asked(forward(1, 0, 0, &[b"a"])),
+        only(vec![], vec![(to(1, ack(2, 0, 1, 1)), Some(0))])
+    );
+    let asked = tail.asked(forward(1, 0, 0, &[b"a", b"b"]));
+    assert_eq!(asked.records, [entry(1, 1, b"b")]);
+    assert_eq!(tail.role.received(), Slot(2));
+}
+
+#[test]
+fn what_is_not_acknowledged_is_sent_again_until_it_is() {
+    let mut head = node(0, 3);
+    head.tell(write(b"a"));
+    head.tell(write(b"b"));
+    let again = |head: &mut Stage<ChainNode>| {
+        let sent = (0..50).find_map(|_| {
+            let sends = head.timer();
+            let mut forwards = sends.into_iter().filter(|envelope| {
+                matches!(envelope, Envelope::ToChainNodes(_, In::Forward { .. }))
+            });
+            // The others live.
+            head.tell(beat(1, 0, true));
+            head.tell(beat(2, 0, true));
+            forwards.next()
+        });
+        sent.expect("it sends again")
+    };
+    assert_eq!(again(&mut head), to(1, forward(0, 0, 0, &[b"a", b"b"])));
+    head.tell(ack(1, 0, 1, 0));
+    assert_eq!(again(&mut head), to(1, forward(0, 0, 1, &[b"b"])));
+    // All is received and not committed: it asks whether it is.
+    head.tell(ack(1, 0, 2, 1));
+    assert_eq!(again(&mut head), to(1, forward(0, 0, 2, &[])));
+}
+
+/// c8: an old head and a new one have both given the number.
+#[test]
+fn c8_a_message_of_another_epoch_changes_nothing() {
+    let mut tail = node(2, 3);
+    tail.tell(In::Chain {
+        chain: chain(1, &[(1, 1, true), (2, 1, true)]),
+    });
+    for (from, epoch) in [(1, 0), (0, 0), (0, 1)] {
+        let asked = without_master(tail.asked(forward(from, epoch, 0, &[b"x"])));
+        assert_eq!(asked, only(vec![], vec![]), "from {from} in {epoch}");
+    }
+    assert_eq!(tail.role.received(), Slot(0));
+    tail.tell(forward(1, 1, 0, &[b"a"]));
+    assert_eq!(tail.role.received(), Slot(1));
+}
+
+/// The sender of a later epoch learns that this node does not know it.
+#[test]
+fn a_message_of_a_later_epoch_is_answered_with_a_heartbeat() {
+    let mut tail = node(2, 3);
+    let sends = between_nodes(tail.tell(forward(1, 5, 0, &[b"x"])));
+    let [Envelope::ToChainNodes(to, In::Beat { epoch, .. })] = &sends[..] else {
+        panic!("{sends:?}");
+    };
+    assert_eq!((*to, *epoch), (Set::one(ChainNodeId(1)), ChainEpoch(0)));
+    assert_eq!(tail.role.received(), Slot(0));
+}
+
+#[test]
+fn a_write_that_is_not_for_this_node_goes_to_the_head_and_the_client_learns_the_chain() {
+    let mut tail = node(2, 3);
+    let handed = |handed| In::Write {
+        batch: stage::batch(&b"a"[..]),
+        from: None,
+        handed,
+    };
+    let learns = Envelope::ToClients(
+        Set::one(ClientId(0)),
+        client::In::Chain {
+            chain: chain(0, &[(0, 1, true), (1, 1, true), (2, 1, true)]),
+        },
+    );
+    assert_eq!(
+        tail.tell(handed(false)),
+        [learns.clone(), to(0, handed(true))]
+    );
+    assert_eq!(
+        tail.tell(handed(true)),
+        [learns],
+        "it is not handed on twice"
+    );
+}
+
+#[test]
+fn s6_a_write_that_comes_again_is_an_entry_and_changes_nothing() {
+    let mut tail = node(2, 3);
+    let open = Value {
+        stamp: Timestamp(1000),
+        batch: Batch::one(&Command {
+            client: ClientId(0),
+            purpose: Purpose::Open,
+            number: 1,
+            floor: 0,
+            payload: bytes::Bytes::new(),
+        }),
+    };
+    tail.tell(In::Forward {
+        from: ChainNodeId(1),
+        epoch: ChainEpoch(0),
+        start: Slot(0),
+        values: vec![open],
+    });
+    let results = |sends: Vec<Envelope>| -> Vec<String> {
+        let of = |envelope: &Envelope| match envelope {
+            Envelope::ToClients(_, client::In::Answers { answers }) => answers
+                .iter()
+                .map(|it| format!("{:?}", it.outcome))
+                .collect(),
+            _ => Vec::new(),
+        };
+        sends.iter().flat_map(of).collect()
+    };
+    tail.tell(forward(1, 0, 1, &[b"a"]));
+    let first = results(tail.tell(stored(0, 2)));
+    assert_eq!(first.len(), 2, "the session, and the write");
+    tail.tell(forward(1, 0, 2, &[b"a"]));
+    assert_eq!(results(tail.tell(stored(0, 3))), first[1..]);
+    assert_eq!(tail.role.applied(), Slot(3));
+}
+
+/// It knows no other clock: its own may be wrong.
+#[test]
+fn a_head_stamps_nothing_before_it_knows_another_clock() {
+    let mut head = Stage::new(config(3), &birth(0), ChainNode::new);
+    let asked = without_master(head.asked(write(b"a")));
+    assert_eq!(asked.records, []);
+    let asked = without_master(head.asked(beat(1, 0, true)));
+    assert_eq!(asked.records, [entry(0, 0, b"a")]);
+}
+
+#[test]
+fn what_does_not_fit_the_window_waits_and_the_rest_is_dropped() {
+    let mut layout = layout(3);
+    (layout.options.window_slots, layout.options.window_bytes) = (2, 1 << 20);
+    let config = Craq::configure(layout).expect("a deployment");
+    let mut head = Stage::new(config, &birth(0), ChainNode::new);
+    settle(&mut head, 0, 3);
+    for payload in [b"a", b"b", b"c", b"d", b"e"] {
+        head.tell(write(payload));
+    }
+    assert_eq!(head.role.received(), Slot(2));
+    assert_eq!(head.figure("dropped"), 1);
+    let asked = head.asked(ack(1, 0, 1, 1));
+    assert_eq!(asked.records, [entry(2, 1, b"c")]);
+    head.tell(ack(1, 0, 3, 3));
+    assert_eq!(head.role.received(), Slot(4), "e is gone");
+}
+
+#[test]
+fn after_a_crash_a_node_has_its_chain_and_its_entries_and_finds_its_neighbours() {
+    let two = chain(4, &[(0, 1, true), (1, 1, true)]);
+    let records = vec![
+        Record::Life { life: 1 },
+        Record::Entry {
+            slot: Slot(0),
+            committed: Slot(0),
+            value: value(b"a"),
+        },
+        Record::Entry {
+            slot: Slot(1),
+            committed: Slot(1),
+            value: value(b"x"),
+        },
+        Record::Entered {
+            chain: two.clone(),
+            end: Slot(1),
+        },
+        Record::Entry {
+            slot: Slot(1),
+            committed: Slot(1),
+            value: value(b"b"),
+        },
+    ];
+    let mut role = ChainNode::new(config(3), &birth(0));
+    use ionian_kernel::role::Role;
+    records.into_iter().for_each(|record| role.recover(record));
+    let mut head = Stage::unstarted(role, true);
+    let sends = between_nodes(head.started().sends.into_iter().map(|it| it.0).collect());
+    let beats: Vec<bool> = sends
+        .iter()
+        .filter_map(|envelope| match envelope {
+            Envelope::ToChainNodes(_, In::Beat { synced, .. }) => Some(*synced),
+            _ => None,
+        })
+        .collect();
+    assert!(beats.iter().all(|synced| !synced), "{sends:?}");
+    assert_eq!(head.role.chain(), &two);
+    assert_eq!(
+        (head.role.applied(), head.role.received()),
+        (Slot(1), Slot(2))
+    );
+    let sends = head.tell(In::Sync {
+        from: ChainNodeId(1),
+        epoch: ChainEpoch(4),
+        received: Slot(1),
+    });
+    let handover = In::Handover {
+        from: ChainNodeId(0),
+        epoch: ChainEpoch(4),
+        base: Slot(0),
+        end: Slot(2),
+    };
+    assert_eq!(
+        between_nodes(sends),
+        [to(1, handover), to(1, forward(0, 4, 1, &[b"b"]))]
+    );
+    // All that has no key is written again before it is forgotten.
+    let life = encode_all(&Record::Life { life: 1 });
+    let entered = encode_all(&Record::Entered {
+        chain: two,
+        end: Slot(2),
+    });
+    assert_eq!(head.checkpoint().records, [(life, true), (entered, false)]);
+}

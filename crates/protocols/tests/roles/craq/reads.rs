@@ -1,0 +1,228 @@
+//! Reads at a chain node: clean ones, dirty ones, and what makes them current.
+
+use super::*;
+
+fn ask(payload: &'static [u8]) -> In {
+    In::Read {
+        reads: read(7, payload),
+        handed: false,
+    }
+}
+
+fn founding() -> Chain {
+    chain(0, &[(0, 1, true), (1, 1, true), (2, 1, true)])
+}
+
+/// c2: it may have been removed, and not know.
+#[test]
+fn c2_a_read_waits_until_the_master_has_said_what_the_chain_is() {
+    let mut head = node(0, 3);
+    let sends = head.tell(ask(b"a"));
+    assert_eq!(answered(&sends), []);
+    assert_eq!(inquiries(&sends).len(), 1);
+    let sends = master_says(&mut head, &sends, &founding());
+    assert_eq!(answered(&sends), [7]);
+}
+
+#[test]
+fn c2_a_node_that_learns_that_it_was_removed_hands_its_reads_on() {
+    let mut head = node(0, 3);
+    let sends = head.tell(ask(b"a"));
+    let two = chain(1, &[(1, 1, true), (2, 1, true)]);
+    let sends = master_says(&mut head, &sends, &two);
+    assert_eq!(answered(&sends), []);
+    let handed = In::Read {
+        reads: read(7, b"a"),
+        handed: true,
+    };
+    let is_handed = |node| sends.contains(&to(node, handed.clone()));
+    assert!(is_handed(1) || is_handed(2), "{sends:?}");
+}
+
+/// One inquiry for all that came before it.
+#[test]
+fn reads_that_come_during_an_inquiry_wait_for_the_next_one() {
+    let mut head = node(0, 3);
+    let first = head.tell(ask(b"a"));
+    let none = head.tell(In::Read {
+        reads: read(8, b"b"),
+        handed: false,
+    });
+    assert_eq!(inquiries(&none), []);
+    let sends = master_says(&mut head, &first, &founding());
+    assert_eq!(answered(&sends), [7]);
+    assert_eq!(inquiries(&sends).len(), 1);
+    let sends = master_says(&mut head, &sends, &founding());
+    assert_eq!(answered(&sends), [8]);
+}
+
+/// The tail's answer is an acknowledgement: the node applies, and answers.
+#[test]
+fn a_dirty_read_asks_the_tail_and_a_clean_one_does_not() {
+    let mut head = node(0, 3);
+    head.tell(write(b"a"));
+    let sends = head.tell(ask(b"b"));
+    assert_eq!(answered(&master_says(&mut head, &sends, &founding())), [7]);
+    let sends = head.tell(ask(b"a"));
+    let sends = master_says(&mut head, &sends, &founding());
+    assert_eq!(answered(&sends), []);
+    let [Envelope::ToChainNodes(tail, In::Query { epoch, inquiry, .. })] =
+        &between_nodes(sends)[..]
+    else {
+        panic!("a question to the tail");
+    };
+    assert_eq!((*tail, *epoch), (Set::one(ChainNodeId(2)), ChainEpoch(0)));
+    let committed = |epoch, inquiry| In::Committed {
+        epoch: ChainEpoch(epoch),
+        inquiry,
+        committed: Slot(1),
+    };
+    // c4: the tail of another chain, or the answer to another question.
+    assert_eq!(answered(&head.tell(committed(1, *inquiry))), []);
+    assert_eq!(answered(&head.tell(committed(0, inquiry + 1))), []);
+    assert_eq!(head.role.applied(), Slot(0));
+    assert_eq!(answered(&head.tell(committed(0, *inquiry))), [7]);
+    assert_eq!(head.role.applied(), Slot(1));
+}
+
+/// c12: an older write to the key is acknowledged, and a newer one is under way.
+#[test]
+fn c12_a_key_is_clean_when_no_write_to_it_is_under_way() {
+    let mut head = node(0, 3);
+    head.tell(write(b"a"));
+    head.tell(write(b"a"));
+    head.tell(ack(1, 0, 2, 1));
+    let sends = head.tell(ask(b"a"));
+    let sends = master_says(&mut head, &sends, &founding());
+    assert_eq!(answered(&sends), []);
+    assert_eq!(head.figure("dirty_reads"), 1);
+}
+
+/// c13: what it has received, and its disk has not, a crash could undo.
+#[test]
+fn c13_the_tail_says_what_is_committed_and_not_what_it_has_received() {
+    let mut tail = node(2, 3);
+    tail.tell(forward(1, 0, 0, &[b"a"]));
+    let query = |epoch| In::Query {
+        from: ChainNodeId(0),
+        epoch: ChainEpoch(epoch),
+        inquiry: 5,
+    };
+    let committed = |slot| In::Committed {
+        epoch: ChainEpoch(0),
+        inquiry: 5,
+        committed: Slot(slot),
+    };
+    assert_eq!(tail.tell(query(0)), [to(0, committed(0))]);
+    tail.tell(stored(0, 1));
+    assert_eq!(tail.tell(query(0)), [to(0, committed(1))]);
+    let mut middle = node(1, 3);
+    assert_eq!(
+        between_nodes(middle.tell(query(0))),
+        [],
+        "it is not the tail"
+    );
+}
+
+/// The old tail may have committed what the new one has received and not on its disk.
+#[test]
+fn c4_a_new_tail_says_nothing_before_it_has_committed_what_it_had_received() {
+    let mut middle = node(1, 3);
+    middle.tell(forward(0, 0, 0, &[b"a"]));
+    middle.tell(In::Chain {
+        chain: chain(1, &[(0, 1, true), (1, 1, true)]),
+    });
+    middle.tell(In::Handover {
+        from: ChainNodeId(0),
+        epoch: ChainEpoch(1),
+        base: Slot(0),
+        end: Slot(1),
+    });
+    let query = In::Query {
+        from: ChainNodeId(0),
+        epoch: ChainEpoch(1),
+        inquiry: 5,
+    };
+    assert_eq!(between_nodes(middle.tell(query)), []);
+    let sends = middle.tell(stored(1, 1));
+    let committed = In::Committed {
+        epoch: ChainEpoch(1),
+        inquiry: 5,
+        committed: Slot(1),
+    };
+    assert!(sends.contains(&to(0, committed)), "{sends:?}");
+}
+
+#[test]
+fn a_dirty_read_at_the_tail_waits_for_its_disk() {
+    let mut tail = node(2, 3);
+    tail.tell(forward(1, 0, 0, &[b"a"]));
+    let sends = tail.tell(ask(b"a"));
+    assert_eq!(
+        between_nodes(master_says(&mut tail, &sends, &founding())),
+        []
+    );
+    assert_eq!(answered(&tail.tell(stored(0, 1))), [0, 7]);
+}
+
+#[test]
+fn a_dirty_read_goes_to_the_new_tail_when_the_chain_changes() {
+    let mut head = node(0, 3);
+    head.tell(write(b"a"));
+    let sends = head.tell(ask(b"a"));
+    master_says(&mut head, &sends, &founding());
+    let sends = head.tell(In::Chain {
+        chain: chain(1, &[(0, 1, true), (1, 1, true)]),
+    });
+    let asks = |envelope: &Envelope| {
+        matches!(envelope, Envelope::ToChainNodes(to, In::Query { epoch: ChainEpoch(1), .. })
+            if *to == Set::one(ChainNodeId(1)))
+    };
+    assert!(sends.iter().any(asks), "{sends:?}");
+    // Alone it is the tail itself.
+    head.tell(In::Chain {
+        chain: chain(2, &[(0, 1, true)]),
+    });
+    assert_eq!(answered(&head.tell(stored(2, 1))), [0, 7]);
+}
+
+#[test]
+fn a_sequential_read_waits_for_what_its_client_has_seen_and_needs_no_inquiry() {
+    let mut head = node(0, 3);
+    head.tell(write(b"a"));
+    let at = |executed| In::ReadAt {
+        reads: read(7, b"a"),
+        executed: Slot(executed),
+    };
+    assert_eq!(answered(&head.tell(at(0))), [7]);
+    let sends = head.tell(at(1));
+    assert_eq!((answered(&sends), inquiries(&sends)), (vec![], vec![]));
+    assert_eq!(answered(&head.tell(ack(1, 0, 1, 1))), [7]);
+}
+
+#[test]
+fn with_forward_reads_the_tail_executes_dirty_reads() {
+    let mut layout = layout(3);
+    layout.options.own.insert("forward_reads", 1);
+    let config = Craq::configure(layout).expect("a deployment");
+    let mut head = Stage::new(config, &birth(0), ChainNode::new);
+    settle(&mut head, 0, 3);
+    head.tell(write(b"a"));
+    let sends = head.tell(ask(b"a"));
+    let sends = master_says(&mut head, &sends, &founding());
+    let at_tail = In::ReadAtTail {
+        epoch: ChainEpoch(0),
+        reads: read(7, b"a"),
+    };
+    assert_eq!(between_nodes(sends), [to(2, at_tail.clone())]);
+    let mut tail = node(2, 3);
+    assert_eq!(answered(&tail.tell(at_tail.clone())), [7]);
+    let mut middle = node(1, 3);
+    let sends = middle.tell(at_tail);
+    assert_eq!(
+        answered(&sends),
+        [],
+        "a node that is not the tail treats it like others"
+    );
+    assert_eq!(inquiries(&sends).len(), 1);
+}
