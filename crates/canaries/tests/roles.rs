@@ -9,6 +9,9 @@ mod caught;
 mod acceptor;
 #[path = "../../protocols/tests/roles/bytes.rs"]
 mod bytes;
+#[path = "../../protocols/tests/roles/craq.rs"]
+#[allow(dead_code)]
+mod craq;
 #[path = "../../protocols/tests/roles/epaxos_acceptor.rs"]
 mod epaxos_acceptor;
 #[path = "../../protocols/tests/roles/epaxos_apart.rs"]
@@ -71,6 +74,7 @@ mod strays;
 mod time;
 
 use caught::caught;
+use craq::{chain, changes, master, reads};
 use mencius_leader::{limits, repairing, revoking};
 use psmr::{catching_up, merge};
 use relay::{asking, questions, reading, relayed};
@@ -95,6 +99,14 @@ caught! {
     "multipaxos/s7": read_batcher::on_a_grid_reads_ask_a_whole_row,
     "multipaxos/truncation": acceptor::votes_that_replicas_keep_are_forgotten_and_released,
     "multipaxos/unfenced": acceptor::a_vote_in_the_promised_round_leaves_behind_its_record,
+    "craq/s6": chain::s6_a_write_that_comes_again_is_an_entry_and_changes_nothing,
+    "craq/unconfirmed": reads::c2_a_read_waits_until_the_master_has_said_what_the_chain_is,
+    "craq/unhanded": changes::c5_the_new_tail_serves_when_it_has_what_its_predecessor_had_received,
+    "craq/early-tail": reads::c4_a_new_tail_says_nothing_before_it_has_committed_what_it_had_received,
+    "craq/other-epoch": chain::c8_a_message_of_another_epoch_changes_nothing,
+    "craq/removes-all": master::c10_suspicions_leave_as_many_members_as_can_be_alive,
+    "craq/flag": reads::c12_a_key_is_clean_when_no_write_to_it_is_under_way,
+    "craq/keeps-void": changes::a_node_that_is_removed_discards_what_is_not_committed,
     "psmr/unknown": merge::workers_stop_for_what_touches_their_parts_alone,
     "psmr/partial": catching_up::a_state_is_taken_when_all_parts_are_in_the_machine,
     "psmr/mark": merge::a_backup_waits_for_a_slot_that_is_missing_below_its_mark,

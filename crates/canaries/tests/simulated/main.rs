@@ -1,6 +1,7 @@
 //! Every canary that it takes a whole cluster to show is found by the simulator: from seeds, or in
 //! a play. Without a canary the mutated protocols do as the plays say and pass the seeds.
 
+mod craq;
 mod epaxos;
 mod mencius;
 mod multipaxos;

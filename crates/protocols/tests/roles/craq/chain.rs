@@ -129,7 +129,7 @@ fn what_is_not_acknowledged_is_sent_again_until_it_is() {
 
 /// c8: an old head and a new one have both given the number.
 #[test]
-fn c8_a_message_of_another_epoch_changes_nothing() {
+pub(crate) fn c8_a_message_of_another_epoch_changes_nothing() {
     let mut tail = node(2, 3);
     tail.tell(In::Chain {
         chain: chain(1, &[(1, 1, true), (2, 1, true)]),
@@ -181,7 +181,7 @@ fn a_write_that_is_not_for_this_node_goes_to_the_head_and_the_client_learns_the_
 }
 
 #[test]
-fn s6_a_write_that_comes_again_is_an_entry_and_changes_nothing() {
+pub(crate) fn s6_a_write_that_comes_again_is_an_entry_and_changes_nothing() {
     let mut tail = node(2, 3);
     let open = Value {
         stamp: Timestamp(1000),

@@ -87,7 +87,7 @@ fn a_node_that_becomes_the_head_numbers_on_and_tells_clients() {
 
 /// The others go on without it, and may give the numbers to other entries.
 #[test]
-fn a_node_that_is_removed_discards_what_is_not_committed() {
+pub(crate) fn a_node_that_is_removed_discards_what_is_not_committed() {
     let mut middle = node(1, 3);
     middle.tell(forward(0, 0, 0, &[b"a", b"b"]));
     middle.tell(ack(2, 0, 2, 1));
@@ -134,7 +134,7 @@ fn a_node_outside_the_chain_copies_from_the_tail() {
 
 /// c5: what its predecessor had received may be committed already, by an earlier tail.
 #[test]
-fn c5_the_new_tail_serves_when_it_has_what_its_predecessor_had_received() {
+pub(crate) fn c5_the_new_tail_serves_when_it_has_what_its_predecessor_had_received() {
     let mut joined = node(2, 3);
     enter(&mut joined, &chain(1, &[(0, 1, true), (1, 1, true)]));
     let sends = enter(

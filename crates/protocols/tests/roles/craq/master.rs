@@ -61,7 +61,7 @@ fn a_suspicion_removes_a_member_of_the_chain_that_it_is_of() {
 
 /// c10: each of them is alive, and takes the others for dead.
 #[test]
-fn c10_suspicions_leave_as_many_members_as_can_be_alive() {
+pub(crate) fn c10_suspicions_leave_as_many_members_as_can_be_alive() {
     let two = chain(1, &[(1, 1, true), (2, 1, true)]);
     let all = steps(chain(0, ABC), 2, &[suspect(0, 1, 0), suspect(1, 1, 2)]);
     assert_eq!(all, [two.clone(), two]);

@@ -15,7 +15,7 @@ fn founding() -> Chain {
 
 /// c2: it may have been removed, and not know.
 #[test]
-fn c2_a_read_waits_until_the_master_has_said_what_the_chain_is() {
+pub(crate) fn c2_a_read_waits_until_the_master_has_said_what_the_chain_is() {
     let mut head = node(0, 3);
     let sends = head.tell(ask(b"a"));
     assert_eq!(answered(&sends), []);
@@ -87,7 +87,7 @@ fn a_dirty_read_asks_the_tail_and_a_clean_one_does_not() {
 
 /// c12: an older write to the key is acknowledged, and a newer one is under way.
 #[test]
-fn c12_a_key_is_clean_when_no_write_to_it_is_under_way() {
+pub(crate) fn c12_a_key_is_clean_when_no_write_to_it_is_under_way() {
     let mut head = node(0, 3);
     head.tell(write(b"a"));
     head.tell(write(b"a"));
@@ -126,7 +126,7 @@ fn c13_the_tail_says_what_is_committed_and_not_what_it_has_received() {
 
 /// The old tail may have committed what the new one has received and not on its disk.
 #[test]
-fn c4_a_new_tail_says_nothing_before_it_has_committed_what_it_had_received() {
+pub(crate) fn c4_a_new_tail_says_nothing_before_it_has_committed_what_it_had_received() {
     let mut middle = node(1, 3);
     middle.tell(forward(0, 0, 0, &[b"a"]));
     middle.tell(In::Chain {
