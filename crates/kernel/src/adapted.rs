@@ -10,7 +10,7 @@ use crate::time::Instant;
 use crate::wire::WireError;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use core::ops::Deref;
+use core::ops::{Deref, DerefMut};
 
 /// What stands in this protocol for the envelopes of a role of another.
 pub trait Translate {
@@ -42,6 +42,13 @@ impl<R: Role, T> Deref for Adapted<R, T> {
     type Target = R;
     fn deref(&self) -> &R {
         &self.role
+    }
+}
+
+/// For a role that is made of the adapted one and others.
+impl<R: Role, T> DerefMut for Adapted<R, T> {
+    fn deref_mut(&mut self) -> &mut R {
+        &mut self.role
     }
 }
 

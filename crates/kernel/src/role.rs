@@ -323,6 +323,15 @@ impl<'a, R: Role + ?Sized> Out<'a, R> {
         Out { outbox }
     }
 
+    /// The same access for a role that this one is made of, which sends the same envelopes and has
+    /// the same records.
+    pub fn of_part<P>(&mut self) -> Out<'_, P>
+    where
+        P: Role<Send = R::Send, Record = R::Record>,
+    {
+        Out::new(self.outbox)
+    }
+
     /// Appends `record` to this role's log.
     pub fn persist(&mut self, record: R::Record) {
         self.append(record, false);

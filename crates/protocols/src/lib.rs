@@ -21,6 +21,7 @@ pub mod pigpaxos;
 mod places;
 pub mod psmr;
 pub mod registry;
+pub mod scalog;
 pub mod spaxos;
 /// A protocol for tests.
 #[cfg(feature = "toy")]

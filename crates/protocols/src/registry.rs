@@ -54,6 +54,7 @@ protocols! {
     unreplicated::Unreplicated,
     psmr::PSmr,
     craq::Craq,
+    scalog::Scalog,
     #[cfg(feature = "toy")]
     toy::Toy,
 }

@@ -18,6 +18,7 @@ use ionian_kernel::wire::{Reader, Wire, WireError};
 use ionian_kernel::work::Inline;
 
 mod grouped;
+mod notes;
 mod parallel;
 mod part;
 mod unordered;
@@ -45,6 +46,8 @@ pub struct Executor {
     preamble: Option<Bytes>,
     /// What a picture must begin with, if it must.
     logs: Option<grouped::Logs>,
+    /// Whether the preamble is what the protocol noted last.
+    keeps_notes: bool,
 }
 
 impl Executor {
@@ -94,6 +97,7 @@ impl Executor {
             parallel: None,
             preamble: None,
             logs: None,
+            keeps_notes: false,
         }
     }
 
@@ -278,7 +282,10 @@ impl Executor {
                 let now = self.reading_time(stamp);
                 Some(self.read_one(now, command.payload))
             }
-            Purpose::Internal => None,
+            Purpose::Internal => {
+                self.take_note(command.payload);
+                None
+            }
         }
     }
 

@@ -314,6 +314,14 @@ impl Invariants {
         Ok(true)
     }
 
+    /// What was chosen in a slot, as far as votes were seen.
+    pub(crate) fn chosen_in(&self, slot: Slot) -> Option<&Value> {
+        let rounds = self.ledger.votes.in_slot(slot);
+        let chosen =
+            rounds.filter(|(round, _, voters)| is_write_quorum(&self.configs, *round, *voters));
+        chosen.last().map(|(_, voted, _)| voted)
+    }
+
     /// What replicas execute was chosen: "if a value receives votes from a majority of the
     /// acceptors, the value is considered chosen" (2.2), here from a write quorum. `stands_for`
     /// says whether the value that was voted for in a slot, its second argument, stands for the

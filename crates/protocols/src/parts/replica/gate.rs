@@ -260,9 +260,14 @@ impl ReplicaCore {
         self.snapshots.stored(executed);
     }
 
+    /// Every slot below this one would be found again after a crash.
+    pub(crate) fn kept_below(&self) -> Slot {
+        self.snapshots.kept(self.executed)
+    }
+
     /// Whether its state has changed since it was kept last.
     pub(crate) fn is_ahead_of_kept(&self) -> bool {
-        self.snapshots.kept(self.executed) < self.executed
+        self.kept_below() < self.executed
     }
 
     /// The slot behind the marker, or skip, that it stops before, if that lets it pass when the

@@ -1,0 +1,116 @@
+//! When a server reports, and to which aggregator.
+//!
+//! What is new is reported at once if all that was reported is ordered: a lone command waits for
+//! nothing. Otherwise a report waits for what comes meanwhile, but not longer than a batch may
+//! (`batch_delay_us`). A report whose lengths are not ordered is sent again, less and less often,
+//! and at every third time to the next aggregator. And all aggregators hear once in each heartbeat
+//! interval that the server is there: with what it holds, so that a report that was lost costs no
+//! more than that.
+
+use crate::scalog::aggregator::In;
+use crate::scalog::config::Config;
+use crate::scalog::id::AggregatorId;
+use alloc::vec::Vec;
+use ionian_kernel::id::Set;
+use ionian_kernel::time::{Instant, earliest};
+use ionian_replication::backoff::doubled;
+
+/// With how many silent reports an aggregator is left.
+const PATIENCE: u32 = 3;
+
+/// See the top of this file.
+#[derive(Default)]
+pub(super) struct Reporting {
+    /// The lengths that were reported last, and when.
+    lengths: Vec<u64>,
+    at: Instant,
+    /// Whether there are others by now.
+    is_new: bool,
+    /// Whether these are not all ordered.
+    waits: bool,
+    /// How often they were reported.
+    attempts: u32,
+    alive_at: Instant,
+    /// The aggregator that is asked.
+    turn: u64,
+    sent: u64,
+}
+
+/// A report that is due.
+pub(super) struct Due {
+    /// The aggregators that get it, if it is due at all.
+    pub(super) to: Set<AggregatorId>,
+    /// Whether another aggregator is asked than before.
+    pub(super) turns: bool,
+}
+
+impl Reporting {
+    /// To whom this report is to be sent now; `ordered` is what is known to be ordered.
+    pub(super) fn due(
+        &mut self,
+        now: Instant,
+        report: &In,
+        ordered: &[u64],
+        config: &Config,
+    ) -> Due {
+        let In::Report { lengths, .. } = report else {
+            unreachable!("a server reports nothing else");
+        };
+        let covers = |lengths: &[u64]| {
+            lengths.len() == ordered.len() && lengths.iter().zip(ordered).all(|(it, all)| it <= all)
+        };
+        self.is_new = self.lengths != *lengths;
+        let waited = self.waits;
+        self.waits = !self.lengths.is_empty() && !covers(&self.lengths);
+        if waited && !self.waits {
+            self.attempts = 0;
+        }
+        let mut due = Due {
+            to: Set::EMPTY,
+            turns: false,
+        };
+        let is_due = self.next_report(config).is_some_and(|at| at <= now);
+        if is_due {
+            // Not new: it was sent, and did not lead to a cut.
+            self.attempts = if self.is_new { 0 } else { self.attempts + 1 };
+            due.turns = !self.is_new && self.attempts.is_multiple_of(PATIENCE);
+            self.turn += u64::from(due.turns);
+            due.to = config
+                .aggregators
+                .pick(self.turn)
+                .map_or(Set::EMPTY, Set::one);
+        }
+        if self.alive_at <= now {
+            self.alive_at = now + config.options().heartbeat;
+            due.to = config.aggregators;
+        }
+        if !due.to.is_empty() {
+            self.sent += 1;
+            (self.at, self.is_new) = (now, false);
+            self.lengths.clone_from(lengths);
+            self.waits = !lengths.is_empty() && !covers(lengths);
+        }
+        due
+    }
+
+    /// When there is something to report to one aggregator.
+    fn next_report(&self, config: &Config) -> Option<Instant> {
+        let options = config.options();
+        match (self.is_new, self.waits) {
+            (true, false) => Some(Instant::ZERO),
+            (true, true) => Some(self.at + options.batch_delay),
+            (false, true) => Some(self.at + doubled(options.resend_after, self.attempts, 4)),
+            (false, false) => None,
+        }
+    }
+
+    /// When the next report is due.
+    pub(super) fn next_timer(&self, config: &Config) -> Option<Instant> {
+        earliest(Some(self.alive_at), self.next_report(config))
+    }
+
+    /// How many were sent.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+}
