@@ -166,7 +166,7 @@ fn wrong_values() {
     refused(
         2,
         "protocol = \"raft\"",
-        "line 2, column 12: protocol = \"raft\": must be \"multipaxos\" or \"mencius\" or \"spaxos\" or \"epaxos\" or \"unreplicated\" or \"psmr\" or \"craq\"",
+        "line 2, column 12: protocol = \"raft\": must be \"multipaxos\" or \"mencius\" or \"spaxos\" or \"epaxos\" or \"unreplicated\" or \"psmr\" or \"craq\" or \"scalog\"",
     );
     for value in ["32", "-1", "1.0", "\"1\"", "0xffffffffffffffffff"] {
         let error = format!("line 4, column 5: f = {value}: must be a whole number from 0 to 31");
@@ -339,7 +339,7 @@ fn unknown_names_are_refused() {
             .to_string(),
         "unknown preset \"x\"; available: colocated, baseline, compartmentalized, batched, pigpaxos, pigpaxos-25, pigpaxos-wan, smr, sp-smr, mencius, mencius-wan, mencius-compartmentalized, mencius-batched, spaxos, \
             spaxos-compartmentalized, spaxos-batched, epaxos, epaxos-5, \
-            epaxos-compartmentalized, unreplicated, unreplicated-batched, no-rep, p-smr, p-smr-compartmentalized, craq, craq-6"
+            epaxos-compartmentalized, unreplicated, unreplicated-batched, no-rep, p-smr, p-smr-compartmentalized, craq, craq-6, scalog, scalog-compartmentalized"
     );
 }
 

@@ -114,7 +114,7 @@ fn a_written_preset_has_nodes_last_and_no_long_lines() {
 #[test]
 fn the_list_of_presets_is_complete() {
     let names: BTreeSet<_> = presets().map(|(_, preset)| preset.name).collect();
-    assert_eq!(names.len(), 24);
+    assert_eq!(names.len(), 26);
     assert!(names.contains(DEFAULT_PRESET));
     for (_, listed) in presets() {
         let (name, about) = (listed.name, listed.about);
@@ -306,6 +306,43 @@ fn spaxos_batched_has_batchers_and_unbatchers() {
         (deployment.f, deployment.quorums),
         (1, QuorumSpec::Majority)
     );
+}
+
+/// Compartmentalization, section 8.7.
+#[test]
+fn scalog_has_three_shards_of_two_servers_and_five_replicas() {
+    let deployment = preset("scalog");
+    let numbered = |name: &str, count: usize| {
+        let names = (0..count).map(|index| format!("{name}-{index}"));
+        names.collect::<Vec<_>>().join(" ")
+    };
+    let expected = [
+        "gateway-0 gateway-1",
+        &numbered("server", 6),
+        "aggregator-0 leader-0 leader-1",
+        "",
+        "leader-0 leader-1",
+        "leader-0 leader-1",
+        &numbered("acceptor", 3),
+        &numbered("replica", 5),
+        "",
+    ];
+    assert_eq!(places(&deployment), expected);
+    assert_eq!((deployment.nodes.len(), deployment.f), (19, 1));
+    assert_eq!(gateways(&deployment).len(), 2);
+}
+
+#[test]
+fn scalog_compartmentalized_has_unbatchers_that_answer_for_two_replicas() {
+    let deployment = preset("scalog-compartmentalized");
+    let places = places(&deployment);
+    assert_eq!(places[1].split(' ').count(), 8);
+    let unbatchers = "unbatcher-0 unbatcher-1 unbatcher-2 unbatcher-3";
+    assert_eq!(
+        [&places[7], &places[8]],
+        ["replica-0 replica-1", unbatchers]
+    );
+    assert_eq!((deployment.nodes.len(), deployment.f), (22, 1));
 }
 
 #[test]

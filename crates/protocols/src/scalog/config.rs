@@ -98,7 +98,7 @@ impl Checked {
 
     /// The numbers of the shards.
     pub fn shards(&self) -> impl Iterator<Item = Index> + use<> {
-        (0..(self.servers.len() / self.size()) as Index).into_iter()
+        0..(self.servers.len() / self.size()) as Index
     }
 
     /// The servers of a shard, by their places.

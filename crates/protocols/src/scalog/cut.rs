@@ -9,9 +9,9 @@
 //! - Lengths are the pointwise maximum of those before and those proposed. A length that was true
 //!   once stays true, because a log only grows in a generation. So no cut goes back, and a length
 //!   that comes late adds nothing.
-//! - A shard is opened under a name that no shard ever had: its *generation* is the slot that opened
-//!   it. Lengths and closings name the generation that they mean, and have no effect in another one
-//!   or when that one is closed. An opening names the generation that it follows.
+//! - A shard is opened under a name that no shard ever had: its *generation* is the slot that
+//!   opened it. Lengths and closings name the generation that they mean, and have no effect in
+//!   another one or when that one is closed. An opening names the generation that it follows.
 //! - An opening lists the *lives* of the shard's servers. A server that has lost its memory begins
 //!   another life, and so has no part in a generation whose logs it held before. To order what that
 //!   generation holds takes lengths of all its servers, and it reports none: the shard must be

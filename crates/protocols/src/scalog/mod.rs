@@ -11,16 +11,17 @@
 //! client ══ Commands ══> server ══ Backup ══> server (those of its shard) ── Report ──> aggregator
 //!                               ══ Records ══> replica (all)
 //!
-//! aggregator ── Propose ──> leader ── Phase2a ──> proxy leader ── Phase2a ──> acceptor ── Phase2b ──> proxy leader
+//! aggregator ── Propose ──> leader ── Phase2a ──> proxy leader ── Phase2a ──> acceptor
+//! acceptor ── Phase2b ──> proxy leader
 //!
 //! proxy leader ── Chosen ──> replica (all) ── Results ──> unbatcher ── Answers ──> client
 //!              ── BatchesChosen ──> aggregator
 //! ```
 //!
-//! The ordering is MultiPaxos's own, to which a cut is a batch like any other. Leader, proxy leader,
-//! acceptor and unbatcher are MultiPaxos's roles as they are, and so are reads, elections, and how
-//! replicas catch up: see [`crate::multipaxos`]. A replica is MultiPaxos's behind a stage that puts
-//! records in place of cuts. Beside these there are
+//! The ordering is MultiPaxos's own, to which a cut is a batch like any other. Leader, proxy
+//! leader, acceptor and unbatcher are MultiPaxos's roles as they are, and so are reads, elections,
+//! and how replicas catch up: see [`crate::multipaxos`]. A replica is MultiPaxos's behind a stage
+//! that puts records in place of cuts. Beside these there are
 //!
 //! ```text
 //! replica ── FetchRecords ──> server ══ Fetched ══> replica
@@ -29,11 +30,11 @@
 //! ```
 //!
 //! A shard whose server is gone or has lost its memory is closed through the log, and opened again
-//! when all its servers are there; the other shards go on meanwhile (`aggregator`, `server`). Safety
-//! rests, beside what that of MultiPaxos rests on, on three facts. A length is proposed only when
-//! all servers of the shard hold it on disk, or live on in the life in which they held it. The log
-//! alone says what the cut behind a slot is. And servers forget records when f+1 replicas keep what
-//! they led to.
+//! when all its servers are there; the other shards go on meanwhile (`aggregator`, `server`).
+//! Safety rests, beside what that of MultiPaxos rests on, on three facts. A length is proposed only
+//! when all servers of the shard hold it on disk, or live on in the life in which they held it. The
+//! log alone says what the cut behind a slot is. And servers forget records when f+1 replicas keep
+//! what they led to.
 
 pub mod client;
 

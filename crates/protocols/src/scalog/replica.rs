@@ -2,10 +2,10 @@
 //!
 //! Stands between servers and proxy leaders on one side, and clients or unbatchers on the other.
 //! Servers send it records as soon as they have them; the proxy leader tells it what is chosen. In
-//! the order of slots it puts together what a slot orders, and hands it on as the value of the slot:
-//! from there on the log is one of commands, as in MultiPaxos. Execution, sessions, snapshots,
-//! reads, answers, and catching up with peers are MultiPaxos's, whose slots and tokens are those of
-//! cuts.
+//! the order of slots it puts together what a slot orders, and hands it on as the value of the
+//! slot: from there on the log is one of commands, as in MultiPaxos. Execution, sessions,
+//! snapshots, reads, answers, and catching up with peers are MultiPaxos's, whose slots and tokens
+//! are those of cuts.
 //!
 //! **The cut is part of the state.** The value that it puts together begins with the cut behind the
 //! slot, as a [note] of the log to itself. So what a peer hands over says where to go on: a value

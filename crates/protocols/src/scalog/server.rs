@@ -26,6 +26,8 @@
 //!
 //! [`cut`]: super::cut
 
+mod commands;
+mod cuts;
 mod kept;
 mod logs;
 mod reporting;
@@ -44,10 +46,9 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
-use ionian_kernel::time::{Instant, earliest, transit};
+use ionian_kernel::time::{Instant, earliest};
 use ionian_kernel::{messages, wire_enum};
-use ionian_replication::backoff::doubled;
-use ionian_replication::batch::{Batch, BatchBuilder, OpenBatch};
+use ionian_replication::batch::{Batch, OpenBatch};
 
 messages! {
     /// The messages that a server receives.
@@ -135,10 +136,6 @@ wire_enum! {
         3 => Left { generation }
     }
 }
-
-/// What a server holds of its own log that is not ordered, and of commands that wait, in bytes;
-/// what lanes send beyond it is dropped, and asked again by them.
-const UNORDERED_BYTES: usize = 16 << 20;
 
 /// Bytes of records in one message, at least one record.
 const MESSAGE_BYTES: usize = 1 << 20;
@@ -260,134 +257,6 @@ impl Server {
         length.saturating_sub(self.ordered())
     }
 
-    // Commands.
-
-    fn on_commands(&mut self, now: Instant, commands: &Batch, out: &mut Out<'_, Self>) {
-        match self.elsewhere() {
-            Some(server) => self.pass_on(server, commands, out),
-            None => self.take_in(now, commands, out),
-        }
-    }
-
-    /// Takes commands in, if there is room for them. Where no shard is open they wait.
-    fn take_in(&mut self, now: Instant, commands: &Batch, out: &mut Out<'_, Self>) {
-        let unordered = self
-            .own_log()
-            .map_or(0, |log| self.logs.bytes_from(log, self.ordered()));
-        let bytes = unordered + self.open.byte_len() + commands.byte_len();
-        if bytes > UNORDERED_BYTES || self.logs.is_full() {
-            self.counts.dropped += commands.len() as u64;
-            return;
-        }
-        self.open.append(now, commands);
-        if self.generation.is_none() {
-            out.reached(branch::HELD);
-        } else if self.open.is_full(self.options()) {
-            self.close(out);
-        }
-    }
-
-    /// While its own shard is closed: a server of a shard that is open, if there is one.
-    fn elsewhere(&mut self) -> Option<ServerId> {
-        let (_, cut) = self.known.as_ref().filter(|_| self.generation.is_none())?;
-        let shards = self.config.shards();
-        let open: Set<ServerId> = shards
-            .filter(|shard| *shard != self.shard && cut.shard(*shard).is_open)
-            .flat_map(|shard| self.config.servers_of(shard))
-            .collect();
-        self.turn += 1;
-        open.pick(self.turn)
-    }
-
-    fn pass_on(&mut self, to: ServerId, commands: &Batch, out: &mut Out<'_, Self>) {
-        self.counts.passed_on += commands.len() as u64;
-        out.reached(branch::PASSED_ON);
-        let commands = commands.clone();
-        out.send(Envelope::ToServers(Set::one(to), In::PassedOn { commands }));
-    }
-
-    /// Appends the open batch to its log; where batches hold one command, each command by itself.
-    fn close(&mut self, out: &mut Out<'_, Self>) {
-        let batch = self.open.take();
-        self.counts.commands += batch.len() as u64;
-        if self.options().batch_commands > 1 {
-            return self.append_own(batch, out);
-        }
-        for command in batch.commands() {
-            let mut builder = BatchBuilder::default();
-            builder.push(&command);
-            self.append_own(builder.take(), out);
-        }
-    }
-
-    fn append_own(&mut self, batch: Batch, out: &mut Out<'_, Self>) {
-        let log = self.own_log().expect("its shard is open");
-        self.append(log, batch, out);
-    }
-
-    fn append(&mut self, log: LogId, batch: Batch, out: &mut Out<'_, Self>) {
-        let (place, index) = self.logs.append(log, batch.clone());
-        out.persist(Record::Kept {
-            place,
-            log,
-            index,
-            batch,
-        });
-    }
-
-    /// Sends what is new in its log to its peers, and to the replicas, which need not wait for the
-    /// cut to have it.
-    fn send_new(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let Some(log) = self.own_log() else {
-            return;
-        };
-        let (peers, replicas) = (self.config.peers_of(self.id), self.config.replicas());
-        while self.sent < self.logs.length(log) {
-            let (first, records) = (self.sent, self.logs.read(log, self.sent, MESSAGE_BYTES));
-            self.sent += records.len() as u64;
-            let message = replica::In::Records {
-                log,
-                first,
-                records: records.clone(),
-            };
-            out.send(Envelope::ToReplicas(replicas, message));
-            let message = In::Backup {
-                log,
-                first,
-                records,
-            };
-            out.send(Envelope::ToServers(peers, message));
-        }
-        if self.again.is_none() && self.unordered() > 0 {
-            self.again = Some((now + self.options().resend_after, 0));
-        }
-    }
-
-    /// What is not ordered may not have reached a peer. As much is sent as a message holds: the
-    /// rest when that is ordered.
-    fn send_again(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let Some((_, attempts)) = self.again.filter(|(at, _)| *at <= now) else {
-            return;
-        };
-        self.again = None;
-        let Some(log) = self.own_log().filter(|_| self.unordered() > 0) else {
-            return;
-        };
-        out.reached(branch::BACKS_UP_AGAIN);
-        let first = self.ordered();
-        let records = self.logs.read(log, first, MESSAGE_BYTES);
-        let bytes = records.iter().map(Batch::byte_len).sum();
-        let wait = doubled(self.options().resend_after, attempts + 1, 6) + transit(bytes);
-        self.again = Some((now + wait, attempts + 1));
-        let message = In::Backup {
-            log,
-            first,
-            records,
-        };
-        let peers = self.config.peers_of(self.id);
-        out.send(Envelope::ToServers(peers, message));
-    }
-
     // Copies.
 
     /// Keeps a peer's records, if none is missing before them: a length counts what has no gap.
@@ -429,123 +298,6 @@ impl Server {
             records,
         };
         out.send(Envelope::ToReplicas(Set::one(from), message));
-    }
-
-    // Cuts.
-
-    fn on_ordered(
-        &mut self,
-        now: Instant,
-        from: ReplicaId,
-        (slot, kept): (Slot, Slot),
-        cut: Cut,
-        out: &mut Out<'_, Self>,
-    ) {
-        self.kept.heard(from, kept, self.config.size());
-        let is_news = self.known.as_ref().is_none_or(|(known, _)| *known < slot);
-        if is_news {
-            let before = self.ordered();
-            self.kept.mark(slot, &cut.shard(self.shard));
-            self.known = Some((slot, cut));
-            self.follow(out);
-            self.pass_on_waiting(out);
-            if self.ordered() > before {
-                self.again = (self.unordered() > 0).then(|| (now + self.options().resend_after, 0));
-            }
-        }
-        self.forget(out);
-    }
-
-    /// Takes part in the last generation of its shard if that is open and lists its life; leaves
-    /// the one before.
-    fn follow(&mut self, out: &mut Out<'_, Self>) {
-        let Some((_, cut)) = &self.known else {
-            return;
-        };
-        let shard = cut.shard(self.shard);
-        let over = shard.generation.0.saturating_sub(u64::from(shard.is_open));
-        if self.left.0 < over {
-            let generation = Generation(over);
-            self.left = generation;
-            out.persist(Record::Left { generation });
-        }
-        let is_its = shard.is_open && shard.lives.get(self.place) == Some(&self.life);
-        let is_its = is_its && shard.generation > self.left;
-        let now_in = is_its.then_some(shard.generation);
-        if now_in == self.generation {
-            return;
-        }
-        let before = core::mem::replace(&mut self.generation, now_in);
-        (self.sent, self.again) = (0, None);
-        if let Some(generation) = before {
-            self.leave(generation, out);
-        }
-        if let Some(log) = self.own_log() {
-            // What it finds again was sent, or is sent again when that is due.
-            self.sent = self.logs.length(log);
-            self.again = Some((Instant::ZERO, 0));
-        }
-    }
-
-    /// A generation is over. Commands of its own log that no cut covers go on, if it knows which
-    /// these are: a later generation says nothing of the cuts of this one.
-    fn leave(&mut self, generation: Generation, out: &mut Out<'_, Self>) {
-        out.reached(branch::LEFT);
-        let (server, size) = (self.id, self.config.size());
-        let log = LogId { generation, server };
-        let known = self.known.as_ref();
-        let Some(ordered) = known.and_then(|(_, cut)| cut.ordered(log, size)) else {
-            return;
-        };
-        let void = self.logs.cut_off(log, ordered);
-        self.counts.void += void.len() as u64;
-        for batch in void {
-            out.reached(branch::VOID);
-            if let Some(server) = self.elsewhere() {
-                self.pass_on(server, &batch, out);
-            }
-        }
-    }
-
-    /// Commands that waited for a shard to open go where one is.
-    fn pass_on_waiting(&mut self, out: &mut Out<'_, Self>) {
-        if self.open.is_empty() {
-            return;
-        }
-        if let Some(server) = self.elsewhere() {
-            let waiting = self.open.take();
-            self.pass_on(server, &waiting, out);
-        }
-    }
-
-    /// Forgets what f+1 replicas keep.
-    fn forget(&mut self, out: &mut Out<'_, Self>) {
-        let Some((_, cut)) = &self.known else {
-            return;
-        };
-        let shard = cut.shard(self.shard);
-        let kept = self.kept.enough();
-        if let Some(mark) = self.kept.pass(kept) {
-            for (place, below) in mark.lengths.iter().enumerate() {
-                let server = super::cut::server_at(self.shard, place, self.config.size());
-                let generation = mark.generation;
-                self.logs.trim(LogId { generation, server }, *below);
-            }
-        }
-        // All of the generations before the last was ordered before that was opened.
-        let is_kept = kept.0 >= shard.generation.0;
-        if is_kept {
-            self.logs.forget_before(shard.generation);
-        }
-        if !shard.is_open && kept >= shard.since {
-            self.logs
-                .forget_before(Generation(shard.generation.0.saturating_add(1)));
-        }
-        if self.forgets && self.generation.is_some() && is_kept {
-            self.forgets = false;
-            out.reached(branch::WHOLE);
-        }
-        out.release_below(self.logs.first_place().0);
     }
 
     // Reports.

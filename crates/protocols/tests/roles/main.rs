@@ -37,6 +37,7 @@ mod read_batcher;
 mod relay;
 mod replica;
 mod salvage;
+mod scalog;
 mod servers;
 mod spaxos;
 mod spaxos_batcher;

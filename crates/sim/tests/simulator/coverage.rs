@@ -7,6 +7,7 @@ use ionian_protocols::epaxos::EPaxos;
 use ionian_protocols::mencius::Mencius;
 use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::psmr::PSmr;
+use ionian_protocols::scalog::Scalog;
 use ionian_protocols::spaxos::SPaxos;
 use ionian_sim::{Durability, Report, Scenario, Watch, run_seeds, variations};
 
@@ -142,6 +143,23 @@ fn of_craq() {
     elsewhere.push("chain node: asked for a piece of a snapshot that is gone");
     let all = scenarios::<Craq>(&["craq", "craq-6"], false);
     reaches::<Craq>(&all, &elsewhere);
+}
+
+#[test]
+fn of_scalog() {
+    let elsewhere = [
+        "replica: a snapshot waits for what was executed early",
+        "replica: a peer waits for slots that are not here yet",
+        // No acceptor is on a node with a replica.
+        "acceptor: told that a vote is chosen that it does not have",
+        // The members do not change.
+        "leader: leads by the quorums of both configurations",
+        "leader: the round of a change begins while it leads",
+        // More than 64 MiB.
+        "replica: records that come too early are dropped",
+    ];
+    let all = scenarios::<Scalog>(&["scalog", "scalog-compartmentalized"], false);
+    reaches::<Scalog>(&all, &elsewhere);
 }
 
 /// A run of P-SMR shows something only if workers had commands of their own, and stopped for others

@@ -56,12 +56,9 @@ impl Reporting {
         let In::Report { lengths, .. } = report else {
             unreachable!("a server reports nothing else");
         };
-        let covers = |lengths: &[u64]| {
-            lengths.len() == ordered.len() && lengths.iter().zip(ordered).all(|(it, all)| it <= all)
-        };
         self.is_new = self.lengths != *lengths;
         let waited = self.waits;
-        self.waits = !self.lengths.is_empty() && !covers(&self.lengths);
+        self.waits = waits(&self.lengths, ordered);
         if waited && !self.waits {
             self.attempts = 0;
         }
@@ -86,9 +83,12 @@ impl Reporting {
         }
         if !due.to.is_empty() {
             self.sent += 1;
-            (self.at, self.is_new) = (now, false);
+            // One that says nothing new to all is none of those that lead to no cut.
+            if is_due || self.is_new {
+                (self.at, self.is_new) = (now, false);
+            }
             self.lengths.clone_from(lengths);
-            self.waits = !lengths.is_empty() && !covers(lengths);
+            self.waits = waits(lengths, ordered);
         }
         due
     }
@@ -113,4 +113,10 @@ impl Reporting {
     pub(super) fn sent(&self) -> u64 {
         self.sent
     }
+}
+
+/// Whether not all of these is ordered. Nothing is of a generation that is over.
+fn waits(lengths: &[u64], ordered: &[u64]) -> bool {
+    let mut pairs = lengths.iter().zip(ordered);
+    lengths.len() == ordered.len() && pairs.any(|(length, ordered)| length > ordered)
 }

@@ -1,0 +1,144 @@
+//! What a server does with commands: it appends them to its log, and sends them to its peers and to
+//! the replicas; or it passes them on.
+
+use super::{In, MESSAGE_BYTES, Record, Server};
+use crate::scalog::cut::LogId;
+use crate::scalog::id::ServerId;
+use crate::scalog::{Envelope, branch, replica};
+use ionian_kernel::id::*;
+use ionian_kernel::role::Out;
+use ionian_kernel::time::{Instant, transit};
+use ionian_replication::backoff::doubled;
+use ionian_replication::batch::{Batch, BatchBuilder};
+
+/// What a server holds of its own log that is not ordered, and of commands that wait, in bytes;
+/// what lanes send beyond it is dropped, and asked again by them.
+const UNORDERED_BYTES: usize = 16 << 20;
+
+impl Server {
+    pub(super) fn on_commands(&mut self, now: Instant, commands: &Batch, out: &mut Out<'_, Self>) {
+        match self.elsewhere() {
+            Some(server) => self.pass_on(server, commands, out),
+            None => self.take_in(now, commands, out),
+        }
+    }
+
+    /// Takes commands in, if there is room for them. Where no shard is open they wait.
+    pub(super) fn take_in(&mut self, now: Instant, commands: &Batch, out: &mut Out<'_, Self>) {
+        let unordered = self
+            .own_log()
+            .map_or(0, |log| self.logs.bytes_from(log, self.ordered()));
+        let bytes = unordered + self.open.byte_len() + commands.byte_len();
+        if bytes > UNORDERED_BYTES || self.logs.is_full() {
+            self.counts.dropped += commands.len() as u64;
+            return;
+        }
+        self.open.append(now, commands);
+        if self.generation.is_none() {
+            out.reached(branch::HELD);
+        } else if self.open.is_full(self.options()) {
+            self.close(out);
+        }
+    }
+
+    /// While its own shard is closed: a server of a shard that is open, if there is one.
+    pub(super) fn elsewhere(&mut self) -> Option<ServerId> {
+        let (_, cut) = self.known.as_ref().filter(|_| self.generation.is_none())?;
+        let shards = self.config.shards();
+        let open: Set<ServerId> = shards
+            .filter(|shard| *shard != self.shard && cut.shard(*shard).is_open)
+            .flat_map(|shard| self.config.servers_of(shard))
+            .collect();
+        self.turn += 1;
+        open.pick(self.turn)
+    }
+
+    pub(super) fn pass_on(&mut self, to: ServerId, commands: &Batch, out: &mut Out<'_, Self>) {
+        self.counts.passed_on += commands.len() as u64;
+        out.reached(branch::PASSED_ON);
+        let commands = commands.clone();
+        out.send(Envelope::ToServers(Set::one(to), In::PassedOn { commands }));
+    }
+
+    /// Appends the open batch to its log; where batches hold one command, each command by itself.
+    pub(super) fn close(&mut self, out: &mut Out<'_, Self>) {
+        let batch = self.open.take();
+        self.counts.commands += batch.len() as u64;
+        if self.options().batch_commands > 1 {
+            return self.append_own(batch, out);
+        }
+        for command in batch.commands() {
+            let mut builder = BatchBuilder::default();
+            builder.push(&command);
+            self.append_own(builder.take(), out);
+        }
+    }
+
+    fn append_own(&mut self, batch: Batch, out: &mut Out<'_, Self>) {
+        let log = self.own_log().expect("its shard is open");
+        self.append(log, batch, out);
+    }
+
+    pub(super) fn append(&mut self, log: LogId, batch: Batch, out: &mut Out<'_, Self>) {
+        let (place, index) = self.logs.append(log, batch.clone());
+        out.persist(Record::Kept {
+            place,
+            log,
+            index,
+            batch,
+        });
+    }
+
+    /// Sends what is new in its log to its peers, and to the replicas, which need not wait for the
+    /// cut to have it.
+    pub(super) fn send_new(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let Some(log) = self.own_log() else {
+            return;
+        };
+        let (peers, replicas) = (self.config.peers_of(self.id), self.config.replicas());
+        while self.sent < self.logs.length(log) {
+            let (first, records) = (self.sent, self.logs.read(log, self.sent, MESSAGE_BYTES));
+            self.sent += records.len() as u64;
+            let message = replica::In::Records {
+                log,
+                first,
+                records: records.clone(),
+            };
+            out.send(Envelope::ToReplicas(replicas, message));
+            let message = In::Backup {
+                log,
+                first,
+                records,
+            };
+            out.send(Envelope::ToServers(peers, message));
+        }
+        if self.again.is_none() && self.unordered() > 0 {
+            self.again = Some((now + self.options().resend_after, 0));
+        }
+    }
+
+    /// What is not ordered may not have reached a peer. As much is sent as a message holds: the
+    /// rest when that is ordered.
+    pub(super) fn send_again(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let Some((_, attempts)) = self.again.filter(|(at, _)| *at <= now) else {
+            return;
+        };
+        self.again = None;
+        let Some(log) = self.own_log().filter(|_| self.unordered() > 0) else {
+            return;
+        };
+        out.reached(branch::BACKS_UP_AGAIN);
+        let first = self.ordered();
+        let records = self.logs.read(log, first, MESSAGE_BYTES);
+        let bytes = records.iter().map(Batch::byte_len).sum();
+        let wait = doubled(self.options().resend_after, attempts + 1, 6) + transit(bytes);
+        self.again = Some((now + wait, attempts + 1));
+        let message = In::Backup {
+            log,
+            first,
+            records,
+        };
+        let peers = self.config.peers_of(self.id);
+        out.send(Envelope::ToServers(peers, message));
+    }
+}

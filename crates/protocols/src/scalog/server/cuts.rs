@@ -1,0 +1,126 @@
+//! What follows for a server from the cut: in which generation it takes part, and what it forgets.
+
+use super::{Record, Server};
+use crate::scalog::branch;
+use crate::scalog::cut::{Cut, LogId, server_at};
+use crate::scalog::id::Generation;
+use ionian_kernel::id::*;
+use ionian_kernel::role::Out;
+use ionian_kernel::time::Instant;
+
+impl Server {
+    pub(super) fn on_ordered(
+        &mut self,
+        now: Instant,
+        from: ReplicaId,
+        (slot, kept): (Slot, Slot),
+        cut: Cut,
+        out: &mut Out<'_, Self>,
+    ) {
+        self.kept.heard(from, kept, self.config.size());
+        let is_news = self.known.as_ref().is_none_or(|(known, _)| *known < slot);
+        if is_news {
+            let before = self.ordered();
+            self.kept.mark(slot, &cut.shard(self.shard));
+            self.known = Some((slot, cut));
+            self.follow(out);
+            self.pass_on_waiting(out);
+            if self.ordered() > before {
+                self.again = (self.unordered() > 0).then(|| (now + self.options().resend_after, 0));
+            }
+        }
+        self.forget(out);
+    }
+
+    /// Takes part in the last generation of its shard if that is open and lists its life; leaves
+    /// the one before.
+    fn follow(&mut self, out: &mut Out<'_, Self>) {
+        let Some((_, cut)) = &self.known else {
+            return;
+        };
+        let shard = cut.shard(self.shard);
+        let over = shard.generation.0.saturating_sub(u64::from(shard.is_open));
+        if self.left.0 < over {
+            let generation = Generation(over);
+            self.left = generation;
+            out.persist(Record::Left { generation });
+        }
+        let is_its = shard.is_open && shard.lives.get(self.place) == Some(&self.life);
+        let is_its = is_its && shard.generation > self.left;
+        let now_in = is_its.then_some(shard.generation);
+        if now_in == self.generation {
+            return;
+        }
+        let before = core::mem::replace(&mut self.generation, now_in);
+        (self.sent, self.again) = (0, None);
+        if let Some(generation) = before {
+            self.leave(generation, out);
+        }
+        if let Some(log) = self.own_log() {
+            // What it finds again was sent, or is sent again when that is due.
+            self.sent = self.logs.length(log);
+            self.again = (self.unordered() > 0).then_some((Instant::ZERO, 0));
+        }
+    }
+
+    /// A generation is over. Commands of its own log that no cut covers go on, if it knows which
+    /// these are: a later generation says nothing of the cuts of this one.
+    fn leave(&mut self, generation: Generation, out: &mut Out<'_, Self>) {
+        out.reached(branch::LEFT);
+        let (server, size) = (self.id, self.config.size());
+        let log = LogId { generation, server };
+        let known = self.known.as_ref();
+        let Some(ordered) = known.and_then(|(_, cut)| cut.ordered(log, size)) else {
+            return;
+        };
+        let void = self.logs.cut_off(log, ordered);
+        self.counts.void += void.len() as u64;
+        for batch in void {
+            out.reached(branch::VOID);
+            if let Some(server) = self.elsewhere() {
+                self.pass_on(server, &batch, out);
+            }
+        }
+    }
+
+    /// Commands that waited for a shard to open go where one is.
+    fn pass_on_waiting(&mut self, out: &mut Out<'_, Self>) {
+        if self.open.is_empty() {
+            return;
+        }
+        if let Some(server) = self.elsewhere() {
+            let waiting = self.open.take();
+            self.pass_on(server, &waiting, out);
+        }
+    }
+
+    /// Forgets what f+1 replicas keep.
+    fn forget(&mut self, out: &mut Out<'_, Self>) {
+        let Some((_, cut)) = &self.known else {
+            return;
+        };
+        let shard = cut.shard(self.shard);
+        let kept = self.kept.enough();
+        if let Some(mark) = self.kept.pass(kept) {
+            for (place, below) in mark.lengths.iter().enumerate() {
+                let server = server_at(self.shard, place, self.config.size());
+                let generation = mark.generation;
+                self.logs.trim(LogId { generation, server }, *below);
+            }
+        }
+        // All of the generations before the last was ordered before that was opened.
+        let is_kept = kept.0 >= shard.generation.0;
+        if is_kept {
+            self.logs.forget_before(shard.generation);
+        }
+        if !shard.is_open && kept >= shard.since {
+            self.logs
+                .forget_before(Generation(shard.generation.0.saturating_add(1)));
+        }
+        if self.forgets && self.generation.is_some() && is_kept {
+            self.forgets = false;
+            out.reached(branch::WHOLE);
+        }
+        out.release_below(self.logs.first_place().0);
+    }
+}

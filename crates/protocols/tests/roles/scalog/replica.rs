@@ -1,0 +1,216 @@
+//! The rules of a replica of Scalog: what stands before MultiPaxos's.
+
+use super::*;
+use crate::stage::Stage;
+use ionian_kernel::time::Timestamp;
+use ionian_kernel::wire::encode_all;
+use ionian_protocols::multipaxos::replica::In as Ordering;
+use ionian_protocols::scalog::cut::{Change, batch_of};
+use ionian_protocols::scalog::replica::{In, Replica};
+use ionian_protocols::scalog::{Envelope, kind, server};
+use ionian_replication::batch::{BatchBuilder, Command, Purpose, Value};
+
+fn replica() -> Stage<Replica> {
+    let mut replica = Stage::alone(apart(), kind::Replica, Replica::new);
+    replica.timer();
+    let open = [[5, 6], [7, 8]].into_iter().zip(0..);
+    let open = open.map(|(lives, shard)| Change::Open {
+        shard,
+        after: Generation(0),
+        lives: lives.into(),
+    });
+    replica.tell(chosen(0, open.collect()));
+    assert_eq!(replica.role.cut(), &ordered([[0; 2]; 2]));
+    replica
+}
+
+/// Another replica answers.
+fn chosen(slot: u64, changes: Vec<Change>) -> In {
+    let (slot, replier) = (Slot(slot), ReplicaId(1));
+    let value = value(batch_of(&changes));
+    let message = Ordering::Chosen {
+        slot,
+        value,
+        replier,
+    };
+    In::Ordering { message }
+}
+
+fn value(batch: Batch) -> Value {
+    let stamp = Timestamp(3);
+    Value { stamp, batch }
+}
+
+fn grown(slot: u64, shard: u8, lengths: [u64; 2]) -> In {
+    let change = Change::Grow {
+        shard,
+        generation: FIRST,
+        lengths: lengths.into(),
+    };
+    chosen(slot, vec![change])
+}
+
+fn pushed<const N: usize>(server: u8, first: u64, numbers: [u64; N]) -> In {
+    In::Records {
+        log: log(server),
+        first,
+        records: records(numbers),
+    }
+}
+
+/// What all replicas execute for a slot.
+fn put_together(cut: &Cut, numbers: &[u64]) -> Value {
+    let mut builder = BatchBuilder::default();
+    builder.push(&Command {
+        client: ClientId(0),
+        purpose: Purpose::Internal,
+        number: 0,
+        floor: 0,
+        payload: encode_all(cut),
+    });
+    numbers
+        .iter()
+        .for_each(|number| builder.append(&record(*number)));
+    value(builder.take())
+}
+
+fn executed(replica: &Stage<Replica>) -> Vec<(Slot, Value)> {
+    let held = replica.role.core().chosen_from(Slot(1));
+    let held = held.filter(|(slot, _)| *slot < replica.role.executed());
+    held.map(|(slot, value)| (slot, value.clone())).collect()
+}
+
+#[test]
+fn a_slot_is_executed_when_all_that_it_orders_is_here_and_none_before_it() {
+    let mut replica = replica();
+    replica.tell(pushed(2, 0, [9]));
+    replica.tell(grown(2, 1, [1, 0]));
+    replica.tell(grown(1, 0, [2, 1]));
+    replica.tell(pushed(1, 0, [3]));
+    replica.tell(pushed(0, 1, [2]));
+    assert_eq!(
+        executed(&replica),
+        vec![],
+        "record 0 of server 0 is missing"
+    );
+    replica.tell(pushed(0, 0, [1]));
+    let cuts = [ordered([[2, 1], [0, 0]]), ordered([[2, 1], [1, 0]])];
+    let first = (Slot(1), put_together(&cuts[0], &[1, 2, 3]));
+    let second = (Slot(2), put_together(&cuts[1], &[9]));
+    assert_eq!(executed(&replica), vec![first, second]);
+}
+
+#[test]
+pub(crate) fn no_cut_goes_back_when_an_older_one_overtakes() {
+    let mut replica = replica();
+    replica.tell(pushed(0, 0, [1, 2]));
+    replica.tell(grown(1, 0, [2, 0]));
+    replica.tell(grown(2, 0, [1, 0]));
+    let cut = ordered([[2, 0], [0, 0]]);
+    let first = (Slot(1), put_together(&cut, &[1, 2]));
+    let second = (Slot(2), put_together(&cut, &[]));
+    assert_eq!(executed(&replica), vec![first, second]);
+}
+
+#[test]
+fn records_that_do_not_come_are_asked_of_one_server_of_the_shard_after_the_other() {
+    let mut replica = replica();
+    replica.tell(pushed(0, 0, [1]));
+    replica.tell(grown(1, 0, [3, 0]));
+    let mut asked = vec![];
+    for _ in 0..20 {
+        for sent in replica.timer() {
+            if let Envelope::ToServers(servers, server::In::FetchRecords { first, end, .. }) = sent
+            {
+                asked.push((servers, first, end));
+            }
+        }
+    }
+    let [one, other] = [0, 1].map(|server| (Set::one(ServerId(server)), 1, 3));
+    let asked = &asked[..3];
+    assert!(
+        asked == [one, other, one] || asked == [other, one, other],
+        "{asked:?}"
+    );
+    let (log, first, records) = (log(0), 1, records([2, 3]));
+    replica.tell(In::Fetched {
+        log,
+        first,
+        records,
+    });
+    let cut = ordered([[3, 0], [0, 0]]);
+    assert_eq!(
+        executed(&replica),
+        vec![(Slot(1), put_together(&cut, &[1, 2, 3]))]
+    );
+}
+
+#[test]
+fn a_value_of_a_peer_says_where_the_cut_is() {
+    let mut replica = replica();
+    replica.tell(pushed(0, 0, [1, 2]));
+    replica.tell(grown(2, 0, [2, 0]));
+    let cuts = [ordered([[1, 0], [0, 0]]), ordered([[2, 0], [0, 0]])];
+    let first = (Slot(1), put_together(&cuts[0], &[1]));
+    let message = Ordering::Fetched {
+        from: ReplicaId(1),
+        slots: vec![first.clone()],
+    };
+    replica.tell(In::Ordering { message });
+    let second = (Slot(2), put_together(&cuts[1], &[2]));
+    assert_eq!(executed(&replica), vec![first, second]);
+    assert_eq!(replica.role.cut(), &cuts[1]);
+}
+
+#[test]
+fn records_beyond_the_last_cut_of_a_closed_shard_are_void() {
+    let mut replica = replica();
+    replica.tell(pushed(0, 0, [1, 2]));
+    let (shard, generation) = (0, FIRST);
+    replica.tell(grown(1, 0, [1, 0]));
+    replica.tell(chosen(2, vec![Change::Close { shard, generation }]));
+    assert_eq!(replica.role.cut(), &closed([[1, 0], [0, 0]], 2));
+    assert_eq!(replica.figure("waiting_records"), 0);
+    // It comes late, by whatever way.
+    replica.tell(pushed(0, 1, [2]));
+    replica.tell(grown(3, 0, [2, 0]));
+    assert_eq!(replica.figure("waiting_records"), 0);
+    let last = executed(&replica).pop();
+    let nothing = put_together(&closed([[1, 0], [0, 0]], 2), &[]);
+    assert_eq!(last, Some((Slot(3), nothing)));
+}
+
+#[test]
+fn servers_and_aggregators_are_told_of_a_cut_by_the_replica_that_answers() {
+    let mut replica = replica();
+    replica.tell(pushed(0, 0, [1, 2]));
+    let told = |sent: Vec<Envelope>| {
+        let mut slots = sent.into_iter().filter_map(|envelope| match envelope {
+            Envelope::ToServers(
+                _,
+                server::In::Ordered {
+                    slot, kept, cut, ..
+                },
+            ) => Some((slot, kept, cut)),
+            _ => None,
+        });
+        slots.next()
+    };
+    assert_eq!(told(replica.tell(grown(1, 0, [1, 0]))), None);
+    let In::Ordering {
+        message: Ordering::Chosen { slot, value, .. },
+    } = grown(2, 0, [2, 0])
+    else {
+        unreachable!()
+    };
+    let replier = ReplicaId(0);
+    let message = Ordering::Chosen {
+        slot,
+        value,
+        replier,
+    };
+    let sent = told(replica.tell(In::Ordering { message }));
+    let cut = ordered([[2, 0], [0, 0]]);
+    // It has stored no snapshot.
+    assert_eq!(sent, Some((Slot(3), Slot(0), cut)));
+}

@@ -1,0 +1,307 @@
+//! The rules of a server of a shard. All that it asks of its driver is compared.
+
+use super::*;
+use crate::stage::{Stage, birth, only};
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::role::Asked;
+use ionian_kernel::time::Duration;
+use ionian_kernel::wire::encode_all;
+use ionian_protocols::scalog::id::{AggregatorId, RecordPlace};
+use ionian_protocols::scalog::server::{In, Record, Server};
+use ionian_protocols::scalog::{Envelope, aggregator, kind, replica};
+
+/// Server 0, which finds these records again, and before them its life.
+fn after(records: Vec<Record>) -> Stage<Server> {
+    let begun = vec![Record::Begun { life: 5 }];
+    let birth = birth(kind::Server, 0, NodeId(99));
+    Stage::after(apart(), &birth, [begun, records].concat(), Server::new)
+}
+
+/// Server 0 in the first generation, with nothing in its logs.
+fn server() -> Stage<Server> {
+    let mut server = after(vec![]);
+    server.tell(told(0, 1, 0, ordered([[0; 2]; 2])));
+    server
+}
+
+/// A replica has executed what is below a slot, and keeps what is below another.
+fn told(from: u8, slot: u64, kept: u64, cut: Cut) -> In {
+    In::Ordered {
+        from: ReplicaId(from),
+        slot: Slot(slot),
+        kept: Slot(kept),
+        cut,
+    }
+}
+
+fn commands(number: u64) -> In {
+    let commands = record(number);
+    In::Commands { commands }
+}
+
+fn backup(first: u64, records: Vec<Batch>) -> In {
+    let log = log(1);
+    In::Backup {
+        log,
+        first,
+        records,
+    }
+}
+
+fn kept(place: u64, server: u8, index: u64, number: u64) -> Record {
+    Record::Kept {
+        place: RecordPlace(place),
+        log: log(server),
+        index,
+        batch: record(number),
+    }
+}
+
+fn written(record: Record) -> (Vec<u8>, bool) {
+    (encode_all(&record), false)
+}
+
+fn report(to: Set<AggregatorId>, life: u64, lengths: &[u64], seen: u64) -> Envelope {
+    let generation = if lengths.is_empty() {
+        Generation(0)
+    } else {
+        FIRST
+    };
+    let message = aggregator::In::Report {
+        from: ServerId(0),
+        life,
+        generation,
+        lengths: lengths.into(),
+        seen: Slot(seen),
+    };
+    Envelope::ToAggregators(to, message)
+}
+
+fn reports(lengths: [u64; 2], seen: u64) -> Envelope {
+    report(Set::first(1), 5, &lengths, seen)
+}
+
+fn pushed(first: u64, records: Vec<Batch>) -> Envelope {
+    let log = log(0);
+    let message = replica::In::Records {
+        log,
+        first,
+        records,
+    };
+    Envelope::ToReplicas(Set::first(2), message)
+}
+
+fn backed_up(first: u64, records: Vec<Batch>) -> Envelope {
+    let message = In::Backup {
+        log: log(0),
+        first,
+        records,
+    };
+    Envelope::ToServers(Set::one(ServerId(1)), message)
+}
+
+#[test]
+pub(crate) fn what_is_sent_of_a_record_waits_for_it_and_so_does_the_report() {
+    let mut server = server();
+    let expected = vec![
+        (pushed(0, records([7])), Some(1)),
+        (backed_up(0, records([7])), Some(1)),
+        (reports([1, 0], 1), Some(1)),
+    ];
+    let asked = server.asked(commands(7));
+    assert_eq!(asked, only(vec![written(kept(0, 0, 0, 7))], expected));
+}
+
+#[test]
+fn while_a_report_is_under_way_the_next_waits_as_long_as_a_batch() {
+    let mut server = server();
+    server.tell(commands(7));
+    let sent = vec![
+        (pushed(1, records([8])), Some(1)),
+        (backed_up(1, records([8])), Some(1)),
+    ];
+    let asked = server.asked(commands(8));
+    assert_eq!(asked, only(vec![written(kept(1, 0, 1, 8))], sent));
+    let late = server.waited(Duration::from_millis(1));
+    assert_eq!(late, only(vec![], vec![(reports([2, 0], 1), Some(0))]));
+    // When that is ordered nothing is under way.
+    server.tell(told(0, 2, 0, ordered([[2, 0], [0, 0]])));
+    assert_eq!(server.tell(commands(9)).pop(), Some(reports([3, 0], 2)));
+}
+
+#[test]
+pub(crate) fn a_length_counts_only_what_has_no_gap_before_it() {
+    let mut server = server();
+    assert_eq!(server.asked(backup(1, records([8]))), only(vec![], vec![]));
+    let written = vec![written(kept(0, 1, 0, 7)), written(kept(1, 1, 1, 8))];
+    let expected = vec![(reports([0, 2], 1), Some(2))];
+    let asked = server.asked(backup(0, records([7, 8])));
+    assert_eq!(asked, only(written, expected));
+    // What it has already is not kept twice.
+    let more = server.asked(backup(1, records([8, 9])));
+    assert_eq!(more, only(vec![self::written(kept(2, 1, 2, 9))], vec![]));
+}
+
+#[test]
+fn one_that_finds_its_records_goes_on_in_its_life() {
+    // The note of the beginning of log 1 stands behind a record that comes after that.
+    let records_found = vec![
+        kept(3, 0, 0, 7),
+        kept(4, 1, 2, 8),
+        Record::Trimmed {
+            log: log(1),
+            below: 2,
+        },
+        kept(5, 1, 3, 9),
+    ];
+    let mut server = after(records_found);
+    let mut sent = server.tell(told(0, 3, 0, ordered([[0, 2], [0, 0]])));
+    assert_eq!(sent, vec![reports([1, 4], 3)]);
+    // It does not know what its peer has.
+    sent = server.timer();
+    assert_eq!(sent, vec![backed_up(0, records([7]))]);
+    assert_eq!(server.tell(commands(1))[0], pushed(1, records([1])));
+}
+
+#[test]
+pub(crate) fn one_that_has_lost_its_memory_has_no_part_in_what_it_has_reported() {
+    let birth = Birth {
+        amnesiac: true,
+        keeps_records: false,
+        ..birth(kind::Server, 0, NodeId(99))
+    };
+    let life = ionian_kernel::random::Random::new(birth.seed).any();
+    let mut server = Stage::after(apart(), &birth, vec![], Server::new);
+    assert_eq!(
+        server.tell(told(0, 1, 0, ordered([[1, 1], [0, 0]]))),
+        vec![]
+    );
+    assert_eq!(server.tell(backup(0, records([7]))), vec![]);
+    assert_eq!(server.figure("remembers"), 0);
+    let all = Set::first(2);
+    let again = server.waited(Duration::from_millis(100));
+    assert_eq!(
+        again,
+        only(vec![], vec![(report(all, life, &[], 1), Some(0))])
+    );
+    // A generation that lists its new life is one whose predecessors are over: when enough replicas
+    // keep these it is missed no more.
+    let mut opened = ordered([[0; 2]; 2]);
+    (opened.shards[0].generation, opened.shards[0].since) = (Generation(9), Slot(9));
+    opened.shards[0].lives = vec![life, 6];
+    server.tell(told(0, 9, 9, opened.clone()));
+    assert_eq!(server.figure("remembers"), 0);
+    server.tell(told(1, 9, 8, opened.clone()));
+    assert_eq!(server.figure("remembers"), 0);
+    server.tell(told(1, 9, 9, opened));
+    assert_eq!(server.figure("remembers"), 1);
+}
+
+/// It would append other records under indexes that are ordered, and a replica that is behind would
+/// take these.
+#[test]
+pub(crate) fn none_takes_part_in_a_generation_again_that_it_has_left() {
+    let mut server = server();
+    server.tell(commands(7));
+    let asked = server.asked(told(0, 4, 0, closed([[1, 0], [0, 0]], 3)));
+    let left = Record::Left { generation: FIRST };
+    assert_eq!(asked.records, vec![written(left.clone())]);
+    // Crashed, and told by a replica that is behind.
+    let mut server = after(vec![left]);
+    assert_eq!(server.tell(told(1, 2, 0, ordered([[0; 2]; 2]))), vec![]);
+    assert_eq!(server.role.generation(), None);
+}
+
+#[test]
+fn commands_of_a_shard_that_is_closed_go_to_a_server_of_one_that_is_open() {
+    let mut server = server();
+    server.tell(commands(7));
+    server.tell(commands(8));
+    let to_open = |sent: &Envelope, number| match sent {
+        Envelope::ToServers(servers, In::PassedOn { commands }) => {
+            *commands == record(number) && Set::from_bits(0b1100).covers(*servers)
+        }
+        _ => false,
+    };
+    // Record 0 is ordered, record 1 is void.
+    let sent = server.tell(told(0, 4, 0, closed([[1, 0], [0, 0]], 3)));
+    assert!(to_open(&sent[0], 8), "{sent:?}");
+    assert_eq!(sent[1..], [report(Set::first(1), 5, &[], 4)]);
+    let sent = server.tell(commands(9));
+    assert!(sent.len() == 1 && to_open(&sent[0], 9), "{sent:?}");
+    // What others pass on is not passed on once more.
+    let commands = record(1);
+    assert_eq!(server.tell(In::PassedOn { commands }), vec![]);
+}
+
+#[test]
+fn records_are_kept_until_enough_replicas_keep_what_they_led_to() {
+    let mut server = server();
+    for number in [7, 8, 9] {
+        server.tell(commands(number));
+    }
+    let released = |asked: Asked<Envelope>| asked.release_below;
+    let two = || ordered([[2, 0], [0, 0]]);
+    assert_eq!(released(server.asked(told(0, 5, 5, two()))), Some(0));
+    assert_eq!(released(server.asked(told(1, 5, 4, two()))), Some(0));
+    let fetch = |first| In::FetchRecords {
+        from: ReplicaId(1),
+        log: log(0),
+        first,
+        end: 2,
+    };
+    let fetched = replica::In::Fetched {
+        log: log(0),
+        first: 1,
+        records: records([8]),
+    };
+    let fetched = Envelope::ToReplicas(Set::one(ReplicaId(1)), fetched);
+    assert_eq!(
+        server.asked(fetch(1)),
+        only(vec![], vec![(fetched, Some(0))])
+    );
+    assert_eq!(released(server.asked(told(1, 5, 5, two()))), Some(2));
+    assert_eq!(server.tell(fetch(1)), vec![]);
+    let checkpoint = server.checkpoint().records;
+    let trimmed = |server, below| {
+        let log = log(server);
+        written(Record::Trimmed { log, below })
+    };
+    let generation = Generation(0);
+    let (life, left) = (Record::Begun { life: 5 }, Record::Left { generation });
+    let expected = [written(life), written(left), trimmed(0, 2), trimmed(1, 0)];
+    assert_eq!(checkpoint, expected);
+}
+
+#[test]
+fn records_that_are_not_ordered_are_sent_again_less_and_less_often() {
+    let mut server = server();
+    server.tell(commands(7));
+    let (mut last, mut waits) = (server.now, vec![]);
+    for _ in 0..100 {
+        if server.timer().contains(&backed_up(0, records([7]))) {
+            waits.push(server.now.since(last).as_millis());
+            last = server.now;
+        }
+    }
+    assert_eq!(waits[..4], [40, 80, 160, 320]);
+}
+
+#[test]
+fn an_aggregator_that_leads_to_no_cut_is_left_for_the_next() {
+    let mut server = server();
+    server.tell(commands(7));
+    let mut asked = vec![];
+    for _ in 0..100 {
+        for sent in server.timer() {
+            if let Envelope::ToAggregators(to, _) = sent
+                && to.len() == 1
+            {
+                asked.push(to);
+            }
+        }
+    }
+    let [first, second] = [0, 1].map(|index| Set::one(AggregatorId(index)));
+    // One of three is at the time of a report to all.
+    assert_eq!(asked[..6], [first, first, second, second, first, first]);
+}
