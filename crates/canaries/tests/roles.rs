@@ -80,6 +80,7 @@ use craq::{chain, changes, master, reads};
 use mencius_leader::{limits, repairing, revoking};
 use psmr::{catching_up, merge};
 use relay::{asking, questions, reading, relayed};
+use scalog::{aggregator as scalog_aggregator, replica as scalog_replica, server as scalog_server};
 
 caught! {
     "multipaxos/s9": relay::s9_two_votes_of_one_acceptor_are_one,
@@ -112,12 +113,12 @@ caught! {
     "psmr/unknown": merge::workers_stop_for_what_touches_their_parts_alone,
     "psmr/partial": catching_up::a_state_is_taken_when_all_parts_are_in_the_machine,
     "psmr/mark": merge::a_backup_waits_for_a_slot_that_is_missing_below_its_mark,
-    "scalog/s5": scalog::aggregator::s5_what_all_servers_of_a_shard_hold_is_proposed_and_nothing_more,
-    "scalog/raw-cut": scalog::replica::no_cut_goes_back_when_an_older_one_overtakes,
-    "scalog/unfenced": scalog::server::what_is_sent_of_a_record_waits_for_it_and_so_does_the_report,
-    "scalog/gap": scalog::server::a_length_counts_only_what_has_no_gap_before_it,
-    "scalog/old-life": scalog::server::one_that_has_lost_its_memory_has_no_part_in_what_it_has_reported,
-    "scalog/comes-back": scalog::server::none_takes_part_in_a_generation_again_that_it_has_left,
+    "scalog/s5": scalog_aggregator::s5_what_all_servers_of_a_shard_hold_is_proposed_and_nothing_more,
+    "scalog/raw-cut": scalog_replica::no_cut_goes_back_when_an_older_one_overtakes,
+    "scalog/unfenced": scalog_server::what_is_sent_of_a_record_waits_for_it_and_so_does_the_report,
+    "scalog/gap": scalog_server::a_length_counts_only_what_has_no_gap_before_it,
+    "scalog/old-life": scalog_server::one_that_has_lost_its_memory_has_no_part_in_what_it_has_reported,
+    "scalog/comes-back": scalog_server::none_takes_part_in_a_generation_again_that_it_has_left,
     "mencius/reservation": mencius_acceptor::reservations_are_known_after_a_restart_and_after_a_checkpoint,
     "mencius/s12": mencius_acceptor::a_reservation_in_a_round_below_the_promise_is_refused,
     "mencius/unreserved": mencius_leader::nothing_is_skipped_before_a_write_quorum_has_noted_its_reservation,

@@ -144,6 +144,7 @@ fn view(layout: &Layout, batchers: u8) -> Layout {
         (ordering::Acceptor, kind::Acceptor),
         (ordering::Replica, kind::Replica),
         (ordering::Unbatcher, kind::Unbatcher),
+        (ordering::Relay, kind::Relay),
     ];
     for (theirs, ours) in kinds {
         let places = layout.instances.get(usize::from(ours));

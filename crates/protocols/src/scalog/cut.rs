@@ -202,7 +202,10 @@ impl Cut {
                 generation,
                 lengths,
             } => {
-                let Some(it) = self.open(*shard, *generation) else {
+                let Some(it) = self
+                    .open(*shard, *generation)
+                    .filter(|_| exists(*shard, size))
+                else {
                     return;
                 };
                 for (place, (known, length)) in it.lengths.iter_mut().zip(lengths).enumerate() {
@@ -228,13 +231,13 @@ impl Cut {
                 after,
                 lives,
             } => {
-                if usize::from(*shard) >= MAX_INSTANCES || lives.len() != size {
+                if !exists(*shard, size) || lives.len() != size {
                     return;
                 }
                 let count = self.shards.len().max(usize::from(*shard) + 1);
                 self.shards.resize_with(count, Shard::default);
                 let it = &mut self.shards[usize::from(*shard)];
-                let generation = Generation(slot.0 + 1);
+                let generation = Generation(slot.next().0);
                 // A name is used once: a shard that this slot has closed is opened by a later one.
                 if !it.is_open && it.generation == *after && it.since <= slot {
                     *it = Shard {
@@ -260,6 +263,11 @@ impl Cut {
 pub(super) fn place_of(server: ServerId, size: usize) -> (Index, usize) {
     let index = usize::from(server.0);
     ((index / size) as Index, index % size)
+}
+
+/// Whether there can be a shard of this number.
+fn exists(shard: Index, size: usize) -> bool {
+    (usize::from(shard) + 1) * size <= MAX_INSTANCES
 }
 
 /// The server at a place of a shard.

@@ -79,6 +79,13 @@ pub mod unbatcher {
     pub type Unbatcher = super::Taken<crate::multipaxos::unbatcher::Unbatcher>;
 }
 
+/// The relay: that of MultiPaxos.
+pub mod relay {
+    pub use crate::pigpaxos::relay::In;
+    /// See [`crate::pigpaxos::relay::Relay`].
+    pub type Relay = super::Taken<crate::pigpaxos::relay::Relay>;
+}
+
 pub(crate) mod branch;
 pub mod config;
 pub mod cut;
@@ -92,6 +99,8 @@ mod settings;
 use crate::multipaxos;
 use crate::parts;
 use crate::parts::workers::workers;
+use crate::pigpaxos;
+use crate::pigpaxos::message::RelayId;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -123,6 +132,7 @@ ionian_kernel::protocol! {
     6 Acceptor "acceptor" ToAcceptors(AcceptorId) acceptor::Acceptor,
     7 Replica "replica" ToReplicas(ReplicaId) replica::Replica,
     8 Unbatcher "unbatcher" ToUnbatchers(UnbatcherId) unbatcher::Unbatcher,
+    9 Relay "relay" ToRelays(RelayId) relay::Relay,
 }
 
 impl From<multipaxos::Envelope> for Envelope {
@@ -148,7 +158,7 @@ impl From<multipaxos::Envelope> for Envelope {
             Theirs::ToUnbatchers(unbatchers, message) => {
                 Envelope::ToUnbatchers(unbatchers, message)
             }
-            Theirs::ToRelays(..) => unreachable!("the deployment has no relays"),
+            Theirs::ToRelays(relays, message) => Envelope::ToRelays(relays, message),
             Theirs::ToApplication(lane, reply) => Envelope::ToApplication(lane, reply),
         }
     }
@@ -182,7 +192,8 @@ impl Protocol for Scalog {
         config.ordering.epoch()
     }
 
-    /// Its own, and those of the roles that it shares.
+    /// Its own, and those of the roles that it shares, but for relays, which no preset has: seeds
+    /// of MultiPaxos reach theirs.
     fn branches() -> Vec<&'static str> {
         let shared = parts::branch::ALL;
         branch::ALL.iter().chain(shared).copied().collect()
@@ -239,6 +250,7 @@ impl Protocol for Scalog {
             kind::Unbatcher => {
                 Instance::Unbatcher(taken(config, &birth, multipaxos::unbatcher::Unbatcher::new))
             }
+            kind::Relay => Instance::Relay(taken(config, &birth, pigpaxos::relay::Relay::new)),
             kind => unreachable!("the protocol has no role of kind {kind}"),
         }
     }

@@ -121,6 +121,8 @@ plays! {
     repair_of_a_forgotten_slot
     replica_far_behind
     replica_misses_a_slot
+    scalog_server_loses_its_memory
+    scalog_write
     spaxos_change_is_abandoned
     spaxos_change_without_memory
     spaxos_payload_is_taken_over

@@ -35,7 +35,8 @@ impl Gathering {
         };
         let ordered = cut.ordered(log, size).unwrap_or(0);
         let mut has_room = true;
-        for (index, batch) in (first..).zip(records) {
+        for (place, batch) in (0..).zip(records) {
+            let index = first.saturating_add(place);
             if index < ordered || cut.is_over(log, size) || self.records.contains_key(&(log, index))
             {
                 continue;

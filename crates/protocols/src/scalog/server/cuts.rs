@@ -105,7 +105,8 @@ impl Server {
             for (place, below) in mark.lengths.iter().enumerate() {
                 let server = server_at(self.shard, place, self.config.size());
                 let generation = mark.generation;
-                self.logs.trim(LogId { generation, server }, *below);
+                let log = LogId { generation, server };
+                self.logs.trim(log, self.logs.length(log).min(*below));
             }
         }
         // All of the generations before the last was ordered before that was opened.
