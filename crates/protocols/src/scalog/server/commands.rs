@@ -11,9 +11,11 @@ use ionian_kernel::time::{Instant, transit};
 use ionian_replication::backoff::doubled;
 use ionian_replication::batch::{Batch, BatchBuilder};
 
-/// What a server holds of its own log that is not ordered, and of commands that wait, in bytes;
-/// what lanes send beyond it is dropped, and asked again by them.
-const UNORDERED_BYTES: usize = 16 << 20;
+/// What all servers together hold of their own logs that is not ordered, and of commands that wait,
+/// in bytes: each has an equal part, or one thing alone that is larger. A slot can order all of it,
+/// and must fit a message to a replica that is behind. What lanes send beyond it is dropped, and
+/// asked again by them.
+const UNORDERED_BYTES: usize = 32 << 20;
 
 impl Server {
     pub(super) fn on_commands(&mut self, now: Instant, commands: &Batch, out: &mut Out<'_, Self>) {
@@ -28,8 +30,10 @@ impl Server {
         let unordered = self
             .own_log()
             .map_or(0, |log| self.logs.bytes_from(log, self.ordered()));
-        let bytes = unordered + self.open.byte_len() + commands.byte_len();
-        if bytes > UNORDERED_BYTES || self.logs.is_full() {
+        let waiting = unordered + self.open.byte_len();
+        let limit = UNORDERED_BYTES / self.config.servers.len().max(1);
+        let has_room = waiting == 0 || waiting + commands.byte_len() <= limit;
+        if !has_room || self.logs.is_full() {
             self.counts.dropped += commands.len() as u64;
             return;
         }

@@ -273,6 +273,23 @@ fn records_are_kept_until_enough_replicas_keep_what_they_led_to() {
     assert_eq!(checkpoint, expected);
 }
 
+/// Four servers: each may hold 8 MiB that are not ordered.
+#[test]
+fn what_is_beyond_the_room_for_what_is_not_ordered_is_dropped() {
+    let mut server = server();
+    let large = |number, mebibytes: usize| In::Commands {
+        commands: crate::stage::of_command(number, vec![7; mebibytes << 20]),
+    };
+    // One thing alone may be larger.
+    assert_eq!(server.asked(large(0, 9)).records.len(), 1);
+    assert_eq!(server.asked(commands(1)).records.len(), 0);
+    assert_eq!(server.figure("dropped_commands"), 1);
+    server.tell(told(0, 2, 0, ordered([[1, 0], [0, 0]])));
+    assert_eq!(server.asked(large(2, 5)).records.len(), 1);
+    assert_eq!(server.asked(large(3, 4)).records.len(), 0);
+    assert_eq!(server.asked(large(3, 2)).records.len(), 1);
+}
+
 #[test]
 fn records_that_are_not_ordered_are_sent_again_less_and_less_often() {
     let mut server = server();
