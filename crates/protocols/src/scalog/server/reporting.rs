@@ -1,7 +1,10 @@
 //! When a server reports, and to which aggregator.
 //!
-//! What is new is reported at once if all that was reported is ordered: a lone command waits for
-//! nothing. Otherwise a report waits for what comes meanwhile, but not longer than a batch may
+//! What is new is reported at once while fewer reports are under way than batches may be
+//! (`batches_in_flight`), which means that their lengths are not all ordered: a lone command waits
+//! for nothing. One report under way would be too few for that: where two servers of a shard have a
+//! command each, both report their own, and none of that is ordered before each has reported the
+//! other's too. Otherwise a report waits for what comes meanwhile, but not longer than a batch may
 //! (`batch_delay_us`). A report whose lengths are not ordered is sent again, less and less often,
 //! and at every third time to the next aggregator. And all aggregators hear once in each heartbeat
 //! interval that the server is there: with what it holds, so that a report that was lost costs no
@@ -10,6 +13,7 @@
 use crate::scalog::aggregator::In;
 use crate::scalog::config::Config;
 use crate::scalog::id::AggregatorId;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use ionian_kernel::id::Set;
 use ionian_kernel::time::{Instant, earliest};
@@ -28,7 +32,9 @@ pub(super) struct Reporting {
     is_new: bool,
     /// Whether these are not all ordered.
     waits: bool,
-    /// How often they were reported.
+    /// The lengths of reports under way.
+    under_way: VecDeque<Vec<u64>>,
+    /// How often the last were reported.
     attempts: u32,
     alive_at: Instant,
     /// The aggregator that is asked.
@@ -62,6 +68,10 @@ impl Reporting {
         if waited && !self.waits {
             self.attempts = 0;
         }
+        let is_ordered = |it: &Vec<u64>| !waits(it, ordered);
+        while self.under_way.front().is_some_and(is_ordered) {
+            self.under_way.pop_front();
+        }
         let mut due = Due {
             to: Set::EMPTY,
             turns: false,
@@ -85,7 +95,12 @@ impl Reporting {
             self.sent += 1;
             // One that says nothing new to all is none of those that lead to no cut.
             if is_due || self.is_new {
-                (self.at, self.is_new) = (now, false);
+                self.at = now;
+            }
+            if core::mem::take(&mut self.is_new) && waits(lengths, ordered) {
+                let most = config.options().batches_in_flight.max(1);
+                self.under_way.truncate(most - 1);
+                self.under_way.push_back(lengths.clone());
             }
             self.lengths.clone_from(lengths);
             self.waits = waits(lengths, ordered);
@@ -96,9 +111,10 @@ impl Reporting {
     /// When there is something to report to one aggregator.
     fn next_report(&self, config: &Config) -> Option<Instant> {
         let options = config.options();
+        let is_idle = self.under_way.len() < options.batches_in_flight;
         match (self.is_new, self.waits) {
-            (true, false) => Some(Instant::ZERO),
-            (true, true) => Some(self.at + options.batch_delay),
+            (true, _) if is_idle => Some(Instant::ZERO),
+            (true, _) => Some(self.at + options.batch_delay),
             (false, true) => Some(self.at + doubled(options.resend_after, self.attempts, 4)),
             (false, false) => None,
         }

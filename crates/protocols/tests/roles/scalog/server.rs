@@ -113,20 +113,30 @@ pub(crate) fn what_is_sent_of_a_record_waits_for_it_and_so_does_the_report() {
 }
 
 #[test]
-fn while_a_report_is_under_way_the_next_waits_as_long_as_a_batch() {
+fn with_enough_reports_under_way_the_next_waits_as_long_as_a_batch() {
     let mut server = server();
-    server.tell(commands(7));
-    let sent = vec![
-        (pushed(1, records([8])), Some(1)),
-        (backed_up(1, records([8])), Some(1)),
-    ];
-    let asked = server.asked(commands(8));
-    assert_eq!(asked, only(vec![written(kept(1, 0, 1, 8))], sent));
+    for number in 0..4 {
+        let report = reports([number + 1, 0], 1);
+        assert_eq!(server.tell(commands(number)).pop(), Some(report));
+    }
+    let written = vec![written(kept(4, 1, 0, 7))];
+    assert_eq!(server.asked(backup(0, records([7]))), only(written, vec![]));
     let late = server.waited(Duration::from_millis(1));
-    assert_eq!(late, only(vec![], vec![(reports([2, 0], 1), Some(0))]));
-    // When that is ordered nothing is under way.
-    server.tell(told(0, 2, 0, ordered([[2, 0], [0, 0]])));
-    assert_eq!(server.tell(commands(9)).pop(), Some(reports([3, 0], 2)));
+    let expected = vec![(reports([4, 1], 1), Some(0))];
+    assert_eq!(late, only(vec![], expected));
+    // One of them is ordered.
+    server.tell(told(0, 2, 0, ordered([[1, 0], [0, 0]])));
+    let sent = server.tell(backup(1, records([8])));
+    assert_eq!(sent, vec![reports([4, 2], 2)]);
+}
+
+/// Without that the cut of either would wait for a timer.
+#[test]
+fn a_report_of_the_peers_record_does_not_wait_for_that_of_its_own() {
+    let mut server = server();
+    assert_eq!(server.tell(commands(7)).pop(), Some(reports([1, 0], 1)));
+    let sent = server.tell(backup(0, records([8])));
+    assert_eq!(sent, vec![reports([1, 1], 1)]);
 }
 
 #[test]
@@ -139,7 +149,8 @@ pub(crate) fn a_length_counts_only_what_has_no_gap_before_it() {
     assert_eq!(asked, only(written, expected));
     // What it has already is not kept twice.
     let more = server.asked(backup(1, records([8, 9])));
-    assert_eq!(more, only(vec![self::written(kept(2, 1, 2, 9))], vec![]));
+    let expected = vec![(reports([0, 3], 1), Some(1))];
+    assert_eq!(more, only(vec![self::written(kept(2, 1, 2, 9))], expected));
 }
 
 #[test]
