@@ -114,7 +114,7 @@ fn a_written_preset_has_nodes_last_and_no_long_lines() {
 #[test]
 fn the_list_of_presets_is_complete() {
     let names: BTreeSet<_> = presets().map(|(_, preset)| preset.name).collect();
-    assert_eq!(names.len(), 26);
+    assert_eq!(names.len(), 28);
     assert!(names.contains(DEFAULT_PRESET));
     for (_, listed) in presets() {
         let (name, about) = (listed.name, listed.about);

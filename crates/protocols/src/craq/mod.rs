@@ -91,7 +91,7 @@ use config::Config;
 use id::ChainNodeId;
 use ionian_kernel::adapted::{Adapted, Translate};
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Layout, LayoutError, Options};
+use ionian_kernel::layout::{Address, Layout, LayoutError, Options};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
@@ -189,7 +189,7 @@ impl Protocol for Craq {
         service::service(config, epoch)
     }
 
-    fn founding_records(_: &Self::Config, _: u8, _: Slot) -> Vec<Vec<u8>> {
+    fn founding_records(_: &Self::Config, _: Address, _: Slot) -> Vec<Vec<u8>> {
         // The master's log begins anew, and a chain node with the snapshot that it is given.
         Vec::new()
     }

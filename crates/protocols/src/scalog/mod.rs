@@ -108,7 +108,7 @@ use config::Config;
 use id::{AggregatorId, ServerId, aggregators};
 use ionian_kernel::adapted::{Adapted, Translate};
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Layout, LayoutError, Options};
+use ionian_kernel::layout::{Address, Layout, LayoutError, Options};
 use ionian_kernel::machine::RestoreError;
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
@@ -207,11 +207,14 @@ impl Protocol for Scalog {
         service::service(config, epoch)
     }
 
-    fn founding_records(config: &Self::Config, kind: u8, slot: Slot) -> Vec<Vec<u8>> {
-        match kind {
+    fn founding_records(config: &Self::Config, at: Address, slot: Slot) -> Vec<Vec<u8>> {
+        match at.kind {
             kind::Acceptor => multipaxos::MultiPaxos::founding_records(
                 &config.ordering,
-                multipaxos::kind::Acceptor,
+                Address {
+                    kind: multipaxos::kind::Acceptor,
+                    ..at
+                },
                 slot,
             ),
             _ => Vec::new(),
