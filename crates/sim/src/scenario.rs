@@ -192,7 +192,7 @@ pub enum Canary {
     IgnoresDiskErrors,
     /// A node whose memory is lost is not told so.
     HideAmnesia,
-    /// Only one node gives up the commands that all are [to give up](Scenario::gives_up).
+    /// Only every second node gives up the commands that all are [to give up](Scenario::gives_up).
     GivesUpAlone,
     /// Reads receive a time that the log has not reached.
     ReadsAhead,

@@ -92,8 +92,12 @@ impl ChainMaster {
                     self.chain.epoch = epoch.next();
                 }
             }
-            Step::Full { node, life } => {
-                if let Some(place) = self.chain.place(node, life) {
+            Step::Full { epoch, node, life } => {
+                // What it had in an earlier epoch it may have dropped when it entered this one.
+                if let Some(place) = self.chain.place(node, life)
+                    && epoch == self.chain.epoch
+                    && !self.chain.members[place].full
+                {
                     self.chain.members[place].full = true;
                     self.chain.aside = None;
                 }
@@ -152,6 +156,14 @@ impl ChainMaster {
     fn remove(&mut self, place: usize) {
         let members = &mut self.chain.members;
         let removed = members.remove(place);
+        // The one that stands aside stood beside the last member but one. If that is gone, it stood
+        // behind the one that is the last but one now.
+        if let Some(aside) = &mut self.chain.aside
+            && removed.full
+            && place + 1 == members.len()
+        {
+            aside.before = false;
+        }
         if let Some(aside) = self.chain.aside.take_if(|_| !removed.full) {
             let place = members.len() - usize::from(aside.before);
             members.insert(place, aside.member);

@@ -131,8 +131,10 @@ pub enum Step {
         /// Its life.
         life: u64,
     },
-    /// A member holds all that was acknowledged.
+    /// A member holds all that was acknowledged before this epoch began.
     Full {
+        /// Of the chain of this epoch.
+        epoch: ChainEpoch,
         /// The node.
         node: ChainNodeId,
         /// Its life.
@@ -144,5 +146,5 @@ wire_enum! { Step {
     0 => Suspect { epoch, from, life, node },
     1 => Begin { node, life },
     2 => Ready { epoch, node, life },
-    3 => Full { node, life },
+    3 => Full { epoch, node, life },
 } }

@@ -35,6 +35,7 @@ use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Duration, Instant, earliest};
 use ionian_kernel::wire::Never;
+use ionian_replication::backoff::doubled;
 
 messages! {
     /// The messages that an aggregator receives.
@@ -68,8 +69,12 @@ messages! {
     }
 }
 
-/// What is not chosen after this time is proposed again, to another leader if this one is silent.
+/// What is not chosen after this time is proposed again, to another leader if this one is silent;
+/// and after twice that time, and so on, for it may wait in a leader's queue.
 const PROPOSE_AGAIN_AFTER: Duration = Duration::from_millis(150);
+
+/// How often that time is doubled.
+const MOST_DOUBLED: u32 = 4;
 
 /// An aggregator.
 pub struct Aggregator {
@@ -84,7 +89,8 @@ pub struct Aggregator {
     /// When each proposal was sent that is not known to be chosen, by number.
     under_way: BTreeMap<u64, Instant>,
     next_number: u64,
-    proposed_at: Instant,
+    /// How often in a row proposals were overdue.
+    attempts: u32,
     /// Whether something has changed since it looked.
     is_new: bool,
     look_at: Instant,
@@ -105,7 +111,7 @@ impl Aggregator {
             under_way: BTreeMap::new(),
             // What was chosen for an earlier process settles nothing of this one.
             next_number: random.any() >> 1,
-            proposed_at: Instant::ZERO,
+            attempts: 0,
             is_new: false,
             look_at: Instant::ZERO,
             reports: 0,
@@ -114,8 +120,8 @@ impl Aggregator {
         }
     }
 
-    /// Proposes what follows from the reports: at once if little is under way, else when a batch
-    /// would be closed.
+    /// Proposes what follows from the reports, unless much is under way: what was chosen then makes
+    /// room, and the next proposal contains what all the later reports say.
     fn look(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.next_look().is_none_or(|at| at > now) {
             return;
@@ -128,21 +134,18 @@ impl Aggregator {
     }
 
     fn next_look(&self) -> Option<Instant> {
-        let options = self.config.options();
-        let is_idle = self.under_way.len() < options.batches_in_flight;
-        let soon = match is_idle {
+        let has_room = self.under_way.len() < self.config.options().batches_in_flight;
+        let next = match self.is_new {
             true => Instant::ZERO,
-            false => self.proposed_at + options.batch_delay,
+            false => self.look_at,
         };
-        let next = earliest(Some(self.look_at), Some(soon).filter(|_| self.is_new));
-        next.filter(|_| self.known.is_some())
+        Some(next).filter(|_| has_room && self.known.is_some())
     }
 
     fn propose(&mut self, now: Instant, changes: &Vec<Change>, out: &mut Out<'_, Self>) {
         let number = self.next_number;
         self.next_number += 1;
         self.proposals += 1;
-        self.proposed_at = now;
         self.under_way.insert(number, now);
         let message = multipaxos::leader::In::Propose {
             proposer: Proposer::Batcher {
@@ -167,7 +170,9 @@ impl Aggregator {
         match message {
             Message::BatchesChosen { numbers } => {
                 for number in numbers {
-                    self.under_way.remove(&number);
+                    if self.under_way.remove(&number).is_some() {
+                        self.attempts = 0;
+                    }
                 }
             }
             Message::NewLeader { round } if round >= self.round => self.follow(round, 0, out),
@@ -197,7 +202,8 @@ impl Aggregator {
 
     fn overdue_at(&self) -> Option<Instant> {
         let first = self.under_way.first_key_value();
-        first.map(|(_, sent)| *sent + PROPOSE_AGAIN_AFTER)
+        let after = doubled(PROPOSE_AGAIN_AFTER, self.attempts, MOST_DOUBLED);
+        first.map(|(_, sent)| *sent + after)
     }
 }
 
@@ -251,6 +257,7 @@ impl Role for Aggregator {
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.overdue_at().is_some_and(|at| at <= now) {
+            self.attempts += 1;
             self.follow(self.round, self.stray + 1, out);
         }
         self.look(now, out);

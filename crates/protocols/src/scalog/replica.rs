@@ -271,14 +271,44 @@ impl Replica {
         let wait = doubled(self.config.options().resend_after, attempts, 4);
         self.fetch = Some((now + wait, attempts + 1));
         self.turn += 1;
-        self.ask_for_missing(out);
+        self.ask_for_missing(None, out);
     }
 
-    fn ask_for_missing(&mut self, out: &mut Out<'_, Self>) {
+    /// The first record of a log that the next slot lacks.
+    fn missing_of(&self, log: LogId) -> Option<u64> {
+        let (_, ranges) = self.next.as_ref()?;
+        let range = ranges.iter().find(|range| range.log == log)?;
+        self.gathering.first_missing(range)
+    }
+
+    /// A server has sent records that were asked for. One answer leads to one question at most, and
+    /// only if it was of help: others are under way.
+    fn on_fetched(
+        &mut self,
+        now: Instant,
+        log: LogId,
+        (first, records): (u64, Vec<Batch>),
+        out: &mut Out<'_, Self>,
+    ) {
+        let (before, missing) = (self.at, self.missing_of(log));
+        self.on_records(log, first, records, out);
+        self.go_on(now, out);
+        let rest = self.missing_of(log);
+        if self.at != before {
+            // What the next slot orders was sent at about the same time, and was missed as well.
+            self.ask_for_missing(None, out);
+        } else if rest.is_some() && rest != missing {
+            self.ask_for_missing(Some(log), out);
+        }
+    }
+
+    /// Asks for what the next slot lacks, of one log or of all.
+    fn ask_for_missing(&mut self, only: Option<LogId>, out: &mut Out<'_, Self>) {
         let Some((_, ranges)) = &self.next else {
             return;
         };
-        for range in ranges {
+        let ranges = ranges.iter();
+        for range in ranges.filter(|range| only.is_none_or(|only| range.log == only)) {
             let Some(first) = self.gathering.first_missing(range) else {
                 continue;
             };
@@ -403,13 +433,7 @@ impl Role for Replica {
                 records,
             } => {
                 out.reached(branch::FETCHED);
-                let before = self.at;
-                self.on_records(log, first, records, out);
-                self.go_on(now, out);
-                if self.at == before {
-                    // More is missing, and the server was of help.
-                    self.ask_for_missing(out);
-                }
+                self.on_fetched(now, log, (first, records), out);
             }
         }
     }

@@ -158,12 +158,18 @@ impl ChainNode {
         self.place.is_some() && self.up.handed_over.as_ref().is_some_and(has_all)
     }
 
-    /// If so, the master is to know it.
+    /// If so, the master is to know it: when a state that was copied is on disk, since this node
+    /// counts on what it had then even if it crashes.
     pub(super) fn become_whole(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if !self.whole && self.has_all() {
-            let (node, life) = (self.id, self.life);
-            self.link.step(now, Step::Full { node, life }, out);
+        if self.lacks_nothing() {
+            let (epoch, node, life) = (self.chain.epoch, self.id, self.life);
+            self.link.step(now, Step::Full { epoch, node, life }, out);
         }
+    }
+
+    /// Whether only the word of the master is missing for it to be whole.
+    pub(super) fn lacks_nothing(&self) -> bool {
+        !self.whole && self.has_all() && !self.snapshots.is_busy()
     }
 
     /// Whether it must copy what it lacks: outside the chain, or where its predecessor has

@@ -139,8 +139,12 @@ impl ChainNode {
         self.peers.heard.retain(|_, at| now.since(*at) <= limit);
         match self.place {
             None => self.link.look(now, Ask::Look, out),
-            Some(_) if self.suspect(now).is_some() => self.link.look(now, Ask::Look, out),
-            Some(_) => self.become_whole(now, out),
+            Some(_) if self.lacks_nothing() => self.become_whole(now, out),
+            // The message that nothing stands aside any more may have been lost.
+            Some(_) if self.suspect(now).is_some() || self.chain.aside.is_some() => {
+                self.link.look(now, Ask::Look, out);
+            }
+            Some(_) => {}
         }
     }
 

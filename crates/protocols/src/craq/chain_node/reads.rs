@@ -305,6 +305,11 @@ impl ChainNode {
         }
         self.reads.inquiry += 1;
         self.reads.queries += 1;
+        self.ask_tail(now, out);
+    }
+
+    /// Asks the tail, or asks it the same again: any answer to this number will do.
+    fn ask_tail(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.reads.query_at = Some(now + self.config.options().resend_after);
         let message = In::Query {
             from: self.id,
@@ -320,7 +325,10 @@ impl ChainNode {
     pub(super) fn query_again(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.reads.query_at.is_some_and(|at| at <= now) {
             out.reached(branch::QUERY_AGAIN);
-            self.query(now, out);
+            match self.is_tail() {
+                true => self.query(now, out),
+                false => self.ask_tail(now, out),
+            }
         }
     }
 

@@ -22,9 +22,9 @@ fn ready(epoch: u64, node: u8, life: u64) -> Step {
     Step::Ready { epoch, node, life }
 }
 
-fn full(node: u8, life: u64) -> Step {
-    let node = ChainNodeId(node);
-    Step::Full { node, life }
+fn full(epoch: u64, node: u8, life: u64) -> Step {
+    let (epoch, node) = (ChainEpoch(epoch), ChainNodeId(node));
+    Step::Full { epoch, node, life }
 }
 
 fn begin(node: u8, life: u64) -> Step {
@@ -85,8 +85,8 @@ fn c9_the_last_full_member_stays_while_another_joins() {
         &[
             ready(0, 1, 1),
             suspect(1, 1, 0),
-            full(1, 7),
-            full(1, 1),
+            full(1, 1, 7),
+            full(1, 1, 1),
             suspect(1, 1, 0),
         ],
     );
@@ -165,7 +165,10 @@ fn the_member_that_the_last_one_copies_from_can_be_put_aside() {
     assert_eq!(all(&[begin(2, 3)]), back(9));
     let forgotten = chain(8, &[(0, 1, true), (2, 2, false)]);
     assert_eq!(all(&[begin(1, 2)]), forgotten, "the one aside has");
-    assert_eq!(all(&[full(2, 2)]), chain(8, &[(0, 1, true), (2, 2, true)]));
+    assert_eq!(
+        all(&[full(8, 2, 2)]),
+        chain(8, &[(0, 1, true), (2, 2, true)])
+    );
     let all = steps(joining.clone(), 2, &[suspect(7, 1, 0)]);
     let same = core::slice::from_ref(&joining);
     assert_eq!(all, same, "there would be one full member");
@@ -210,4 +213,38 @@ fn the_chain_is_the_state_and_the_answer() {
     let mut seen = Vec::new();
     other.read(Timestamp(0), b"", &mut seen).expect("a read");
     assert_eq!(decode_all::<Chain>(&seen.into()), Ok(after));
+}
+
+/// It may have dropped what it had then, and be behind the one that stands aside.
+#[test]
+fn what_a_member_had_in_an_earlier_epoch_does_not_make_it_full() {
+    let joining = chain(1, &[(0, 1, true), (1, 1, true), (2, 1, false)]);
+    let aside = steps(joining, 2, &[suspect(1, 0, 1)]).remove(0);
+    assert!(aside.is_aside(ChainNodeId(1), 1));
+    let late = steps(aside.clone(), 2, &[full(1, 2, 1)]);
+    assert_eq!(late, [aside.clone()]);
+    // Nor does one that is full say anything of another.
+    let other = steps(aside.clone(), 2, &[full(2, 0, 1)]);
+    assert_eq!(other, [aside]);
+}
+
+/// What it holds is a beginning of what each holds that stood before it.
+#[test]
+fn one_that_stands_aside_comes_back_behind_those_before_it() {
+    let joining = chain(
+        7,
+        &[(0, 1, true), (1, 1, true), (2, 1, true), (3, 1, false)],
+    );
+    let all = steps(
+        joining,
+        3,
+        &[
+            suspect(7, 0, 2),
+            suspect(8, 0, 1),
+            begin(2, 2),
+            suspect(10, 0, 3),
+        ],
+    );
+    assert!(all[1].is_aside(ChainNodeId(1), 1), "{:?}", all[1]);
+    assert_eq!(all[3], chain(11, &[(0, 1, true), (1, 1, true)]));
 }
