@@ -222,7 +222,7 @@ fn what_a_member_had_in_an_earlier_epoch_does_not_make_it_full() {
     let aside = steps(joining, 2, &[suspect(1, 0, 1)]).remove(0);
     assert!(aside.is_aside(ChainNodeId(1), 1));
     let late = steps(aside.clone(), 2, &[full(1, 2, 1)]);
-    assert_eq!(late, [aside.clone()]);
+    assert_eq!(late, core::slice::from_ref(&aside));
     // Nor does one that is full say anything of another.
     let other = steps(aside.clone(), 2, &[full(2, 0, 1)]);
     assert_eq!(other, [aside]);

@@ -106,12 +106,13 @@ fn with_enough_under_way_nothing_is_proposed_until_something_is_chosen() {
 /// The number of a proposal.
 fn number(sent: &Envelope) -> Option<u64> {
     match sent {
-        Envelope::ToLeaders(_, multipaxos::leader::In::Propose { proposer, .. }) => {
-            match proposer {
-                Proposer::Batcher { number, .. } => Some(*number),
-                _ => None,
-            }
-        }
+        Envelope::ToLeaders(
+            _,
+            multipaxos::leader::In::Propose {
+                proposer: Proposer::Batcher { number, .. },
+                ..
+            },
+        ) => Some(*number),
         _ => None,
     }
 }
