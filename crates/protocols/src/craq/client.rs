@@ -72,10 +72,8 @@ impl ClientLane {
     pub fn new(config: &Arc<Config>, birth: &Birth<'_>) -> Self {
         let mut random = Random::new(birth.seed);
         let id = ClientId(birth.address.index);
-        let near = |kind| (config.layout(), kind);
         let mut lane = Lane::new(id, config.options(), Random::new(random.any()));
         lane.goes_round(askable(config));
-        let (layout, batcher) = near(kind::Batcher);
         ClientLane {
             id,
             node: birth.node,
@@ -84,13 +82,13 @@ impl ClientLane {
             chain: config.founding(),
             stray: 0,
             batchers: Choice::new(
-                layout.all(batcher),
-                layout.near(batcher, birth.node),
+                config.all(kind::Batcher),
+                config.near(kind::Batcher, birth.node),
                 random.any(),
             ),
             nodes: Choice::new(
                 config.nodes(),
-                layout.near(kind::ChainNode, birth.node),
+                config.near(kind::ChainNode, birth.node),
                 random.any(),
             ),
             writes: BatchBuilder::default(),
@@ -255,11 +253,11 @@ impl Role for ClientLane {
     fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
         self.lane.reconfigure(now, config.options());
         self.lane.goes_round(askable(&config));
-        let (layout, node) = (config.layout(), self.node);
+        let node = self.node;
         self.batchers
-            .reconfigure(layout.all(kind::Batcher), layout.near(kind::Batcher, node));
+            .reconfigure(config.all(kind::Batcher), config.near(kind::Batcher, node));
         self.nodes
-            .reconfigure(config.nodes(), layout.near(kind::ChainNode, node));
+            .reconfigure(config.nodes(), config.near(kind::ChainNode, node));
         self.config = config;
     }
 

@@ -5,10 +5,9 @@ use super::kind;
 use super::message::Chain;
 use crate::multipaxos::config::Config as Ordering;
 use crate::multipaxos::kind as ordering;
-use crate::places::at_least;
+use crate::places::{at_least, seen_as_multipaxos};
 use alloc::format;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use ionian_kernel::id::{Id, Set};
 use ionian_kernel::layout::{Layout, LayoutError, NodeId, Options};
 
@@ -89,8 +88,6 @@ impl Config {
 
 /// The layout as the master's roles see it.
 fn view(layout: &Layout) -> Layout {
-    let mut instances = Vec::new();
-    instances.resize_with(crate::multipaxos::KINDS.len(), Default::default);
     let kinds = [
         (ordering::Client, kind::ChainNode),
         (ordering::Leader, kind::Leader),
@@ -98,12 +95,5 @@ fn view(layout: &Layout) -> Layout {
         (ordering::Acceptor, kind::Acceptor),
         (ordering::Replica, kind::Master),
     ];
-    for (theirs, ours) in kinds {
-        let places = layout.instances.get(usize::from(ours));
-        instances[usize::from(theirs)] = places.cloned().unwrap_or_default();
-    }
-    Layout {
-        instances,
-        ..layout.clone()
-    }
+    seen_as_multipaxos(layout, &kinds)
 }

@@ -6,7 +6,7 @@ use super::kind;
 use super::settings::SERVER_TIMEOUT_MS;
 use crate::multipaxos::config::{Config as Ordering, combinations};
 use crate::multipaxos::kind as ordering;
-use crate::places::at_least;
+use crate::places::{at_least, seen_as_multipaxos};
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -133,8 +133,6 @@ impl Checked {
 /// The layout as roles of MultiPaxos see it; `batchers` are the instances that they take for
 /// batchers.
 fn view(layout: &Layout, batchers: u8) -> Layout {
-    let mut instances = Vec::new();
-    instances.resize_with(crate::multipaxos::KINDS.len(), Default::default);
     let kinds = [
         (ordering::Client, kind::Client),
         (ordering::Batcher, batchers),
@@ -146,14 +144,7 @@ fn view(layout: &Layout, batchers: u8) -> Layout {
         (ordering::Unbatcher, kind::Unbatcher),
         (ordering::Relay, kind::Relay),
     ];
-    for (theirs, ours) in kinds {
-        let places = layout.instances.get(usize::from(ours));
-        instances[usize::from(theirs)] = places.cloned().unwrap_or_default();
-    }
-    Layout {
-        instances,
-        ..layout.clone()
-    }
+    seen_as_multipaxos(layout, &kinds)
 }
 
 /// Checks what MultiPaxos does not ask; the rest its own configuration checks.

@@ -5,8 +5,7 @@ use super::kind;
 use super::settings::stale_bytes;
 use crate::multipaxos::config::{Config as Ordering, check_places, combinations};
 use crate::multipaxos::kind as ordering;
-use crate::places::at_least;
-use alloc::boxed::Box;
+use crate::places::{at_least, seen_as_multipaxos};
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -234,8 +233,6 @@ impl Checked {
 /// The layout as roles of MultiPaxos see it; `batchers` are the instances that they take for
 /// batchers.
 fn view(layout: &Layout, batchers: u8) -> Layout {
-    let mut instances = Vec::new();
-    instances.resize_with(crate::multipaxos::KINDS.len(), Default::default);
     let kinds = [
         (ordering::Client, kind::Client),
         (ordering::Batcher, batchers),
@@ -247,16 +244,7 @@ fn view(layout: &Layout, batchers: u8) -> Layout {
         (ordering::Unbatcher, kind::Unbatcher),
         (ordering::Relay, kind::Relay),
     ];
-    for (theirs, ours) in kinds {
-        let places = layout.instances.get(usize::from(ours));
-        instances[usize::from(theirs)] = places.cloned().unwrap_or_default();
-    }
-    let next = layout.next.as_deref();
-    Layout {
-        instances,
-        next: next.map(|next| Box::new(view(next, batchers))),
-        ..layout.clone()
-    }
+    seen_as_multipaxos(layout, &kinds)
 }
 
 /// The instances of `one` that have instances of `other` on their node, with those.
