@@ -20,7 +20,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use tokio::sync::{mpsc, oneshot};
@@ -48,12 +48,17 @@ pub(crate) struct Nodes {
     running: BTreeMap<String, Running>,
 }
 
+/// An address that no other test of this process is given, outside the range from which the system
+/// takes ports for outgoing connections: a stopped node finds its port free when it starts again.
 fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string()
+    static GIVEN: AtomicU16 = AtomicU16::new(0);
+    let offset = (std::process::id().wrapping_mul(97) % 4_000) as u16;
+    loop {
+        let port = 12_000 + offset + GIVEN.fetch_add(1, Ordering::Relaxed);
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return format!("127.0.0.1:{port}");
+        }
+    }
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
