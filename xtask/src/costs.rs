@@ -33,8 +33,9 @@ const HEADER: &str = "\
 # every preset, with every role as it is (`crates/costs` says how). Decoding of what arrives and encoding of what leaves
 # are counted, system calls are not. `node` is a node with every role, and here the sum of all nodes.
 # Writes are SET of 16 bytes, reads linearizable GETs; 400 commands arrive at a time, from all client lanes together.
-# Durability is \"memory\" unless the name says \"on disk\". The crates are not optimized together here, which costs about
-# a quarter more than in the program that users build: these numbers are to be compared with each other.
+# Durability is \"memory\" unless the name says \"on disk\", which the first preset of each protocol is counted with
+# too. The crates are not optimized together here, which costs about a quarter more than in the program that users
+# build: these numbers are to be compared with each other.
 #
 # `cargo xtask costs` fails when one has grown by more than 5 % and 2 instructions. If that is intended, record it again with
 # `cargo xtask costs --record`, and say why in the same commit.

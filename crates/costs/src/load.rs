@@ -20,6 +20,8 @@ pub trait Service {
 pub struct Load {
     /// The fraction of the commands that are reads.
     pub read_fraction: f64,
+    /// The fraction of the commands that are about the first key; the others take turns at all.
+    pub skew: f64,
     /// The level of the reads.
     pub read_level: ReadLevel,
     /// The size of a value in bytes.
@@ -43,6 +45,7 @@ pub struct Commands {
     /// The first ones write every key.
     filled: bool,
     read_fraction: f64,
+    skew: f64,
     read_level: ReadLevel,
 }
 
@@ -61,6 +64,7 @@ impl Commands {
             reads: (0..load.keys).map(|key| payload(&read(key))).collect(),
             filled: load.filled,
             read_fraction: load.read_fraction,
+            skew: load.skew,
             read_level: load.read_level,
         }
     }
@@ -68,27 +72,99 @@ impl Commands {
     /// The command with this number: keys take turns, reads and writes are mixed in an order that
     /// has nothing to do with the keys.
     pub fn get(&self, number: usize) -> (Operation, Bytes) {
-        let mixed = (number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        let reads = (mixed as f64) < self.read_fraction * (1_u64 << 32) as f64;
-        match reads && !(self.filled && number < self.writes.len()) {
+        if self.filled && number < self.writes.len() {
+            return (Operation::Write, self.writes[number].clone());
+        }
+        match part(number, 0x9E37_79B9_7F4A_7C15) < self.read_fraction {
             true => (Operation::Read(self.read_level), self.read(number)),
             false => (Operation::Write, self.write(number)),
         }
     }
 
-    /// The write of a key; numbers above that of the last key begin again at the first.
-    pub fn write(&self, key: usize) -> Bytes {
-        self.writes[key % self.writes.len()].clone()
+    /// The write with this number: of the first key for as many as the load says; else of the key
+    /// with this number, where numbers above that of the last key begin again at the first.
+    pub fn write(&self, number: usize) -> Bytes {
+        self.writes[self.key(number)].clone()
     }
 
     /// As [`write`](Self::write), the read.
-    pub fn read(&self, key: usize) -> Bytes {
-        self.reads[key % self.reads.len()].clone()
+    pub fn read(&self, number: usize) -> Bytes {
+        self.reads[self.key(number)].clone()
     }
+
+    fn key(&self, number: usize) -> usize {
+        match part(number, 0xD1B5_4A32_D192_ED03) < self.skew {
+            true => 0,
+            false => number % self.writes.len(),
+        }
+    }
+}
+
+/// A number from 0 to 1 that looks random.
+fn part(number: usize, odd: u64) -> f64 {
+    let mixed = (number as u64).wrapping_mul(odd) >> 32;
+    mixed as f64 / (1_u64 << 32) as f64
 }
 
 /// A lone command.
 fn payload(words: &[Bytes]) -> Bytes {
     let command = kv::Command::parse(words).expect("a command of the store");
     Bytes::from(kv::Compound::Pipeline(vec![command]).encode())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_commands_are_about_the_first_key_as_the_load_says() {
+        let load = Load {
+            read_fraction: 0.95,
+            skew: 0.25,
+            read_level: ReadLevel::Linearizable,
+            value_bytes: 16,
+            keys: 1000,
+            burst: 1000,
+            filled: true,
+            separate_clients: true,
+        };
+        let commands = Commands::new(&load);
+        let (mut reads, mut hot, mut hot_reads) = (0, 0, 0);
+        for number in load.keys..load.keys + 100_000 {
+            let (operation, command) = commands.get(number);
+            let read = operation != Operation::Write;
+            let about_the_first = command == commands.reads[0] || command == commands.writes[0];
+            reads += usize::from(read);
+            hot += usize::from(about_the_first);
+            hot_reads += usize::from(about_the_first && read);
+        }
+        let near = |found: usize, expected: usize| found.abs_diff(expected) < 500;
+        assert!(near(reads, 95_000), "{reads}");
+        assert!(near(hot, 25_075), "{hot}");
+        assert!(near(hot_reads, 23_821), "{hot_reads}");
+    }
+
+    #[test]
+    fn the_first_commands_write_every_key() {
+        let load = Load {
+            read_fraction: 1.0,
+            skew: 1.0,
+            read_level: ReadLevel::Linearizable,
+            value_bytes: 16,
+            keys: 10,
+            burst: 10,
+            filled: true,
+            separate_clients: true,
+        };
+        let commands = Commands::new(&load);
+        for number in 0..load.keys {
+            let expected = (Operation::Write, commands.writes[number].clone());
+            assert_eq!(commands.get(number), expected);
+        }
+        let expected = (
+            Operation::Read(ReadLevel::Linearizable),
+            commands.reads[0].clone(),
+        );
+        assert_eq!(commands.get(load.keys), expected);
+    }
 }

@@ -4,10 +4,11 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `latency` | 28a, 28b, 29: latency against throughput |
+//! | `latency` | 28a, 28b, 29, 36: latency against throughput |
 //! | `protocols` | 30a, 30b, spaxos-a, spaxos-b: Mencius and S-Paxos |
 //! | `ablation` | 31a, 31b: one compartmentalization after the other |
 //! | `reads` | 32a, 32b, 34a, 34b: throughput against the number of replicas |
+//! | `skew` | 35: a key that is written and read more than others, with CRAQ |
 //! | `law` | 33: what the number of replicas can do at all |
 //! | `execution` | what compartmentalization gains, by what it costs to execute a command |
 //! | `live` | the model compared with processes among real ones |
@@ -40,6 +41,7 @@ mod published;
 mod reads;
 mod sheet;
 mod simulate;
+mod skew;
 mod traffic;
 mod verdict;
 mod wan;
@@ -49,6 +51,7 @@ use arguments::Figure;
 use sheet::Sheet;
 use simulate::Bench;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 type Make = fn(&Bench) -> Result<Sheet>;
@@ -69,6 +72,8 @@ const FIGURES: &[(&str, Make)] = &[
     ("33", law::replicas),
     ("34a", reads::eventual),
     ("34b", reads::sequential),
+    ("35", skew::hot_key),
+    ("36", latency::sharded),
     ("execution", execution::gains),
     ("live", live::check),
     ("mencius-4", wan::throughput::symmetric),
@@ -128,32 +133,44 @@ fn make(arguments: &Figure, bench: &Bench, tell: &mut impl Write) -> Result<()> 
         Some(beginning) => name.starts_with(beginning),
         None => arguments.figure == name,
     };
-    let mut summary = SUMMARY.to_owned();
-    for (name, sheet) in FIGURES.iter().filter(|(name, _)| wanted(name)) {
-        let sheet = sheet(bench).with_context(|| format!("figure {name}"))?;
-        sheet.write(directory, name, bench)?;
-        summary += &sheet.summary(name);
+    let mut summaries = Vec::new();
+    for figure in FIGURES.iter().filter(|(name, _)| wanted(name)) {
+        let (name, summary) = (figure.0, draw(bench, directory, figure)?);
         // A reader that closes the pipe still gets the files.
         let file = directory.join(name);
         let _ = writeln!(
             tell,
-            "{}{}.svg, .csv and .md are written",
-            sheet.summary(name),
+            "{summary}{}.svg, .csv and .md are written",
             file.display()
         );
+        summaries.push(summary);
     }
-    if arguments.figure == "all" {
-        let file = directory.join("findings.md");
-        std::fs::write(&file, summary)
-            .with_context(|| format!("cannot write {}", file.display()))?;
+    match arguments.figure.as_str() {
+        "all" => write_findings(directory, &summaries),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// Draws a figure into a directory, and says what it says.
+fn draw(bench: &Bench, directory: &Path, (name, make): &(&str, Make)) -> Result<String> {
+    let sheet = make(bench).with_context(|| format!("figure {name}"))?;
+    sheet.write(directory, name, bench)?;
+    Ok(sheet.summary(name))
+}
+
+/// What all figures say.
+fn write_findings(directory: &Path, summaries: &[String]) -> Result<()> {
+    let file = directory.join("findings.md");
+    std::fs::write(&file, SUMMARY.to_owned() + &summaries.concat())
+        .with_context(|| format!("cannot write {}", file.display()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::invented::UNBATCHED;
     use super::*;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// The text of the paper says nothing in numbers of what these show.
     const WITHOUT_NUMBERS: [&str; 4] = ["pig-14", "pig-15", "pig-17", "psmr-7"];
@@ -161,46 +178,54 @@ mod tests {
     #[test]
     fn every_figure_is_made() {
         let out = std::env::temp_dir().join(format!("ionian-figures-{}", std::process::id()));
-        let figure = "all".to_owned();
-        let arguments = Figure {
-            figure,
-            out: out.clone(),
-            network_delay_us: 50.0,
-            wake_us: 5.0,
-            quick: true,
-        };
-        let bench = simulate::tests::invented(UNBATCHED, true);
-        let mut told = Vec::new();
-        make(&arguments, &bench, &mut told).unwrap();
-        assert_eq!(
-            String::from_utf8(told)
-                .unwrap()
-                .matches(" are written\n")
-                .count(),
-            FIGURES.len()
-        );
+        std::fs::create_dir_all(&out).unwrap();
+        let summaries = draw_all(&out);
+        write_findings(&out, &summaries).unwrap();
         let findings = std::fs::read_to_string(out.join("findings.md")).unwrap();
         for (name, _) in FIGURES {
             assert!(findings.contains(&format!("Figure {name}: ")), "{name}");
-            for extension in ["svg", "csv", "md"] {
-                let file = out.join(format!("{name}.{extension}"));
-                assert!(file.metadata().unwrap().len() > 200, "{}", file.display());
-            }
-            let csv = std::fs::read_to_string(out.join(format!("{name}.csv"))).unwrap();
-            let is_ours = |point: &&str| {
-                [",projected,", ",simulated,", ",priced,"]
-                    .iter()
-                    .any(|measure| point.contains(measure))
-            };
-            let (points, ours) = (
-                csv.lines().skip(1).count(),
-                csv.lines().filter(is_ours).count(),
-            );
-            assert!(
-                ours > 0 && (ours < points || WITHOUT_NUMBERS.contains(name)),
-                "{ours} of {points} points of {name} are ours"
-            );
+            assert_is_drawn(&out, name);
         }
         std::fs::remove_dir_all(&out).unwrap();
+    }
+
+    /// Draws all figures, as many at a time as there are processors.
+    fn draw_all(out: &Path) -> Vec<String> {
+        let threads = std::thread::available_parallelism().unwrap().get();
+        let (next, drawn) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let work = || {
+            let bench = simulate::tests::invented(UNBATCHED, true);
+            while let Some(figure) = FIGURES.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let summary = draw(&bench, out, figure).unwrap();
+                drawn.lock().unwrap().push(summary);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(work);
+            }
+        });
+        drawn.into_inner().unwrap()
+    }
+
+    fn assert_is_drawn(out: &Path, name: &str) {
+        for extension in ["svg", "csv", "md"] {
+            let file = out.join(format!("{name}.{extension}"));
+            assert!(file.metadata().unwrap().len() > 200, "{}", file.display());
+        }
+        let csv = std::fs::read_to_string(out.join(format!("{name}.csv"))).unwrap();
+        let is_ours = |point: &&str| {
+            [",projected,", ",simulated,", ",priced,"]
+                .iter()
+                .any(|measure| point.contains(measure))
+        };
+        let (points, ours) = (
+            csv.lines().skip(1).count(),
+            csv.lines().filter(is_ours).count(),
+        );
+        assert!(
+            ours > 0 && (ours < points || WITHOUT_NUMBERS.contains(&name)),
+            "{ours} of {points} points of {name} are ours"
+        );
     }
 }

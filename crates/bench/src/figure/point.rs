@@ -52,6 +52,8 @@ pub(crate) struct Point {
     pub(crate) value_bytes: Option<usize>,
     /// The part of the commands that are reads.
     pub(crate) read_fraction: Option<f64>,
+    /// The part of the commands that are about the same key.
+    pub(crate) skew: Option<f64>,
     /// Replicas.
     pub(crate) replicas: Option<usize>,
     /// Microseconds that the state machine takes to execute a command.
@@ -120,6 +122,7 @@ impl Point {
             batch: None,
             value_bytes: None,
             read_fraction: None,
+            skew: None,
             replicas: None,
             execution_us: None,
             demand_us: None,
@@ -163,6 +166,7 @@ pub(crate) const COLUMNS: &[(&str, Cell)] = &[
     ("read_fraction", |point| {
         point.read_fraction.map(|it| it.to_string())
     }),
+    ("skew", |point| point.skew.map(|it| it.to_string())),
     ("replicas", |point| point.replicas.map(|it| it.to_string())),
     ("execution_us", |point| {
         point.execution_us.map(|it| format!("{it:.2}"))

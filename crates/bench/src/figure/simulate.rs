@@ -7,6 +7,7 @@ use super::live::{self, Subject};
 use super::point::{Measure, Point};
 use crate::model::Workload;
 use crate::model::costs::MessageCosts;
+use crate::model::executed::Counted;
 use crate::model::kernel::Kernel;
 use crate::model::measure::{Clock, Measured, measure};
 use crate::model::parallel::{Found, Meter};
@@ -299,7 +300,7 @@ impl performance::Service for KeyValue {
     }
 
     fn machine(&self) -> Box<dyn StateMachine> {
-        Box::new(kv::Kv::default())
+        Box::new(Counted(Box::new(kv::Kv::default())))
     }
 }
 

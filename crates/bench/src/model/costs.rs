@@ -1,12 +1,13 @@
 //! What each message costs, for the simulator: as much as it costs the same node when the
 //! deployment is measured.
 
+use super::executed::executed;
 use super::measure::{Measured, Message};
 use ionian_kernel::layout::{Address, Layout};
 use ionian_kernel::protocol::{Message as _, Protocol};
 use ionian_kernel::wire::Wire;
 use ionian_sim::performance::Costs;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 /// What the messages of one deployment cost.
@@ -19,6 +20,8 @@ pub(crate) struct MessageCosts<'a> {
     /// handled the most of them.
     elsewhere: BTreeMap<(u8, &'static str), Message>,
     encoded: RefCell<Vec<u8>>,
+    /// The message that a node handles, and how many commands were executed before.
+    handled: Cell<Option<(&'static str, u64)>>,
 }
 
 impl<'a> MessageCosts<'a> {
@@ -37,6 +40,7 @@ impl<'a> MessageCosts<'a> {
             free: measured.kinds_named(exempt),
             elsewhere,
             encoded: RefCell::default(),
+            handled: Cell::default(),
         }
     }
 
@@ -50,6 +54,7 @@ impl<'a> MessageCosts<'a> {
 
 impl<P: Protocol> Costs<P> for MessageCosts<'_> {
     fn of(&self, to: Address, message: &P::Message) -> f64 {
+        self.handled.set(Some((message.name(), executed())));
         if self.free.contains(&to.kind) {
             return 0.0;
         }
@@ -63,5 +68,15 @@ impl<P: Protocol> Costs<P> for MessageCosts<'_> {
         encoded.clear();
         message.encode(&mut encoded);
         cost.us(encoded.len())
+    }
+
+    fn executing(&self, to: Address) -> f64 {
+        let Some((name, before)) = self.handled.take() else {
+            return 0.0;
+        };
+        match self.message(to, name) {
+            Some(cost) if !self.free.contains(&to.kind) => cost.executing_us(executed() - before),
+            _ => 0.0,
+        }
     }
 }

@@ -5,22 +5,24 @@
 //! bottleneck, and what else the machine does is not in the numbers.
 
 use super::Workload;
+use super::executed::CountedService;
 use super::kernel::{Kernel, Line};
 use super::profile::{Handled, Name, Profile};
 use anyhow::{Context, Result, ensure};
 use ionian_costs::count::{Counter, Pass, Place, Uncounted};
-use ionian_costs::{Load, Run, Traffic, begin};
+use ionian_costs::{Load, Run, Traffic, begin_with};
 use ionian_deployment::Deployment;
 use ionian_kernel::layout::NodeId;
+use ionian_kernel::work::Inline;
 use ionian_protocols::registry;
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Executed slots that a replica keeps for its peers: few, so that its log soon has the size that
-/// it keeps.
-const RETAINED_SLOTS: usize = 1024;
+/// Commands of the executed slots that a replica keeps for its peers: few, so that its log soon has
+/// the size that it keeps.
+const RETAINED_COMMANDS: usize = 1024;
 /// What they may be of large values.
 const RETAINED_BYTES: usize = 16 << 20;
 
@@ -59,10 +61,21 @@ pub(crate) struct Node {
 pub(crate) struct Message {
     /// How many the node handles for each command of the deployment.
     pub(crate) per_command: f64,
-    /// Bytes of one, on average.
-    bytes: f64,
-    /// What one costs, by its bytes.
+    /// What its cost depends on.
+    by: By,
+    /// How much of that one has, on average.
+    size: f64,
+    /// What one costs, by its size.
     cost: Line,
+}
+
+/// What the cost of a message depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// Its bytes: it contains the commands that it is about.
+    Bytes,
+    /// How many commands the node executes because of it.
+    Executed,
 }
 
 /// What a node sends and receives for each command of the deployment.
@@ -76,19 +89,32 @@ pub(crate) struct PerCommand {
 }
 
 impl Message {
-    /// Microseconds for one of this many bytes.
+    /// Microseconds for one of this many bytes, without what the node executes because of it if
+    /// that is priced apart.
     pub(crate) fn us(&self, bytes: usize) -> f64 {
-        self.cost.us(1.0, bytes as f64)
+        match self.by {
+            By::Bytes => self.cost.us(1.0, bytes as f64),
+            By::Executed => self.cost.fixed_us,
+        }
     }
 
-    /// Whether that depends on the bytes.
+    /// Microseconds for this many commands that the node executes because of it, if they are priced
+    /// apart.
+    pub(crate) fn executing_us(&self, commands: u64) -> f64 {
+        match self.by {
+            By::Bytes => 0.0,
+            By::Executed => self.cost.us(0.0, commands as f64),
+        }
+    }
+
+    /// Whether the cost depends on the bytes.
     pub(crate) fn has_sizes(&self) -> bool {
-        self.cost.byte_us > 0.0
+        self.by == By::Bytes && self.cost.byte_us > 0.0
     }
 
     /// Microseconds for each command of the deployment.
     pub(crate) fn demand_us(&self) -> f64 {
-        self.per_command * self.cost.us(1.0, self.bytes)
+        self.per_command * self.cost.us(1.0, self.size)
     }
 }
 
@@ -213,9 +239,14 @@ pub(crate) fn processor_time() -> Result<Duration> {
 /// # Errors
 /// If it is not a deployment of its protocol.
 pub(crate) fn steady(deployment: &Deployment, load: &Load, bursts: usize) -> Result<Box<dyn Run>> {
-    let retained = RETAINED_SLOTS.min(RETAINED_BYTES / (load.value_bytes + 64));
+    let batch = deployment.options.options().batch_commands;
+    let most = RETAINED_BYTES / (load.value_bytes + 64);
+    let retained = (RETAINED_COMMANDS.min(most) / batch).max(1);
     let retained = format!("options.retained_slots={retained}");
-    let mut run = begin(&deployment.clone().with_overrides(&[retained])?, load)?;
+    let deployment = deployment.clone().with_overrides(&[retained])?;
+    let service = Box::new(CountedService::new(&deployment.machine, load)?);
+    let hire = |_: usize, count| Inline::hire(count);
+    let mut run = begin_with(&deployment, load, service, &hire)?;
     (0..bursts).for_each(|_| run.burst(&mut Uncounted));
     Ok(run)
 }
@@ -274,25 +305,30 @@ impl Trial {
         let all = self.profile.node(place).iter();
         for (name, handled) in all.filter(|(_, handled)| handled.count > 0) {
             let small = small.profile.node(place).get(name);
-            let (bytes, us) = (handled.mean_bytes(), price(name, handled));
-            let cost = match small.filter(|small| small.count > 0) {
-                Some(small) if small.mean_bytes() * 1.5 < bytes => {
-                    Line::through((small.mean_bytes(), price(name, small)), (bytes, us))
-                }
-                _ => Line {
-                    fixed_us: us,
-                    byte_us: 0.0,
-                },
+            let small = small.filter(|small| small.count > 0);
+            let us = price(name, handled);
+            let line = |size: fn(&Handled) -> f64| {
+                let small = small.filter(|small| size(small) * 1.5 < size(handled))?;
+                let less = (size(small), price(name, small));
+                Some(Line::through(less, (size(handled), us)))
+            };
+            let (by, cost) = match (line(Handled::mean_bytes), line(Handled::mean_executed)) {
+                (Some(cost), _) => (By::Bytes, cost),
+                (None, Some(cost)) => (By::Executed, cost),
+                (None, None) => (By::Bytes, fixed(us)),
+            };
+            let size = match by {
+                By::Bytes => handled.mean_bytes(),
+                By::Executed => handled.mean_executed(),
             };
             let per_command = handled.count as f64 / self.profiled;
-            messages.insert(
-                *name,
-                Message {
-                    per_command,
-                    bytes,
-                    cost,
-                },
-            );
+            let message = Message {
+                per_command,
+                by,
+                size,
+                cost,
+            };
+            messages.insert(*name, message);
         }
         if let (Some(us), Clock::Processor { kernel, .. }) = (&self.us, clock) {
             let system = kernel.us(&self.traffic[place]) / self.profiled;
@@ -311,6 +347,14 @@ impl Trial {
             bytes_out: of(traffic.bytes_out),
             writes: of(traffic.writes),
         }
+    }
+}
+
+/// The same cost whatever the size.
+fn fixed(us: f64) -> Line {
+    Line {
+        fixed_us: us,
+        byte_us: 0.0,
     }
 }
 

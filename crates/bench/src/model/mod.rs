@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `measure` | what each node spends: the deployment runs in this process, without system calls |
 //! | `profile` | what each message costs, as part of that |
+//! | `executed` | how many commands it makes a node execute |
 //! | `kernel` | what the system calls cost that a node would make |
 //! | `projection` | the utilization law |
 //! | `costs` | the same costs, message by message, for the simulator |
@@ -11,6 +12,7 @@
 //! | `parallel` | what a deployment with workers can do |
 
 pub(crate) mod costs;
+pub(crate) mod executed;
 pub(crate) mod kernel;
 pub(crate) mod measure;
 pub(crate) mod parallel;
@@ -26,6 +28,8 @@ use ionian_kernel::client::ReadLevel;
 pub(crate) struct Workload {
     /// The fraction of the commands that are reads.
     pub(crate) read_fraction: f64,
+    /// The fraction of the commands that are about the first key; the others are spread evenly.
+    pub(crate) skew: f64,
     /// How fresh reads must be.
     pub(crate) read_level: ReadLevel,
     /// Commands of a full batch; 1 where nothing is batched.
@@ -42,6 +46,7 @@ impl Workload {
     pub(crate) fn writes(batch: usize) -> Self {
         Workload {
             read_fraction: 0.0,
+            skew: 0.0,
             read_level: ReadLevel::Linearizable,
             batch,
             value_bytes: 16,
@@ -56,6 +61,7 @@ impl Workload {
         let burst = self.burst.unwrap_or((20 * self.batch).max(1000));
         Load {
             read_fraction: self.read_fraction,
+            skew: self.skew,
             read_level: self.read_level,
             value_bytes: self.value_bytes,
             keys: keys.min((16 << 20) / bytes),

@@ -1,5 +1,6 @@
 //! What each message costs a node, as part of what the node spends.
 
+use super::executed::executed;
 use super::measure::processor_time;
 use ionian_costs::count::{Counter, Observer, Pass, Place};
 use std::collections::BTreeMap;
@@ -14,6 +15,8 @@ pub(super) struct Handled {
     pub(super) count: u64,
     /// Their bytes, encoded.
     pub(super) bytes: u64,
+    /// Commands that were executed because of them.
+    executed: u64,
     /// How long receiving and handling them took.
     time: Duration,
 }
@@ -21,6 +24,11 @@ pub(super) struct Handled {
 impl Handled {
     pub(super) fn mean_bytes(&self) -> f64 {
         self.bytes as f64 / self.count as f64
+    }
+
+    /// Commands that one of them has executed.
+    pub(super) fn mean_executed(&self) -> f64 {
+        self.executed as f64 / self.count as f64
     }
 
     /// Microseconds for one of them.
@@ -56,6 +64,7 @@ impl Counter for Profile {
             handled: &mut self.nodes[at.node],
             clock: self.clock,
             began: Instant::now(),
+            executed: executed(),
             longest: None,
         };
         let (began, worked) = (Instant::now(), processor_time());
@@ -76,6 +85,8 @@ struct Stopwatch<'a> {
     handled: &'a mut BTreeMap<Name, Handled>,
     clock: Duration,
     began: Instant,
+    /// Commands that were executed before.
+    executed: u64,
     /// What took the longest.
     longest: Option<(Duration, Name)>,
 }
@@ -103,6 +114,7 @@ impl Stopwatch<'_> {
 
 impl Observer for Stopwatch<'_> {
     fn begin(&mut self) {
+        self.executed = executed();
         self.began = Instant::now();
     }
 
@@ -111,9 +123,11 @@ impl Observer for Stopwatch<'_> {
     }
 
     fn handled(&mut self, kind: u8, name: &'static str, bytes: usize) {
+        let executed = executed() - self.executed;
         let handled = self.end((kind, name));
         handled.count += 1;
         handled.bytes += bytes as u64;
+        handled.executed += executed;
     }
 }
 

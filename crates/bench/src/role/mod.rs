@@ -104,6 +104,7 @@ fn measure(arguments: &Role, group: Group, clock: Clock) -> Result<Outcome> {
     let scene = scene(arguments, &group)?;
     let workload = Workload {
         read_fraction: scene.load.read_fraction,
+        skew: scene.load.skew,
         read_level: scene.load.read_level,
         batch: scene.deployment.options.options().batch_commands,
         value_bytes: scene.load.value_bytes,
@@ -272,6 +273,7 @@ fn scene(arguments: &Role, group: &Group) -> Result<Scene> {
     overrides.extend_from_slice(&arguments.overrides);
     let load = Load {
         read_fraction: f64::from(arguments.reads) / 100.0,
+        skew: 0.0,
         read_level: ReadLevel::Linearizable,
         value_bytes: arguments.value_bytes as usize,
         keys: arguments.keys as usize,

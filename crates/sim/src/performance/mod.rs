@@ -42,6 +42,13 @@ pub trait Costs<P: Protocol> {
     /// that it sends because of it.
     fn of(&self, to: Address, message: &P::Message) -> f64;
 
+    /// Additional processor time in microseconds of the instance at `to`, which has now handled the
+    /// message of the last call of [`of`](Costs::of): for what it has executed because of it.
+    fn executing(&self, to: Address) -> f64 {
+        let _ = to;
+        0.0
+    }
+
     /// Additional processor time in microseconds at each of the two nodes, because `message` goes
     /// from one to the other.
     fn carrying(&self, message: &P::Message) -> f64 {

@@ -177,6 +177,7 @@ impl<P: Protocol> Server<P> {
             if let Some((to, message)) = self.host.front() {
                 us += costs.of(to, message);
                 self.host.run(local, 1, outcome);
+                us += costs.executing(to);
                 if !self.free {
                     continue;
                 }

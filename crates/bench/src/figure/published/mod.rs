@@ -14,6 +14,8 @@ pub(crate) struct Row {
     pub(crate) replicas: Option<usize>,
     pub(crate) unbatchers: Option<usize>,
     pub(crate) read_fraction: Option<f64>,
+    /// The part of the commands that are about the same key.
+    pub(crate) skew: Option<f64>,
     pub(crate) p90: f64,
     pub(crate) mean: f64,
     pub(crate) p50_ms: Option<f64>,
@@ -52,6 +54,7 @@ fn all() -> impl Iterator<Item = Row> {
             replicas: count("replicas"),
             unbatchers: count("unbatchers"),
             read_fraction: number("read_fraction"),
+            skew: number("skew"),
             p90: number("p90").expect("every row has one"),
             mean: number("mean").expect("every row has one"),
             p50_ms: number("p50_ms"),
@@ -89,6 +92,10 @@ mod tests {
             ("32b", "compartmentalized", 20),
             ("34a", "compartmentalized", 20),
             ("34b", "compartmentalized", 20),
+            ("35", "craq", 9),
+            ("35", "compartmentalized", 9),
+            ("36", "scalog", 21),
+            ("36", "compartmentalized", 21),
         ];
         for (figure, name, count) in counts {
             assert_eq!(series(figure, name).len(), count, "{figure} {name}");

@@ -1,0 +1,88 @@
+//! How many commands a message makes a node execute. Where the message that has them executed does
+//! not contain them (a cut of Scalog, an acknowledgement of CRAQ), its cost depends on their
+//! number, and not on its bytes.
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use ionian_costs::{Commands, Load, Service};
+use ionian_kernel::client::Operation;
+use ionian_kernel::machine::{Footprint, Frozen, NotARead, Parts, RestoreError, StateMachine};
+use ionian_kernel::time::Timestamp;
+use std::cell::Cell;
+
+thread_local! {
+    static EXECUTED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many commands and queries the machines that are [`Counted`] have executed on this thread.
+pub(crate) fn executed() -> u64 {
+    EXECUTED.get()
+}
+
+/// A state machine whose commands and queries are counted.
+pub(crate) struct Counted(pub(crate) Box<dyn StateMachine>);
+
+impl StateMachine for Counted {
+    fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
+        EXECUTED.set(EXECUTED.get() + 1);
+        self.0.apply(now, command, reply);
+    }
+
+    fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
+        EXECUTED.set(EXECUTED.get() + 1);
+        self.0.read(now, query, reply)
+    }
+
+    fn snapshot(&self, out: &mut Vec<u8>) {
+        self.0.snapshot(out);
+    }
+
+    fn freeze(&self) -> Box<dyn Frozen> {
+        self.0.freeze()
+    }
+
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
+        self.0.restore(snapshot)
+    }
+
+    fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
+        self.0.footprint(command, footprint);
+    }
+
+    fn parts(&mut self) -> Option<&mut dyn Parts> {
+        self.0.parts()
+    }
+
+    fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
+        self.0.next_deadline(now)
+    }
+}
+
+/// A load on a machine that counts.
+pub(crate) struct CountedService {
+    machine: fn() -> Box<dyn StateMachine>,
+    commands: Commands,
+}
+
+impl CountedService {
+    /// For the machine with this name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn new(machine: &str, load: &Load) -> Result<Self> {
+        let machine = ionian_machines::named(machine)
+            .with_context(|| format!("machine = {machine:?}: does not exist"))?;
+        let commands = Commands::new(load);
+        Ok(CountedService { machine, commands })
+    }
+}
+
+impl Service for CountedService {
+    fn machine(&self) -> Box<dyn StateMachine> {
+        Box::new(Counted((self.machine)()))
+    }
+
+    fn command(&self, number: usize) -> (Operation, Bytes) {
+        self.commands.get(number)
+    }
+}
