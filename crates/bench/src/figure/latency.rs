@@ -1,8 +1,9 @@
 //! Figures 28a, 28b, 29 and 36: latency against throughput, as clients are added.
 
-use super::deployments::{batches, preset};
+use super::deployments::{batches, preset, scaled};
 use super::drawing::panel::{Curve, Look, Marks, Panel};
 use super::point::{Measure, Point, short};
+use super::psmr::gain::with_workers;
 use super::published::{self, Row};
 use super::sheet::{Sheet, peak, ratio};
 use super::simulate::Bench;
@@ -22,6 +23,7 @@ const UNREPLICATED: &str = "unreplicated";
 const BATCHED_MULTIPAXOS: &str = "Compartmentalized MultiPaxos, batched";
 const SCALOG: &str = "Scalog";
 const COMPARTMENTALIZED_SCALOG: &str = "Compartmentalized Scalog";
+const PARALLEL_SCALOG: &str = "Compartmentalized Scalog, replicas with workers";
 /// What compartmentalized Scalog should do at least, as a multiple of Scalog.
 const SCALOG_GAIN: f64 = 1.6;
 
@@ -137,6 +139,9 @@ pub(super) fn sharded(bench: &Bench) -> Result<Sheet> {
         notes.map(str::to_owned).to_vec(),
     );
     let mut sheet = compare(bench, "36", sheet, &SHARDED, BATCH)?;
+    let replicas = scaled(preset(SHARDED[1].preset, LANES)?, "unbatcher", 8)?;
+    let parallel = with_workers(bench, PARALLEL_SCALOG, replicas)?;
+    sheet.points.push(parallel);
     sheet.findings = sharding_gains(&sheet.points);
     Ok(sheet)
 }
@@ -367,6 +372,15 @@ fn sharding_gains(points: &[Point]) -> Vec<String> {
             ratio(decoupled, plain),
             short(multipaxos),
             ratio(multipaxos, decoupled),
+        ));
+    }
+    if let Some(point) = points.iter().find(|point| point.series == PARALLEL_SCALOG) {
+        findings.push(format!(
+            "What every replica executes cannot be taken apart in either. With {} workers a replica (P-SMR) and more \
+             unbatchers the compartmentalized Scalog does {}, projected; the bottleneck is {}.",
+            point.threads.unwrap_or_default(),
+            short(point.commands_per_second),
+            point.bottleneck.as_deref().unwrap_or("unknown"),
         ));
     }
     let few = |series: &str| {

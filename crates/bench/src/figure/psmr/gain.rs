@@ -124,6 +124,23 @@ pub(in super::super) fn gain(bench: &Bench) -> Result<Sheet> {
     Ok(sheet)
 }
 
+/// What a deployment can do whose replicas execute on as many workers, in batches.
+pub(in super::super) fn with_workers(
+    bench: &Bench,
+    name: &'static str,
+    deployment: Deployment,
+) -> Result<Point> {
+    let workers = format!("options.workers={MOST_THREADS}");
+    let deployment = batches(deployment.with_overrides(&[workers])?, BATCH)?;
+    let case = Case {
+        name,
+        threads: MOST_THREADS,
+        batch: BATCH,
+        deployment,
+    };
+    measure(bench, &case)
+}
+
 fn measure(bench: &Bench, case: &Case) -> Result<Point> {
     let under_way = match case.batch {
         1 => UNDER_WAY,
