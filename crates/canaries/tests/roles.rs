@@ -76,7 +76,7 @@ mod strays;
 mod time;
 
 use caught::caught;
-use craq::{chain, changes, master, reads};
+use craq::{chain, changes, leases, master, reads};
 use mencius_leader::{limits, repairing, revoking};
 use psmr::{catching_up, merge};
 use relay::{asking, questions, reading, relayed};
@@ -110,6 +110,9 @@ caught! {
     "craq/removes-all": master::c10_suspicions_leave_as_many_members_as_can_be_alive,
     "craq/flag": reads::c12_a_key_is_clean_when_no_write_to_it_is_under_way,
     "craq/keeps-void": changes::a_node_that_is_removed_discards_what_is_not_committed,
+    "craq/lease-from-answer": leases::c15_a_read_under_a_lease_is_answered_at_once_until_its_end,
+    "craq/no-wait": leases::c2_a_removal_waits_until_the_leases_are_over,
+    "craq/late-answers": leases::c15_a_read_under_a_lease_is_answered_at_once_until_its_end,
     "psmr/unknown": merge::workers_stop_for_what_touches_their_parts_alone,
     "psmr/partial": catching_up::a_state_is_taken_when_all_parts_are_in_the_machine,
     "psmr/mark": merge::a_backup_waits_for_a_slot_that_is_missing_below_its_mark,

@@ -158,14 +158,14 @@ impl<R: Role, T: Translate<From = R::Send, Within = R::Config>> Role for Adapted
 /// each envelope as `translate` says, behind the records behind which it stood.
 #[inline]
 fn pour<F, E>(from: &mut Outbox<F>, to: &mut Outbox<E>, translate: impl Fn(F) -> E) {
-    let before = to.record_ends.len();
+    let (before, sent) = (to.record_ends.len(), to.sends.len());
     append(from, to);
     pour_sends(before, from, to, translate);
     if from.asks_nothing_rare() {
         return;
     }
     to.release = to.release.max(from.release.take());
-    pour_rare(from, to);
+    pour_rare(sent, from, to);
 }
 
 /// Moves envelopes, each behind the records behind which it stood: there were `before` records.
@@ -183,8 +183,11 @@ fn pour_sends<F, E>(
         }));
 }
 
-/// Moves what is neither a record nor an envelope.
-fn pour_rare<F, E>(from: &mut Outbox<F>, to: &mut Outbox<E>) {
+/// Moves what is neither a record nor an envelope: there were `sent` envelopes.
+fn pour_rare<F, E>(sent: usize, from: &mut Outbox<F>, to: &mut Outbox<E>) {
+    let deadlines = from.deadlines.drain(..);
+    to.deadlines
+        .extend(deadlines.map(|(place, until)| (sent + place, until)));
     to.reached.append(&mut from.reached);
     to.snapshot = from.snapshot.take().or(to.snapshot.take());
     to.membership = from.membership.take().or(to.membership.take());
@@ -210,7 +213,7 @@ pub fn pour_part<F, E>(
     records: &mut impl PartRecords,
     translate: impl Fn(F) -> E,
 ) {
-    let before = to.record_ends.len();
+    let (before, sent) = (to.record_ends.len(), to.sends.len());
     let mut start = 0;
     for RecordEnd { end, vital, key } in from.record_ends.drain(..) {
         let key = records.head(key, &mut to.records);
@@ -227,7 +230,7 @@ pub fn pour_part<F, E>(
         to.release = to.release.max(records.released(below));
     }
     pour_sends(before, from, to, translate);
-    pour_rare(from, to);
+    pour_rare(sent, from, to);
 }
 
 /// Moves the records of one outbox to another.
@@ -267,7 +270,7 @@ mod tests {
             out.send(number);
             out.persist(number);
             out.send(number);
-            out.send_unfenced(number);
+            out.send_until(number, Instant(u64::from(number)));
             out.release_below(u64::from(number));
         }
     }
@@ -299,5 +302,6 @@ mod tests {
         let fences = |number, before| [Some(before), Some(before + 1), None].map(|it| (number, it));
         assert_eq!(asked.sends, [fences(104, 0), fences(105, 1)].concat());
         assert_eq!(asked.release_below, Some(5));
+        assert_eq!(asked.deadlines, [(2, Instant(4)), (5, Instant(5))]);
     }
 }

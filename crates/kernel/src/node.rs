@@ -35,6 +35,9 @@ pub trait World<P: Protocol> {
     /// The position up to which everything is on disk.
     fn durable(&self) -> Lsn;
 
+    /// What the node's clock shows at this moment.
+    fn clock(&self) -> Instant;
+
     /// Begins to store a snapshot of a role, in place of its last one. When it is on disk, the
     /// driver calls [`Node::on_snapshot`]. Only nodes that keep records call this.
     fn store_snapshot(&mut self, from: Address, stamp: u64, frozen: Box<dyn Frozen>);
@@ -70,6 +73,8 @@ pub struct Node<P: Protocol> {
     latest: Epoch,
     /// The number of messages of later epochs that were ignored.
     ignored: u64,
+    /// The number of messages that were not sent, because their time was over.
+    overdue: u64,
     /// Positions of the records of the present call: `lsns[n]` is the position of record n of the
     /// call. Reused.
     lsns: Vec<Lsn>,
@@ -108,6 +113,7 @@ impl<P: Protocol> Node<P> {
             outbox: Outbox::new(keeps_records),
             latest: P::latest_epoch(config),
             ignored: 0,
+            overdue: 0,
             lsns: Vec::new(),
         }
     }
@@ -358,6 +364,12 @@ impl<P: Protocol> Node<P> {
         self.ignored
     }
 
+    /// The number of messages that it has not sent, because it was too late
+    /// ([`Out::send_until`](crate::role::Out::send_until)).
+    pub fn overdue(&self) -> u64 {
+        self.overdue
+    }
+
     /// Handles everything that is queued and what follows from it, and ends the burst.
     pub fn settle(&mut self, now: Instant, world: &mut impl World<P>) {
         loop {
@@ -527,6 +539,25 @@ impl<P: Protocol> Node<P> {
         }
         for branch in self.outbox.reached.drain(..) {
             world.reached(branch);
+        }
+        self.drop_overdue(world);
+    }
+
+    /// Drops what may not be sent any more.
+    fn drop_overdue(&mut self, world: &impl World<P>) {
+        let Outbox {
+            sends, deadlines, ..
+        } = &mut self.outbox;
+        if deadlines.is_empty() {
+            return;
+        }
+        let now = world.clock();
+        // From the last to the first: the places of the others stay.
+        for (place, until) in deadlines.drain(..).rev() {
+            if until <= now {
+                sends.remove(place);
+                self.overdue += 1;
+            }
         }
     }
 

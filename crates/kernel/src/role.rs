@@ -199,6 +199,8 @@ pub struct Outbox<E> {
     pub(crate) keeps_records: bool,
     /// The rare branches taken.
     pub(crate) reached: Vec<&'static str>,
+    /// Places in `sends` of what must leave before a time, with that time.
+    pub(crate) deadlines: Vec<(usize, Instant)>,
 }
 
 /// A record in an outbox.
@@ -223,7 +225,7 @@ impl<E> Outbox<E> {
     /// vital ones.
     pub fn new(keeps_records: bool) -> Self {
         let (sends, records, record_ends) = (Vec::new(), Vec::new(), Vec::new());
-        let reached = Vec::new();
+        let (reached, deadlines) = (Vec::new(), Vec::new());
         Outbox {
             sends,
             records,
@@ -233,6 +235,7 @@ impl<E> Outbox<E> {
             membership: None,
             keeps_records,
             reached,
+            deadlines,
         }
     }
 
@@ -244,7 +247,8 @@ impl<E> Outbox<E> {
     /// Whether it has asked for nothing but records and sends, as nearly always.
     pub(crate) fn asks_nothing_rare(&self) -> bool {
         let no_storage = self.release.is_none() && self.snapshot.is_none();
-        no_storage && self.membership.is_none() && self.reached.is_empty()
+        let no_news = self.membership.is_none() && self.reached.is_empty();
+        no_storage && no_news && self.deadlines.is_empty()
     }
 
     /// Sends as [`Out::send`] does: for an instance that is made of others.
@@ -275,6 +279,7 @@ impl<E> Outbox<E> {
             release_below: self.release.take(),
             snapshot: self.snapshot.take().map(|(stamp, _)| stamp),
             membership: self.membership.take(),
+            deadlines: core::mem::take(&mut self.deadlines),
         };
         self.records.clear();
         self.reached.clear();
@@ -287,6 +292,7 @@ impl<E> Outbox<E> {
         self.records.clear();
         self.record_ends.clear();
         self.reached.clear();
+        self.deadlines.clear();
         (self.release, self.snapshot, self.membership) = (None, None, None);
         self.sends
             .drain(..)
@@ -309,6 +315,8 @@ pub struct Asked<E> {
     pub snapshot: Option<u64>,
     /// The membership that the log has led to.
     pub membership: Option<Membership>,
+    /// Places in `sends` of what is sent with [`Out::send_until`], with the times.
+    pub deadlines: Vec<(usize, Instant)>,
 }
 
 /// A role's access to its driver. Its type is the role's, so that a role can send only messages of
@@ -399,5 +407,14 @@ impl<'a, R: Role + ?Sized> Out<'a, R> {
             envelope,
             fence: None,
         });
+    }
+
+    /// Sends at once, as [`send_unfenced`](Out::send_unfenced), if the node's clock does not show
+    /// `until` yet. The driver reads the clock for that after this call, and drops the message if
+    /// it is too late. The time that the role received may be much older, if the process was
+    /// stopped. So what is sent was true before `until`, whenever it arrives.
+    pub fn send_until(&mut self, envelope: R::Send, until: Instant) {
+        self.outbox.deadlines.push((self.outbox.sends.len(), until));
+        self.send_unfenced(envelope);
     }
 }

@@ -33,6 +33,7 @@ ionian_kernel::wire_enum! {
         3 => SendUnfenced { to, what },
         4 => Reply { token },
         5 => Release { below },
+        6 => SendUntil { what, until },
     }
 }
 
@@ -45,6 +46,7 @@ enum Step {
     SendUnfenced { to: Set<ActorId>, what: u64 },
     Reply { token: u64 },
     Release { below: u64 },
+    SendUntil { what: u64, until: u64 },
 }
 
 mod client {
@@ -123,6 +125,10 @@ mod actor {
                         out.send(Envelope::ToApplication(LANE, Reply { token, outcome }));
                     }
                     Step::Release { below } => out.release_below(below),
+                    Step::SendUntil { what, until } => {
+                        let envelope = Envelope::ToActors(AWAY, In::Told { what });
+                        out.send_until(envelope, Instant(until));
+                    }
                 }
             }
         }
@@ -187,6 +193,8 @@ const AWAY: Set<ActorId> = Set::from_bits(0b100);
 struct Outside {
     appended: Vec<(u8, u64, bool)>,
     durable: u64,
+    /// What its clock shows.
+    clock: u64,
     sent: Vec<u64>,
     replied: Vec<u64>,
 }
@@ -206,6 +214,9 @@ impl World<Actors> for Outside {
     }
     fn durable(&self) -> Lsn {
         Lsn(self.durable)
+    }
+    fn clock(&self) -> Instant {
+        Instant(self.clock)
     }
     fn store_snapshot(&mut self, _: Address, _: u64, _: Box<dyn Frozen>) {}
     fn announce(&mut self, _: Membership) {}
@@ -290,6 +301,27 @@ fn a_send_leaves_when_the_record_before_it_is_on_disk() {
     assert_eq!(stage.outside.sent, [1]);
     stage.disk(1);
     assert_eq!(stage.outside.sent, [1], "once");
+}
+
+/// The time that the roles receive is older than what the clock shows.
+#[test]
+fn what_is_sent_until_a_time_leaves_before_it_or_not_at_all() {
+    let mut stage = Stage::new(true);
+    stage.outside.clock = 10;
+    let until = |what, until| Step::SendUntil { what, until };
+    stage.act(
+        0,
+        [persist(7), until(1, 11), send(2), until(3, 10), until(4, 9)],
+    );
+    assert_eq!(
+        (&stage.outside.sent[..], stage.node.overdue()),
+        (&[1][..], 2)
+    );
+    stage.disk(1);
+    assert_eq!(stage.outside.sent, [1, 2]);
+    let (_, mut role_loop) = role_loop();
+    let burst = pass(&mut role_loop, to_do([until(1, 4), until(2, 3)]));
+    assert_eq!((told(&burst), role_loop.node.overdue()), (vec![1], 1));
 }
 
 #[test]
@@ -468,7 +500,7 @@ fn role_loop() -> (Homes, RoleLoop<Actors>) {
     let (homes, mut nodes) = Homes::split(&mut node, vec![0, 1], 1, OPENED);
     assert!(node.instances().next().is_none() && nodes.len() == 1);
     assert_eq!(homes.home(address(1)), Some(0));
-    let mut role_loop = RoleLoop::new(nodes.remove(0), OPENED);
+    let mut role_loop = RoleLoop::new(nodes.remove(0), OPENED, Box::new(|| Instant(3)));
     role_loop.take(Instant(0), Input::Start);
     (homes, role_loop)
 }
@@ -546,7 +578,7 @@ fn a_role_loop_reports_when_its_roles_are_not_needed_any_more() {
 fn a_role_loop_queues_messages_until_its_roles_are_started() {
     let Stage { mut node, .. } = Stage::new(true);
     let (_, mut nodes) = Homes::split(&mut node, vec![0, 1], 1, OPENED);
-    let mut role_loop = RoleLoop::new(nodes.remove(0), OPENED);
+    let mut role_loop = RoleLoop::new(nodes.remove(0), OPENED, Box::new(|| Instant(3)));
     let burst = pass(&mut role_loop, to_do([send(1)]));
     assert!(burst.sends.is_empty() && role_loop.node.queued() == 1);
     assert_eq!(told(&pass(&mut role_loop, Input::Start)), [1]);

@@ -99,6 +99,9 @@ pub struct LoopStatus {
     pub messages_in: u64,
     /// How many messages were ignored because their epoch is not known here.
     pub ignored: u64,
+    /// How many messages were not sent because their time was over: answers under a lease that had
+    /// ended.
+    pub overdue: u64,
     /// How many messages went to other nodes; a message to several instances on a node counts once.
     pub messages_out: u64,
     /// How many requests applications have submitted.
@@ -125,6 +128,8 @@ pub struct RoleLoopStatus {
     pub messages_in: u64,
     /// How many of them were ignored because their epoch is not known here.
     pub ignored: u64,
+    /// How many messages were not sent because their time was over.
+    pub overdue: u64,
     /// How many messages went to other loops and other nodes; a message to several instances counts
     /// once.
     pub messages_out: u64,

@@ -36,8 +36,10 @@ pub(crate) struct Disk {
     defect: Defect,
     /// The log, while the node's process lives.
     wal: Option<Wal<FaultDisk>>,
-    /// Snapshots that nothing was written of yet.
-    begun: Vec<(Address, u64, Bytes)>,
+    /// Snapshots that nothing was written of yet, and how many syncs go before.
+    begun: Vec<(u64, Pending)>,
+    /// The most syncs that go before a snapshot is written: in life that takes longer than a sync.
+    pub(crate) syncs_before_snapshot: u64,
     syncing: Option<Sync>,
     /// Whether the storage was told to fail.
     fails: bool,
@@ -85,6 +87,9 @@ impl From<String> for Unopened {
     }
 }
 
+/// The author of a snapshot, its stamp and its bytes.
+type Pending = (Address, u64, Bytes);
+
 /// A sync under way.
 struct Sync {
     reached: u64,
@@ -131,6 +136,7 @@ impl Disk {
             defect,
             wal: None,
             begun: Vec::new(),
+            syncs_before_snapshot: 0,
             syncing: None,
             fails: false,
             error: None,
@@ -159,7 +165,11 @@ impl Disk {
     }
 
     pub(crate) fn store_snapshot(&mut self, from: Address, stamp: u64, snapshot: Bytes) {
-        self.begun.push((from, stamp, snapshot));
+        let syncs = match self.syncs_before_snapshot {
+            0 => 0,
+            most => self.storage.random(most + 1),
+        };
+        self.begun.push((syncs, (from, stamp, snapshot)));
     }
 
     /// The position up to which the node may rely on the disk.
@@ -224,7 +234,10 @@ impl Disk {
         // In life a thread of its own writes snapshots, which may be quicker or slower than the
         // log.
         let snapshots_first = self.storage.random(2) == 0;
-        let begun = std::mem::take(&mut self.begun);
+        let is_next = |(syncs, _): &mut (u64, Pending)| *syncs == 0;
+        let begun = self.begun.extract_if(.., is_next).map(|(_, one)| one);
+        let begun: Vec<_> = begun.collect();
+        self.begun.iter_mut().for_each(|(syncs, _)| *syncs -= 1);
         let stored = begun
             .iter()
             .map(|(from, stamp, _)| (*from, *stamp))
@@ -249,7 +262,7 @@ impl Disk {
         true
     }
 
-    fn write_snapshots(&self, begun: &[(Address, u64, Bytes)]) -> Result<(), WalError> {
+    fn write_snapshots(&self, begun: &[Pending]) -> Result<(), WalError> {
         for (from, stamp, snapshot) in begun {
             let mut writer = self.snapshots_of(*from).begin()?;
             writer.push(&stamp.to_le_bytes())?;

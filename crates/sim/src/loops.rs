@@ -2,8 +2,6 @@
 //! at random times, and hand over what follows at random times. A crash takes all loops; they share
 //! the disk, which is the main loop's.
 
-use crate::clock::Clock;
-use crate::event::Micros;
 use ionian_kernel::id::Members;
 use ionian_kernel::layout::Address;
 use ionian_kernel::node::Node;
@@ -14,12 +12,16 @@ use ionian_kernel::random::Random;
 use ionian_kernel::role::Lsn;
 use ionian_kernel::time::Instant;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// See the top of this file. None of a node with one event loop.
 pub(crate) struct RoleLoops<P: Protocol> {
     pub(crate) homes: Homes,
     loops: Vec<Looped<P>>,
     random: Random,
+    /// What the node's clock shows.
+    clock: Arc<AtomicU64>,
 }
 
 struct Looped<P: Protocol> {
@@ -49,8 +51,11 @@ impl<P: Protocol> RoleLoops<P> {
         };
         let kinds = (0..P::KINDS.len()).map(home).collect();
         let (homes, nodes) = Homes::split(node, kinds, loops - 1, opened);
+        let clock = Arc::new(AtomicU64::new(now.0));
         let looped = |node| {
-            let mut role_loop = RoleLoop::new(node, opened);
+            let shown = clock.clone();
+            let read = Box::new(move || Instant(shown.load(Ordering::Relaxed)));
+            let mut role_loop = RoleLoop::new(node, opened, read);
             role_loop.take(now, Input::Start);
             Looped {
                 role_loop,
@@ -63,6 +68,7 @@ impl<P: Protocol> RoleLoops<P> {
             homes,
             loops: nodes.into_iter().map(looped).collect(),
             random,
+            clock,
         }
     }
 
@@ -79,14 +85,15 @@ impl<P: Protocol> RoleLoops<P> {
         })
     }
 
-    /// Most of the loops run, some way: they pass `most` messages to roles.
+    /// Most of the loops run, some way: they pass `most` messages to roles, which receive the time
+    /// `local`, when the clock shows `shown`.
     pub(crate) fn run(
         &mut self,
-        (now, clock): (Micros, &Clock),
+        (local, shown): (Instant, Instant),
         most: usize,
         watch: &mut dyn FnMut(Address, &P::Instance),
     ) {
-        let local = clock.read(now);
+        self.clock.store(shown.0, Ordering::Relaxed);
         for looped in &mut self.loops {
             if self.random.once_in(4) {
                 continue;

@@ -21,6 +21,7 @@ use ionian_kernel::node::role_loop::{Burst as LoopBurst, Input, Instances};
 use ionian_kernel::node::{Node, World};
 use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::role::Lsn;
+use ionian_kernel::time::Instant;
 use ionian_kernel::wire::{Reader, decode_all};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -41,6 +42,8 @@ pub(crate) struct SimNode<P: Protocol> {
     /// Arrived messages that were not delivered yet: destinations and bytes.
     pub(crate) arrived: VecDeque<(Members, Bytes)>,
     pub(crate) paused: bool,
+    /// When its roles were called last.
+    called_at: Micros,
     /// The number of crashes.
     pub(crate) life: u32,
     /// The time of the next wake-up.
@@ -87,6 +90,8 @@ impl<M> Effects<M> {
 /// The node's `World` while its roles are called.
 struct Port<'a, P: Protocol> {
     disk: &'a mut Disk,
+    /// What the node's clock shows.
+    clock: Instant,
     effects: &'a mut Effects<P::Message>,
     loops: Option<&'a mut RoleLoops<P>>,
 }
@@ -110,6 +115,10 @@ impl<P: Protocol> World<P> for Port<'_, P> {
 
     fn durable(&self) -> Lsn {
         self.disk.durable()
+    }
+
+    fn clock(&self) -> Instant {
+        self.clock
     }
 
     fn store_snapshot(&mut self, from: Address, stamp: u64, mut frozen: Box<dyn Frozen>) {
@@ -160,6 +169,14 @@ pub(crate) struct Burst {
     pub(crate) ends: bool,
     /// Whether the node starts a checkpoint of its log, if none is in progress.
     pub(crate) checkpoint: bool,
+    /// The clock was read before the input came, when this share (of 256) of the time since the
+    /// last step had passed: it may have been a pause.
+    pub(crate) clock_share: u64,
+}
+
+impl Burst {
+    /// The clock is read when the input has come.
+    pub(crate) const AT_ONCE: u64 = 256;
 }
 
 /// The parameters of a node's start.
@@ -208,6 +225,7 @@ impl<P: Protocol> SimNode<P> {
             clock,
             arrived: VecDeque::new(),
             paused: false,
+            called_at: 0,
             life: 0,
             wake_at: None,
             burst_open: false,
@@ -267,11 +285,13 @@ impl<P: Protocol> SimNode<P> {
         let loops = self.configuration.layout.options.loops;
         let who = mix(boot.seed, u64::from(self.id.0) << 32 | u64::from(self.life));
         let local = self.clock.read(now);
+        self.called_at = now;
         self.loops = (loops > 1).then(|| RoleLoops::split((&mut host, local), loops, opened, who));
         host.start(
             local,
             &mut Port {
                 disk: &mut self.disk,
+                clock: local,
                 effects,
                 loops: self.loops.as_mut(),
             },
@@ -319,6 +339,7 @@ impl<P: Protocol> SimNode<P> {
         effects: &mut Effects<P::Message>,
     ) {
         let local = self.clock.read(now);
+        self.called_at = now;
         let Some(mut host) = self.host.take() else {
             return;
         };
@@ -332,6 +353,7 @@ impl<P: Protocol> SimNode<P> {
         let change = (&configuration.layout, &configuration.config, self.id);
         let mut port = Port {
             disk: &mut self.disk,
+            clock: local,
             effects,
             loops: self.loops.as_mut(),
         };
@@ -374,15 +396,19 @@ impl<P: Protocol> SimNode<P> {
         effects: &mut Effects<P::Message>,
         watch: &mut dyn FnMut(Address, &P::Instance),
     ) -> Result<(), String> {
-        let local = self.clock.read(now);
+        let since = now - self.called_at;
+        let read_at = self.called_at + since * burst.clock_share / Burst::AT_ONCE;
+        let (local, clock) = (self.clock.read(read_at), self.clock.read(now));
+        self.called_at = now;
         let Some(host) = &mut self.host else {
             return Ok(());
         };
         if let Some(loops) = &mut self.loops {
-            loops.run((now, &self.clock), burst.run, watch);
+            loops.run((local, clock), burst.run, watch);
         }
         let mut port = Port {
             disk: &mut self.disk,
+            clock,
             effects,
             loops: self.loops.as_mut(),
         };
@@ -453,7 +479,7 @@ impl<P: Protocol> SimNode<P> {
             host.end_burst(local, &mut port);
         }
         if let Some(loops) = &mut self.loops {
-            loops.run((now, &self.clock), burst.run, watch);
+            loops.run((local, clock), burst.run, watch);
         }
         let loops = self.loops.iter().flat_map(RoleLoops::nodes);
         match host.ignored() + loops.map(Node::ignored).sum::<u64>() {

@@ -98,6 +98,8 @@ pub(crate) struct Knobs {
     pub(crate) change_every: Option<Micros>,
     pub(crate) clock_ahead: Micros,
     pub(crate) clock_drift_ppm: i64,
+    /// Once in this many bursts the clock is read before the input comes.
+    pub(crate) early_clock: Option<u64>,
     /// How many messages a node takes in at a time.
     pub(crate) burst: u64,
     /// The chance that a node goes on without ending its burst.
@@ -125,6 +127,8 @@ pub(crate) struct Knobs {
     /// The size of the log's segments: so small that they are made, dropped and used again all the
     /// time.
     pub(crate) segment_bytes: u64,
+    /// The most syncs of a disk that go before it writes a snapshot.
+    pub(crate) syncs_before_snapshot: u64,
 }
 
 fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
@@ -264,6 +268,8 @@ impl Knobs {
             options: options(&mut swarm.random, scenario),
             segment_bytes: pick(&mut swarm.random, &[8 << 10, 16 << 10]),
             // In calm seeds too. Drawn last, so that scenarios without changes keep their draws.
+            early_clock: None,
+            syncs_before_snapshot: syncs_before_snapshot(seed),
             change_every: (!scenario.changes.is_empty() || scenario.tunes)
                 .then(|| pick(&mut swarm.random, &CHANGE_EVERY)),
             cut: None,
@@ -286,6 +292,7 @@ impl Knobs {
             vary_own(&mut knobs.options, own, seed);
             knobs.options.loops = loops(seed);
         }
+        knobs.early_clock = early_clock(seed).filter(|_| faults.clock && !calm);
         if swarm.random.once_in(8) {
             return knobs;
         }
@@ -455,6 +462,7 @@ impl Knobs {
             ("slow-disk", self.sync.1 > 3 * MS || self.stall.is_some()),
             ("clocks", self.clock_ahead > 0 || self.clock_drift_ppm > 0),
             ("wrong-clocks", self.clock_ahead > 60_000 * MS),
+            ("early-clocks", self.early_clock.is_some()),
         ];
         switches
             .iter()
@@ -521,6 +529,21 @@ fn loops(seed: u64) -> usize {
         true => random.between(2, 4) as usize,
         false => 1,
     }
+}
+
+/// How often nodes read their clocks too early: in one seed of three, now and then. Drawn with
+/// random numbers of their own, as above.
+fn early_clock(seed: u64) -> Option<u64> {
+    let mut random = Random::new(seed ^ 0x0063_6c6f_636b);
+    let once_in = pick(&mut random, &[2, 10, 100]);
+    random.once_in(3).then_some(once_in)
+}
+
+/// How many syncs may go before a snapshot is written: in two seeds of five, some. Drawn with
+/// random numbers of their own, as above.
+fn syncs_before_snapshot(seed: u64) -> u64 {
+    let mut random = Random::new(seed ^ 0x0073_6e61_7073);
+    pick(&mut random, &[0, 0, 0, 3, 20])
 }
 
 /// The layout's options, in some seeds much smaller than in practice: limits that are

@@ -145,7 +145,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                     ahead: random.between(0, knobs.clock_ahead),
                     drift_ppm: drift,
                 };
-                let disk = Disk::new(mix(mix(seed, 3), index as u64), knobs.segment_bytes, defect);
+                let mut disk =
+                    Disk::new(mix(mix(seed, 3), index as u64), knobs.segment_bytes, defect);
+                disk.syncs_before_snapshot = knobs.syncs_before_snapshot;
                 SimNode::new(id, founding.clone(), disk, clock)
             })
             .collect();
@@ -457,6 +459,10 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             run: self.random.between(1, most * 2) as usize,
             ends: !self.random.chance(self.knobs.burst_goes_on),
             checkpoint: self.random.once_in(CHECKPOINT_ONCE_IN),
+            clock_share: match self.knobs.early_clock {
+                Some(once_in) if self.random.once_in(once_in) => self.random.below(Burst::AT_ONCE),
+                _ => Burst::AT_ONCE,
+            },
         };
         let (oracles, mut seen) = (&mut self.oracles, Ok(()));
         let mut watch = |taker, instance: &P::Instance| {

@@ -38,6 +38,7 @@ impl<P: Protocol> Node<P> {
             outbox: Outbox::new(self.outbox.keeps_records),
             latest: self.latest,
             ignored: 0,
+            overdue: 0,
             lsns: Vec::new(),
         };
         other.index();

@@ -159,8 +159,12 @@ impl<P: Protocol> Burst<P> {
     }
 }
 
+/// Reads the node's clock.
+pub type Clock = Box<dyn Fn() -> Instant + Send>;
+
 /// The surroundings of the roles: everything they ask for goes into a burst.
 pub struct Port<P: Protocol> {
+    clock: Clock,
     /// The position of the last record.
     appended: Lsn,
     durable: Lsn,
@@ -180,6 +184,10 @@ impl<P: Protocol> World<P> for Port<P> {
 
     fn durable(&self) -> Lsn {
         self.durable
+    }
+
+    fn clock(&self) -> Instant {
+        (self.clock)()
     }
 
     fn store_snapshot(&mut self, from: Address, stamp: u64, frozen: Box<dyn Frozen>) {
@@ -216,10 +224,11 @@ pub struct RoleLoop<P: Protocol> {
 
 impl<P: Protocol> RoleLoop<P> {
     /// With these instances, which have recovered from a log up to `opened`.
-    pub fn new(node: Node<P>, opened: Lsn) -> Self {
+    pub fn new(node: Node<P>, opened: Lsn, clock: Clock) -> Self {
         RoleLoop {
             node,
             port: Port {
+                clock,
                 appended: opened,
                 durable: opened,
                 burst: Burst::default(),

@@ -49,6 +49,8 @@ pub struct Batcher {
     /// Turns to other nodes than the head while it leaves everything unanswered: each hands on what
     /// is not for it.
     stray: u64,
+    /// When a batch was answered last.
+    answered_at: Instant,
     open: OpenBatch,
     /// When each batch under way was sent: one that is lost must not count without end.
     under_way: BTreeMap<u64, Instant>,
@@ -64,6 +66,7 @@ impl Batcher {
             chain: config.founding(),
             config,
             stray: 0,
+            answered_at: Instant::ZERO,
             open: OpenBatch::default(),
             under_way: BTreeMap::new(),
             next_number: Random::new(birth.seed).any() >> 1,
@@ -76,8 +79,9 @@ impl Batcher {
         while let Some(oldest) = self.under_way.first_entry()
             && now.since(*oldest.get()) > options.resend_after
         {
-            oldest.remove();
-            self.stray += 1;
+            // If later ones were answered it was lost, or is slow.
+            let sent_at = oldest.remove();
+            self.stray += u64::from(self.answered_at <= sent_at);
         }
         if !self.open.is_due(now, self.under_way.len(), options) {
             return;
@@ -127,14 +131,14 @@ impl Role for Batcher {
                 }
             }
             In::BatchesDone { numbers } => {
-                for number in numbers {
-                    if self.under_way.remove(&number).is_some() {
-                        self.stray = 0;
-                    }
-                }
+                numbers.iter().for_each(|number| {
+                    self.under_way.remove(number);
+                });
+                (self.stray, self.answered_at) = (0, now);
             }
+            // A node that knows no later chain confirms that the head is right.
             In::Chain { chain } => {
-                if chain.is_later_than(&self.chain) {
+                if !self.chain.is_later_than(&chain) {
                     (self.chain, self.stray) = (chain, 0);
                 }
             }

@@ -31,14 +31,19 @@
 mod entering;
 mod history;
 mod joining;
+mod lease;
+mod leaving;
 mod link;
 mod peers;
 mod reads;
 mod records;
+mod standing;
 mod writes;
 
 use self::history::History;
 use self::joining::Joining;
+use self::lease::Inquiries;
+use self::leaving::Waits;
 use self::link::Link;
 use self::peers::Peers;
 use self::reads::Reads;
@@ -114,15 +119,8 @@ messages! {
             /// What they must see.
             executed: Slot,
         },
-        /// Dirty reads that the tail is to execute.
-        5 => ReadAtTail {
-            /// The epoch of the node that sends them.
-            epoch: ChainEpoch,
-            /// The reads.
-            reads: Batch,
-        },
         /// Asks the tail what is committed.
-        6 => Query {
+        5 => Query {
             /// The node that asks.
             from: ChainNodeId,
             /// Its epoch.
@@ -131,7 +129,7 @@ messages! {
             inquiry: u64,
         },
         /// The tail's answer.
-        7 => Committed {
+        6 => Committed {
             /// Its epoch.
             epoch: ChainEpoch,
             /// The question.
@@ -140,20 +138,24 @@ messages! {
             committed: Slot,
         },
         /// A chain node lives.
-        8 => Beat {
+        7 => Beat {
             /// The node.
             from: ChainNodeId,
             /// Its epoch.
             epoch: ChainEpoch,
+            /// How many steps have changed the chain within it.
+            revision: u64,
             /// The chain nodes that it hears.
             hears: Set<ChainNodeId>,
+            /// The members that it takes for dead.
+            suspects: Set<ChainNodeId>,
             /// Whether it knows how far its successor is, or has none.
             synced: bool,
             /// What its clock shows.
             clock: Timestamp,
         },
         /// The successor wants what it has not received.
-        9 => Sync {
+        8 => Sync {
             /// The successor.
             from: ChainNodeId,
             /// Its epoch.
@@ -162,7 +164,7 @@ messages! {
             received: Slot,
         },
         /// The predecessor sends entries from now on.
-        10 => Handover {
+        9 => Handover {
             /// The predecessor.
             from: ChainNodeId,
             /// Its epoch.
@@ -173,7 +175,7 @@ messages! {
             end: Slot,
         },
         /// A node that joins wants what is committed.
-        11 => Fetch {
+        10 => Fetch {
             /// The node.
             from: ChainNodeId,
             /// The first entry that it has not received.
@@ -182,7 +184,7 @@ messages! {
             snapshot: Option<(Slot, u64)>,
         },
         /// Committed entries.
-        12 => Entries {
+        11 => Entries {
             /// The node that sends them.
             from: ChainNodeId,
             /// The number of the first entry.
@@ -193,7 +195,7 @@ messages! {
             applied: Slot,
         },
         /// A piece of a snapshot.
-        13 => Piece {
+        12 => Piece {
             /// The node that sends it.
             from: ChainNodeId,
             /// The snapshot is of the state before this entry.
@@ -206,19 +208,19 @@ messages! {
             bytes: Bytes,
         },
         /// A chain that the master has decided.
-        14 => Chain {
+        13 => Chain {
             /// The chain.
             chain: Chain,
         },
         /// From itself: entries are on its disk.
-        15 => Stored {
+        14 => Stored {
             /// The epoch in which it sent this.
             epoch: ChainEpoch,
             /// Every entry below this one is.
             received: Slot,
         },
         /// A message of the master's log to its client.
-        16 => Master via message {
+        15 => Master via message {
             /// The message.
             message: multipaxos::client::In,
         },
@@ -250,6 +252,8 @@ pub struct ChainNode {
     /// How far the successor is, when that is known in this epoch.
     down: Option<Down>,
     reads: Reads,
+    inquiries: Inquiries,
+    waits: Waits,
     peers: Peers,
     /// The time that it stamps, as the head.
     clock: LogClock,
@@ -284,6 +288,8 @@ impl ChainNode {
             up: Up::default(),
             down: None,
             reads: Reads::new(birth.seed),
+            inquiries: Inquiries::default(),
+            waits: Waits::default(),
             peers: Peers::default(),
             clock: LogClock::new(birth.node, layout.f),
             link: Link::new(config.master.clone(), birth),
@@ -295,66 +301,18 @@ impl ChainNode {
         }
     }
 
-    /// The chain that it has entered.
-    pub fn chain(&self) -> &Chain {
-        &self.chain
-    }
-
-    /// Its place in the chain, if it is a member of it.
-    pub fn place(&self) -> Option<usize> {
-        self.place
-    }
-
-    /// Whether it is a member that holds all that was acknowledged.
-    pub fn is_whole(&self) -> bool {
-        self.whole
-    }
-
-    /// Whether its predecessor in the chain has found that it has no more than that, or there is
-    /// none.
-    pub fn is_synced(&self) -> bool {
-        self.up.synced
-    }
-
-    /// Every entry below this one is applied.
-    pub fn applied(&self) -> Slot {
-        self.history.applied()
-    }
-
-    /// It has received every entry below this one.
-    pub fn received(&self) -> Slot {
-        self.history.end()
-    }
-
-    /// The entries from this one on that it holds.
-    pub fn entries_from(&self, start: Slot) -> impl Iterator<Item = (Slot, &Value)> {
-        self.history.iter_from(start)
-    }
-
-    fn is_head(&self) -> bool {
-        self.place == Some(0)
-    }
-
-    /// Whether what it has received is committed.
-    fn is_tail(&self) -> bool {
-        let is_last = |place| place + 1 == self.chain.members.len();
-        self.whole && self.place.is_some_and(is_last)
-    }
-
-    fn predecessor(&self) -> Option<ChainNodeId> {
-        self.chain.at(self.place?.checked_sub(1)?)
-    }
-
-    fn successor(&self) -> Option<ChainNodeId> {
-        self.chain.at(self.place? + 1)
-    }
-
     fn to(&self, nodes: Set<ChainNodeId>, message: In) -> Envelope {
         Envelope::ToChainNodes(nodes, message)
     }
 
     fn send(&self, to: ChainNodeId, message: In, out: &mut Out<'_, Self>) {
         out.send(self.to(Set::one(to), message));
+    }
+
+    /// Sends what reveals nothing that a crash could undo: reads, and what is committed, which is
+    /// on every member's disk.
+    fn send_at_once(&self, to: ChainNodeId, message: In, out: &mut Out<'_, Self>) {
+        out.send_unfenced(self.to(Set::one(to), message));
     }
 
     /// All other chain nodes.
@@ -404,6 +362,7 @@ impl Role for ChainNode {
         self.entered = (now, self.history.end());
         self.up = Up::new(now, self.predecessor().is_none());
         self.joining.restart(now);
+        self.note_leaving(now);
         self.peers.start(now, self.config.nodes());
         self.link.start(now, out);
         if self.is_tail() {
@@ -440,7 +399,6 @@ impl Role for ChainNode {
             } => self.on_ack(now, (from, epoch), (received, committed), out),
             In::Read { reads, handed } => self.on_read(reads, handed, out),
             In::ReadAt { reads, executed } => self.on_read_at(now, reads, executed, out),
-            In::ReadAtTail { epoch, reads } => self.on_read_at_tail(now, epoch, reads, out),
             In::Query {
                 from,
                 epoch,
@@ -454,12 +412,15 @@ impl Role for ChainNode {
             In::Beat {
                 from,
                 epoch,
+                revision,
                 hears,
+                suspects,
                 synced,
                 clock,
             } => {
+                self.peers.suspected.insert(from, suspects);
                 self.hear_clock(now, from, clock);
-                self.on_beat(now, (from, epoch), (hears, synced), out);
+                self.on_beat(now, (from, (epoch, revision)), (hears, synced), out);
             }
             In::Sync {
                 from,
@@ -502,6 +463,7 @@ impl Role for ChainNode {
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.wait_for_leases(now, out);
         self.link.on_timer(now, out);
         self.take_replies(now, out);
         if self.beat_at <= now {
@@ -524,6 +486,7 @@ impl Role for ChainNode {
             self.down.as_ref().and_then(|down| self.resend_timer(down)),
             self.reads.next_timer(),
             self.fetch_timer(),
+            self.leaving_timer(),
         ];
         timers.into_iter().fold(None, earliest)
     }
@@ -532,12 +495,14 @@ impl Role for ChainNode {
         self.propose_queued(now, out);
         self.forward(now, out);
         self.acknowledge(out);
-        self.begin_reads(now, out);
         self.link.on_burst_end(now, out);
         self.take_replies(now, out);
-        self.answer_queries(out);
+        self.begin_reads(now, out);
+        self.answer_queries(now, out);
         self.answer_waiting(now, out);
-        self.flush_answers(true, out);
+        self.flush_answers(true, None, out);
+        self.answer_leased(now, out);
+        self.inquire(now, out);
         self.tell_batchers(out);
         self.store_if_due(out);
         self.trim(now);
@@ -589,6 +554,7 @@ impl Role for ChainNode {
             self.reads.under_way() as u64,
             self.reads.clean,
             self.reads.dirty,
+            self.reads.leased,
             self.reads.queries,
             self.writes.dropped + self.reads.dropped,
             self.executor.session_count() as u64,

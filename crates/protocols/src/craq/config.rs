@@ -3,6 +3,7 @@
 use super::id::ChainNodeId;
 use super::kind;
 use super::message::Chain;
+use super::settings::lease;
 use crate::multipaxos::config::Config as Ordering;
 use crate::multipaxos::kind as ordering;
 use crate::places::{at_least, seen_as_multipaxos};
@@ -68,6 +69,11 @@ impl Config {
     /// The chain that the cluster begins with.
     pub fn founding(&self) -> Chain {
         Chain::founding(self.nodes())
+    }
+
+    /// Whether inquiries give leases.
+    pub fn has_leases(&self) -> bool {
+        lease(self.options()).is_some()
     }
 
     /// The fewest members that suspicions leave in the chain.

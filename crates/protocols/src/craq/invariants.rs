@@ -24,6 +24,8 @@ pub struct Invariants {
     chains: BTreeMap<ChainEpoch, Chain>,
     /// What was applied under each number.
     applied: BTreeMap<Slot, Value>,
+    /// How far whole members had applied in each epoch.
+    committed: BTreeMap<ChainEpoch, Slot>,
     nodes: BTreeMap<Address, Seen>,
 }
 
@@ -46,6 +48,7 @@ impl protocol::Invariants<Craq> for Invariants {
             master: protocol::Invariants::new(&config.master),
             chains: BTreeMap::new(),
             applied: BTreeMap::new(),
+            committed: BTreeMap::new(),
             nodes: BTreeMap::new(),
         }
     }
@@ -124,8 +127,28 @@ impl Invariants {
             pending: pending.map(|(slot, value)| (slot, value.clone())).collect(),
         };
         self.check_order(address, &seen)?;
+        if seen.is_whole {
+            let committed = self.committed.entry(seen.epoch).or_default();
+            *committed = (*committed).max(seen.applied);
+        }
         self.nodes.insert(address, seen);
-        Ok(())
+        self.check_whole()
+    }
+
+    /// Whatever a whole member has applied in an epoch was committed in it or before, so each whole
+    /// member of that or a later one has received it.
+    fn check_whole(&self) -> Result<(), String> {
+        let lacks = |seen: &Seen| {
+            let committed = self.committed.range(..=seen.epoch).map(|(_, slot)| *slot);
+            seen.is_whole && committed.max() > Some(seen.received)
+        };
+        match self.nodes.iter().find(|(_, seen)| lacks(seen)) {
+            None => Ok(()),
+            Some((address, seen)) => Err(format!(
+                "chain node {} is full in {:?}, and has only what is below {:?}",
+                address.index, seen.epoch, seen.received
+            )),
+        }
     }
 
     /// One chain in an epoch.

@@ -21,11 +21,19 @@
 //! While a node stands aside the head numbers nothing, so what a member holds is still a beginning
 //! of what each holds that stood before it, whichever of the two was aside.
 //!
+//! Where nodes answer reads under leases (`chain_node/lease.rs`), no full member is removed or put
+//! aside at once. A suspicion that fits is *announced*: from then on no inquiry gives that member a
+//! lease. When the member that announced it, or another one that suspects it, has waited until all
+//! leases are over that were given before, it asks for the removal, and names the announcement:
+//! which must still be there. The announcement ends when it is withdrawn, or when the member that
+//! made it is removed: others make their own, and wait anew.
+//!
 //! A node that has lost its memory says itself that its earlier life is over: that needs no number
 //! of members, for it is certain.
 
 use super::Taken;
-use super::message::{Aside, Chain, Member, Step};
+use super::id::ChainNodeId;
+use super::message::{Announcement, Aside, Chain, Leaving, Member, Step};
 use crate::multipaxos::replica;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -45,12 +53,58 @@ pub struct ChainMaster {
     chain: Chain,
     /// The fewest members that suspicions leave.
     least: usize,
+    /// Whether inquiries give leases.
+    leases: bool,
+}
+
+/// What a suspicion does to a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is removed.
+    Removed,
+    /// It is put aside.
+    Aside,
+    /// It changes places with the one that stands aside.
+    Exchanged,
+}
+
+/// What becomes of the member at this place if it is suspected, where suspicions leave at least
+/// this number of members. Nothing, if the suspicion does not fit.
+pub fn outcome(chain: &Chain, place: usize, least: usize) -> Option<Outcome> {
+    let members = &chain.members;
+    if !members[place].full {
+        return Some(Outcome::Removed);
+    }
+    let (full, has_aside) = (full_besides(chain, place), chain.aside.is_some());
+    let feeds_the_last = members.len() == place + 2 && !members[place + 1].full;
+    if full > 0 && full + usize::from(has_aside) >= least {
+        Some(Outcome::Removed)
+    } else if feeds_the_last && has_aside {
+        Some(Outcome::Exchanged)
+    } else if feeds_the_last && full > 0 {
+        Some(Outcome::Aside)
+    } else {
+        None
+    }
+}
+
+/// How many full members there are beside the one at `place`.
+fn full_besides(chain: &Chain, place: usize) -> usize {
+    let others = chain.members.iter().enumerate();
+    others
+        .filter(|(other, member)| *other != place && member.full)
+        .count()
 }
 
 impl ChainMaster {
-    /// Begins with this chain, of which suspicions leave this number of members.
-    pub fn new(chain: Chain, least: usize) -> Self {
-        ChainMaster { chain, least }
+    /// Begins with this chain, of which suspicions leave this number of members. Where inquiries
+    /// give `leases`, full members are announced as leaving first.
+    pub fn new(chain: Chain, least: usize, leases: bool) -> Self {
+        ChainMaster {
+            chain,
+            least,
+            leases,
+        }
     }
 
     /// The chain now.
@@ -68,16 +122,22 @@ impl ChainMaster {
                 node,
             } => {
                 let here = epoch == self.chain.epoch && self.chain.place(from, life).is_some();
-                let is_it = |member: &Member| member.node == node;
-                if let Some(place) = self.chain.members.iter().position(is_it)
+                if let Some(place) = self.chain.place_of(node)
                     && here
                 {
-                    self.suspect(place);
+                    self.suspect(place, from);
                 }
             }
             Step::Begin { node, life } => {
                 let is_over = |member: &Member| member.node == node && member.life < life;
-                self.chain.aside.take_if(|aside| is_over(&aside.member));
+                if self
+                    .chain
+                    .aside
+                    .take_if(|aside| is_over(&aside.member))
+                    .is_some()
+                {
+                    self.chain.revision += 1;
+                }
                 if let Some(place) = self.chain.members.iter().position(is_over) {
                     self.end(place);
                 }
@@ -89,7 +149,7 @@ impl ChainMaster {
                 if epoch == self.chain.epoch && is_whole && !members.iter().any(is_it) {
                     let full = false;
                     members.push(Member { node, life, full });
-                    self.chain.epoch = epoch.next();
+                    self.next_epoch();
                 }
             }
             Step::Full { epoch, node, life } => {
@@ -100,42 +160,89 @@ impl ChainMaster {
                 {
                     self.chain.members[place].full = true;
                     self.chain.aside = None;
+                    self.chain.revision += 1;
+                }
+            }
+            Step::Remove {
+                from,
+                life,
+                announced,
+            } => {
+                let leaving = self.announced(announced).map(|leaving| leaving.node);
+                let place = leaving.and_then(|node| self.chain.place_of(node));
+                if let Some(place) = place.filter(|_| self.chain.place(from, life).is_some()) {
+                    self.take_out(place);
+                }
+            }
+            Step::Withdraw {
+                from,
+                life,
+                announced,
+            } => {
+                let own = self.announced(announced).filter(|it| it.by == from);
+                if own.is_some() && self.chain.place(from, life).is_some() {
+                    self.chain.leaving.retain(|it| it.announced != announced);
+                    self.chain.revision += 1;
                 }
             }
         }
     }
 
-    /// How many full members there are beside the one at `place`.
-    fn full_besides(&self, place: usize) -> usize {
-        let others = self.chain.members.iter().enumerate();
-        others
-            .filter(|(other, member)| *other != place && member.full)
-            .count()
+    fn announced(&self, announced: Announcement) -> Option<&Leaving> {
+        let mut leaving = self.chain.leaving.iter();
+        leaving.find(|leaving| leaving.announced == announced)
     }
 
-    /// A member is suspected.
-    fn suspect(&mut self, place: usize) {
-        let members = &self.chain.members;
-        if !members[place].full {
-            return self.remove(place);
+    /// The members are others from now on.
+    fn next_epoch(&mut self) {
+        self.chain.epoch = self.chain.epoch.next();
+        self.chain.revision = 0;
+    }
+
+    /// A member is suspected, by this one. One that may have a lease is announced as leaving.
+    fn suspect(&mut self, place: usize, by: ChainNodeId) {
+        let Member { node, full, .. } = self.chain.members[place];
+        if !full || !self.leases {
+            return self.take_out(place);
         }
-        let (full, aside) = (self.full_besides(place), self.chain.aside);
-        let feeds_the_last = members.len() == place + 2 && !members[place + 1].full;
-        if full > 0 && full + usize::from(aside.is_some()) >= self.least {
-            self.remove(place);
-        } else if feeds_the_last && aside.is_some() {
-            self.exchange(place);
-        } else if feeds_the_last && full > 0 {
-            let (member, before) = (self.chain.members[place], false);
-            self.remove(place);
-            self.chain.aside = Some(Aside { member, before });
+        let fits = outcome(&self.chain, place, self.least).is_some();
+        if fits && self.chain.leaving_of(node).is_none() {
+            self.chain.revision += 1;
+            let (epoch, revision) = self.chain.order();
+            let announced = Announcement { epoch, revision };
+            let leaving = Leaving {
+                node,
+                by,
+                announced,
+            };
+            self.chain.leaving.push(leaving);
         }
+    }
+
+    /// Takes a member out, if that fits.
+    fn take_out(&mut self, place: usize) {
+        match outcome(&self.chain, place, self.least) {
+            Some(Outcome::Removed) => self.remove(place),
+            Some(Outcome::Exchanged) => self.exchange(place),
+            Some(Outcome::Aside) => {
+                let (member, before) = (self.chain.members[place], false);
+                self.remove(place);
+                self.chain.aside = Some(Aside { member, before });
+            }
+            None => {}
+        }
+    }
+
+    /// Announcements of this member, and those that it has made, are void.
+    fn forget(&mut self, node: ChainNodeId) {
+        let is_other = |it: &Leaving| it.node != node && it.by != node;
+        self.chain.leaving.retain(is_other);
     }
 
     /// The life of a member is over.
     fn end(&mut self, place: usize) {
         let is_full = self.chain.members[place].full;
-        if !is_full || self.full_besides(place) > 0 {
+        if !is_full || full_besides(&self.chain, place) > 0 {
             self.remove(place);
         } else if self.chain.aside.is_some() {
             self.exchange(place);
@@ -145,10 +252,12 @@ impl ChainMaster {
 
     /// The one that stands aside takes the place of a member, which stands aside.
     fn exchange(&mut self, place: usize) {
+        let node = self.chain.members[place].node;
         if let Some(aside) = &mut self.chain.aside {
             core::mem::swap(&mut aside.member, &mut self.chain.members[place]);
             aside.before = !aside.before;
-            self.chain.epoch = self.chain.epoch.next();
+            self.forget(node);
+            self.next_epoch();
         }
     }
 
@@ -168,7 +277,8 @@ impl ChainMaster {
             let place = members.len() - usize::from(aside.before);
             members.insert(place, aside.member);
         }
-        self.chain.epoch = self.chain.epoch.next();
+        self.forget(removed.node);
+        self.next_epoch();
     }
 }
 

@@ -30,18 +30,46 @@ pub struct Aside {
 
 wire_struct! { Aside { member, before } }
 
+/// Which announcement: the epoch and the revision of the chain that had it first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Announcement {
+    /// The epoch.
+    pub epoch: ChainEpoch,
+    /// The revision.
+    pub revision: u64,
+}
+
+wire_struct! { Announcement { epoch, revision } }
+
+/// A member that is suspected, where there are leases: no inquiry gives it one any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// The member.
+    pub node: ChainNodeId,
+    /// The member that suspects it.
+    pub by: ChainNodeId,
+    /// The announcement.
+    pub announced: Announcement,
+}
+
+wire_struct! { Leaving { node, by, announced } }
+
 /// A configuration of the chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
-    /// How many steps came before.
+    /// How many chains of other members came before.
     pub epoch: ChainEpoch,
+    /// How many steps have changed this one, and not which its members are.
+    pub revision: u64,
     /// The members, from the head to the tail.
     pub members: Vec<Member>,
     /// While the last member is not full: one that was taken out for its sake.
     pub aside: Option<Aside>,
+    /// Members that are announced as leaving, each once.
+    pub leaving: Vec<Leaving>,
 }
 
-wire_struct! { Chain { epoch, members, aside } }
+wire_struct! { Chain { epoch, revision, members, aside, leaving } }
 
 impl Chain {
     /// The chain that a cluster begins with: all nodes in the order of their numbers.
@@ -52,9 +80,8 @@ impl Chain {
             full: true,
         };
         Chain {
-            epoch: ChainEpoch::ZERO,
             members: nodes.iter().map(member).collect(),
-            aside: None,
+            ..Chain::default()
         }
     }
 
@@ -62,6 +89,16 @@ impl Chain {
     pub fn place(&self, node: ChainNodeId, life: u64) -> Option<usize> {
         let is_it = |member: &Member| member.node == node && member.life == life;
         self.members.iter().position(is_it)
+    }
+
+    /// Where a node stands, if it does, in whichever life.
+    pub fn place_of(&self, node: ChainNodeId) -> Option<usize> {
+        self.members.iter().position(|member| member.node == node)
+    }
+
+    /// The announcement that a member is leaving, if there is one.
+    pub fn leaving_of(&self, node: ChainNodeId) -> Option<&Leaving> {
+        self.leaving.iter().find(|leaving| leaving.node == node)
     }
 
     /// Whether a node stands aside in this life.
@@ -91,10 +128,14 @@ impl Chain {
         full.map(|member| member.node).collect()
     }
 
-    /// Whether it comes later than `other`. Within an epoch members become full, and stay so.
+    /// Its place among all chains that the master has decided.
+    pub fn order(&self) -> (ChainEpoch, u64) {
+        (self.epoch, self.revision)
+    }
+
+    /// Whether it comes later than `other`.
     pub fn is_later_than(&self, other: &Chain) -> bool {
-        let order = |chain: &Chain| (chain.epoch, chain.full().len());
-        order(self) > order(other)
+        self.order() > other.order()
     }
 }
 
@@ -140,6 +181,24 @@ pub enum Step {
         /// Its life.
         life: u64,
     },
+    /// The leases are over that a member had which was announced as leaving: it is to be removed.
+    Remove {
+        /// The member that has waited for that.
+        from: ChainNodeId,
+        /// Its life.
+        life: u64,
+        /// The announcement.
+        announced: Announcement,
+    },
+    /// The member that had another announced as leaving takes it for dead no longer.
+    Withdraw {
+        /// The first of them.
+        from: ChainNodeId,
+        /// Its life.
+        life: u64,
+        /// The announcement.
+        announced: Announcement,
+    },
 }
 
 wire_enum! { Step {
@@ -147,4 +206,6 @@ wire_enum! { Step {
     1 => Begin { node, life },
     2 => Ready { epoch, node, life },
     3 => Full { epoch, node, life },
+    4 => Remove { from, life, announced },
+    5 => Withdraw { from, life, announced },
 } }

@@ -46,6 +46,11 @@ pub(super) const CHAIN_NODE: &[Metric] = &[
         "reads",
         "linearizable reads for which it asked the tail",
     ),
+    Metric::counter(
+        "leased_reads",
+        "reads",
+        "clean reads that it answered under a lease",
+    ),
     Metric::counter("queries", "questions", "questions to the tail"),
     Metric::counter("dropped", "batches", "batches dropped for want of room"),
     Metric::gauge("sessions", "sessions", "sessions of clients"),

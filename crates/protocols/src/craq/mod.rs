@@ -224,9 +224,10 @@ impl Protocol for Craq {
 
 /// A replica of the master's log: its state machine is not that of the clients.
 fn master(config: &Arc<Config>, birth: &Birth<'_>) -> master::Master {
-    let (chain, least) = (config.founding(), config.least());
-    let machine =
-        move || -> Box<dyn StateMachine> { Box::new(ChainMaster::new(chain.clone(), least)) };
+    let (chain, least, leases) = (config.founding(), config.least(), config.has_leases());
+    let machine = move || -> Box<dyn StateMachine> {
+        Box::new(ChainMaster::new(chain.clone(), least, leases))
+    };
     let birth = Birth {
         machine: &machine,
         // What the operator has skipped are commands of clients.

@@ -1,12 +1,16 @@
 //! The rules of the roles of CRAQ. A chain node is on a stage; the others, and the master, are
 //! played by the test.
 
+#[path = "craq/batcher.rs"]
+mod batcher;
 #[path = "craq/chain.rs"]
 pub(crate) mod chain;
 #[path = "craq/changes.rs"]
 pub(crate) mod changes;
 #[path = "craq/lane.rs"]
 mod lane;
+#[path = "craq/leases.rs"]
+pub(crate) mod leases;
 #[path = "craq/master.rs"]
 pub(crate) mod master;
 #[path = "craq/reads.rs"]
@@ -126,7 +130,9 @@ fn beat(from: u8, epoch: u64, synced: bool) -> In {
     In::Beat {
         from: ChainNodeId(from),
         epoch: ChainEpoch(epoch),
+        revision: 0,
         hears: Set::first(6),
+        suspects: Set::EMPTY,
         synced,
         clock: Timestamp(1000),
     }
@@ -141,8 +147,13 @@ fn chain(epoch: u64, members: &[(u8, u64, bool)]) -> Chain {
     Chain {
         epoch: ChainEpoch(epoch),
         members: members.iter().map(member).collect(),
-        aside: None,
+        ..Chain::default()
     }
+}
+
+/// This chain after this number of steps that have not changed its members.
+fn revised(revision: u64, chain: Chain) -> Chain {
+    Chain { revision, ..chain }
 }
 
 fn write(payload: &'static [u8]) -> In {

@@ -81,6 +81,7 @@ pub(crate) fn only<E>(records: Vec<(Vec<u8>, bool)>, sends: Vec<(E, Option<usize
         release_below: None,
         snapshot: None,
         membership: None,
+        deadlines: Vec::new(),
     }
 }
 
@@ -311,6 +312,9 @@ impl World<MultiPaxos> for Outside {
     }
     fn durable(&self) -> Lsn {
         Lsn(self.durable as u64)
+    }
+    fn clock(&self) -> Instant {
+        Instant::ZERO
     }
     fn store_snapshot(&mut self, _: Address, _: u64, _: Box<dyn Frozen>) {}
     fn announce(&mut self, _: Membership) {}

@@ -64,6 +64,9 @@ impl<P: Protocol> World<P> for Port<P::Message> {
     fn durable(&self) -> Lsn {
         Lsn(self.lsn)
     }
+    fn clock(&self) -> Instant {
+        Instant::ZERO
+    }
     fn store_snapshot(&mut self, from: Address, stamp: u64, mut frozen: Box<dyn Frozen>) {
         let mut snapshot = Vec::new();
         while frozen.write_some(&mut snapshot) {}

@@ -40,6 +40,7 @@ impl<P: Protocol> EventLoop<P> {
         let log = io.log.status();
         event_loop.syncs = log.syncs;
         event_loop.ignored = node.ignored();
+        event_loop.overdue = node.overdue();
         let status = NodeStatus {
             cluster: identity.cluster.clone(),
             protocol: identity.protocol.clone(),

@@ -1,6 +1,7 @@
 //! What the roles of a node ask of the driver: sends, records, replies.
 
 use super::application::Application;
+use super::clock::Clock;
 use super::loops::Loops;
 use crate::status::LoopStatus;
 use crate::storage::log::Log;
@@ -30,6 +31,7 @@ pub(crate) struct NodeIo<P: Protocol> {
     pub(crate) application: Box<dyn Application>,
     /// The other event loops of the node, if it has any.
     pub(crate) loops: Option<Loops<P>>,
+    clock: Clock,
     /// When the present run of the loop began.
     pub(crate) now: Instant,
     pub(crate) counts: LoopStatus,
@@ -44,7 +46,7 @@ pub(crate) struct NodeIo<P: Protocol> {
 
 impl<P: Protocol> NodeIo<P> {
     pub(crate) fn new(
-        layout: &Layout,
+        (layout, clock): (&Layout, Clock),
         peers: Rc<Peers>,
         log: Log,
         application: Box<dyn Application>,
@@ -56,6 +58,7 @@ impl<P: Protocol> NodeIo<P> {
             log,
             application,
             loops,
+            clock,
             now: Instant::ZERO,
             counts: LoopStatus::default(),
             announced: None,
@@ -208,6 +211,10 @@ impl<P: Protocol> World<P> for NodeIo<P> {
 
     fn durable(&self) -> Lsn {
         self.log.durable()
+    }
+
+    fn clock(&self) -> Instant {
+        self.clock.now()
     }
 
     fn store_snapshot(&mut self, from: Address, stamp: u64, frozen: Box<dyn Frozen>) {

@@ -164,7 +164,13 @@ fn assemble<P: Protocol>(
     let application = application(LaneHandle::new(submissions.clone()));
     let state = State::new(
         node,
-        NodeIo::new(&settings.layout, peers.clone(), log, application, loops),
+        NodeIo::new(
+            (&settings.layout, clock),
+            peers.clone(),
+            log,
+            application,
+            loops,
+        ),
         KnownMembership::new(&settings),
         factory,
         admission.clone(),

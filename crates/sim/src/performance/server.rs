@@ -67,6 +67,11 @@ impl<P: Protocol> World<P> for Outcome<P::Message> {
         Lsn(0)
     }
 
+    fn clock(&self) -> Instant {
+        // No process is stopped.
+        Instant::ZERO
+    }
+
     fn store_snapshot(&mut self, _: Address, _: u64, _: Box<dyn Frozen>) {
         unreachable!("nodes that keep no records store no snapshots");
     }

@@ -354,6 +354,7 @@ impl<P: Protocol, M: Model> Stage<P, M> {
     /// Lets a node work until it has nothing left to do.
     fn settle(&mut self, node: usize) -> Result<(), String> {
         let all = Burst {
+            clock_share: Burst::AT_ONCE,
             deliver: usize::MAX,
             run: usize::MAX,
             ends: true,

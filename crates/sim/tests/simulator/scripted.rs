@@ -83,6 +83,7 @@ plays! {
     acceptor_without_memory_asks_for_no_joint_round
     answer_is_lost
     craq_middle_dies
+    craq_partition
     craq_tail_dies
     deaf
     deaf_proxy

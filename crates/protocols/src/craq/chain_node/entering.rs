@@ -17,11 +17,12 @@ impl ChainNode {
         let before = (self.place, self.predecessor(), self.is_tail());
         let same = chain.epoch == self.chain.epoch;
         self.chain = chain;
+        self.note_leaving(now);
         self.take_place();
         if self.place.is_none() && !self.is_aside() {
-            self.leave(before.0.is_some(), out);
+            self.leave(now, before.0.is_some(), out);
         }
-        if self.place.is_some() && !self.whole {
+        if self.place.is_some() && !self.whole && !same {
             // Its next predecessor may lack what its last one has sent, and nothing of it is
             // committed.
             self.history.truncate(self.history.applied());
@@ -77,9 +78,10 @@ impl ChainNode {
     }
 
     /// It is no member of the chain: the others go on from what is committed.
-    fn leave(&mut self, was_member: bool, out: &mut Out<'_, Self>) {
+    fn leave(&mut self, now: Instant, was_member: bool, out: &mut Out<'_, Self>) {
         if was_member {
             out.reached(branch::REMOVED);
+            self.was_removed(now);
         }
         if self.history.pending() > 0 {
             out.reached(branch::DISCARDS);

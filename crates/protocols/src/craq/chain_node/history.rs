@@ -20,6 +20,10 @@ const MESSAGE_ENTRIES: usize = 4096;
 /// The most that it holds of applied entries, in bytes.
 const RETAINED_BYTES: usize = 16 << 20;
 
+/// The most that it holds of them while another node needs them. A node that would need more copies
+/// the state again.
+const NEEDED_BYTES: usize = 128 << 20;
+
 /// See the top of this file.
 #[derive(Debug, Default)]
 pub(super) struct History {
@@ -148,13 +152,18 @@ impl History {
         };
     }
 
-    /// Drops applied entries of which there are more than `slots`, none from `keep` on, or more
-    /// than it may hold in bytes.
+    /// Drops applied entries of which there are more than `slots`, or than it may hold in bytes;
+    /// those from `keep` on only if they take more than it may hold for others.
     pub(super) fn trim(&mut self, slots: usize, keep: Slot) {
         let enough = Slot(self.applied.0.saturating_sub(slots as u64)).min(keep);
-        while self.base < self.applied
-            && (self.base < enough || self.applied_bytes > RETAINED_BYTES)
-        {
+        while self.base < self.applied {
+            let most = match self.base < keep {
+                true => RETAINED_BYTES,
+                false => NEEDED_BYTES,
+            };
+            if self.base >= enough && self.applied_bytes <= most {
+                return;
+            }
             let value = self.entries.pop_front().expect("it is not empty");
             self.applied_bytes -= value.batch.byte_len();
             self.base = self.base.next();
@@ -272,6 +281,15 @@ mod tests {
         assert_eq!((history.base(), history.end()), (Slot(1), Slot(6)));
         history.trim(3, Slot(9));
         assert_eq!(history.base(), Slot(2));
+        history.applied_bytes += RETAINED_BYTES;
+        history.trim(9, Slot(2));
+        assert_eq!(history.base(), Slot(2), "another node needs them");
+        history.trim(9, Slot(3));
+        assert_eq!(history.base(), Slot(3));
+        history.applied_bytes += NEEDED_BYTES;
+        history.trim(9, Slot(0));
+        assert_eq!(history.base(), Slot(5), "they take too much");
+        history.applied_bytes = 0;
         history.trim(0, Slot(9));
         assert_eq!(
             (history.base(), history.end()),

@@ -15,11 +15,13 @@ use crate::craq::branch;
 use crate::craq::id::{ChainEpoch, ChainNodeId};
 use crate::craq::message::Step;
 use crate::parts::replica::offer::{Offer, Piece, time_for};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ionian_kernel::id::{Set, Slot};
 use ionian_kernel::role::Out;
-use ionian_kernel::time::Instant;
+use ionian_kernel::time::{Duration, Instant};
+use ionian_replication::backoff::doubled;
 use ionian_replication::batch::Value;
 
 /// A node that lacks this many entries or fewer asks to become the tail.
@@ -31,6 +33,16 @@ const PIECE_PATIENCE: u32 = 4;
 /// A node that leaves this number of requests unanswered is given up.
 const ATTEMPTS: u32 = 3;
 
+/// What a node that copies lacks is kept until it has not asked for this long.
+const KEPT: Duration = Duration::from_secs(10);
+
+/// How often the time doubles that a node waits before it joins again, if it is removed again and
+/// again: writes wait whenever it joins.
+const DOUBLINGS: u32 = 3;
+
+/// A chain that has lasted for this many times as long as a node may be silent has settled.
+const SETTLED: u32 = 64;
+
 /// See the top of this file.
 #[derive(Default)]
 pub(super) struct Joining {
@@ -41,6 +53,11 @@ pub(super) struct Joining {
     install: Option<Install>,
     /// The snapshot that other nodes are given.
     offer: Option<Offer>,
+    /// What other nodes that copy have asked for last, and when.
+    copying: BTreeMap<ChainNodeId, (Slot, Instant)>,
+    /// How often it was removed from chains that had not settled, and when it may join again.
+    removals: u32,
+    not_before: Instant,
     pub(super) installed: u64,
 }
 
@@ -55,6 +72,19 @@ impl Joining {
     /// In a new chain, or a new life.
     pub(super) fn restart(&mut self, now: Instant) {
         (self.at, self.attempts) = (now, 0);
+    }
+}
+
+impl ChainNode {
+    /// It was removed: it waits before it joins again, longer each time.
+    pub(super) fn was_removed(&mut self, now: Instant) {
+        let silence = self.config.options().election_timeout;
+        if now.since(self.entered.0) > silence * SETTLED {
+            self.joining.removals = 0;
+        }
+        let wait = doubled(silence, self.joining.removals, DOUBLINGS);
+        self.joining.not_before = now + wait;
+        self.joining.removals += 1;
     }
 }
 
@@ -252,6 +282,7 @@ impl ChainNode {
             self.stale += 1;
             return;
         }
+        self.joining.copying.insert(to, (start, now));
         let offered = self.joining.offer.as_ref().map(|offer| offer.executed);
         if let Some((executed, offset)) = snapshot {
             if offered == Some(executed) {
@@ -329,11 +360,15 @@ impl ChainNode {
         }
     }
 
-    /// It has nearly all that is committed.
+    /// It has nearly all that is committed. It must hear the tail, and the tail must hear it:
+    /// otherwise each would take the other for dead, and writes would wait for that. Unless others
+    /// take the tail for dead: then they may need this node to go on without it.
     fn ask_to_join(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let (epoch, node, life) = (self.chain.epoch, self.id, self.life);
         let is_free = |member: &crate::craq::message::Member| member.full && member.node != node;
-        if self.chain.members.iter().all(is_free) && self.place.is_none() {
+        let serves = |tail| self.hears(tail, now) || self.is_suspected(tail);
+        let may_join = self.chain.tail().is_some_and(serves) && self.joining.not_before <= now;
+        if self.chain.members.iter().all(is_free) && self.place.is_none() && may_join {
             out.reached(branch::READY);
             self.link.step(now, Step::Ready { epoch, node, life }, out);
         }
@@ -403,7 +438,14 @@ impl ChainNode {
     pub(super) fn trim(&mut self, now: Instant) {
         let offer = &mut self.joining.offer;
         offer.take_if(|offer| offer.is_abandoned(now));
-        let needed = offer.as_ref().map_or(Slot::MAX, |offer| offer.executed);
+        let offered = offer.as_ref().map_or(Slot::MAX, |offer| offer.executed);
+        let copying = &mut self.joining.copying;
+        copying.retain(|_, (_, at)| now.since(*at) <= KEPT);
+        // One that is given the snapshot lacks what is before it.
+        let base = self.history.base();
+        let starts = copying.values().map(|(start, _)| *start);
+        let copied = starts.filter(|start| *start >= base).min();
+        let needed = offered.min(copied.unwrap_or(Slot::MAX));
         let successor = self.successor();
         let is_full = successor.is_none_or(|node| self.chain.full().contains(node));
         let lacks = self.down.as_ref().filter(|_| !is_full);

@@ -9,6 +9,7 @@
 use super::link::Ask;
 use super::{ChainNode, In};
 use crate::craq::id::{ChainEpoch, ChainNodeId};
+use crate::craq::master::outcome;
 use crate::craq::message::Step;
 use crate::craq::{branch, kind};
 use alloc::collections::BTreeMap;
@@ -30,6 +31,8 @@ pub(super) struct Peers {
     clocks: Set<ChainNodeId>,
     /// When each was heard last, and said that it hears this node.
     hears_us: BTreeMap<ChainNodeId, Instant>,
+    /// Which members each takes for dead.
+    pub(super) suspected: BTreeMap<ChainNodeId, Set<ChainNodeId>>,
 }
 
 impl Peers {
@@ -79,10 +82,14 @@ impl ChainNode {
         let message = In::Beat {
             from: self.id,
             epoch: self.chain.epoch,
+            revision: self.chain.revision,
             hears: self.peers.heard.keys().copied().collect(),
+            suspects: self.suspects(now).collect(),
             synced: self.down.is_some() || self.successor().is_none(),
             clock: now.timestamp(),
         };
+        // It promises nothing, and waits for the disk all the same: a member whose disk is stuck
+        // stores no entry, so the chain must go on without it.
         out.send(self.to(to, message));
     }
 
@@ -104,7 +111,7 @@ impl ChainNode {
     pub(super) fn on_beat(
         &mut self,
         now: Instant,
-        (from, epoch): (ChainNodeId, ChainEpoch),
+        (from, order): (ChainNodeId, (ChainEpoch, u64)),
         (hears, synced): (Set<ChainNodeId>, bool),
         out: &mut Out<'_, Self>,
     ) {
@@ -115,12 +122,14 @@ impl ChainNode {
         if hears.contains(self.id) {
             self.peers.hears_us.insert(from, now);
         }
-        if epoch < self.chain.epoch {
+        if order < self.chain.order() {
             let chain = self.chain.clone();
-            return self.send(from, In::Chain { chain }, out);
+            self.send(from, In::Chain { chain }, out);
+        } else if order > self.chain.order() {
+            self.beat(now, Set::one(from), out);
         }
-        if epoch > self.chain.epoch {
-            return self.beat(now, Set::one(from), out);
+        if order.0 != self.chain.epoch {
+            return;
         }
         let is_predecessor = Some(from) == self.predecessor();
         if is_predecessor && (!synced || !self.up.synced) {
@@ -140,24 +149,41 @@ impl ChainNode {
         match self.place {
             None => self.link.look(now, Ask::Look, out),
             Some(_) if self.lacks_nothing() => self.become_whole(now, out),
-            // The message that nothing stands aside any more may have been lost.
-            Some(_) if self.suspect(now).is_some() || self.chain.aside.is_some() => {
+            // The message that nothing stands aside any more, or is announced, may have been lost.
+            Some(_) if self.suspects(now).next().is_some() || self.is_unsettled() => {
                 self.link.look(now, Ask::Look, out);
             }
             Some(_) => {}
         }
     }
 
-    /// The neighbour that is to be removed, if any.
-    fn suspect(&self, now: Instant) -> Option<ChainNodeId> {
+    /// Whether the chain is to change soon.
+    fn is_unsettled(&self) -> bool {
+        self.chain.aside.is_some() || !self.chain.leaving.is_empty()
+    }
+
+    /// Whether it hears a node that hears it.
+    pub(super) fn hears(&self, node: ChainNodeId, now: Instant) -> bool {
         let limit = self.config.options().election_timeout;
+        self.peers.heard.contains_key(&node) && !self.peers.is_silent(node, now, limit)
+    }
+
+    /// Whether a node that it hears takes this member for dead.
+    pub(super) fn is_suspected(&self, member: ChainNodeId) -> bool {
+        let mut heard = self.peers.heard.keys();
+        let suspects = |node: &ChainNodeId| self.peers.suspected.get(node);
+        heard.any(|node| suspects(node).is_some_and(|those| those.contains(member)))
+    }
+
+    /// The neighbours that are to be removed.
+    pub(super) fn suspects(&self, now: Instant) -> impl Iterator<Item = ChainNodeId> + use<'_> {
+        let limit = self.config.options().election_timeout;
+        let slow = self.slow_successor(now);
         let neighbours = [self.predecessor(), self.successor()];
-        let silent = |node: &ChainNodeId| self.peers.is_silent(*node, now, limit);
-        neighbours
-            .into_iter()
-            .flatten()
-            .find(silent)
-            .or_else(|| self.slow_successor(now))
+        let is_suspect = move |node: &ChainNodeId| {
+            self.peers.is_silent(*node, now, limit) || slow == Some(*node)
+        };
+        neighbours.into_iter().flatten().filter(is_suspect)
     }
 
     /// The successor, if it takes too long to become full.
@@ -179,7 +205,24 @@ impl ChainNode {
             let node = self.id;
             return self.link.step(now, Step::Begin { node, life }, out);
         }
-        if let Some(node) = self.suspect(now) {
+        if let Some(announced) = self.recovered(now) {
+            out.reached(branch::WITHDRAWS);
+            let step = Step::Withdraw {
+                from: self.id,
+                life,
+                announced,
+            };
+            return self.link.step(now, step, out);
+        }
+        // What does not fit is not asked for.
+        let least = self.config.least();
+        let fits = |node: &ChainNodeId| {
+            let place = self.chain.place_of(*node);
+            let is_announced = self.chain.leaving_of(*node).is_some();
+            !is_announced && place.is_some_and(|place| outcome(&self.chain, place, least).is_some())
+        };
+        let suspect = self.suspects(now).find(fits);
+        if let Some(node) = suspect {
             match self.slow_successor(now) == Some(node) {
                 true => out.reached(branch::SLOW_JOIN),
                 false => out.reached(branch::SUSPECTS),

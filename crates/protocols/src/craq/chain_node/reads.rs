@@ -2,25 +2,29 @@
 //!
 //! # Why a read is linearizable
 //!
-//! A linearizable read waits for an *inquiry*: a linearizable read of the master's log, begun after
-//! the read has come in, which says what the chain is. One inquiry serves all reads that came in
-//! before it. The node enters that chain if it is later than its own. Then the read is answered, as
-//! follows, if the node is a whole member of the chain that it is in, whose epoch is e.
+//! A linearizable read waits for an *inquiry*, begun after the read has come in, which says what
+//! the chain is (`lease.rs`). The node enters that chain if it is later than its own. Or it comes
+//! during the lease that an earlier inquiry gave. Let e be the epoch that the node is in then, as a
+//! whole member.
 //!
 //! Whatever was acknowledged to a client before the read began was committed in an epoch that was
-//! decided before the inquiry, so in e or before it, and is in the history of this node (see
-//! `chain_node.rs`): applied, or received and not applied. If the read touches nothing that an
-//! entry received and not applied may write, it is *clean*: what is applied shows all of that, and
-//! it is committed, so no later read will miss it. Otherwise it is *dirty*: the tail of e says what
-//! is committed. That is asked after the read has come in, so it includes all that was committed in
-//! e before; and all that was committed before e, for the tail is whole. The node has those entries
-//! too, because each passed it: it applies them, and answers. (An old tail, which is in e, while
-//! there is a later chain, may answer: then that chain was decided after the inquiry, so nothing
-//! was acknowledged in it before the read began.)
+//! decided before the inquiry, so in e or before it, or, under a lease, in a later epoch of which
+//! this node is a member: so it was in the history of this node when the read had come in (see
+//! `chain_node.rs`), applied, or received and not applied. If the read touches nothing that an
+//! entry received and not applied may write, it is *clean*: what is applied from then on shows all
+//! of that, and it is committed, so no later read will miss it.
 //!
-//! Without the inquiry a node that was removed would not know it, and would answer from a state to
-//! which the chain adds nothing more. A lease would do as well, and cost no round trip; it needs
-//! clocks that drift little.
+//! Otherwise it is *dirty*: the tail of e says what is committed. That is asked after the read has
+//! come in, so it includes all that was committed in e before; and all that was committed before e,
+//! for the tail is whole. The node has those entries too, because each passed it: it applies them,
+//! and answers. An old tail, which is in e, while there is a later chain, must not answer. Without
+//! leases the node's inquiry, which runs at the same time, finds the later chain, if anything was
+//! acknowledged in it before the read began. With leases the tail answers under its own, or after
+//! an inquiry of its own, and the node that asks needs none: what the tail says was true after the
+//! read had come in.
+//!
+//! The tail itself has applied all that is committed, once it has applied what it had received when
+//! it became the tail: there no read is dirty after that.
 //!
 //! Time is an entry's stamp: an entry not applied may end the life of a key that it does not name.
 //! So everything is dirty if one has a stamp at which that may happen.
@@ -31,12 +35,12 @@
 //! What waits is bounded, in bytes and in number. What comes beyond that is dropped, and its
 //! clients ask again, as do those whose inquiry the master left unanswered.
 
-use super::link::Ask;
 use super::{ChainNode, In};
 use crate::craq::branch;
 use crate::craq::id::{ChainEpoch, ChainNodeId};
+use crate::craq::message::Chain;
 use crate::craq::settings::forwards_reads;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ionian_kernel::id::{Set, Slot};
 use ionian_kernel::random::Random;
@@ -48,28 +52,35 @@ use ionian_replication::batch::{Batch, BatchBuilder};
 const MAX_BATCHES: usize = 1 << 14;
 const MAX_BYTES: usize = 16 << 20;
 
+/// A batch that waits for the inquiry of this number, and others, to end.
+type Awaiting = (u64, Batch);
+
 /// The reads of a chain node.
 pub(super) struct Reads {
-    /// Those that came in since the inquiry under way began.
-    fresh: Vec<Batch>,
-    /// Those that the inquiry under way is for.
-    asked: Vec<Batch>,
+    /// Those that came in in this burst, with whether another node handed them on.
+    fresh: Vec<(Batch, bool)>,
+    /// Clean ones that come under a lease.
+    under_lease: Vec<Batch>,
+    /// Those that what is applied answers.
+    ready: Vec<Awaiting>,
     /// Dirty ones that came since the question under way was asked.
-    dirty_fresh: Vec<Batch>,
+    dirty_fresh: Vec<Awaiting>,
     /// Those that the question under way is for.
-    dirty_asked: Vec<Batch>,
+    dirty_asked: Vec<Awaiting>,
     /// The number of the question under way, or of the last one.
     inquiry: u64,
     query_at: Option<Instant>,
-    /// The questions of other members to this one, as the tail: the last of each.
-    queries_here: BTreeMap<ChainNodeId, (ChainEpoch, u64)>,
-    /// Sequential reads, with what they must see.
-    waiting: VecDeque<(Slot, Batch)>,
+    /// The questions of other members to this one, as the tail: the last of each, with the inquiry
+    /// that answers it.
+    queries_here: BTreeMap<ChainNodeId, (ChainEpoch, u64, u64)>,
+    /// Sequential reads, by what they must see.
+    waiting: BTreeMap<Slot, Vec<Batch>>,
     /// How many batches wait, and what they take.
     batches: usize,
     bytes: usize,
     pub(super) clean: u64,
     pub(super) dirty: u64,
+    pub(super) leased: u64,
     pub(super) queries: u64,
     pub(super) dropped: u64,
 }
@@ -78,18 +89,20 @@ impl Reads {
     pub(super) fn new(seed: u64) -> Self {
         Reads {
             fresh: Vec::new(),
-            asked: Vec::new(),
+            under_lease: Vec::new(),
+            ready: Vec::new(),
             dirty_fresh: Vec::new(),
             dirty_asked: Vec::new(),
             // Answers to an earlier process of this node answer nothing.
             inquiry: Random::new(seed ^ 2).any() >> 1,
             query_at: None,
             queries_here: BTreeMap::new(),
-            waiting: VecDeque::new(),
+            waiting: BTreeMap::new(),
             batches: 0,
             bytes: 0,
             clean: 0,
             dirty: 0,
+            leased: 0,
             queries: 0,
             dropped: 0,
         }
@@ -124,6 +137,22 @@ impl Reads {
         self.batches -= 1;
         self.bytes -= batch.byte_len();
     }
+
+    /// Drops those that wait for an inquiry up to this one.
+    fn drop_awaiting(&mut self, failed: u64) {
+        let mut dropped = Vec::new();
+        for list in [
+            &mut self.ready,
+            &mut self.dirty_fresh,
+            &mut self.dirty_asked,
+        ] {
+            dropped.extend(list.extract_if(.., |(needed, _)| (1..=failed).contains(needed)));
+        }
+        for (_, reads) in dropped {
+            self.leave(&reads);
+            self.dropped += 1;
+        }
+    }
 }
 
 impl ChainNode {
@@ -133,7 +162,7 @@ impl ChainNode {
             return self.hand_on_read(reads, handed, out);
         }
         if self.reads.admit(&reads) {
-            self.reads.fresh.push(reads);
+            self.reads.fresh.push((reads, handed));
         }
     }
 
@@ -145,7 +174,7 @@ impl ChainNode {
                 out.reached(branch::READ_HANDED_ON);
                 self.reads.inquiry += 1;
                 let handed = true;
-                self.send(member, In::Read { reads, handed }, out);
+                self.send_at_once(member, In::Read { reads, handed }, out);
             }
             None => self.reads.dropped += 1,
         }
@@ -160,37 +189,52 @@ impl ChainNode {
         out: &mut Out<'_, Self>,
     ) {
         if executed <= self.history.applied() {
-            return self.read_batch(now, &reads, out);
+            return self.read_batch(now, &reads, None, out);
         }
         if self.reads.admit(&reads) {
             out.reached(branch::WAITS);
-            self.reads.waiting.push_back((executed, reads));
+            self.reads.waiting.entry(executed).or_default().push(reads);
         }
     }
 
-    /// Answers the sequential reads that have waited for what is applied now. Those that have
-    /// waited for long are answered elsewhere by then: they make room for others.
+    /// Answers the sequential reads that have waited for what is applied now. Those that wait for
+    /// what is furthest make room for others: they are answered elsewhere sooner.
     pub(super) fn answer_waiting(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let applied = self.history.applied();
-        for _ in 0..self.reads.waiting.len() {
-            let (executed, reads) = self.reads.waiting.pop_front().expect("just counted");
-            if executed <= applied {
+        while let Some(first) = self.reads.waiting.first_entry()
+            && *first.key() <= applied
+        {
+            for reads in first.remove() {
                 self.reads.leave(&reads);
-                self.read_batch(now, &reads, out);
-            } else if self.reads.batches > MAX_BATCHES / 2 || self.reads.bytes > MAX_BYTES / 2 {
+                self.read_batch(now, &reads, None, out);
+            }
+        }
+        while (self.reads.batches > MAX_BATCHES / 2 || self.reads.bytes > MAX_BYTES / 2)
+            && let Some((_, last)) = self.reads.waiting.pop_last()
+        {
+            for reads in last {
                 self.reads.leave(&reads);
                 self.reads.dropped += 1;
-            } else {
-                self.reads.waiting.push_back((executed, reads));
             }
         }
     }
 
-    /// Begins an inquiry, and a question to the tail, if none is under way.
+    /// Sorts what has come in: what is clean is answered under the lease, or waits for an inquiry;
+    /// the rest waits for the tail, or goes there.
     pub(super) fn begin_reads(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if self.reads.asked.is_empty() && !self.reads.fresh.is_empty() {
-            self.reads.asked = core::mem::take(&mut self.reads.fresh);
-            self.link.look(now, Ask::Inquiry, out);
+        if self.is_tail() && self.history.applied() < self.tail_from {
+            // It does not know yet what is committed.
+            return;
+        }
+        for (reads, handed) in core::mem::take(&mut self.reads.fresh) {
+            self.reads.leave(&reads);
+            let (clean, dirty) = self.divide(reads);
+            if !clean.is_empty() {
+                self.begin_clean(now, clean);
+            }
+            if !dirty.is_empty() {
+                self.begin_dirty(dirty, handed, out);
+            }
         }
         if self.reads.dirty_asked.is_empty() && !self.reads.dirty_fresh.is_empty() {
             self.reads.dirty_asked = core::mem::take(&mut self.reads.dirty_fresh);
@@ -198,62 +242,78 @@ impl ChainNode {
         }
     }
 
-    /// The inquiry has ended, and this node has entered the chain that it found.
-    pub(super) fn confirmed(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        for reads in core::mem::take(&mut self.reads.asked) {
+    fn begin_clean(&mut self, now: Instant, reads: Batch) {
+        if !self.reads.admit(&reads) {
+            return;
+        }
+        self.reads.clean += reads.len() as u64;
+        match self.lease(now) {
+            Some(_) => self.reads.under_lease.push(reads),
+            None => self.reads.ready.push((self.inquiries.next(), reads)),
+        }
+    }
+
+    fn begin_dirty(&mut self, reads: Batch, handed: bool, out: &mut Out<'_, Self>) {
+        self.reads.dirty += reads.len() as u64;
+        out.reached(branch::DIRTY);
+        // Those that another node has handed on go no further: two nodes that take each other for
+        // the tail would hand them on without end.
+        let forwards = forwards_reads(self.config.options()) && !handed;
+        if let Some(tail) = self.chain.tail().filter(|_| forwards) {
+            out.reached(branch::READ_AT_TAIL);
+            let handed = true;
+            return self.send_at_once(tail, In::Read { reads, handed }, out);
+        }
+        if self.reads.admit(&reads) {
+            let needed = match self.config.has_leases() {
+                true => 0,
+                false => self.inquiries.next(),
+            };
+            self.reads.dirty_fresh.push((needed, reads));
+        }
+    }
+
+    /// Answers what is clean under the lease. Everything else that was to be answered has left.
+    pub(super) fn answer_leased(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.reads.under_lease.is_empty() {
+            return;
+        }
+        let until = self.lease(now);
+        assert!(until.is_some(), "this burst has found the lease");
+        for reads in core::mem::take(&mut self.reads.under_lease) {
+            self.reads.leased += reads.len() as u64;
             self.reads.leave(&reads);
-            match self.whole {
-                true => self.read_confirmed(now, reads, out),
-                false => self.hand_on_read(reads, false, out),
-            }
+            self.read_batch(now, &reads, until, out);
+        }
+        out.reached(branch::LEASED);
+        self.flush_answers(true, until, out);
+    }
+
+    /// The inquiry has ended with this chain, which this node has entered.
+    pub(super) fn confirmed(&mut self, now: Instant, chain: &Chain, out: &mut Out<'_, Self>) {
+        self.inquired(chain);
+        let ended = self.inquiries.ended;
+        let is_over = |(needed, _): &mut Awaiting| *needed <= ended;
+        let over: Vec<_> = self.reads.ready.extract_if(.., is_over).collect();
+        for (_, reads) in over {
+            self.reads.leave(&reads);
+            self.read_batch(now, &reads, None, out);
         }
     }
 
     /// The master leaves the inquiry unanswered.
     pub(super) fn not_confirmed(&mut self) {
-        for reads in core::mem::take(&mut self.reads.asked) {
-            self.reads.leave(&reads);
-            self.reads.dropped += 1;
-        }
-    }
-
-    /// Answers what is clean; the rest waits for the tail, or goes there.
-    fn read_confirmed(&mut self, now: Instant, reads: Batch, out: &mut Out<'_, Self>) {
-        let (clean, dirty) = self.divide(reads);
-        if !clean.is_empty() {
-            self.reads.clean += clean.len() as u64;
-            self.read_batch(now, &clean, out);
-        }
-        if dirty.is_empty() {
-            return;
-        }
-        self.reads.dirty += dirty.len() as u64;
-        out.reached(branch::DIRTY);
-        if self.is_tail() {
-            return self.wait_for_disk(dirty);
-        }
-        let tail = self.chain.tail();
-        match tail.filter(|_| forwards_reads(self.config.options())) {
-            Some(tail) => {
-                out.reached(branch::READ_AT_TAIL);
-                let (epoch, reads) = (self.chain.epoch, dirty);
-                self.send(tail, In::ReadAtTail { epoch, reads }, out);
-            }
-            None if self.reads.admit(&dirty) => self.reads.dirty_fresh.push(dirty),
-            None => {}
-        }
-    }
-
-    /// At the tail what is dirty is committed when the disk has it.
-    fn wait_for_disk(&mut self, reads: Batch) {
-        if self.reads.admit(&reads) {
-            self.reads.waiting.push_back((self.history.end(), reads));
-        }
+        let failed = self.inquiries.fail();
+        self.reads.drop_awaiting(failed);
+        // They ask again.
+        self.reads
+            .queries_here
+            .retain(|_, (.., needed)| *needed > failed);
     }
 
     /// The clean reads of a batch, and the dirty ones.
     fn divide(&self, reads: Batch) -> (Batch, Batch) {
-        if self.history.pending() == 0 {
+        if self.history.pending() == 0 || self.is_tail() {
             return (reads, Batch::default());
         }
         let stamp = self.history.last_stamp();
@@ -275,33 +335,13 @@ impl ChainNode {
         (clean.take(), dirty.take())
     }
 
-    /// Another member has dirty reads for the tail. If this is not the tail of that member's chain,
-    /// they are reads like others.
-    pub(super) fn on_read_at_tail(
-        &mut self,
-        now: Instant,
-        epoch: ChainEpoch,
-        reads: Batch,
-        out: &mut Out<'_, Self>,
-    ) {
-        if epoch != self.chain.epoch || !self.is_tail() {
-            return self.on_read(reads, true, out);
-        }
-        match self.history.applied() >= self.tail_from {
-            true => self.read_batch(now, &reads, out),
-            false => self.wait_for_disk(reads),
-        }
-    }
-
     /// Asks the tail what is committed.
     fn query(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.is_tail() {
             self.reads.query_at = None;
-            for reads in core::mem::take(&mut self.reads.dirty_asked) {
-                self.reads.leave(&reads);
-                self.wait_for_disk(reads);
-            }
-            return;
+            let asked = core::mem::take(&mut self.reads.dirty_asked);
+            let fresh = asked.into_iter().map(|(_, reads)| (reads, false));
+            return self.reads.fresh.extend(fresh);
         }
         self.reads.inquiry += 1;
         self.reads.queries += 1;
@@ -317,7 +357,7 @@ impl ChainNode {
             inquiry: self.reads.inquiry,
         };
         if let Some(tail) = self.chain.tail() {
-            self.send(tail, message, out);
+            self.send_at_once(tail, message, out);
         }
     }
 
@@ -343,24 +383,51 @@ impl ChainNode {
         if self.is_foreign(now, (from, epoch), out) {
             return;
         }
-        self.reads.queries_here.insert(from, (epoch, inquiry));
+        let known = self.reads.queries_here.get(&from);
+        if known.is_some_and(|(of, known, _)| (*of, *known) == (epoch, inquiry)) {
+            return;
+        }
+        // An inquiry that is not wanted is not begun.
+        let needed = match self.config.has_leases() && self.lease(now).is_none() {
+            true => self.inquiries.next(),
+            false => 0,
+        };
+        self.reads
+            .queries_here
+            .insert(from, (epoch, inquiry, needed));
     }
 
     /// Answers those who have asked what is committed: when all is that earlier tails may have
-    /// committed.
-    pub(super) fn answer_queries(&mut self, out: &mut Out<'_, Self>) {
+    /// committed, and this node is still the tail.
+    pub(super) fn answer_queries(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let committed = self.history.applied();
         if self.reads.queries_here.is_empty() || !self.is_tail() || committed < self.tail_from {
             return;
         }
-        for (from, (epoch, inquiry)) in core::mem::take(&mut self.reads.queries_here) {
-            if epoch == self.chain.epoch {
-                let message = In::Committed {
-                    epoch,
-                    inquiry,
-                    committed,
-                };
-                self.send(from, message, out);
+        let (has_leases, lease) = (self.config.has_leases(), self.lease(now));
+        for (from, (of, inquiry, needed)) in core::mem::take(&mut self.reads.queries_here) {
+            let epoch = self.chain.epoch;
+            let message = In::Committed {
+                epoch,
+                inquiry,
+                committed,
+            };
+            let is_over = !has_leases || (needed > 0 && needed <= self.inquiries.ended);
+            match lease {
+                _ if of != epoch => {}
+                _ if is_over => self.send_at_once(from, message, out),
+                Some(until) => {
+                    out.reached(branch::LEASED_QUERY);
+                    out.send_until(self.to(Set::one(from), message), until);
+                }
+                None => {
+                    let needed = if needed > 0 {
+                        needed
+                    } else {
+                        self.inquiries.next()
+                    };
+                    self.reads.queries_here.insert(from, (of, inquiry, needed));
+                }
             }
         }
     }
@@ -386,26 +453,44 @@ impl ChainNode {
     /// What is committed is applied.
     fn answer_dirty(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.reads.query_at = None;
-        for reads in core::mem::take(&mut self.reads.dirty_asked) {
+        for (needed, reads) in core::mem::take(&mut self.reads.dirty_asked) {
+            if needed > self.inquiries.ended {
+                self.reads.ready.push((needed, reads));
+                continue;
+            }
             self.reads.leave(&reads);
-            self.read_batch(now, &reads, out);
+            self.read_batch(now, &reads, None, out);
         }
     }
 
-    /// The chain is another: dirty reads are for its tail, or for another node if this one is no
+    /// The chain is another: dirty reads are for its tail, or all for other nodes if this one is no
     /// member. What an inquiry has found holds on: no chain later than this was decided before it.
     pub(super) fn reads_in_new_chain(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if !self.whole {
-            self.reads.query_at = None;
-            let mut all = core::mem::take(&mut self.reads.fresh);
-            all.append(&mut self.reads.dirty_fresh);
-            all.append(&mut self.reads.dirty_asked);
-            for reads in all {
-                self.reads.leave(&reads);
-                self.hand_on_read(reads, false, out);
+        self.inquiries.drop_lease();
+        let reads = &mut self.reads;
+        let leased = core::mem::take(&mut reads.under_lease);
+        reads
+            .fresh
+            .extend(leased.into_iter().map(|one| (one, false)));
+        if self.whole {
+            if !self.reads.dirty_asked.is_empty() {
+                self.query(now, out);
             }
-        } else if !self.reads.dirty_asked.is_empty() {
-            self.query(now, out);
+            return;
+        }
+        reads.query_at = None;
+        reads.queries_here.clear();
+        let mut all = core::mem::take(&mut reads.fresh);
+        for list in [
+            &mut reads.ready,
+            &mut reads.dirty_fresh,
+            &mut reads.dirty_asked,
+        ] {
+            all.extend(list.drain(..).map(|(_, one)| (one, false)));
+        }
+        for (one, handed) in all {
+            self.reads.leave(&one);
+            self.hand_on_read(one, handed, out);
         }
     }
 }

@@ -335,7 +335,7 @@ impl ChainNode {
         while self.history.applied() < end.min(self.history.end()) {
             self.apply(self.history.applied().next(), answers);
             if self.writes.answers.is_full() {
-                self.flush_answers(false, out);
+                self.flush_answers(false, None, out);
             }
         }
     }
@@ -476,9 +476,16 @@ impl ChainNode {
         self.writes.ack_due = true;
     }
 
-    /// Sends the answers that there are, or (`all`) those to all that was begun.
-    pub(super) fn flush_answers(&mut self, all: bool, out: &mut Out<'_, Self>) {
+    /// Sends the answers that there are, or (`all`) those to all that was begun; before `until`, if
+    /// that is given.
+    pub(super) fn flush_answers(
+        &mut self,
+        all: bool,
+        until: Option<Instant>,
+        out: &mut Out<'_, Self>,
+    ) {
         let mut exit = Exit {
+            until,
             from: self.id.index(),
             executed: self.history.applied(),
             unbatchers: self.writes.unbatchers,
@@ -492,12 +499,18 @@ impl ChainNode {
         give(&mut self.writes.answers);
     }
 
-    /// Where the answers to reads are gathered.
-    pub(super) fn read_batch(&mut self, now: Instant, reads: &Batch, out: &mut Out<'_, Self>) {
+    /// Where the answers to reads are gathered. They leave before `until`, if that is given.
+    pub(super) fn read_batch(
+        &mut self,
+        now: Instant,
+        reads: &Batch,
+        until: Option<Instant>,
+        out: &mut Out<'_, Self>,
+    ) {
         let clock = now.timestamp();
         let mut rest = self.executor.read(clock, reads, &mut self.writes.answers);
         while let Some(reads) = rest {
-            self.flush_answers(false, out);
+            self.flush_answers(false, until, out);
             rest = self.executor.read(clock, &reads, &mut self.writes.answers);
         }
     }
@@ -513,6 +526,7 @@ impl ChainNode {
 
 /// Where answers leave.
 struct Exit<'a> {
+    until: Option<Instant>,
     from: Index,
     executed: Slot,
     unbatchers: Set<UnbatcherId>,
@@ -529,14 +543,23 @@ impl Exit<'_> {
             Some(unbatcher) => {
                 let answers = answers.take_all(self.from, self.executed);
                 let message = unbatcher::In::Results { answers };
-                out.send(Envelope::ToUnbatchers(Set::one(unbatcher), message));
+                let envelope = Envelope::ToUnbatchers(Set::one(unbatcher), message);
+                self.let_go(envelope, out);
             }
             None => {
                 for (client, answers) in answers.drain(self.from, self.executed) {
                     let message = client::In::Answers { answers };
-                    out.send(Envelope::ToClients(Set::one(client), message));
+                    self.let_go(Envelope::ToClients(Set::one(client), message), out);
                 }
             }
+        }
+    }
+
+    /// What is applied is committed, so every member's disk has it: no crash undoes it.
+    fn let_go(&self, envelope: Envelope, out: &mut Out<'_, ChainNode>) {
+        match self.until {
+            Some(until) => out.send_until(envelope, until),
+            None => out.send_unfenced(envelope),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::stage::only;
 use ionian_kernel::wire::encode_all;
-use ionian_protocols::craq::message::Aside;
+use ionian_protocols::craq::message::{Aside, Step};
 
 fn enter(node: &mut Stage<ChainNode>, chain: &Chain) -> Vec<Envelope> {
     let chain = chain.clone();
@@ -157,7 +157,8 @@ pub(crate) fn c5_the_new_tail_serves_when_it_has_what_its_predecessor_had_receiv
         (true, Slot(0))
     );
     // The master knows.
-    let whole = chain(2, &[(0, 1, true), (1, 1, true), (2, 1, true)]);
+    let members = [(0, 1, true), (1, 1, true), (2, 1, true)];
+    let whole = revised(1, chain(2, &members));
     let sends = enter(&mut joined, &whole);
     assert!(for_node(&sends, 2).contains(&stored(2, 2)));
     let sends = joined.tell(stored(2, 2));
@@ -248,4 +249,192 @@ fn a_silent_neighbour_is_removed_only_after_a_look_at_the_chain() {
     assert_eq!(between_nodes(sends), []);
     // It has no session with the master yet, so the step waits; what it is, `ChainMaster` decides.
     assert!(head.figure("members") == 3);
+}
+
+/// Its next predecessor may lack what its last one has sent.
+#[test]
+fn a_member_that_is_not_full_discards_what_is_not_committed_when_the_chain_changes() {
+    let mut joined = node(3, 4);
+    let outside = chain(1, &[(0, 1, true), (1, 1, true), (2, 1, true)]);
+    enter(&mut joined, &outside);
+    let last = chain(
+        2,
+        &[(0, 1, true), (1, 1, true), (2, 1, true), (3, 1, false)],
+    );
+    enter(&mut joined, &last);
+    joined.tell(handover(2, 2, 0, 3));
+    joined.tell(forward(2, 2, 0, &[b"a", b"b"]));
+    assert_eq!(joined.role.received(), Slot(2));
+    // News of the same chain change nothing of that.
+    enter(&mut joined, &revised(1, last));
+    assert_eq!(joined.role.received(), Slot(2));
+    enter(
+        &mut joined,
+        &chain(3, &[(0, 1, true), (1, 1, true), (3, 1, false)]),
+    );
+    assert_eq!(joined.role.received(), Slot(0));
+}
+
+/// What a member holds must stay a beginning of what each holds that stood before it.
+#[test]
+fn the_head_numbers_nothing_while_a_node_stands_aside() {
+    let mut head = node(0, 3);
+    let mut aside = chain(1, &[(0, 1, true), (2, 1, false)]);
+    aside.aside = Some(Aside {
+        member: chain(0, &[(1, 1, true)]).members[0],
+        before: false,
+    });
+    enter(&mut head, &aside);
+    assert_eq!(
+        without_master(head.asked(write(b"a"))),
+        only(vec![], vec![])
+    );
+    let full = revised(1, chain(1, &[(0, 1, true), (2, 1, true)]));
+    let asked = head.asked(In::Chain { chain: full });
+    assert_eq!(asked.records[1..], [entry(0, 0, b"a")]);
+}
+
+/// It cannot send what comes behind a gap.
+#[test]
+fn a_successor_that_has_received_more_is_not_found() {
+    let mut head = node(0, 3);
+    enter(&mut head, &chain(1, &[(0, 1, true), (2, 1, true)]));
+    assert_eq!(between_nodes(head.tell(sync(2, 1, 1))), []);
+    assert_eq!(
+        for_node(&head.tell(sync(2, 1, 0)), 2),
+        [handover(0, 1, 0, 0)]
+    );
+}
+
+/// c18: a node that lacks what is forgotten gets the state, on its disk before anything that
+/// follows it.
+#[test]
+fn a_joining_node_copies_the_state_and_stores_it_before_it_goes_on() {
+    let mut tail = few(1);
+    enter(&mut tail, &chain(1, &[(0, 1, true), (1, 1, true)]));
+    tail.tell(handover(0, 1, 0, 0));
+    let payloads: Vec<&'static [u8]> = vec![b"a"; 100];
+    tail.tell(forward(0, 1, 0, &payloads));
+    tail.tell(stored(1, 100));
+    assert_eq!(tail.role.applied(), Slot(100));
+    let mut joins = few(2);
+    enter(&mut joins, &chain(1, &[(0, 1, true), (1, 1, true)]));
+    let mut asks = for_node(&joins.timer(), 1);
+    let mut stores = None;
+    for _ in 0..20 {
+        let Some(fetch) = asks.iter().find(|it| matches!(it, In::Fetch { .. })) else {
+            break;
+        };
+        let piece = for_node(&tail.tell(fetch.clone()), 2);
+        let [piece @ In::Piece { executed, .. }] = &piece[..] else {
+            panic!("a piece: {piece:?}");
+        };
+        assert_eq!(*executed, Slot(100));
+        let asked = joins.asked(piece.clone());
+        stores = asked.snapshot;
+        asks = for_node(
+            &asked.sends.into_iter().map(|it| it.0).collect::<Vec<_>>(),
+            1,
+        );
+    }
+    assert_eq!(stores, Some(100));
+    assert_eq!(
+        (joins.role.applied(), joins.role.received()),
+        (Slot(100), Slot(100))
+    );
+    // Its disk does not have the state yet.
+    let last = chain(2, &[(0, 1, true), (1, 1, true), (2, 1, false)]);
+    let sends = enter(&mut joins, &last);
+    assert!(!for_node(&sends, 1).contains(&sync(2, 2, 100)), "{sends:?}");
+    let waits = without_master(joins.asked(forward(1, 2, 100, &[b"b"])));
+    assert_eq!(waits.records, []);
+    joins.stored(100);
+    joins.tell(handover(1, 2, 0, 100));
+    let asked = without_master(joins.asked(forward(1, 2, 100, &[b"b"])));
+    assert_eq!(asked.records, [entry(100, 100, b"b")]);
+}
+
+/// A chain node that retains few entries.
+fn few(index: u8) -> Stage<ChainNode> {
+    let mut layout = layout(3);
+    layout.options.retained_slots = 4;
+    let config = Craq::configure(layout).expect("a deployment");
+    let mut node = Stage::new(config, &birth(index), ChainNode::new);
+    settle(&mut node, index, 3);
+    node
+}
+
+/// c17: head and tail in one.
+#[test]
+fn c17_a_chain_of_one_commits_what_its_disk_has_and_two_may_change_places() {
+    let mut head = node(0, 3);
+    enter(&mut head, &chain(1, &[(0, 1, true)]));
+    let asked = head.asked(write(b"a"));
+    assert_eq!(asked.records, [entry(0, 0, b"a")]);
+    assert_eq!(asked.sends, [(to(0, stored(1, 1)), Some(1))]);
+    assert_eq!(answered(&head.tell(stored(1, 1))), [0]);
+    // Another joins, and the first one leaves and comes back behind it.
+    enter(&mut head, &chain(2, &[(0, 1, true), (1, 1, false)]));
+    let sends = head.tell(sync(1, 2, 0));
+    assert_eq!(
+        for_node(&sends, 1),
+        [handover(0, 2, 0, 1), forward(0, 2, 0, &[b"a"])]
+    );
+    enter(
+        &mut head,
+        &revised(1, chain(2, &[(0, 1, true), (1, 1, true)])),
+    );
+    enter(&mut head, &chain(3, &[(1, 1, true)]));
+    enter(&mut head, &chain(4, &[(1, 1, true), (0, 1, false)]));
+    assert_eq!((head.role.place(), head.role.is_whole()), (Some(1), false));
+    head.tell(handover(1, 4, 0, 1));
+    assert!(head.role.has_all());
+    enter(
+        &mut head,
+        &revised(1, chain(4, &[(1, 1, true), (0, 1, true)])),
+    );
+    head.tell(forward(1, 4, 1, &[b"b"]));
+    assert_eq!(answered(&head.tell(stored(4, 2))), [0]);
+}
+
+/// A node that does not hear the tail would take it for dead.
+#[test]
+fn a_node_asks_to_join_only_if_it_hears_the_tail_and_is_heard() {
+    let two = chain(1, &[(0, 1, true), (1, 1, true)]);
+    let suspects = |node| In::Beat {
+        from: ChainNodeId(0),
+        epoch: ChainEpoch(1),
+        revision: 0,
+        hears: Set::first(3),
+        suspects: node,
+        synced: true,
+        clock: Timestamp(1000),
+    };
+    let (none, tail) = (Set::EMPTY, Set::one(ChainNodeId(1)));
+    let ready = |heard: In| {
+        let mut joins = Stage::new(config(3), &birth(2), ChainNode::new);
+        let sends = joins.started().sends.into_iter().map(|it| it.0);
+        let opens: Vec<_> = sends.collect();
+        leases::steps(&mut joins, &opens);
+        enter(&mut joins, &two);
+        // It was removed: it waits for a while.
+        joins.now = joins.now + ionian_kernel::time::Duration::from_secs(1);
+        joins.tell(heard);
+        joins.timer();
+        let sends = joins.tell(In::Entries {
+            from: ChainNodeId(1),
+            start: Slot(0),
+            values: vec![],
+            applied: Slot(0),
+        });
+        leases::steps(&mut joins, &sends)
+    };
+    let step = Step::Ready {
+        epoch: ChainEpoch(1),
+        node: ChainNodeId(2),
+        life: 1,
+    };
+    assert_eq!(ready(beat(1, 1, true)), [step]);
+    assert_eq!(ready(suspects(none)), []);
+    assert_eq!(ready(suspects(tail)), [step], "they may need it");
 }

@@ -1,6 +1,6 @@
 //! The master's machine: which steps fit which chain.
 
-use super::chain;
+use super::{chain, revised};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::{decode_all, encode_all};
@@ -34,7 +34,7 @@ fn begin(node: u8, life: u64) -> Step {
 
 /// The chains that the steps lead to, one after the other.
 fn steps(first: Chain, least: usize, steps: &[Step]) -> Vec<Chain> {
-    let mut master = ChainMaster::new(first, least);
+    let mut master = ChainMaster::new(first, least, false);
     let step = |step: &Step| {
         master.step(*step);
         master.chain().clone()
@@ -78,7 +78,7 @@ pub(crate) fn c10_suspicions_leave_as_many_members_as_can_be_alive() {
 #[test]
 fn c9_the_last_full_member_stays_while_another_joins() {
     let joined = chain(1, &[(0, 1, true), (1, 1, false)]);
-    let whole = chain(1, &[(0, 1, true), (1, 1, true)]);
+    let whole = revised(1, chain(1, &[(0, 1, true), (1, 1, true)]));
     let all = steps(
         chain(0, &[(0, 1, true)]),
         1,
@@ -163,11 +163,11 @@ fn the_member_that_the_last_one_copies_from_can_be_put_aside() {
     let other = chain(9, &[(1, 1, true), (2, 2, false)]);
     assert_eq!(all(&[begin(0, 2)]), other, "it has lost its memory");
     assert_eq!(all(&[begin(2, 3)]), back(9));
-    let forgotten = chain(8, &[(0, 1, true), (2, 2, false)]);
+    let forgotten = revised(1, chain(8, &[(0, 1, true), (2, 2, false)]));
     assert_eq!(all(&[begin(1, 2)]), forgotten, "the one aside has");
     assert_eq!(
         all(&[full(8, 2, 2)]),
-        chain(8, &[(0, 1, true), (2, 2, true)])
+        revised(1, chain(8, &[(0, 1, true), (2, 2, true)]))
     );
     let all = steps(joining.clone(), 2, &[suspect(7, 1, 0)]);
     let same = core::slice::from_ref(&joining);
@@ -195,7 +195,7 @@ fn a_new_life_ends_the_earlier_ones() {
 
 #[test]
 fn the_chain_is_the_state_and_the_answer() {
-    let mut master = ChainMaster::new(chain(0, ABC), 1);
+    let mut master = ChainMaster::new(chain(0, ABC), 1, false);
     let mut reply = Vec::new();
     master.apply(Timestamp(0), &encode_all(&suspect(0, 0, 1)), &mut reply);
     let after = chain(1, &[(0, 1, true), (2, 1, true)]);
@@ -205,7 +205,7 @@ fn the_chain_is_the_state_and_the_answer() {
     assert_eq!(decode_all::<Chain>(&garbage.into()), Ok(after.clone()));
     let mut snapshot = Vec::new();
     master.snapshot(&mut snapshot);
-    let mut other = ChainMaster::new(chain(0, ABC), 1);
+    let mut other = ChainMaster::new(chain(0, ABC), 1, false);
     other.restore(&snapshot).expect("a snapshot");
     assert_eq!(other.chain(), &after);
     assert!(other.restore(b"?").is_err());

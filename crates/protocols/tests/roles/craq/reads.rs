@@ -63,14 +63,14 @@ fn a_dirty_read_asks_the_tail_and_a_clean_one_does_not() {
     head.tell(write(b"a"));
     let sends = head.tell(ask(b"b"));
     assert_eq!(answered(&master_says(&mut head, &sends, &founding())), [7]);
+    // It asks the master and the tail at the same time.
     let sends = head.tell(ask(b"a"));
-    let sends = master_says(&mut head, &sends, &founding());
-    assert_eq!(answered(&sends), []);
     let [Envelope::ToChainNodes(tail, In::Query { epoch, inquiry, .. })] =
-        &between_nodes(sends)[..]
+        &between_nodes(sends.clone())[..]
     else {
         panic!("a question to the tail");
     };
+    assert_eq!(answered(&master_says(&mut head, &sends, &founding())), []);
     assert_eq!((*tail, *epoch), (Set::one(ChainNodeId(2)), ChainEpoch(0)));
     let committed = |epoch, inquiry| In::Committed {
         epoch: ChainEpoch(epoch),
@@ -83,6 +83,25 @@ fn a_dirty_read_asks_the_tail_and_a_clean_one_does_not() {
     assert_eq!(head.role.applied(), Slot(0));
     assert_eq!(answered(&head.tell(committed(0, *inquiry))), [7]);
     assert_eq!(head.role.applied(), Slot(1));
+}
+
+/// The tail may have been removed, and not know.
+#[test]
+fn the_word_of_the_tail_is_not_enough_for_a_dirty_read() {
+    let mut head = node(0, 3);
+    head.tell(write(b"a"));
+    let asked = head.tell(ask(b"a"));
+    let [Envelope::ToChainNodes(_, In::Query { inquiry, .. })] = &between_nodes(asked.clone())[..]
+    else {
+        panic!("a question to the tail");
+    };
+    let committed = In::Committed {
+        epoch: ChainEpoch(0),
+        inquiry: *inquiry,
+        committed: Slot(1),
+    };
+    assert_eq!(answered(&head.tell(committed)), []);
+    assert_eq!(answered(&master_says(&mut head, &asked, &founding())), [7]);
 }
 
 /// c12: an older write to the key is acknowledged, and a newer one is under way.
@@ -153,16 +172,32 @@ pub(crate) fn c4_a_new_tail_says_nothing_before_it_has_committed_what_it_had_rec
     assert!(sends.contains(&to(0, committed)), "{sends:?}");
 }
 
+/// What it has applied is all that is committed.
 #[test]
-fn a_dirty_read_at_the_tail_waits_for_its_disk() {
+fn no_read_is_dirty_at_the_tail() {
     let mut tail = node(2, 3);
     tail.tell(forward(1, 0, 0, &[b"a"]));
     let sends = tail.tell(ask(b"a"));
-    assert_eq!(
-        between_nodes(master_says(&mut tail, &sends, &founding())),
-        []
-    );
-    assert_eq!(answered(&tail.tell(stored(0, 1))), [0, 7]);
+    assert_eq!(answered(&master_says(&mut tail, &sends, &founding())), [7]);
+}
+
+/// Earlier tails may have committed what it had received when it became the tail.
+#[test]
+fn reads_at_a_new_tail_wait_until_it_has_committed_what_it_had_received() {
+    let mut middle = node(1, 3);
+    middle.tell(forward(0, 0, 0, &[b"a"]));
+    let two = chain(1, &[(0, 1, true), (1, 1, true)]);
+    middle.tell(In::Chain { chain: two.clone() });
+    assert_eq!(inquiries(&middle.tell(ask(b"a"))), []);
+    middle.tell(In::Handover {
+        from: ChainNodeId(0),
+        epoch: ChainEpoch(1),
+        base: Slot(0),
+        end: Slot(1),
+    });
+    let sends = middle.tell(stored(1, 1));
+    assert_eq!(answered(&sends), [0]);
+    assert_eq!(answered(&master_says(&mut middle, &sends, &two)), [7]);
 }
 
 #[test]
@@ -180,10 +215,13 @@ fn a_dirty_read_goes_to_the_new_tail_when_the_chain_changes() {
     };
     assert!(sends.iter().any(asks), "{sends:?}");
     // Alone it is the tail itself.
+    let alone = chain(2, &[(0, 1, true)]);
     head.tell(In::Chain {
-        chain: chain(2, &[(0, 1, true)]),
+        chain: alone.clone(),
     });
-    assert_eq!(answered(&head.tell(stored(2, 1))), [0, 7]);
+    let sends = head.tell(stored(2, 1));
+    assert_eq!(answered(&sends), [0]);
+    assert_eq!(answered(&master_says(&mut head, &sends, &alone)), [7]);
 }
 
 #[test]
@@ -202,27 +240,25 @@ fn a_sequential_read_waits_for_what_its_client_has_seen_and_needs_no_inquiry() {
 
 #[test]
 fn with_forward_reads_the_tail_executes_dirty_reads() {
-    let mut layout = layout(3);
-    layout.options.own.insert("forward_reads", 1);
-    let config = Craq::configure(layout).expect("a deployment");
-    let mut head = Stage::new(config, &birth(0), ChainNode::new);
+    let forwards = || {
+        let mut layout = layout(3);
+        layout.options.own.insert("forward_reads", 1);
+        Craq::configure(layout).expect("a deployment")
+    };
+    let mut head = Stage::new(forwards(), &birth(0), ChainNode::new);
     settle(&mut head, 0, 3);
     head.tell(write(b"a"));
     let sends = head.tell(ask(b"a"));
-    let sends = master_says(&mut head, &sends, &founding());
-    let at_tail = In::ReadAtTail {
-        epoch: ChainEpoch(0),
+    let at_tail = In::Read {
         reads: read(7, b"a"),
+        handed: true,
     };
     assert_eq!(between_nodes(sends), [to(2, at_tail.clone())]);
-    let mut tail = node(2, 3);
-    assert_eq!(answered(&tail.tell(at_tail.clone())), [7]);
-    let mut middle = node(1, 3);
-    let sends = middle.tell(at_tail);
-    assert_eq!(
-        answered(&sends),
-        [],
-        "a node that is not the tail treats it like others"
-    );
-    assert_eq!(inquiries(&sends).len(), 1);
+    let mut middle = Stage::new(forwards(), &birth(1), ChainNode::new);
+    settle(&mut middle, 1, 3);
+    middle.tell(forward(0, 0, 0, &[b"a"]));
+    let sends = between_nodes(middle.tell(at_tail));
+    let [Envelope::ToChainNodes(_, In::Query { .. })] = &sends[..] else {
+        panic!("one that is not the tail asks it: {sends:?}");
+    };
 }

@@ -179,6 +179,7 @@ impl<P: Protocol> RoleThread<P> {
         RoleLoopStatus {
             cpu_us: cpu_time_us().1,
             ignored: self.role_loop.node.ignored(),
+            overdue: self.role_loop.node.overdue(),
             ..self.status.clone()
         }
     }

@@ -67,7 +67,8 @@ impl<P: Protocol> Loops<P> {
                 queue: queue.clone(),
                 wake: wake.clone(),
             };
-            let thread = RoleThread::new(RoleLoop::new(node, opened), clock, ends);
+            let read = Box::new(move || clock.now());
+            let thread = RoleThread::new(RoleLoop::new(node, opened, read), clock, ends);
             let handle = std::thread::Builder::new()
                 .name(format!("loop{}", place + 1))
                 .spawn(move || thread.run())?;
