@@ -12,6 +12,11 @@ use alloc::sync::Arc;
 use ionian_kernel::id::{Id, Set};
 use ionian_kernel::layout::{Layout, LayoutError, NodeId, Options};
 
+/// How many things a chain node asks of its master at a time: an inquiry, a look and a step; and
+/// more bytes than any of them takes.
+const ASKS: usize = 3;
+const ASK_BYTES: usize = 1 << 10;
+
 /// A layout that was checked.
 #[derive(Debug)]
 pub struct Config {
@@ -101,5 +106,11 @@ fn view(layout: &Layout) -> Layout {
         (ordering::Acceptor, kind::Acceptor),
         (ordering::Replica, kind::Master),
     ];
-    seen_as_multipaxos(layout, &kinds)
+    let mut view = seen_as_multipaxos(layout, &kinds);
+    // A lane that has no room for a step while a look is in flight might never have any: the same
+    // timer may begin both.
+    let lane = &mut view.options.lane;
+    lane.in_flight = lane.in_flight.max(ASKS);
+    lane.in_flight_bytes = lane.in_flight_bytes.max(ASKS * ASK_BYTES);
+    view
 }

@@ -172,6 +172,36 @@ pub(crate) fn c4_a_new_tail_says_nothing_before_it_has_committed_what_it_had_rec
     assert!(sends.contains(&to(0, committed)), "{sends:?}");
 }
 
+/// It may have committed and answered before the crash what it does not know to be committed.
+#[test]
+fn c4_a_tail_that_has_restarted_says_nothing_before_it_has_committed_what_it_has() {
+    let records = vec![
+        Record::Life { life: 1 },
+        Record::Entry {
+            slot: Slot(0),
+            committed: Slot(0),
+            value: value(b"a"),
+        },
+    ];
+    let mut tail = Stage::after(config(3), &birth(2), records, ChainNode::new);
+    let query = In::Query {
+        from: ChainNodeId(0),
+        epoch: ChainEpoch(0),
+        inquiry: 5,
+    };
+    assert_eq!(between_nodes(tail.tell(query)), []);
+    assert_eq!(inquiries(&tail.tell(ask(b"a"))), []);
+    settle(&mut tail, 2, 3);
+    let sends = tail.tell(stored(0, 1));
+    let committed = In::Committed {
+        epoch: ChainEpoch(0),
+        inquiry: 5,
+        committed: Slot(1),
+    };
+    assert!(sends.contains(&to(0, committed)), "{sends:?}");
+    assert_eq!(answered(&master_says(&mut tail, &sends, &founding())), [7]);
+}
+
 /// What it has applied is all that is committed.
 #[test]
 fn no_read_is_dirty_at_the_tail() {
