@@ -112,7 +112,7 @@ caught! {
     "craq/keeps-void": changes::a_node_that_is_removed_discards_what_is_not_committed,
     "craq/lease-from-answer": leases::c15_a_read_under_a_lease_is_answered_at_once_until_its_end,
     "craq/no-wait": leases::c2_a_removal_waits_until_the_leases_are_over,
-    "craq/late-answers": leases::c15_a_read_under_a_lease_is_answered_at_once_until_its_end,
+    "craq/late-answers": leases::c3_each_answer_under_a_lease_has_the_end_of_the_lease,
     "psmr/unknown": merge::workers_stop_for_what_touches_their_parts_alone,
     "psmr/partial": catching_up::a_state_is_taken_when_all_parts_are_in_the_machine,
     "psmr/mark": merge::a_backup_waits_for_a_slot_that_is_missing_below_its_mark,

@@ -15,7 +15,7 @@
 //!
 //! client ── Read, ReadAt ──> chain node (any) ── Answers ──> client
 //! chain node ── Query ──> chain node (the tail) ── Committed ──> chain node
-//! chain node ── ReadAtTail ──> chain node (the tail) ── Answers ──> client   (forward_reads = 1)
+//! chain node ── Read ──> chain node (the tail) ── Answers ──> client         (forward_reads = 1)
 //! ```
 //!
 //! The chain itself is decided by a log of MultiPaxos, the *master*: leaders, proxy leaders,

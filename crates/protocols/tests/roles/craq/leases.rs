@@ -39,7 +39,7 @@ fn get_lease(node: &mut Stage<ChainNode>) -> Instant {
     until
 }
 
-/// c15, c3: from the time when the inquiry began; and the answer leaves before the end.
+/// c15: the lease is counted from the time when the inquiry began.
 #[test]
 pub(crate) fn c15_a_read_under_a_lease_is_answered_at_once_until_its_end() {
     let mut head = leased(0);
@@ -54,6 +54,29 @@ pub(crate) fn c15_a_read_under_a_lease_is_answered_at_once_until_its_end() {
     head.now = until;
     let sends = head.tell(ask(3, b"a"));
     assert_eq!((answered(&sends), inquiries(&sends).len()), (vec![], 1));
+}
+
+/// c3: the process may be stopped before the answer leaves.
+#[test]
+pub(crate) fn c3_each_answer_under_a_lease_has_the_end_of_the_lease() {
+    let mut head = leased(0);
+    let until = get_lease(&mut head);
+    let sequential = In::ReadAt {
+        reads: read(2, b"a"),
+        executed: Slot(0),
+    };
+    assert_eq!(head.asked(sequential).deadlines, []);
+    let asked = head.asked(ask(3, b"a"));
+    let places: Vec<usize> = (0..asked.sends.len()).collect();
+    let deadlines = asked.deadlines;
+    assert_eq!(
+        deadlines
+            .iter()
+            .map(|(place, _)| *place)
+            .collect::<Vec<_>>(),
+        places
+    );
+    assert!(deadlines.iter().all(|(_, end)| *end == until));
 }
 
 #[test]
