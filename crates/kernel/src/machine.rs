@@ -131,6 +131,13 @@ pub struct Footprint {
 }
 
 impl Footprint {
+    /// Makes it that of a command that touches nothing, without giving memory back.
+    pub fn clear(&mut self) {
+        (self.everything, self.timed) = (false, false);
+        self.reads.clear();
+        self.writes.clear();
+    }
+
     /// Whether the order of the two commands can matter. Hashes that collide count as a conflict.
     pub fn conflicts(&self, other: &Footprint) -> bool {
         let hits = |writes: &[u64], other: &Footprint| {

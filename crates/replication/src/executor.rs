@@ -185,6 +185,12 @@ impl Executor {
     /// What the commands of a batch touch.
     pub fn footprint(&self, batch: &Batch) -> Footprint {
         let mut footprint = Footprint::default();
+        self.add_footprint(batch, &mut footprint);
+        footprint
+    }
+
+    /// Adds the same to what `footprint` has.
+    pub fn add_footprint(&self, batch: &Batch, footprint: &mut Footprint) {
         for Command {
             purpose,
             number,
@@ -202,11 +208,10 @@ impl Executor {
                 Purpose::Execute(_) if number.saturating_sub(floor) >= SESSION_WINDOW / 2 => {
                     footprint.everything = true;
                 }
-                Purpose::Execute(_) | Purpose::Read => self.touches(payload, &mut footprint),
+                Purpose::Execute(_) | Purpose::Read => self.touches(payload, footprint),
                 Purpose::Internal => {}
             }
         }
-        footprint
     }
 
     /// Whether each command of a batch reads one key at most, and writes none.

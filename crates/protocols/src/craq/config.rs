@@ -21,6 +21,7 @@ const ASK_BYTES: usize = 1 << 10;
 #[derive(Debug)]
 pub struct Config {
     layout: Layout,
+    nodes: Set<ChainNodeId>,
     /// The deployment as the master's roles see it: their clients are the chain nodes.
     pub master: Arc<Ordering>,
 }
@@ -52,6 +53,7 @@ impl Config {
         }
         Ok(Config {
             master: Arc::new(Ordering::new(view(&layout))?),
+            nodes: layout.all(kind::ChainNode),
             layout,
         })
     }
@@ -68,7 +70,7 @@ impl Config {
 
     /// All chain nodes, members of the chain or not.
     pub fn nodes(&self) -> Set<ChainNodeId> {
-        self.layout.all(kind::ChainNode)
+        self.nodes
     }
 
     /// The chain that the cluster begins with.

@@ -4,12 +4,13 @@
 //! It also knows what is dirty: the keys that entries not applied write. They are counted, because
 //! several entries may write a key: it is clean again when the last of them is applied.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use ionian_kernel::id::Slot;
 use ionian_kernel::machine::Footprint;
 use ionian_kernel::time::Timestamp;
 use ionian_replication::batch::Value;
+use ionian_replication::slot_map::NumberMap;
 
 /// The most that one message carries of entries, in bytes, or a single entry.
 const MESSAGE_BYTES: usize = 512 << 10;
@@ -34,7 +35,10 @@ pub(super) struct History {
     entries: VecDeque<Value>,
     /// What the entries that are not applied write.
     written: VecDeque<Written>,
-    dirty: BTreeMap<u64, usize>,
+    /// The keys that they write, one after the other.
+    keys: VecDeque<u64>,
+    /// How many of them write a key. There are at most as many as the window has room for.
+    dirty: NumberMap<usize>,
     /// How many entries that are not applied may write anything.
     dirty_all: usize,
     /// Bytes of entries that are applied, and of those that are not.
@@ -45,7 +49,8 @@ pub(super) struct History {
 /// What an entry writes.
 #[derive(Debug)]
 struct Written {
-    keys: Vec<u64>,
+    /// How many keys.
+    keys: usize,
     everything: bool,
 }
 
@@ -95,14 +100,15 @@ impl History {
     }
 
     /// Adds the next entry, which touches this.
-    pub(super) fn push(&mut self, value: Value, footprint: Footprint) {
-        let written = Written {
-            keys: footprint.writes,
-            everything: footprint.everything,
-        };
-        for key in &written.keys {
+    pub(super) fn push(&mut self, value: Value, footprint: &Footprint) {
+        for key in &footprint.writes {
+            self.keys.push_back(*key);
             *self.dirty.entry(*key).or_default() += 1;
         }
+        let written = Written {
+            keys: footprint.writes.len(),
+            everything: footprint.everything,
+        };
         self.dirty_all += usize::from(written.everything);
         self.pending_bytes += value.batch.byte_len();
         self.written.push_back(written);
@@ -113,23 +119,25 @@ impl History {
     pub(super) fn apply(&mut self) {
         let bytes = self.get(self.applied).map(|value| value.batch.byte_len());
         let bytes = bytes.expect("there is an entry to apply");
-        let written = self.written.pop_front();
-        self.clean(written.expect("there is an entry to apply"));
+        let Written { keys, everything } = self.written.pop_front().expect("it is not applied");
+        for _ in 0..keys {
+            let key = self.keys.pop_front().expect("it writes as many");
+            self.clean(key);
+        }
+        self.dirty_all -= usize::from(everything);
         self.pending_bytes -= bytes;
         self.applied_bytes += bytes;
         self.applied = self.applied.next();
     }
 
-    fn clean(&mut self, written: Written) {
-        for key in &written.keys {
-            if let Some(count) = self.dirty.get_mut(key) {
-                *count -= 1;
-                if *count == 0 {
-                    self.dirty.remove(key);
-                }
+    /// One entry fewer writes this key.
+    fn clean(&mut self, key: u64) {
+        if let Some(count) = self.dirty.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                self.dirty.remove(&key);
             }
         }
-        self.dirty_all -= usize::from(written.everything);
     }
 
     /// Drops the entries from this one on, none of which is applied.
@@ -137,8 +145,12 @@ impl History {
         assert!(end >= self.applied, "what is applied is committed");
         while self.end() > end {
             let value = self.entries.pop_back().expect("it is not empty");
-            let written = self.written.pop_back();
-            self.clean(written.expect("it is not applied"));
+            let Written { keys, everything } = self.written.pop_back().expect("it is not applied");
+            for _ in 0..keys {
+                let key = self.keys.pop_back().expect("it writes as many");
+                self.clean(key);
+            }
+            self.dirty_all -= usize::from(everything);
             self.pending_bytes -= value.batch.byte_len();
         }
     }
@@ -209,7 +221,7 @@ impl History {
             self.dirty.is_empty() && self.dirty_all == 0,
             self.written
                 .iter()
-                .all(|written| written.keys.is_empty() && !written.everything),
+                .all(|written| written.keys == 0 && !written.everything),
             "what is dirty is what pending entries write"
         );
     }
@@ -238,7 +250,7 @@ mod tests {
     fn a_key_is_clean_when_the_last_entry_that_writes_it_is_applied() {
         let mut history = History::default();
         for keys in [&[1, 2][..], &[1], &[3]] {
-            history.push(Value::default(), writes(keys));
+            history.push(Value::default(), &writes(keys));
         }
         let dirty = |history: &History| [1, 2, 3].map(|key| history.is_dirty(&reads(&[key])));
         assert_eq!(dirty(&history), [true; 3]);
@@ -260,9 +272,9 @@ mod tests {
             ..Footprint::default()
         };
         assert!(!history.is_dirty(&everything), "nothing is under way");
-        history.push(Value::default(), writes(&[1]));
+        history.push(Value::default(), &writes(&[1]));
         assert!(history.is_dirty(&everything) && !history.is_dirty(&reads(&[2])));
-        history.push(Value::default(), everything);
+        history.push(Value::default(), &everything);
         assert!(history.is_dirty(&reads(&[2])));
         history.apply();
         assert!(history.is_dirty(&reads(&[2])));
@@ -274,7 +286,7 @@ mod tests {
     fn applied_entries_are_kept_as_many_as_allowed_and_from_where_they_are_needed() {
         let mut history = History::default();
         for _ in 0..6 {
-            history.push(Value::default(), Footprint::default());
+            history.push(Value::default(), &Footprint::default());
         }
         (0..5).for_each(|_| history.apply());
         history.trim(3, Slot(1));

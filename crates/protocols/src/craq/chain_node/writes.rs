@@ -12,6 +12,7 @@ use crate::craq::{Envelope, batcher, branch, client, unbatcher};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
+use ionian_kernel::machine::Footprint;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::Instant;
 use ionian_replication::backoff::doubled;
@@ -43,6 +44,8 @@ pub(super) struct Writes {
     ack_due: bool,
     acknowledged: Slot,
     pub(super) dropped: u64,
+    /// What the last entry touches. Reused.
+    footprint: Footprint,
     /// Whether this node writes entries to its disk.
     keeps_records: bool,
 }
@@ -60,6 +63,7 @@ impl Writes {
             ack_due: false,
             acknowledged: Slot::ZERO,
             dropped: 0,
+            footprint: Footprint::default(),
             keeps_records,
         }
     }
@@ -245,7 +249,9 @@ impl ChainNode {
 
     /// Takes in the next entry.
     pub(super) fn add(&mut self, value: Value) {
-        let footprint = self.executor.footprint(&value.batch);
+        let footprint = &mut self.writes.footprint;
+        footprint.clear();
+        self.executor.add_footprint(&value.batch, footprint);
         self.history.push(value, footprint);
     }
 
