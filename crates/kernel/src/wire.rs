@@ -13,9 +13,9 @@ use bytes::{Bytes, BytesMut};
 /// each other in the handshake. Builds with the feature `hundreds` have larger sets and ids, so
 /// versions of their own.
 pub const WIRE_VERSION: u16 = if cfg!(feature = "hundreds") {
-    10_016
+    10_017
 } else {
-    16
+    17
 };
 
 /// Something that can be sent and stored.

@@ -52,7 +52,16 @@ impl<P: Protocol> Configurations<P> {
             .collect();
         let founded = scenario.layout.options.clone();
         let others = if scenario.tunes {
-            tunings(&founded, P::SETTINGS, P::commutes).to_vec()
+            let accepts = |options: &Options| {
+                let options = options.clone();
+                let commutes = P::commutes(&options) == P::commutes(&founded);
+                let layout = Layout {
+                    options,
+                    ..scenario.layout.clone()
+                };
+                commutes && P::configure(layout).is_ok()
+            };
+            tunings(&founded, P::SETTINGS, accepts).to_vec()
         } else {
             Vec::new()
         };
@@ -189,10 +198,10 @@ fn places(text: &Bytes) -> [u8; 2] {
     core::array::from_fn(|place| text.get(place).copied().unwrap_or(0))
 }
 
-/// The options that the operator tries: slower and smaller, faster and larger. Whether commands
-/// that commute are executed in order does not change, because the check of the order depends on
-/// it.
-fn tunings(founded: &Options, own: &[Setting], commutes: fn(&Options) -> bool) -> [Options; 2] {
+/// The options that the operator tries: slower and smaller, faster and larger, as far as the
+/// deployment `accepts` them. Whether commands that commute are executed in order does not change,
+/// because the check of the order depends on it.
+fn tunings(founded: &Options, own: &[Setting], accepts: impl Fn(&Options) -> bool) -> [Options; 2] {
     let less = |count: usize| (count / 4).max(1);
     let mut slow = Options {
         heartbeat: founded.heartbeat * 2,
@@ -218,10 +227,13 @@ fn tunings(founded: &Options, own: &[Setting], commutes: fn(&Options) -> bool) -
         let value = setting.value(founded);
         let (low, high) = (*setting.allowed.start(), *setting.allowed.end());
         for (options, other) in [(&mut slow, value / 4), (&mut quick, value * 2)] {
-            setting.state(options, other.clamp(low, high));
-            if commutes(options) != commutes(founded) {
-                setting.state(options, value);
-            }
+            // The last for what must be larger the slower something else is.
+            let values = [other, value, value * 4].map(|value| value.clamp(low, high));
+            let accepted = values.into_iter().find(|value| {
+                setting.state(options, *value);
+                accepts(options)
+            });
+            setting.state(options, accepted.unwrap_or(value));
         }
     }
     [slow, quick]

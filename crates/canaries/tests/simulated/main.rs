@@ -6,6 +6,7 @@ mod epaxos;
 mod mencius;
 mod multipaxos;
 mod psmr;
+mod scalog;
 mod spaxos;
 mod suite;
 

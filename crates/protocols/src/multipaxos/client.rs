@@ -22,7 +22,7 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
-use ionian_kernel::time::{Instant, earliest};
+use ionian_kernel::time::{Duration, Instant, earliest};
 use ionian_kernel::wire::Never;
 use ionian_replication::batch::{Answers, Batch, BatchBuilder, Command};
 use ionian_replication::lane::{Due, DueWrite, Lane};
@@ -67,8 +67,16 @@ messages! {
             /// The highest of them, and whose they are.
             watermarks: Box<Watermarks>,
         },
+        /// What it sent to a batcher was passed on (Scalog): at present others take commands in.
+        6 => PassedOn {
+            /// These.
+            to: Set<BatcherId>,
+        },
     }
 }
+
+/// How long a lane leaves out batchers that pass commands on, before it tries them again.
+const LEFT_OUT_FOR: Duration = Duration::from_secs(1);
 
 /// A command of at least this many bytes is large.
 const LARGE_BYTES: usize = 32 << 10;
@@ -88,6 +96,8 @@ pub struct ClientLane {
     /// Turns to the next leader when the one of the round leaves everything unanswered.
     stray: u64,
     batchers: Choice<BatcherId>,
+    /// Until when it leaves out some of them.
+    left_out_until: Option<Instant>,
     read_batchers: Choice<ReadBatcherId>,
     replicas: Choice<ReplicaId>,
     reader: QuorumReader,
@@ -118,6 +128,7 @@ impl ClientLane {
                 config.near(kind::Batcher, birth.node),
                 random.any(),
             ),
+            left_out_until: None,
             read_batchers: Choice::new(
                 config.all(kind::ReadBatcher),
                 config.near(kind::ReadBatcher, birth.node),
@@ -216,6 +227,10 @@ impl ClientLane {
             };
             return out.send(Envelope::ToLeaders(Set::one(leader), message));
         }
+        let is_over = self.left_out_until.is_some_and(|until| until <= now);
+        if is_over || via.is_some() {
+            self.choose_among_all();
+        }
         if let Some(silent) = via {
             self.batchers.silent(BatcherId(silent), now);
             self.writes_via = self
@@ -232,6 +247,25 @@ impl ClientLane {
         self.writes.push(&command);
         if self.writes.byte_len() >= self.config.options().batch_bytes {
             self.flush_writes(out);
+        }
+    }
+
+    /// Leaves out batchers that pass on what they get, if there are others, until one of the others
+    /// is silent, but not for long.
+    fn leave_out(&mut self, now: Instant, to: Set<BatcherId>) {
+        let all: Set<BatcherId> = self.config.all(kind::Batcher);
+        let near = self.config.near(kind::Batcher, self.node);
+        if all.meets(to) {
+            self.batchers.reconfigure(all.and(to), near.and(to));
+            self.left_out_until = Some(now + LEFT_OUT_FOR);
+        }
+    }
+
+    fn choose_among_all(&mut self) {
+        if self.left_out_until.take().is_some() {
+            let near = self.config.near(kind::Batcher, self.node);
+            let all = self.config.all(kind::Batcher);
+            self.batchers.reconfigure(all, near);
         }
     }
 
@@ -415,7 +449,7 @@ impl Role for ClientLane {
         self.replicas
             .reconfigure(config.serving(), config.near(kind::Replica, node));
         self.reader.reconfigure(now, config.clone());
-        self.config = config;
+        (self.config, self.left_out_until) = (config, None);
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
@@ -459,6 +493,7 @@ impl Role for ClientLane {
                 self.come_back(now, out)
             }
             In::NewLeader { .. } | In::NotLeader { .. } => {}
+            In::PassedOn { to } => self.leave_out(now, to),
         }
     }
 

@@ -13,8 +13,9 @@
 //! It closes the shard of a server that is silent while others report, and of one that says that it
 //! saw its shard opened with another life. Only a later life of the same server can have seen that:
 //! the life that the opening lists had begun before it, and with it all earlier ones were over. And
-//! it opens a closed shard when all servers of it report: so nothing need be done by hand when a
-//! server comes back. A shard that is closed without need costs a moment of that shard.
+//! it opens closed shards, all servers of which report, until as many are open as are to be
+//! (`open_shards`): so nothing need be done by hand when a server fails or comes back. A shard that
+//! is closed without need costs a moment of that shard.
 
 mod deciding;
 
@@ -65,6 +66,8 @@ messages! {
             slot: Slot,
             /// What these slots have ordered.
             cut: Cut,
+            /// It waits for records of these shards, and has for too long.
+            late: Vec<Index>,
         },
     }
 }
@@ -244,12 +247,13 @@ impl Role for Aggregator {
                     at: now,
                 };
                 if self.config.servers.contains(from) {
-                    self.is_new |= self.deciding.heard(from, heard);
+                    self.is_new |= self.deciding.heard(from, heard, &self.config);
                 }
             }
-            In::Ordered { slot, cut } if self.known < Some(slot) => {
+            In::Ordered { slot, cut, late } if self.known <= Some(slot) => {
                 self.known = Some(slot);
-                self.is_new |= self.deciding.follow(cut);
+                self.is_new |= self.deciding.follow(now, cut);
+                self.is_new |= self.deciding.are_late(late);
             }
             In::Ordered { .. } => {}
         }

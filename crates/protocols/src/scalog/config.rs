@@ -3,7 +3,7 @@
 use super::cut::{place_of, server_at};
 use super::id::{AggregatorId, ServerId};
 use super::kind;
-use super::settings::SERVER_TIMEOUT_MS;
+use super::settings::{OPEN_SHARDS, SERVER_TIMEOUT_MS};
 use crate::multipaxos::config::{Config as Ordering, combinations};
 use crate::multipaxos::kind as ordering;
 use crate::places::{at_least, seen_as_multipaxos};
@@ -101,6 +101,14 @@ impl Checked {
         0..(self.servers.len() / self.size()) as Index
     }
 
+    /// How many shards are to be open at a time; the others are spare.
+    pub fn open_shards(&self) -> usize {
+        match OPEN_SHARDS.value(self.options()) {
+            0 => self.servers.len() / self.size(),
+            some => some as usize,
+        }
+    }
+
     /// The servers of a shard, by their places.
     pub fn servers_of(&self, shard: Index) -> impl Iterator<Item = ServerId> + use<> {
         let size = self.size();
@@ -157,6 +165,7 @@ fn check(layout: &Layout) -> Result<(), LayoutError> {
         )));
     }
     at_least("aggregators", layout.count(kind::Aggregator), f + 1)?;
+    check_options(&layout.options, servers / size)?;
     let places: Vec<NodeId> = layout
         .places(kind::Server)
         .iter()
@@ -182,6 +191,25 @@ fn check(layout: &Layout) -> Result<(), LayoutError> {
                  there must be shards that share no node"
             )));
         }
+    }
+    Ok(())
+}
+
+/// Checks the settings that Scalog alone has, in a deployment with this number of shards.
+fn check_options(options: &Options, shards: usize) -> Result<(), LayoutError> {
+    let (open, timeout) = (OPEN_SHARDS.value(options), SERVER_TIMEOUT_MS.value(options));
+    if open > shards as u64 {
+        return Err(LayoutError(format!(
+            "options.open_shards = {open}, but there are servers for {shards} shards: at most as \
+             many can be open, and 0 means all"
+        )));
+    }
+    let least = 3 * options.heartbeat.as_millis();
+    if u128::from(timeout) < least {
+        return Err(LayoutError(format!(
+            "options.server_timeout_ms = {timeout}: must be at least three times \
+             options.heartbeat_ms, which is {least}, for servers report once in that interval"
+        )));
     }
     Ok(())
 }

@@ -15,7 +15,8 @@
 //! - An opening lists the *lives* of the shard's servers. A server that has lost its memory begins
 //!   another life, and so has no part in a generation whose logs it held before. To order what that
 //!   generation holds takes lengths of all its servers, and it reports none: the shard must be
-//!   closed, and opened anew.
+//!   closed, and opened anew. While the shard is closed or spare the log lists new lives too, so
+//!   that servers know that their earlier ones are over.
 //!
 //! Order inside a slot: shards by number, generations of a shard in turn, servers by number, and
 //! the records of a server by their index.
@@ -69,12 +70,22 @@ pub enum Change {
         /// The lives of its servers, by their places in the shard.
         lives: Vec<u64>,
     },
+    /// Servers of a closed shard have begun other lives, and take part in no generation before the
+    /// next.
+    Lives {
+        /// The shard.
+        shard: Index,
+        /// Its last generation.
+        after: Generation,
+        /// The lives of its servers, by their places in the shard.
+        lives: Vec<u64>,
+    },
 }
 
 wire_enum! {
     Change {
         0 => Grow { shard, generation, lengths }, 1 => Close { shard, generation },
-        2 => Open { shard, after, lives }
+        2 => Open { shard, after, lives }, 3 => Lives { shard, after, lives }
     }
 }
 
@@ -118,7 +129,8 @@ pub struct Shard {
     /// The slot after the one that opened or closed it last: all generations before the last, and
     /// that too if it is closed, are ordered below this slot.
     pub since: Slot,
-    /// The lives of its servers in this generation, by their places.
+    /// The lives of its servers, by their places: in this generation, or later ones if it is
+    /// closed.
     pub lives: Vec<u64>,
     /// How many records of each server's log are ordered.
     pub lengths: Vec<u64>,
@@ -231,15 +243,10 @@ impl Cut {
                 after,
                 lives,
             } => {
-                if !exists(*shard, size) || lives.len() != size {
-                    return;
-                }
-                let count = self.shards.len().max(usize::from(*shard) + 1);
-                self.shards.resize_with(count, Shard::default);
-                let it = &mut self.shards[usize::from(*shard)];
                 let generation = Generation(slot.next().0);
+                let closed = self.closed(*shard, *after, lives, size);
                 // A name is used once: a shard that this slot has closed is opened by a later one.
-                if !it.is_open && it.generation == *after && it.since <= slot {
+                if let Some(it) = closed.filter(|it| it.since <= slot) {
                     *it = Shard {
                         generation,
                         is_open: true,
@@ -249,7 +256,33 @@ impl Cut {
                     };
                 }
             }
+            Change::Lives {
+                shard,
+                after,
+                lives,
+            } => {
+                if let Some(it) = self.closed(*shard, *after, lives, size) {
+                    it.lives.clone_from(lives);
+                }
+            }
         }
+    }
+
+    /// A shard that can have these lives, if it is closed and this is its last generation.
+    fn closed(
+        &mut self,
+        shard: Index,
+        after: Generation,
+        lives: &[u64],
+        size: usize,
+    ) -> Option<&mut Shard> {
+        if !exists(shard, size) || lives.len() != size {
+            return None;
+        }
+        let count = self.shards.len().max(usize::from(shard) + 1);
+        self.shards.resize_with(count, Shard::default);
+        let it = &mut self.shards[usize::from(shard)];
+        (!it.is_open && it.generation == after).then_some(it)
     }
 
     /// A shard, if this is its generation and open.
@@ -363,6 +396,30 @@ mod tests {
         assert_eq!(cut.ordered(log, 2), None);
         let old = [grow(0, 1, [9, 9]), close(0, 1), grow(0, 4, [0, 1])];
         assert_eq!(cut.apply(Slot(4), &old, 2), [range(4, 1, 0, 1)]);
+    }
+
+    #[test]
+    fn the_log_lists_later_lives_of_a_closed_shard_and_of_no_open_one() {
+        let anew = |after: u64| Change::Lives {
+            shard: 0,
+            after: Generation(after),
+            lives: vec![5, 60],
+        };
+        let mut cut = Cut::default();
+        cut.apply(Slot(0), &[anew(0)], 2);
+        assert_eq!(
+            (&cut.shard(0).lives, cut.shard(0).is_open),
+            (&vec![5, 60], false)
+        );
+        cut.apply(Slot(1), &[open(0, 0, [5, 6])], 2);
+        let opened = cut.clone();
+        cut.apply(Slot(2), &[anew(2), anew(0)], 2);
+        assert_eq!(cut, opened);
+        cut.apply(Slot(3), &[close(0, 2), anew(0), anew(2)], 2);
+        assert_eq!(
+            (cut.shard(0).lives, cut.shard(0).since),
+            (vec![5, 60], Slot(4))
+        );
     }
 
     #[test]

@@ -32,3 +32,8 @@ pub(super) fn aggregators(batchers: Set<BatcherId>) -> Set<AggregatorId> {
 pub(super) fn servers(batchers: Set<BatcherId>) -> Set<ServerId> {
     Set::from_members(batchers.members())
 }
+
+/// What a client lane takes these servers for.
+pub(super) fn as_batchers(servers: Set<ServerId>) -> Set<BatcherId> {
+    Set::from_members(servers.members())
+}

@@ -23,6 +23,11 @@ pub(super) const SERVER: &[Metric] = &[
     ),
     Metric::counter("reports", "reports", "reports sent to aggregators"),
     Metric::counter(
+        "turn",
+        "turns",
+        "turns to the next aggregator, because the one before led to no cut in time",
+    ),
+    Metric::counter(
         "passed_on",
         "commands",
         "commands passed on to a server of another shard",

@@ -26,11 +26,14 @@
 //! ```text
 //! replica ── FetchRecords ──> server ══ Fetched ══> replica
 //! replica ── Ordered ──> servers, aggregators         the cut, and what the replica keeps
-//! server ══ PassedOn ══> server                       its shard is closed
+//! server ══ PassedOn ══> server                       its shard is closed, or spare
+//! server ── PassedOn ──> client                       and which servers take commands in
+//! server ── Turn ──> server (all)                     its aggregator leads to no cuts
 //! ```
 //!
-//! A shard whose server is gone or has lost its memory is closed through the log, and opened again
-//! when all its servers are there; the other shards go on meanwhile (`aggregator`, `server`).
+//! A shard whose server is gone or has lost its memory is closed through the log, and a spare one
+//! is opened in its place, or the same one when all its servers are there; the other shards go on
+//! meanwhile (`aggregator`, `server`).
 //! Safety rests, beside what that of MultiPaxos rests on, on three facts. A length is proposed only
 //! when all servers of the shard hold it on disk, or live on in the life in which they held it. The
 //! log alone says what the cut behind a slot is. And servers forget records when f+1 replicas keep

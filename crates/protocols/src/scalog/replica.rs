@@ -78,6 +78,11 @@ messages! {
 /// beyond is asked for when its turn comes.
 const MAX_AHEAD: u64 = 1 << 14;
 
+/// For how many slots behind the next one a replica asks at the same time as for that one, so that
+/// one that is far behind does not wait for an answer for each slot. A server answers with as many
+/// bytes as a message holds.
+const SLOTS_AHEAD: usize = 256;
+
 /// See the top of this file.
 pub struct Replica {
     id: ReplicaId,
@@ -94,6 +99,10 @@ pub struct Replica {
     gathering: Gathering,
     /// When it asks a server for what is missing, and how often it did.
     fetch: Option<(Instant, u32)>,
+    /// Up to where it has asked for a log, and has no answer yet.
+    asked: BTreeMap<LogId, u64>,
+    /// Since when it waits for records of the next slot.
+    waits_since: Option<Instant>,
     /// Whether it is the one to tell the others of the cut.
     tells: bool,
     told: (Instant, Slot),
@@ -119,6 +128,8 @@ impl Replica {
             next: None,
             gathering: Gathering::default(),
             fetch: None,
+            asked: BTreeMap::new(),
+            waits_since: None,
             tells: false,
             told: (Instant::ZERO, Slot::ZERO),
             turn: u64::from(birth.address.index),
@@ -224,7 +235,9 @@ impl Replica {
         }
         self.at = executed;
         self.chosen = self.chosen.split_off(&executed);
-        self.fetch = None;
+        (self.fetch, self.waits_since) = (None, None);
+        let (cut, size) = (&self.cut, self.config.size());
+        self.asked.retain(|log, _| !cut.is_over(*log, size));
         self.gathering.pass(&self.cut, self.config.size());
     }
 
@@ -260,10 +273,12 @@ impl Replica {
     fn watch(&mut self, now: Instant) {
         if self.next.is_some() && self.fetch.is_none() {
             self.fetch = Some((now + self.config.options().resend_after, 0));
+            self.waits_since = Some(now);
         }
     }
 
-    /// Asks for what is missing of the next slot: each time the next server of a shard.
+    /// Asks for what is missing of the next slot, and of slots behind it: each time the next server
+    /// of a shard.
     fn fetch_missing(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let Some((_, attempts)) = self.fetch.filter(|(at, _)| *at <= now) else {
             return;
@@ -271,18 +286,43 @@ impl Replica {
         let wait = doubled(self.config.options().resend_after, attempts, 4);
         self.fetch = Some((now + wait, attempts + 1));
         self.turn += 1;
-        self.ask_for_missing(None, out);
+        self.asked.clear();
+        self.ask_for_missing(out);
     }
 
-    /// The first record of a log that the next slot lacks.
+    /// What the next slot orders, and slots behind it that are chosen: of each log one range.
+    fn wanted(&self) -> Vec<Range> {
+        let Some((cut, ranges)) = &self.next else {
+            return Vec::new();
+        };
+        let (mut cut, mut wanted) = (cut.clone(), ranges.clone());
+        let behind = self.chosen.range(self.at.next()..).take(SLOTS_AHEAD);
+        let in_turn = behind.zip(1..);
+        for ((slot, (value, _)), _) in
+            in_turn.take_while(|((slot, _), distance)| **slot == self.at.plus(*distance))
+        {
+            let Some(changes) = changes_of(&value.batch) else {
+                continue;
+            };
+            for range in cut.apply(*slot, &changes, self.config.size()) {
+                match wanted.iter_mut().find(|known| known.log == range.log) {
+                    Some(known) => known.to = range.to,
+                    None => wanted.push(range),
+                }
+            }
+        }
+        wanted
+    }
+
+    /// The first record of a log that is missing of what is wanted.
     fn missing_of(&self, log: LogId) -> Option<u64> {
-        let (_, ranges) = self.next.as_ref()?;
-        let range = ranges.iter().find(|range| range.log == log)?;
+        let wanted = self.wanted();
+        let range = wanted.iter().find(|range| range.log == log)?;
         self.gathering.first_missing(range)
     }
 
-    /// A server has sent records that were asked for. One answer leads to one question at most, and
-    /// only if it was of help: others are under way.
+    /// A server has sent records that were asked for. One answer leads to one question at most for
+    /// each log, and only if it was of help: others are under way.
     fn on_fetched(
         &mut self,
         now: Instant,
@@ -290,29 +330,24 @@ impl Replica {
         (first, records): (u64, Vec<Batch>),
         out: &mut Out<'_, Self>,
     ) {
-        let (before, missing) = (self.at, self.missing_of(log));
+        let missing = self.missing_of(log);
         self.on_records(log, first, records, out);
         self.go_on(now, out);
-        let rest = self.missing_of(log);
-        if self.at != before {
-            // What the next slot orders was sent at about the same time, and was missed as well.
-            self.ask_for_missing(None, out);
-        } else if rest.is_some() && rest != missing {
-            self.ask_for_missing(Some(log), out);
+        if self.missing_of(log) != missing {
+            self.asked.remove(&log);
+            self.ask_for_missing(out);
         }
     }
 
-    /// Asks for what the next slot lacks, of one log or of all.
-    fn ask_for_missing(&mut self, only: Option<LogId>, out: &mut Out<'_, Self>) {
-        let Some((_, ranges)) = &self.next else {
-            return;
-        };
-        let ranges = ranges.iter();
-        for range in ranges.filter(|range| only.is_none_or(|only| range.log == only)) {
-            let Some(first) = self.gathering.first_missing(range) else {
+    /// Asks for what is wanted, but for what was asked for already.
+    fn ask_for_missing(&mut self, out: &mut Out<'_, Self>) {
+        for range in self.wanted() {
+            let log = range.log;
+            let is_asked = |first: &u64| self.asked.get(&log).is_some_and(|end| first < end);
+            let first = self.gathering.first_missing(&range);
+            let Some(first) = first.filter(|first| !is_asked(first)) else {
                 continue;
             };
-            let log = range.log;
             let (shard, _) = self.config.place_of(log.server);
             let servers: Set<ServerId> = self.config.servers_of(shard).collect();
             let Some(server) = servers.pick(self.turn) else {
@@ -320,6 +355,7 @@ impl Replica {
             };
             self.fetches += 1;
             out.reached(branch::FETCHES_RECORDS);
+            self.asked.insert(log, range.to);
             let message = server::In::FetchRecords {
                 from: self.id,
                 log,
@@ -349,8 +385,27 @@ impl Replica {
             cut: cut.clone(),
         };
         out.send(Envelope::ToServers(self.config.servers, message));
-        let message = aggregator::In::Ordered { slot, cut };
+        let late = self.late(now);
+        let message = aggregator::In::Ordered { slot, cut, late };
         out.send(Envelope::ToAggregators(self.config.aggregators, message));
+    }
+
+    /// The shards whose records it has waited for too long.
+    fn late(&self, now: Instant) -> Vec<Index> {
+        let too_long = self.config.server_timeout() * 2;
+        let Some((since, (_, ranges))) = self.waits_since.zip(self.next.as_ref()) else {
+            return Vec::new();
+        };
+        if now.since(since) < too_long {
+            return Vec::new();
+        }
+        let missing = ranges.iter();
+        let missing = missing.filter(|range| self.gathering.first_missing(range).is_some());
+        let mut shards: Vec<Index> = missing
+            .map(|range| self.config.place_of(range.log.server).0)
+            .collect();
+        shards.dedup();
+        shards
     }
 
     fn next_telling(&self) -> Instant {

@@ -71,6 +71,8 @@ messages! {
             first: u64,
             /// The records.
             records: Vec<Batch>,
+            /// The turn of the aggregator that its server asks.
+            turn: u64,
         },
         /// A replica has executed the log so far.
         3 => Ordered {
@@ -93,6 +95,11 @@ messages! {
             first: u64,
             /// The one after the last.
             end: u64,
+        },
+        /// A server asks another aggregator than before.
+        5 => Turn {
+            /// The turn of that aggregator.
+            turn: u64,
         },
     }
 }
@@ -161,6 +168,8 @@ pub struct Server {
     generation: Option<Generation>,
     /// It takes no part in generations up to this one any more.
     left: Generation,
+    /// The bytes of records of its own log that are not ordered.
+    unordered_bytes: usize,
     /// Its own records below this one were sent.
     sent: u64,
     kept: Kept,
@@ -201,6 +210,7 @@ impl Server {
             known: None,
             generation: None,
             left: Generation::ZERO,
+            unordered_bytes: 0,
             sent: 0,
             kept: Kept::default(),
             reporting: Reporting::default(),
@@ -260,11 +270,21 @@ impl Server {
     // Copies.
 
     /// Keeps a peer's records, if none is missing before them: a length counts what has no gap.
-    fn on_backup(&mut self, log: LogId, first: u64, records: Vec<Batch>, out: &mut Out<'_, Self>) {
+    fn on_backup(
+        &mut self,
+        log: LogId,
+        (first, records): (u64, Vec<Batch>),
+        turn: u64,
+        out: &mut Out<'_, Self>,
+    ) {
         let of_peer = self.config.peers_of(self.id).contains(log.server);
-        if Some(log.generation) != self.generation || !of_peer || self.logs.is_full() {
+        if Some(log.generation) != self.generation || !of_peer {
             return;
         }
+        if turn < self.reporting.turn() {
+            self.send_turn(Set::one(log.server), out);
+        }
+        self.reporting.agree(turn);
         let length = self.logs.length(log);
         if first > length {
             return out.reached(branch::BACKUP_GAP);
@@ -325,6 +345,8 @@ impl Server {
         let due = self.reporting.due(now, &report, &ordered, &self.config);
         if due.turns {
             out.reached(branch::NEXT_AGGREGATOR);
+            let others = self.config.servers.without(Set::one(self.id));
+            self.send_turn(others, out);
         }
         if !due.to.is_empty() {
             out.send(Envelope::ToAggregators(due.to, report));
@@ -389,7 +411,8 @@ impl Role for Server {
                 log,
                 first,
                 records,
-            } => self.on_backup(log, first, records, out),
+                turn,
+            } => self.on_backup(log, (first, records), turn, out),
             In::Ordered {
                 from,
                 slot,
@@ -402,6 +425,7 @@ impl Role for Server {
                 first,
                 end,
             } => self.on_fetch(from, log, (first, end), out),
+            In::Turn { turn } => self.reporting.agree(turn),
         }
     }
 
@@ -434,6 +458,11 @@ impl Role for Server {
         let Some(log) = self.own_log() else {
             return;
         };
+        assert_eq!(
+            self.unordered_bytes,
+            self.logs.bytes_from(log, self.ordered()),
+            "a server lost count of what is not ordered"
+        );
         assert!(
             self.ordered() <= self.logs.length(log),
             "a cut covers records that a server of the generation does not hold"
@@ -455,6 +484,7 @@ impl Role for Server {
             self.unordered(),
             self.logs.bytes() as u64,
             self.reporting.sent(),
+            self.reporting.turn(),
             self.counts.passed_on,
             self.counts.void,
             self.counts.fetched,

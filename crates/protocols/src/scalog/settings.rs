@@ -1,13 +1,14 @@
-//! The setting that Scalog alone has, and those of its relays.
+//! The settings that Scalog alone has, and those of its relays.
 
 use crate::parts::workers::WORKERS;
 use crate::pigpaxos::settings as relays;
 use ionian_kernel::setting::{Place, Setting};
 
-/// How long servers may be silent, and how relays are used: all settings of MultiPaxos, which a
-/// constant cannot copy from there. A test compares.
+/// How long servers may be silent, how many shards are open, and how relays are used: all settings
+/// of MultiPaxos, which a constant cannot copy from there. A test compares.
 pub(super) const SETTINGS: &[Setting] = &[
     SERVER_TIMEOUT_MS,
+    OPEN_SHARDS,
     relays::RELAY_GROUPS,
     relays::RELAY_SHUFFLE,
     relays::RELAY_OVERLAP,
@@ -20,6 +21,18 @@ pub(super) const SETTINGS: &[Setting] = &[
     relays::READ_AT_EXECUTED,
     WORKERS,
 ];
+
+/// How many shards are open.
+pub(super) const OPEN_SHARDS: Setting = Setting {
+    key: "open_shards",
+    about: "number of shards that are open at a time, the others are spare; 0 means all",
+    allowed: 0..=512,
+    shared: true,
+    place: Place::Own {
+        default: 0,
+        trials: |_| &[0, 0, 1, 2],
+    },
+};
 
 /// How long a server may be silent.
 pub(super) const SERVER_TIMEOUT_MS: Setting = Setting {
@@ -42,6 +55,6 @@ mod tests {
     #[test]
     fn it_has_the_settings_of_multipaxos() {
         let keys = |settings: &[Setting]| settings.iter().map(|it| it.key).collect::<Vec<_>>();
-        assert_eq!(keys(&SETTINGS[1..]), keys(multipaxos::settings::SETTINGS));
+        assert_eq!(keys(&SETTINGS[2..]), keys(multipaxos::settings::SETTINGS));
     }
 }

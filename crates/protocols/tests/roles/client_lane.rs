@@ -550,3 +550,28 @@ fn the_wait_for_a_session_grows_when_all_leaders_were_asked() {
         assert_eq!(waited, usual, "attempt {attempt}");
     }
 }
+
+/// Where the next write goes.
+fn next_batcher(lane: &mut Stage<ClientLane>, token: u64) -> Set<BatcherId> {
+    let sent = lane.tell(submit_write(token, "x"));
+    match &sent[..] {
+        [Envelope::ToBatchers(batchers, _)] => *batchers,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Servers of Scalog whose shard is closed or spare.
+#[test]
+fn batchers_that_pass_commands_on_are_left_out_for_a_while() {
+    let mut lane = open();
+    let usual = next_batcher(&mut lane, 0);
+    let to = Set::first(2).without(usual);
+    assert_eq!(lane.tell(In::PassedOn { to }), vec![]);
+    assert_eq!([1, 2].map(|token| next_batcher(&mut lane, token)), [to; 2]);
+    lane.now = lane.now + Duration::from_secs(1);
+    assert_eq!(next_batcher(&mut lane, 3), usual);
+    // It knows no others.
+    let to = Set::EMPTY;
+    assert_eq!(lane.tell(In::PassedOn { to }), vec![]);
+    assert_eq!(next_batcher(&mut lane, 4), usual);
+}

@@ -10,10 +10,11 @@ pub(crate) mod server;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::Protocol;
-use ionian_protocols::scalog::Scalog;
+use ionian_kernel::service::Memory;
 use ionian_protocols::scalog::config::Config;
 use ionian_protocols::scalog::cut::{Cut, LogId, Shard};
 use ionian_protocols::scalog::id::{Generation, ServerId};
+use ionian_protocols::scalog::{Scalog, kind};
 use ionian_replication::batch::Batch;
 
 /// Two shards of two servers, two aggregators, three acceptors and two of each other role, no
@@ -72,4 +73,25 @@ pub(crate) fn records<const N: usize>(numbers: [u64; N]) -> Vec<Batch> {
 
 pub(crate) fn record(number: u64) -> Batch {
     crate::stage::of_command(number, "write")
+}
+
+/// f+1 failures: what the shard had ordered and no replica has executed is lost.
+#[test]
+fn servers_of_a_shard_that_have_all_lost_their_memory_are_reported_as_a_loss() {
+    let service = Scalog::service(&apart(), Epoch(0));
+    let is_of_servers = |memory: &&Memory| memory.by.kind == kind::Server;
+    let memory = service.memories.iter().find(is_of_servers);
+    let memory = memory.expect("servers remember for each other");
+    let is_kept = |servers: u64| {
+        memory
+            .by
+            .is_met(Set::<ServerId>::from_bits(servers).members())
+    };
+    assert!(is_kept(0b1111) && is_kept(0b0101) && is_kept(0b1010));
+    assert!(!is_kept(0b1100) && !is_kept(0b0011));
+    assert!(
+        memory
+            .lost
+            .contains("records that are ordered and not executed may be lost")
+    );
 }

@@ -10,6 +10,7 @@ mod determinism;
 mod epaxos_load;
 mod leaving;
 mod oracles;
+mod outages;
 mod performance;
 mod plays;
 mod scripted;

@@ -11,9 +11,22 @@ use alloc::vec::Vec;
 use ionian_kernel::id::{Index, Slot};
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Duration, Instant};
+use ionian_replication::backoff::doubled;
 
-/// An opening or a closing that has had no effect is proposed again after this time.
+/// An opening or a closing that has had no effect is proposed again after this time, then after
+/// twice that time, and so on.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(250);
+
+/// A shard that was opened again is opened once more after this time at the earliest, and after
+/// twice that time, and so on: one that is closed as soon as it is open must not keep the others
+/// busy.
+const OPEN_AGAIN_AFTER: Duration = Duration::from_millis(250);
+
+/// How often these times are doubled.
+const MOST_DOUBLED: u32 = 4;
+
+/// A shard that was opened again after more than this time is no such shard.
+const STEADY_AFTER: Duration = Duration::from_secs(10);
 
 /// See the top of this file.
 #[derive(Default)]
@@ -25,6 +38,10 @@ pub(super) struct Deciding {
     cut: Cut,
     /// What was proposed of each shard beyond the cut.
     proposed: BTreeMap<Index, Proposed>,
+    /// What the cuts have shown of each shard.
+    seen: BTreeMap<Index, Seen>,
+    /// Shards whose records come too late to the replica that is furthest.
+    late: Vec<Index>,
     closed: u64,
 }
 
@@ -41,8 +58,30 @@ pub(super) struct Heard {
 struct Proposed {
     generation: Generation,
     lengths: Vec<u64>,
-    /// When it was proposed to open or to close the shard.
-    turned_at: Option<Instant>,
+    /// When it was proposed to open or to close the shard, and how often.
+    turned: Option<(Instant, u32)>,
+}
+
+/// What the cuts have shown of a shard.
+#[derive(Default)]
+struct Seen {
+    /// When it was opened last, and how often in a row that was soon after the time before.
+    opened_at: Instant,
+    openings: u32,
+    /// When it was opened or has grown: all its servers worked then.
+    worked_at: Instant,
+    /// Since when its servers report what cannot be ordered.
+    stands_since: Option<Instant>,
+}
+
+/// Why a shard is to be closed.
+#[derive(Clone, Copy)]
+enum Failing {
+    Forgetful,
+    Silent,
+    StandsStill,
+    Late,
+    Surplus,
 }
 
 impl Deciding {
@@ -51,7 +90,12 @@ impl Deciding {
     }
 
     /// A server has reported; whether something follows from that perhaps.
-    pub(super) fn heard(&mut self, from: ServerId, heard: Heard) -> bool {
+    pub(super) fn heard(&mut self, from: ServerId, heard: Heard, config: &Config) -> bool {
+        let now = heard.at;
+        if (config.servers.iter()).all(|server| self.is_silent(now, server, config)) {
+            // It was this aggregator that heard nothing: the others may be heard again as well.
+            self.since = now;
+        }
         let Heard {
             life,
             generation,
@@ -67,16 +111,31 @@ impl Deciding {
     }
 
     /// The cut is this one; whether something follows from that perhaps.
-    pub(super) fn follow(&mut self, cut: Cut) -> bool {
-        let states = |cut: &Cut| -> Vec<_> {
-            let shards = cut.shards.iter();
-            shards
-                .map(|shard| (shard.generation, shard.is_open))
-                .collect()
-        };
-        let turned = states(&self.cut) != states(&cut);
+    pub(super) fn follow(&mut self, now: Instant, cut: Cut) -> bool {
+        let mut turned = false;
+        for (shard, after) in (0..).zip(&cut.shards) {
+            let before = self.cut.shard(shard);
+            let seen = self.seen.entry(shard).or_default();
+            if before.generation != after.generation {
+                let is_soon = now.since(seen.opened_at) < STEADY_AFTER;
+                let is_again = before.generation > Generation::ZERO && is_soon;
+                seen.openings = if is_again { seen.openings + 1 } else { 0 };
+                (seen.opened_at, seen.worked_at) = (now, now);
+            } else if before.lengths != after.lengths {
+                seen.worked_at = now;
+            }
+            turned |= (before.generation, before.is_open) != (after.generation, after.is_open);
+        }
         self.cut = cut;
         turned
+    }
+
+    /// The records of these shards come late to the furthest replica; whether something follows
+    /// from that perhaps.
+    pub(super) fn are_late(&mut self, shards: Vec<Index>) -> bool {
+        let is_news = self.late != shards;
+        self.late = shards;
+        is_news
     }
 
     /// What was proposed may be lost.
@@ -92,6 +151,7 @@ impl Deciding {
         out: &mut Out<'_, Aggregator>,
     ) -> Vec<Change> {
         let mut changes = Vec::new();
+        let mut working = Vec::new();
         for shard in config.shards() {
             let state = self.cut.shard(shard);
             let proposed = self.proposed.entry(shard).or_default();
@@ -101,20 +161,78 @@ impl Deciding {
                     ..Proposed::default()
                 };
             }
-            match state.is_open {
-                true => {
-                    changes.extend(self.grown(shard, &state, config));
-                    changes.extend(self.closing(now, shard, &state, config, out));
-                }
-                false => changes.extend(self.opening(now, shard, &state, config, out)),
+            if !state.is_open {
+                continue;
+            }
+            changes.extend(self.grown(shard, &state, config));
+            match self.failing(now, shard, &state, config) {
+                Some(why) => changes.extend(self.closing(now, shard, &state, why, out)),
+                None => working.push((shard, state)),
             }
         }
+        while working.len() > config.open_shards()
+            && let Some((shard, state)) = working.pop()
+        {
+            changes.extend(self.closing(now, shard, &state, Failing::Surplus, out));
+        }
+        self.open_more(now, working.len(), config, out, &mut changes);
         changes
     }
 
-    /// How far a shard has grown: the minimum of what *all* its servers hold of each log, in this
-    /// generation. A server that has not reported in it may hold nothing.
-    fn grown(&mut self, shard: Index, state: &Shard, config: &Config) -> Option<Change> {
+    /// Opens shards until as many work as are to be open. What the log says of the lives of servers
+    /// that are spare follows them.
+    fn open_more(
+        &mut self,
+        now: Instant,
+        mut open: usize,
+        config: &Config,
+        out: &mut Out<'_, Aggregator>,
+        changes: &mut Vec<Change>,
+    ) {
+        for shard in config.shards() {
+            let state = self.cut.shard(shard);
+            if state.is_open {
+                continue;
+            }
+            if open >= config.open_shards() {
+                changes.extend(self.later_lives(now, shard, &state, config));
+                continue;
+            }
+            let Some(lives) = self.lives_of(now, shard, &state, config) else {
+                continue;
+            };
+            open += 1;
+            if !self.turns(now, shard) {
+                continue;
+            }
+            let after = state.generation;
+            if after > Generation::ZERO {
+                out.reached(branch::OPENS_AGAIN);
+            } else if self
+                .cut
+                .shards
+                .iter()
+                .any(|shard| !shard.is_open && shard.generation > after)
+            {
+                out.reached(branch::OPENS_SPARE);
+            }
+            changes.push(Change::Open {
+                shard,
+                after,
+                lives,
+            });
+        }
+    }
+
+    /// What all servers of a shard hold of each log in this generation, put together. A server
+    /// that has not reported in it may hold nothing.
+    fn held(
+        &self,
+        shard: Index,
+        state: &Shard,
+        config: &Config,
+        choose: fn(u64, u64) -> u64,
+    ) -> Option<Vec<u64>> {
         let generation = state.generation;
         let mut lengths: Option<Vec<u64>> = None;
         for (place, server) in config.servers_of(shard).enumerate() {
@@ -126,16 +244,19 @@ impl Deciding {
             }
             lengths = Some(match lengths {
                 None => heard.lengths.clone(),
-                Some(lengths) => pointwise(&lengths, &heard.lengths, u64::min),
+                Some(lengths) => pointwise(&lengths, &heard.lengths, choose),
             });
         }
-        let lengths = pointwise(&lengths?, &state.lengths, u64::max);
+        lengths
+    }
+
+    /// How far a shard has grown: the minimum of what *all* its servers hold of each log.
+    fn grown(&mut self, shard: Index, state: &Shard, config: &Config) -> Option<Change> {
+        let generation = state.generation;
+        let lengths = self.held(shard, state, config, u64::min)?;
+        let lengths = pointwise(&lengths, &state.lengths, u64::max);
         let proposed = self.proposed.get_mut(&shard)?;
-        let is_more = |known: &[u64]| {
-            let mut pairs = lengths.iter().enumerate();
-            pairs.any(|(place, length)| known.get(place).is_none_or(|known| known < length))
-        };
-        if !is_more(&state.lengths) || !is_more(&proposed.lengths) {
+        if !is_more(&lengths, &state.lengths) || !is_more(&lengths, &proposed.lengths) {
             return None;
         }
         proposed.lengths.clone_from(&lengths);
@@ -146,81 +267,148 @@ impl Deciding {
         })
     }
 
-    /// Closes a shard of which a server is gone, or has forgotten what it holds.
+    /// Whether a server has reported for too long what its peers do not get, or one does not learn
+    /// that the shard is open: it can send, and receives nothing. What all hold waits for the
+    /// ordering alone.
+    fn stands_still(&mut self, now: Instant, shard: Index, state: &Shard, config: &Config) -> bool {
+        let is_heard = |server| !self.is_silent(now, server, config);
+        let [least, most] =
+            [u64::min, u64::max].map(|choose| self.held(shard, state, config, choose));
+        let waits = |held: &Vec<u64>| is_more(held, &state.lengths);
+        let moves = least.is_some_and(|least| waits(&least)) || most.is_some_and(|it| !waits(&it));
+        let stands = !moves && config.servers_of(shard).all(is_heard);
+        let seen = self.seen.entry(shard).or_default();
+        if !stands {
+            seen.stands_since = None;
+            return false;
+        }
+        let since = *seen.stands_since.get_or_insert(now);
+        now.since(since.max(seen.worked_at)) > config.server_timeout() * 2
+    }
+
+    /// Whether a shard is to be closed: a server of it is gone, or has forgotten what it holds, or
+    /// its records do not come to its servers or to replicas.
+    fn failing(
+        &mut self,
+        now: Instant,
+        shard: Index,
+        state: &Shard,
+        config: &Config,
+    ) -> Option<Failing> {
+        let forgets = |(place, server)| {
+            let heard: Option<&Heard> = self.heard.get(&server);
+            heard.is_some_and(|heard| {
+                heard.seen.0 >= state.generation.0 && state.lives.get(place) != Some(&heard.life)
+            })
+        };
+        if config.servers_of(shard).enumerate().any(forgets) {
+            return Some(Failing::Forgetful);
+        }
+        if self.late.contains(&shard) {
+            return Some(Failing::Late);
+        }
+        if self.stands_still(now, shard, state, config) {
+            return Some(Failing::StandsStill);
+        }
+        // Not when all are silent: then it is this aggregator that hears nothing. And not one that
+        // has grown lately: other aggregators hear its servers.
+        let is_heard = |server| !self.is_silent(now, server, config);
+        let worked = self.seen.get(&shard).map(|seen| seen.worked_at);
+        let works = worked.is_some_and(|at| now.since(at) <= config.server_timeout());
+        let is_silent = !works && !config.servers_of(shard).all(is_heard);
+        let is_silent = is_silent && config.servers.iter().any(is_heard);
+        is_silent.then_some(Failing::Silent)
+    }
+
     fn closing(
         &mut self,
         now: Instant,
         shard: Index,
         state: &Shard,
-        config: &Config,
+        why: Failing,
         out: &mut Out<'_, Aggregator>,
     ) -> Option<Change> {
-        let generation = state.generation;
-        let forgets = |(place, server)| {
-            let heard: Option<&Heard> = self.heard.get(&server);
-            heard.is_some_and(|heard| {
-                heard.seen.0 >= generation.0 && state.lives.get(place) != Some(&heard.life)
-            })
-        };
-        let is_forgetful = config.servers_of(shard).enumerate().any(forgets);
-        // Not when all are silent: then it is this aggregator that hears nothing.
-        let is_heard = |server| !self.is_silent(now, server, config);
-        let is_silent =
-            !config.servers_of(shard).all(is_heard) && config.servers.iter().any(is_heard);
-        if !(is_forgetful || is_silent) || !self.turns(now, shard) {
+        if !self.turns(now, shard) {
             return None;
         }
         self.closed += 1;
-        out.reached(match is_forgetful {
-            true => branch::CLOSES_FORGETFUL,
-            false => branch::CLOSES_SILENT,
+        out.reached(match why {
+            Failing::Forgetful => branch::CLOSES_FORGETFUL,
+            Failing::Silent => branch::CLOSES_SILENT,
+            Failing::StandsStill => branch::CLOSES_STANDING,
+            Failing::Late => branch::CLOSES_LATE,
+            Failing::Surplus => branch::CLOSES_SURPLUS,
         });
+        let generation = state.generation;
         Some(Change::Close { shard, generation })
     }
 
-    /// Opens a shard when all its servers are there and know that it is closed.
-    fn opening(
+    /// The lives of the servers of a closed shard, if it can be opened: when all of them are there
+    /// and know that it is closed.
+    fn lives_of(
+        &self,
+        now: Instant,
+        shard: Index,
+        state: &Shard,
+        config: &Config,
+    ) -> Option<Vec<u64>> {
+        let seen = self.seen.get(&shard);
+        let waits = seen.is_some_and(|seen| {
+            let after = doubled(OPEN_AGAIN_AFTER, seen.openings, MOST_DOUBLED);
+            seen.openings > 0 && now < seen.opened_at + after
+        });
+        if waits || self.late.contains(&shard) {
+            return None;
+        }
+        let life_of = |server| {
+            let heard = self.heard.get(&server)?;
+            let is_there = !self.is_silent(now, server, config) && heard.seen >= state.since;
+            is_there.then_some(heard.life)
+        };
+        config.servers_of(shard).map(life_of).collect()
+    }
+
+    /// The lives of the servers of a spare shard, if the log lists others. The shard is not opened,
+    /// and without that a server that has lost its memory would never know that no generation needs
+    /// what it held.
+    fn later_lives(
         &mut self,
         now: Instant,
         shard: Index,
         state: &Shard,
         config: &Config,
-        out: &mut Out<'_, Aggregator>,
     ) -> Option<Change> {
-        let mut lives = Vec::new();
-        for server in config.servers_of(shard) {
-            let heard = self.heard.get(&server)?;
-            if self.is_silent(now, server, config) || heard.seen < state.since {
-                return None;
-            }
-            lives.push(heard.life);
-        }
-        if !self.turns(now, shard) {
+        let servers = config.servers_of(shard).enumerate();
+        let life_of = |(place, server)| match self.heard.get(&server) {
+            Some(heard) => heard.life,
+            None => state.lives.get(place).copied().unwrap_or_default(),
+        };
+        let lives: Vec<u64> = servers.map(life_of).collect();
+        if lives == state.lives || !self.turns(now, shard) {
             return None;
         }
-        if state.generation > Generation::ZERO {
-            out.reached(branch::OPENS_AGAIN);
-        }
-        Some(Change::Open {
+        let after = state.generation;
+        Some(Change::Lives {
             shard,
-            after: state.generation,
+            after,
             lives,
         })
     }
 
     fn is_silent(&self, now: Instant, server: ServerId, config: &Config) -> bool {
         let heard = self.heard.get(&server).map_or(self.since, |heard| heard.at);
-        now.since(heard) > config.server_timeout()
+        now.since(heard.max(self.since)) > config.server_timeout()
     }
 
     /// Whether it is time to open or to close this shard, for the first time or again.
     fn turns(&mut self, now: Instant, shard: Index) -> bool {
         let proposed = self.proposed.entry(shard).or_default();
-        let is_due = proposed
-            .turned_at
-            .is_none_or(|at| now >= at + ASK_AGAIN_AFTER);
+        let is_due = proposed.turned.is_none_or(|(at, times)| {
+            now >= at + doubled(ASK_AGAIN_AFTER, times.saturating_sub(1), MOST_DOUBLED)
+        });
         if is_due {
-            proposed.turned_at = Some(now);
+            let times = proposed.turned.map_or(0, |(_, times)| times);
+            proposed.turned = Some((now, times.saturating_add(1)));
         }
         is_due
     }
@@ -234,6 +422,12 @@ impl Deciding {
     pub(super) fn closed(&self) -> u64 {
         self.closed
     }
+}
+
+/// Whether one of these lengths is larger than the one that is known.
+fn is_more(lengths: &[u64], known: &[u64]) -> bool {
+    let mut pairs = lengths.iter().enumerate();
+    pairs.any(|(place, length)| known.get(place).is_none_or(|known| known < length))
 }
 
 fn pointwise(one: &[u64], other: &[u64], choose: fn(u64, u64) -> u64) -> Vec<u64> {

@@ -3,8 +3,8 @@
 
 use super::{In, MESSAGE_BYTES, Record, Server};
 use crate::scalog::cut::LogId;
-use crate::scalog::id::ServerId;
-use crate::scalog::{Envelope, branch, replica};
+use crate::scalog::id::{ServerId, as_batchers};
+use crate::scalog::{Envelope, branch, client, replica};
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Instant, transit};
@@ -20,17 +20,17 @@ const UNORDERED_BYTES: usize = 32 << 20;
 impl Server {
     pub(super) fn on_commands(&mut self, now: Instant, commands: &Batch, out: &mut Out<'_, Self>) {
         match self.elsewhere() {
-            Some(server) => self.pass_on(server, commands, out),
+            Some(server) => {
+                self.pass_on(server, commands, out);
+                self.point_elsewhere(commands, out);
+            }
             None => self.take_in(now, commands, out),
         }
     }
 
     /// Takes commands in, if there is room for them. Where no shard is open they wait.
     pub(super) fn take_in(&mut self, now: Instant, commands: &Batch, out: &mut Out<'_, Self>) {
-        let unordered = self
-            .own_log()
-            .map_or(0, |log| self.logs.bytes_from(log, self.ordered()));
-        let waiting = unordered + self.open.byte_len();
+        let waiting = self.unordered_bytes + self.open.byte_len();
         let limit = UNORDERED_BYTES / self.config.servers.len().max(1);
         let has_room = waiting == 0 || waiting + commands.byte_len() <= limit;
         if !has_room || self.logs.is_full() {
@@ -45,16 +45,32 @@ impl Server {
         }
     }
 
-    /// While its own shard is closed: a server of a shard that is open, if there is one.
-    pub(super) fn elsewhere(&mut self) -> Option<ServerId> {
-        let (_, cut) = self.known.as_ref().filter(|_| self.generation.is_none())?;
+    /// The servers of other shards that are open, as far as it knows.
+    fn open_elsewhere(&self) -> Set<ServerId> {
+        let Some((_, cut)) = &self.known else {
+            return Set::EMPTY;
+        };
         let shards = self.config.shards();
-        let open: Set<ServerId> = shards
+        shards
             .filter(|shard| *shard != self.shard && cut.shard(*shard).is_open)
             .flat_map(|shard| self.config.servers_of(shard))
-            .collect();
+            .collect()
+    }
+
+    /// While its own shard is closed: a server of a shard that is open, if there is one.
+    pub(super) fn elsewhere(&mut self) -> Option<ServerId> {
+        if self.generation.is_some() {
+            return None;
+        }
         self.turn += 1;
-        open.pick(self.turn)
+        self.open_elsewhere().pick(self.turn)
+    }
+
+    /// Tells lanes that have sent commands to a closed shard which servers take some in.
+    fn point_elsewhere(&self, commands: &Batch, out: &mut Out<'_, Self>) {
+        let lanes: Set<ClientId> = commands.commands().map(|it| it.client).collect();
+        let to = as_batchers(self.open_elsewhere());
+        out.send(Envelope::ToClients(lanes, client::In::PassedOn { to }));
     }
 
     pub(super) fn pass_on(&mut self, to: ServerId, commands: &Batch, out: &mut Out<'_, Self>) {
@@ -80,6 +96,7 @@ impl Server {
 
     fn append_own(&mut self, batch: Batch, out: &mut Out<'_, Self>) {
         let log = self.own_log().expect("its shard is open");
+        self.unordered_bytes += batch.byte_len();
         self.append(log, batch, out);
     }
 
@@ -113,6 +130,7 @@ impl Server {
                 log,
                 first,
                 records,
+                turn: self.reporting.turn(),
             };
             out.send(Envelope::ToServers(peers, message));
         }
@@ -141,8 +159,15 @@ impl Server {
             log,
             first,
             records,
+            turn: self.reporting.turn(),
         };
         let peers = self.config.peers_of(self.id);
         out.send(Envelope::ToServers(peers, message));
+    }
+
+    /// Tells servers which aggregator it asks.
+    pub(super) fn send_turn(&mut self, to: Set<ServerId>, out: &mut Out<'_, Self>) {
+        let turn = self.reporting.turn();
+        out.send(Envelope::ToServers(to, In::Turn { turn }));
     }
 }

@@ -4,9 +4,11 @@ use super::{Record, Server};
 use crate::scalog::branch;
 use crate::scalog::cut::{Cut, LogId, server_at};
 use crate::scalog::id::Generation;
+use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::Instant;
+use ionian_replication::batch::Batch;
 
 impl Server {
     pub(super) fn on_ordered(
@@ -25,6 +27,9 @@ impl Server {
             self.known = Some((slot, cut));
             self.follow(out);
             self.pass_on_waiting(out);
+            self.unordered_bytes = self
+                .own_log()
+                .map_or(0, |log| self.logs.bytes_from(log, self.ordered()));
             if self.ordered() > before {
                 self.again = (self.unordered() > 0).then(|| (now + self.options().resend_after, 0));
             }
@@ -63,17 +68,26 @@ impl Server {
         }
     }
 
-    /// A generation is over. Commands of its own log that no cut covers go on, if it knows which
-    /// these are: a later generation says nothing of the cuts of this one.
+    /// A generation is over. It drops what no cut covers, if it knows what that is: a later
+    /// generation says nothing of the cuts of this one. Commands of its own log go on; those of its
+    /// peers' logs are theirs to pass on, or their lanes'.
     fn leave(&mut self, generation: Generation, out: &mut Out<'_, Self>) {
         out.reached(branch::LEFT);
-        let (server, size) = (self.id, self.config.size());
-        let log = LogId { generation, server };
-        let known = self.known.as_ref();
-        let Some(ordered) = known.and_then(|(_, cut)| cut.ordered(log, size)) else {
-            return;
-        };
-        let void = self.logs.cut_off(log, ordered);
+        for server in self.config.servers_of(self.shard) {
+            let log = LogId { generation, server };
+            let known = self.known.as_ref();
+            let ordered = known.and_then(|(_, cut)| cut.ordered(log, self.config.size()));
+            let Some(ordered) = ordered else {
+                return;
+            };
+            let void = self.logs.cut_off(log, ordered);
+            if server == self.id {
+                self.pass_on_void(void, out);
+            }
+        }
+    }
+
+    fn pass_on_void(&mut self, void: Vec<Batch>, out: &mut Out<'_, Self>) {
         self.counts.void += void.len() as u64;
         for batch in void {
             out.reached(branch::VOID);
@@ -114,11 +128,16 @@ impl Server {
         if is_kept {
             self.logs.forget_before(shard.generation);
         }
-        if !shard.is_open && kept >= shard.since {
+        let is_over = !shard.is_open && kept >= shard.since;
+        if is_over {
             self.logs
                 .forget_before(Generation(shard.generation.0.saturating_add(1)));
         }
-        if self.forgets && self.generation.is_some() && is_kept {
+        // The log lists its life: so it has none of the generations before, and if the shard is
+        // opened once more with an earlier life, nothing of that is ordered.
+        let is_listed = shard.lives.get(self.place) == Some(&self.life);
+        let is_whole = is_kept && self.generation.is_some() || is_over && is_listed;
+        if self.forgets && is_whole {
             self.forgets = false;
             out.reached(branch::WHOLE);
         }

@@ -7,9 +7,10 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use ionian_replication::batch::Batch;
 
-/// Above this number of bytes a server takes in nothing more until replicas keep some. It is more
+/// Above this number of bytes, of all logs, a server takes in no more commands until replicas keep
+/// some; it still takes in what its peers have taken in before, which is bounded too. It is more
 /// than replicas execute between two snapshots.
-const MAX_BYTES: usize = 256 << 20;
+pub(super) const MAX_BYTES: usize = 256 << 20;
 
 /// See the top of this file.
 #[derive(Default)]
@@ -104,7 +105,7 @@ impl Logs {
         self.bytes
     }
 
-    /// Whether there is no room.
+    /// Whether there is no room for more commands.
     pub(super) fn is_full(&self) -> bool {
         self.bytes > MAX_BYTES
     }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::stage::Stage;
 use ionian_kernel::time::Duration;
+use ionian_kernel::wire::encode_all;
 use ionian_protocols::multipaxos;
 use ionian_protocols::multipaxos::message::Proposer;
 use ionian_protocols::scalog::aggregator::{Aggregator, In};
@@ -17,8 +18,13 @@ fn aggregator() -> Stage<Aggregator> {
 }
 
 fn knows(slot: u64, cut: Cut) -> In {
+    waits(slot, cut, vec![])
+}
+
+/// The same of a replica to which records of these shards come late.
+fn waits(slot: u64, cut: Cut, late: Vec<Index>) -> In {
     let slot = Slot(slot);
-    In::Ordered { slot, cut }
+    In::Ordered { slot, cut, late }
 }
 
 fn report(from: u8, lengths: &[u64], seen: u64) -> In {
@@ -166,19 +172,225 @@ fn the_shard_of_a_server_with_another_life_is_closed_and_opened_with_that() {
     assert_eq!(proposed(sent), to_first(vec![open]));
 }
 
+fn closes(shard: Index) -> Vec<(LeaderId, Vec<Change>)> {
+    let generation = FIRST;
+    to_first(vec![Change::Close { shard, generation }])
+}
+
+/// All servers but those of this shard report.
+fn all_but(aggregator: &mut Stage<Aggregator>, silent: u8) {
+    for from in (0..4).filter(|from| from / 2 != silent) {
+        aggregator.tell(report(from, &[0, 0], 1));
+    }
+}
+
 #[test]
 fn a_silent_server_has_its_shard_closed_unless_all_are_silent() {
     let mut aggregator = aggregator();
-    for from in 0..4 {
-        aggregator.tell(report(from, &[0, 0], 1));
-    }
+    all_but(&mut aggregator, 9);
     assert_eq!(aggregator.waited(Duration::from_millis(1001)).sends, vec![]);
-    let (shard, generation) = (1, FIRST);
-    let close = |shard| Change::Close { shard, generation };
-    aggregator.tell(report(0, &[0, 0], 1));
-    aggregator.tell(report(1, &[0, 0], 1));
+    // It hears again: the others may be heard in time too.
+    all_but(&mut aggregator, 1);
+    assert_eq!(aggregator.waited(Duration::from_millis(900)).sends, vec![]);
+    all_but(&mut aggregator, 1);
     let sent = next_sent(&mut aggregator);
-    assert_eq!(proposed(sent), to_first(vec![close(shard)]));
+    assert_eq!(proposed(sent), closes(1));
+}
+
+/// Other aggregators hear its servers.
+#[test]
+fn a_shard_that_grows_is_not_closed_by_an_aggregator_that_does_not_hear_it() {
+    let mut aggregator = aggregator();
+    all_but(&mut aggregator, 9);
+    for slot in 2..8 {
+        aggregator.now = aggregator.now + Duration::from_millis(400);
+        all_but(&mut aggregator, 1);
+        let cut = ordered([[0, 0], [slot, 0]]);
+        assert_eq!(aggregator.tell(knows(slot, cut)), vec![]);
+        assert_eq!(aggregator.timer(), vec![]);
+    }
+}
+
+/// What is proposed while these report every 100 ms.
+fn proposed_meanwhile(
+    aggregator: &mut Stage<Aggregator>,
+    ms: u64,
+    reports: &[In],
+) -> Vec<Vec<Change>> {
+    let mut sent = vec![];
+    for _ in 0..ms / 100 {
+        aggregator.now = aggregator.now + Duration::from_millis(100);
+        for report in reports {
+            sent.extend(aggregator.tell(report.clone()));
+        }
+    }
+    let changes = proposed(sent).into_iter().map(|(_, changes)| changes);
+    changes.collect()
+}
+
+/// A server that sends and receives nothing: of records of its peer, or that its shard is open.
+#[test]
+fn a_shard_is_closed_whose_servers_do_not_get_each_others_records() {
+    let (shard, generation) = (0, FIRST);
+    let close = vec![vec![Change::Close { shard, generation }]];
+    let others = [report(2, &[0, 0], 1), report(3, &[0, 0], 1)];
+    let deaf = [report(1, &[0, 0], 1), of_life(1, 6, Generation(0), &[], 0)];
+    for deaf in deaf {
+        let mut aggregator = aggregator();
+        let reports = [vec![report(0, &[1, 0], 1), deaf], others.to_vec()].concat();
+        let none: Vec<Vec<Change>> = vec![];
+        assert_eq!(proposed_meanwhile(&mut aggregator, 2000, &reports), none);
+        assert_eq!(proposed_meanwhile(&mut aggregator, 300, &reports), close);
+    }
+    // What all have waits for the leader.
+    let mut aggregator = aggregator();
+    let reports = [
+        vec![report(0, &[1, 0], 1), report(1, &[1, 0], 1)],
+        others.to_vec(),
+    ]
+    .concat();
+    let grown = proposed_meanwhile(&mut aggregator, 3000, &reports);
+    assert_eq!(grown, vec![vec![grows(0, [1, 0])]]);
+}
+
+#[test]
+fn a_shard_is_closed_whose_records_come_too_late_to_the_furthest_replica() {
+    let mut aggregator = aggregator();
+    all_but(&mut aggregator, 9);
+    let cut = || ordered([[1, 0], [0, 0]]);
+    // One that is behind may miss what others have.
+    assert_eq!(aggregator.tell(knows(3, cut())), vec![]);
+    assert_eq!(aggregator.tell(waits(2, cut(), vec![0])), vec![]);
+    let sent = aggregator.tell(waits(3, cut(), vec![0]));
+    assert_eq!(proposed(sent), closes(0));
+    // It is not opened before that is over.
+    aggregator.now = aggregator.now + Duration::from_millis(250);
+    let closed = closed([[1, 0], [0, 0]], 3);
+    assert_eq!(aggregator.tell(waits(4, closed.clone(), vec![0])), vec![]);
+    for from in 0..2 {
+        let there = of_life(from, 5 + u64::from(from), Generation(0), &[], 4);
+        assert_eq!(aggregator.tell(there), vec![]);
+    }
+    let open = Change::Open {
+        shard: 0,
+        after: FIRST,
+        lives: vec![5, 6],
+    };
+    let sent = aggregator.tell(knows(5, closed));
+    assert_eq!(proposed(sent), to_first(vec![open]));
+}
+
+/// Aggregator 0 of the same deployment, of whose shards one at a time is to be open.
+fn of_one() -> Config {
+    let mut layout = apart().layout().clone();
+    layout.options.own.insert("open_shards", 1);
+    Scalog::configure(layout).expect("a deployment")
+}
+
+#[test]
+fn a_spare_shard_is_opened_at_once_when_one_is_closed_and_that_one_is_spare_then() {
+    let mut aggregator = Stage::alone(of_one(), kind::Aggregator, Aggregator::new);
+    let spare = |from: u8, seen| of_life(from, 5 + u64::from(from), Generation(0), &[], seen);
+    let mut cut = ordered([[0; 2]; 2]);
+    cut.shards[1] = Shard {
+        lives: vec![7, 8],
+        ..Shard::default()
+    };
+    assert_eq!(aggregator.tell(knows(1, cut)), vec![]);
+    for from in 0..4 {
+        let sent = match from < 2 {
+            true => aggregator.tell(report(from, &[0, 0], 1)),
+            false => aggregator.tell(spare(from, 1)),
+        };
+        assert_eq!(sent, vec![], "it has no part");
+    }
+    // Server 1 is silent.
+    for wait in [600, 401] {
+        aggregator.now = aggregator.now + Duration::from_millis(wait);
+        aggregator.tell(report(0, &[0, 0], 1));
+        aggregator.tell(spare(2, 1));
+        aggregator.tell(spare(3, 1));
+    }
+    let sent = next_sent(&mut aggregator);
+    let open = Change::Open {
+        shard: 1,
+        after: Generation(0),
+        lives: vec![7, 8],
+    };
+    let mut changes = closes(0).remove(0).1;
+    changes.push(open);
+    let sent = proposed(sent).into_iter().map(|(_, changes)| changes);
+    assert_eq!(sent.collect::<Vec<_>>(), vec![changes]);
+    // It is back, and nothing follows from that.
+    let mut after = closed([[0; 2]; 2], 3);
+    (after.shards[1].generation, after.shards[1].since) = (Generation(4), Slot(4));
+    assert_eq!(aggregator.tell(knows(4, after)), vec![]);
+    for from in 0..2 {
+        assert_eq!(aggregator.tell(spare(from, 4)), vec![]);
+    }
+    assert_eq!(aggregator.timer(), vec![]);
+}
+
+/// Without that it would count as failed without end: its shard is not opened.
+#[test]
+fn the_log_lists_the_later_life_of_a_spare_server() {
+    let mut aggregator = Stage::alone(of_one(), kind::Aggregator, Aggregator::new);
+    let mut cut = ordered([[0; 2]; 2]);
+    (cut.shards[1].is_open, cut.shards[1].since) = (false, Slot(3));
+    assert_eq!(aggregator.tell(knows(3, cut)), vec![]);
+    for from in 0..4 {
+        assert_eq!(aggregator.tell(report(from, &[0, 0], 3)), vec![]);
+    }
+    let lives = Change::Lives {
+        shard: 1,
+        after: FIRST,
+        lives: vec![7, 80],
+    };
+    let sent = aggregator.tell(of_life(3, 80, Generation(0), &[], 3));
+    assert_eq!(proposed(sent), to_first(vec![lives]));
+}
+
+#[test]
+fn a_shard_is_closed_when_fewer_are_to_be_open() {
+    let mut aggregator = aggregator();
+    all_but(&mut aggregator, 9);
+    assert_eq!(aggregator.reconfigure(of_one()), vec![]);
+    let sent = next_sent(&mut aggregator);
+    assert_eq!(proposed(sent), closes(1));
+}
+
+/// Each time it is opened it fails at once.
+#[test]
+fn a_shard_that_fails_again_and_again_is_opened_less_and_less_often() {
+    let mut aggregator = aggregator();
+    let (begun, mut opened) = (aggregator.now, vec![]);
+    let mut cut = ordered([[0; 2]; 2]);
+    for slot in (2..800).step_by(2) {
+        aggregator.now = aggregator.now + Duration::from_millis(50);
+        let last = cut.shards[0].generation;
+        (cut.shards[0].is_open, cut.shards[0].since) = (false, Slot(slot));
+        let mut sent = aggregator.tell(knows(slot, cut.clone()));
+        for from in 0..4 {
+            let (life, generation) = (5 + u64::from(from), Generation(u64::from(from / 2)));
+            sent.extend(aggregator.tell(of_life(from, life, generation, &[], slot)));
+        }
+        let changes = proposed(sent).into_iter().flat_map(|(_, changes)| changes);
+        let opens =
+            |change: &Change| matches!(change, Change::Open { after, .. } if *after == last);
+        if changes.filter(opens).count() > 0 {
+            opened.push(aggregator.now.since(begun).as_millis());
+            (cut.shards[0].is_open, cut.shards[0].generation) = (true, Generation(slot + 1));
+            aggregator.tell(knows(slot + 1, cut.clone()));
+        }
+        let numbers = (0..u64::from(u32::MAX)).step_by(1 << 31).collect();
+        let message = multipaxos::batcher::In::BatchesChosen { numbers };
+        aggregator.tell(In::Ordering { message });
+        let round = Round::new(Epoch(0), slot, LeaderId(0));
+        let message = multipaxos::batcher::In::NewLeader { round };
+        aggregator.tell(In::Ordering { message });
+    }
+    let waits: Vec<u128> = opened.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(waits[..6], [500, 1000, 2000, 4000, 4000, 4000]);
 }
 
 #[test]
@@ -197,4 +409,13 @@ fn shards_that_were_never_open_are_opened_when_all_their_servers_are_there() {
     assert_eq!(proposed(sent), to_first(vec![open(0, [50, 51])]));
     let sent = aggregator.tell(there(3));
     assert_eq!(proposed(sent), to_first(vec![open(1, [52, 53])]));
+}
+
+/// docs/protocols/scalog.md rests on these when it says that one level of aggregators is enough.
+#[test]
+fn a_report_takes_46_bytes_and_a_shard_in_a_cut_30() {
+    let bytes = |changes: Vec<Change>| encode_all(&changes).len();
+    let sizes = [vec![], vec![grows(0, [1, 0])], vec![grows(0, [1, 0]); 2]].map(bytes);
+    assert_eq!(sizes, [4, 34, 64]);
+    assert_eq!(encode_all(&report(0, &[1, 0], 1)).len(), 46);
 }

@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::stage::Stage;
-use ionian_kernel::time::Timestamp;
+use ionian_kernel::time::{Duration, Timestamp};
 use ionian_kernel::wire::encode_all;
 use ionian_protocols::multipaxos::replica::In as Ordering;
 use ionian_protocols::scalog::cut::{Change, batch_of};
 use ionian_protocols::scalog::replica::{In, Replica};
-use ionian_protocols::scalog::{Envelope, kind, server};
+use ionian_protocols::scalog::{Envelope, aggregator, kind, server};
 use ionian_replication::batch::{BatchBuilder, Command, Purpose, Value};
 
 fn replica() -> Stage<Replica> {
@@ -213,4 +213,107 @@ fn servers_and_aggregators_are_told_of_a_cut_by_the_replica_that_answers() {
     let cut = ordered([[2, 0], [0, 0]]);
     // It has stored no snapshot.
     assert_eq!(sent, Some((Slot(3), Slot(0), cut)));
+}
+
+/// The questions for records that it sends.
+fn questions(sent: Vec<Envelope>) -> Vec<(LogId, u64, u64)> {
+    let each = sent.into_iter().filter_map(|envelope| match envelope {
+        Envelope::ToServers(
+            _,
+            server::In::FetchRecords {
+                log, first, end, ..
+            },
+        ) => Some((log, first, end)),
+        _ => None,
+    });
+    each.collect()
+}
+
+/// What it asks at the first of its next timers at which it asks something.
+fn next_questions(replica: &mut Stage<Replica>) -> Vec<(LogId, u64, u64)> {
+    let mut asked = (0..100).map(|_| questions(replica.timer()));
+    asked.find(|asked| !asked.is_empty()).expect("a question")
+}
+
+fn fetched<const N: usize>(server: u8, first: u64, numbers: [u64; N]) -> In {
+    In::Fetched {
+        log: log(server),
+        first,
+        records: records(numbers),
+    }
+}
+
+/// After a stop of all nodes it lacks all records of many slots.
+#[test]
+fn one_that_is_far_behind_asks_for_the_records_of_many_slots_at_once() {
+    let mut replica = replica();
+    for slot in 1..=100 {
+        replica.tell(grown(slot, 0, [slot, slot / 2]));
+    }
+    // A slot is missing behind these.
+    replica.tell(grown(102, 0, [200, 50]));
+    let asked = next_questions(&mut replica);
+    assert_eq!(asked, vec![(log(0), 0, 100), (log(1), 0, 50)]);
+    // An answer that holds a part leads to a question for the rest, one that brings nothing new to
+    // none.
+    let sent = replica.tell(fetched(0, 0, [0, 1, 2]));
+    assert_eq!(questions(sent), vec![(log(0), 3, 100)]);
+    let sent = replica.tell(fetched(0, 0, [0, 1, 2]));
+    assert_eq!(questions(sent), vec![]);
+    let sent = replica.tell(fetched(1, 0, [7, 8]));
+    assert_eq!(questions(sent), vec![(log(1), 2, 50)]);
+    assert_eq!(replica.role.executed(), Slot(4));
+}
+
+/// The shards whose records come late, as it tells aggregators when this time has passed.
+fn late_after(replica: &mut Stage<Replica>, ms: u64) -> Option<Vec<Index>> {
+    let sent = replica.waited(Duration::from_millis(ms)).sends;
+    let mut told = sent.into_iter().filter_map(|(envelope, _)| match envelope {
+        Envelope::ToAggregators(_, aggregator::In::Ordered { late, .. }) => Some(late),
+        _ => None,
+    });
+    told.next()
+}
+
+#[test]
+fn records_that_come_later_than_twice_the_time_of_a_failure_are_reported() {
+    let mut replica = replica();
+    replica.tell(pushed(2, 0, [9]));
+    let shards = [(0, [1, 0]), (1, [1, 0])].map(|(shard, lengths)| Change::Grow {
+        shard,
+        generation: FIRST,
+        lengths: lengths.into(),
+    });
+    replica.tell(chosen(1, shards.into()));
+    let told = late_after(&mut replica, 1999);
+    assert_eq!(told, Some(vec![]));
+    let told = late_after(&mut replica, 250);
+    assert_eq!(told, Some(vec![0]));
+    replica.tell(pushed(0, 0, [1]));
+    let told = late_after(&mut replica, 250);
+    assert_eq!(told, Some(vec![]));
+}
+
+/// All servers of a shard have lost their memory, and the shard is closed and opened again: what is
+/// ordered and lost is not passed over.
+#[test]
+fn records_that_no_server_has_are_waited_for_whatever_becomes_of_their_shard() {
+    let mut replica = replica();
+    replica.tell(grown(1, 0, [1, 0]));
+    let (shard, generation) = (0, FIRST);
+    replica.tell(chosen(2, vec![Change::Close { shard, generation }]));
+    let (after, lives) = (FIRST, vec![50, 60]);
+    replica.tell(chosen(
+        3,
+        vec![Change::Open {
+            shard,
+            after,
+            lives,
+        }],
+    ));
+    replica.tell(pushed(2, 0, [9]));
+    replica.tell(grown(4, 1, [1, 0]));
+    assert_eq!(late_after(&mut replica, 2000), Some(vec![0]));
+    assert_eq!(replica.role.executed(), Slot(1));
+    assert_eq!(replica.role.cut(), &ordered([[0; 2]; 2]));
 }

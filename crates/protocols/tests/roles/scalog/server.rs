@@ -8,7 +8,7 @@ use ionian_kernel::time::Duration;
 use ionian_kernel::wire::encode_all;
 use ionian_protocols::scalog::id::{AggregatorId, RecordPlace};
 use ionian_protocols::scalog::server::{In, Record, Server};
-use ionian_protocols::scalog::{Envelope, aggregator, kind, replica};
+use ionian_protocols::scalog::{Envelope, aggregator, client, kind, replica};
 
 /// Server 0, which finds these records again, and before them its life.
 fn after(records: Vec<Record>) -> Stage<Server> {
@@ -40,11 +40,17 @@ fn commands(number: u64) -> In {
 }
 
 fn backup(first: u64, records: Vec<Batch>) -> In {
+    asking(0, first, records)
+}
+
+/// The same of a server that asks the aggregator of this turn.
+fn asking(turn: u64, first: u64, records: Vec<Batch>) -> In {
     let log = log(1);
     In::Backup {
         log,
         first,
         records,
+        turn,
     }
 }
 
@@ -92,10 +98,15 @@ fn pushed(first: u64, records: Vec<Batch>) -> Envelope {
 }
 
 fn backed_up(first: u64, records: Vec<Batch>) -> Envelope {
+    turned(0, first, records)
+}
+
+fn turned(turn: u64, first: u64, records: Vec<Batch>) -> Envelope {
     let message = In::Backup {
         log: log(0),
         first,
         records,
+        turn,
     };
     Envelope::ToServers(Set::one(ServerId(1)), message)
 }
@@ -174,15 +185,34 @@ fn one_that_finds_its_records_goes_on_in_its_life() {
     assert_eq!(server.tell(commands(1))[0], pushed(1, records([1])));
 }
 
-#[test]
-pub(crate) fn one_that_has_lost_its_memory_has_no_part_in_what_it_has_reported() {
+/// Server 0, which has lost its memory, and the life that it begins.
+fn amnesiac() -> (Stage<Server>, u64) {
     let birth = Birth {
         amnesiac: true,
         keeps_records: false,
         ..birth(kind::Server, 0, NodeId(99))
     };
     let life = ionian_kernel::random::Random::new(birth.seed).any();
-    let mut server = Stage::after(apart(), &birth, vec![], Server::new);
+    (Stage::after(apart(), &birth, vec![], Server::new), life)
+}
+
+/// Its shard is not opened again, as others are open.
+#[test]
+fn a_spare_server_that_has_lost_its_memory_is_relied_on_when_the_log_lists_its_life() {
+    let (mut server, life) = amnesiac();
+    let mut cut = closed([[1, 1], [0, 0]], 3);
+    for from in 0..2 {
+        server.tell(told(from, 9, 9, cut.clone()));
+    }
+    assert_eq!(server.figure("remembers"), 0);
+    cut.shards[0].lives[0] = life;
+    server.tell(told(0, 10, 10, cut));
+    assert_eq!(server.figure("remembers"), 1);
+}
+
+#[test]
+pub(crate) fn one_that_has_lost_its_memory_has_no_part_in_what_it_has_reported() {
+    let (mut server, life) = amnesiac();
     assert_eq!(
         server.tell(told(0, 1, 0, ordered([[1, 1], [0, 0]]))),
         vec![]
@@ -239,7 +269,11 @@ fn commands_of_a_shard_that_is_closed_go_to_a_server_of_one_that_is_open() {
     assert!(to_open(&sent[0], 8), "{sent:?}");
     assert_eq!(sent[1..], [report(Set::first(1), 5, &[], 4)]);
     let sent = server.tell(commands(9));
-    assert!(sent.len() == 1 && to_open(&sent[0], 9), "{sent:?}");
+    assert!(to_open(&sent[0], 9), "{sent:?}");
+    // Their lane learns which servers take commands in.
+    let to = Set::from_bits(0b1100);
+    let lanes = Envelope::ToClients(Set::one(ClientId(0)), client::In::PassedOn { to });
+    assert_eq!(sent[1..], [lanes]);
     // What others pass on is not passed on once more.
     let commands = record(1);
     assert_eq!(server.tell(In::PassedOn { commands }), vec![]);
@@ -301,13 +335,65 @@ fn what_is_beyond_the_room_for_what_is_not_ordered_is_dropped() {
     assert_eq!(server.asked(large(3, 2)).records.len(), 1);
 }
 
+/// Commands that replicas do not keep yet: 256 MiB of them, all ordered.
+fn full() -> Stage<Server> {
+    let mut server = server();
+    let large = crate::stage::of_command(0, vec![7; 8 << 20]);
+    let commands = || In::Commands {
+        commands: large.clone(),
+    };
+    for number in 0..32 {
+        assert_eq!(server.asked(commands()).records.len(), 1, "{number}");
+        let cut = ordered([[number + 1, 0], [0, 0]]);
+        server.tell(told(0, number + 2, 0, cut));
+    }
+    server
+}
+
+/// Else its peer's commands would not be ordered that the peer has taken in.
+#[test]
+fn a_server_that_is_full_takes_in_no_commands_but_what_its_peer_has_taken_in() {
+    let mut server = full();
+    assert!(server.figure("held_bytes") > 256 << 20);
+    assert_eq!(server.asked(commands(7)), only(vec![], vec![]));
+    assert_eq!(server.figure("dropped_commands"), 1);
+    let asked = server.asked(backup(0, records([8])));
+    assert_eq!(asked.records, vec![written(kept(32, 1, 0, 8))]);
+    // When enough replicas keep what it holds there is room again.
+    let cut = || ordered([[32, 1], [0, 0]]);
+    server.tell(told(0, 40, 40, cut()));
+    assert_eq!(server.asked(commands(7)).records, vec![]);
+    server.tell(told(1, 40, 40, cut()));
+    assert_eq!(server.figure("held_bytes"), 0);
+    assert_eq!(server.asked(commands(7)).records.len(), 1);
+}
+
+/// Replicas that are down would have it keep them until they are back.
+#[test]
+fn records_of_all_logs_that_no_cut_covers_are_dropped_when_the_shard_is_closed() {
+    let mut server = server();
+    server.tell(commands(7));
+    server.tell(backup(0, records([8, 9])));
+    server.tell(told(0, 4, 0, closed([[0, 1], [0, 0]], 3)));
+    let extents = [0, 1].map(|server_of| server.role.extent(log(server_of)));
+    assert_eq!(extents, [(0, 0), (0, 1)]);
+}
+
+/// Records that are sent again at this time, whichever aggregator is asked.
+fn is_backup(sent: &Envelope) -> bool {
+    let Envelope::ToServers(_, In::Backup { records, .. }) = sent else {
+        return false;
+    };
+    *records == self::records([7])
+}
+
 #[test]
 fn records_that_are_not_ordered_are_sent_again_less_and_less_often() {
     let mut server = server();
     server.tell(commands(7));
     let (mut last, mut waits) = (server.now, vec![]);
     for _ in 0..100 {
-        if server.timer().contains(&backed_up(0, records([7]))) {
+        if server.timer().iter().any(is_backup) {
             waits.push(server.now.since(last).as_millis());
             last = server.now;
         }
@@ -315,21 +401,87 @@ fn records_that_are_not_ordered_are_sent_again_less_and_less_often() {
     assert_eq!(waits[..4], [40, 80, 160, 320]);
 }
 
-#[test]
-fn an_aggregator_that_leads_to_no_cut_is_left_for_the_next() {
-    let mut server = server();
-    server.tell(commands(7));
-    let mut asked = vec![];
-    for _ in 0..100 {
+/// The aggregators that one server asks alone, and when, in milliseconds from now on.
+fn asks(server: &mut Stage<Server>, until_ms: u64) -> Vec<(u64, AggregatorId)> {
+    let (from, mut asked) = (server.now, vec![]);
+    while server.now.since(from) < Duration::from_millis(until_ms) {
         for sent in server.timer() {
             if let Envelope::ToAggregators(to, _) = sent
                 && to.len() == 1
             {
-                asked.push(to);
+                let ms = server.now.since(from).as_millis() as u64;
+                asked.extend(to.iter().map(|to| (ms, to)));
             }
         }
     }
-    let [first, second] = [0, 1].map(|index| Set::one(AggregatorId(index)));
-    // One of three is at the time of a report to all.
-    assert_eq!(asked[..6], [first, first, second, second, first, first]);
+    asked
+}
+
+#[test]
+fn an_aggregator_that_leads_to_no_cut_is_left_for_the_next_with_all_peers() {
+    let mut server = server();
+    server.tell(commands(7));
+    let [first, second] = [0, 1].map(AggregatorId);
+    // The longer the more often it has turned without success. The times of reports to all are not
+    // among these.
+    let expected = [(40, first), (80, second), (160, second), (240, first)];
+    assert_eq!(asks(&mut server, 240), expected);
+    // All that it sends says so.
+    let sent = server.tell(commands(8));
+    assert!(sent.contains(&turned(2, 1, records([8]))), "{sent:?}");
+}
+
+/// Another turn, for these servers.
+fn turn(to: u64, turn: u64) -> Envelope {
+    Envelope::ToServers(Set::from_bits(to), In::Turn { turn })
+}
+
+#[test]
+fn a_turn_to_another_aggregator_is_told_to_all_servers_at_once() {
+    let mut server = server();
+    server.tell(commands(7));
+    server.waited(Duration::from_millis(40));
+    let sent = server.waited(Duration::from_millis(40)).sends;
+    let expected = [
+        (turn(0b1110, 1), Some(0)),
+        (report(Set::one(AggregatorId(1)), 5, &[1, 0], 1), Some(0)),
+    ];
+    assert_eq!(sent, expected);
+}
+
+#[test]
+fn a_server_asks_the_aggregator_that_another_asks() {
+    for says in [In::Turn { turn: 1 }, asking(1, 0, vec![])] {
+        let mut server = server();
+        server.tell(commands(7));
+        let sent = server.tell(says);
+        let second = report(Set::one(AggregatorId(1)), 5, &[1, 0], 1);
+        assert_eq!(sent, vec![second]);
+        // A peer that is behind learns of it.
+        assert_eq!(server.tell(asking(0, 0, vec![])), vec![turn(0b10, 1)]);
+        assert_eq!(server.tell(In::Turn { turn: 0 }), vec![]);
+    }
+}
+
+/// Cuts that another aggregator makes of reports to all come late: those do not clear the one that
+/// is asked.
+#[test]
+fn an_aggregator_is_left_although_cuts_come_now_and_then() {
+    let mut server = server();
+    server.tell(commands(0));
+    let mut turned = vec![];
+    for number in 1..=3 {
+        server.waited(Duration::from_millis(60));
+        turned.push(server.figure("turn"));
+        server.tell(told(0, number + 1, 0, ordered([[number, 0], [0, 0]])));
+        server.tell(commands(number));
+    }
+    assert_eq!(turned, [0, 1, 1]);
+    // When all goes well for a while that is forgotten.
+    server.tell(told(0, 9, 0, ordered([[4, 0], [0, 0]])));
+    server.waited(Duration::from_millis(700));
+    server.tell(commands(4));
+    server.tell(told(0, 10, 0, ordered([[5, 0], [0, 0]])));
+    server.tell(commands(5));
+    assert_eq!(asks(&mut server, 80).len(), 2);
 }
