@@ -287,12 +287,12 @@ impl<E> Outbox<E> {
     }
 
     /// Takes out what the role has sent, in order: for tests of one role, and for one that is a
-    /// part of another and persists nothing.
+    /// part of another, persists nothing, and sends nothing with a deadline.
     pub fn take_sends(&mut self) -> Vec<E> {
+        debug_assert!(self.deadlines.is_empty(), "a deadline would be lost");
         self.records.clear();
         self.record_ends.clear();
         self.reached.clear();
-        self.deadlines.clear();
         (self.release, self.snapshot, self.membership) = (None, None, None);
         self.sends
             .drain(..)

@@ -8,6 +8,7 @@ branches! {
     QUEUED = "chain node: a write waits at the head, because the window is full",
     DIRTY = "chain node: a read touches what is not known to be committed",
     QUERY_AGAIN = "chain node: the tail is asked again what is committed",
+    TAIL_SILENT = "chain node: what a dirty read must see is applied before the tail has answered",
     READ_AT_TAIL = "chain node: a dirty read is executed by the tail",
     WAITS = "chain node: a sequential read waits for what its client has seen",
     GAP = "chain node: entries come that do not follow what it has",

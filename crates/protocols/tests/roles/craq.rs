@@ -11,6 +11,8 @@ pub(crate) mod changes;
 mod lane;
 #[path = "craq/leases.rs"]
 pub(crate) mod leases;
+#[path = "craq/leaving.rs"]
+mod leaving;
 #[path = "craq/master.rs"]
 pub(crate) mod master;
 #[path = "craq/reads.rs"]

@@ -142,7 +142,8 @@ impl<R: Role> Stage<R> {
 
     fn call(&mut self, call: impl FnOnce(&mut R, Instant, &mut Out<'_, R>)) -> Vec<R::Send> {
         self.do_call(call);
-        self.outbox.take_sends()
+        let sends = self.outbox.take().sends;
+        sends.into_iter().map(|(envelope, _)| envelope).collect()
     }
 
     fn do_call(&mut self, call: impl FnOnce(&mut R, Instant, &mut Out<'_, R>)) {

@@ -2,17 +2,21 @@
 //!
 //! The master announces first that the other is leaving. A member that takes it for dead, and
 //! learns of the announcement, waits until each lease that was given before it is over
-//! (`lease.rs`), and then has it removed. Any such member may: each waits for itself. If the other
-//! is heard again, the member that had it announced withdraws the announcement; if that member is
-//! removed, the master does.
+//! (`lease.rs`). Then it looks at the chain, and at the other once more: if that is silent still,
+//! it has it removed. Any such member may: each waits for itself. The look begins after the wait,
+//! so a member that was stopped meanwhile hears first what had come for it.
+//!
+//! If the other is heard again without a gap for as long as a member may be silent, the member that
+//! had it announced withdraws the announcement; if that member is removed, the master does. One
+//! heartbeat is not enough: a member that stalls again and again would never be removed.
 //!
 //! The time that a role receives may be older than the message that it comes with. So the wait
 //! begins with the first later time: the clock was read for that after the announcement had come.
 
 use super::ChainNode;
-use crate::craq::branch;
+use super::link::Ask;
 use crate::craq::master::outcome;
-use crate::craq::message::{Announcement, Leaving, Step};
+use crate::craq::message::{Announcement, Leaving};
 use crate::craq::settings::lease;
 use alloc::collections::BTreeMap;
 use core::time::Duration;
@@ -35,6 +39,8 @@ enum Wait {
     Began(Instant),
     /// The leases are over.
     Over,
+    /// They were over when the node began to look at the chain.
+    Looks,
 }
 
 impl ChainNode {
@@ -62,49 +68,61 @@ impl ChainNode {
             Wait::Comes(at) => Some(*at + Duration::from_micros(1)),
             Wait::Began(at) => Some(*at + length),
             // What is over and not done is tried again with a heartbeat.
-            Wait::Over => None,
+            Wait::Over | Wait::Looks => None,
         };
         self.waits.0.values().filter_map(at).min()
     }
 
-    /// Time passes: removes members whose leases are over.
+    /// Time passes: looks at the chain when leases are over.
     pub(super) fn wait_for_leases(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let mut ends = false;
         let length = self.longest_lease();
         for wait in self.waits.0.values_mut() {
             match wait {
                 Wait::Comes(at) if *at < now => *wait = Wait::Began(now),
-                Wait::Began(at) if now.since(*at) >= length => *wait = Wait::Over,
+                Wait::Began(at) if now.since(*at) >= length => {
+                    *wait = Wait::Over;
+                    ends = true;
+                }
                 _ => {}
             }
         }
-        let is_over = |leaving: &&Leaving| {
-            let wait = self.waits.0.get(&leaving.announced);
-            matches!(wait, Some(Wait::Over))
-        };
-        let over = self.chain.leaving.iter().filter(is_over);
+        if ends {
+            self.look(now, out);
+        }
+    }
+
+    /// Looks at the chain, if it does not already.
+    pub(super) fn look(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if !self.link.look(now, Ask::Look, out) {
+            return;
+        }
+        for wait in self.waits.0.values_mut() {
+            if matches!(wait, Wait::Over) {
+                *wait = Wait::Looks;
+            }
+        }
+    }
+
+    /// The announcement of a member that is to be removed now that the node has looked, if any.
+    pub(super) fn removable(&self, now: Instant) -> Option<Announcement> {
         let least = self.config.least();
         let is_dead = |leaving: &&Leaving| {
+            let wait = self.waits.0.get(&leaving.announced);
             let place = self.chain.place_of(leaving.node);
             let fits = place.and_then(|place| outcome(&self.chain, place, least));
-            fits.is_some() && self.suspects(now).any(|node| node == leaving.node)
+            matches!(wait, Some(Wait::Looks))
+                && fits.is_some()
+                && self.suspects(now).any(|node| node == leaving.node)
         };
-        if let Some(leaving) = over.copied().find(|leaving| is_dead(&leaving)) {
-            out.reached(branch::LEASE_OVER);
-            let (from, life, announced) = (self.id, self.life, leaving.announced);
-            let step = Step::Remove {
-                from,
-                life,
-                announced,
-            };
-            self.link.step(now, step, out);
-        }
+        let dead = self.chain.leaving.iter().find(is_dead);
+        dead.map(|leaving| leaving.announced)
     }
 
     /// The announcement that this node has made and that is to be withdrawn, if any.
     pub(super) fn recovered(&self, now: Instant) -> Option<Announcement> {
-        let is_heard = |leaving: &&Leaving| {
-            leaving.by == self.id && !self.suspects(now).any(|node| node == leaving.node)
-        };
+        let is_heard =
+            |leaving: &&Leaving| leaving.by == self.id && self.hears_steadily(leaving.node, now);
         let heard = self.chain.leaving.iter().find(is_heard);
         heard.map(|leaving| leaving.announced)
     }

@@ -111,10 +111,10 @@ impl Link {
         self.lane.invariants();
     }
 
-    /// Asks what the chain is, if that is not being asked already.
-    pub(super) fn look(&mut self, now: Instant, ask: Ask, out: &mut Out<'_, ChainNode>) {
+    /// Asks what the chain is, if that is not being asked already. Says whether it has asked.
+    pub(super) fn look(&mut self, now: Instant, ask: Ask, out: &mut Out<'_, ChainNode>) -> bool {
         let operation = Operation::Read(ReadLevel::Linearizable);
-        self.ask(now, ask, operation, Bytes::new(), out);
+        self.ask(now, ask, operation, Bytes::new(), out)
     }
 
     /// Asks for a step, if none is being asked for already.
@@ -130,9 +130,9 @@ impl Link {
         operation: Operation,
         payload: Bytes,
         out: &mut Out<'_, ChainNode>,
-    ) {
+    ) -> bool {
         if self.asked.contains_key(&ask) {
-            return;
+            return false;
         }
         self.next += 1;
         let token = self.next;
@@ -144,6 +144,7 @@ impl Link {
         };
         let message = ToLane::Submit { request };
         self.call(out, |lane, out| lane.on_message(now, message, out));
+        true
     }
 
     /// The next reply: what it answers, and the chain, if the master has answered.

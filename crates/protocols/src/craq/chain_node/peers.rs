@@ -6,7 +6,6 @@
 //! Before a member has its neighbour removed it looks at the chain, and then at the neighbour
 //! again. So a node that is cut off, or was stopped for a while, has no other node removed.
 
-use super::link::Ask;
 use super::{ChainNode, In};
 use crate::craq::id::{ChainEpoch, ChainNodeId};
 use crate::craq::master::outcome;
@@ -31,12 +30,14 @@ pub(super) struct Peers {
     clocks: Set<ChainNodeId>,
     /// When each was heard last, and said that it hears this node.
     hears_us: BTreeMap<ChainNodeId, Instant>,
+    /// Since when each was heard so without a gap.
+    steady: BTreeMap<ChainNodeId, Instant>,
     /// Which members each takes for dead.
     pub(super) suspected: BTreeMap<ChainNodeId, Set<ChainNodeId>>,
 }
 
 impl Peers {
-    /// All count as heard now.
+    /// None is suspected yet.
     pub(super) fn start(&mut self, now: Instant, nodes: Set<ChainNodeId>) {
         self.hears_us = nodes.iter().map(|node| (node, now)).collect();
     }
@@ -120,6 +121,11 @@ impl ChainNode {
         }
         self.peers.heard.insert(from, now);
         if hears.contains(self.id) {
+            let limit = self.config.options().election_timeout;
+            if self.peers.is_silent(from, now, limit) {
+                self.peers.steady.remove(&from);
+            }
+            self.peers.steady.entry(from).or_insert(now);
             self.peers.hears_us.insert(from, now);
         }
         if order < self.chain.order() {
@@ -147,11 +153,11 @@ impl ChainNode {
         let limit = self.config.options().election_timeout;
         self.peers.heard.retain(|_, at| now.since(*at) <= limit);
         match self.place {
-            None => self.link.look(now, Ask::Look, out),
+            None => self.look(now, out),
             Some(_) if self.lacks_nothing() => self.become_whole(now, out),
             // The message that nothing stands aside any more, or is announced, may have been lost.
             Some(_) if self.suspects(now).next().is_some() || self.is_unsettled() => {
-                self.link.look(now, Ask::Look, out);
+                self.look(now, out);
             }
             Some(_) => {}
         }
@@ -166,6 +172,16 @@ impl ChainNode {
     pub(super) fn hears(&self, node: ChainNodeId, now: Instant) -> bool {
         let limit = self.config.options().election_timeout;
         self.peers.heard.contains_key(&node) && !self.peers.is_silent(node, now, limit)
+    }
+
+    /// Whether it has heard a node that hears it, without a gap, for as long as one may be silent.
+    pub(super) fn hears_steadily(&self, node: ChainNodeId, now: Instant) -> bool {
+        let limit = self.config.options().election_timeout;
+        let (since, last) = (self.peers.steady.get(&node), self.peers.hears_us.get(&node));
+        let lasts = since
+            .zip(last)
+            .is_some_and(|(since, last)| last.since(*since) >= limit);
+        lasts && !self.peers.is_silent(node, now, limit)
     }
 
     /// Whether a node that it hears takes this member for dead.
@@ -205,10 +221,20 @@ impl ChainNode {
             let node = self.id;
             return self.link.step(now, Step::Begin { node, life }, out);
         }
+        let from = self.id;
         if let Some(announced) = self.recovered(now) {
             out.reached(branch::WITHDRAWS);
             let step = Step::Withdraw {
-                from: self.id,
+                from,
+                life,
+                announced,
+            };
+            return self.link.step(now, step, out);
+        }
+        if let Some(announced) = self.removable(now) {
+            out.reached(branch::LEASE_OVER);
+            let step = Step::Remove {
+                from,
                 life,
                 announced,
             };
@@ -229,7 +255,7 @@ impl ChainNode {
             }
             let step = Step::Suspect {
                 epoch,
-                from: self.id,
+                from,
                 life,
                 node,
             };

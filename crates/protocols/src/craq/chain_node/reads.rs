@@ -23,6 +23,10 @@
 //! an inquiry of its own, and the node that asks needs none: what the tail says was true after the
 //! read had come in.
 //!
+//! The tail may not answer, if only the link to it is cut. When what the node had received by the
+//! time of the question is applied, the read is clean: that included all that it must see. Where
+//! the tail would have looked at the chain for it, it needs a lease or an inquiry of its own.
+//!
 //! The tail itself has applied all that is committed, once it has applied what it had received when
 //! it became the tail: there no read is dirty after that.
 //!
@@ -67,6 +71,8 @@ pub(super) struct Reads {
     dirty_fresh: Vec<Awaiting>,
     /// Those that the question under way is for.
     dirty_asked: Vec<Awaiting>,
+    /// The history ended here when the question under way was asked.
+    asked_end: Slot,
     /// The number of the question under way, or of the last one.
     inquiry: u64,
     query_at: Option<Instant>,
@@ -93,6 +99,7 @@ impl Reads {
             ready: Vec::new(),
             dirty_fresh: Vec::new(),
             dirty_asked: Vec::new(),
+            asked_end: Slot::ZERO,
             // Answers to an earlier process of this node answer nothing.
             inquiry: Random::new(seed ^ 2).any() >> 1,
             query_at: None,
@@ -230,12 +237,14 @@ impl ChainNode {
             self.reads.leave(&reads);
             let (clean, dirty) = self.divide(reads);
             if !clean.is_empty() {
+                self.reads.clean += clean.len() as u64;
                 self.begin_clean(now, clean);
             }
             if !dirty.is_empty() {
                 self.begin_dirty(dirty, handed, out);
             }
         }
+        self.release_dirty(now, out);
         if self.reads.dirty_asked.is_empty() && !self.reads.dirty_fresh.is_empty() {
             self.reads.dirty_asked = core::mem::take(&mut self.reads.dirty_fresh);
             self.query(now, out);
@@ -246,7 +255,6 @@ impl ChainNode {
         if !self.reads.admit(&reads) {
             return;
         }
-        self.reads.clean += reads.len() as u64;
         match self.lease(now) {
             Some(_) => self.reads.under_lease.push(reads),
             None => self.reads.ready.push((self.inquiries.next(), reads)),
@@ -271,6 +279,35 @@ impl ChainNode {
             };
             self.reads.dirty_fresh.push((needed, reads));
         }
+    }
+
+    /// What dirty reads had to see is applied, though the tail has not answered: they are clean.
+    fn release_dirty(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let is_waiting = !self.reads.dirty_asked.is_empty();
+        if !is_waiting || self.history.applied() < self.reads.asked_end {
+            return;
+        }
+        out.reached(branch::TAIL_SILENT);
+        self.reads.query_at = None;
+        for (needed, reads) in core::mem::take(&mut self.reads.dirty_asked) {
+            match needed {
+                // The tail would have looked at the chain for it.
+                0 => {
+                    self.reads.leave(&reads);
+                    self.begin_clean(now, reads);
+                }
+                _ => self.answer_after(needed, now, reads, out),
+            }
+        }
+    }
+
+    /// A read that sees what it has to is answered, when the inquiry of this number has ended.
+    fn answer_after(&mut self, needed: u64, now: Instant, reads: Batch, out: &mut Out<'_, Self>) {
+        if needed > self.inquiries.ended {
+            return self.reads.ready.push((needed, reads));
+        }
+        self.reads.leave(&reads);
+        self.read_batch(now, &reads, None, out);
     }
 
     /// Answers what is clean under the lease. Everything else that was to be answered has left.
@@ -345,6 +382,7 @@ impl ChainNode {
         }
         self.reads.inquiry += 1;
         self.reads.queries += 1;
+        self.reads.asked_end = self.history.end();
         self.ask_tail(now, out);
     }
 
@@ -454,12 +492,7 @@ impl ChainNode {
     fn answer_dirty(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.reads.query_at = None;
         for (needed, reads) in core::mem::take(&mut self.reads.dirty_asked) {
-            if needed > self.inquiries.ended {
-                self.reads.ready.push((needed, reads));
-                continue;
-            }
-            self.reads.leave(&reads);
-            self.read_batch(now, &reads, None, out);
+            self.answer_after(needed, now, reads, out);
         }
     }
 

@@ -5,11 +5,11 @@ use ionian_kernel::time::{Duration, Instant};
 use ionian_protocols::craq::master::ChainMaster;
 use ionian_protocols::craq::message::{Announcement, Leaving, Step};
 
-const LEASE: Duration = Duration::from_millis(400);
+pub(super) const LEASE: Duration = Duration::from_millis(400);
 
-const ABC: &[(u8, u64, bool)] = &[(0, 1, true), (1, 1, true), (2, 1, true)];
+pub(super) const ABC: &[(u8, u64, bool)] = &[(0, 1, true), (1, 1, true), (2, 1, true)];
 
-fn leased(index: u8) -> Stage<ChainNode> {
+pub(super) fn leased(index: u8) -> Stage<ChainNode> {
     let mut layout = layout(3);
     layout.options.own.insert("lease_ms", 400);
     let config = Craq::configure(layout).expect("a deployment");
@@ -18,14 +18,14 @@ fn leased(index: u8) -> Stage<ChainNode> {
     node
 }
 
-fn ask(number: u64, payload: &'static [u8]) -> In {
+pub(super) fn ask(number: u64, payload: &'static [u8]) -> In {
     In::Read {
         reads: read(number, payload),
         handed: false,
     }
 }
 
-fn pass(node: &mut Stage<ChainNode>, time: Duration) {
+pub(super) fn pass(node: &mut Stage<ChainNode>, time: Duration) {
     node.now = node.now + time;
 }
 
@@ -77,6 +77,57 @@ pub(crate) fn c3_each_answer_under_a_lease_has_the_end_of_the_lease() {
         places
     );
     assert!(deadlines.iter().all(|(_, end)| *end == until));
+}
+
+/// c3: those that go through an unbatcher too.
+#[test]
+fn c3_answers_through_an_unbatcher_have_the_end_of_the_lease() {
+    let mut layout = layout(3);
+    layout.instances = numbered(vec![
+        vec![NodeId(30), NodeId(31)],
+        Vec::new(),
+        vec![NodeId(0), NodeId(1), NodeId(2)],
+        vec![NodeId(40), NodeId(41)],
+        vec![NodeId(20), NodeId(21), NodeId(22)],
+        vec![NodeId(20), NodeId(21), NodeId(22)],
+        vec![NodeId(20), NodeId(21), NodeId(22)],
+        vec![NodeId(20), NodeId(21), NodeId(22)],
+    ]);
+    layout.options.own.insert("lease_ms", 400);
+    let config = Craq::configure(layout).expect("a deployment");
+    let mut head = Stage::new(config, &birth(0), ChainNode::new);
+    settle(&mut head, 0, 3);
+    let until = head.now + LEASE;
+    let sends = head.tell(ask(1, b"a"));
+    master_says(&mut head, &sends, &chain(0, ABC));
+    let asked = head.asked(ask(2, b"a"));
+    let [(Envelope::ToUnbatchers(..), None)] = &asked.sends[..] else {
+        panic!("answers: {:?}", asked.sends);
+    };
+    assert_eq!(asked.deadlines, [(0, until)]);
+}
+
+/// The way to the tail alone may be cut: what the read must see is applied.
+#[test]
+fn a_dirty_read_that_became_clean_is_answered_under_the_lease_without_the_tail() {
+    let mut head = leased(0);
+    let until = get_lease(&mut head);
+    head.tell(write(b"a"));
+    assert_eq!(answered(&head.tell(ask(2, b"a"))), []);
+    let asked = head.asked(ack(1, 0, 1, 1));
+    let ends: Vec<_> = asked.deadlines.iter().map(|(_, end)| *end).collect();
+    let sends: Vec<_> = asked.sends.into_iter().map(|(it, _)| it).collect();
+    assert_eq!((answered(&sends), ends), (vec![2], vec![until]));
+    // Without a lease it needs an inquiry.
+    head.tell(write(b"a"));
+    assert_eq!(answered(&head.tell(ask(3, b"a"))), []);
+    head.now = until;
+    let sends = head.tell(ack(1, 0, 2, 2));
+    assert_eq!(answered(&sends), []);
+    assert_eq!(
+        answered(&master_says(&mut head, &sends, &chain(0, ABC))),
+        [3]
+    );
 }
 
 #[test]
@@ -156,7 +207,7 @@ fn a_dirty_read_needs_no_inquiry_beside_that_of_the_tail() {
 }
 
 /// The founding chain, in which `by` has announced that `node` is leaving.
-fn announced(node: u8, by: u8) -> Chain {
+pub(super) fn announced(node: u8, by: u8) -> Chain {
     let announced = Announcement {
         epoch: ChainEpoch(0),
         revision: 1,
@@ -207,45 +258,18 @@ pub(crate) fn steps(node: &mut Stage<ChainNode>, sends: &[Envelope]) -> Vec<Step
 /// announcement came.
 #[test]
 pub(crate) fn c2_a_removal_waits_until_the_leases_are_over() {
-    let mut head = leased(0);
-    let sends = head.started().sends;
-    let sends: Vec<_> = sends.into_iter().map(|(envelope, _)| envelope).collect();
-    steps(&mut head, &sends);
-    // Node 1 is silent.
-    for _ in 0..40 {
-        pass(&mut head, Duration::from_millis(100));
-        head.tell(beat(2, 0, true));
-    }
-    head.tell(In::Chain {
-        chain: announced(1, 0),
-    });
+    let mut head = leaving::waits_for_silent_1();
     let learned = head.now;
-    let mut removed = None;
-    for _ in 0..200 {
-        let sends = head.timer();
-        head.tell(beat(2, 0, true));
-        let found = steps(&mut head, &sends);
-        let is_removal = |step: &Step| matches!(step, Step::Remove { .. });
-        if let Some(step) = found.into_iter().find(is_removal) {
-            removed = Some(step);
-            break;
-        }
-    }
-    let step = Step::Remove {
-        from: ChainNodeId(0),
-        life: 1,
-        announced: announced(1, 0).leaving[0].announced,
-    };
-    assert_eq!(removed, Some(step));
-    let least = Duration::from_micros(1) + LEASE + LEASE / 10;
-    assert_eq!(head.now.since(learned), least);
+    let step = leaving::next_step(&mut head, &announced(1, 0), |_| {});
+    assert_eq!(step, remove(0, 1));
+    assert_eq!(head.now.since(learned), leaving::WAIT);
 }
 
 fn master() -> ChainMaster {
     ChainMaster::new(chain(0, ABC), 1, true)
 }
 
-fn suspect(from: u8, node: u8) -> Step {
+pub(super) fn suspect(from: u8, node: u8) -> Step {
     Step::Suspect {
         epoch: ChainEpoch(0),
         from: ChainNodeId(from),
@@ -254,14 +278,14 @@ fn suspect(from: u8, node: u8) -> Step {
     }
 }
 
-fn announcement(revision: u64) -> Announcement {
+pub(super) fn announcement(revision: u64) -> Announcement {
     Announcement {
         epoch: ChainEpoch(0),
         revision,
     }
 }
 
-fn remove(from: u8, revision: u64) -> Step {
+pub(super) fn remove(from: u8, revision: u64) -> Step {
     Step::Remove {
         from: ChainNodeId(from),
         life: 1,
@@ -269,7 +293,7 @@ fn remove(from: u8, revision: u64) -> Step {
     }
 }
 
-fn withdraw(from: u8, revision: u64) -> Step {
+pub(super) fn withdraw(from: u8, revision: u64) -> Step {
     Step::Withdraw {
         from: ChainNodeId(from),
         life: 1,
@@ -320,6 +344,36 @@ fn an_announcement_that_was_withdrawn_removes_no_member() {
     // The next one has another number.
     assert_eq!(all[4].leaving[0].announced, announcement(3));
     assert_eq!(all[5], all[4]);
+}
+
+/// The one that changed places is no member any more.
+#[test]
+fn announcements_of_a_member_that_is_exchanged_are_void() {
+    let joining = chain(0, &[(0, 1, true), (1, 1, true), (2, 1, false)]);
+    let mut master = ChainMaster::new(joining, 2, true);
+    master.step(suspect(0, 1));
+    master.step(remove(0, 1));
+    let again = Step::Suspect {
+        epoch: ChainEpoch(1),
+        from: ChainNodeId(2),
+        life: 1,
+        node: ChainNodeId(0),
+    };
+    master.step(again);
+    let [leaving] = master.chain().leaving[..] else {
+        panic!("node 0 is announced: {:?}", master.chain());
+    };
+    let announced = leaving.announced;
+    let (from, life) = (ChainNodeId(2), 1);
+    master.step(Step::Remove {
+        from,
+        life,
+        announced,
+    });
+    let chain = master.chain();
+    assert_eq!(chain.members[0].node, ChainNodeId(1));
+    assert!(chain.is_aside(ChainNodeId(0), 1));
+    assert_eq!(chain.leaving, []);
 }
 
 /// Others make their own, and wait anew.

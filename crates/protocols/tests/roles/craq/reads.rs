@@ -104,6 +104,21 @@ fn the_word_of_the_tail_is_not_enough_for_a_dirty_read() {
     assert_eq!(answered(&master_says(&mut head, &asked, &founding())), [7]);
 }
 
+/// The way to the tail alone may be cut: what the read must see is applied.
+#[test]
+fn a_dirty_read_needs_no_tail_once_what_it_must_see_is_committed() {
+    let mut head = node(0, 3);
+    head.tell(write(b"a"));
+    let asked = head.tell(ask(b"a"));
+    assert_eq!(answered(&master_says(&mut head, &asked, &founding())), []);
+    // A later write is none of them.
+    head.tell(write(b"a"));
+    assert_eq!(answered(&head.tell(ack(1, 0, 2, 1))), [7]);
+    let asked = head.tell(ask(b"a"));
+    assert_eq!(answered(&head.tell(ack(1, 0, 2, 2))), []);
+    assert_eq!(answered(&master_says(&mut head, &asked, &founding())), [7]);
+}
+
 /// c12: an older write to the key is acknowledged, and a newer one is under way.
 #[test]
 pub(crate) fn c12_a_key_is_clean_when_no_write_to_it_is_under_way() {
