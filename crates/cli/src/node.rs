@@ -52,15 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             let Some(mut known) = known else {
                 return Ok(ExitCode::SUCCESS);
             };
-            if let Some(other) = overrides
-                .iter()
-                .find(|text| !text.trim_start().starts_with("options."))
-            {
-                return Err(BadUsage(format!(
-                    "--set {other}: with --join, only options can be set"
-                ))
-                .into());
-            }
+            join::check_overrides(&known.deployment, overrides)?;
             known.deployment.options = known.deployment.clone().with_overrides(overrides)?.options;
             known
         }
