@@ -3,8 +3,9 @@
 //! the format. What is decoded may be any bytes: every field is checked, and nothing is allocated
 //! beyond a small multiple of the input.
 
-use super::command::{Command, Compound, Condition, Expiry, Only, Op, SetForm, When};
+use super::command::{Command, Compound, Condition, Expiry, Kind, Only, Op, SetForm, When};
 use super::long_double::LongDouble;
+use super::stream::codec as stream;
 
 const FORMAT: u8 = 2;
 
@@ -86,7 +87,7 @@ pub(super) fn encoded_len<B: AsRef<[u8]>>(command: &Op<B>) -> usize {
 }
 
 /// Takes the encoding: a buffer, or what only counts its length.
-trait Sink {
+pub(super) trait Sink {
     fn put(&mut self, bytes: &[u8]);
 }
 
@@ -104,7 +105,7 @@ impl Sink for Len {
     }
 }
 
-fn length(out: &mut impl Sink, length: usize) {
+pub(super) fn length(out: &mut impl Sink, length: usize) {
     let mut rest = length;
     while rest >= 0x80 {
         out.put(&[rest as u8 | 0x80]);
@@ -113,12 +114,12 @@ fn length(out: &mut impl Sink, length: usize) {
     out.put(&[rest as u8]);
 }
 
-fn bytes(out: &mut impl Sink, bytes: &[u8]) {
+pub(super) fn bytes(out: &mut impl Sink, bytes: &[u8]) {
     length(out, bytes.len());
     out.put(bytes);
 }
 
-fn list<S: Sink, T>(out: &mut S, items: &[T], item: impl Fn(&mut S, &T)) {
+pub(super) fn list<S: Sink, T>(out: &mut S, items: &[T], item: impl Fn(&mut S, &T)) {
     length(out, items.len());
     items.iter().for_each(|each| item(out, each));
 }
@@ -155,6 +156,7 @@ fn tag<B>(command: &Op<B>) -> u8 {
         Op::Keys(_) => 9,
         Op::Scan { .. } => 10,
         Op::RandomKey => 11,
+        Op::StreamRead(ask) => stream::tag_of_ask(ask),
         Op::Set { .. } => 32,
         Op::MSet(_) => 33,
         Op::MSetNx(_) => 34,
@@ -170,6 +172,7 @@ fn tag<B>(command: &Op<B>) -> u8 {
         Op::Rename { .. } => 44,
         Op::Copy { .. } => 45,
         Op::FlushAll => 46,
+        Op::StreamWrite(deed) => stream::tag_of_deed(deed),
     }
 }
 
@@ -177,6 +180,8 @@ fn op<S: Sink, B: AsRef<[u8]>>(out: &mut S, command: &Op<B>) {
     out.put(&[tag(command)]);
     match command {
         Op::DbSize | Op::RandomKey | Op::FlushAll => {}
+        Op::StreamRead(ask) => stream::ask(out, ask),
+        Op::StreamWrite(deed) => stream::deed(out, deed),
         Op::Fail(one)
         | Op::Get(one)
         | Op::StrLen(one)
@@ -208,12 +213,12 @@ fn op<S: Sink, B: AsRef<[u8]>>(out: &mut S, command: &Op<B>) {
         Op::Scan {
             cursor,
             count,
-            strings,
+            kind,
             pattern,
         } => {
             out.put(&cursor.to_le_bytes());
             out.put(&count.to_le_bytes());
-            out.put(&[u8::from(*strings), u8::from(pattern.is_some())]);
+            out.put(&[*kind as u8, u8::from(pattern.is_some())]);
             pattern
                 .iter()
                 .for_each(|pattern| bytes(out, pattern.as_ref()));
@@ -299,7 +304,7 @@ pub(super) fn decode(input: &[u8]) -> Option<Decoded<'_>> {
     input.0.is_empty().then_some(decoded)
 }
 
-struct Input<'a>(&'a [u8]);
+pub(super) struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
@@ -308,11 +313,11 @@ impl<'a> Input<'a> {
         Some(*head)
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    pub(super) fn byte(&mut self) -> Option<u8> {
         self.take::<1>().map(|[byte]| byte)
     }
 
-    fn flag(&mut self) -> Option<bool> {
+    pub(super) fn flag(&mut self) -> Option<bool> {
         match self.byte()? {
             0 => Some(false),
             1 => Some(true),
@@ -337,7 +342,7 @@ impl<'a> Input<'a> {
         None
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(super) fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
     }
 
@@ -345,7 +350,7 @@ impl<'a> Input<'a> {
         self.take().map(i64::from_le_bytes)
     }
 
-    fn bytes(&mut self) -> Option<&'a [u8]> {
+    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
         let len = self.length()?;
         let (head, rest) = self.0.split_at_checked(len as usize)?;
         self.0 = rest;
@@ -354,7 +359,7 @@ impl<'a> Input<'a> {
 
     /// The count is not trusted with memory: most lists are short, and a long one grows as its
     /// items, each of one byte at least, turn out to be there.
-    fn list<T>(&mut self, item: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+    pub(super) fn list<T>(&mut self, item: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = self.length()?;
         let mut items = Vec::with_capacity(count.min(16) as usize);
         for _ in 0..count {
@@ -441,7 +446,9 @@ impl<'a> Input<'a> {
     }
 
     fn scan(&mut self) -> Option<Op<&'a [u8]>> {
-        let (cursor, count, strings) = (self.u64()?, self.u64()?, self.flag()?);
+        const KINDS: [Kind; 4] = [Kind::Other, Kind::Any, Kind::String, Kind::Stream];
+        let (cursor, count) = (self.u64()?, self.u64()?);
+        let kind = *KINDS.get(usize::from(self.byte()?))?;
         let pattern = if self.flag()? {
             Some(self.bytes()?)
         } else {
@@ -450,7 +457,7 @@ impl<'a> Input<'a> {
         (count > 0).then_some(Op::Scan {
             cursor,
             count,
-            strings,
+            kind,
             pattern,
         })
     }
@@ -478,6 +485,7 @@ impl<'a> Input<'a> {
             9 => Op::Keys(self.bytes()?),
             10 => self.scan()?,
             11 => Op::RandomKey,
+            tag @ stream::LEN..=stream::TAILS => Op::StreamRead(stream::decode_ask(tag, self)?),
             32 => Op::Set {
                 key: self.bytes()?,
                 value: self.bytes()?,
@@ -527,229 +535,11 @@ impl<'a> Input<'a> {
                 replace: self.flag()?,
             },
             46 => Op::FlushAll,
+            tag @ stream::ADD..=stream::SET_ID => Op::StreamWrite(stream::decode_deed(tag, self)?),
             _ => return None,
         })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use bytes::Bytes;
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-
-    const LINES: &[&str] = &[
-        "get k",
-        "mget k l",
-        "exists k",
-        "touch k l",
-        "strlen k",
-        "getrange k -1 5",
-        "ttl k",
-        "pttl k",
-        "expiretime k",
-        "pexpiretime k",
-        "type k",
-        "dbsize",
-        "keys *",
-        "scan 7",
-        "randomkey",
-        "scan 1 match x count 3 type list",
-        "set k v",
-        "set k v nx get",
-        "set k v xx keepttl",
-        "set k v ex 5",
-        "set k v px 5",
-        "set k v exat 5",
-        "set k v pxat 5",
-        "setnx k v",
-        "setex k 1 v",
-        "psetex k 1 v",
-        "getset k v",
-        "mset k v l w",
-        "msetnx k v",
-        "getdel k",
-        "getex k",
-        "getex k persist",
-        "getex k px -1",
-        "del k l",
-        "incr k",
-        "decrby k 7",
-        "incrbyfloat k -1.5",
-        "incrbyfloat k 0",
-        "append k v",
-        "setrange k 3 v",
-        "expire k 1",
-        "pexpire k -1 nx",
-        "expireat k 1 xx gt",
-        "pexpireat k 1 lt",
-        "persist k",
-        "rename k l",
-        "renamenx k l",
-        "copy k l",
-        "copy k l replace",
-        "flushall",
-        "set k v nonsense",
-    ];
-
-    fn command(line: &str) -> Command {
-        let argv: Vec<_> = line
-            .split(' ')
-            .map(|word| Bytes::from(word.to_owned()))
-            .collect();
-        Command::parse_queued(&argv).expect(line)
-    }
-
-    fn compound() -> impl Strategy<Value = Compound> {
-        let commands = || vec((0..LINES.len()).prop_map(|i| command(LINES[i])), 0..20);
-        let key = || vec(any::<u8>(), 0..5).prop_map(Bytes::from);
-        prop_oneof![
-            commands().prop_map(Compound::Pipeline),
-            (vec((key(), any::<u64>()), 0..4), commands())
-                .prop_map(|(watched, commands)| Compound::Transaction { watched, commands }),
-            vec(key(), 0..4).prop_map(Compound::Versions),
-        ]
-    }
-
-    fn key(bytes: &&[u8]) -> Bytes {
-        Bytes::copy_from_slice(bytes)
-    }
-
-    /// The decoded commands with bytes of their own, to be compared with what was encoded.
-    fn owned(ops: &[Op<&[u8]>]) -> Vec<Command> {
-        let pair = |(a, b): &(&[u8], &[u8])| (key(a), key(b));
-        let all = |keys: &[&[u8]]| keys.iter().map(key).collect();
-        let own = |op: &Op<&[u8]>| match op {
-            Op::Fail(text) => Op::Fail(key(text)),
-            Op::Get(k) => Op::Get(key(k)),
-            Op::MGet(keys) => Op::MGet(all(keys)),
-            Op::Exists(keys) => Op::Exists(all(keys)),
-            Op::StrLen(k) => Op::StrLen(key(k)),
-            Op::GetRange { key: k, start, end } => Op::GetRange {
-                key: key(k),
-                start: *start,
-                end: *end,
-            },
-            Op::Ttl {
-                key: k,
-                seconds,
-                relative,
-            } => Op::Ttl {
-                key: key(k),
-                seconds: *seconds,
-                relative: *relative,
-            },
-            Op::Type(k) => Op::Type(key(k)),
-            Op::DbSize => Op::DbSize,
-            Op::Keys(pattern) => Op::Keys(key(pattern)),
-            Op::Scan {
-                cursor,
-                count,
-                strings,
-                pattern,
-            } => Op::Scan {
-                cursor: *cursor,
-                count: *count,
-                strings: *strings,
-                pattern: pattern.as_ref().map(key),
-            },
-            Op::RandomKey => Op::RandomKey,
-            Op::Set {
-                key: k,
-                value,
-                form,
-                condition,
-                expiry,
-            } => Op::Set {
-                key: key(k),
-                value: key(value),
-                form: *form,
-                condition: *condition,
-                expiry: *expiry,
-            },
-            Op::MSet(pairs) => Op::MSet(pairs.iter().map(pair).collect()),
-            Op::MSetNx(pairs) => Op::MSetNx(pairs.iter().map(pair).collect()),
-            Op::GetDel(k) => Op::GetDel(key(k)),
-            Op::GetEx { key: k, expiry } => Op::GetEx {
-                key: key(k),
-                expiry: *expiry,
-            },
-            Op::Del(keys) => Op::Del(all(keys)),
-            Op::IncrBy { key: k, by } => Op::IncrBy {
-                key: key(k),
-                by: *by,
-            },
-            Op::IncrByFloat { key: k, by } => Op::IncrByFloat {
-                key: key(k),
-                by: *by,
-            },
-            Op::Append { key: k, value } => Op::Append {
-                key: key(k),
-                value: key(value),
-            },
-            Op::SetRange {
-                key: k,
-                offset,
-                value,
-            } => Op::SetRange {
-                key: key(k),
-                offset: *offset,
-                value: key(value),
-            },
-            Op::Expire { key: k, when, only } => Op::Expire {
-                key: key(k),
-                when: *when,
-                only: *only,
-            },
-            Op::Persist(k) => Op::Persist(key(k)),
-            Op::Rename { from, to, only_new } => Op::Rename {
-                from: key(from),
-                to: key(to),
-                only_new: *only_new,
-            },
-            Op::Copy { from, to, replace } => Op::Copy {
-                from: key(from),
-                to: key(to),
-                replace: *replace,
-            },
-            Op::FlushAll => Op::FlushAll,
-        };
-        ops.iter().map(|op| Command(own(op))).collect()
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_encoded_is_decoded(compound in compound()) {
-            let encoded = compound.encode();
-            let decoded = match decode(&encoded).expect("it was encoded") {
-                Decoded::Pipeline(ops) => Compound::Pipeline(owned(ops.as_slice())),
-                Decoded::Transaction { watched, commands } => Compound::Transaction {
-                    watched: watched.iter().map(|(name, version)| (key(name), *version)).collect(),
-                    commands: owned(&commands),
-                },
-                Decoded::Versions(keys) => Compound::Versions(keys.iter().map(key).collect()),
-            };
-            prop_assert_eq!(&decoded, &compound);
-            prop_assert_eq!(decoded.is_read(), decode(&encoded).unwrap().is_read());
-            let more = [&encoded[..], &[0]].concat();
-            prop_assert_eq!(decode(&more), None);
-            for len in 0..encoded.len() {
-                prop_assert_eq!(decode(&encoded[..len]), None);
-            }
-        }
-    }
-
-    #[test]
-    fn every_kind_of_command_is_tried() {
-        let tags: std::collections::BTreeSet<u8> =
-            LINES.iter().map(|line| tag(&command(line).0)).collect();
-        assert!(tags.into_iter().eq((0..=11).chain(32..=46)));
-    }
-
-    #[test]
-    fn a_count_is_not_believed() {
-        assert_eq!(decode(&[FORMAT, PIPELINE, 255, 255, 255, 255, 8, 8]), None);
-        assert_eq!(decode(&[FORMAT, VERSIONS, 2, 0, 0, 0, 0, 0, 0, 0]), None);
-    }
-}
+mod tests;

@@ -3,6 +3,7 @@
 use super::codec;
 use super::long_double::LongDouble;
 use super::parse;
+use super::stream::{After, Ask, Deed, Id};
 use bytes::Bytes;
 
 /// No value grows beyond this: the counterpart of Redis's `proto-max-bulk-len`. Values live in
@@ -35,10 +36,80 @@ impl Command {
     /// The text of Redis's error reply, upon which EXEC has to be refused.
     pub fn parse_queued(argv: &[Bytes]) -> Result<Command, String> {
         match parse::parse(argv) {
-            Ok(op) => Ok(Command(op)),
+            Ok(op) => Ok(Command(op).without_block()),
             Err(parse::Refused::AtOnce(text)) => Err(text),
             Err(parse::Refused::WhenExecuted(text)) => Ok(Command(Op::Fail(text.into()))),
         }
+    }
+
+    /// The query for the greatest IDs of these streams: an array of them, `0-0` for what is no
+    /// stream.
+    pub fn tails(keys: Vec<Bytes>) -> Command {
+        Command(Op::StreamRead(Ask::Tails(keys)))
+    }
+
+    /// How long XREAD with BLOCK waits, in milliseconds; zero means without end. The machine does
+    /// not wait: if there is nothing to read, it answers a simple string with the IDs after which
+    /// the streams are read, with spaces between them. Its caller waits, and asks [after
+    /// these](Command::read_after) again.
+    pub fn block_ms(&self) -> Option<u64> {
+        match &self.0 {
+            Op::StreamRead(Ask::Read { block, .. }) => *block,
+            _ => None,
+        }
+    }
+
+    /// The keys that XREAD reads; those of all other commands are where the table says.
+    pub fn read_keys(&self) -> Vec<Bytes> {
+        match &self.0 {
+            Op::StreamRead(Ask::Read { streams, .. }) => {
+                streams.iter().map(|(key, _)| key.clone()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The same XREAD after these IDs, one for each stream, as the answer to the one with BLOCK has
+    /// them. `None` if they are something else.
+    pub fn read_after(&self, ids: &[u8]) -> Option<Command> {
+        let mut command = self.clone();
+        if let Op::StreamRead(Ask::Read { streams, .. }) = &mut command.0 {
+            let mut ids = ids.split(|byte| *byte == b' ');
+            for (_, after) in streams {
+                *after = After::Id(Id::parse(ids.next()?, 0)?);
+            }
+            return ids.next().is_none().then_some(command);
+        }
+        None
+    }
+
+    /// Whether XREAD would read something, given the [greatest IDs](Command::tails) of its streams.
+    pub fn reads_up_to(&self, tail: impl Fn(&[u8]) -> Option<Bytes>) -> bool {
+        let Op::StreamRead(Ask::Read { streams, .. }) = &self.0 else {
+            return false;
+        };
+        streams.iter().any(|(key, after)| {
+            let tail = tail(key).and_then(|tail| Id::parse(&tail, 0));
+            matches!(after, After::Id(after) if tail > Some(*after))
+        })
+    }
+
+    /// The same command without BLOCK.
+    #[must_use]
+    pub fn without_block(mut self) -> Command {
+        if let Op::StreamRead(Ask::Read { block, .. }) = &mut self.0 {
+            *block = None;
+        }
+        self
+    }
+
+    /// The same command for a client of RESP3, which gets maps where a client of RESP2 gets arrays.
+    #[must_use]
+    pub fn with_maps(mut self) -> Command {
+        if let Op::StreamRead(Ask::Read { maps, .. } | Ask::Info { maps, .. }) = &mut self.0 {
+            *maps = true;
+        }
+        self
     }
 
     /// Whether the command leaves the state as it is.
@@ -117,10 +188,12 @@ pub(super) enum Op<B> {
     Scan {
         cursor: u64,
         count: u64,
-        strings: bool,
+        kind: Kind,
         pattern: Option<B>,
     },
     RandomKey,
+    /// The commands on streams that change nothing.
+    StreamRead(Ask<B>),
     // Writes.
     Set {
         key: B,
@@ -177,6 +250,18 @@ pub(super) enum Op<B> {
     },
     /// FLUSHALL and FLUSHDB: there is one database.
     FlushAll,
+    /// The commands on streams that change them.
+    StreamWrite(Deed<B>),
+}
+
+/// The types of keys that SCAN lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// No key has the type.
+    Other,
+    Any,
+    String,
+    Stream,
 }
 
 /// Which command sets the value: this decides on the reply, and on the name in an error.
@@ -250,6 +335,7 @@ impl<B> Op<B> {
     pub(super) fn key(&self) -> Option<&B> {
         match self {
             Op::Get(key) | Op::Set { key, .. } | Op::IncrBy { key, .. } => Some(key),
+            Op::StreamWrite(deed) => Some(deed.key()),
             _ => None,
         }
     }
@@ -267,7 +353,8 @@ impl<B> Op<B> {
             | Op::DbSize
             | Op::Keys(_)
             | Op::Scan { .. }
-            | Op::RandomKey => true,
+            | Op::RandomKey
+            | Op::StreamRead(_) => true,
             Op::Set { .. }
             | Op::MSet(_)
             | Op::MSetNx(_)
@@ -282,7 +369,8 @@ impl<B> Op<B> {
             | Op::Persist(_)
             | Op::Rename { .. }
             | Op::Copy { .. }
-            | Op::FlushAll => false,
+            | Op::FlushAll
+            | Op::StreamWrite(_) => false,
         }
     }
 }

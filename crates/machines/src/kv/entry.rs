@@ -1,6 +1,8 @@
 //! One key of the store with what is known about it.
 
+use super::reply;
 use super::shard::Key;
+use super::stream::Stream;
 use std::sync::Arc;
 
 /// The deadline of what never expires.
@@ -23,7 +25,7 @@ pub(super) struct Entry {
     data: Data,
 }
 
-/// The key, then the value, then zeros for the value to grow into.
+/// The key, then the value, then zeros for the value to grow into; or a stream.
 ///
 /// What a command on one of many keys costs is mostly that it waits for memory: a short entry is
 /// one place that has to be fetched (two cache lines beside each other), a long one two.
@@ -32,6 +34,15 @@ enum Data {
     Short([u8; SHORT]),
     /// Copies of an entry share it, until one of them changes.
     Long(Arc<[u8]>),
+    /// Shared likewise.
+    Stream(Arc<Keyed>),
+}
+
+/// A stream and its key.
+#[derive(Clone, Debug)]
+struct Keyed {
+    key: Box<[u8]>,
+    stream: Stream,
 }
 
 impl Data {
@@ -56,6 +67,7 @@ impl Data {
         match self {
             Data::Short(bytes) => bytes,
             Data::Long(bytes) => bytes,
+            Data::Stream(stream) => &stream.key,
         }
     }
 
@@ -64,6 +76,7 @@ impl Data {
         match self {
             Data::Short(bytes) => bytes,
             Data::Long(bytes) => Arc::make_mut(bytes),
+            Data::Stream(_) => unreachable!("a stream is edited by its own commands"),
         }
     }
 }
@@ -84,8 +97,62 @@ impl Entry {
         &self.data.bytes()[..self.key_len as usize]
     }
 
-    pub(super) fn value(&self) -> &[u8] {
+    /// The value of a string.
+    ///
+    /// # Errors
+    /// Redis's error text if it is a stream.
+    pub(super) fn string(&self) -> Result<&[u8], &'static str> {
+        match &self.data {
+            Data::Stream(_) => Err(reply::WRONG_TYPE),
+            Data::Short(_) | Data::Long(_) => Ok(self.value()),
+        }
+    }
+
+    /// The stream.
+    ///
+    /// # Errors
+    /// Redis's error text if it is a string.
+    pub(super) fn stream(&self) -> Result<&Stream, &'static str> {
+        match &self.data {
+            Data::Stream(keyed) => Ok(&keyed.stream),
+            Data::Short(_) | Data::Long(_) => Err(reply::WRONG_TYPE),
+        }
+    }
+
+    /// The stream, to be changed: its lists are copied first if it is shared.
+    pub(super) fn stream_mut(&mut self) -> Option<&mut Stream> {
+        match &mut self.data {
+            Data::Stream(keyed) => Some(&mut Arc::make_mut(keyed).stream),
+            Data::Short(_) | Data::Long(_) => None,
+        }
+    }
+
+    /// The value of a string; of a stream nothing.
+    fn value(&self) -> &[u8] {
         &self.data.bytes()[self.key_len as usize..][..self.value_len as usize]
+    }
+
+    /// An entry whose value is a stream.
+    pub(super) fn of_stream(
+        key: Key,
+        stream: Stream,
+        version: u64,
+        deadline: Option<u64>,
+    ) -> Entry {
+        Entry {
+            data: Data::Stream(Arc::new(Keyed {
+                key: key.bytes.into(),
+                stream,
+            })),
+            ..Entry::new(key, b"", version, deadline)
+        }
+    }
+
+    /// Replaces the value by a stream.
+    pub(super) fn set_stream(&mut self, stream: Stream) {
+        let key = self.key().into();
+        self.data = Data::Stream(Arc::new(Keyed { key, stream }));
+        self.value_len = 0;
     }
 
     /// What the entry's position in the order of all entries is.
@@ -141,7 +208,11 @@ impl Entry {
     /// Whether another entry has the same memory.
     #[cfg(test)]
     pub(super) fn is_shared(&self) -> bool {
-        matches!(&self.data, Data::Long(bytes) if Arc::strong_count(bytes) > 1)
+        match &self.data {
+            Data::Short(_) => false,
+            Data::Long(bytes) => Arc::strong_count(bytes) > 1,
+            Data::Stream(keyed) => Arc::strong_count(keyed) > 1,
+        }
     }
 }
 

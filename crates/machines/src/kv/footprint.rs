@@ -36,6 +36,10 @@ fn of_command(op: &Op<&[u8]>, footprint: &mut Footprint) {
         | Op::Ttl { key, .. }
         | Op::Type(key) => footprint.reads.push(bucket(key)),
         Op::MGet(keys) | Op::Exists(keys) => reads(footprint, keys),
+        Op::StreamRead(ask) => {
+            footprint.reads.extend(ask.keys().map(|key| bucket(key)));
+        }
+        Op::StreamWrite(deed) => footprint.writes.push(bucket(deed.key())),
         Op::DbSize | Op::Keys(_) | Op::Scan { .. } | Op::RandomKey | Op::FlushAll => {
             footprint.everything = true;
         }
@@ -62,11 +66,12 @@ fn of_command(op: &Op<&[u8]>, footprint: &mut Footprint) {
     }
 }
 
-/// Whether it says how long a key lives, or asks.
+/// Whether it says how long a key lives, or asks; or gives an entry of a stream its time.
 fn is_timed(op: &Op<&[u8]>) -> bool {
     match op {
         Op::Set { expiry, .. } => matches!(expiry, Expiry::At(_)),
         Op::GetEx { .. } | Op::Expire { .. } | Op::Ttl { .. } => true,
+        Op::StreamWrite(deed) => deed.is_timed(),
         _ => false,
     }
 }

@@ -1,14 +1,16 @@
-//! A key-value store that answers as Redis 7 does: its string commands and those on keys.
+//! A key-value store that answers as Redis 7 does: its commands on strings, streams and keys.
 //!
 //! ```text
 //! client's words --parse--> Command --encode--> log --decode--> Op --write/read--> Store, reply
 //! ```
 //!
 //! A command or query of the machine is the encoding of one [`Compound`]; its reply is RESP2, ready
-//! to be handed to a client. Where the machine differs from Redis:
+//! to be handed to a client; a command may ask for maps of RESP3 ([`Command::with_maps`]). Where
+//! the machine differs from Redis:
 //!
-//! - There is one database, and strings are the only type; a value holds 64 MiB
-//!   ([`MAX_VALUE_LEN`]).
+//! - There is one database, and the types are strings and streams; a string or an entry of a stream
+//!   holds 64 MiB ([`MAX_VALUE_LEN`]). Streams have no consumer groups.
+//! - XTRIM and XADD with `~` remove multiples of a hundred entries, whatever their size is.
 //! - INCRBYFLOAT refuses hexadecimal numbers.
 //! - SET with EXAT or PXAT in the past leaves no key behind; with Redis it counts in DBSIZE for a
 //!   while. No key is counted here, or listed, after its time.
@@ -31,6 +33,7 @@ mod reply;
 mod shard;
 mod snapshot;
 mod store;
+mod stream;
 mod table;
 mod write;
 
@@ -254,7 +257,7 @@ fn transaction(
     reply::array(reply, commands.len());
     for op in commands {
         match op.is_read() && reply.len() - start >= MAX_REPLY_BYTES {
-            true => reply::error(reply, reply::TOO_LARGE),
+            true => reply::error(reply, reply::TOO_LARGE.as_bytes()),
             false => carry_out(op, reply),
         }
     }
@@ -331,7 +334,7 @@ mod tests {
         apply(Compound::Pipeline(vec![command(&[b"SET", b"k", &large])]));
         let mut words: Vec<&[u8]> = vec![b"MGET"];
         words.extend([&b"k"[..]; 9]);
-        let refusal = [b"-", reply::TOO_LARGE, b"\r\n"].concat();
+        let refusal = ["-", reply::TOO_LARGE, "\r\n"].concat().into_bytes();
         assert_eq!(apply(Compound::Pipeline(vec![command(&words)])), refusal);
         let gets = (0..20).map(|_| command(&[b"GET", b"k"])).collect();
         let reply = apply(Compound::Transaction {

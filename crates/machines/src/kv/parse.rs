@@ -1,10 +1,11 @@
 //! From the words of a client to a typed command, with the errors of Redis 7 in its order: the
 //! number of arguments, the options, the numbers in them.
 
-use super::command::{Condition, Expiry, MAX_VALUE_LEN, Only, Op, SetForm, When};
+use super::command::{Condition, Expiry, Kind, MAX_VALUE_LEN, Only, Op, SetForm, When};
 use super::long_double::{self, Parsed};
 use super::number;
 use super::reply::{NOT_AN_INTEGER, TOO_LONG, WRONG_FLOAT, invalid_expire};
+use super::stream;
 use super::table;
 use bytes::Bytes;
 
@@ -26,11 +27,13 @@ impl From<&str> for Refused {
 pub(super) type Parsing = Result<Op<Bytes>, Refused>;
 pub(super) type Parse = fn(&[Bytes]) -> Parsing;
 
-const SYNTAX: &str = "ERR syntax error";
+pub(super) const SYNTAX: &str = "ERR syntax error";
 
 pub(super) fn parse(argv: &[Bytes]) -> Parsing {
     let Some(info) = argv.first().and_then(|name| table::find(name)) else {
-        return Err(Refused::AtOnce(unknown(argv)));
+        let groups = argv.first().and_then(|name| stream::parse::refused(name));
+        let text = groups.map_or_else(|| unknown(argv), str::to_owned);
+        return Err(Refused::AtOnce(text));
     };
     let arity = info.arity.unsigned_abs() as usize;
     if argv.len() < arity || info.arity > 0 && argv.len() > arity {
@@ -65,15 +68,15 @@ fn one_line(text: &[u8]) -> String {
     String::from_utf8_lossy(text).replace(['\r', '\n'], " ")
 }
 
-fn wrong_number(command: &str) -> String {
+pub(super) fn wrong_number(command: &str) -> String {
     format!("ERR wrong number of arguments for '{command}' command")
 }
 
-fn integer(word: &[u8]) -> Result<i64, Refused> {
+pub(super) fn integer(word: &[u8]) -> Result<i64, Refused> {
     number::integer(word).ok_or_else(|| NOT_AN_INTEGER.into())
 }
 
-fn is(word: &[u8], option: &str) -> bool {
+pub(super) fn is(word: &[u8], option: &str) -> bool {
     word.eq_ignore_ascii_case(option.as_bytes())
 }
 
@@ -391,7 +394,7 @@ pub(super) fn copy(argv: &[Bytes]) -> Parsing {
 
 pub(super) fn scan(argv: &[Bytes]) -> Parsing {
     let cursor = number::cursor(&argv[1]).ok_or("ERR invalid cursor")?;
-    let (mut count, mut strings, mut pattern) = (10, true, None);
+    let (mut count, mut kind, mut pattern) = (10, Kind::Any, None);
     for option in argv[2..].chunks(2) {
         match option {
             [word, argument] if is(word, "count") => {
@@ -401,14 +404,20 @@ pub(super) fn scan(argv: &[Bytes]) -> Parsing {
                 }
             }
             [word, argument] if is(word, "match") => pattern = Some(argument.clone()),
-            [word, argument] if is(word, "type") => strings = is(argument, "string"),
+            [word, argument] if is(word, "type") => {
+                kind = match argument {
+                    name if is(name, "string") => Kind::String,
+                    name if is(name, "stream") => Kind::Stream,
+                    _ => Kind::Other,
+                };
+            }
             _ => return Err(SYNTAX.into()),
         }
     }
     Ok(Op::Scan {
         cursor,
         count: count as u64,
-        strings,
+        kind,
         pattern,
     })
 }

@@ -1,46 +1,49 @@
 //! The commands that leave the state as it is.
 
 use super::MAX_REPLY_BYTES;
-use super::command::Op;
+use super::command::{Kind, Op};
 use super::entry::Entry;
 use super::glob;
 use super::hash;
 use super::reply;
 use super::shard::Key;
 use super::store::Store;
+use super::stream;
 
 /// Answers a command that is a read. A write is never given to it.
 pub(super) fn answer(store: &Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>) {
     let find = |key: &[u8]| store.get(Key::new(key), now);
+    // MGET has no value for what is no string.
+    let string = |key: &[u8]| find(key).and_then(|entry| entry.string().ok());
+    let checked = |key: &[u8]| find(key).map(Entry::string).transpose();
     match op {
         Op::Fail(text) => reply::error(out, text),
-        Op::Get(key) => reply::bulk_or_null(out, find(key).map(Entry::value)),
+        Op::Get(key) => match checked(key) {
+            Ok(value) => reply::bulk_or_null(out, value),
+            Err(text) => reply::error(out, text.as_bytes()),
+        },
         Op::MGet(keys)
-            if is_too_large(
-                keys.iter()
-                    .map(|key| find(key).map_or(0, |entry| entry.value().len())),
-            ) =>
+            if is_too_large(keys.iter().map(|key| string(key).map_or(0, <[u8]>::len))) =>
         {
-            reply::error(out, reply::TOO_LARGE);
+            reply::error(out, reply::TOO_LARGE.as_bytes());
         }
         Op::MGet(keys) => {
             reply::array(out, keys.len());
             keys.iter()
-                .for_each(|key| reply::bulk_or_null(out, find(key).map(Entry::value)));
+                .for_each(|key| reply::bulk_or_null(out, string(key)));
         }
         Op::Exists(keys) => {
             let count = keys.iter().filter(|key| find(key).is_some()).count();
             reply::integer(out, count as i64);
         }
-        Op::StrLen(key) => {
-            reply::integer(out, find(key).map_or(0, |entry| entry.value().len() as i64));
-        }
-        Op::GetRange { key, start, end } => {
-            reply::bulk(
-                out,
-                find(key).map_or(&[], |entry| range(entry.value(), *start, *end)),
-            );
-        }
+        Op::StrLen(key) => match checked(key) {
+            Ok(value) => reply::integer(out, value.map_or(0, |value| value.len() as i64)),
+            Err(text) => reply::error(out, text.as_bytes()),
+        },
+        Op::GetRange { key, start, end } => match checked(key) {
+            Ok(value) => reply::bulk(out, value.map_or(&[], |value| range(value, *start, *end))),
+            Err(text) => reply::error(out, text.as_bytes()),
+        },
         Op::Ttl {
             key,
             seconds,
@@ -49,14 +52,13 @@ pub(super) fn answer(store: &Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>)
             let from = if *relative { now } else { 0 };
             reply::integer(out, time_left(find(key), from, *seconds));
         }
-        Op::Type(key) => reply::simple(
-            out,
-            if find(key).is_some() {
-                "string"
-            } else {
-                "none"
-            },
-        ),
+        Op::Type(key) => {
+            let name = find(key).map_or("none", |entry| match entry.stream() {
+                Ok(_) => "stream",
+                Err(_) => "string",
+            });
+            reply::simple(out, name);
+        }
         Op::DbSize => reply::integer(out, store.live_len(now) as i64),
         Op::Keys(pattern) => {
             let entries = store
@@ -64,7 +66,7 @@ pub(super) fn answer(store: &Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>)
                 .filter(|entry| glob::matches(pattern, entry.key()));
             let keys: Vec<_> = entries.map(Entry::key).collect();
             if is_too_large(keys.iter().map(|key| key.len())) {
-                return reply::error(out, reply::TOO_LARGE);
+                return reply::error(out, reply::TOO_LARGE.as_bytes());
             }
             reply::array(out, keys.len());
             keys.iter().for_each(|key| reply::bulk(out, key));
@@ -72,7 +74,7 @@ pub(super) fn answer(store: &Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>)
         Op::Scan {
             cursor,
             count,
-            strings,
+            kind,
             pattern,
         } => {
             let limit = usize::try_from(*count).unwrap_or(usize::MAX);
@@ -80,7 +82,7 @@ pub(super) fn answer(store: &Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>)
             let pattern = pattern.unwrap_or(b"*");
             let matching = page
                 .iter()
-                .filter(|entry| *strings && glob::matches(pattern, entry.key()));
+                .filter(|entry| is_of(entry, *kind) && glob::matches(pattern, entry.key()));
             let keys: Vec<_> = matching.map(|entry| entry.key()).collect();
             reply::array(out, 2);
             reply::bulk(out, next.to_string().as_bytes());
@@ -88,7 +90,17 @@ pub(super) fn answer(store: &Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>)
             keys.iter().for_each(|key| reply::bulk(out, key));
         }
         Op::RandomKey => reply::bulk_or_null(out, random_key(store, now)),
+        Op::StreamRead(ask) => stream::read::answer(store, now, ask, out),
         _ => debug_assert!(false, "a write was given to be answered as a read"),
+    }
+}
+
+fn is_of(entry: &Entry, kind: Kind) -> bool {
+    match kind {
+        Kind::Any => true,
+        Kind::Other => false,
+        Kind::String => entry.string().is_ok(),
+        Kind::Stream => entry.stream().is_ok(),
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fmt::Write;
 
 pub(super) const WRONG_FLOAT: &str = "ERR value is not a valid float";
+pub(super) const WRONG_TYPE: &str =
+    "WRONGTYPE Operation against a key holding the wrong kind of value";
 pub(super) const NO_SUCH_KEY: &str = "ERR no such key";
 pub(super) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 pub(super) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
@@ -10,8 +12,7 @@ pub(super) const OVERFLOW: &str = "ERR increment or decrement would overflow";
 pub(super) const NOT_FINITE: &str = "ERR increment would produce NaN or Infinity";
 
 /// The error in place of a reply that would be too large.
-pub(super) const TOO_LARGE: &[u8] =
-    b"ERR the reply would be larger than 64 MB, ask for less at once";
+pub(super) const TOO_LARGE: &str = "ERR the reply would be larger than 64 MB, ask for less at once";
 
 pub(super) fn invalid_expire(command: &str) -> String {
     format!("ERR invalid expire time in '{command}' command")
@@ -70,6 +71,12 @@ pub(super) fn null_array(out: &mut Vec<u8>) {
 /// The head of an array; its elements follow as replies of their own.
 pub(super) fn array(out: &mut Vec<u8>, len: usize) {
     out.push(b'*');
+    line(out, len as i64);
+}
+
+/// The head of a map of RESP3; its keys and values follow in turn.
+pub(super) fn map(out: &mut Vec<u8>, len: usize) {
+    out.push(b'%');
     line(out, len as i64);
 }
 

@@ -28,6 +28,7 @@
 
 use super::entry::{Entry, NEVER};
 use super::hash;
+use super::stream::Stream;
 use hashbrown::HashTable;
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -79,6 +80,7 @@ enum Change {
     Value = 1,
     Edit = 2,
     Deadline = 3,
+    Stream = 4,
 }
 
 /// The version of an entry after a change. It is a hash of the versions before, that is of all that
@@ -298,6 +300,35 @@ impl Shard {
         entry.version = version(entry.version, Change::Edit, offset as u64, bytes);
         entry.edit(offset, bytes);
         self.modifications += 1;
+    }
+
+    /// Gives a key a stream, and `deadline` instead of the one that it may have.
+    pub(super) fn set_stream(&mut self, key: Key, stream: Stream, deadline: Option<u64>, now: u64) {
+        self.modifications += 1;
+        let number = deadline.unwrap_or(NEVER);
+        let Some((entry, deadlines)) = self.live_mut(key, now) else {
+            let version = version(self.arrive(key.position), Change::Stream, number, &[]);
+            return self.insert(Entry::of_stream(key, stream, version, deadline));
+        };
+        entry.version = version(entry.version, Change::Stream, number, &[]);
+        entry.set_stream(stream);
+        reschedule(deadlines, entry, number);
+    }
+
+    /// Changes the stream of a key, which is created if it is missing.
+    pub(super) fn edit_stream(&mut self, key: Key, now: u64, change: impl FnOnce(&mut Stream)) {
+        let found = self.live_mut(key, now).map(|(entry, _)| entry);
+        if let Some(entry) = found {
+            if let Some(stream) = entry.stream_mut() {
+                change(stream);
+                entry.version = version(entry.version, Change::Stream, 0, &[]);
+                self.modifications += 1;
+            }
+            return;
+        }
+        let mut stream = Stream::default();
+        change(&mut stream);
+        self.set_stream(key, stream, None, now);
     }
 
     /// Changes the deadline of a key, if the key exists.

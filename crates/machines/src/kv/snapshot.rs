@@ -4,21 +4,33 @@
 //! version of the format: u8 | modifications: u64 | per segment, in the order of positions:
 //!     per bucket in which keys were created: 1 | its number among all: u16 | how many: u64
 //!     per key, in the order of positions:
-//!         0 | key length: u32 | key | value length: u32 | value | version: u64 | deadline: u64, zero for none
+//!         0 | key length: u32 | key | value length: u32 | value
+//!           | version: u64 | deadline: u64, zero for none
+//!     or, if its value is a stream:
+//!         2 | key length: u32 | key | version: u64 | deadline: u64 | greatest ID: 2 * u64
+//!           | greatest ID that XDEL removed: 2 * u64 | how many were added: u64
+//!           | how many there are: u64
+//!           | per entry: ID: 2 * u64 | length: u32 | fields and values (`stream/entries.rs`)
 //! ```
+//! Format 2 had no streams; it is still read.
+//!
 //! What has expired is left out, so that the picture does not show how far its removal has come.
 
 use super::entry::Entry;
 use super::shard::{self, BUCKETS, Key, Segment};
 use super::store::Store;
+use super::stream::{self, Head, Id, Item, Stream};
 use ionian_kernel::machine::{Frozen, RestoreError};
 use std::sync::Arc;
 use std::vec;
 
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
+/// The format before, which has no streams and is otherwise the same.
+const WITHOUT_STREAMS: u8 = 2;
 /// What a part of the picture begins with.
 const ENTRY: u8 = 0;
 const ARRIVALS: u8 = 1;
+const STREAM: u8 = 2;
 /// How much is written at once: enough that the work of a piece outweighs that of asking for it,
 /// and a fraction of a millisecond.
 const PIECE: usize = 256 << 10;
@@ -35,9 +47,18 @@ pub(super) struct Picture {
     /// Of the first of them, once it is begun: where the entries are that are not completely
     /// written.
     entries: Option<vec::IntoIter<usize>>,
-    /// How much of the value of the first of these is written; all before it is, too, if it is
-    /// anything.
-    written: usize,
+    written: Written,
+}
+
+/// How much of the first key that is not completely written is.
+#[derive(Clone, Copy, Debug)]
+enum Written {
+    Nothing,
+    /// All before the value, and this much of the value.
+    Value(usize),
+    /// All before this entry of the stream, and this much of its fields and values; all before
+    /// these is, too, if it is anything.
+    Stream(Id, usize),
 }
 
 impl Picture {
@@ -49,7 +70,7 @@ impl Picture {
             head,
             segments: store.share().into_iter(),
             entries: None,
-            written: 0,
+            written: Written::Nothing,
         }
     }
 }
@@ -75,28 +96,96 @@ impl Frozen for Picture {
                 self.entries = None;
                 continue;
             };
-            let (key, value) = (entry.key(), entry.value());
-            if self.written == 0 {
-                out.push(ENTRY);
-                out.extend_from_slice(&(key.len() as u32).to_le_bytes());
-                out.extend_from_slice(key);
-                out.extend_from_slice(&(value.len() as u32).to_le_bytes());
-            }
-            // A long value is parted. Some of it always follows its length, which must not come
-            // twice.
             let room = self.piece.saturating_sub(out.len() - start).max(1);
-            let end = value.len().min(self.written + room);
-            out.extend_from_slice(&value[self.written..end]);
-            self.written = end;
-            if end == value.len() {
-                out.extend_from_slice(&entry.version().to_le_bytes());
-                out.extend_from_slice(&entry.deadline().unwrap_or(0).to_le_bytes());
+            self.written = match entry.stream() {
+                Ok(stream) => write_stream(entry, stream, self.written, room, out),
+                Err(_) => write_string(entry, self.written, room, out),
+            };
+            if let Written::Nothing = self.written {
                 entries.next();
-                self.written = 0;
             }
         }
         out.len() > start
     }
+}
+
+fn begin(kind: u8, entry: &Entry, out: &mut Vec<u8>) {
+    out.push(kind);
+    out.extend_from_slice(&(entry.key().len() as u32).to_le_bytes());
+    out.extend_from_slice(entry.key());
+}
+
+fn version_and_deadline(entry: &Entry, out: &mut Vec<u8>) {
+    out.extend_from_slice(&entry.version().to_le_bytes());
+    out.extend_from_slice(&entry.deadline().unwrap_or(0).to_le_bytes());
+}
+
+/// Writes about `room` bytes of a key whose value is a string, and says how far it came; nothing is
+/// written of what comes next if it came to the end. A long value is parted.
+fn write_string(entry: &Entry, written: Written, room: usize, out: &mut Vec<u8>) -> Written {
+    let value = entry.string().unwrap_or(&[]);
+    let from = match written {
+        Written::Value(from) => from,
+        _ => {
+            begin(ENTRY, entry, out);
+            out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+            0
+        }
+    };
+    let end = value.len().min(from + room);
+    out.extend_from_slice(&value[from..end]);
+    if end < value.len() {
+        return Written::Value(end);
+    }
+    version_and_deadline(entry, out);
+    Written::Nothing
+}
+
+fn put_id(id: Id, out: &mut Vec<u8>) {
+    out.extend_from_slice(&id.ms.to_le_bytes());
+    out.extend_from_slice(&id.seq.to_le_bytes());
+}
+
+/// The same for a stream, which is parted between its entries and in long ones.
+fn write_stream(
+    entry: &Entry,
+    stream: &Stream,
+    written: Written,
+    room: usize,
+    out: &mut Vec<u8>,
+) -> Written {
+    let start = out.len();
+    let (next, mut from) = match written {
+        Written::Stream(id, from) => (id, from),
+        _ => {
+            begin(STREAM, entry, out);
+            version_and_deadline(entry, out);
+            let head = stream.head();
+            put_id(head.last, out);
+            put_id(head.max_deleted, out);
+            out.extend_from_slice(&head.added.to_le_bytes());
+            out.extend_from_slice(&(stream.len() as u64).to_le_bytes());
+            (Id::default(), 0)
+        }
+    };
+    for item in stream.from(next) {
+        let left = room.saturating_sub(out.len() - start);
+        if left == 0 {
+            return Written::Stream(item.id, 0);
+        }
+        let body = item.body();
+        if from == 0 {
+            put_id(item.id, out);
+            out.extend_from_slice(&(body.len() as u32).to_le_bytes());
+        }
+        let end = body.len().min(from + left);
+        out.extend_from_slice(&body[from..end]);
+        if end < body.len() {
+            return Written::Stream(item.id, end);
+        }
+        from = 0;
+    }
+    Written::Nothing
 }
 
 /// Writes how many keys were created in the buckets of a segment.
@@ -115,23 +204,25 @@ pub(super) fn read(snapshot: &[u8]) -> Result<Store, RestoreError> {
 const CUT: &str = "it ends too early";
 
 fn parse(mut input: &[u8]) -> Result<Store, &'static str> {
-    if take::<1>(&mut input)? != [FORMAT] {
+    let [format] = take::<1>(&mut input)?;
+    if format != FORMAT && format != WITHOUT_STREAMS {
         return Err("its format is unknown");
     }
     let mut store = Store::default();
     store.set_modifications(u64::from_le_bytes(take(&mut input)?));
-    let mut last: Option<(u64, &[u8])> = None;
+    let mut last: Option<(u64, Vec<u8>)> = None;
     let mut last_bucket: Option<usize> = None;
     while !input.is_empty() {
-        match take::<1>(&mut input)? {
-            [ENTRY] => {}
+        let is_stream = match take::<1>(&mut input)? {
+            [ENTRY] => false,
+            [STREAM] if format == FORMAT => true,
             [ARRIVALS] => {
                 let bucket = usize::from(u16::from_le_bytes(take(&mut input)?));
                 let count = u64::from_le_bytes(take(&mut input)?);
                 if count == 0 || count > i64::MAX as u64 {
                     return Err("a count of arrivals is out of range");
                 }
-                let last_entry = last.map(|(position, _)| shard::segment(position));
+                let last_entry = last.as_ref().map(|(position, _)| shard::segment(*position));
                 if last_bucket >= Some(bucket) || last_entry >= Some(bucket / BUCKETS) {
                     return Err("its counts of arrivals are not in order");
                 }
@@ -140,22 +231,14 @@ fn parse(mut input: &[u8]) -> Result<Store, &'static str> {
                 continue;
             }
             _ => return Err("it has an unknown part"),
-        }
-        let (key, value) = (take_bytes(&mut input)?, take_bytes(&mut input)?);
-        let version = u64::from_le_bytes(take(&mut input)?);
-        let deadline = u64::from_le_bytes(take(&mut input)?);
-        if version == 0 || version > i64::MAX as u64 || deadline > i64::MAX as u64 {
-            return Err("a version or a deadline is out of range");
-        }
-        let entry = Entry::new(
-            Key::new(key),
-            value,
-            version,
-            (deadline > 0).then_some(deadline),
-        );
+        };
+        let entry = take_entry(is_stream, &mut input)?;
         // In this order no key comes twice, which `insert` relies on.
-        let position = entry.order().0;
-        if last.is_some_and(|last| last >= (position, key)) {
+        let (position, key) = entry.order();
+        if last
+            .as_ref()
+            .is_some_and(|(at, last)| (*at, &last[..]) >= (position, key))
+        {
             return Err("its keys are not in order");
         }
         if !store.has_arrived(position)
@@ -163,10 +246,53 @@ fn parse(mut input: &[u8]) -> Result<Store, &'static str> {
         {
             return Err("a key is not among those that were created");
         }
-        last = Some((position, key));
+        last = Some((position, key.to_vec()));
         store.insert(entry);
     }
     Ok(store)
+}
+
+fn take_entry(is_stream: bool, input: &mut &[u8]) -> Result<Entry, &'static str> {
+    let key = Key::new(take_bytes(input)?);
+    let value = match is_stream {
+        true => None,
+        false => Some(take_bytes(input)?),
+    };
+    let version = u64::from_le_bytes(take(input)?);
+    let deadline = u64::from_le_bytes(take(input)?);
+    if version == 0 || version > i64::MAX as u64 || deadline > i64::MAX as u64 {
+        return Err("a version or a deadline is out of range");
+    }
+    let deadline = (deadline > 0).then_some(deadline);
+    Ok(match value {
+        Some(value) => Entry::new(key, value, version, deadline),
+        None => Entry::of_stream(key, take_stream(input)?, version, deadline),
+    })
+}
+
+fn take_id(input: &mut &[u8]) -> Result<Id, &'static str> {
+    Ok(Id {
+        ms: u64::from_le_bytes(take(input)?),
+        seq: u64::from_le_bytes(take(input)?),
+    })
+}
+
+fn take_stream(input: &mut &[u8]) -> Result<Stream, &'static str> {
+    let mut stream = Stream::new(Head {
+        last: take_id(input)?,
+        max_deleted: take_id(input)?,
+        added: u64::from_le_bytes(take(input)?),
+    });
+    for _ in 0..u64::from_le_bytes(take(input)?) {
+        let (id, body) = (take_id(input)?, take_bytes(input)?);
+        if !stream::is_body(body) {
+            return Err("an entry of a stream is malformed");
+        }
+        if !stream.restore(Item::new(id, body)) {
+            return Err("the entries of a stream are not in order");
+        }
+    }
+    Ok(stream)
 }
 
 fn take<const N: usize>(input: &mut &[u8]) -> Result<[u8; N], &'static str> {
@@ -221,6 +347,13 @@ mod tests {
         "dbsize",
         "get K",
         "flushall",
+        "xadd K 0-* V V",
+        "xadd K 0-* V V",
+        "xadd K * V V V V",
+        "xadd K maxlen 3 0-* V V",
+        "xtrim K maxlen N",
+        "xdel K 0-N",
+        "xrange K - +",
     ];
 
     fn line() -> impl Strategy<Value = Vec<String>> {
@@ -237,6 +370,7 @@ mod tests {
                     "K" => keys.next().map_or_else(String::new, |i| KEYS[i].clone()),
                     "V" => values.next().unwrap_or_default(),
                     "N" => (number + 1).to_string(),
+                    "0-N" => format!("0-{}", number % 4 + 1),
                     "L" => long.to_string(),
                     _ => word.to_owned(),
                 };
@@ -305,9 +439,9 @@ mod tests {
             assert_eq!(some, len > 0);
             assert_eq!(self.1, self.2[..self.1.len()]);
             // A key, two lengths, the version and the deadline may come on top, and the arrivals of
-            // a segment.
+            // a segment; of a stream, also what it has besides its entries.
             assert!(
-                len < piece + 40 + 11 * BUCKETS
+                len < piece + 100 + 11 * BUCKETS
                     && (len >= piece || self.1.len() == self.2.len() || !some)
             );
             some

@@ -4,6 +4,7 @@ use super::entry::Entry;
 use super::shard::{
     BUCKET_BITS, BUCKETS, Key, SEGMENTS, Segment, Shard, segment, segment_of_bucket,
 };
+use super::stream::Stream;
 use std::iter;
 use std::sync::Arc;
 
@@ -121,6 +122,15 @@ impl Store {
 
     pub(super) fn edit(&mut self, key: Key, offset: usize, bytes: &[u8], now: u64) {
         self.shard_mut(key.position).edit(key, offset, bytes, now);
+    }
+
+    pub(super) fn set_stream(&mut self, key: Key, stream: Stream, deadline: Option<u64>, now: u64) {
+        self.shard_mut(key.position)
+            .set_stream(key, stream, deadline, now);
+    }
+
+    pub(super) fn edit_stream(&mut self, key: Key, now: u64, change: impl FnOnce(&mut Stream)) {
+        self.shard_mut(key.position).edit_stream(key, now, change);
     }
 
     pub(super) fn set_deadline(&mut self, key: Key, deadline: Option<u64>, now: u64) {

@@ -2,6 +2,8 @@
 
 use super::command::Op;
 use super::parse::{self, Parse};
+use super::stream;
+use super::stream::parse as streams;
 use bytes::Bytes;
 
 /// What COMMAND tells a client about one command.
@@ -69,6 +71,8 @@ const fn info(
 type Flags = &'static [&'static str];
 const READ: Flags = &["readonly"];
 const READ_FAST: Flags = &["readonly", "fast"];
+/// Its keys are not in one place.
+const BLOCKING: Flags = &["readonly", "blocking", "movablekeys"];
 const WRITE: Flags = &["write"];
 const WRITE_FAST: Flags = &["write", "fast"];
 /// May take memory: Redis refuses these when it has none left.
@@ -77,6 +81,7 @@ const GROW_FAST: Flags = &["write", "denyoom", "fast"];
 
 const NONE: [i32; 3] = [0, 0, 0];
 const ONE: [i32; 3] = [1, 1, 1];
+const SECOND: [i32; 3] = [2, 2, 1];
 const TWO: [i32; 3] = [1, 2, 1];
 const ALL: [i32; 3] = [1, -1, 1];
 const PAIRS: [i32; 3] = [1, -1, 2];
@@ -165,6 +170,19 @@ const COMMANDS: &[CommandInfo] = &[
     info("unlink", -2, WRITE_FAST, ALL, |argv| {
         Ok(Op::Del(argv[1..].to_vec()))
     }),
+    info("xadd", -5, GROW_FAST, ONE, streams::add),
+    info("xdel", -3, WRITE_FAST, ONE, streams::delete),
+    info("xinfo", -2, READ, SECOND, streams::info),
+    info("xlen", 2, READ_FAST, ONE, |argv| {
+        Ok(Op::StreamRead(stream::Ask::Len(key(argv))))
+    }),
+    info("xrange", -4, READ, ONE, |argv| streams::range(argv, false)),
+    info("xread", -4, BLOCKING, NONE, streams::read),
+    info("xrevrange", -4, READ, ONE, |argv| {
+        streams::range(argv, true)
+    }),
+    info("xsetid", -3, GROW_FAST, ONE, streams::set_id),
+    info("xtrim", -4, WRITE, ONE, streams::trim),
 ];
 
 fn key(argv: &[Bytes]) -> Bytes {
@@ -192,10 +210,18 @@ mod tests {
     #[test]
     fn flags_and_commands_agree() {
         for info in COMMANDS {
-            let words = ["1", "2", "3", "4"].map(|word| Bytes::from_static(word.as_bytes()));
+            let words = match info.name {
+                "xread" => ["streams", "2", "3", "4"],
+                "xinfo" => ["stream", "2", "3", "4"],
+                "xtrim" => ["1", "maxlen", "3", "4"],
+                _ => ["1", "2", "3", "4"],
+            };
+            let words = words.map(|word| Bytes::from_static(word.as_bytes()));
             let name = Bytes::from_static(info.name.as_bytes());
             let argv: Vec<Bytes> = std::iter::once(name).chain(words).collect();
-            let argv = &argv[..info.arity.unsigned_abs() as usize];
+            // XINFO has a word less than its subcommands.
+            let len = info.arity.unsigned_abs() as usize + usize::from(info.name == "xinfo");
+            let argv = &argv[..len];
             let op = parse::parse(argv).unwrap_or_else(|_| panic!("{argv:?}"));
             assert_eq!(
                 op.is_read(),

@@ -7,6 +7,7 @@ use super::number;
 use super::reply;
 use super::shard::Key;
 use super::store::Store;
+use super::stream;
 
 /// Executes a command that is a write. A read is never given to it.
 pub(super) fn execute(store: &mut Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>) {
@@ -30,11 +31,7 @@ pub(super) fn execute(store: &mut Store, now: u64, op: &Op<&[u8]>, out: &mut Vec
             }
             integer(out, i64::from(free))
         }
-        Op::GetDel(key) => {
-            let removed = store.remove(Key::new(key), now);
-            reply::bulk_or_null(out, removed.as_ref().map(Entry::value));
-            Ok(())
-        }
+        Op::GetDel(key) => get_del(store, now, Key::new(key), out),
         Op::GetEx { key, expiry } => get_ex(store, now, Key::new(key), *expiry, out),
         Op::Del(keys) => {
             let mut remove = |key: &&&[u8]| store.remove(Key::new(key), now).is_some();
@@ -65,6 +62,10 @@ pub(super) fn execute(store: &mut Store, now: u64, op: &Op<&[u8]>, out: &mut Vec
             reply::ok(out);
             Ok(())
         }
+        Op::StreamWrite(deed) => {
+            stream::write::execute(store, now, deed, out);
+            Ok(())
+        }
         _ => {
             debug_assert!(false, "a read was given to be executed as a write");
             Ok(())
@@ -80,6 +81,22 @@ type Executed = Result<(), std::borrow::Cow<'static, str>>;
 
 fn integer(out: &mut Vec<u8>, value: i64) -> Executed {
     reply::integer(out, value);
+    Ok(())
+}
+
+/// The value of a key that must be a string, if it is there.
+fn string<'a>(
+    store: &'a Store,
+    now: u64,
+    key: Key,
+) -> Result<Option<&'a [u8]>, std::borrow::Cow<'static, str>> {
+    let entry = store.get(key, now);
+    Ok(entry.map(Entry::string).transpose()?)
+}
+
+fn get_del(store: &mut Store, now: u64, key: Key, out: &mut Vec<u8>) -> Executed {
+    reply::bulk_or_null(out, string(store, now, key)?);
+    store.remove(key, now);
     Ok(())
 }
 
@@ -126,7 +143,7 @@ fn set(store: &mut Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>) -> Execut
         Condition::IfPresent => old.is_some(),
     };
     match form {
-        SetForm::SetGet => reply::bulk_or_null(out, old.map(Entry::value)),
+        SetForm::SetGet => reply::bulk_or_null(out, old.map(Entry::string).transpose()?),
         SetForm::SetNx => reply::integer(out, i64::from(allowed)),
         _ if allowed => reply::ok(out),
         _ => reply::null(out),
@@ -150,13 +167,14 @@ fn get_ex(store: &mut Store, now: u64, key: Key, expiry: Expiry, out: &mut Vec<u
         reply::null(out);
         return Ok(());
     };
+    let value = entry.string()?;
     let deadline = match expiry {
         Expiry::At(when) => Some(positive(when, now, "getex")?),
         Expiry::NotANumber => return Err(reply::NOT_AN_INTEGER.into()),
         Expiry::Clear => None,
         Expiry::Keep => entry.deadline(),
     };
-    reply::bulk(out, entry.value());
+    reply::bulk(out, value);
     match expiry {
         Expiry::At(_) if deadline.is_some_and(|deadline| deadline <= now) => {
             store.remove(key, now);
@@ -171,7 +189,7 @@ fn get_ex(store: &mut Store, now: u64, key: Key, expiry: Expiry, out: &mut Vec<u
 fn incr_by(store: &mut Store, now: u64, key: Key, by: i64, out: &mut Vec<u8>) -> Executed {
     let old = store.get(key, now);
     let deadline = old.and_then(Entry::deadline);
-    let value = old.map_or(Some(0), |entry| number::integer(entry.value()));
+    let value = string(store, now, key)?.map_or(Some(0), number::integer);
     let value = value.ok_or(reply::NOT_AN_INTEGER)?;
     let sum = value.checked_add(by).ok_or(reply::OVERFLOW)?;
     store.set(key, sum.to_string().as_bytes(), deadline, now);
@@ -187,9 +205,8 @@ fn incr_by_float(
 ) -> Executed {
     let old = store.get(key, now);
     let deadline = old.and_then(Entry::deadline);
-    let value = match old.map_or(long_double::parse(b"0"), |old| {
-        long_double::parse(old.value())
-    }) {
+    let text = string(store, now, key)?.unwrap_or(b"0");
+    let value = match long_double::parse(text) {
         Parsed::Finite(value) => value,
         Parsed::Infinite => return Err(reply::NOT_FINITE.into()),
         Parsed::Invalid => return Err(reply::WRONG_FLOAT.into()),
@@ -204,7 +221,7 @@ fn incr_by_float(
 }
 
 fn append(store: &mut Store, now: u64, key: Key, value: &[u8], out: &mut Vec<u8>) -> Executed {
-    let len = store.get(key, now).map_or(0, |entry| entry.value().len());
+    let len = string(store, now, key)?.map_or(0, <[u8]>::len);
     if len + value.len() > MAX_VALUE_LEN {
         return Err(reply::TOO_LONG.into());
     }
@@ -220,7 +237,7 @@ fn set_range(
     value: &[u8],
     out: &mut Vec<u8>,
 ) -> Executed {
-    let len = store.get(key, now).map_or(0, |entry| entry.value().len());
+    let len = string(store, now, key)?.map_or(0, <[u8]>::len);
     if value.is_empty() {
         return integer(out, len as i64);
     }
@@ -282,7 +299,7 @@ fn rename(
     }
     let moves = from != to && !(only_new && store.contains(target, now));
     if moves && let Some(entry) = store.remove(source, now) {
-        store.set(target, entry.value(), entry.deadline(), now);
+        put(store, now, target, &entry);
     }
     match only_new {
         true => reply::integer(out, i64::from(moves)),
@@ -306,7 +323,17 @@ fn copy(
     if !replace && store.contains(target, now) {
         return integer(out, 0);
     }
-    let (value, deadline) = (entry.value().to_vec(), entry.deadline());
-    store.set(target, &value, deadline, now);
+    let entry = entry.clone();
+    put(store, now, target, &entry);
     integer(out, 1)
+}
+
+/// Gives a key the value and the deadline of another one.
+fn put(store: &mut Store, now: u64, target: Key, entry: &Entry) {
+    match (entry.stream(), entry.string()) {
+        // The entries of the stream are shared, not copied.
+        (Ok(stream), _) => store.set_stream(target, stream.clone(), entry.deadline(), now),
+        (_, Ok(value)) => store.set(target, value, entry.deadline(), now),
+        (Err(_), Err(_)) => unreachable!("an entry is a string or a stream"),
+    }
 }

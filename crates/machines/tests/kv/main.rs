@@ -5,6 +5,7 @@ mod behaviour;
 mod in_parts;
 mod properties;
 mod replies;
+mod streams;
 mod watching;
 
 use bytes::Bytes;

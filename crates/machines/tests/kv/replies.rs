@@ -1,4 +1,5 @@
-//! Replies and error texts are those of Redis 7, of which `redis7.txt` is a record.
+//! Replies and error texts are those of Redis 7, of which `redis7.txt` and `redis7-streams.txt` are
+//! records.
 
 use super::{NOW, apply, argv, shown};
 use ionian_machines::kv::{Command, Compound, Kv};
@@ -23,9 +24,20 @@ fn words(line: &str) -> Vec<String> {
 
 #[test]
 fn replies_are_those_of_redis() {
+    compare(include_str!("redis7.txt"));
+}
+
+#[test]
+fn replies_about_streams_are_those_of_redis() {
+    compare(include_str!("redis7-streams.txt"));
+}
+
+fn compare(record: &str) {
     let mut kv = Kv::default();
-    let lines = include_str!("redis7.txt").lines();
-    for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    for line in record
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
         let (asked, expected) = line.split_once(" => ").expect("a command and a reply");
         let words = words(asked);
         let argv = argv(&words.iter().map(String::as_str).collect::<Vec<_>>());
