@@ -10,6 +10,7 @@
 //! for many commands. The gateway's own commands keep their place among the others: such a command
 //! waits, and all input behind it, until everything before it is answered.
 
+mod blocking;
 mod compound;
 mod execution;
 
@@ -19,6 +20,7 @@ use crate::output::Output;
 use crate::parser::{Parser, ProtocolError};
 use crate::reply::{self};
 use crate::transaction::{Expected, Transaction};
+use blocking::Blocked;
 use bytes::Bytes;
 use ionian_kernel::client::Operation;
 use ionian_machines::kv::Command;
@@ -52,6 +54,8 @@ pub struct Connection {
     /// Their approximate size in memory.
     waiting_bytes: usize,
     flight: Option<Expected>,
+    /// XREAD with BLOCK, until it is answered. Nothing else is sent meanwhile.
+    blocked: Option<Blocked>,
     /// The compound to send, until it is taken.
     request: Option<(Operation, Bytes)>,
     /// Size of the compound in flight, including the commands that may have to be sent again.
@@ -105,6 +109,7 @@ impl Connection {
             notes: VecDeque::new(),
             waiting_bytes: 0,
             flight: None,
+            blocked: None,
             request: None,
             flight_bytes: 0,
             flight_notes: Vec::new(),
@@ -144,6 +149,10 @@ impl Connection {
     /// The client sends no more. It still gets its replies.
     pub fn end_input(&mut self) {
         self.ended = true;
+        if self.blocked.is_some() {
+            // As in Redis, a client that is gone waits for nothing.
+            self.closing = true;
+        }
         self.advance();
     }
 
@@ -320,6 +329,7 @@ impl Connection {
         self.flight_notes = Vec::new();
         (self.flight, self.request, self.flight_bytes) = (None, None, 0);
         (self.stalled, self.failure, self.unfinished) = (false, None, None);
+        self.unblock();
         self.transaction.reset(&self.client);
     }
 
@@ -327,7 +337,7 @@ impl Connection {
     fn account(&mut self) {
         let memory = ClientMemory {
             input: self.parser.held() + self.input.len(),
-            commands: self.waiting_bytes + self.flight_bytes,
+            commands: self.waiting_bytes + self.flight_bytes + self.blocked_bytes(),
             transaction: self.transaction.held(),
             output: self.output.held(),
             replies: self.output.len(),
@@ -359,7 +369,7 @@ impl Connection {
     }
 
     fn is_idle(&self) -> bool {
-        self.flight.is_none() && self.waiting.is_empty()
+        self.flight.is_none() && self.waiting.is_empty() && self.blocked.is_none()
     }
 
     fn has_room(&self) -> bool {
@@ -403,6 +413,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        self.unblock();
         self.host.disconnect(&self.client);
     }
 }

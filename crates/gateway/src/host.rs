@@ -30,6 +30,8 @@ pub struct Host {
     next_id: Cell<u64>,
     /// Memory of all clients together.
     held: Cell<usize>,
+    /// Clients whose XREAD with BLOCK is not answered.
+    pub(crate) blocked: Cell<usize>,
     pub(crate) usage: Usage,
     /// All gateways of the cluster, this one first; empty until it is set.
     pub(crate) gateways: RefCell<Vec<Peer>>,
@@ -157,6 +159,7 @@ impl Host {
             clients: RefCell::default(),
             next_id: Cell::new(1),
             held: Cell::new(0),
+            blocked: Cell::new(0),
             usage: Usage::default(),
             gateways: RefCell::default(),
         })
@@ -233,7 +236,7 @@ impl Host {
             .field("maxclients", self.limits.connections)
             .field("client_memory", self.held())
             .field("maxmemory_clients", self.limits.memory_bytes)
-            .field("blocked_clients", 0);
+            .field("blocked_clients", self.blocked.get());
         process::write_memory(info);
         info.field("maxmemory", 0)
             .field("maxmemory_policy", "noeviction")

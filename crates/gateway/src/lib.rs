@@ -13,6 +13,7 @@
 //! | `reply`, `resp3`, `info` | from answers to bytes |
 //! | `tracking` | what a client that caches receives |
 //! | `host`, `limits`, `peers` | what all connections share |
+//! | `waiting` | clients that wait until a stream grows |
 //! | `room` | how many replies are on their way at once |
 //! | `usage`, `process` | what INFO says of commands and of the process |
 
@@ -37,6 +38,7 @@ mod slots;
 mod tracking;
 mod transaction;
 mod usage;
+mod waiting;
 
 pub use connection::Connection;
 pub use host::Host;

@@ -1,7 +1,10 @@
 //! Parses the replies of the state machine, which are RESP2, and converts them to RESP3.
 //!
 //! Of all replies of the key-value store only null differs: RESP2 has two nulls, for bulk strings
-//! and for arrays, RESP3 has one type for it.
+//! and for arrays, RESP3 has one type for it. Maps, which RESP2 does not have, the machine itself
+//! writes for clients of RESP3.
+
+use bytes::Bytes;
 
 /// Appends `replies` to `out`, with RESP3's null instead of RESP2's.
 pub(crate) fn convert(replies: &[u8], out: &mut Vec<u8>) {
@@ -42,6 +45,20 @@ pub(crate) fn integers(reply: &[u8]) -> Option<Vec<i64>> {
     rest.is_empty().then_some(values)
 }
 
+/// The strings of an array of bulk strings; `None` if `reply` is not one.
+pub(crate) fn bulks(reply: &Bytes) -> Option<Vec<Bytes>> {
+    let (head, mut rest) = element(reply)?;
+    let mut values = Vec::new();
+    for _ in 0..array_len(head)? {
+        let (element, after) = element(rest)?;
+        let end = element.iter().position(|&byte| byte == b'\n')? + 1;
+        let value = element.strip_prefix(b"$")?.get(end - 1..)?;
+        values.push(reply.slice_ref(value.strip_suffix(b"\r\n")?));
+        rest = after;
+    }
+    rest.is_empty().then_some(values)
+}
+
 /// The first element and what follows it. The head of an array counts as an element, so nothing
 /// here recurses, however deeply a reply is nested.
 fn element(rest: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -55,9 +72,13 @@ fn element(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(len)
 }
 
-/// The number of elements after the head of an array; `None` if the element is not one.
+/// The number of elements after the head of an array or of a map; `None` if the element is neither.
 fn array_len(element: &[u8]) -> Option<u64> {
-    (element[0] == b'*').then(|| count(element).unwrap_or(0))
+    match element[0] {
+        b'*' => Some(count(element).unwrap_or(0)),
+        b'%' => Some(count(element).unwrap_or(0).saturating_mul(2)),
+        _ => None,
+    }
 }
 
 /// The count in a head; `None` if it is negative, which means null.
@@ -94,6 +115,31 @@ mod tests {
         assert_eq!(split_reply(b"*2\r\n:1\r\n"), None);
         assert_eq!(split_reply(b"$3\r\nab"), None);
         assert_eq!(split_reply(b""), None);
+    }
+
+    #[test]
+    fn a_map_has_two_elements_for_each_key() {
+        let replies = b"%1\r\n$1\r\nk\r\n*1\r\n$-1\r\n+OK\r\n";
+        assert_eq!(
+            split_reply(replies),
+            Some((&replies[..replies.len() - 5], &b"+OK\r\n"[..]))
+        );
+    }
+
+    #[test]
+    fn bulks_of_an_array() {
+        let bulks = |reply: &'static str| bulks(&Bytes::from_static(reply.as_bytes()));
+        let expected: Vec<Bytes> = vec![Bytes::from("a"), Bytes::new()];
+        assert_eq!(bulks("*2\r\n$1\r\na\r\n$0\r\n\r\n"), Some(expected));
+        for wrong in [
+            "",
+            "-ERR no\r\n",
+            "*1\r\n:1\r\n",
+            "*1\r\n$-1\r\n",
+            "*2\r\n$0\r\n\r\n",
+        ] {
+            assert_eq!(bulks(wrong), None, "{wrong:?}");
+        }
     }
 
     #[test]

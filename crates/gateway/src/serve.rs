@@ -16,6 +16,7 @@ use crate::limits::Limits;
 use crate::peers::Peer;
 use crate::room::Room;
 use crate::slots::{Open, Slots};
+use crate::waiting::Waiting;
 use bytes::Bytes;
 use ionian_kernel::client::{Reply, Request};
 use std::cell::{Cell, RefCell};
@@ -57,14 +58,16 @@ pub struct Gateway {
 
 pub(crate) struct Inner {
     pub(crate) host: Rc<Host>,
-    submit: Box<dyn Fn(Request)>,
+    pub(crate) submit: Box<dyn Fn(Request)>,
     pub(crate) slots: RefCell<Slots>,
     /// Connections with new replies since the last flush.
-    dirty: RefCell<Vec<u32>>,
+    pub(crate) dirty: RefCell<Vec<u32>>,
     /// The buffer for reads of all sockets.
     scratch: RefCell<Box<[u8]>>,
     /// Room for expected replies.
     room: RefCell<Room>,
+    /// Clients that wait until a stream grows.
+    pub(crate) waiting: RefCell<Waiting>,
     timer_runs: Cell<bool>,
     pub(crate) drain: Drain,
     /// Whether the task that checks for timeouts runs.
@@ -89,6 +92,7 @@ impl Gateway {
                 dirty: RefCell::default(),
                 scratch: RefCell::new(vec![0; READ_BYTES].into()),
                 room: RefCell::new(Room::new(limits.expected_bytes)),
+                waiting: RefCell::default(),
                 timer_runs: Cell::new(false),
                 drain: Drain::default(),
                 watch_runs: Cell::new(false),
@@ -123,6 +127,9 @@ impl Gateway {
     /// Accepts the reply to a request, in the node's loop. Call [`flush`](Self::flush) at the end
     /// of the burst. Drops replies for which no client waits any more. Submits nothing.
     pub fn on_reply(&self, reply: Reply) {
+        if self.inner.on_tails(&reply) {
+            return;
+        }
         let length = reply.outcome.as_ref().map_or(0, Bytes::len);
         self.inner.room.borrow_mut().end(reply.token, length);
         let mut slots = self.inner.slots.borrow_mut();
@@ -342,6 +349,9 @@ impl Inner {
             }
             if open.connection.is_in_flight() {
                 self.clone().start_timer();
+            }
+            if open.connection.waits_for().is_some() {
+                self.clone().start_waiting(index);
             }
             let asks = open.connection.has_request() && !open.waits;
             open.waits |= asks

@@ -14,6 +14,10 @@ use ionian_machines::kv;
 pub(crate) fn keys(client: &Client, words: &[Bytes]) -> Vec<Bytes> {
     let info = kv::command_info(&words[0])
         .filter(|info| client.tracks() && info.flags.contains(&"readonly"));
+    if info.is_some_and(|info| info.flags.contains(&"movablekeys")) {
+        let keys = kv::Command::parse(words).map_or_else(|_| Vec::new(), |it| it.read_keys());
+        return keys.iter().map(|key| Bytes::copy_from_slice(key)).collect();
+    }
     let Some(info) = info.filter(|info| info.first_key > 0) else {
         return Vec::new();
     };

@@ -71,6 +71,8 @@ pub(crate) enum Expected {
     Pipeline(Vec<Command>),
     /// The reply of one command, which is not stored because it may be large.
     One,
+    /// The reply to XREAD with BLOCK, or what it waits for.
+    Blocking,
     /// The number of keys, for INFO with these words.
     Info(Vec<Bytes>),
     /// Whether a quorum answers, for IONIAN CHECK.
@@ -114,7 +116,8 @@ impl Transaction {
             .queue
             .as_mut()
             .expect("commands are queued between MULTI and EXEC");
-        if let Err(text) = queue.push(words, &context.host.limits) {
+        let maps = context.client.resp3.get();
+        if let Err(text) = queue.push(words, maps, &context.host.limits) {
             queue.fail();
             context.error(text);
         } else {
@@ -256,7 +259,8 @@ impl Transaction {
 }
 
 impl Queue {
-    fn push(&mut self, words: &[Bytes], limits: &Limits) -> Result<(), String> {
+    /// Queues a command, whose reply has maps of RESP3 if `maps` is set.
+    fn push(&mut self, words: &[Bytes], maps: bool, limits: &Limits) -> Result<(), String> {
         let own = commands::find(&words[0]);
         if let Some(own) = own
             && !own.takes(words.len())
@@ -284,6 +288,7 @@ impl Queue {
             });
         } else {
             let command = Command::parse_queued(&words)?;
+            let command = if maps { command.with_maps() } else { command };
             self.bytes += command.encoded_len();
             self.commands.push(command);
         }

@@ -112,6 +112,16 @@ fn get_keys(context: &mut Context<'_>, words: &[Bytes]) {
     };
     let [first, last, step] = entry.keys;
     let arity = entry.arity.unsigned_abs() as usize;
+    if entry.flags.contains(&"movablekeys") {
+        return match kv::Command::parse(words) {
+            Ok(command) => {
+                let keys = command.read_keys();
+                context.array(keys.len());
+                keys.iter().for_each(|key| context.bulk(key));
+            }
+            Err(_) => context.error("ERR Invalid arguments specified for command"),
+        };
+    }
     if first == 0 {
         return context.error("ERR The command has no key arguments");
     }

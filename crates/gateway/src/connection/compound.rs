@@ -64,6 +64,14 @@ impl Connection {
             // It was aborted meanwhile, and its client is to see no more than it has.
             return;
         }
+        if let Expected::Blocking = expected {
+            if let Ok(reply) = &outcome
+                && self.waits_after(reply, &mut notes)
+            {
+                return self.account();
+            }
+            self.unblock();
+        }
         self.ends_with_answer = true;
         self.unanswered = matches!(outcome, Err(Refusal::Unavailable | Refusal::Unknown));
         if let Ok(reply) = &outcome {
@@ -91,7 +99,7 @@ impl Connection {
                     self.waiting.push_front(command);
                 }
             }
-            (Ok(reply), Expected::One) => {
+            (Ok(reply), Expected::One | Expected::Blocking) => {
                 let replies = kv::answered(&reply).1;
                 transaction::write_replies(&replies, &mut context);
                 count_executed(&replies, &notes, took, &mut context);
@@ -118,6 +126,7 @@ impl Connection {
                     Expected::Pipeline(commands) => commands.len(),
                     Expected::Transaction(_)
                     | Expected::One
+                    | Expected::Blocking
                     | Expected::Check
                     | Expected::Info(_) => 1,
                     Expected::Versions(_) => {
@@ -135,7 +144,8 @@ impl Connection {
     /// otherwise all commands, including reads between writes, which preserves the order. Returns
     /// true if something was sent.
     pub(super) fn dispatch(&mut self) -> bool {
-        if self.flight.is_some() || self.closing || self.output_is_full() {
+        if self.flight.is_some() || self.blocked.is_some() || self.closing || self.output_is_full()
+        {
             return false;
         }
         let Some(first) = self.waiting.front() else {

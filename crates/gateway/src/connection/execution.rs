@@ -45,7 +45,15 @@ impl Connection {
     /// Queues a command for the state machine for the next compound.
     fn execute_replicated(&mut self, words: &[Bytes]) -> bool {
         match Command::parse(words) {
+            Ok(command) if command.block_ms().is_some() => {
+                if !self.is_idle() {
+                    return false;
+                }
+                let note = self.note(words);
+                self.block(self.for_client(command), note);
+            }
             Ok(command) => {
+                let command = self.for_client(command);
                 self.waiting_bytes += footprint(&command);
                 self.waiting.push_back(command);
                 let note = self.note(words);
@@ -66,6 +74,14 @@ impl Connection {
             }
         }
         true
+    }
+
+    /// The command whose reply is in the client's protocol.
+    fn for_client(&self, command: Command) -> Command {
+        match self.client.resp3.get() {
+            true => command.with_maps(),
+            false => command,
+        }
     }
 
     /// The note for a command for the state machine.

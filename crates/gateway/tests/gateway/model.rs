@@ -33,6 +33,12 @@ const LINES: &[&str] = &[
     "CLIENT SETNAME x",
     "INCR b",
     "SET c 'x y'",
+    "XADD s 0-* f v",
+    "XADD s NOMKSTREAM 0-* f v",
+    "XREAD STREAMS s s 0 0",
+    "XREAD STREAMS s $",
+    "XINFO STREAM s",
+    "XGROUP CREATE s g 0",
 ];
 
 /// Commands one at a time.

@@ -40,7 +40,7 @@ pub(crate) fn run(limits: Limits, node: Node, client: impl FnOnce(SocketAddr) + 
 
 /// The same; `begin` is called before the gateway's tasks have run at all, and what it makes is
 /// given to `client`.
-fn run_after<T: Send + 'static>(
+pub(crate) fn run_after<T: Send + 'static>(
     limits: Limits,
     mut node: Node,
     begin: impl FnOnce(&Gateway, SocketAddr) -> T,
