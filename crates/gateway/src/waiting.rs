@@ -23,9 +23,9 @@ use tokio::sync::Notify;
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(50);
 
-/// How much longer the shortest pause is for each client that waits: they are all looked at, and
-/// ten thousand of them must not keep the event loop busy.
-const PER_CLIENT: Duration = Duration::from_micros(4);
+/// How much longer the shortest pause is for each stream that a client waits for: they are all
+/// looked at, and ten thousand of them must not keep the event loop busy.
+const PER_STREAM: Duration = Duration::from_micros(4);
 
 /// How often the gateway looks whether clients that wait are still connected.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -94,18 +94,23 @@ impl Inner {
             waiting.runs = false;
             return None;
         }
-        let count = u32::try_from(waiting.clients.len()).unwrap_or(u32::MAX);
-        let least = SHORTEST.max(PER_CLIENT * count);
         let mut slots = self.slots.borrow_mut();
-        let deadlines = waiting
-            .clients
-            .iter()
-            .filter_map(|index| slots.get(*index)?.connection.waits_until());
-        let left = deadlines
-            .min()
-            .map(|at| at.saturating_duration_since(Instant::now()));
-        let pause = waiting.pause.min(left.unwrap_or(LONGEST));
+        let (mut left, mut streams) = (LONGEST, 0_u32);
+        for index in &waiting.clients {
+            let waits = slots
+                .get(*index)
+                .and_then(|open| open.connection.waits_until());
+            let Some((deadline, count)) = waits else {
+                continue;
+            };
+            streams = streams.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+            if let Some(deadline) = deadline {
+                left = left.min(deadline.saturating_duration_since(Instant::now()));
+            }
+        }
         drop(slots);
+        let least = SHORTEST.max(PER_STREAM.saturating_mul(streams));
+        let pause = waiting.pause.min(left);
         waiting.pause = (2 * waiting.pause).clamp(SHORTEST, LONGEST);
         Some(Pause {
             least,

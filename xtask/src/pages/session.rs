@@ -151,7 +151,7 @@ if [ "$1" = "-p" ]; then port=$2; shift 2; fi
 # `exec` prints as redis-cli does on a terminal when it has one; a bulk string is in quotation marks there.
 reply=$(ionian exec --at "127.0.0.1:$port" "$@")
 case "${1,,}:$reply" in
-  get:?*) printf '"%s"\n' "$reply" ;;
+  get:?*|xadd:?*) printf '"%s"\n' "$reply" ;;
   get:) echo '(nil)' ;;
   incr:*|del:*|exists:*|dbsize:*) echo "(integer) $reply" ;;
   *) printf '%s\n' "$reply" ;;

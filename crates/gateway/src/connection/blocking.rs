@@ -21,6 +21,8 @@ const ASK_AT_LEAST_EVERY: Duration = Duration::from_secs(10);
 /// A command that waits, or may.
 pub(super) struct Blocked {
     command: Command,
+    /// The number of streams that it names.
+    streams: usize,
     /// When it is answered in any case.
     deadline: Option<Instant>,
     asked_at: Instant,
@@ -37,6 +39,7 @@ impl Connection {
         self.blocked = Some(Blocked {
             // A deadline that no clock can express is none.
             deadline: ms.and_then(|ms| now.checked_add(Duration::from_millis(ms))),
+            streams: command.read_keys().len(),
             command: command.clone(),
             asked_at: now,
             waits: false,
@@ -86,10 +89,11 @@ impl Connection {
         Some(&blocked.command)
     }
 
-    /// When the client has waited long enough; `None` if it does not wait or waits without end.
-    pub(crate) fn waits_until(&self) -> Option<Instant> {
+    /// For a client that waits: when it has waited long enough, if it does not wait without end,
+    /// and for how many streams.
+    pub(crate) fn waits_until(&self) -> Option<(Option<Instant>, usize)> {
         let blocked = self.blocked.as_ref().filter(|blocked| blocked.waits)?;
-        blocked.deadline
+        Some((blocked.deadline, blocked.streams))
     }
 
     /// Asks again if a stream that the client waits for has grown, given the greatest IDs of

@@ -50,7 +50,14 @@ impl Connection {
                     return false;
                 }
                 let note = self.note(words);
-                self.block(self.for_client(command), note);
+                let most = self.host.limits.compound_commands;
+                if command.read_keys().len() > most {
+                    let text = format!("ERR XREAD with BLOCK reads at most {most} streams");
+                    self.count_refused(words, &text);
+                    reply::error(self.output.tail(), text);
+                } else {
+                    self.block(self.for_client(command), note);
+                }
             }
             Ok(command) => {
                 let command = self.for_client(command);

@@ -96,7 +96,11 @@ fn a_client_that_has_waited_long_enough_gets_null() {
 
 #[test]
 fn errors_and_transactions_do_not_wait() {
-    run(Limits::default(), answer_all(), |address| {
+    let limits = Limits {
+        compound_commands: 3,
+        ..Limits::default()
+    };
+    run(limits, answer_all(), |address| {
         let mut client = connect(address);
         for (line, reply) in [
             ("SET string v", "+OK\r\n"),
@@ -105,6 +109,10 @@ fn errors_and_transactions_do_not_wait() {
                 "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
             ),
             ("XREAD BLOCK -1 STREAMS s 0", "-ERR timeout is negative\r\n"),
+            (
+                "XREAD BLOCK 0 STREAMS s t u v 0 0 0 0",
+                "-ERR XREAD with BLOCK reads at most 3 streams\r\n",
+            ),
             ("MULTI", "+OK\r\n"),
             ("XREAD BLOCK 0 STREAMS s $", "+QUEUED\r\n"),
             ("EXEC", "*1\r\n*-1\r\n"),
