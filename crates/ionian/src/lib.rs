@@ -52,6 +52,7 @@
 #![forbid(unsafe_code)]
 
 mod node;
+mod shared_log;
 #[cfg(feature = "testing")]
 pub mod testing;
 
@@ -66,6 +67,7 @@ pub use ionian_kernel::layout::{LayoutError, NodeId};
 pub use ionian_kernel::machine::{Footprint, Frozen, NotARead, Parts, RestoreError, StateMachine};
 pub use ionian_kernel::protocol::Protocol;
 pub use ionian_kernel::time::Timestamp;
+pub use ionian_machines::kv::Kv;
 pub use ionian_protocols::registry::types::*;
 pub use ionian_runtime::in_process::cluster::ClusterError;
 pub use ionian_runtime::{
@@ -73,6 +75,7 @@ pub use ionian_runtime::{
     QueryError,
 };
 pub use node::{Node, NodeOptions, Origin};
+pub use shared_log::{Position, SharedLog, SharedLogError, Subscription, Unexpected};
 
 /// The code blocks of the README and of the documents, so that the compiler checks them.
 #[cfg(doctest)]

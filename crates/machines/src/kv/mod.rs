@@ -25,6 +25,7 @@ mod entry;
 mod footprint;
 mod glob;
 mod hash;
+pub mod log;
 mod long_double;
 mod number;
 mod parse;

@@ -10,8 +10,8 @@ pub(in super::super) struct Id {
 }
 
 impl Id {
-    pub(super) const MIN: Id = Id { ms: 0, seq: 0 };
-    pub(super) const MAX: Id = Id {
+    pub(in super::super) const MIN: Id = Id { ms: 0, seq: 0 };
+    pub(in super::super) const MAX: Id = Id {
         ms: u64::MAX,
         seq: u64::MAX,
     };

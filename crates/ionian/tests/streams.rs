@@ -1,0 +1,101 @@
+//! Streams of the key-value machine on each protocol, in the simulator: positions are dense, no
+//! acknowledged append is missing or there twice, and all readers see the same sequence. The
+//! machine alone is the measure: an answer that it would not give, one command after the other, is
+//! a failure.
+#![cfg(feature = "testing")]
+
+use bytes::Bytes;
+use ionian::testing::{Commands, Random, Simulation, exercise};
+use ionian::{Footprint, Frozen, Kv, NotARead, Parts, RestoreError, StateMachine, Timestamp};
+use ionian_machines::kv::{Command, Compound};
+use std::collections::BTreeMap;
+
+/// The key-value machine, whose clients append to two streams and read them.
+#[derive(Default)]
+struct Streams(Kv);
+
+impl StateMachine for Streams {
+    fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
+        self.0.apply(now, command, reply);
+    }
+    fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
+        self.0.read(now, query, reply)
+    }
+    fn snapshot(&self, out: &mut Vec<u8>) {
+        self.0.snapshot(out);
+    }
+    fn freeze(&self) -> Box<dyn Frozen> {
+        self.0.freeze()
+    }
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
+        self.0.restore(snapshot)
+    }
+    fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
+        self.0.footprint(command, footprint);
+    }
+    fn parts(&mut self) -> Option<&mut dyn Parts> {
+        self.0.parts()
+    }
+    fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
+        self.0.next_deadline(now)
+    }
+}
+
+fn encoded(line: &str) -> Vec<u8> {
+    let words: Vec<Bytes> = line
+        .split(' ')
+        .map(|word| Bytes::copy_from_slice(word.as_bytes()))
+        .collect();
+    let command = Command::parse(&words).unwrap_or_else(|error| panic!("{line}: {error}"));
+    Compound::Pipeline(vec![command]).encode()
+}
+
+impl Commands for Streams {
+    fn random_write(random: &mut Random) -> Vec<u8> {
+        let key = ["log", "other"][random.below(2) as usize];
+        let (value, position) = (random.below(1000), random.below(40));
+        encoded(&match random.below(10) {
+            0 => format!("xadd {key} * e {value}"),
+            1 => format!("xadd {key} maxlen 7 0-* e {value}"),
+            2 => format!("xtrim {key} minid 0-{position}"),
+            3 => format!("xdel {key} 0-{position}"),
+            _ => format!("xadd {key} 0-* e {value}"),
+        })
+    }
+
+    fn random_read(random: &mut Random) -> Vec<u8> {
+        let key = ["log", "other"][random.below(2) as usize];
+        let position = random.below(20);
+        encoded(&match random.below(4) {
+            0 => format!("xrange {key} - +"),
+            1 => format!("xlen {key}"),
+            2 => format!("xread block 0 streams {key} $"),
+            _ => format!("xread count 5 streams {key} 0-{position}"),
+        })
+    }
+
+    /// Each stream by itself: commands on different ones commute.
+    fn part(command: &[u8]) -> u64 {
+        u64::from(command.windows(5).any(|word| word == b"other"))
+    }
+}
+
+#[test]
+fn the_machine_alone_is_right() {
+    let exercised = exercise::<Streams>(0..60).expect("the machine is right");
+    assert!(exercised.commuted > 0);
+}
+
+/// One preset of each protocol.
+#[test]
+fn streams_are_linearizable_on_every_protocol() {
+    let mut first = BTreeMap::new();
+    for (protocol, preset) in ionian::presets() {
+        first.entry(protocol.name).or_insert(preset.name);
+    }
+    for (protocol, preset) in first {
+        let report = Simulation::new(preset).seeds(0..10).run::<Streams>();
+        let report = report.unwrap_or_else(|failure| panic!("{protocol}: {failure}"));
+        assert!(report.acknowledged > 100, "{protocol}");
+    }
+}
