@@ -16,6 +16,7 @@ mod options;
 mod resp;
 mod snapshot;
 mod status;
+mod streams;
 mod tools;
 #[cfg(feature = "toy")]
 mod toy;

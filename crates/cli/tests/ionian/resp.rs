@@ -17,6 +17,23 @@ pub(crate) enum Reply {
     Error(String),
     Integer(i64),
     Bulk(Option<String>),
+    Array(Vec<Reply>),
+}
+
+impl From<redis::Reply> for Reply {
+    fn from(reply: redis::Reply) -> Reply {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+        match reply {
+            redis::Reply::SimpleString(bytes) => Reply::Status(text(&bytes)),
+            redis::Reply::Error(error) => Reply::Error(error.to_string()),
+            redis::Reply::Integer(number) => Reply::Integer(number),
+            redis::Reply::BulkString(bytes) => Reply::Bulk(Some(text(&bytes))),
+            redis::Reply::Null => Reply::Bulk(None),
+            redis::Reply::Array(parts) => {
+                Reply::Array(parts.into_iter().map(Reply::from).collect())
+            }
+        }
+    }
 }
 
 pub(crate) struct Client {
@@ -35,15 +52,7 @@ impl Client {
 
     pub(crate) fn call(&mut self, words: &[&str]) -> Result<Reply, redis::Error> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
-        Ok(match self.connection.call(&words)? {
-            redis::Reply::SimpleString(bytes) => Reply::Status(text(&bytes)),
-            redis::Reply::Error(error) => Reply::Error(error.to_string()),
-            redis::Reply::Integer(number) => Reply::Integer(number),
-            redis::Reply::BulkString(bytes) => Reply::Bulk(Some(text(&bytes))),
-            redis::Reply::Null => Reply::Bulk(None),
-            other @ redis::Reply::Array(_) => panic!("an unexpected reply: {other:?}"),
-        })
+        Ok(self.connection.call(&words)?.into())
     }
 
     pub(crate) fn set(&mut self, key: &str, value: &str) {
