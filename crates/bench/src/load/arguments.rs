@@ -94,6 +94,10 @@ pub(crate) struct Asks {
     /// How many of a hundred commands read (GET); the others write (SET)
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = value_parser!(u8).range(0..=100))]
     reads: u8,
+    /// Append to streams: writes are XADD with 0-* and MAXLEN ~ 1000, reads are XREVRANGE of the
+    /// last entry
+    #[arg(long)]
+    append: bool,
     /// How fresh reads must be, where gateways of Ionian are asked [default: linearizable]
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) level: Option<Level>,
@@ -183,6 +187,7 @@ impl Asks {
             skew: self.skew,
             reads: self.reads,
             value_bytes: self.value_bytes as usize,
+            append: self.append,
         }
     }
 
@@ -327,7 +332,8 @@ mod tests {
                 keys: 100_000,
                 skew: Skew::Uniform,
                 reads: 0,
-                value_bytes: 16
+                value_bytes: 16,
+                append: false,
             }
         );
     }

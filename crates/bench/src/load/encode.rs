@@ -1,6 +1,6 @@
 //! Commands as bytes: made once, with a place where the key's number goes.
 
-use super::workload::Ask;
+use super::workload::{Ask, Mix};
 use crate::payload::payload;
 use bytes::Bytes;
 use ionian_redis_client::push_request;
@@ -18,26 +18,26 @@ struct Template {
     digits: usize,
 }
 
-/// GET and SET.
+/// GET and SET, or XREVRANGE and XADD.
 #[derive(Clone, Debug)]
 pub(crate) struct Encoder {
-    get: Template,
-    set: Template,
+    read: Template,
+    write: Template,
 }
 
 impl Encoder {
-    /// In the Redis protocol, with values of this many bytes.
-    pub(crate) fn of_redis(value_bytes: usize) -> Self {
-        Self::new(value_bytes, |words| {
+    /// In the Redis protocol.
+    pub(crate) fn of_redis(mix: &Mix) -> Self {
+        Self::new(mix, |words| {
             let mut bytes = Vec::new();
             push_request(words, &mut bytes);
             bytes
         })
     }
 
-    /// As a gateway hands a lone command to its client lane, with values of this many bytes.
-    pub(crate) fn of_lane(value_bytes: usize) -> Self {
-        Self::new(value_bytes, |words| {
+    /// As a gateway hands a lone command to its client lane.
+    pub(crate) fn of_lane(mix: &Mix) -> Self {
+        Self::new(mix, |words| {
             let words: Vec<Bytes> = words
                 .iter()
                 .map(|word| Bytes::copy_from_slice(word))
@@ -46,18 +46,27 @@ impl Encoder {
         })
     }
 
-    fn new(value_bytes: usize, encode: impl Fn(&[&[u8]]) -> Vec<u8>) -> Self {
-        let zero = key(0);
-        let set = encode(&[b"SET", zero.as_bytes(), &value(value_bytes)]);
+    fn new(mix: &Mix, encode: impl Fn(&[&[u8]]) -> Vec<u8>) -> Self {
+        let (zero, value) = (key(0), value(mix.value_bytes));
+        let (read, write) = match mix.append {
+            false => (vec!["GET", &zero], vec!["SET", &zero]),
+            true => (
+                vec!["XREVRANGE", &zero, "+", "-", "COUNT", "1"],
+                vec!["XADD", &zero, "MAXLEN", "~", "1000", "0-*", "e"],
+            ),
+        };
+        let read: Vec<&[u8]> = read.into_iter().map(str::as_bytes).collect();
+        let mut write: Vec<&[u8]> = write.into_iter().map(str::as_bytes).collect();
+        write.push(&value);
         Encoder {
-            get: template(encode(&[b"GET", zero.as_bytes()])),
-            set: template(set),
+            read: template(encode(&read)),
+            write: template(encode(&write)),
         }
     }
 
     /// Appends the command.
     pub(crate) fn push(&self, ask: Ask, out: &mut Vec<u8>) {
-        let Template { bytes, digits } = if ask.is_read { &self.get } else { &self.set };
+        let Template { bytes, digits } = if ask.is_read { &self.read } else { &self.write };
         let begin = out.len() + digits;
         out.extend_from_slice(bytes);
         let mut number = ask.key;
@@ -88,12 +97,23 @@ fn template(bytes: Vec<u8>) -> Template {
 
 #[cfg(test)]
 mod tests {
+    use super::super::workload::Skew;
     use super::*;
     use ionian_machines::kv;
 
+    fn mix(value_bytes: usize, append: bool) -> Mix {
+        Mix {
+            keys: 1,
+            skew: Skew::Uniform,
+            reads: 0,
+            value_bytes,
+            append,
+        }
+    }
+
     #[test]
     fn commands_are_those_of_the_protocol() {
-        let encoder = Encoder::of_redis(3);
+        let encoder = Encoder::of_redis(&mix(3, false));
         let mut out = Vec::new();
         encoder.push(
             Ask {
@@ -117,7 +137,6 @@ mod tests {
 
     #[test]
     fn a_lane_carries_what_a_gateway_would_encode() {
-        let encoder = Encoder::of_lane(16);
         for (words, ask) in [
             (
                 &[&b"SET"[..], b"key:000000000042", &[b'v'; 16]][..],
@@ -133,8 +152,39 @@ mod tests {
                     is_read: true,
                 },
             ),
+            (
+                &[
+                    b"XADD",
+                    b"key:000000000042",
+                    b"MAXLEN",
+                    b"~",
+                    b"1000",
+                    b"0-*",
+                    b"e",
+                    &[b'v'; 16],
+                ],
+                Ask {
+                    key: 42,
+                    is_read: false,
+                },
+            ),
+            (
+                &[
+                    b"XREVRANGE",
+                    b"key:000000000042",
+                    b"+",
+                    b"-",
+                    b"COUNT",
+                    b"1",
+                ],
+                Ask {
+                    key: 42,
+                    is_read: true,
+                },
+            ),
         ] {
             let mut out = Vec::new();
+            let encoder = Encoder::of_lane(&mix(16, words[0].starts_with(b"X")));
             encoder.push(ask, &mut out);
             let words: Vec<Bytes> = words
                 .iter()

@@ -164,6 +164,9 @@ fn question(asked: &Asked) -> String {
     let level = level.map_or(String::new(), |level| format!(" {level}"));
     words.push(format!("{} %{level} reads", mix.reads));
     words.push(format!("values of {} bytes", mix.value_bytes));
+    if mix.append {
+        words.push("appended to streams".to_owned());
+    }
     words.push(format!("{} keys, {}", thousands(mix.keys), mix.skew));
     words.push(format!("rounds of {seconds} s after {warm_up} s"));
     words.join(", ")

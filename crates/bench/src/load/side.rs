@@ -93,7 +93,7 @@ impl Side {
                 let (name, store) = (own.cluster.name(node).to_owned(), own.cluster.store(node));
                 let configuration = Configuration::founded(own.cluster.deployment().clone());
                 let mut lanes = Lanes::start(configuration, &name, store, run)?;
-                let encoder = Encoder::of_lane(load.asks.mix().value_bytes);
+                let encoder = Encoder::of_lane(&load.asks.mix());
                 let check = || own.check();
                 lanes::wait_until_served(&mut lanes, own::PATIENCE, &encoder, shared, check)?;
                 Way::Lanes(lanes)
@@ -166,7 +166,7 @@ impl Side {
                 .recv()??,
             Way::Connections(addresses) => {
                 let (connections, pipeline) = FILL;
-                let encoder = Encoder::of_redis(mix.value_bytes);
+                let encoder = Encoder::of_redis(&mix);
                 let (connections, shared) = (self.open(addresses, connections)?, shared.clone());
                 run(Job {
                     connections,
@@ -205,7 +205,7 @@ impl Side {
     ) -> Order {
         Order {
             workload,
-            encoder: Encoder::of_lane(load.asks.mix().value_bytes),
+            encoder: Encoder::of_lane(&load.asks.mix()),
             level: self.level.map_or(ReadLevel::default(), Level::read_level),
             in_flight: load.asks.in_flight(),
             window,
@@ -271,7 +271,7 @@ impl Side {
             let mix = asks.mix();
             let job = Job {
                 connections,
-                encoder: Encoder::of_redis(mix.value_bytes),
+                encoder: Encoder::of_redis(&mix),
                 workload: Workload::drawn(mix, seed.wrapping_add(place as u64)),
                 pipeline: asks.pipeline(),
                 schedule,

@@ -63,6 +63,8 @@ pub(crate) struct Mix {
     pub(crate) reads: u8,
     /// How long values are.
     pub(crate) value_bytes: usize,
+    /// Whether keys are streams.
+    pub(crate) append: bool,
 }
 
 /// One operation.
@@ -157,6 +159,7 @@ mod tests {
                 skew,
                 reads,
                 value_bytes: 16,
+                append: false,
             },
             seed,
         );
