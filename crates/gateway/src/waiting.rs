@@ -46,7 +46,8 @@ pub(crate) struct Waiting {
     question: Option<(Vec<Bytes>, Instant)>,
     /// The last key of the last question: the next one begins behind it, if not all have room.
     last: Bytes,
-    begins: Rc<Notify>,
+    /// Ends a pause early: a client begins to wait, or a stream has grown.
+    wake: Rc<Notify>,
     looked_at: Option<Instant>,
 }
 
@@ -54,8 +55,7 @@ pub(crate) struct Waiting {
 struct Pause {
     least: Duration,
     most: Duration,
-    /// Ends it early when another client begins to wait.
-    begins: Rc<Notify>,
+    wake: Rc<Notify>,
 }
 
 impl Inner {
@@ -66,21 +66,15 @@ impl Inner {
             return;
         }
         waiting.pause = SHORTEST;
-        waiting.begins.notify_one();
+        waiting.wake.notify_one();
         if std::mem::replace(&mut waiting.runs, true) {
             return;
         }
         drop(waiting);
         tokio::task::spawn_local(async move {
-            while let Some(Pause {
-                least,
-                most,
-                begins,
-            }) = self.next_pause()
-            {
+            while let Some(Pause { least, most, wake }) = self.next_pause() {
                 tokio::time::sleep(least).await;
-                // Ends early if another client begins to wait.
-                let _ = tokio::time::timeout(most - least, begins.notified()).await;
+                let _ = tokio::time::timeout(most - least, wake.notified()).await;
                 self.clone().look();
                 self.ask_for_tails();
             }
@@ -115,7 +109,7 @@ impl Inner {
         Some(Pause {
             least,
             most: pause.max(least),
-            begins: waiting.begins.clone(),
+            wake: waiting.wake.clone(),
         })
     }
 
@@ -222,16 +216,20 @@ impl Inner {
         let tails = crate::resp3::bulks(&kv::answered(outcome).1).unwrap_or_default();
         let tails: BTreeMap<Bytes, Bytes> = keys.into_iter().zip(tails).collect();
         let mut slots = self.slots.borrow_mut();
+        let mut has_grown = false;
         for index in &waiting.clients {
-            if let Some(open) = slots.get(*index)
-                && open.connection.on_tails(|key| tails.get(key).cloned())
-                && !std::mem::replace(&mut open.dirty, true)
-            {
+            let Some(open) = slots.get(*index) else {
+                continue;
+            };
+            let asks = open.connection.on_tails(|key| tails.get(key).cloned());
+            has_grown |= asks;
+            if asks && !std::mem::replace(&mut open.dirty, true) {
                 self.dirty.borrow_mut().push(*index);
             }
         }
-        if !self.dirty.borrow().is_empty() {
+        if has_grown {
             waiting.pause = SHORTEST;
+            waiting.wake.notify_one();
         }
         true
     }
