@@ -1,7 +1,8 @@
-//! What pages say is tried: `cargo xtask pages` runs every command of the README and of the pages
-//! in `docs`, literally, in a copy of the repository, and compares what they print with what the
-//! pages show (`blocks` says how they are marked). `cargo xtask numbers` compares the numbers that
-//! are marked in pages with the files that they come from (`numbers`).
+//! What pages say is tried: `cargo xtask pages` runs every command of the README, of the pages in
+//! `docs`, and of those in `docs/protocols` that start servers, literally, in a copy of the
+//! repository, and compares what they print with what the pages show (`blocks` says how they are
+//! marked). `cargo xtask numbers` compares the numbers that are marked in pages with the files that
+//! they come from (`numbers`).
 
 mod blocks;
 mod numbers;
@@ -55,10 +56,17 @@ fn finish(done: Result<(), Box<dyn Error>>) -> ExitCode {
 /// All pages, by their paths in the repository.
 fn pages() -> Result<Vec<String>, Box<dyn Error>> {
     let mut pages: Vec<String> = Vec::new();
-    for entry in fs::read_dir(repository().join("docs"))? {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        pages.extend(name.ends_with(".md").then(|| format!("docs/{name}")));
+    for folder in ["docs", "docs/protocols"] {
+        for entry in fs::read_dir(repository().join(folder))? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            pages.extend(name.ends_with(".md").then(|| format!("{folder}/{name}")));
+        }
     }
+    // Of the pages about protocols, those that start servers.
+    pages.retain(|page| {
+        let text = || fs::read_to_string(repository().join(page)).unwrap_or_default();
+        !page.starts_with("docs/protocols") || text().contains("until=")
+    });
     pages.sort_unstable();
     Ok(FIRST.into_iter().map(str::to_owned).chain(pages).collect())
 }

@@ -21,7 +21,7 @@ const READY_LIMIT: Duration = COMMAND_LIMIT;
 const GRACE: Duration = Duration::from_secs(15);
 
 /// Ports that pages use: what is there already would be taken for the page's.
-const PORTS: [std::ops::Range<u16>; 2] = [7379..7383, 17400..17404];
+const PORTS: [std::ops::Range<u16>; 2] = [7379..7383, 17400..17419];
 
 /// The last lines of what a command said that an error shows.
 const SHOWN: usize = 30;
