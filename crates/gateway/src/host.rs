@@ -51,6 +51,7 @@ pub(crate) struct Stats {
     pub(crate) protocol_errors: Cell<u64>,
     pub(crate) evicted: Cell<u64>,
     pub(crate) unfinished: Cell<u64>,
+    pub(crate) woken: Cell<u64>,
 }
 
 impl Stats {
@@ -64,6 +65,7 @@ impl Stats {
         each("protocol_errors", self.protocol_errors.get());
         each("evicted_clients", self.evicted.get());
         each("unfinished_commands_closed", self.unfinished.get());
+        each("woken_clients", self.woken.get());
         each("compounds", self.compounds.get());
         each("compounds_refused", self.compounds_refused.get());
         each("deadlines_passed", self.deadlines_passed.get());

@@ -5,6 +5,7 @@
 //! something has grown or another client begins to wait. Clients whose streams have grown ask for
 //! the entries by themselves, at their own level.
 
+use crate::host::count;
 use crate::serve::Inner;
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel, Reply, Request};
@@ -30,8 +31,9 @@ const PER_STREAM: Duration = Duration::from_micros(4);
 /// How often the gateway looks whether clients that wait are still connected.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The upper half of the tokens of questions: no connection has this index.
-const ASKING: u64 = (u32::MAX as u64) << 32;
+/// The upper half of the tokens of questions: no connection has this index. The highest bit is that
+/// of the node's own requests.
+const ASKING: u64 = i32::MAX as u64;
 
 /// What is known of the clients that wait.
 #[derive(Default)]
@@ -161,7 +163,7 @@ impl Inner {
         };
         waiting.last = last.clone();
         waiting.asked = waiting.asked.wrapping_add(1);
-        let token = ASKING | u64::from(waiting.asked);
+        let token = ASKING << 32 | u64::from(waiting.asked);
         let question = Compound::Pipeline(vec![Command::tails(keys.clone())]);
         waiting.question = Some((keys, Instant::now()));
         drop(waiting);
@@ -201,7 +203,7 @@ impl Inner {
 
     /// Takes the reply to a question; false if it is the reply to something else.
     pub(crate) fn on_tails(&self, reply: &Reply) -> bool {
-        if reply.token & ASKING != ASKING {
+        if reply.token >> 32 != ASKING {
             return false;
         }
         let mut waiting = self.waiting.borrow_mut();
@@ -223,6 +225,7 @@ impl Inner {
             };
             let asks = open.connection.on_tails(|key| tails.get(key).cloned());
             has_grown |= asks;
+            count(&self.host.stats.woken, u64::from(asks));
             if asks && !std::mem::replace(&mut open.dirty, true) {
                 self.dirty.borrow_mut().push(*index);
             }

@@ -196,3 +196,26 @@ fn subscribers_of_scalog_see_each_acknowledged_append_once_while_nodes_are_kille
         &["server-0", "replica-0", "gateway-0", "leader-0"],
     );
 }
+
+/// Not only when the gateway asks again for a client that has waited long.
+#[test]
+fn a_subscriber_is_woken_by_an_append_at_another_gateway() {
+    let cluster = Cluster::start("colocated", &["durability=memory"], &[]);
+    let (mut writer, mut watcher) = (cluster.client(1), cluster.client(0));
+    let mut last = "$".to_owned();
+    eventually("a subscriber is woken", || {
+        let mut reader = cluster.client(0);
+        let after = last.clone();
+        let reader = std::thread::spawn(move || {
+            reader.call(&["XREAD", "BLOCK", "0", "STREAMS", "log", &after])
+        });
+        eventually("it waits", || {
+            let info = text(&watcher.call(&["INFO", "clients"]).ok()?);
+            info.contains("blocked_clients:1").then_some(())
+        });
+        last = text(&writer.call(&["XADD", "log", "0-*", "e", "v"]).ok()?);
+        reader.join().expect("no surprise").expect("a reply");
+        let info = text(&watcher.call(&["INFO", "stats"]).ok()?);
+        (!info.contains("woken_clients:0")).then_some(())
+    });
+}

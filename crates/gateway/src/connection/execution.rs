@@ -5,6 +5,7 @@ use super::compound::footprint;
 use super::{Connection, Note};
 use crate::commands::{self, Control, Own, Run};
 use crate::host::count;
+use crate::parser::compact;
 use crate::reply::{self, Context};
 use crate::tracking;
 use crate::transaction::{Expected, Step};
@@ -46,18 +47,7 @@ impl Connection {
     fn execute_replicated(&mut self, words: &[Bytes]) -> bool {
         match Command::parse(words) {
             Ok(command) if command.block_ms().is_some() => {
-                if !self.is_idle() {
-                    return false;
-                }
-                let note = self.note(words);
-                let most = self.host.limits.compound_commands;
-                if command.read_keys().len() > most {
-                    let text = format!("ERR XREAD with BLOCK reads at most {most} streams");
-                    self.count_refused(words, &text);
-                    reply::error(self.output.tail(), text);
-                } else {
-                    self.block(self.for_client(command), note);
-                }
+                return self.is_idle() && self.execute_blocking(words);
             }
             Ok(command) => {
                 let command = self.for_client(command);
@@ -75,6 +65,28 @@ impl Connection {
                 self.abort();
             }
             Err(_) if !self.is_idle() => return false,
+            Err(text) => {
+                self.count_refused(words, &text);
+                reply::error(self.output.tail(), text);
+            }
+        }
+        true
+    }
+
+    /// Executes XREAD with BLOCK, while nothing is in flight.
+    fn execute_blocking(&mut self, words: &[Bytes]) -> bool {
+        let most = self.host.limits.compound_commands;
+        // It may wait for long, so its words are copied to release the input.
+        let command = Command::parse(&compact(words)).and_then(|command| {
+            let few = command.read_keys().len() <= most;
+            few.then_some(command)
+                .ok_or_else(|| format!("ERR XREAD with BLOCK reads at most {most} streams"))
+        });
+        match command {
+            Ok(command) => {
+                let note = self.note(words);
+                self.block(self.for_client(command), note);
+            }
             Err(text) => {
                 self.count_refused(words, &text);
                 reply::error(self.output.tail(), text);

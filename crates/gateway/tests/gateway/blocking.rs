@@ -211,6 +211,8 @@ fn one_question_wakes_all_clients_of_a_stream() {
         for request in &requests {
             if request.operation == Operation::Read(ReadLevel::Sequential) {
                 seen.fetch_max(request.payload.len(), Ordering::Relaxed);
+                // Larger ones are the node's own.
+                assert!(request.token < 1 << 63);
             }
         }
         let replies = requests.iter().map(|request| execute(cluster, request));
