@@ -149,7 +149,7 @@ impl Connection {
     /// The client sends no more. It still gets its replies.
     pub fn end_input(&mut self) {
         self.ended = true;
-        if self.blocked.is_some() {
+        if self.waits_for().is_some() {
             // As in Redis, a client that is gone waits for nothing.
             self.closing = true;
         }
@@ -380,7 +380,8 @@ impl Connection {
     }
 
     fn work_off_input(&mut self) {
-        while !self.closing && !self.output_is_full() {
+        // Commands behind one that waits stay in the input, which is at most one read.
+        while !self.closing && self.blocked.is_none() && !self.output_is_full() {
             if self.stalled {
                 if !self.is_idle() {
                     return;

@@ -1,5 +1,6 @@
 //! What the connections of one gateway share: limits, counters, and the list of clients.
 
+use crate::awaited::Awaited;
 use crate::info::InfoWriter;
 use crate::limits::Limits;
 use crate::peers::Peer;
@@ -31,7 +32,7 @@ pub struct Host {
     /// Memory of all clients together.
     held: Cell<usize>,
     /// Clients whose XREAD with BLOCK is not answered.
-    pub(crate) blocked: Cell<usize>,
+    pub(crate) awaited: RefCell<Awaited>,
     pub(crate) usage: Usage,
     /// All gateways of the cluster, this one first; empty until it is set.
     pub(crate) gateways: RefCell<Vec<Peer>>,
@@ -93,6 +94,8 @@ pub(crate) struct Client {
     /// The number of commands that MULTI has queued, if a transaction is open.
     pub(crate) queued: Cell<Option<usize>>,
     pub(crate) watched: Cell<usize>,
+    /// Whether its XREAD with BLOCK is not answered.
+    pub(crate) blocked: Cell<bool>,
     pub(crate) commands: Cell<u64>,
     /// The name of the last command, in lower case.
     pub(crate) last_command: Cell<&'static str>,
@@ -161,7 +164,7 @@ impl Host {
             clients: RefCell::default(),
             next_id: Cell::new(1),
             held: Cell::new(0),
-            blocked: Cell::new(0),
+            awaited: RefCell::default(),
             usage: Usage::default(),
             gateways: RefCell::default(),
         })
@@ -181,6 +184,7 @@ impl Host {
             level: Cell::new(ReadLevel::default()),
             queued: Cell::new(None),
             watched: Cell::new(0),
+            blocked: Cell::new(false),
             commands: Cell::new(0),
             last_command: Cell::new("NULL"),
             last_active: Cell::new(Instant::now()),
@@ -238,7 +242,7 @@ impl Host {
             .field("maxclients", self.limits.connections)
             .field("client_memory", self.held())
             .field("maxmemory_clients", self.limits.memory_bytes)
-            .field("blocked_clients", self.blocked.get());
+            .field("blocked_clients", self.awaited.borrow().clients());
         process::write_memory(info);
         info.field("maxmemory", 0)
             .field("maxmemory_policy", "noeviction")

@@ -13,12 +13,13 @@
 //! | `reply`, `resp3`, `info` | from answers to bytes |
 //! | `tracking` | what a client that caches receives |
 //! | `host`, `limits`, `peers` | what all connections share |
-//! | `waiting` | clients that wait until a stream grows |
+//! | `waiting`, `awaited` | clients that wait until a stream grows, their streams |
 //! | `room` | how many replies are on their way at once |
 //! | `usage`, `process` | what INFO says of commands and of the process |
 
 #![forbid(unsafe_code)]
 
+mod awaited;
 mod commands;
 mod connection;
 mod drain;

@@ -25,6 +25,9 @@ pub struct Limits {
     /// Bytes of the commands that MULTI queues, and of the replies that the gateway stores for
     /// EXEC.
     pub transaction_bytes: usize,
+    /// Streams that all clients together wait for with XREAD BLOCK, each as often as it is named;
+    /// a command with more is refused.
+    pub awaited_streams: usize,
     /// Keys that a connection may watch at once.
     pub watched_keys: usize,
     /// If a slow reader has more than this many bytes of unread replies, the gateway stops reading
@@ -73,6 +76,8 @@ impl Default for Limits {
             compound_bytes: 64 << 10,
             transaction_commands: 65_536,
             transaction_bytes: 8 << 20,
+            // All are looked at after each question.
+            awaited_streams: 16_384,
             watched_keys: 65_536,
             // These replies wait behind a full socket buffer, which is large enough for a fast
             // reader.

@@ -3,7 +3,8 @@
 //! The gateway asks a replica, for all of them together, how far their streams have come: first
 //! after a millisecond, then after twice the time, up to 50 ms; again after a millisecond when
 //! something has grown or another client begins to wait. Clients whose streams have grown ask for
-//! the entries by themselves, at their own level.
+//! the entries by themselves, at their own level. If the streams are more than one question has
+//! room for, the next question of the same round follows at the reply.
 
 use crate::host::count;
 use crate::serve::Inner;
@@ -11,7 +12,6 @@ use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel, Reply, Request};
 use ionian_machines::kv::{self, Command, Compound};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -27,6 +27,9 @@ const LONGEST: Duration = Duration::from_millis(50);
 /// How much longer the shortest pause is for each stream that a client waits for: they are all
 /// looked at, and ten thousand of them must not keep the event loop busy.
 const PER_STREAM: Duration = Duration::from_micros(4);
+
+/// The same for each client, whose deadline is looked at, for the pause between two looks.
+const PER_CLIENT: Duration = Duration::from_micros(1);
 
 /// How often the gateway looks whether clients that wait are still connected.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -44,20 +47,35 @@ pub(crate) struct Waiting {
     pause: Duration,
     /// Number of questions so far.
     asked: u32,
+    /// When the last one was sent, or would have been if another one were not in flight.
+    asked_at: Option<Instant>,
     /// Keys of the question in flight, and when it was sent.
     question: Option<(Vec<Bytes>, Instant)>,
-    /// The last key of the last question: the next one begins behind it, if not all have room.
-    last: Bytes,
+    /// The last key of the last question, if the round is not over: the next one begins behind it.
+    last: Option<Bytes>,
     /// Ends a pause early: a client begins to wait, or a stream has grown.
     wake: Rc<Notify>,
     looked_at: Option<Instant>,
 }
 
-/// The time until the next question.
+/// The time until the clients are looked at again.
+#[derive(Debug, PartialEq)]
 struct Pause {
     least: Duration,
     most: Duration,
-    wake: Rc<Notify>,
+}
+
+impl Pause {
+    /// Between two looks are at least `look`, whatever happens. A question is due after `question`,
+    /// or already after `least` if the pause is ended early. A deadline is due after `deadline`,
+    /// and does not wait for a question.
+    fn new(look: Duration, least: Duration, question: Duration, deadline: Duration) -> Pause {
+        let first = |time: Duration| time.min(deadline).max(look);
+        Pause {
+            least: first(least),
+            most: first(question.max(least)),
+        }
+    }
 }
 
 impl Inner {
@@ -72,15 +90,23 @@ impl Inner {
         if std::mem::replace(&mut waiting.runs, true) {
             return;
         }
+        let wake = waiting.wake.clone();
         drop(waiting);
         tokio::task::spawn_local(async move {
-            while let Some(Pause { least, most, wake }) = self.next_pause() {
+            while let Some(Pause { least, most }) = self.next_pause() {
                 tokio::time::sleep(least).await;
                 let _ = tokio::time::timeout(most - least, wake.notified()).await;
                 self.clone().look();
-                self.ask_for_tails();
+                self.begin_round();
             }
         });
+    }
+
+    /// The shortest pause between two questions.
+    fn least_pause(&self) -> Duration {
+        let streams = self.host.awaited.borrow().streams();
+        let streams = u32::try_from(streams).unwrap_or(u32::MAX);
+        SHORTEST.max(PER_STREAM.saturating_mul(streams))
     }
 
     /// The next pause; `None` if no client waits, which ends the task.
@@ -90,29 +116,28 @@ impl Inner {
             waiting.runs = false;
             return None;
         }
+        let now = Instant::now();
         let mut slots = self.slots.borrow_mut();
-        let (mut left, mut streams) = (LONGEST, 0_u32);
+        let mut deadline = LONGEST;
         for index in &waiting.clients {
-            let waits = slots
+            let ends = slots
                 .get(*index)
                 .and_then(|open| open.connection.waits_until());
-            let Some((deadline, count)) = waits else {
-                continue;
-            };
-            streams = streams.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
-            if let Some(deadline) = deadline {
-                left = left.min(deadline.saturating_duration_since(Instant::now()));
+            if let Some(ends) = ends {
+                deadline = deadline.min(ends.saturating_duration_since(now));
             }
         }
-        drop(slots);
-        let least = SHORTEST.max(PER_STREAM.saturating_mul(streams));
-        let pause = waiting.pause.min(left);
-        waiting.pause = (2 * waiting.pause).clamp(SHORTEST, LONGEST);
-        Some(Pause {
-            least,
-            most: pause.max(least),
-            wake: waiting.wake.clone(),
-        })
+        let clients = u32::try_from(waiting.clients.len()).unwrap_or(u32::MAX);
+        let look = SHORTEST.max(PER_CLIENT.saturating_mul(clients));
+        let passed = waiting
+            .asked_at
+            .map_or(LONGEST, |at| now.duration_since(at));
+        Some(Pause::new(
+            look,
+            self.least_pause().saturating_sub(passed),
+            waiting.pause.saturating_sub(passed),
+            deadline,
+        ))
     }
 
     /// Forgets the clients that do not wait any more, and lets those ask whose time is over.
@@ -132,6 +157,10 @@ impl Inner {
             let Some(open) = slots.get(*index) else {
                 return false;
             };
+            if open.connection.waits_for().is_none() {
+                // Another connection may have its place.
+                return false;
+            }
             if looks && is_gone(open.socket.as_ref()) {
                 open.connection.close();
                 asking.push(*index);
@@ -146,59 +175,52 @@ impl Inner {
             .for_each(|index| self.clone().settle(index));
     }
 
-    /// Asks how far the streams have come, unless a question is in flight.
-    fn ask_for_tails(&self) {
+    /// Asks how far the streams have come, unless a question is in flight or the last one was sent
+    /// just now.
+    fn begin_round(&self) {
+        let least = self.least_pause();
         let mut waiting = self.waiting.borrow_mut();
-        let deadline = self.host.limits.deadline;
-        let is_asking = waiting
-            .question
-            .as_ref()
-            .is_some_and(|(_, at)| at.elapsed() < deadline);
-        if is_asking {
+        let now = Instant::now();
+        let is_due = |at: Instant, pause| now.duration_since(at) >= pause;
+        if waiting.asked_at.is_some_and(|at| !is_due(at, least)) {
             return;
         }
-        let keys = self.keys_to_ask(&waiting);
-        let Some(last) = keys.last() else {
+        waiting.asked_at = Some(now);
+        waiting.pause = (2 * waiting.pause).clamp(SHORTEST, LONGEST);
+        let deadline = self.host.limits.deadline;
+        let is_asking = waiting.question.as_ref();
+        if is_asking.is_some_and(|(_, at)| !is_due(*at, deadline)) {
             return;
-        };
-        waiting.last = last.clone();
+        }
+        drop(waiting);
+        self.ask_for_tails();
+    }
+
+    /// Asks for the next streams of the round: as many as a compound may have.
+    fn ask_for_tails(&self) {
+        let limits = &self.host.limits;
+        let mut waiting = self.waiting.borrow_mut();
+        let (keys, more) = self.host.awaited.borrow().behind(
+            waiting.last.as_ref(),
+            limits.compound_commands,
+            limits.compound_bytes,
+        );
+        waiting.last = keys.last().filter(|_| more).cloned();
+        if keys.is_empty() {
+            return;
+        }
         waiting.asked = waiting.asked.wrapping_add(1);
         let token = ASKING << 32 | u64::from(waiting.asked);
         let question = Compound::Pipeline(vec![Command::tails(keys.clone())]);
-        waiting.question = Some((keys, Instant::now()));
+        let now = Instant::now();
+        waiting.question = Some((keys, now));
+        waiting.asked_at = Some(now);
         drop(waiting);
         (self.submit)(Request {
             token,
             operation: Operation::Read(ReadLevel::Sequential),
             payload: Bytes::from(question.encode()),
         });
-    }
-
-    /// The keys of the next question: those behind the last one's, as many as a compound may have,
-    /// then the first ones again.
-    fn keys_to_ask(&self, waiting: &Waiting) -> Vec<Bytes> {
-        let limits = &self.host.limits;
-        let mut slots = self.slots.borrow_mut();
-        let mut keys = BTreeSet::new();
-        for index in &waiting.clients {
-            let command = slots
-                .get(*index)
-                .and_then(|open| open.connection.waits_for());
-            keys.extend(command.into_iter().flat_map(Command::read_keys));
-        }
-        let behind = keys.range((Bound::Excluded(waiting.last.clone()), Bound::Unbounded));
-        let before = keys.range(..=waiting.last.clone());
-        let mut bytes = 0;
-        behind
-            .chain(before)
-            .take(limits.compound_commands)
-            .take_while(|key| {
-                let has_room = bytes == 0 || bytes + key.len() <= limits.compound_bytes;
-                bytes += key.len() + 1;
-                has_room
-            })
-            .cloned()
-            .collect()
     }
 
     /// Takes the reply to a question; false if it is the reply to something else.
@@ -234,6 +256,11 @@ impl Inner {
             waiting.pause = SHORTEST;
             waiting.wake.notify_one();
         }
+        let goes_on = waiting.last.is_some();
+        drop((waiting, slots));
+        if goes_on {
+            self.ask_for_tails();
+        }
         true
     }
 }
@@ -246,5 +273,26 @@ fn is_gone(stream: &TcpStream) -> bool {
         Poll::Ready(Ok(ready)) => ready.is_read_closed(),
         Poll::Ready(Err(_)) => true,
         Poll::Pending => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_does_not_wait_for_the_next_question() {
+        let pause = |look, least, question, deadline| {
+            let [look, least, question, deadline] =
+                [look, least, question, deadline].map(Duration::from_millis);
+            let pause = Pause::new(look, least, question, deadline);
+            (pause.least.as_millis(), pause.most.as_millis())
+        };
+        assert_eq!(pause(1, 40, 50, 50), (40, 50));
+        assert_eq!(pause(1, 40, 50, 45), (40, 45));
+        assert_eq!(pause(1, 40, 50, 7), (7, 7));
+        assert_eq!(pause(1, 40, 50, 0), (1, 1));
+        assert_eq!(pause(1, 0, 0, 50), (1, 1));
+        assert_eq!(pause(1, 60, 50, 50), (50, 50));
     }
 }

@@ -225,16 +225,16 @@ fn list(context: &mut Context<'_>, words: &[Bytes]) {
     context.verbatim(&text);
 }
 
-fn flags(client: &Client) -> &'static str {
-    match (
-        client.queued.get().is_some(),
-        client.tracking.get() == Tracking::Off,
-    ) {
-        (false, true) => "N",
-        (true, true) => "x",
-        (false, false) => "t",
-        (true, false) => "xt",
-    }
+/// In Redis's order; `N` if there are none.
+fn flags(client: &Client) -> String {
+    let flags = [
+        (client.queued.get().is_some(), 'x'),
+        (client.blocked.get(), 'b'),
+        (client.tracking.get() != Tracking::Off, 't'),
+    ];
+    let set = flags.iter().filter(|(is_set, _)| *is_set);
+    let text: String = set.map(|(_, flag)| flag).collect();
+    if text.is_empty() { "N".into() } else { text }
 }
 
 /// One line of CLIENT LIST.

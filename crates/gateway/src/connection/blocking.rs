@@ -11,6 +11,7 @@
 use super::{Connection, Note};
 use crate::transaction::Expected;
 use bytes::Bytes;
+use ionian_kernel::client::Refusal;
 use ionian_machines::kv::{Command, Compound};
 use std::time::{Duration, Instant};
 
@@ -18,16 +19,28 @@ use std::time::{Duration, Instant};
 /// So a client of a gateway that is cut off from the cluster learns of it.
 const ASK_AT_LEAST_EVERY: Duration = Duration::from_secs(10);
 
+/// After an answer without entries, or a refusal, a client that waits is woken no sooner. A replica
+/// that is behind the one that the gateway asks may answer many times without them.
+const REST: Duration = Duration::from_millis(50);
+
+/// Memory of each stream that a client waits for, besides its name: in the command, which also gets
+/// an ID, and in the gateway's table.
+const BYTES_PER_STREAM: usize = 160;
+
 /// A command that waits, or may.
 pub(super) struct Blocked {
     command: Command,
-    /// The number of streams that it names.
-    streams: usize,
+    /// The streams that it names.
+    keys: Vec<Bytes>,
+    /// Memory of all this.
+    bytes: usize,
     /// When it is answered in any case.
     deadline: Option<Instant>,
     asked_at: Instant,
     /// Whether there was nothing to read. Otherwise its request is in flight.
     waits: bool,
+    /// From when on it may be woken; `None` before the first answer.
+    rests_until: Option<Instant>,
 }
 
 impl Connection {
@@ -35,14 +48,23 @@ impl Connection {
     pub(super) fn block(&mut self, command: Command, note: Note) {
         let now = Instant::now();
         let ms = command.block_ms().filter(|ms| *ms > 0);
-        self.host.blocked.set(self.host.blocked.get() + 1);
+        let keys = command.read_keys();
+        let tracked = note.tracked.iter();
+        let tracked: usize = tracked.map(|key| key.len() + size_of::<Bytes>()).sum();
+        let bytes = command.encoded_len() + keys.len() * BYTES_PER_STREAM + tracked;
+        self.host.awaited.borrow_mut().add(keys.clone());
+        self.client.blocked.set(true);
+        // The rest would retain the whole read.
+        self.input = Bytes::copy_from_slice(&self.input);
         self.blocked = Some(Blocked {
             // A deadline that no clock can express is none.
             deadline: ms.and_then(|ms| now.checked_add(Duration::from_millis(ms))),
-            streams: command.read_keys().len(),
+            keys,
+            bytes: bytes + size_of::<Blocked>(),
             command: command.clone(),
             asked_at: now,
             waits: false,
+            rests_until: None,
         });
         self.flight_notes = vec![note];
         self.ask(command);
@@ -53,34 +75,61 @@ impl Connection {
         self.flight = Some(Expected::Blocking);
     }
 
-    /// Takes the reply to such a command: true if there is nothing to read, so that the client
-    /// waits; false if the reply is the client's.
-    pub(super) fn waits_after(&mut self, reply: &[u8], notes: &mut Vec<Note>) -> bool {
-        let ids = reply
-            .strip_prefix(b"+")
-            .and_then(|rest| rest.strip_suffix(b"\r\n"));
-        let next = ids.and_then(|ids| self.blocked.as_ref()?.command.read_after(ids));
-        let Some((blocked, next)) = self.blocked.as_mut().zip(next) else {
+    /// Takes the reply to such a command: true if there is nothing to read, or if the cluster was
+    /// too busy to answer a client that has waited before, so that the client waits; false if the
+    /// reply is the client's.
+    pub(super) fn waits_after(
+        &mut self,
+        outcome: &Result<Bytes, Refusal>,
+        notes: &mut Vec<Note>,
+    ) -> bool {
+        let now = Instant::now();
+        let Some(blocked) = &mut self.blocked else {
             return false;
         };
-        blocked.command = next;
+        match outcome {
+            Ok(reply) => {
+                let ids = reply
+                    .strip_prefix(b"+")
+                    .and_then(|rest| rest.strip_suffix(b"\r\n"));
+                let Some(next) = ids.and_then(|ids| blocked.command.read_after(ids)) else {
+                    return false;
+                };
+                blocked.command = next;
+            }
+            Err(Refusal::Busy) => {
+                let has_time = blocked.deadline.is_none_or(|deadline| now < deadline);
+                if blocked.rests_until.is_none() || !has_time {
+                    return false;
+                }
+            }
+            Err(_) => return false,
+        }
+        // The first answer comes before anything was known of the streams.
+        let rest = if blocked.rests_until.is_some() {
+            REST
+        } else {
+            Duration::ZERO
+        };
+        blocked.rests_until = Some(now + rest);
         blocked.waits = true;
         self.flight_notes = std::mem::take(notes);
+        // As in Redis, a client that is gone waits for nothing.
+        self.closing |= self.ended;
         true
     }
 
     /// The command is answered, or its client is gone.
     pub(super) fn unblock(&mut self) {
-        if self.blocked.take().is_some() {
-            self.host.blocked.set(self.host.blocked.get() - 1);
+        if let Some(blocked) = self.blocked.take() {
+            self.host.awaited.borrow_mut().remove(&blocked.keys);
+            self.client.blocked.set(false);
         }
     }
 
     /// The memory of the command.
     pub(super) fn blocked_bytes(&self) -> usize {
-        self.blocked.as_ref().map_or(0, |blocked| {
-            blocked.command.encoded_len() + size_of::<Blocked>()
-        })
+        self.blocked.as_ref().map_or(0, |blocked| blocked.bytes)
     }
 
     /// The command of a client that waits until a stream grows.
@@ -89,19 +138,23 @@ impl Connection {
         Some(&blocked.command)
     }
 
-    /// For a client that waits: when it has waited long enough, if it does not wait without end,
-    /// and for how many streams.
-    pub(crate) fn waits_until(&self) -> Option<(Option<Instant>, usize)> {
+    /// For a client that waits, but not without end: when it has waited long enough.
+    pub(crate) fn waits_until(&self) -> Option<Instant> {
         let blocked = self.blocked.as_ref().filter(|blocked| blocked.waits)?;
-        Some((blocked.deadline, blocked.streams))
+        blocked.deadline
     }
 
     /// Asks again if a stream that the client waits for has grown, given the greatest IDs of
     /// streams. Returns whether it does; then [`advance`](Self::advance) is to follow.
     pub(crate) fn on_tails(&mut self, tail: impl Fn(&[u8]) -> Option<Bytes>) -> bool {
-        let asks = self
-            .waits_for()
-            .is_some_and(|command| command.reads_up_to(tail));
+        let rested = |blocked: &&Blocked| {
+            let rests = blocked
+                .rests_until
+                .is_some_and(|until| Instant::now() < until);
+            blocked.waits && !rests
+        };
+        let blocked = self.blocked.as_ref().filter(rested);
+        let asks = blocked.is_some_and(|blocked| blocked.command.reads_up_to(tail));
         if asks {
             self.ask_again(false);
         }

@@ -64,16 +64,17 @@ impl Connection {
             // It was aborted meanwhile, and its client is to see no more than it has.
             return;
         }
-        if let Expected::Blocking = expected {
-            if let Ok(reply) = &outcome
-                && self.waits_after(reply, &mut notes)
-            {
+        let is_blocking = matches!(expected, Expected::Blocking);
+        if is_blocking {
+            if self.waits_after(&outcome, &mut notes) {
                 return self.account();
             }
             self.unblock();
         }
         self.ends_with_answer = true;
-        self.unanswered = matches!(outcome, Err(Refusal::Unavailable | Refusal::Unknown));
+        // The time that a client has waited for a stream is not the cluster's.
+        self.unanswered =
+            !is_blocking && matches!(outcome, Err(Refusal::Unavailable | Refusal::Unknown));
         if let Ok(reply) = &outcome {
             self.forecast = Some(room::forecast(self.forecast.unwrap_or(0), reply.len()));
         }

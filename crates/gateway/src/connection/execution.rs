@@ -75,14 +75,9 @@ impl Connection {
 
     /// Executes XREAD with BLOCK, while nothing is in flight.
     fn execute_blocking(&mut self, words: &[Bytes]) -> bool {
-        let most = self.host.limits.compound_commands;
         // It may wait for long, so its words are copied to release the input.
-        let command = Command::parse(&compact(words)).and_then(|command| {
-            let few = command.read_keys().len() <= most;
-            few.then_some(command)
-                .ok_or_else(|| format!("ERR XREAD with BLOCK reads at most {most} streams"))
-        });
-        match command {
+        let command = Command::parse(&compact(words));
+        match command.and_then(|command| self.may_block(&command).map(|()| command)) {
             Ok(command) => {
                 let note = self.note(words);
                 self.block(self.for_client(command), note);
@@ -93,6 +88,30 @@ impl Connection {
             }
         }
         true
+    }
+
+    /// Whether XREAD with BLOCK is within the limits; otherwise the error.
+    fn may_block(&self, command: &Command) -> Result<(), String> {
+        let limits = &self.host.limits;
+        let streams = command.read_keys().len();
+        let (most, bytes) = (limits.compound_commands, limits.compound_bytes);
+        if streams > most {
+            return Err(format!("ERR XREAD with BLOCK reads at most {most} streams"));
+        }
+        // The gateway sends its keys again and again.
+        if command.encoded_len() > bytes {
+            return Err(format!("ERR XREAD with BLOCK is larger than {bytes} bytes"));
+        }
+        let (all, most) = (
+            self.host.awaited.borrow().streams() + streams,
+            limits.awaited_streams,
+        );
+        if all > most {
+            return Err(format!(
+                "ERR clients of this node would wait for {all} streams, the limit is {most}"
+            ));
+        }
+        Ok(())
     }
 
     /// The command whose reply is in the client's protocol.

@@ -1,7 +1,9 @@
 //! XREAD with BLOCK: woken by what others append, timed, left, drained, refused.
 
 use crate::common::request;
-use crate::socket::{Node, answer_all, connect, execute, expect, info, run, run_after, until};
+use crate::socket::{
+    Node, answer_all, connect, execute, expect, info, run, run_after, until_blocked,
+};
 use ionian_gateway::{Gateway, Limits};
 use ionian_kernel::client::{Operation, ReadLevel, Refusal, Reply};
 use std::io::{Read, Write};
@@ -21,11 +23,6 @@ fn entry(key: &str, id: &str, value: &str) -> Vec<u8> {
 fn send(stream: &mut TcpStream, line: &str) {
     let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
     stream.write_all(&request(&words)).unwrap();
-}
-
-/// Waits until this many clients wait.
-fn until_blocked(stream: &mut TcpStream, count: usize) {
-    until("clients wait", || info(stream, "blocked_clients") == count);
 }
 
 fn add(stream: &mut TcpStream, key: &str, value: &str, id: &str) {

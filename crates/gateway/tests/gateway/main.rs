@@ -9,3 +9,4 @@ mod model;
 mod parsing;
 mod socket;
 mod transactions;
+mod waiting;

@@ -134,6 +134,11 @@ pub(crate) fn info(stream: &mut TcpStream, field: &str) -> usize {
         .unwrap_or_else(|_| panic!("{field} is not a number: {info}"))
 }
 
+/// Waits until this many clients wait.
+pub(crate) fn until_blocked(stream: &mut TcpStream, count: usize) {
+    until("clients wait", || info(stream, "blocked_clients") == count);
+}
+
 #[test]
 fn clients_talk_to_the_cluster() {
     run(Limits::default(), answer_all(), |address| {
