@@ -11,6 +11,10 @@ pub use log::{Position, Unexpected};
 /// A subscription reads this many entries at once, unless they are large.
 const AT_ONCE: u64 = 1000;
 
+/// [`SharedLog::read`] asks for at most this many entries. If their replies are too large, it asks
+/// for half as many, then again.
+const MOST: u64 = 1 << 20;
+
 /// The pauses between two questions of a subscription that has read everything: each is twice the
 /// one before.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
@@ -19,7 +23,9 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_m
 /// cluster executed the appends. Clones are handles of the same log.
 ///
 /// It is the stream `name` of the key-value machine, in which a Redis client appends with
-/// `XADD name 0-* e ENTRY`.
+/// `XADD name 0-* e ENTRY`. An entry that another client appends with another ID, such as that of
+/// `XADD name *`, is the last one of the log: reads give what precedes it, and later appends fail.
+/// After `DEL name`, and whatever else removes the key, positions begin with 1 again.
 #[derive(Clone)]
 pub struct SharedLog {
     client: Client,
@@ -90,9 +96,9 @@ impl SharedLog {
         Ok(log::appended(self.client.write(payload(&compound)).await?)?)
     }
 
-    /// Reads the entries at `from` and behind it, at most `limit` of them, or fewer if they are
-    /// large. It sees every append that was acknowledged before, also through other nodes. Entries
-    /// that were trimmed are left out.
+    /// Reads the entries at `from` and behind it, at most `limit` of them and at most 1,048,576, or
+    /// fewer if they are large. It sees every append that was acknowledged before, also through
+    /// other nodes. Entries that were trimmed are left out.
     ///
     /// # Errors
     /// When the cluster refuses it, or the key is no log.
@@ -106,7 +112,7 @@ impl SharedLog {
         limit: u64,
         level: ReadLevel,
     ) -> Result<Vec<(Position, Bytes)>> {
-        let mut limit = limit;
+        let mut limit = limit.min(MOST);
         loop {
             let query = payload(&log::read(&self.name, from, limit));
             match log::entries(&self.client.read(query, level).await?) {
@@ -121,7 +127,7 @@ impl SharedLog {
     pub fn subscribe(&self, from: Position) -> Subscription {
         Subscription {
             log: self.clone(),
-            next: from,
+            next: Some(from),
             entries: VecDeque::new(),
         }
     }
@@ -140,17 +146,18 @@ impl SharedLog {
 /// The entries of a log from some position on, without an end.
 pub struct Subscription {
     log: SharedLog,
-    next: Position,
+    next: Option<Position>,
     entries: VecDeque<(Position, Bytes)>,
 }
 
 impl Subscription {
-    /// The position from which it goes on.
-    pub fn next_position(&self) -> Position {
+    /// The position from which it goes on; `None` after the entry at the greatest position.
+    pub fn next_position(&self) -> Option<Position> {
         self.next
     }
 
-    /// The next entry, as soon as there is one. Call it in a tokio runtime with timers. If it is
+    /// The next entry, as soon as there is one; never after the entry at the greatest position, as
+    /// the log cannot grow behind it. Call it in a tokio runtime with timers. If it is
     /// cancelled, no entry is lost.
     ///
     /// It asks a replica with sequential reads: while it has read everything, after pauses of one
@@ -163,10 +170,13 @@ impl Subscription {
         let mut pause = PAUSES.0;
         loop {
             if let Some((position, entry)) = self.entries.pop_front() {
-                self.next = position.saturating_add(1);
+                self.next = position.checked_add(1);
                 return Ok((position, entry));
             }
-            let found = self.log.read_at(self.next, AT_ONCE, ReadLevel::Sequential);
+            let Some(next) = self.next else {
+                return std::future::pending().await;
+            };
+            let found = self.log.read_at(next, AT_ONCE, ReadLevel::Sequential);
             self.entries = found.await?.into();
             if self.entries.is_empty() {
                 tokio::time::sleep(pause).await;

@@ -22,7 +22,8 @@ pub enum Unexpected {
     TooLarge,
     /// The error text of the machine, such as that the key is not a stream.
     Error(String),
-    /// The ID of an entry that another client appended, which is no position.
+    /// The ID of an entry that another client appended, which is no position. Behind it no entry
+    /// can be appended to the log.
     NoPosition(String),
     /// The reply is malformed.
     Malformed,
@@ -61,19 +62,22 @@ pub fn appended(reply: Bytes) -> Result<Vec<Position>, Unexpected> {
 
 /// Reads at most `limit` entries at this position and behind it.
 pub fn read(key: &Bytes, from: Position, limit: u64) -> Compound {
+    // The machine gives null for a count of zero; an empty range has no entries.
+    let from = if limit == 0 { u64::MAX } else { from };
     Compound::Pipeline(vec![Command(Op::StreamRead(Ask::Range {
         key: key.clone(),
         from: Id { ms: 0, seq: from },
-        to: Id::MAX,
+        to: if limit == 0 { Id::MIN } else { Id::MAX },
         count: Some(limit.max(1)),
         reverse: false,
     }))])
 }
 
-/// The entries that were read, in their order.
+/// The entries that were read, in their order; only those before an entry that has no position, if
+/// there is one.
 ///
 /// # Errors
-/// When they could not be read, or one of them has no position.
+/// When they could not be read, or the first one has no position.
 pub fn entries(reply: &Bytes) -> Result<Vec<(Position, Bytes)>, Unexpected> {
     let mut reader = Reader(answered(reply).1);
     let mut entries = Vec::new();
@@ -81,7 +85,10 @@ pub fn entries(reply: &Bytes) -> Result<Vec<(Position, Bytes)>, Unexpected> {
         if reader.array()? != 2 {
             return Err(Unexpected::Malformed);
         }
-        let position = reader.position()?;
+        let position = match reader.position() {
+            Err(Unexpected::NoPosition(_)) if !entries.is_empty() => return Ok(entries),
+            position => position?,
+        };
         let words = reader.array()?;
         let mut value = None;
         for at in 0..words {
@@ -241,6 +248,29 @@ mod tests {
         assert_eq!(found, Err(Unexpected::NoPosition("5-1".into())));
         let large = format!("-{}\r\n", reply::TOO_LARGE);
         assert_eq!(entries(&Bytes::from(large)), Err(Unexpected::TooLarge));
+    }
+
+    #[test]
+    fn entries_before_one_that_is_no_position_are_read() {
+        let (mut kv, key) = (Kv::default(), bytes("log"));
+        run(&mut kv, &append(&key, ["a", "b"].map(bytes)));
+        words(&mut kv, "xadd log 5-1 e v");
+        let found = entries(&run(&mut kv, &read(&key, 1, 9)));
+        assert_eq!(found, Ok(vec![(1, bytes("a")), (2, bytes("b"))]));
+        let found = entries(&run(&mut kv, &read(&key, 3, 9)));
+        assert_eq!(found, Err(Unexpected::NoPosition("5-1".into())));
+        // Nothing can be appended behind it.
+        let append = run(&mut kv, &append(&key, [bytes("c")]));
+        assert!(matches!(appended(append), Err(Unexpected::Error(_))));
+    }
+
+    #[test]
+    fn no_entries_are_read_with_a_limit_of_none() {
+        let (mut kv, key) = (Kv::default(), bytes("log"));
+        run(&mut kv, &append(&key, [bytes("a")]));
+        for from in [0, 1, u64::MAX] {
+            assert_eq!(entries(&run(&mut kv, &read(&key, from, 0))), Ok(vec![]));
+        }
     }
 
     #[test]

@@ -323,6 +323,14 @@ fn copy(
     if !replace && store.contains(target, now) {
         return integer(out, 0);
     }
+    // The copy shares the entries, but in a snapshot, and in what is restored from it, it has its
+    // own.
+    if entry
+        .stream()
+        .is_ok_and(|it| it.bytes() > MAX_VALUE_LEN as u64)
+    {
+        return Err("ERR the stream is larger than 64 MiB, the most that COPY copies".into());
+    }
     let entry = entry.clone();
     put(store, now, target, &entry);
     integer(out, 1)

@@ -56,6 +56,17 @@ impl Item {
         words(&self.body)
     }
 
+    /// How many bytes it takes in memory, roughly and on all machines alike.
+    fn size(&self) -> u64 {
+        self.body.len() as u64 + 32
+    }
+
+    /// The most bytes that it takes in a reply: each word and the ID come with their lengths and
+    /// line ends.
+    pub(super) fn bytes_in_reply(&self) -> usize {
+        self.body.len() + 16 * self.count() + 80
+    }
+
     /// The number of fields and values.
     pub(super) fn count(&self) -> usize {
         count(&self.body).unwrap_or(0) as usize
@@ -89,6 +100,8 @@ type Block = VecDeque<Item>;
 #[derive(Clone, Debug, Default)]
 struct Group {
     len: usize,
+    /// Of all entries.
+    bytes: u64,
     /// None is empty.
     blocks: VecDeque<Arc<Block>>,
 }
@@ -97,6 +110,8 @@ struct Group {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entries {
     len: usize,
+    /// Of all entries.
+    bytes: u64,
     /// None is empty.
     groups: VecDeque<Arc<Group>>,
 }
@@ -117,6 +132,11 @@ fn last(block: &Block) -> Option<Id> {
 impl Entries {
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// How many bytes the entries take in memory, roughly and on all machines alike.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     pub(super) fn first(&self) -> Option<&Item> {
@@ -141,6 +161,8 @@ impl Entries {
             group.blocks.push_back(Arc::default());
         }
         let block = group.blocks.back_mut().expect("there is one");
+        group.bytes += item.size();
+        self.bytes += item.size();
         Arc::make_mut(block).push_back(item);
         group.len += 1;
         self.len += 1;
@@ -207,18 +229,22 @@ impl Entries {
             let first = self.groups.front_mut().expect("some entries are left");
             if first.len <= left {
                 left -= first.len;
+                self.bytes -= first.bytes;
                 self.groups.pop_front();
                 continue;
             }
             let group = Arc::make_mut(first);
             let block = group.blocks.front_mut().expect("no group is empty");
             let removed = block.len().min(left);
+            let bytes: u64 = block.range(..removed).map(Item::size).sum();
             if removed == block.len() {
                 group.blocks.pop_front();
             } else {
                 Arc::make_mut(block).drain(..removed);
             }
             group.len -= removed;
+            group.bytes -= bytes;
+            self.bytes -= bytes;
             left -= removed;
         }
     }
@@ -230,9 +256,9 @@ impl Entries {
             .groups
             .get(g)
             .and_then(|it| it.blocks.get(b)?.get(index));
-        if found.is_none_or(|item| item.id != id) {
+        let Some(bytes) = found.filter(|item| item.id == id).map(Item::size) else {
             return false;
-        }
+        };
         let group = Arc::make_mut(&mut self.groups[g]);
         let block = Arc::make_mut(&mut group.blocks[b]);
         block.remove(index);
@@ -240,6 +266,8 @@ impl Entries {
             group.blocks.remove(b);
         }
         group.len -= 1;
+        group.bytes -= bytes;
+        self.bytes -= bytes;
         if group.len == 0 {
             self.groups.remove(g);
         }
@@ -283,9 +311,13 @@ mod tests {
         assert_eq!(ids(entries.from(Id::MIN)), all);
         assert_eq!(entries.first().map(|item| item.id), all.first().copied());
         assert_eq!(entries.last().map(|item| item.id), all.last().copied());
+        assert_eq!(entries.bytes(), entries.from(Id::MIN).map(Item::size).sum());
         assert!(entries.groups.iter().all(|group| {
             let blocks = group.blocks.iter().map(|block| block.len());
-            group.len == blocks.sum::<usize>() && group.blocks.iter().all(|it| !it.is_empty())
+            let items = group.blocks.iter().flat_map(|block| block.iter());
+            group.len == blocks.sum::<usize>()
+                && group.bytes == items.map(Item::size).sum()
+                && group.blocks.iter().all(|it| !it.is_empty())
         }));
     }
 
@@ -301,7 +333,7 @@ mod tests {
                 match action {
                     Action::Push(count, gap) => for _ in 0..count {
                         last.seq += gap;
-                        entries.push(Item::new(last, b""));
+                        entries.push(Item::new(last, &vec![0; last.seq as usize % 7]));
                         model.insert(last, ());
                     }
                     Action::RemoveFirst(count) => {

@@ -21,6 +21,9 @@ use entries::Entries;
 /// many entries if these are small.
 const NODE: u64 = 100;
 
+/// Bytes of one stream in the reply to XREAD, besides its key and its entries.
+const STREAM_IN_REPLY: usize = 32;
+
 /// What a stream is asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Ask<B> {
@@ -155,6 +158,11 @@ impl Stream {
 
     pub(super) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// How many bytes the entries take in memory, roughly and on all machines alike.
+    pub(super) fn bytes(&self) -> u64 {
+        self.entries.bytes()
     }
 
     /// The entries from this ID on.

@@ -4,7 +4,7 @@ use super::super::MAX_REPLY_BYTES;
 use super::super::reply;
 use super::super::shard::Key;
 use super::super::store::Store;
-use super::{After, Ask, Id, Item, Stream};
+use super::{After, Ask, Id, Item, STREAM_IN_REPLY, Stream};
 
 /// The text of an error reply, nothing else having been answered.
 type Answered = Result<(), &'static str>;
@@ -72,12 +72,21 @@ fn take<'a>(
 ) -> Result<Vec<&'a Item>, &'static str> {
     let mut taken = Vec::new();
     for item in items {
-        // Each word and each ID comes with its length and two line ends.
-        let bytes = item.body().len() + 16 * item.count() + 80;
-        *room = room.checked_sub(bytes).ok_or(reply::TOO_LARGE)?;
+        let left = room.checked_sub(item.bytes_in_reply());
+        *room = left.ok_or(reply::TOO_LARGE)?;
         taken.push(item);
     }
     Ok(taken)
+}
+
+/// Takes the first entries, those whose replies have room.
+fn take_some<'a>(items: impl Iterator<Item = &'a Item>, room: &mut usize) -> Vec<&'a Item> {
+    let has_room = |item: &&Item| {
+        let left = room.checked_sub(item.bytes_in_reply());
+        *room = left.unwrap_or(*room);
+        left.is_some()
+    };
+    items.take_while(has_room).collect()
 }
 
 fn range(
@@ -136,19 +145,9 @@ fn read(
             After::Id(after) => *after,
             After::Last => stream.map_or(Id::MIN, |stream| stream.last),
         };
-        found.push((key, stream, after));
+        found.push((*key, stream, after));
     }
-    let (mut room, mut results) = (MAX_REPLY_BYTES, Vec::new());
-    for (key, stream, after) in &found {
-        let (Some(stream), Some(from)) = (stream, after.next()) else {
-            continue;
-        };
-        let items = take(stream.entries.from(from).take(limit(count)), &mut room)?;
-        if !items.is_empty() {
-            room = room.checked_sub(key.len() + 32).ok_or(reply::TOO_LARGE)?;
-            results.push((key, items));
-        }
-    }
+    let results = first_entries(&found, count)?;
     match (results.len(), block) {
         (0, None) => reply::null_array(out),
         (0, Some(_)) => {
@@ -167,6 +166,41 @@ fn read(
         items.iter().for_each(|item| entry(out, item));
     }
     Ok(())
+}
+
+/// A stream that is read, its key, and the ID after which it is read.
+type Found<'a, 'k> = (&'k [u8], Option<&'a Stream>, Id);
+
+/// The key of a stream, and its entries that are in the reply.
+type Taken<'a, 'k> = (&'k [u8], Vec<&'a Item>);
+
+/// What XREAD answers: of each stream that has entries these, as far as there is room. Beyond it a
+/// client reads on with the last ID that it has got.
+fn first_entries<'a, 'k>(
+    found: &[Found<'a, 'k>],
+    count: u64,
+) -> Result<Vec<Taken<'a, 'k>>, &'static str> {
+    let (mut room, mut results, mut has_entries) = (MAX_REPLY_BYTES, Vec::new(), false);
+    for (key, stream, after) in found {
+        let (Some(stream), Some(from)) = (stream, after.next()) else {
+            continue;
+        };
+        let mut items = stream.entries.from(from).take(limit(count)).peekable();
+        has_entries |= items.peek().is_some();
+        let Some(mut left) = room.checked_sub(key.len() + STREAM_IN_REPLY) else {
+            continue;
+        };
+        let taken = take_some(items, &mut left);
+        if !taken.is_empty() {
+            room = left;
+            results.push((*key, taken));
+        }
+    }
+    // XADD accepts only entries that have room, but RENAME may have made the key longer.
+    match results.is_empty() && has_entries {
+        true => Err(reply::TOO_LARGE),
+        false => Ok(results),
+    }
 }
 
 /// XINFO STREAM. The nodes of Redis's radix tree are what it would have for small entries.

@@ -1,10 +1,10 @@
 //! The commands that change streams.
 
-use super::super::command::MAX_VALUE_LEN;
+use super::super::MAX_REPLY_BYTES;
 use super::super::reply;
 use super::super::shard::Key;
 use super::super::store::Store;
-use super::{Deed, Id, Item, NewId, Stream, Trim, entries};
+use super::{Deed, Id, Item, NewId, STREAM_IN_REPLY, Stream, Trim, entries};
 
 /// The text of an error reply, nothing else having been answered.
 type Executed = Result<(), &'static str>;
@@ -78,12 +78,13 @@ fn add(
         return Err(EXHAUSTED);
     }
     let id = stream.next_id(id, now).ok_or(NOT_GREATER)?;
-    let body = entries::body(words);
-    if body.len() > MAX_VALUE_LEN {
+    let item = Item::new(id, &entries::body(words));
+    // Otherwise no client could ever read it.
+    if item.bytes_in_reply() + key.bytes.len() + STREAM_IN_REPLY > MAX_REPLY_BYTES {
         return Err(TOO_LARGE);
     }
     store.edit_stream(key, now, |stream| {
-        stream.entries.push(Item::new(id, &body));
+        stream.entries.push(item);
         stream.last = id;
         stream.added = stream.added.saturating_add(1);
         if let Some(trim) = trim {
