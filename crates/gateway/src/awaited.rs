@@ -24,11 +24,17 @@ impl Awaited {
     }
 
     /// A client begins to wait for these streams.
-    pub(crate) fn add(&mut self, keys: Vec<Bytes>) {
+    pub(crate) fn add(&mut self, keys: &[Bytes]) {
         self.clients += 1;
         self.streams += keys.len();
         for key in keys {
-            *self.keys.entry(key).or_default() += 1;
+            match self.keys.get_mut(key) {
+                Some(count) => *count += 1,
+                // Copied: it may outlive the client, whose command it would retain.
+                None => {
+                    self.keys.insert(Bytes::copy_from_slice(key), 1);
+                }
+            }
         }
     }
 
@@ -80,8 +86,8 @@ mod tests {
     #[test]
     fn a_stream_is_awaited_until_no_client_waits_for_it() {
         let mut awaited = Awaited::default();
-        awaited.add(keys(&["b", "a", "b"]));
-        awaited.add(keys(&["b"]));
+        awaited.add(&keys(&["b", "a", "b"]));
+        awaited.add(&keys(&["b"]));
         assert_eq!((awaited.clients(), awaited.streams()), (2, 4));
         assert_eq!(awaited.behind(None, 9, 99), (keys(&["a", "b"]), false));
         awaited.remove(&keys(&["b", "a", "b"]));
@@ -92,9 +98,23 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_does_not_retain_the_command_of_a_client_that_has_left() {
+        let mut awaited = Awaited::default();
+        let mut command = Bytes::from(vec![b'k'; 60_000]);
+        let first = [command.split_to(1), command];
+        awaited.add(&first);
+        awaited.add(&keys(&["k"]));
+        awaited.remove(&first);
+        let [key, rest] = first;
+        assert_eq!(awaited.behind(None, 9, 99), (keys(&["k"]), false));
+        drop(rest);
+        assert!(key.is_unique());
+    }
+
+    #[test]
     fn a_round_names_each_stream_once() {
         let mut awaited = Awaited::default();
-        awaited.add(keys(&["a", "b", "cc", "d", "e"]));
+        awaited.add(&keys(&["a", "b", "cc", "d", "e"]));
         for (most, bytes) in [(2, 99), (9, 5)] {
             let (mut last, mut round) = (None, Vec::new());
             loop {

@@ -51,8 +51,9 @@ impl Connection {
         let keys = command.read_keys();
         let tracked = note.tracked.iter();
         let tracked: usize = tracked.map(|key| key.len() + size_of::<Bytes>()).sum();
-        let bytes = command.encoded_len() + keys.len() * BYTES_PER_STREAM + tracked;
-        self.host.awaited.borrow_mut().add(keys.clone());
+        // The table has names of its own.
+        let bytes = 2 * command.encoded_len() + keys.len() * BYTES_PER_STREAM + tracked;
+        self.host.awaited.borrow_mut().add(&keys);
         self.client.blocked.set(true);
         // The rest would retain the whole read.
         self.input = Bytes::copy_from_slice(&self.input);
