@@ -133,9 +133,14 @@ impl<I: Id> Choice<I> {
     /// that no trusted instance has could be lost with them. `None` if the deployment has no such
     /// instance.
     pub fn next(&mut self, now: Instant) -> Option<(I, Set<I>)> {
+        self.next_among(self.all, now)
+    }
+
+    /// The same, where the trusted one is of `some` if any of these is trusted.
+    pub fn next_among(&mut self, some: Set<I>, now: Instant) -> Option<(I, Set<I>)> {
         self.turn += 1;
         let suspects = self.suspicion.suspects();
-        let trusted = self.all.without(suspects);
+        let trusted = self.all.without(suspects).preferring(some);
         let trusted = trusted.preferring(self.preferred);
         let one = match trusted.pick(self.turn) {
             Some(one) => one,

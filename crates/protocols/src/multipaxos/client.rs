@@ -96,8 +96,9 @@ pub struct ClientLane {
     /// Turns to the next leader when the one of the round leaves everything unanswered.
     stray: u64,
     batchers: Choice<BatcherId>,
-    /// Until when it leaves out some of them.
-    left_out_until: Option<Instant>,
+    /// The batchers that take commands in, as one of the others has said, and until when it leaves
+    /// out these. Who is suspected stays so meanwhile.
+    taking: Option<(Set<BatcherId>, Instant)>,
     read_batchers: Choice<ReadBatcherId>,
     replicas: Choice<ReplicaId>,
     reader: QuorumReader,
@@ -128,7 +129,7 @@ impl ClientLane {
                 config.near(kind::Batcher, birth.node),
                 random.any(),
             ),
-            left_out_until: None,
+            taking: None,
             read_batchers: Choice::new(
                 config.all(kind::ReadBatcher),
                 config.near(kind::ReadBatcher, birth.node),
@@ -227,10 +228,9 @@ impl ClientLane {
             };
             return out.send(Envelope::ToLeaders(Set::one(leader), message));
         }
-        let is_over = self.left_out_until.is_some_and(|until| until <= now);
-        if is_over || via.is_some() {
-            self.choose_among_all();
-        }
+        let silent = via.map(BatcherId);
+        let is_silent = |taking: Set<BatcherId>| silent.is_some_and(|it| taking.contains(it));
+        self.taking = (self.taking).filter(|(taking, until)| now < *until && !is_silent(*taking));
         if let Some(silent) = via {
             self.batchers.silent(BatcherId(silent), now);
             self.writes_via = self
@@ -239,7 +239,10 @@ impl ClientLane {
         }
         if self.writes_via.is_none() {
             self.flush_writes(out);
-            self.writes_via = self.batchers.next(now);
+            self.writes_via = match self.taking {
+                Some((taking, _)) => self.batchers.next_among(taking, now),
+                None => self.batchers.next(now),
+            };
         }
         let (batcher, _) = self.writes_via.expect("there are batchers");
         self.lane
@@ -253,19 +256,8 @@ impl ClientLane {
     /// Leaves out batchers that pass on what they get, if there are others, until one of the others
     /// is silent, but not for long.
     fn leave_out(&mut self, now: Instant, to: Set<BatcherId>) {
-        let all: Set<BatcherId> = self.config.all(kind::Batcher);
-        let near = self.config.near(kind::Batcher, self.node);
-        if all.meets(to) {
-            self.batchers.reconfigure(all.and(to), near.and(to));
-            self.left_out_until = Some(now + LEFT_OUT_FOR);
-        }
-    }
-
-    fn choose_among_all(&mut self) {
-        if self.left_out_until.take().is_some() {
-            let near = self.config.near(kind::Batcher, self.node);
-            let all = self.config.all(kind::Batcher);
-            self.batchers.reconfigure(all, near);
+        if self.config.all::<BatcherId>(kind::Batcher).meets(to) {
+            self.taking = Some((to, now + LEFT_OUT_FOR));
         }
     }
 
@@ -449,7 +441,7 @@ impl Role for ClientLane {
         self.replicas
             .reconfigure(config.serving(), config.near(kind::Replica, node));
         self.reader.reconfigure(now, config.clone());
-        (self.config, self.left_out_until) = (config, None);
+        (self.config, self.taking) = (config, None);
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {

@@ -253,7 +253,7 @@ impl Role for Aggregator {
             In::Ordered { slot, cut, late } if self.known <= Some(slot) => {
                 self.known = Some(slot);
                 self.is_new |= self.deciding.follow(now, cut);
-                self.is_new |= self.deciding.are_late(late);
+                self.is_new |= self.deciding.are_late(now, late, &self.config);
             }
             In::Ordered { .. } => {}
         }

@@ -29,7 +29,7 @@ use super::{Envelope, aggregator, branch, metrics, server};
 use crate::multipaxos;
 use crate::multipaxos::replica::In as Ordering;
 use crate::parts;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ionian_kernel::adapted::Adapted;
@@ -39,7 +39,7 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Cover, Out, Picture, Role};
 use ionian_kernel::status::{Metrics, Status};
-use ionian_kernel::time::{Instant, earliest};
+use ionian_kernel::time::{Instant, earliest, transit};
 use ionian_kernel::wire::{Never, Reader, Wire, encode_all};
 use ionian_replication::backoff::doubled;
 use ionian_replication::batch::{Batch, BatchBuilder, Value};
@@ -82,6 +82,10 @@ const MAX_AHEAD: u64 = 1 << 14;
 /// one that is far behind does not wait for an answer for each slot. A server answers with as many
 /// bytes as a message holds.
 const SLOTS_AHEAD: usize = 256;
+
+/// Of how many logs it asks for records that the next slot orders, and of how many altogether for
+/// what slots behind it order, at a time. The answer to each is at most one message.
+const MOST_ASKED: usize = 8;
 
 /// See the top of this file.
 pub struct Replica {
@@ -272,22 +276,28 @@ impl Replica {
     /// Watches for what is missing of the next slot. Most of it is on its way.
     fn watch(&mut self, now: Instant) {
         if self.next.is_some() && self.fetch.is_none() {
-            self.fetch = Some((now + self.config.options().resend_after, 0));
+            self.fetch = Some((self.answered_by(now, 0), 0));
             self.waits_since = Some(now);
         }
     }
 
-    /// Asks for what is missing of the next slot, and of slots behind it: each time the next server
-    /// of a shard.
+    /// When what was asked for should be here, if it was asked for without success this often.
+    fn answered_by(&self, now: Instant, attempts: u32) -> Instant {
+        let wait = doubled(self.config.options().resend_after, attempts, 4);
+        now + wait + transit(server::MESSAGE_BYTES * self.asked.len())
+    }
+
+    /// Asks for what is missing of the next slot, each time the next server of a shard, and for
+    /// what it has not asked for of slots behind it.
     fn fetch_missing(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let Some((_, attempts)) = self.fetch.filter(|(at, _)| *at <= now) else {
             return;
         };
-        let wait = doubled(self.config.options().resend_after, attempts, 4);
-        self.fetch = Some((now + wait, attempts + 1));
         self.turn += 1;
-        self.asked.clear();
+        let ranges = self.next.as_ref().map_or(&[][..], |(_, ranges)| ranges);
+        (self.asked).retain(|log, _| !ranges.iter().any(|range| range.log == *log));
         self.ask_for_missing(out);
+        self.fetch = Some((self.answered_by(now, attempts), attempts + 1));
     }
 
     /// What the next slot orders, and slots behind it that are chosen: of each log one range.
@@ -314,13 +324,6 @@ impl Replica {
         wanted
     }
 
-    /// The first record of a log that is missing of what is wanted.
-    fn missing_of(&self, log: LogId) -> Option<u64> {
-        let wanted = self.wanted();
-        let range = wanted.iter().find(|range| range.log == log)?;
-        self.gathering.first_missing(range)
-    }
-
     /// A server has sent records that were asked for. One answer leads to one question at most for
     /// each log, and only if it was of help: others are under way.
     fn on_fetched(
@@ -330,19 +333,34 @@ impl Replica {
         (first, records): (u64, Vec<Batch>),
         out: &mut Out<'_, Self>,
     ) {
-        let missing = self.missing_of(log);
+        let before = self.gathering.len();
         self.on_records(log, first, records, out);
+        let is_help = self.gathering.len() > before;
         self.go_on(now, out);
-        if self.missing_of(log) != missing {
+        if is_help {
             self.asked.remove(&log);
             self.ask_for_missing(out);
+            let ranges = self.next.as_ref().map_or(&[][..], |(_, ranges)| ranges);
+            if ranges.iter().any(|range| range.log == log) {
+                let attempts = self.fetch.map_or(0, |(_, attempts)| attempts);
+                self.fetch = Some((self.answered_by(now, attempts), attempts));
+            }
         }
     }
 
     /// Asks for what is wanted, but for what was asked for already.
     fn ask_for_missing(&mut self, out: &mut Out<'_, Self>) {
+        let ranges = self.next.as_ref().map_or(&[][..], |(_, ranges)| ranges);
+        let of_next: BTreeSet<LogId> = ranges.iter().map(|range| range.log).collect();
         for range in self.wanted() {
             let log = range.log;
+            let asked = match of_next.contains(&log) {
+                true => self.asked.keys().filter(|it| of_next.contains(it)).count(),
+                false => self.asked.len(),
+            };
+            if asked >= MOST_ASKED && !self.asked.contains_key(&log) {
+                continue;
+            }
             let is_asked = |first: &u64| self.asked.get(&log).is_some_and(|end| first < end);
             let first = self.gathering.first_missing(&range);
             let Some(first) = first.filter(|first| !is_asked(first)) else {

@@ -98,6 +98,8 @@ messages! {
         },
         /// A server asks another aggregator than before.
         5 => Turn {
+            /// The server.
+            from: ServerId,
             /// The turn of that aggregator.
             turn: u64,
         },
@@ -145,7 +147,7 @@ wire_enum! {
 }
 
 /// Bytes of records in one message, at least one record.
-const MESSAGE_BYTES: usize = 1 << 20;
+pub(super) const MESSAGE_BYTES: usize = 1 << 20;
 
 /// A server.
 pub struct Server {
@@ -162,6 +164,8 @@ pub struct Server {
     logs: Logs,
     recovered: Recovered,
     open: OpenBatch,
+    /// A batch that is larger than its part of what may wait, and waits until nothing else does.
+    large: Option<Batch>,
     /// The cut of the furthest replica that told it, and the slot before which it is the cut.
     known: Option<(Slot, Cut)>,
     /// The generation in which it takes part.
@@ -207,6 +211,7 @@ impl Server {
             logs: Logs::default(),
             recovered: Recovered::default(),
             open: OpenBatch::default(),
+            large: None,
             known: None,
             generation: None,
             left: Generation::ZERO,
@@ -272,6 +277,7 @@ impl Server {
     /// Keeps a peer's records, if none is missing before them: a length counts what has no gap.
     fn on_backup(
         &mut self,
+        now: Instant,
         log: LogId,
         (first, records): (u64, Vec<Batch>),
         turn: u64,
@@ -284,7 +290,7 @@ impl Server {
         if turn < self.reporting.turn() {
             self.send_turn(Set::one(log.server), out);
         }
-        self.reporting.agree(turn);
+        self.reporting.agree(now, turn);
         let length = self.logs.length(log);
         if first > length {
             return out.reached(branch::BACKUP_GAP);
@@ -292,6 +298,14 @@ impl Server {
         let known = (length - first) as usize;
         for batch in records.into_iter().skip(known) {
             self.append(log, batch, out);
+        }
+    }
+
+    fn on_turn(&mut self, now: Instant, from: ServerId, turn: u64) {
+        if self.config.place_of(from).0 == self.shard {
+            self.reporting.agree(now, turn);
+        } else {
+            self.reporting.follow_shard(now, turn, &self.config);
         }
     }
 
@@ -412,7 +426,7 @@ impl Role for Server {
                 first,
                 records,
                 turn,
-            } => self.on_backup(log, (first, records), turn, out),
+            } => self.on_backup(now, log, (first, records), turn, out),
             In::Ordered {
                 from,
                 slot,
@@ -425,7 +439,7 @@ impl Role for Server {
                 first,
                 end,
             } => self.on_fetch(from, log, (first, end), out),
-            In::Turn { turn } => self.reporting.agree(turn),
+            In::Turn { from, turn } => self.on_turn(now, from, turn),
         }
     }
 
@@ -445,6 +459,7 @@ impl Role for Server {
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.take_large_in(now, out);
         let under_way = self.unordered() as usize;
         if self.generation.is_some() && self.open.is_due(now, under_way, self.options()) {
             self.close(out);

@@ -1,6 +1,8 @@
 //! The rules of a client lane (compartmentalization, sections 2.3, 3.4, 3.6 and 4.1; sessions in
 //! ARCHITECTURE.md), one test each. All that it asks of its driver is compared.
 
+mod passed_on;
+
 use crate::servers::{config, only, round, without};
 use crate::stage::{self, Stage};
 use bytes::Bytes;
@@ -549,29 +551,4 @@ fn the_wait_for_a_session_grows_when_all_leaders_were_asked() {
         let usual = retry_after * (1 << (attempt / leaders)) as u32;
         assert_eq!(waited, usual, "attempt {attempt}");
     }
-}
-
-/// Where the next write goes.
-fn next_batcher(lane: &mut Stage<ClientLane>, token: u64) -> Set<BatcherId> {
-    let sent = lane.tell(submit_write(token, "x"));
-    match &sent[..] {
-        [Envelope::ToBatchers(batchers, _)] => *batchers,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// Servers of Scalog whose shard is closed or spare.
-#[test]
-fn batchers_that_pass_commands_on_are_left_out_for_a_while() {
-    let mut lane = open();
-    let usual = next_batcher(&mut lane, 0);
-    let to = Set::first(2).without(usual);
-    assert_eq!(lane.tell(In::PassedOn { to }), vec![]);
-    assert_eq!([1, 2].map(|token| next_batcher(&mut lane, token)), [to; 2]);
-    lane.now = lane.now + Duration::from_secs(1);
-    assert_eq!(next_batcher(&mut lane, 3), usual);
-    // It knows no others.
-    let to = Set::EMPTY;
-    assert_eq!(lane.tell(In::PassedOn { to }), vec![]);
-    assert_eq!(next_batcher(&mut lane, 4), usual);
 }

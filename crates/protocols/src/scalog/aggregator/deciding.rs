@@ -57,9 +57,30 @@ pub(super) struct Heard {
 #[derive(Default)]
 struct Proposed {
     generation: Generation,
+    is_open: bool,
     lengths: Vec<u64>,
-    /// When it was proposed to open or to close the shard, and how often.
-    turned: Option<(Instant, u32)>,
+    /// To open or to close the shard.
+    turned: Tries,
+    /// Later lives of its servers.
+    listed: Tries,
+}
+
+/// When the same was proposed last, and how often.
+#[derive(Default)]
+struct Tries(Option<(Instant, u32)>);
+
+impl Tries {
+    /// Whether it is time to propose it, for the first time or again.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.0.is_none_or(|(at, times)| {
+            now >= at + doubled(ASK_AGAIN_AFTER, times.saturating_sub(1), MOST_DOUBLED)
+        });
+        if is_due {
+            let times = self.0.map_or(0, |(_, times)| times);
+            self.0 = Some((now, times.saturating_add(1)));
+        }
+        is_due
+    }
 }
 
 /// What the cuts have shown of a shard.
@@ -132,7 +153,10 @@ impl Deciding {
 
     /// The records of these shards come late to the furthest replica; whether something follows
     /// from that perhaps.
-    pub(super) fn are_late(&mut self, shards: Vec<Index>) -> bool {
+    pub(super) fn are_late(&mut self, now: Instant, shards: Vec<Index>, config: &Config) -> bool {
+        // The first replica that it hears may be one that is behind.
+        let has_listened = now.since(self.since) > config.server_timeout();
+        let shards = if has_listened { shards } else { Vec::new() };
         let is_news = self.late != shards;
         self.late = shards;
         is_news
@@ -155,16 +179,19 @@ impl Deciding {
         for shard in config.shards() {
             let state = self.cut.shard(shard);
             let proposed = self.proposed.entry(shard).or_default();
-            if proposed.generation != state.generation {
+            if (proposed.generation, proposed.is_open) != (state.generation, state.is_open) {
                 *proposed = Proposed {
                     generation: state.generation,
+                    is_open: state.is_open,
                     ..Proposed::default()
                 };
             }
             if !state.is_open {
                 continue;
             }
-            changes.extend(self.grown(shard, &state, config));
+            if !self.late.contains(&shard) {
+                changes.extend(self.grown(shard, &state, config));
+            }
             match self.failing(now, shard, &state, config) {
                 Some(why) => changes.extend(self.closing(now, shard, &state, why, out)),
                 None => working.push((shard, state)),
@@ -202,7 +229,7 @@ impl Deciding {
                 continue;
             };
             open += 1;
-            if !self.turns(now, shard) {
+            if !self.proposed.entry(shard).or_default().turned.is_due(now) {
                 continue;
             }
             let after = state.generation;
@@ -328,7 +355,7 @@ impl Deciding {
         why: Failing,
         out: &mut Out<'_, Aggregator>,
     ) -> Option<Change> {
-        if !self.turns(now, shard) {
+        if !self.proposed.entry(shard).or_default().turned.is_due(now) {
             return None;
         }
         self.closed += 1;
@@ -357,7 +384,7 @@ impl Deciding {
             let after = doubled(OPEN_AGAIN_AFTER, seen.openings, MOST_DOUBLED);
             seen.openings > 0 && now < seen.opened_at + after
         });
-        if waits || self.late.contains(&shard) {
+        if waits {
             return None;
         }
         let life_of = |server| {
@@ -379,12 +406,17 @@ impl Deciding {
         config: &Config,
     ) -> Option<Change> {
         let servers = config.servers_of(shard).enumerate();
-        let life_of = |(place, server)| match self.heard.get(&server) {
-            Some(heard) => heard.life,
-            None => state.lives.get(place).copied().unwrap_or_default(),
+        // One that is silent may have begun another, which other aggregators know.
+        let life_of = |(place, server)| {
+            let heard = self.heard.get(&server);
+            match heard.filter(|_| !self.is_silent(now, server, config)) {
+                Some(heard) => heard.life,
+                None => state.lives.get(place).copied().unwrap_or_default(),
+            }
         };
         let lives: Vec<u64> = servers.map(life_of).collect();
-        if lives == state.lives || !self.turns(now, shard) {
+        let is_news = lives != state.lives;
+        if !is_news || !self.proposed.entry(shard).or_default().listed.is_due(now) {
             return None;
         }
         let after = state.generation;
@@ -398,19 +430,6 @@ impl Deciding {
     fn is_silent(&self, now: Instant, server: ServerId, config: &Config) -> bool {
         let heard = self.heard.get(&server).map_or(self.since, |heard| heard.at);
         now.since(heard.max(self.since)) > config.server_timeout()
-    }
-
-    /// Whether it is time to open or to close this shard, for the first time or again.
-    fn turns(&mut self, now: Instant, shard: Index) -> bool {
-        let proposed = self.proposed.entry(shard).or_default();
-        let is_due = proposed.turned.is_none_or(|(at, times)| {
-            now >= at + doubled(ASK_AGAIN_AFTER, times.saturating_sub(1), MOST_DOUBLED)
-        });
-        if is_due {
-            let times = proposed.turned.map_or(0, |(_, times)| times);
-            proposed.turned = Some((now, times.saturating_add(1)));
-        }
-        is_due
     }
 
     /// How many shards are open.

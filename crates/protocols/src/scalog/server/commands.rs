@@ -11,10 +11,10 @@ use ionian_kernel::time::{Instant, transit};
 use ionian_replication::backoff::doubled;
 use ionian_replication::batch::{Batch, BatchBuilder};
 
-/// What all servers together hold of their own logs that is not ordered, and of commands that wait,
-/// in bytes: each has an equal part, or one thing alone that is larger. A slot can order all of it,
-/// and must fit a message to a replica that is behind. What lanes send beyond it is dropped, and
-/// asked again by them.
+/// What the servers of open shards together hold of their own logs that is not ordered, and of
+/// commands that wait, in bytes: each has an equal part, or one thing alone that is larger. A slot
+/// can order all of it, and must fit a message to a replica that is behind. What lanes send beyond
+/// it is dropped, and asked again by them.
 const UNORDERED_BYTES: usize = 32 << 20;
 
 impl Server {
@@ -28,15 +28,34 @@ impl Server {
         }
     }
 
-    /// Takes commands in, if there is room for them. Where no shard is open they wait.
+    /// Takes commands in, if there is room for them. Where no shard is open they wait. While one
+    /// batch that is larger than the whole room waits, no others are taken in: under a steady load
+    /// its turn would never come.
     pub(super) fn take_in(&mut self, now: Instant, commands: &Batch, out: &mut Out<'_, Self>) {
         let waiting = self.unordered_bytes + self.open.byte_len();
-        let limit = UNORDERED_BYTES / self.config.servers.len().max(1);
+        let limit = UNORDERED_BYTES / (self.config.size() * self.config.open_shards()).max(1);
         let has_room = waiting == 0 || waiting + commands.byte_len() <= limit;
-        if !has_room || self.logs.is_full() {
+        if self.logs.is_full() || self.large.is_some() {
             self.counts.dropped += commands.len() as u64;
-            return;
+        } else if has_room {
+            self.append_open(now, commands, out);
+        } else if commands.byte_len() > limit {
+            self.large = Some(commands.clone());
+        } else {
+            self.counts.dropped += commands.len() as u64;
         }
+    }
+
+    /// Takes in the batch that is larger than the room when nothing else waits.
+    pub(super) fn take_large_in(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.unordered_bytes + self.open.byte_len() == 0
+            && let Some(commands) = self.large.take()
+        {
+            self.append_open(now, &commands, out);
+        }
+    }
+
+    fn append_open(&mut self, now: Instant, commands: &Batch, out: &mut Out<'_, Self>) {
         self.open.append(now, commands);
         if self.generation.is_none() {
             out.reached(branch::HELD);
@@ -167,7 +186,7 @@ impl Server {
 
     /// Tells servers which aggregator it asks.
     pub(super) fn send_turn(&mut self, to: Set<ServerId>, out: &mut Out<'_, Self>) {
-        let turn = self.reporting.turn();
-        out.send(Envelope::ToServers(to, In::Turn { turn }));
+        let (from, turn) = (self.id, self.reporting.turn());
+        out.send(Envelope::ToServers(to, In::Turn { from, turn }));
     }
 }

@@ -99,12 +99,14 @@ impl Server {
 
     /// Commands that waited for a shard to open go where one is.
     fn pass_on_waiting(&mut self, out: &mut Out<'_, Self>) {
-        if self.open.is_empty() {
+        if self.open.is_empty() && self.large.is_none() {
             return;
         }
         if let Some(server) = self.elsewhere() {
-            let waiting = self.open.take();
-            self.pass_on(server, &waiting, out);
+            let waiting = Some(self.open.take()).filter(|batch| !batch.is_empty());
+            for batch in waiting.into_iter().chain(self.large.take()) {
+                self.pass_on(server, &batch, out);
+            }
         }
     }
 

@@ -11,7 +11,9 @@
 //! **Which aggregator.** All servers of a shard must ask the same one: the minimum is taken where
 //! all of them report. So they have a *turn*, of which backups tell the peers; the highest is that
 //! of all. A server that turns says so to all servers, for what one shard has found out the others
-//! need not. While nothing more is ordered although something waits, the report is sent again after
+//! need not. Those of other shards follow unless cuts order what they report: a shard whose own
+//! server is slow turns too. One that follows gives the next aggregator its whole time. While
+//! nothing more is ordered although something waits, the report is sent again after
 //! `resend_after_ms`, and at each second time to the next aggregator, which is the next turn. Cuts
 //! do not clear the aggregator of that at once: they may come of the reports to all. And the time
 //! to the next report is longer after each turn: the aggregator may not be the cause.
@@ -42,8 +44,9 @@ pub(super) struct Reporting {
     at: Instant,
     /// Whether there are others by now.
     is_new: bool,
-    /// What is known to be ordered.
+    /// What is known to be ordered, and since when.
     ordered: Vec<u64>,
+    ordered_at: Instant,
     /// Since when what was reported waits, and no more is ordered.
     waits_since: Option<Instant>,
     /// The lengths of reports under way.
@@ -108,7 +111,7 @@ impl Reporting {
         }
         let is_more = self.ordered != ordered;
         if is_more {
-            self.ordered = ordered.to_vec();
+            (self.ordered, self.ordered_at) = (ordered.to_vec(), now);
             let forgiven = config.options().resend_after * FORGIVEN_AFTER;
             if now.since(self.silent.1) > forgiven {
                 (self.silent.0, self.turns) = (0, 0);
@@ -181,11 +184,24 @@ impl Reporting {
         self.turn
     }
 
-    /// Another server asks the aggregator of this turn. If that is a later one, this server asks it
-    /// too.
-    pub(super) fn agree(&mut self, turn: u64) {
+    /// Another server of the shard asks the aggregator of this turn. If that is a later one, this
+    /// server asks it too, and it has as much time as if this server had turned itself.
+    pub(super) fn agree(&mut self, now: Instant, turn: u64) {
         if turn > self.turn {
             (self.turn, self.is_turned) = (turn, self.waits_since.is_some());
+            self.waits_since = self.waits_since.map(|_| now);
+            self.silent.0 -= self.silent.0 % PATIENCE;
+        }
+    }
+
+    /// The same of a server of another shard. It may have turned because a server of its shard is
+    /// slow: so this one keeps an aggregator that has led to a cut lately, and leaves nothing
+    /// unanswered.
+    pub(super) fn follow_shard(&mut self, now: Instant, turn: u64, config: &Config) {
+        let lately = now.since(self.ordered_at) < config.options().resend_after * PATIENCE;
+        let works = lately && self.silent.0.is_multiple_of(PATIENCE);
+        if !works {
+            self.agree(now, turn);
         }
     }
 

@@ -161,7 +161,6 @@ fn the_shard_of_a_server_with_another_life_is_closed_and_opened_with_that() {
     assert_eq!(proposed(aggregator.tell(lost(1))), to_first(vec![close]));
     assert_eq!(aggregator.tell(knows(3, closed([[0; 2]; 2], 2))), vec![]);
     // The servers must know that it is closed.
-    aggregator.now = aggregator.now + Duration::from_millis(250);
     assert_eq!(aggregator.tell(lost(3)), vec![]);
     let open = Change::Open {
         shard,
@@ -256,17 +255,25 @@ fn a_shard_is_closed_whose_servers_do_not_get_each_others_records() {
 #[test]
 fn a_shard_is_closed_whose_records_come_too_late_to_the_furthest_replica() {
     let mut aggregator = aggregator();
-    all_but(&mut aggregator, 9);
     let cut = || ordered([[1, 0], [0, 0]]);
+    // It has just begun: it may be a replica that is behind which says so.
+    assert_eq!(aggregator.tell(waits(2, cut(), vec![0])), vec![]);
+    for _ in 0..3 {
+        all_but(&mut aggregator, 9);
+        aggregator.now = aggregator.now + Duration::from_millis(400);
+    }
+    all_but(&mut aggregator, 9);
     // One that is behind may miss what others have.
     assert_eq!(aggregator.tell(knows(3, cut())), vec![]);
     assert_eq!(aggregator.tell(waits(2, cut(), vec![0])), vec![]);
     let sent = aggregator.tell(waits(3, cut(), vec![0]));
     assert_eq!(proposed(sent), closes(0));
-    // It is not opened before that is over.
-    aggregator.now = aggregator.now + Duration::from_millis(250);
+    // It grows no more meanwhile.
+    for from in 0..2 {
+        assert_eq!(aggregator.tell(report(from, &[2, 0], 1)), vec![]);
+    }
+    // It is opened when its records have come, and the closing behind them.
     let closed = closed([[1, 0], [0, 0]], 3);
-    assert_eq!(aggregator.tell(waits(4, closed.clone(), vec![0])), vec![]);
     for from in 0..2 {
         let there = of_life(from, 5 + u64::from(from), Generation(0), &[], 4);
         assert_eq!(aggregator.tell(there), vec![]);
@@ -348,6 +355,58 @@ fn the_log_lists_the_later_life_of_a_spare_server() {
     };
     let sent = aggregator.tell(of_life(3, 80, Generation(0), &[], 3));
     assert_eq!(proposed(sent), to_first(vec![lives]));
+    // Another aggregator hears of the next life, this one no more of that server.
+    for _ in 0..3 {
+        aggregator.now = aggregator.now + Duration::from_millis(400);
+        for from in 0..3 {
+            aggregator.tell(report(from, &[0, 0], 3));
+        }
+    }
+    let mut cut = ordered([[0; 2]; 2]);
+    (cut.shards[1].is_open, cut.shards[1].since) = (false, Slot(3));
+    cut.shards[1].lives = vec![7, 81];
+    assert_eq!(aggregator.tell(knows(9, cut)), vec![]);
+    for _ in 0..20 {
+        aggregator.now = aggregator.now + Duration::from_millis(400);
+        for from in 0..3 {
+            assert_eq!(aggregator.tell(report(from, &[0, 0], 9)), vec![]);
+        }
+    }
+}
+
+#[test]
+fn a_spare_shard_is_opened_at_once_although_its_servers_have_lost_their_memory_often() {
+    let mut aggregator = Stage::alone(of_one(), kind::Aggregator, Aggregator::new);
+    let mut cut = ordered([[0; 2]; 2]);
+    (cut.shards[1].is_open, cut.shards[1].since) = (false, Slot(3));
+    for slot in 3..9 {
+        aggregator.tell(knows(slot, cut.clone()));
+        let mut sent = vec![];
+        for _ in 0..12 {
+            aggregator.now = aggregator.now + Duration::from_millis(400);
+            for from in 0..3 {
+                sent.extend(aggregator.tell(report(from, &[0, 0], slot)));
+            }
+            sent.extend(aggregator.tell(of_life(3, 80 + slot, Generation(0), &[], slot)));
+        }
+        let numbers = sent.iter().filter_map(number).collect();
+        assert!(!proposed(sent).is_empty(), "its lives at slot {slot}");
+        cut.shards[1].lives = vec![7, 80 + slot];
+        let message = multipaxos::batcher::In::BatchesChosen { numbers };
+        aggregator.tell(In::Ordering { message });
+    }
+    // A server of the shard that is open has another life.
+    aggregator.tell(knows(9, cut));
+    aggregator.tell(report(2, &[0, 0], 9));
+    aggregator.tell(of_life(3, 88, Generation(0), &[], 9));
+    let sent = aggregator.tell(of_life(0, 50, Generation(0), &[], 9));
+    let open = Change::Open {
+        shard: 1,
+        after: FIRST,
+        lives: vec![7, 88],
+    };
+    let changes = [closes(0).remove(0).1, vec![open]].concat();
+    assert_eq!(proposed(sent), to_first(changes));
 }
 
 #[test]
@@ -374,6 +433,7 @@ fn a_shard_that_fails_again_and_again_is_opened_less_and_less_often() {
             let (life, generation) = (5 + u64::from(from), Generation(u64::from(from / 2)));
             sent.extend(aggregator.tell(of_life(from, life, generation, &[], slot)));
         }
+        let numbers = sent.iter().filter_map(number).collect();
         let changes = proposed(sent).into_iter().flat_map(|(_, changes)| changes);
         let opens =
             |change: &Change| matches!(change, Change::Open { after, .. } if *after == last);
@@ -382,11 +442,7 @@ fn a_shard_that_fails_again_and_again_is_opened_less_and_less_often() {
             (cut.shards[0].is_open, cut.shards[0].generation) = (true, Generation(slot + 1));
             aggregator.tell(knows(slot + 1, cut.clone()));
         }
-        let numbers = (0..u64::from(u32::MAX)).step_by(1 << 31).collect();
         let message = multipaxos::batcher::In::BatchesChosen { numbers };
-        aggregator.tell(In::Ordering { message });
-        let round = Round::new(Epoch(0), slot, LeaderId(0));
-        let message = multipaxos::batcher::In::NewLeader { round };
         aggregator.tell(In::Ordering { message });
     }
     let waits: Vec<u128> = opened.windows(2).map(|pair| pair[1] - pair[0]).collect();

@@ -265,6 +265,48 @@ fn one_that_is_far_behind_asks_for_the_records_of_many_slots_at_once() {
     assert_eq!(replica.role.executed(), Slot(4));
 }
 
+/// Else what is slow would come twice, and delay itself.
+#[test]
+fn what_slots_behind_the_next_one_order_is_asked_for_once() {
+    let mut replica = replica();
+    replica.tell(grown(1, 0, [1, 0]));
+    replica.tell(grown(2, 1, [1, 0]));
+    let asked = next_questions(&mut replica);
+    assert_eq!(asked, vec![(log(0), 0, 1), (log(2), 0, 1)]);
+    let at = replica.now;
+    assert_eq!(next_questions(&mut replica), vec![(log(0), 0, 1)]);
+    // 40 ms, and what two messages of 1 MiB take.
+    assert_eq!(replica.now.since(at).as_micros(), 40_000 + 2 * 32_768);
+    assert_eq!(questions(replica.tell(fetched(0, 0, [1]))), vec![]);
+    assert_eq!(next_questions(&mut replica), vec![(log(2), 0, 1)]);
+}
+
+/// The answers are a message each.
+#[test]
+fn no_more_than_eight_logs_are_asked_for_at_a_time() {
+    let mut layout = apart().layout().clone();
+    let servers: Vec<NodeId> = (100..112).map(NodeId).collect();
+    layout.instances[usize::from(kind::Server)] = servers.into();
+    let config = Scalog::configure(layout).expect("a deployment");
+    let mut replica = Stage::alone(config, kind::Replica, Replica::new);
+    replica.timer();
+    let (after, lives) = (Generation(0), vec![5, 6]);
+    let open = |shard| Change::Open {
+        shard,
+        after,
+        lives: lives.clone(),
+    };
+    replica.tell(chosen(0, (0..6).map(open).collect()));
+    for shard in 0..6 {
+        replica.tell(grown(u64::from(shard) + 1, shard, [1, 1]));
+    }
+    let first = next_questions(&mut replica);
+    let all = (0..12).map(|server| (log(server), 0, 1));
+    assert_eq!(first, all.clone().take(8).collect::<Vec<_>>());
+    let sent = replica.tell(fetched(0, 0, [1]));
+    assert_eq!(questions(sent), all.skip(8).take(1).collect::<Vec<_>>());
+}
+
 /// The shards whose records come late, as it tells aggregators when this time has passed.
 fn late_after(replica: &mut Stage<Replica>, ms: u64) -> Option<Vec<Index>> {
     let sent = replica.waited(Duration::from_millis(ms)).sends;

@@ -335,6 +335,45 @@ fn what_is_beyond_the_room_for_what_is_not_ordered_is_dropped() {
     assert_eq!(server.asked(large(3, 2)).records.len(), 1);
 }
 
+/// A batch that is larger than the room.
+#[test]
+fn a_large_batch_waits_until_nothing_else_does_and_meanwhile_no_others_are_taken_in() {
+    let of_mebibytes = |number, mebibytes: usize| In::Commands {
+        commands: crate::stage::of_command(number, vec![7; mebibytes << 20]),
+    };
+    let mut server = server();
+    server.tell(commands(1));
+    assert_eq!(server.asked(of_mebibytes(2, 9)).records.len(), 0);
+    assert_eq!(server.asked(commands(3)).records.len(), 0);
+    assert_eq!(server.figure("dropped_commands"), 1);
+    let asked = server.asked(told(0, 2, 0, ordered([[1, 0], [0, 0]])));
+    let length = asked.records.iter().map(|(record, _)| record.len()).max();
+    assert!(length > Some(9 << 20), "{length:?}");
+    // When its shard is closed it goes where one is open.
+    assert_eq!(server.asked(of_mebibytes(4, 10)).records.len(), 0);
+    let sent = server.tell(told(0, 4, 0, closed([[1, 0], [0, 0]], 3)));
+    let passed = sent.iter().filter_map(|sent| match sent {
+        Envelope::ToServers(_, In::PassedOn { commands }) => Some(commands.byte_len() >> 20),
+        _ => None,
+    });
+    assert_eq!(passed.collect::<Vec<_>>(), [9, 10]);
+}
+
+/// The room is that of the shards that are open.
+#[test]
+fn a_server_has_the_room_that_servers_of_spare_shards_do_not_need() {
+    let mut layout = apart().layout().clone();
+    layout.options.own.insert("open_shards", 1);
+    let config = Scalog::configure(layout).expect("a deployment");
+    let mut server = server();
+    server.reconfigure(config);
+    for (number, records) in [(1, 1), (2, 1), (3, 0)] {
+        let commands = crate::stage::of_command(number, vec![7; 7 << 20]);
+        let asked = server.asked(In::Commands { commands });
+        assert_eq!(asked.records.len(), records, "{number}");
+    }
+}
+
 /// Commands that replicas do not keep yet: 256 MiB of them, all ordered.
 fn full() -> Stage<Server> {
     let mut server = server();
@@ -433,7 +472,8 @@ fn an_aggregator_that_leads_to_no_cut_is_left_for_the_next_with_all_peers() {
 
 /// Another turn, for these servers.
 fn turn(to: u64, turn: u64) -> Envelope {
-    Envelope::ToServers(Set::from_bits(to), In::Turn { turn })
+    let from = ServerId(0);
+    Envelope::ToServers(Set::from_bits(to), In::Turn { from, turn })
 }
 
 #[test]
@@ -449,9 +489,48 @@ fn a_turn_to_another_aggregator_is_told_to_all_servers_at_once() {
     assert_eq!(sent, expected);
 }
 
+/// A server asks the aggregator of this turn.
+fn turns(from: u8, turn: u64) -> In {
+    let from = ServerId(from);
+    In::Turn { from, turn }
+}
+
+/// Else servers would run past one that works, back to the one that does not.
+#[test]
+fn an_aggregator_that_another_server_turned_to_has_its_whole_time() {
+    let mut server = server();
+    server.tell(commands(7));
+    server.waited(Duration::from_millis(40));
+    server.waited(Duration::from_millis(38));
+    server.tell(asking(1, 0, vec![]));
+    let turn_after = |server: &mut Stage<Server>, ms| {
+        server.waited(Duration::from_millis(ms));
+        server.figure("turn")
+    };
+    assert_eq!([2, 38, 39].map(|ms| turn_after(&mut server, ms)), [1; 3]);
+    assert_eq!(turn_after(&mut server, 1), 2);
+}
+
+/// A shard turns too when its own server is slow.
+#[test]
+fn a_server_leaves_no_aggregator_that_works_for_what_another_shard_says() {
+    let mut server = server();
+    server.tell(commands(7));
+    server.tell(turns(2, 1));
+    assert_eq!(server.figure("turn"), 0, "a cut came just now");
+    server.waited(Duration::from_millis(40));
+    server.tell(turns(2, 1));
+    assert_eq!(server.figure("turn"), 1, "a report has led to nothing");
+    // One that has reported nothing for long knows no better.
+    let mut server = self::server();
+    server.waited(Duration::from_millis(80));
+    server.tell(turns(2, 1));
+    assert_eq!(server.figure("turn"), 1);
+}
+
 #[test]
 fn a_server_asks_the_aggregator_that_another_asks() {
-    for says in [In::Turn { turn: 1 }, asking(1, 0, vec![])] {
+    for says in [turns(1, 1), asking(1, 0, vec![])] {
         let mut server = server();
         server.tell(commands(7));
         let sent = server.tell(says);
@@ -459,7 +538,7 @@ fn a_server_asks_the_aggregator_that_another_asks() {
         assert_eq!(sent, vec![second]);
         // A peer that is behind learns of it.
         assert_eq!(server.tell(asking(0, 0, vec![])), vec![turn(0b10, 1)]);
-        assert_eq!(server.tell(In::Turn { turn: 0 }), vec![]);
+        assert_eq!(server.tell(turns(1, 0)), vec![]);
     }
 }
 
