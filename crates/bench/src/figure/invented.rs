@@ -10,8 +10,8 @@ use ionian_kernel::client::ReadLevel;
 pub(super) const UNBATCHED: fn(&str, f64) -> f64 = |name, _| match name {
     "leader::Propose" | "stabilizer::Store" => 1.0,
     "proxy_leader::Phase2a" => 9.0,
-    "acceptor::Phase2a" | "acceptor::PreRead" | "replica::Read" => 2.0,
-    "replica::Chosen" => 4.0,
+    "acceptor::Phase2a" | "acceptor::PreRead" | "replica::Read" | "chain_node::Read" => 2.0,
+    "replica::Chosen" | "chain_node::Write" | "chain_node::Forward" => 4.0,
     "disseminator::Commands" => 7.0,
     "server::Execute" | "stabilizer::Chosen" => 5.0,
     _ => 0.0,
