@@ -6,7 +6,7 @@ use ionian_kernel::protocol::Protocol;
 use ionian_sim::{Canary, Durability, FailureKind, Scenario, Watch, run_seeds};
 
 /// Seeds that a defect may take.
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 1_600;
 
 /// What a lost or premature record can lead to.
 const LOSSES: &[FailureKind] = &[

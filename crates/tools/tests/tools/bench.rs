@@ -500,7 +500,7 @@ fn roles_that_are_none_are_bad_usage() {
         ),
         (&["role", "leader", "--share", "2"], "must be 0.01 to 1"),
         (&["role", "leader", "--machine", "sqlite"], "kv, nothing"),
-        (&["figure", "35"], "possible values"),
+        (&["figure", "37"], "possible values"),
         (
             &[
                 "role",
