@@ -1,15 +1,13 @@
 //! All nodes of a deployment, and the bursts of commands that pass through them.
 
 use crate::count::{Counter, Place, Uncounted};
-use crate::load::{Commands, Load, Service};
+use crate::load::{KeyValue, Load, Service};
 use crate::member::{Births, Hire, Member};
 use anyhow::{Context, Result, ensure};
-use bytes::Bytes;
 use ionian_deployment::{CLIENT, Deployment, Durability};
-use ionian_kernel::client::{Operation, Request};
+use ionian_kernel::client::Request;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Layout, NodeId};
-use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::work::Inline;
@@ -99,10 +97,7 @@ pub fn group_name(kinds: &[&str]) -> String {
 /// # Panics
 /// If it does not serve.
 pub fn begin(deployment: &Deployment, load: &Load) -> Result<Box<dyn Run>> {
-    let machine = ionian_machines::named(&deployment.machine)
-        .with_context(|| format!("machine = {:?}: does not exist", deployment.machine))?;
-    let commands = Commands::new(load);
-    let service = Box::new(KeyValue { machine, commands });
+    let service = Box::new(KeyValue::new(&deployment.machine, load)?);
     begin_with(deployment, load, service, &|_, count| Inline::hire(count))
 }
 
@@ -123,22 +118,6 @@ pub fn begin_with(
     let begin = Begin(deployment, load, service, workers);
     registry::with_protocol(&deployment.protocol, begin)
         .with_context(|| format!("protocol = {:?}: does not exist", deployment.protocol))?
-}
-
-/// The machine of the deployment with commands of the key-value store.
-struct KeyValue {
-    machine: fn() -> Box<dyn StateMachine>,
-    commands: Commands,
-}
-
-impl Service for KeyValue {
-    fn machine(&self) -> Box<dyn StateMachine> {
-        (self.machine)()
-    }
-
-    fn command(&self, number: usize) -> (Operation, Bytes) {
-        self.commands.get(number)
-    }
 }
 
 struct Begin<'a>(&'a Deployment, &'a Load, Box<dyn Service>, &'a Hire);

@@ -33,5 +33,5 @@ mod load;
 mod member;
 
 pub use cluster::{Run, Traffic, begin, begin_with, group_name};
-pub use load::{Commands, Load, Service};
+pub use load::{Commands, KeyValue, Load, Service};
 pub use member::Hire;

@@ -1,6 +1,7 @@
 //! Which commands arrive: SETs and GETs of the key-value store, as a gateway hands them to its
 //! client lane, or those of another service.
 
+use anyhow::{Context, Result};
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel};
 use ionian_kernel::machine::StateMachine;
@@ -13,6 +14,35 @@ pub trait Service {
 
     /// The command with this number.
     fn command(&self, number: usize) -> (Operation, Bytes);
+}
+
+/// A machine with commands of the key-value store.
+pub struct KeyValue {
+    machine: fn() -> Box<dyn StateMachine>,
+    commands: Commands,
+}
+
+impl KeyValue {
+    /// The machine with this name, under this load.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn new(machine: &str, load: &Load) -> Result<Self> {
+        let machine = ionian_machines::named(machine)
+            .with_context(|| format!("machine = {machine:?}: does not exist"))?;
+        let commands = Commands::new(load);
+        Ok(KeyValue { machine, commands })
+    }
+}
+
+impl Service for KeyValue {
+    fn machine(&self) -> Box<dyn StateMachine> {
+        (self.machine)()
+    }
+
+    fn command(&self, number: usize) -> (Operation, Bytes) {
+        self.commands.get(number)
+    }
 }
 
 /// Which commands arrive, and how.

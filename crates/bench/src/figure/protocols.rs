@@ -7,7 +7,7 @@ use super::point::{Measure, Point, short};
 use super::sheet::{Sheet, peak, ratio};
 use super::simulate::Bench;
 use super::traffic::at_leader;
-use super::verdict;
+use super::verdict::{self, met};
 use crate::model::Workload;
 use anyhow::Result;
 use ionian_deployment::Deployment;
@@ -311,10 +311,6 @@ fn gain(points: &[Point], Comparison { systems, gain, .. }: &Comparison) -> Opti
         "Compartmentalization gains: {}: {verdict}.{target}",
         gains.collect::<Vec<_>>().join(", ")
     ))
-}
-
-fn met(reached: bool) -> &'static str {
-    if reached { "reached" } else { "NOT reached" }
 }
 
 /// What the roles of the compartmentalized deployment spend, beside what as many of MultiPaxos do.

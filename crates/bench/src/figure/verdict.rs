@@ -18,6 +18,11 @@ pub(crate) fn verdict(ours: f64, theirs: f64, why_not: &str) -> String {
     }
 }
 
+/// Whether what was aimed at is reached.
+pub(crate) fn met(reached: bool) -> &'static str {
+    if reached { "reached" } else { "NOT reached" }
+}
+
 /// What compartmentalization gains over the protocol as published, beside what it gained in the
 /// paper by that measure.
 pub(crate) fn of_gain(

@@ -2,9 +2,8 @@
 //! not contain them (a cut of Scalog, an acknowledgement of CRAQ), its cost depends on their
 //! number, and not on its bytes.
 
-use anyhow::{Context, Result};
 use bytes::Bytes;
-use ionian_costs::{Commands, Load, Service};
+use ionian_costs::Service;
 use ionian_kernel::client::Operation;
 use ionian_kernel::machine::{Footprint, Frozen, NotARead, Parts, RestoreError, StateMachine};
 use ionian_kernel::time::Timestamp;
@@ -58,31 +57,15 @@ impl StateMachine for Counted {
     }
 }
 
-/// A load on a machine that counts.
-pub(crate) struct CountedService {
-    machine: fn() -> Box<dyn StateMachine>,
-    commands: Commands,
-}
+/// A service whose machine counts.
+pub(crate) struct CountedService<S>(pub(crate) S);
 
-impl CountedService {
-    /// For the machine with this name.
-    ///
-    /// # Errors
-    /// If there is none.
-    pub(crate) fn new(machine: &str, load: &Load) -> Result<Self> {
-        let machine = ionian_machines::named(machine)
-            .with_context(|| format!("machine = {machine:?}: does not exist"))?;
-        let commands = Commands::new(load);
-        Ok(CountedService { machine, commands })
-    }
-}
-
-impl Service for CountedService {
+impl<S: Service> Service for CountedService<S> {
     fn machine(&self) -> Box<dyn StateMachine> {
-        Box::new(Counted((self.machine)()))
+        Box::new(Counted(self.0.machine()))
     }
 
     fn command(&self, number: usize) -> (Operation, Bytes) {
-        self.commands.get(number)
+        self.0.command(number)
     }
 }

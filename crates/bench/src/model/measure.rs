@@ -10,7 +10,7 @@ use super::kernel::{Kernel, Line};
 use super::profile::{Handled, Name, Profile};
 use anyhow::{Context, Result, ensure};
 use ionian_costs::count::{Counter, Pass, Place, Uncounted};
-use ionian_costs::{Load, Run, Traffic, begin_with};
+use ionian_costs::{KeyValue, Load, Run, Traffic, begin_with};
 use ionian_deployment::Deployment;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::work::Inline;
@@ -244,7 +244,7 @@ pub(crate) fn steady(deployment: &Deployment, load: &Load, bursts: usize) -> Res
     let retained = (RETAINED_COMMANDS.min(most) / batch).max(1);
     let retained = format!("options.retained_slots={retained}");
     let deployment = deployment.clone().with_overrides(&[retained])?;
-    let service = Box::new(CountedService::new(&deployment.machine, load)?);
+    let service = Box::new(CountedService(KeyValue::new(&deployment.machine, load)?));
     let hire = |_: usize, count| Inline::hire(count);
     let mut run = begin_with(&deployment, load, service, &hire)?;
     (0..bursts).for_each(|_| run.burst(&mut Uncounted));

@@ -4,6 +4,7 @@ use super::super::drawing::panel::{Bar, Look, Marks};
 use super::super::point::{Measure, Point, short};
 use super::super::sheet::Sheet;
 use super::super::simulate::Bench;
+use super::super::verdict::met;
 use super::trial::{System, Trial};
 use super::{CLIENTS, bar, curve, multiple, panel, priced, priced_sheet, size, spared};
 use anyhow::Result;
@@ -115,11 +116,7 @@ pub(in super::super) fn node(bench: &Bench) -> Result<Sheet> {
 
 fn of_node([before, first, later]: &[Point; 3]) -> Option<String> {
     let off = later.p50_ms? / before.p50_ms? - 1.0;
-    let verdict = if off.abs() <= WITHIN {
-        "reached"
-    } else {
-        "NOT reached"
-    };
+    let verdict = met(off.abs() <= WITHIN);
     let target = match before.slack {
         Some(0) => String::new(),
         _ => format!(" Aimed at: within {:.0} %, {verdict}.", 100.0 * WITHIN),
@@ -223,10 +220,7 @@ fn of_group(name: &str, observed: &Observed, dies: u64, ends: u64) -> (String, f
         rate((dies + 1000, ends)),
     );
     let relative = after / before;
-    let verdict = match relative >= 1.0 - GROUP_COSTS {
-        true => "reached",
-        false => "NOT reached",
-    };
+    let verdict = met(relative >= 1.0 - GROUP_COSTS);
     let text = format!(
         "{name}: {} commands/s before, {} in the first second, {} afterwards ({:+.1} %; the paper -3 %). Aimed at: \
          within {:.0} %, {verdict}.",

@@ -4,7 +4,7 @@ use super::super::drawing::panel::{Curve, Look, Marks};
 use super::super::point::{Measure, Point, short};
 use super::super::sheet::{Sheet, peak};
 use super::super::simulate::Bench;
-use super::super::verdict::verdict;
+use super::super::verdict::{met, verdict};
 use super::trial::{System, Trial};
 use super::{
     EPAXOS, PAXOS, PAXOS_ASKING_ALL, curve, measured_sheet, multiple, panel, priced, published,
@@ -191,11 +191,7 @@ fn gains(points: &[Point], comparison: &Comparison) -> Vec<String> {
         };
         let target = comparison.wanted.filter(|_| *groups == 1).map(|wanted| {
             let found = gain(PAXOS, Measure::Projected).unwrap_or_default();
-            let verdict = if found >= wanted {
-                "reached"
-            } else {
-                "NOT reached"
-            };
+            let verdict = met(found >= wanted);
             format!(" Aimed at: {wanted}x over {PAXOS}, projected: {verdict}.")
         });
         if let Some((_, times)) = comparison.times.filter(|it| it.0 == series) {

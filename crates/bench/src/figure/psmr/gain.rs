@@ -34,8 +34,13 @@ struct Case {
     deployment: Deployment,
 }
 
-fn cases() -> Result<Vec<Case>> {
-    let of = |name, threads, batch, deployment: Deployment| -> Result<Case> {
+impl Case {
+    fn new(
+        name: &'static str,
+        threads: usize,
+        batch: usize,
+        deployment: Deployment,
+    ) -> Result<Self> {
         let setting = match deployment.protocol.as_str() {
             "psmr" => format!("options.groups={threads}"),
             _ => format!("options.workers={threads}"),
@@ -46,7 +51,10 @@ fn cases() -> Result<Vec<Case>> {
             batch,
             deployment: batches(deployment.with_overrides(&[setting])?, batch)?,
         })
-    };
+    }
+}
+
+fn cases() -> Result<Vec<Case>> {
     let many = |mut deployment: Deployment, counts: &[(&str, usize)]| -> Result<Deployment> {
         for (role, count) in counts {
             deployment = scaled(deployment, role, *count)?;
@@ -72,13 +80,13 @@ fn cases() -> Result<Vec<Case>> {
     };
     let compartmentalized = || preset("compartmentalized", LANES);
     Ok(vec![
-        of("baseline", 1, 1, preset("baseline", LANES)?)?,
-        of("compartmentalized", 1, 1, compartmentalized()?)?,
-        of("with workers", MOST_THREADS, 1, compartmentalized()?)?,
-        of("P-SMR", MOST_THREADS, 1, psmr()?)?,
-        of("batched", 1, BATCH, batched()?)?,
-        of("batched, with workers", MOST_THREADS, BATCH, batched()?)?,
-        of("batched P-SMR", MOST_THREADS, BATCH, psmr_batched()?)?,
+        Case::new("baseline", 1, 1, preset("baseline", LANES)?)?,
+        Case::new("compartmentalized", 1, 1, compartmentalized()?)?,
+        Case::new("with workers", MOST_THREADS, 1, compartmentalized()?)?,
+        Case::new("P-SMR", MOST_THREADS, 1, psmr()?)?,
+        Case::new("batched", 1, BATCH, batched()?)?,
+        Case::new("batched, with workers", MOST_THREADS, BATCH, batched()?)?,
+        Case::new("batched P-SMR", MOST_THREADS, BATCH, psmr_batched()?)?,
     ])
 }
 
@@ -130,15 +138,7 @@ pub(in super::super) fn with_workers(
     name: &'static str,
     deployment: Deployment,
 ) -> Result<Point> {
-    let workers = format!("options.workers={MOST_THREADS}");
-    let deployment = batches(deployment.with_overrides(&[workers])?, BATCH)?;
-    let case = Case {
-        name,
-        threads: MOST_THREADS,
-        batch: BATCH,
-        deployment,
-    };
-    measure(bench, &case)
+    measure(bench, &Case::new(name, MOST_THREADS, BATCH, deployment)?)
 }
 
 fn measure(bench: &Bench, case: &Case) -> Result<Point> {
