@@ -3,7 +3,8 @@
 
 use ionian::dependencies::{Classes, Dependencies};
 use ionian::testing::{Commands, Random, exercise};
-use ionian::{Footprint, Frozen, NotARead, Parts, RestoreError, StateMachine, Timestamp};
+use ionian::{Footprint, NotARead, RestoreError, StateMachine, Timestamp};
+use ionian_kernel::delegate;
 use ionian_machines::tree::{
     Command, KINDS, MAX_SCAN, Partitioned, Published, Table, TreeStore,
     kind::{COUNT, DELETE, INSERT, READ, SCAN, UPDATE},
@@ -20,27 +21,7 @@ impl<T> Default for Tree<T> {
 }
 
 impl<T: Table> StateMachine for Tree<T> {
-    fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
-        self.0.apply(now, command, reply);
-    }
-    fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
-        self.0.read(now, query, reply)
-    }
-    fn snapshot(&self, out: &mut Vec<u8>) {
-        self.0.snapshot(out);
-    }
-    fn freeze(&self) -> Box<dyn Frozen> {
-        self.0.freeze()
-    }
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
-        self.0.restore(snapshot)
-    }
-    fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
-        self.0.footprint(command, footprint);
-    }
-    fn parts(&mut self) -> Option<&mut dyn Parts> {
-        self.0.parts()
-    }
+    delegate!(0: apply read snapshot freeze restore footprint parts);
 }
 
 impl<T: Table> Commands for Tree<T> {
@@ -97,18 +78,7 @@ fn the_tables_of_the_tree_are_right() {
 struct Undeclared(Accounts<false>);
 
 impl StateMachine for Undeclared {
-    fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
-        self.0.apply(now, command, reply);
-    }
-    fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
-        self.0.read(now, query, reply)
-    }
-    fn snapshot(&self, out: &mut Vec<u8>) {
-        self.0.snapshot(out);
-    }
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
-        self.0.restore(snapshot)
-    }
+    delegate!(0: apply read snapshot restore);
 }
 
 impl Commands for Undeclared {

@@ -6,7 +6,8 @@
 
 use bytes::Bytes;
 use ionian::testing::{Commands, Random, Simulation, exercise};
-use ionian::{Footprint, Frozen, Kv, NotARead, Parts, RestoreError, StateMachine, Timestamp};
+use ionian::{Kv, StateMachine};
+use ionian_kernel::delegate;
 use ionian_machines::kv::{Command, Compound};
 use std::collections::BTreeMap;
 
@@ -15,30 +16,7 @@ use std::collections::BTreeMap;
 struct Streams(Kv);
 
 impl StateMachine for Streams {
-    fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
-        self.0.apply(now, command, reply);
-    }
-    fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
-        self.0.read(now, query, reply)
-    }
-    fn snapshot(&self, out: &mut Vec<u8>) {
-        self.0.snapshot(out);
-    }
-    fn freeze(&self) -> Box<dyn Frozen> {
-        self.0.freeze()
-    }
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
-        self.0.restore(snapshot)
-    }
-    fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
-        self.0.footprint(command, footprint);
-    }
-    fn parts(&mut self) -> Option<&mut dyn Parts> {
-        self.0.parts()
-    }
-    fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
-        self.0.next_deadline(now)
-    }
+    delegate!(0: apply read snapshot freeze restore footprint parts next_deadline);
 }
 
 fn encoded(line: &str) -> Vec<u8> {

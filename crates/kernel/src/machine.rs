@@ -68,6 +68,62 @@ pub trait StateMachine: Any + Send {
     }
 }
 
+/// Methods of a [`StateMachine`] that wraps another one in its field, and leaves these to it:
+/// `delegate!(0: snapshot freeze restore)` within the implementation. A wrapper names every method
+/// that the machine within may have: the others are those by default.
+#[macro_export]
+macro_rules! delegate {
+    ($field:tt: $($method:ident)*) => { $($crate::delegate!(@$method $field);)* };
+    (@apply $field:tt) => {
+        fn apply(&mut self, now: $crate::time::Timestamp, command: &[u8], reply: &mut Vec<u8>) {
+            self.$field.apply(now, command, reply);
+        }
+    };
+    (@read $field:tt) => {
+        fn read(
+            &self,
+            now: $crate::time::Timestamp,
+            query: &[u8],
+            reply: &mut Vec<u8>,
+        ) -> Result<(), $crate::machine::NotARead> {
+            self.$field.read(now, query, reply)
+        }
+    };
+    (@snapshot $field:tt) => {
+        fn snapshot(&self, out: &mut Vec<u8>) {
+            self.$field.snapshot(out);
+        }
+    };
+    (@freeze $field:tt) => {
+        fn freeze(&self) -> Box<dyn $crate::machine::Frozen> {
+            self.$field.freeze()
+        }
+    };
+    (@restore $field:tt) => {
+        fn restore(&mut self, snapshot: &[u8]) -> Result<(), $crate::machine::RestoreError> {
+            self.$field.restore(snapshot)
+        }
+    };
+    (@footprint $field:tt) => {
+        fn footprint(&self, command: &[u8], footprint: &mut $crate::machine::Footprint) {
+            self.$field.footprint(command, footprint);
+        }
+    };
+    (@parts $field:tt) => {
+        fn parts(&mut self) -> Option<&mut dyn $crate::machine::Parts> {
+            self.$field.parts()
+        }
+    };
+    (@next_deadline $field:tt) => {
+        fn next_deadline(
+            &self,
+            now: $crate::time::Timestamp,
+        ) -> Option<$crate::time::Timestamp> {
+            self.$field.next_deadline(now)
+        }
+    };
+}
+
 /// A state machine whose state is divided into parts by keys (P-SMR, section IV: commands that
 /// depend on each other are executed by one thread).
 ///

@@ -5,7 +5,8 @@
 use bytes::Bytes;
 use ionian_costs::Service;
 use ionian_kernel::client::Operation;
-use ionian_kernel::machine::{Footprint, Frozen, NotARead, Parts, RestoreError, StateMachine};
+use ionian_kernel::delegate;
+use ionian_kernel::machine::{NotARead, StateMachine};
 use ionian_kernel::time::Timestamp;
 use std::cell::Cell;
 
@@ -22,6 +23,8 @@ pub(crate) fn executed() -> u64 {
 pub(crate) struct Counted(pub(crate) Box<dyn StateMachine>);
 
 impl StateMachine for Counted {
+    delegate!(0: snapshot freeze restore footprint parts next_deadline);
+
     fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
         EXECUTED.set(EXECUTED.get() + 1);
         self.0.apply(now, command, reply);
@@ -30,30 +33,6 @@ impl StateMachine for Counted {
     fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
         EXECUTED.set(EXECUTED.get() + 1);
         self.0.read(now, query, reply)
-    }
-
-    fn snapshot(&self, out: &mut Vec<u8>) {
-        self.0.snapshot(out);
-    }
-
-    fn freeze(&self) -> Box<dyn Frozen> {
-        self.0.freeze()
-    }
-
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
-        self.0.restore(snapshot)
-    }
-
-    fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
-        self.0.footprint(command, footprint);
-    }
-
-    fn parts(&mut self) -> Option<&mut dyn Parts> {
-        self.0.parts()
-    }
-
-    fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
-        self.0.next_deadline(now)
     }
 }
 

@@ -2,12 +2,10 @@
 
 use super::exercise::shown;
 use super::{Commands, Random, Report};
-use crate::{
-    Deployment, Footprint, Frozen, NotARead, PresetOptions, RestoreError, StartError, StateMachine,
-    Timestamp,
-};
+use crate::{Deployment, Footprint, NotARead, PresetOptions, StartError, StateMachine, Timestamp};
 use bytes::Bytes;
 use ionian_kernel::client::Operation;
+use ionian_kernel::delegate;
 use ionian_kernel::protocol::Protocol;
 use ionian_protocols::registry::{self, Work};
 use ionian_protocols::unreplicated::Unreplicated;
@@ -362,6 +360,8 @@ fn plain(command: &[u8]) -> &[u8] {
 }
 
 impl<M: StateMachine> StateMachine for Numbered<M> {
+    delegate!(0: snapshot freeze restore next_deadline);
+
     fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
         self.0.apply(now, plain(command), reply);
     }
@@ -370,23 +370,7 @@ impl<M: StateMachine> StateMachine for Numbered<M> {
         self.0.read(now, plain(query), reply)
     }
 
-    fn snapshot(&self, out: &mut Vec<u8>) {
-        self.0.snapshot(out);
-    }
-
-    fn freeze(&self) -> Box<dyn Frozen> {
-        self.0.freeze()
-    }
-
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
-        self.0.restore(snapshot)
-    }
-
     fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
         self.0.footprint(plain(command), footprint);
-    }
-
-    fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
-        self.0.next_deadline(now)
     }
 }

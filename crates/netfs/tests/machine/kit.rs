@@ -1,7 +1,8 @@
 //! The test kit of the library: the machine alone, and replicated in the simulator.
 
 use ionian::testing::{Commands, Random, Simulation, exercise};
-use ionian::{Footprint, Frozen, NotARead, RestoreError, StateMachine, Timestamp};
+use ionian::{Footprint, StateMachine};
+use ionian_kernel::delegate;
 use ionian_netfs::{Change, Command, Content, NetFs, Query, ROOT, Rename, SetAttr, Stamp};
 
 /// The machine. If it is not timed it denies that it asks the time, so that [`exercise`] tries its
@@ -10,21 +11,8 @@ use ionian_netfs::{Change, Command, Content, NetFs, Query, ROOT, Rename, SetAttr
 struct Tried<const TIMED: bool>(NetFs);
 
 impl<const TIMED: bool> StateMachine for Tried<TIMED> {
-    fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
-        self.0.apply(now, command, reply);
-    }
-    fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
-        self.0.read(now, query, reply)
-    }
-    fn snapshot(&self, out: &mut Vec<u8>) {
-        self.0.snapshot(out);
-    }
-    fn freeze(&self) -> Box<dyn Frozen> {
-        self.0.freeze()
-    }
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
-        self.0.restore(snapshot)
-    }
+    delegate!(0: apply read snapshot freeze restore);
+
     fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
         self.0.footprint(command, footprint);
         footprint.timed &= TIMED;
