@@ -41,6 +41,7 @@ mod snapshot;
 mod source;
 mod status;
 mod up;
+mod upgrade;
 mod version;
 mod waiting;
 
@@ -76,6 +77,7 @@ enum Command {
     Drain(drain::Arguments),
     Member(member::Arguments),
     Options(options::Arguments),
+    Upgrade(upgrade::Arguments),
     Exec(exec::Arguments),
     Mount(mount::Arguments),
     #[command(about = tools::SIM)]
@@ -107,6 +109,7 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Drain(arguments) => drain::run(arguments),
         Command::Member(arguments) => member::run(arguments),
         Command::Options(arguments) => options::run(arguments),
+        Command::Upgrade(arguments) => upgrade::run(arguments),
         Command::Exec(arguments) => exec::run(arguments),
         Command::Mount(arguments) => mount::run(arguments),
         Command::Sim | Command::Bench => start_tools(),

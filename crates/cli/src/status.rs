@@ -27,7 +27,7 @@ use crate::source::{self, NoAnswer};
 use crate::waiting;
 use anyhow::Result;
 pub(crate) use arguments::Arguments;
-pub(crate) use cluster::{ClusterStatus, ask_all};
+pub(crate) use cluster::{Answer, ClusterStatus, ask_all};
 use health::{Health, Verdict};
 use ionian_deployment::Configuration;
 use serde::Serialize;

@@ -7,6 +7,7 @@ use crate::network::Distance;
 use bytes::Bytes;
 use ionian_kernel::id::{Epoch, Slot};
 use ionian_kernel::layout::{Layout, NodeId};
+use ionian_kernel::level::Level;
 use ionian_kernel::membership::{Membership, SessionExpiry};
 use ionian_kernel::wire::{decode_all, encode_all};
 use std::collections::BTreeMap;
@@ -41,8 +42,14 @@ impl Configuration {
     /// The configuration after the log has decided `membership`.
     ///
     /// # Errors
-    /// If one of the texts is not a deployment.
+    /// If one of the texts is not a deployment, or this program does not support its level.
     pub fn advanced(&self, membership: Membership) -> Result<Self, DeploymentError> {
+        if !membership.level.is_supported() {
+            return Err(Problem::Level {
+                level: membership.level,
+            }
+            .into());
+        }
         let deployment = match membership.text.is_empty() {
             true => self.deployment.clone(),
             false => read(&membership.text)?,
@@ -143,13 +150,20 @@ impl Configuration {
             frontier,
             next,
             expiry,
+            level,
             ..
         } = &self.membership;
         let text = self.text().unwrap_or_default();
         let string =
             |bytes: &Bytes| Value::from(String::from_utf8_lossy(bytes).as_ref()).to_string();
+        // Programs that know no levels ignore keys that they do not know, and must not go on above
+        // the first level: they do not find the epoch.
+        let (head, key) = match *level > Level::FIRST {
+            true => (format!("level = {level}\n"), EPOCH_OF_LEVEL),
+            false => (String::new(), EPOCH),
+        };
         let mut file = format!(
-            "{HEADER}founding = \"{:016x}\"\nepoch = {}\nsince = {}\nfrontier = {}\ntext = {}\n",
+            "{HEADER}{head}founding = \"{:016x}\"\n{key} = {}\nsince = {}\nfrontier = {}\ntext = {}\n",
             self.founding,
             epoch.0,
             since.0,
@@ -200,7 +214,23 @@ impl Configuration {
                 "the digest of a deployment, 16 hexadecimal digits",
             )
         })?;
-        let (number, since) = (epoch("epoch")?, epoch("since")?);
+        let level = match table.get("level") {
+            None => Level::FIRST,
+            Some(value) => {
+                let number = value
+                    .as_integer()
+                    .and_then(|level| u16::try_from(level).ok());
+                Level(number.ok_or_else(|| wrong("level", "the number of a level"))?)
+            }
+        };
+        if !level.is_supported() {
+            return Err(Problem::Level { level }.into());
+        }
+        let key = match level > Level::FIRST {
+            true => EPOCH_OF_LEVEL,
+            false => EPOCH,
+        };
+        let (number, since) = (epoch(key)?, epoch("since")?);
         let frontier = table
             .get("frontier")
             .and_then(Value::as_integer)
@@ -238,15 +268,20 @@ impl Configuration {
             text,
             next,
             expiry,
+            level,
         })
     }
 }
+
+/// The key of the epoch at the first level, and at later ones.
+const EPOCH: &str = "epoch";
+const EPOCH_OF_LEVEL: &str = "epoch_of_level";
 
 const HEADER: &str = "\
 # The membership of a cluster as its log has decided it: `founding` names the deployment that the cluster began
 # with, `epoch` counts the steps since, below slot `frontier` nothing is asked of acceptors any more, `text` is the deployment in force and `next`, while a change is under way,
 # the one that it leads to; `session_expiry_ms` is what it was at first and what it is now, once that was changed. Written by the
-# node; `ionian member` and `ionian options` change it.
+# node; `ionian member`, `ionian options` and `ionian upgrade` change it.
 
 ";
 

@@ -1,6 +1,7 @@
 //! What can be wrong with a deployment. Every text names the key, the value and what is allowed,
 //! and for files the place.
 
+use ionian_kernel::level::Level;
 use std::fmt;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -31,6 +32,16 @@ pub enum Problem {
     /// The file could not be read.
     #[error("cannot be read: {0}")]
     Unreadable(String),
+    /// The cluster has a level that this program does not support.
+    #[error(
+        "the cluster is at level {level}, this program supports {} to {}: run a release that supports level {level}",
+        Level::OLDEST,
+        Level::LATEST
+    )]
+    Level {
+        /// The level of the cluster.
+        level: Level,
+    },
     /// The text is not TOML.
     #[error("not TOML: {0}")]
     Syntax(String),

@@ -39,6 +39,8 @@ pub fn place_on_free_ports(deployment: &mut Deployment) -> Result<()> {
 /// A cluster in its own directory. Dropping it kills its processes.
 pub struct Cluster {
     ionian: PathBuf,
+    /// An earlier program, which every second start uses.
+    former: Option<PathBuf>,
     root: PathBuf,
     deployment: Deployment,
     processes: Vec<Process>,
@@ -75,6 +77,7 @@ impl Cluster {
             .collect();
         let cluster = Cluster {
             ionian: ionian.to_owned(),
+            former: None,
             root: root.to_owned(),
             deployment,
             processes,
@@ -90,6 +93,12 @@ impl Cluster {
 
     fn config(&self) -> PathBuf {
         self.root.join("deployment.toml")
+    }
+
+    /// From now on every second process is one of this earlier program; with `None` all are of the
+    /// present one.
+    pub fn mix_with(&mut self, former: Option<PathBuf>) {
+        self.former = former;
     }
 
     /// The program.
@@ -199,7 +208,8 @@ impl Cluster {
         let name = self.name(node).to_owned();
         self.processes[node].starts += 1;
         let log = File::create(self.log(node))?;
-        let mut command = command(&self.ionian);
+        let former = self.former.as_ref().filter(|_| self.starts % 2 == 1);
+        let mut command = command(former.unwrap_or(&self.ionian));
         command.arg("node").arg(&name).arg("--data").arg(&self.root);
         match &self.processes[node].join {
             Some(peer) => command.args(["--join", peer]),

@@ -14,6 +14,7 @@ pub mod dependencies;
 pub mod guard;
 pub mod id;
 pub mod layout;
+pub mod level;
 pub mod machine;
 pub mod membership;
 pub mod node;

@@ -7,8 +7,10 @@
 //! argument why a change is safe at any moment.
 
 use crate::id::{Epoch, Slot};
-use crate::wire::{WireError, decode_all, encode_all};
+use crate::level::Level;
+use crate::wire::{Reader, Wire, WireError, decode_all, encode_all};
 use crate::{wire_enum, wire_struct};
+use alloc::vec::Vec;
 use bytes::Bytes;
 
 /// The configuration in force, or the two between which a cluster is.
@@ -29,9 +31,63 @@ pub struct Membership {
     pub next: Option<Bytes>,
     /// How long sessions live, once that was changed.
     pub expiry: Option<SessionExpiry>,
+    /// The level of the cluster.
+    pub level: Level,
 }
 
-wire_struct! { Membership { epoch, since, frontier, text, next, expiry } }
+/// Set in the tag before `expiry` when the level follows. A cluster of the first level writes its
+/// membership as programs did that knew no levels.
+const HAS_LEVEL: u8 = 2;
+
+impl Wire for Membership {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.epoch.encode(out);
+        Wire::encode(&self.since, out);
+        self.frontier.encode(out);
+        self.text.encode(out);
+        self.next.encode(out);
+        let above = self.level > Level::FIRST;
+        out.push(u8::from(self.expiry.is_some()) | if above { HAS_LEVEL } else { 0 });
+        if let Some(expiry) = self.expiry {
+            expiry.encode(out);
+        }
+        if above {
+            self.level.0.encode(out);
+        }
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let mut membership = Membership {
+            epoch: Wire::decode(reader)?,
+            since: Wire::decode(reader)?,
+            frontier: Wire::decode(reader)?,
+            text: Wire::decode(reader)?,
+            next: Wire::decode(reader)?,
+            expiry: None,
+            level: Level::FIRST,
+        };
+        let tag = u8::decode(reader)?;
+        if tag > 1 | HAS_LEVEL {
+            let what = "session expiry of a membership";
+            return Err(WireError::UnknownTag { what, tag });
+        }
+        if tag & 1 != 0 {
+            membership.expiry = Some(Wire::decode(reader)?);
+        }
+        if tag & HAS_LEVEL != 0 {
+            membership.level = Level(u16::decode(reader)?);
+            if membership.level <= Level::FIRST {
+                return Err(WireError::OutOfRange {
+                    what: "level of a membership",
+                    value: membership.level.0.into(),
+                });
+            }
+        }
+        Ok(membership)
+    }
+    fn since(&self) -> Level {
+        self.level
+    }
+}
 
 /// How long a session may be unused before it is forgotten, by the log's time. The one option that
 /// replicas must change in the same slot, for what they do depends on it: so it is part of what
@@ -85,6 +141,14 @@ pub enum Change {
         /// How long sessions live by the one, and by the other.
         expiry_ms: (u64, u64),
     },
+    /// The next level, or the one before, for a cluster whose members support both: in force in
+    /// this very slot.
+    Level {
+        /// The epoch that the change was planned in.
+        base: Epoch,
+        /// The new level.
+        to: Level,
+    },
 }
 
 wire_enum! { Change {
@@ -92,6 +156,7 @@ wire_enum! { Change {
     1 => Finish { epoch, frontier },
     2 => Abandon { epoch },
     3 => Tune { base, from, to, expiry_ms },
+    4 since 18 => Level { base, to },
 } }
 
 /// What became of a [`Change`].
@@ -174,6 +239,14 @@ impl Membership {
                     now_ms: *after,
                 });
             }
+            Change::Level { base, to }
+                if *base == here
+                    && !self.is_changing()
+                    && to.0.abs_diff(self.level.0) == 1
+                    && *to >= Level::FIRST =>
+            {
+                self.level = *to;
+            }
             _ => return false,
         }
         self.epoch = here.next();
@@ -188,6 +261,9 @@ impl Membership {
             }
             Change::Tune { base, to, .. } => {
                 base.next() == self.epoch && !self.is_changing() && self.text == *to
+            }
+            Change::Level { base, to } => {
+                base.next() == self.epoch && !self.is_changing() && self.level == *to
             }
             Change::Finish { epoch, .. } | Change::Abandon { epoch } => {
                 epoch.next() == self.epoch && !self.is_changing()
@@ -359,6 +435,79 @@ mod tests {
             "not between two configurations"
         );
         assert_eq!(membership.expiry, expiry);
+    }
+
+    #[test]
+    fn levels_change_one_at_a_time_whatever_the_program_supports() {
+        let mut membership = Membership::default();
+        let level = |base, to| Change::Level {
+            base: Epoch(base),
+            to: Level(to),
+        };
+        let refused = |epoch, changing| Verdict::Outdated {
+            epoch: Epoch(epoch),
+            changing,
+        };
+        let oldest = Level::FIRST.0;
+        for to in [oldest, oldest + 2, oldest - 1] {
+            assert_eq!(
+                execute(&mut membership, &level(0, to)),
+                refused(0, false),
+                "{to}"
+            );
+        }
+        let accepted = |epoch| Verdict::Accepted {
+            epoch: Epoch(epoch),
+        };
+        for _ in 0..2 {
+            assert_eq!(
+                execute(&mut membership, &level(0, oldest + 1)),
+                accepted(1),
+                "again is once"
+            );
+        }
+        assert_eq!(membership.level, Level(oldest + 1));
+        assert_eq!(execute(&mut membership, &begin(1, "b", true)), accepted(2));
+        assert_eq!(
+            execute(&mut membership, &level(2, oldest)),
+            refused(2, true)
+        );
+        execute(&mut membership, &Change::Abandon { epoch: Epoch(2) });
+        assert_eq!(execute(&mut membership, &level(3, oldest)), accepted(4));
+        assert_eq!(membership.level, Level::FIRST);
+    }
+
+    #[test]
+    fn membership_of_the_first_level_is_written_as_before_there_were_levels() {
+        let expiry = Some(SessionExpiry {
+            founded_ms: 1,
+            now_ms: 2,
+        });
+        for expiry in [None, expiry] {
+            let mut membership = Membership {
+                epoch: Epoch(7),
+                text: text("a"),
+                expiry,
+                ..Membership::default()
+            };
+            let mut before = Vec::new();
+            (Epoch(7), (Epoch(0), Slot(0))).encode(&mut before);
+            (text("a"), (None::<Bytes>, expiry)).encode(&mut before);
+            assert_eq!(encode_all(&membership), before);
+            for level in [Level::FIRST, Level::LATEST] {
+                membership.level = level;
+                let bytes = Bytes::from(encode_all(&membership));
+                assert_eq!(decode_all(&bytes).as_ref(), Ok(&membership));
+                assert_eq!(Wire::since(&membership), level);
+            }
+        }
+        for wrong in [&[4][..], &[2, 17, 0], &[2]] {
+            let bytes = [&[0; 4 + 4 + 8 + 4 + 1], wrong].concat();
+            assert!(
+                decode_all::<Membership>(&bytes.into()).is_err(),
+                "{wrong:?}"
+            );
+        }
     }
 
     #[test]

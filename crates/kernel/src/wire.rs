@@ -2,21 +2,15 @@
 //! little-endian, no padding, variable parts behind their length. A batch of commands is one opaque
 //! slice of the receive buffer, so a role that only forwards it reads a length and no more.
 
+mod forms;
+
 use crate::id::{Epoch, SessionId};
+use crate::level::Level;
 use crate::time::Timestamp;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
-
-/// Grows by one with every change of any message or record; nodes of different versions refuse
-/// each other in the handshake. Builds with the feature `hundreds` have larger sets and ids, so
-/// versions of their own.
-pub const WIRE_VERSION: u16 = if cfg!(feature = "hundreds") {
-    10_017
-} else {
-    17
-};
 
 /// Something that can be sent and stored.
 pub trait Wire: Sized {
@@ -37,6 +31,23 @@ pub trait Wire: Sized {
     fn latest_epoch(&self) -> Epoch {
         Epoch(0)
     }
+
+    /// The level from which on nodes understand it. Below that level of the cluster it is neither
+    /// sent nor stored.
+    #[inline]
+    fn since(&self) -> Level {
+        Level::FIRST
+    }
+}
+
+/// The level from which on nodes understand all of them.
+#[inline]
+pub fn since_of<'a, T: Wire + 'a>(values: impl IntoIterator<Item = &'a T>) -> Level {
+    values
+        .into_iter()
+        .map(Wire::since)
+        .max()
+        .unwrap_or_default()
 }
 
 /// The latest epoch that any of them names.
@@ -289,6 +300,15 @@ macro_rules! newtypes {
 
 newtypes! { SessionId Timestamp }
 
+impl Wire for Level {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        u16::decode(reader).map(Level)
+    }
+}
+
 impl<T: Wire> Wire for VecDeque<T> {
     fn encode(&self, out: &mut Vec<u8>) {
         (self.len() as u32).encode(out);
@@ -302,6 +322,10 @@ impl<T: Wire> Wire for VecDeque<T> {
     #[inline]
     fn latest_epoch(&self) -> Epoch {
         latest_of(self)
+    }
+    #[inline]
+    fn since(&self) -> Level {
+        since_of(self)
     }
 }
 
@@ -380,6 +404,10 @@ impl<T: Wire> Wire for Option<T> {
     fn latest_epoch(&self) -> Epoch {
         latest_of(self)
     }
+    #[inline]
+    fn since(&self) -> Level {
+        since_of(self)
+    }
 }
 
 fn encode_slice<T: Wire>(values: &[T], out: &mut Vec<u8>) {
@@ -406,6 +434,10 @@ impl<T: Wire> Wire for Vec<T> {
     fn latest_epoch(&self) -> Epoch {
         latest_of(self)
     }
+    #[inline]
+    fn since(&self) -> Level {
+        since_of(self)
+    }
 }
 
 impl<T: Wire> Wire for Box<[T]> {
@@ -418,6 +450,10 @@ impl<T: Wire> Wire for Box<[T]> {
     #[inline]
     fn latest_epoch(&self) -> Epoch {
         latest_of(self)
+    }
+    #[inline]
+    fn since(&self) -> Level {
+        since_of(self)
     }
 }
 
@@ -432,6 +468,10 @@ impl<T: Wire> Wire for Box<T> {
     fn latest_epoch(&self) -> Epoch {
         (**self).latest_epoch()
     }
+    #[inline]
+    fn since(&self) -> Level {
+        (**self).since()
+    }
 }
 
 impl<A: Wire, B: Wire> Wire for (A, B) {
@@ -445,6 +485,10 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
     #[inline]
     fn latest_epoch(&self) -> Epoch {
         self.0.latest_epoch().max(self.1.latest_epoch())
+    }
+    #[inline]
+    fn since(&self) -> Level {
+        self.0.since().max(self.1.since())
     }
 }
 
@@ -462,63 +506,6 @@ impl Wire for Never {
             tag: u8::decode(reader)?,
         })
     }
-}
-
-/// Writes a struct's fields in the order given.
-#[macro_export]
-macro_rules! wire_struct {
-    ($name:ident { $($field:ident),* $(,)? }) => {
-        impl $crate::wire::Wire for $name {
-            fn encode(&self, out: &mut alloc::vec::Vec<u8>) {
-                $($crate::wire::Wire::encode(&self.$field, out);)*
-            }
-            fn decode(reader: &mut $crate::wire::Reader<'_>) -> Result<Self, $crate::wire::WireError> {
-                Ok($name { $($field: $crate::wire::Wire::decode(reader)?),* })
-            }
-            #[inline]
-            fn latest_epoch(&self) -> $crate::id::Epoch {
-                $crate::id::Epoch(0)$(.max($crate::wire::Wire::latest_epoch(&self.$field)))*
-            }
-        }
-    };
-}
-
-/// Writes an enum as a tag and the variant's fields in the order given.
-#[macro_export]
-macro_rules! wire_enum {
-    ($name:ident { $($tag:literal => $variant:ident $({ $($field:ident),* $(,)? })? $(($inner:ident))?),* $(,)? }) => {
-        impl $crate::wire::Wire for $name {
-            fn encode(&self, out: &mut alloc::vec::Vec<u8>) {
-                match self {$(
-                    $name::$variant $({ $($field),* })? $(($inner))? => {
-                        out.push($tag);
-                        $($($crate::wire::Wire::encode($field, out);)*)?
-                        $($crate::wire::Wire::encode($inner, out);)?
-                    }
-                )*}
-            }
-            fn decode(reader: &mut $crate::wire::Reader<'_>) -> Result<Self, $crate::wire::WireError> {
-                match <u8 as $crate::wire::Wire>::decode(reader)? {
-                    $($tag => {
-                        $($(let $field = $crate::wire::Wire::decode(reader)?;)*)?
-                        $(let $inner = $crate::wire::Wire::decode(reader)?;)?
-                        Ok($name::$variant $({ $($field),* })? $(($inner))?)
-                    })*
-                    tag => Err($crate::wire::WireError::UnknownTag { what: stringify!($name), tag }),
-                }
-            }
-            #[inline]
-            fn latest_epoch(&self) -> $crate::id::Epoch {
-                match self {$(
-                    $name::$variant $({ $($field),* })? $(($inner))? => {
-                        $crate::id::Epoch(0)
-                            $($(.max($crate::wire::Wire::latest_epoch($field)))*)?
-                            $(.max($crate::wire::Wire::latest_epoch($inner)))?
-                    }
-                )*}
-            }
-        }
-    };
 }
 
 #[cfg(test)]

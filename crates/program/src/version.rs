@@ -1,12 +1,18 @@
 //! The text of `--version` of both programs, and how they detect that they differ.
 
 use anyhow::{Result, bail};
-use ionian_kernel::wire::WIRE_VERSION;
+use ionian_kernel::level::Level;
 use std::sync::LazyLock;
 
-/// The release, the commit if known, and the version on which nodes and their files must agree.
-pub static TEXT: LazyLock<String> =
-    LazyLock::new(|| format!("{}\nwire version and data format {WIRE_VERSION}", release()));
+/// The release, the commit if known, and the levels of clusters that it supports.
+pub static TEXT: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "{}\nsupports levels {} to {}",
+        release(),
+        Level::OLDEST,
+        Level::LATEST
+    )
+});
 
 /// The variable in which `ionian` passes its [`release`] to `ionian-tools`.
 pub(crate) const STARTED_BY: &str = "IONIAN_STARTED_BY";

@@ -22,8 +22,18 @@ pub struct NodeStatus {
     pub node: u16,
     /// The node's name.
     pub name: String,
-    /// The version of the node's messages and records.
+    /// The version of the messages and records that the node writes: that of its level.
     pub wire_version: u16,
+    /// The level of the cluster, as the node knows it; 0 from programs that know no levels.
+    #[serde(default)]
+    pub level: u16,
+    /// The release of its program; `None` from programs that know no levels.
+    #[serde(default)]
+    pub release: Option<String>,
+    /// The lowest and the highest level that its program supports; `None` from programs that know
+    /// no levels.
+    #[serde(default)]
+    pub supports: Option<(u16, u16)>,
     /// The id of its process.
     pub pid: u32,
     /// How long it has run, in microseconds.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use ionian_kernel::client::{Operation, Request};
 use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::{Layout, Options};
+use ionian_kernel::level::Level;
 use ionian_kernel::membership::{Change, Membership};
 use ionian_kernel::protocol::{Protocol, Transition};
 use ionian_kernel::setting::Setting;
@@ -114,6 +115,7 @@ impl<P: Protocol> Configurations<P> {
             text,
             next,
             expiry,
+            level: _,
         } = membership;
         let next = next.as_ref().map(|next| Box::new(self.layout(next)));
         let founding_expiry = expiry.map(|expiry| Duration::from_millis(expiry.founded_ms));
@@ -134,10 +136,17 @@ impl<P: Protocol> Configurations<P> {
     }
 
     /// The next request of the operator: to abandon a change in progress, or to change to other
-    /// options or another layout.
+    /// options, another level or another layout.
     pub(crate) fn request(&mut self, membership: &Membership, turn: u64) -> Option<Request> {
         if membership.is_changing() {
             Some(self.abandon(membership))
+        } else if turn % 5 == 4 && P::check_tunable().is_ok() {
+            let (base, up) = (membership.epoch, membership.level < Level::LATEST);
+            let to = match up {
+                true => Level(membership.level.0 + 1),
+                false => Level::OLDEST,
+            };
+            Some(self.of_change(&Change::Level { base, to }))
         } else if self.layouts.len() == 1 || self.tunings.len() > 1 && turn.is_multiple_of(2) {
             let [here, before] = places(&membership.text);
             let after = (turn / 2 % self.tunings.len() as u64) as u8;

@@ -50,6 +50,10 @@ pub(crate) struct Arguments {
     /// Break a promise on purpose: the exit code must be 1
     #[arg(long = "break", value_enum, value_name = "HOW")]
     pub(crate) sabotage: Option<Sabotage>,
+    /// The program `ionian` of an earlier release: in the first half of the time every second start
+    /// of a node uses it, then all nodes get the present program and the level is raised
+    #[arg(long, value_name = "FILE")]
+    pub(crate) former: Option<PathBuf>,
     /// The program `ionian` [default: the one in the directory of this program]
     #[arg(long, value_name = "FILE")]
     pub(crate) ionian: Option<PathBuf>,
@@ -134,6 +138,9 @@ impl Arguments {
         if self.members {
             words.push("--members".to_owned());
         }
+        if let Some(former) = &self.former {
+            words.push(format!("--former {}", former.display()));
+        }
         if let Some(how) = self.sabotage.and_then(|how| how.to_possible_value()) {
             words.push(format!("--break {}", how.get_name()));
         }
@@ -147,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_command_that_repeats_a_run_says_all_that_decides_it() {
-        let words = "torture --seconds 9 --faults kill,full-disk --members --break forget --set f=1 --clients 3 --odd-clients 2";
+        let words = "torture --seconds 9 --faults kill,full-disk --members --break forget --set f=1 --clients 3 --odd-clients 2 --former old";
         let arguments = Arguments::parse_from(words.split(' '));
         let repeat = arguments.repeat(5);
         let again = Arguments::parse_from(repeat.trim_start_matches("cargo xtask ").split(' '));

@@ -232,6 +232,20 @@ impl Cluster {
         Some(node)
     }
 
+    /// Raises the level of the cluster to the highest that the nodes support.
+    pub(crate) fn raise_level(&self) -> Result<()> {
+        let mut command = Command::new(self.program());
+        command.args(["upgrade", "finalize", "--data"]);
+        let output = command.arg(self.root()).output()?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        ensure!(
+            output.status.success() && said.contains("level"),
+            "`ionian upgrade finalize` failed: {said}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(())
+    }
+
     /// Checks that no node has ended without a fault.
     pub(crate) fn check(&mut self) -> Result<()> {
         (0..self.len()).try_for_each(|node| {

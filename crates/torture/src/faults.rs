@@ -228,6 +228,17 @@ impl Faults {
         Ok(())
     }
 
+    /// Ends an upgrade: every node gets the present program, one after the other, and the level is
+    /// raised.
+    pub(crate) async fn upgrade(&self) -> Result<()> {
+        ensure!(self.cluster.borrow_mut().reserve(), "another fault began");
+        self.cluster.borrow_mut().mix_with(None);
+        self.roll().await?;
+        self.cluster.borrow().raise_level()?;
+        self.cluster.borrow_mut().unreserve();
+        Ok(())
+    }
+
     async fn fill_disk(&self, node: usize, kib: u64, window: Duration) -> Result<()> {
         self.count_kills(&[node])?;
         self.cluster.borrow_mut().start_limited(node, kib)?;

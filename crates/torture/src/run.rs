@@ -70,7 +70,11 @@ impl Run {
     fn new(arguments: &Arguments, seed: u64, ionian: &Path, root: &Path) -> Result<Self> {
         let mut kinds = arguments.kinds();
         let cuts = kinds.contains(&Kind::Cut);
-        let cluster = Cluster::new(ionian, root, &arguments.preset, &arguments.settings(), cuts)?;
+        let mut cluster =
+            Cluster::new(ionian, root, &arguments.preset, &arguments.settings(), cuts)?;
+        if let Some(former) = &arguments.former {
+            cluster.mix_with(Some(program(Some(former))?));
+        }
         let mut skipped = Vec::new();
         if kinds.contains(&Kind::FullDisk)
             && let Err(error) = try_file_limit(root)
@@ -220,6 +224,10 @@ impl Run {
             ..
         } = self;
         let work = async {
+            if arguments.former.is_some() {
+                faults.run(schedule, begun + whole / 2).await?;
+                faults.upgrade().await?;
+            }
             let Some(how) = arguments.sabotage else {
                 return faults.run(schedule, begun + whole).await;
             };

@@ -27,6 +27,7 @@ const KINDS_WITHIN: &[(&str, &[&str])] = &[
     ("crates/sim/tests/plays/", &[".play"]),
     ("crates/machines/tests/", &[".txt"]),
     ("crates/protocols/tests/proptest-regressions/", &[".txt"]),
+    ("crates/protocols/tests/wire/golden/", &[".txt"]),
     ("docs/figures/", &[".svg", ".csv"]),
     ("docs/measurements/", &[".svg", ".csv"]),
 ];

@@ -145,6 +145,9 @@ fn came_first(change: &Change, membership: &Membership) -> Option<Epoch> {
             let is_there = membership.text == *to || membership.next.as_ref() == Some(to);
             (*base < membership.epoch && is_there).then(|| base.next())
         }
+        Change::Level { base, to } => {
+            (*base < membership.epoch && membership.level == *to).then(|| base.next())
+        }
         // These start no configuration, so later states do not show them.
         Change::Finish { .. } | Change::Abandon { .. } => None,
     }

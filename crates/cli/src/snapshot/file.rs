@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
-use ionian_kernel::wire::WIRE_VERSION;
+use ionian_kernel::level::Level;
 use ionian_program::BadUsage;
 use ionian_wal::WalError;
 use ionian_wal::snapshot::{SnapshotReader, SnapshotWriter, Snapshots};
@@ -30,7 +30,7 @@ pub(crate) enum Origin {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
     pub(crate) format: u16,
-    /// The version of the encoding of the state.
+    /// The version of the encoding of the state: that of the cluster's level.
     pub(crate) wire_version: u16,
     pub(crate) cluster: String,
     pub(crate) protocol: String,
@@ -54,10 +54,11 @@ impl Head {
         machine: &str,
         node: &str,
         origin: Origin,
+        level: Level,
     ) -> Self {
         Head {
             format: FORMAT,
-            wire_version: WIRE_VERSION,
+            wire_version: level.number(),
             cluster: cluster.into(),
             protocol: protocol.into(),
             machine: machine.into(),
@@ -140,12 +141,15 @@ pub(crate) fn open(file: &Path) -> Result<Opened> {
             file.display()
         )
     })?;
-    if (head.format, head.wire_version) != (FORMAT, WIRE_VERSION) {
+    let level = Level::of_number(head.wire_version);
+    if head.format != FORMAT || !level.is_some_and(Level::is_supported) {
         bail!(
-            "{} has format {}.{}, this program reads {FORMAT}.{WIRE_VERSION}: use the version of ionian that wrote it",
+            "{} has format {}.{}, this program reads {FORMAT}.{} to {FORMAT}.{}: use the version of ionian that wrote it",
             file.display(),
             head.format,
-            head.wire_version
+            head.wire_version,
+            Level::OLDEST.number(),
+            Level::LATEST.number()
         );
     }
     let bytes = reader.file_bytes();

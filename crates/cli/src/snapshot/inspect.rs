@@ -1,7 +1,7 @@
 //! `ionian snapshot inspect`.
 
 use super::file::{self, Head, Origin};
-use super::stopped::{machine_in, newest};
+use super::stopped::{level_in, machine_in, newest};
 use super::{arguments, state};
 use crate::output::say;
 use crate::protocols::MACHINE;
@@ -88,6 +88,7 @@ fn of_node(path: &Path) -> Result<(PathBuf, u64, Head, Bytes)> {
         &machine_in(path)?,
         node.name(),
         Origin::Copied,
+        level_in(path)?,
     );
     Ok((
         stored.path,

@@ -55,7 +55,8 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
         .map_or(Slot::ZERO, |known| known.membership.frontier)
         .max(salvaged.forgotten);
     let complete = salvaged.is_complete && base.slot >= settled;
-    let head = Head::new(cluster, protocol, &machine, &from, Origin::Salvaged);
+    let level = executor.membership().level;
+    let head = Head::new(cluster, protocol, &machine, &from, Origin::Salvaged, level);
     let head = Head {
         slot: end.0,
         complete,

@@ -11,7 +11,7 @@
 use super::arguments;
 use super::file::{self, Head, Origin};
 use super::salvage;
-use super::stopped::{machine_in, newest};
+use super::stopped::{level_in, machine_in, newest};
 use crate::address::resolve;
 use crate::member;
 use crate::output::{explain, say};
@@ -46,7 +46,8 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
         machine,
         ..
     } = &known.deployment;
-    let head = Head::new(cluster, protocol, machine, "", Origin::Saved);
+    let level = known.membership.level;
+    let head = Head::new(cluster, protocol, machine, "", Origin::Saved, level);
     let status = ask_all(known).await;
     let wanted = wanted(known, &status)?;
     let complete = wanted.is_some();
@@ -191,6 +192,7 @@ fn copy(directory: &Path, file: &Path) -> Result<()> {
         &machine_in(directory)?,
         node.name(),
         Origin::Copied,
+        level_in(directory)?,
     );
     let head = Head {
         slot: stored.stamp,

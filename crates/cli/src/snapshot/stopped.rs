@@ -3,6 +3,7 @@
 use crate::protocols::{MACHINE, Work, with_protocol};
 use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
+use ionian_kernel::level::Level;
 use ionian_kernel::machine::RestoreError;
 use ionian_kernel::protocol::Protocol;
 use ionian_protocols::registry;
@@ -55,6 +56,12 @@ fn executors(protocol: &str) -> Result<impl Iterator<Item = &'static str>> {
 pub(super) fn machine_in(directory: &Path) -> Result<String> {
     let known = membership_file::stored(directory)?;
     Ok(known.map_or_else(|| MACHINE.to_owned(), |known| known.deployment.machine))
+}
+
+/// The level of the cluster, as the node with this directory knew it.
+pub(super) fn level_in(directory: &Path) -> Result<Level> {
+    let known = membership_file::stored(directory)?;
+    Ok(known.map_or(Level::FIRST, |known| known.membership.level))
 }
 
 /// Prints a warning about a file.

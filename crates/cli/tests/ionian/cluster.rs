@@ -210,9 +210,15 @@ impl Cluster {
         text.trim().parse().ok().map(Pid::from_raw)
     }
 
+    /// The processes of all nodes that run, of those too that joined later.
     pub(crate) fn pids(&self) -> Vec<Pid> {
-        (0..self.deployment.nodes.len())
-            .filter_map(|node| self.pid(node))
+        let files = fs::read_dir(self.directory.path("data/run"));
+        let paths = files.into_iter().flatten().flatten().map(|file| file.path());
+        let texts = paths
+            .filter(|path| path.extension().is_some_and(|kind| kind == "pid"))
+            .filter_map(|path| fs::read_to_string(path).ok());
+        texts
+            .filter_map(|text| text.trim().parse().ok().map(Pid::from_raw))
             .collect()
     }
 

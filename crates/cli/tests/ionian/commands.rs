@@ -152,7 +152,7 @@ fn bad_usage_has_an_exit_code_of_its_own() {
     );
     let version = works(&["--version"]);
     assert!(
-        version.contains("wire version and data format ") && version.contains("backup format "),
+        version.contains("supports levels ") && version.contains("backup format "),
         "{version}"
     );
     fails(&["status", "--data", "/nowhere"], 1, "holds no deployment");

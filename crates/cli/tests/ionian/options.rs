@@ -2,11 +2,16 @@
 
 use crate::cluster::{Cluster, eventually, run, text};
 use crate::failures::Writer;
+use ionian_kernel::level::Level;
 use nix::sys::signal::Signal;
 use std::process::Output;
 
 fn options(cluster: &Cluster, arguments: &[&str]) -> Output {
     run(&[&["options"], arguments, &["--data", &cluster.data()]].concat())
+}
+
+fn upgrade(cluster: &Cluster, command: &str) -> Output {
+    run(&["upgrade", command, "--data", &cluster.data()])
 }
 
 #[track_caller]
@@ -42,7 +47,7 @@ fn listed(cluster: &Cluster, key: &str) -> String {
 }
 
 #[test]
-fn options_change_under_load_and_survive_restarts() {
+fn options_and_the_level_change_under_load_and_survive_restarts() {
     let common = [
         "set",
         "heartbeat_ms=50",
@@ -88,6 +93,22 @@ fn options_change_under_load_and_survive_restarts() {
                 .then_some(())
             });
         }
+        let (now, next) = (Level::FIRST, Level(Level::FIRST.0 + 1));
+        let said = done(&upgrade(&cluster, "status"));
+        assert!(
+            said.contains(&format!("level {now}, epoch 1\n"))
+                && said.contains(&format!(
+                    "finalize` raises the level to {}\n",
+                    Level::LATEST
+                )),
+            "{preset}: {said}"
+        );
+        let said = done(&upgrade(&cluster, "finalize"));
+        assert!(
+            said.starts_with(&format!("epoch 2 begins: level {next}\n")),
+            "{preset}: {said}"
+        );
+        writer.go_on(50);
         // One node is killed, and the new timers detect it if it led. Then all nodes are killed.
         cluster.signal(1, Signal::SIGKILL);
         writer.go_on(50);
@@ -95,6 +116,11 @@ fn options_change_under_load_and_survive_restarts() {
         cluster.wait_until_whole();
         cluster.kill_all();
         cluster.start_again(&[]);
+        let said = done(&upgrade(&cluster, "finalize"));
+        assert!(
+            said.starts_with("nothing to do"),
+            "the level is kept: {preset}: {said}"
+        );
         assert!(
             listed(&cluster, "window_slots")
                 .starts_with("window_slots 64 default 8192 set for all nodes"),
@@ -166,5 +192,10 @@ fn refused_options_name_the_alternative() {
         &options(&plain, &["set", "heartbeat_ms=50"]),
         1,
         "stop it, change its file, and start it again",
+    );
+    refused(
+        &upgrade(&plain, "finalize"),
+        1,
+        "an unreplicated cluster cannot be changed while it runs",
     );
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod drawn;
 pub(crate) mod epochs;
+pub(crate) mod golden;
 pub(crate) mod hostile;
 
 use bytes::Bytes;
@@ -39,6 +40,11 @@ macro_rules! tests {
                 #[test]
                 fn garbage_in_the_log_or_a_snapshot_is_an_error_and_no_panic() {
                     super::refuse_garbage::<Protocol>();
+                }
+
+                #[test]
+                fn golden_messages_of_released_programs_are_read_and_written_as_before() {
+                    super::golden::are_read_and_written_as_before::<Protocol>();
                 }
 
                 #[test]

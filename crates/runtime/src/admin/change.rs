@@ -7,6 +7,7 @@ use bytes::Bytes;
 use ionian_deployment::{Configuration, Deployment, DeploymentError};
 use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::{Layout, LayoutError};
+use ionian_kernel::level::Level;
 use ionian_kernel::membership::{Change, Verdict, verdict};
 use ionian_kernel::protocol::{Protocol, Transition};
 use ionian_kernel::wire::encode_all;
@@ -34,6 +35,18 @@ pub enum ChangeError {
     /// The protocol cannot change from one layout to the other.
     #[error("{0}")]
     Layout(#[from] LayoutError),
+    /// The level is not next to that of the cluster, or this program does not support it.
+    #[error(
+        "the cluster is at level {now}: it cannot change to {to} with this program, which supports {} to {} and changes a level by one",
+        Level::OLDEST,
+        Level::LATEST
+    )]
+    Level {
+        /// The level of the cluster.
+        now: Level,
+        /// The level that was asked for.
+        to: Level,
+    },
     /// The change was planned for an epoch that this node does not know yet. Another node knows it,
     /// and this node will.
     #[error("this node does not know epoch {0} yet")]
@@ -104,6 +117,26 @@ pub fn tune<P: Protocol>(
     })
 }
 
+/// The command that changes the level of a cluster.
+///
+/// # Errors
+/// The reason why it cannot be done. Whether all members support the level is for the caller to
+/// find out.
+pub fn level<P: Protocol>(configuration: &Configuration, to: Level) -> Result<Change, ChangeError> {
+    let base = base(configuration)?;
+    check_level::<P>(configuration, to)?;
+    Ok(Change::Level { base, to })
+}
+
+fn check_level<P: Protocol>(configuration: &Configuration, to: Level) -> Result<(), ChangeError> {
+    P::check_tunable()?;
+    let now = configuration.membership.level;
+    match to.is_supported() && to.0.abs_diff(now.0) == 1 {
+        true => Ok(()),
+        false => Err(ChangeError::Level { now, to }),
+    }
+}
+
 /// Checks a change of options; returns the session expiry before and after, in milliseconds.
 fn tuning<P: Protocol>(from: &Deployment, to: &Deployment) -> Result<(u64, u64), ChangeError> {
     P::check_tunable()?;
@@ -142,12 +175,17 @@ pub(crate) fn check<P: Protocol>(
         // The log decides whether this is still possible, or was done before.
         Change::Abandon { .. } => Ok(()),
         Change::Finish { .. } => stale("a change is finished by the leader, not by request"),
-        Change::Begin { base, .. } | Change::Tune { base, .. } if *base < configuration.epoch() => {
+        Change::Begin { base, .. } | Change::Tune { base, .. } | Change::Level { base, .. }
+            if *base < configuration.epoch() =>
+        {
             Ok(())
         }
-        Change::Begin { base, .. } | Change::Tune { base, .. } if *base > configuration.epoch() => {
+        Change::Begin { base, .. } | Change::Tune { base, .. } | Change::Level { base, .. }
+            if *base > configuration.epoch() =>
+        {
             Err(ChangeError::Ahead(base.0))
         }
+        Change::Level { to, .. } => check_level::<P>(configuration, *to),
         Change::Begin { from, to, .. } | Change::Tune { from, to, .. } => {
             let read = |bytes: &Bytes| {
                 let text =
@@ -168,7 +206,7 @@ pub(crate) fn check<P: Protocol>(
             let as_planned = match change {
                 Change::Begin { joint, .. } => is_joint::<P>(&from, &to)? == *joint,
                 Change::Tune { expiry_ms, .. } => tuning::<P>(&from, &to)? == *expiry_ms,
-                Change::Finish { .. } | Change::Abandon { .. } => true,
+                Change::Finish { .. } | Change::Abandon { .. } | Change::Level { .. } => true,
             };
             match as_planned {
                 true => Ok(()),

@@ -11,10 +11,10 @@ use bytes::Bytes;
 use ionian_deployment::Configuration;
 use ionian_kernel::client::Refusal;
 use ionian_kernel::layout::Address;
+use ionian_kernel::level::Level;
 use ionian_kernel::membership::Change;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::role::{Cover, Picture};
-use ionian_kernel::wire::WIRE_VERSION;
 use tokio::sync::oneshot;
 
 impl<P: Protocol> EventLoop<P> {
@@ -38,6 +38,8 @@ impl<P: Protocol> EventLoop<P> {
         let (process_cpu_us, loop_cpu_us) = cpu_time_us();
         let mut event_loop = io.counts;
         let log = io.log.status();
+        let known = membership.configuration();
+        let level = known.map_or(Level::FIRST, |known| known.membership.level);
         event_loop.syncs = log.syncs;
         event_loop.ignored = node.ignored();
         event_loop.overdue = node.overdue();
@@ -46,12 +48,13 @@ impl<P: Protocol> EventLoop<P> {
             protocol: identity.protocol.clone(),
             founding: format!("{:016x}", identity.founding),
             epoch: io.peers.epoch().0,
-            changing: membership
-                .configuration()
-                .is_some_and(|known| known.next.is_some()),
+            changing: known.is_some_and(|known| known.next.is_some()),
             node: id.0,
             name: name.clone(),
-            wire_version: WIRE_VERSION,
+            wire_version: level.number(),
+            level: level.0,
+            release: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            supports: Some((Level::OLDEST.0, Level::LATEST.0)),
             pid: std::process::id(),
             uptime_us: self.clock.uptime().as_micros() as u64,
             amnesiac: *amnesiac,

@@ -136,7 +136,8 @@ impl Listener {
                 .answer(stream, request)
                 .await?
                 .map_or(Greeted::Done, Greeted::Admin),
-            Hello::Peer(caller) => welcome(&self.transport, stream, &caller)
+            // The epochs say which of the two memberships is the later one.
+            Hello::Peer(_, caller) => welcome(&self.transport, stream, &caller)
                 .await?
                 .map_or(Greeted::Done, |peer| Greeted::Peer(caller, peer)),
         })

@@ -192,12 +192,14 @@ impl<P: Protocol> State<P> {
             return false;
         }
         self.io.now = now;
+        let level = membership.level;
         self.exit = match self.apply_membership(membership) {
             Ok(true) => None,
             Ok(false) => Some(Ok(ExitReason::Removed)),
             // A wrong message must not stop this node. If the membership is right, the log leads to
-            // it too.
-            Err(error @ NodeError::Membership { .. }) => {
+            // it too. A level that this program does not support is different: others send what it
+            // does not understand.
+            Err(error @ NodeError::Membership { .. }) if level.is_supported() => {
                 tracing::error!("ignoring an invalid membership from another node: {error}");
                 None
             }

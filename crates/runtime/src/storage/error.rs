@@ -45,6 +45,14 @@ pub enum LogError {
         /// What is wrong there.
         text: String,
     },
+    /// The cluster has a level that this program does not support.
+    #[error("{}: {text}", path.display())]
+    Level {
+        /// The file that says so.
+        path: PathBuf,
+        /// The levels.
+        text: String,
+    },
     /// The directory was used with the other durability.
     #[error(
         "{} was used with durability \"{used}\" and cannot be used with durability \"{wanted}\": use another directory, \

@@ -2,7 +2,7 @@
 
 use super::error::{LogError, io_error};
 use super::sealed::{self, damaged};
-use ionian_deployment::Configuration;
+use ionian_deployment::{Configuration, Problem};
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -25,8 +25,15 @@ pub fn stored(data: &Path) -> Result<Option<Configuration>, LogError> {
         return Ok(None);
     }
     let configuration = Configuration::parse(&sealed::read_toml(&path)?);
-    let configuration = configuration.map_err(|error| damaged(&path, error.to_string()))?;
-    Ok(Some(configuration))
+    configuration
+        .map(Some)
+        .map_err(|error| match *error.problem {
+            Problem::Level { .. } => LogError::Level {
+                text: error.to_string(),
+                path,
+            },
+            _ => damaged(&path, error.to_string()),
+        })
 }
 
 /// Writes the file. On return it is durable; after a crash the file is either the old or the new
@@ -50,6 +57,9 @@ mod tests {
         let deployment = Deployment::preset("baseline", &PresetOptions::default()).unwrap();
         let known = Configuration::founded(deployment.numbered().unwrap());
         store(&data, &known).unwrap();
+        let later = known
+            .to_toml()
+            .replacen("founding =", "level = 99\nfounding =", 1);
         assert_eq!(stored(&data).unwrap(), Some(known));
         let text = fs::read_to_string(file(&data)).unwrap();
         let other = text.replacen("f = 1", "f = 2", 1);
@@ -57,6 +67,9 @@ mod tests {
         fs::write(file(&data), &other).unwrap();
         let error = stored(&data).unwrap_err().to_string();
         assert!(error.contains("its checksum is wrong"), "{error}");
+        sealed::write_toml(&file(&data), later).unwrap();
+        let error = stored(&data).unwrap_err().to_string();
+        assert!(error.contains("the cluster is at level 99"), "{error}");
         fs::write(file(&data), "").unwrap();
         let error = stored(&data).unwrap_err().to_string();
         assert!(error.contains("does not end with its checksum"), "{error}");

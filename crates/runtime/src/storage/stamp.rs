@@ -1,6 +1,6 @@
 //! The owner that is written into every file, so that a node does not use the files of another.
 
-use ionian_kernel::wire::WIRE_VERSION;
+use ionian_kernel::level::Level;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -26,9 +26,14 @@ impl fmt::Display for Stamp {
     }
 }
 
+/// The version of records in stamps. It does not grow with the level of the cluster: every program
+/// reads the records of all levels that it supports, and the membership of a node says whether
+/// there may be later ones.
+const VERSION: u16 = Level::FIRST.number();
+
 /// The bytes in logs and snapshots. They are readable because error texts show them.
 pub(crate) fn encode(stamp: &Stamp) -> Vec<u8> {
-    format!("{stamp}, version {WIRE_VERSION} of records").into()
+    format!("{stamp}, version {VERSION} of records").into()
 }
 
 /// The stamp that was given to [`encode`]; `None` if the bytes are not of this version. Names

@@ -8,6 +8,7 @@ use super::membership_exchange::receive_membership;
 use super::peer::Shared;
 use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::NodeId;
+use ionian_kernel::level::Level;
 use ionian_kernel::random::Random;
 use ionian_kernel::wire::decode_all;
 use std::rc::Rc;
@@ -116,8 +117,10 @@ impl Dialler {
         let mut stream = TcpStream::connect(&*self.address).await?;
         set_socket_options(&stream)?;
         let epoch = transport.peers.epoch();
-        let introduction = self.introduction(epoch);
-        hello::send_hello(&mut stream, &Hello::Peer(introduction)).await?;
+        let level = transport.handler.configuration();
+        let level = level.map_or(Level::FIRST, |known| known.membership.level);
+        let introduction = Hello::Peer(level, self.introduction(epoch));
+        hello::send_hello(&mut stream, &introduction).await?;
         let answer = hello::receive_answer(&mut stream).await;
         match &answer {
             Err(HandshakeError::Outdated) => {

@@ -8,7 +8,8 @@ use super::admission::Objection;
 use crate::storage::identity::DirectoryId;
 use bytes::Bytes;
 use ionian_kernel::id::Epoch;
-use ionian_kernel::wire::{Reader, WIRE_VERSION, Wire, WireError, decode_all, encode_all};
+use ionian_kernel::level::Level;
+use ionian_kernel::wire::{Reader, Wire, WireError, decode_all, encode_all};
 use ionian_kernel::wire_struct;
 use std::io;
 use std::time::Duration;
@@ -45,11 +46,14 @@ const BEHIND: u8 = 4;
 /// The result of a change is not known; the reason follows.
 const UNDECIDED: u8 = 5;
 
+/// What operators, tools and answers greet with: programs that knew no levels understand it.
+const PLAIN: u16 = Level::OLDEST.number();
+
 /// What the dialling side wants.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Hello {
-    /// To connect two nodes.
-    Peer(Introduction),
+    /// To connect two nodes, of which the one that dials knows this level of the cluster.
+    Peer(Level, Introduction),
     /// An answer to a request of an operator or tool.
     Admin(AdminRequest),
 }
@@ -187,21 +191,27 @@ pub(crate) enum HandshakeError {
 /// Receives what a caller wants.
 ///
 /// # Errors
-/// [`HandshakeError::Refused`] if the caller has another wire version; it has received the reason.
+/// [`HandshakeError::Refused`] if this program does not support the caller's level; it has received
+/// the reason.
 pub(crate) async fn receive_hello(stream: &mut TcpStream) -> Result<Hello, HandshakeError> {
     let (version, purpose, body) = receive_part(stream).await?;
     match purpose {
-        // These queries contain nothing that depends on the version.
-        FOR_STATUS => Ok(Hello::Admin(AdminRequest::Status)),
-        FOR_MEMBERSHIP => Ok(Hello::Admin(AdminRequest::Membership)),
-        _ if version != WIRE_VERSION => {
-            let reason = format!(
-                "this node speaks wire version {WIRE_VERSION}, you speak version {version}"
-            );
-            decline(stream, &reason).await?;
-            Err(HandshakeError::Refused(reason))
-        }
-        FOR_PEER => Ok(Hello::Peer(decode_all(&body)?)),
+        // These queries contain nothing that depends on the level.
+        FOR_STATUS => return Ok(Hello::Admin(AdminRequest::Status)),
+        FOR_MEMBERSHIP => return Ok(Hello::Admin(AdminRequest::Membership)),
+        _ => {}
+    }
+    let Some(level) = Level::of_number(version).filter(|level| level.is_supported()) else {
+        let reason = format!(
+            "this node speaks wire versions {} to {}, you speak version {version}",
+            Level::OLDEST.number(),
+            Level::LATEST.number()
+        );
+        decline(stream, &reason).await?;
+        return Err(HandshakeError::Refused(reason));
+    };
+    match purpose {
+        FOR_PEER => Ok(Hello::Peer(level, decode_all(&body)?)),
         FOR_SNAPSHOT => Ok(Hello::Admin(AdminRequest::Snapshot(decode_all(&body)?))),
         FOR_CHANGE => Ok(Hello::Admin(AdminRequest::Change)),
         FOR_DRAIN => Ok(Hello::Admin(AdminRequest::Drain(decode_all(&body)?))),
@@ -218,20 +228,20 @@ pub(crate) async fn send_hello(
     stream: &mut TcpStream,
     hello: &Hello,
 ) -> Result<(), HandshakeError> {
-    let (purpose, body) = match hello {
-        Hello::Peer(introduction) => (FOR_PEER, encode_all(introduction)),
-        Hello::Admin(AdminRequest::Status) => (FOR_STATUS, Vec::new()),
-        Hello::Admin(AdminRequest::Snapshot(at)) => (FOR_SNAPSHOT, encode_all(at)),
-        Hello::Admin(AdminRequest::Membership) => (FOR_MEMBERSHIP, Vec::new()),
-        Hello::Admin(AdminRequest::Change) => (FOR_CHANGE, Vec::new()),
-        Hello::Admin(AdminRequest::Drain(request)) => (FOR_DRAIN, encode_all(request)),
+    let (version, purpose, body) = match hello {
+        Hello::Peer(level, introduction) => (level.number(), FOR_PEER, encode_all(introduction)),
+        Hello::Admin(AdminRequest::Status) => (PLAIN, FOR_STATUS, Vec::new()),
+        Hello::Admin(AdminRequest::Snapshot(at)) => (PLAIN, FOR_SNAPSHOT, encode_all(at)),
+        Hello::Admin(AdminRequest::Membership) => (PLAIN, FOR_MEMBERSHIP, Vec::new()),
+        Hello::Admin(AdminRequest::Change) => (PLAIN, FOR_CHANGE, Vec::new()),
+        Hello::Admin(AdminRequest::Drain(request)) => (PLAIN, FOR_DRAIN, encode_all(request)),
     };
-    send_part(stream, WIRE_VERSION, purpose, &body).await
+    send_part(stream, version, purpose, &body).await
 }
 
 /// Accepts the other side. The meaning of the body depends on the request.
 pub(crate) async fn accept(stream: &mut TcpStream, body: &[u8]) -> Result<(), HandshakeError> {
-    send_part(stream, WIRE_VERSION, ACCEPTED, body).await
+    send_part(stream, PLAIN, ACCEPTED, body).await
 }
 
 /// Refuses the other side with a reason. `own` identifies this node: the other side may object to
@@ -242,20 +252,18 @@ pub(crate) async fn refuse(
     own: &Acceptance,
 ) -> Result<(), HandshakeError> {
     match objection {
-        Objection::Other(reason) => {
-            send_part(stream, WIRE_VERSION, REFUSED, reason.as_bytes()).await
-        }
+        Objection::Other(reason) => send_part(stream, PLAIN, REFUSED, reason.as_bytes()).await,
         Objection::IdentityMismatch(reason) => {
             let mut body = encode_all(own);
             body.extend_from_slice(reason.as_bytes());
-            send_part(stream, WIRE_VERSION, IDENTITY_MISMATCH, &body).await
+            send_part(stream, PLAIN, IDENTITY_MISMATCH, &body).await
         }
     }
 }
 
 /// Refuses the request of a caller, and closes the connection.
 pub(crate) async fn decline(stream: &mut TcpStream, reason: &str) -> Result<(), HandshakeError> {
-    send_part(stream, WIRE_VERSION, REFUSED, reason.as_bytes()).await?;
+    send_part(stream, PLAIN, REFUSED, reason.as_bytes()).await?;
     hang_up(stream).await
 }
 
@@ -276,7 +284,7 @@ pub(crate) async fn refuse_epoch(
 ) -> Result<(), HandshakeError> {
     send_part(
         stream,
-        WIRE_VERSION,
+        PLAIN,
         if caller_is_outdated { OUTDATED } else { BEHIND },
         &[],
     )
@@ -288,7 +296,7 @@ pub(crate) async fn leave_undecided(
     stream: &mut TcpStream,
     reason: &str,
 ) -> Result<(), HandshakeError> {
-    send_part(stream, WIRE_VERSION, UNDECIDED, reason.as_bytes()).await
+    send_part(stream, PLAIN, UNDECIDED, reason.as_bytes()).await
 }
 
 /// Receives whether the other side accepts, and the body of its answer.

@@ -8,7 +8,8 @@ use crate::common::{
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, Request};
 use ionian_kernel::id::{ClientId, Members};
-use ionian_kernel::wire::{WIRE_VERSION, Wire, encode_all};
+use ionian_kernel::level::Level;
+use ionian_kernel::wire::{Wire, encode_all};
 use ionian_runtime::status::PeerState;
 use ionian_runtime::transport::frame::{FrameReader, MAX_FRAME_BYTES, encode_frame};
 use ionian_runtime::{Identity, NodeSettings};
@@ -31,7 +32,7 @@ impl Default for Greeting {
     fn default() -> Self {
         Greeting {
             magic: *MAGIC,
-            version: WIRE_VERSION,
+            version: Level::FIRST.number(),
             purpose: 0,
             identity: identity(),
             sender: 1,
@@ -81,7 +82,10 @@ fn ask(address: SocketAddr, greeting: &[u8]) -> (TcpStream, u8, String) {
     let mut head = [0; 13];
     stream.read_exact(&mut head).unwrap();
     assert_eq!(head[..8], *MAGIC);
-    assert_eq!(u16::from_le_bytes([head[8], head[9]]), WIRE_VERSION);
+    assert_eq!(
+        u16::from_le_bytes([head[8], head[9]]),
+        Level::FIRST.number()
+    );
     let mut text = vec![0; u16::from_le_bytes([head[11], head[12]]) as usize];
     stream.read_exact(&mut text).unwrap();
     (stream, head[10], String::from_utf8(text).unwrap())
@@ -93,7 +97,14 @@ fn greet(address: SocketAddr, greeting: &[u8]) -> (TcpStream, u8, String) {
     if verdict == 0 {
         assert_eq!(text, "\u{2}\0\0\0n0\0", "its name, and no data directory");
         stream
-            .write_all(&[MAGIC.as_slice(), &WIRE_VERSION.to_le_bytes(), &[0, 0, 0]].concat())
+            .write_all(
+                &[
+                    MAGIC.as_slice(),
+                    &Level::FIRST.number().to_le_bytes(),
+                    &[0, 0, 0],
+                ]
+                .concat(),
+            )
             .unwrap();
     }
     (stream, verdict, text)
@@ -164,7 +175,11 @@ fn every_refused_handshake_contains_the_reason() {
         change(&mut greeting);
         greeting.bytes()
     };
-    let speaks = format!("this node speaks wire version {WIRE_VERSION}, you speak version 99");
+    let speaks = format!(
+        "this node speaks wire versions {} to {}, you speak version 99",
+        Level::OLDEST.number(),
+        Level::LATEST.number()
+    );
     let cases: [(Vec<u8>, &str); 8] = [
         (other(|it| it.version = 99), &speaks),
         (
@@ -630,7 +645,7 @@ fn status_is_one_json_document_with_all_fields() {
         serde_json::from_value::<ionian_runtime::NodeStatus>(value)
             .unwrap()
             .wire_version,
-        WIRE_VERSION
+        Level::FIRST.number()
     );
 
     let address = node.address;
