@@ -14,6 +14,7 @@
 //! | `source` | how a command finds the deployment of its cluster |
 //! | `protocols` | access to a protocol by its name |
 //! | `data_paths` | the paths in a data directory |
+//! | `completions`, `manual` | what shells and `man` show of the arguments |
 //! | `address` | socket addresses |
 //! | `version` | the text of `--version` |
 //!
@@ -25,12 +26,14 @@ extern crate alloc;
 
 mod address;
 mod cluster_args;
+mod completions;
 mod config;
 mod data_paths;
 mod drain;
 mod exec;
 mod gateway_app;
 mod log;
+mod manual;
 mod member;
 mod mount;
 mod netfs_app;
@@ -86,6 +89,8 @@ enum Command {
     Bench,
     Snapshot(snapshot::Arguments),
     Log(log::Arguments),
+    Completions(completions::Arguments),
+    Man(manual::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -115,5 +120,7 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Sim | Command::Bench => start_tools(),
         Command::Log(arguments) => log::run(arguments),
         Command::Snapshot(arguments) => snapshot::run(arguments),
+        Command::Completions(arguments) => completions::run(arguments),
+        Command::Man(arguments) => manual::run(arguments),
     }
 }

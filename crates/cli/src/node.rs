@@ -2,6 +2,7 @@
 
 mod arguments;
 mod join;
+mod service;
 mod stop;
 
 use crate::address::{endpoint, listen, resolve};
@@ -129,6 +130,7 @@ impl Work for Run {
             error => error.into(),
         })?;
         settings.clock_ahead_ms = clock_ahead_ms;
+        settings.startup = service::startup_watch(others(&settings));
         if let Some(text) = &listen {
             settings.address = resolve("--listen", text)?;
         }
@@ -151,12 +153,15 @@ impl Work for Run {
             deployment.cluster,
             settings.address
         );
-        let application = move |handle: LaneHandle| match gateway {
-            Some(listener) if deployment.machine == ionian_netfs::NAME => {
-                netfs_app::start(&deployment, listener, handle)
+        let application = move |handle: LaneHandle| {
+            service::start_watchdog();
+            match gateway {
+                Some(listener) if deployment.machine == ionian_netfs::NAME => {
+                    netfs_app::start(&deployment, listener, handle)
+                }
+                Some(listener) => gateway_app::start(&deployment, &name, listener, handle),
+                None => Box::new(()) as Box<dyn Application>,
             }
-            Some(listener) => gateway_app::start(&deployment, &name, listener, handle),
-            None => Box::new(()) as Box<dyn Application>,
         };
         run_node_blocking::<P>(
             settings,
@@ -168,6 +173,14 @@ impl Work for Run {
         tracing::info!("stopped");
         Ok(())
     }
+}
+
+/// The names of the other nodes.
+fn others(settings: &NodeSettings) -> String {
+    let nodes = settings.peers.keys();
+    let others = nodes.filter(|node| **node != settings.node);
+    let names: Vec<_> = others.map(|node| settings.layout.name(*node)).collect();
+    names.join(", ")
 }
 
 /// Listens at the address of the flag, or else at that of the deployment.

@@ -44,7 +44,7 @@
 //! | | `state`, `bursts` | the roles and what they share; what other loops ask of the main loop |
 //! | | `event_loop`, `control` | the main loop, which runs the roles; requests to it |
 //! | | `listener`, `peer_tasks` | accepts connections; the tasks for each peer |
-//! | | `start` | starts a node, runs it, stops it |
+//! | | `start`, `startup` | starts a node, runs it, stops it; how far the start is |
 //! | | `joining` | waits until the node is a member |
 //! | `in_process` | `client` | calls from other threads |
 //! | | `hosted`, `cluster` | a node on a thread; a whole cluster in one process |
@@ -82,6 +82,7 @@ pub use node::application::{Application, LaneHandle};
 pub use node::joining::wait_for_membership;
 pub use node::settings::{NodeSettings, resolve};
 pub use node::start::{run_node, run_node_blocking};
+pub use node::startup::{Startup, StartupWatch};
 pub use status::{DrainStatus, NodeStatus};
 pub use storage::disk_log::DiskOptions;
 pub use storage::error::LogError;

@@ -29,6 +29,17 @@ const KINDS_WITHIN: &[(&str, &[&str])] = &[
     ("crates/protocols/tests/proptest-regressions/", &[".txt"]),
     ("crates/protocols/tests/wire/golden/", &[".txt"]),
     ("docs/figures/", &[".svg", ".csv"]),
+    (
+        "packaging/",
+        &[
+            ".yaml",
+            "/Containerfile",
+            "/copyright",
+            "/postinst",
+            "/postrm",
+        ],
+    ),
+    ("packaging/systemd/", &[".service", ".conf"]),
     ("docs/measurements/", &[".svg", ".csv"]),
 ];
 

@@ -1,5 +1,6 @@
 //! Joining a cluster: waits until the node is a member, or must stop, and checks what it may set.
 
+use super::service;
 use super::stop::{Signals, Starter};
 use anyhow::Result;
 use ionian_deployment::{Configuration, Deployment};
@@ -45,6 +46,7 @@ pub(super) fn wait_for_membership(
                 tracing::info!("stopping: {why}");
                 Ok(None)
             }
+            never = service::joins() => match never {},
             known = ionian_runtime::wait_for_membership(name, contact) => Ok(Some(known)),
         }
     })

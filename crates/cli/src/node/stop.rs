@@ -1,6 +1,7 @@
 //! When a node stops: at SIGTERM, at SIGINT, or when its parent process ends. A second signal stops
 //! it immediately.
 
+use super::service;
 use std::io::IsTerminal;
 use std::process;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -14,6 +15,7 @@ pub(super) async fn stop_requested(mut starter: Starter) {
     let mut signals = Signals::listen();
     let why = signals.stop_requested(&mut starter).await;
     tracing::info!("stopping: {why}");
+    service::stops(why);
     tokio::task::spawn_local(async move {
         // The parent process ends once at most.
         let why = signals.stop_requested(&mut None).await;

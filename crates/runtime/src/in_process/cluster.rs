@@ -7,6 +7,7 @@ use crate::admin::query::QueryError;
 use crate::admin::status::query_status;
 use crate::error::NodeError;
 use crate::node::settings::NodeSettings;
+use crate::node::startup::StartupWatch;
 use crate::status::NodeStatus;
 use crate::storage::disk_log::DiskOptions;
 use crate::storage::log::Durability;
@@ -183,6 +184,7 @@ impl<P: Protocol> Cluster<P> {
             durability: self.options.durability,
             disk: self.options.disk,
             clock_ahead_ms: 0,
+            startup: StartupWatch::default(),
             data: self.options.data.as_ref().map(|data| data.join(&name)),
             name,
         }

@@ -1,5 +1,6 @@
 //! Creates the role instances of a node, and gives them their snapshots and records.
 
+use super::startup::{Startup, StartupWatch};
 use super::workers;
 use crate::error::NodeError;
 use crate::storage::disk_log::DiskPast;
@@ -63,6 +64,7 @@ pub(crate) fn recover_instances<P: Protocol>(
     config: &P::Config,
     factory: &InstanceFactory,
     past: Past,
+    watch: &StartupWatch,
 ) -> Result<Node<P>, NodeError> {
     let mut node = Node::new(config, factory.keeps_records);
     for (address, instance) in factory.missing::<P>(|_| false, layout, config, past.is_lost()) {
@@ -72,6 +74,7 @@ pub(crate) fn recover_instances<P: Protocol>(
         node: &mut node,
         may_have_left: layout.epoch > Epoch::default(),
         left: 0,
+        watch,
     };
     match past {
         Past::Memory(recovered) => {
@@ -87,6 +90,7 @@ pub(crate) fn recover_instances<P: Protocol>(
                 false => snapshots.check_owners(&hosted)?,
             }
             for address in hosted {
+                watch.report(Startup::Opening);
                 instances.restore(address, snapshots.load(address)?)?;
             }
             for entry in records {
@@ -111,6 +115,7 @@ struct Recovering<'a, P: Protocol> {
     may_have_left: bool,
     /// How many records are of such roles.
     left: u64,
+    watch: &'a StartupWatch,
 }
 
 impl<P: Protocol> Recovering<'_, P> {
@@ -132,6 +137,7 @@ impl<P: Protocol> Recovering<'_, P> {
     }
 
     fn recover(&mut self, from: Address, lsn: Lsn, record: &Bytes) -> Result<(), NodeError> {
+        self.watch.report(Startup::Recovering);
         if self.may_have_left && !self.node.hosts(from) {
             self.left += 1;
             return Ok(());

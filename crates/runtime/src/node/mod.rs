@@ -17,5 +17,6 @@ mod membership;
 mod peer_tasks;
 pub mod settings;
 pub(crate) mod start;
+pub mod startup;
 mod state;
 mod workers;

@@ -1,5 +1,6 @@
 //! The settings that a node starts with.
 
+use super::startup::StartupWatch;
 use crate::error::NodeError;
 use crate::storage::disk_log::DiskOptions;
 use crate::storage::log::Durability;
@@ -44,6 +45,8 @@ pub struct NodeSettings {
     /// A number of milliseconds that is added to the wall clock when the node starts: zero, except
     /// in tests of wrong clocks.
     pub clock_ahead_ms: i64,
+    /// Receives how far the start is.
+    pub startup: StartupWatch,
 }
 
 impl NodeSettings {
@@ -88,6 +91,7 @@ impl NodeSettings {
             disk: DiskOptions::default(),
             data: data.map(Path::to_owned),
             clock_ahead_ms: 0,
+            startup: StartupWatch::default(),
             configuration: Some(configuration),
         })
     }

@@ -11,6 +11,7 @@ use super::loops::Loops;
 use super::membership::KnownMembership;
 use super::peer_tasks;
 use super::settings::NodeSettings;
+use super::startup::Startup;
 use super::state::{ExitReason, State};
 use crate::admin::backup::Backups;
 use crate::admin::server::AdminServer;
@@ -61,6 +62,7 @@ pub async fn run_node<P: Protocol>(
     shutdown: impl Future<Output = ()> + 'static,
 ) -> Result<(), NodeError> {
     check::<P>(&settings)?;
+    settings.startup.report(Startup::Opening);
     let storage = Storage::open::<P>(&settings)?;
     let factory = InstanceFactory {
         node: settings.node,
@@ -138,7 +140,9 @@ fn assemble<P: Protocol>(
     } = storage;
     let amnesiac = past.is_lost();
     let mut node = guard
-        .catch(|| recover_instances::<P>(&settings.layout, config, &factory, past))
+        .catch(|| {
+            recover_instances::<P>(&settings.layout, config, &factory, past, &settings.startup)
+        })
         .map_err(|failure| machine_failed(failure, settings.data.as_deref()))??;
     keep_membership(&settings)?;
     let listener = listen(settings.listener.take(), settings.address)?;
@@ -241,7 +245,21 @@ impl<P: Protocol> Running<P> {
             tasks: self.tasks.clone(),
             warnings: Warnings::default(),
         };
-        self.tasks.spawn(Rc::new(answers).run(listener))
+        let listening = self.tasks.spawn(Rc::new(answers).run(listener));
+        self.report_listening();
+        listening
+    }
+
+    fn report_listening(&self) {
+        let (watch, admission) = (self.settings.startup.clone(), self.admission.clone());
+        let takes_part = admission.is_admitted();
+        watch.report(Startup::Listening { takes_part });
+        if !takes_part {
+            self.tasks.spawn(async move {
+                admission.admitted().await;
+                watch.report(Startup::TakesPart);
+            });
+        }
     }
 
     /// Runs the event loop until it ends, then stops the node in order. `listening` is the task

@@ -19,7 +19,7 @@ use ionian_kernel::time::Timestamp;
 use ionian_runtime::NodeError;
 use ionian_runtime::{
     Application, Durability, Identity, LaneHandle, NodeSettings, NodeStatus, QueryError,
-    query_status, run_node_blocking,
+    StartupWatch, query_status, run_node_blocking,
 };
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, Once};
@@ -373,6 +373,7 @@ pub fn settings(
         disk: Default::default(),
         data: None,
         clock_ahead_ms: 0,
+        startup: StartupWatch::default(),
     }
 }
 

@@ -6,10 +6,11 @@ use bytes::Bytes;
 use ionian_kernel::client::{Operation, Request};
 use ionian_kernel::id::ClientId;
 use ionian_runtime::NodeError;
-use ionian_runtime::{Durability, NodeSettings, NodeStatus};
+use ionian_runtime::{Durability, NodeSettings, NodeStatus, Startup, StartupWatch};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 
 fn node(data: &Path) -> NodeSettings {
     let listener = bind();
@@ -75,6 +76,22 @@ fn vital_records_and_the_identity_survive_a_restart() {
     let third = live(node(&data.0), 0).unwrap();
     assert_eq!((third.amnesiac, kept(&third)), (true, 5));
     assert_eq!(third.event_loop.syncs, 0);
+}
+
+#[test]
+fn a_start_reports_each_record_and_then_that_the_node_listens() {
+    let data = Directory::new();
+    let steps_of = |more| {
+        let (report, steps) = mpsc::channel();
+        let mut settings = node(&data.0);
+        settings.startup = StartupWatch::new(move |step| report.send(step).unwrap());
+        live(settings, more).unwrap();
+        steps.iter().collect::<Vec<_>>()
+    };
+    let (begin, end) = (Startup::Opening, Startup::Listening { takes_part: true });
+    assert_eq!(steps_of(2), [begin, end]);
+    let record = Startup::Recovering;
+    assert_eq!(steps_of(0), [begin, record, record, end]);
 }
 
 #[test]
