@@ -4,9 +4,11 @@
 //! `cargo xtask tidy` checks the house rules of STYLE.md.
 //! `cargo xtask costs` counts what a command costs each role, `cargo xtask pages` tries the
 //! commands of the documents. `cargo xtask torture` builds the program as it is released, and
-//! tortures it; `soak`, `restart-time`, `group-commit` and `burden` measure it.
+//! tortures it; `soak`, `restart-time`, `group-commit` and `burden` measure it. `cargo xtask dist`
+//! and the commands that follow it make packages.
 
 mod costs;
+mod packaging;
 mod pages;
 mod process;
 mod tidy;
@@ -264,9 +266,12 @@ fn main() -> ExitCode {
         Some("soak" | "restart-time" | "group-commit" | "burden") => {
             return harness("measure", env::args_os().skip(1));
         }
-        _ => {
+        name => {
+            if let Some(code) = name.and_then(packaging::run) {
+                return code;
+            }
             eprintln!(
-                "usage: cargo xtask verify|check|fix|tidy|costs|pages|numbers|torture|soak|restart-time|group-commit|burden"
+                "usage: cargo xtask verify|check|fix|tidy|costs|pages|numbers|torture|soak|restart-time|group-commit|burden|dist|sbom|deb|image"
             );
             for (name, steps) in [("verify", VERIFY), ("check", CHECK), ("fix", FIX)] {
                 for step in steps {
@@ -299,6 +304,12 @@ fn main() -> ExitCode {
             );
             eprintln!(
                 "  burden: whether small commands are answered among burdensome clients (see its --help)"
+            );
+            eprintln!(
+                "  dist: build the program for packages, with its manual pages and completions"
+            );
+            eprintln!(
+                "  sbom: list the crates that it is built from; deb, image: make a package of it"
             );
             return ExitCode::from(2);
         }
