@@ -7,6 +7,7 @@ mod common;
 mod disks;
 mod drain;
 mod failures;
+mod kubernetes;
 mod library;
 mod log;
 mod logs;
