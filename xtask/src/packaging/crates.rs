@@ -85,7 +85,7 @@ fn keep(list: &mut Value, linked: &BTreeSet<Crate>) {
         dependencies.retain(|one| refs.contains(text_of(&one["ref"])));
         for on in dependencies
             .iter_mut()
-            .filter_map(|one| one["dependsOn"].as_array_mut())
+            .filter_map(|one| one.get_mut("dependsOn")?.as_array_mut())
         {
             on.retain(|one| refs.contains(text_of(one)));
         }
@@ -242,23 +242,23 @@ mod tests {
         let component = |name: &str| json!({ "bom-ref": name, "name": name, "version": "1" });
         let mut list = json!({
             "metadata": { "component": component("program") },
-            "components": [component("linked"), component("derive")],
+            "components": [component("linked"), component("derive"), component("leaf")],
             "dependencies": [
                 { "ref": "program", "dependsOn": ["derive", "linked"] },
                 { "ref": "linked", "dependsOn": ["derive"] },
                 { "ref": "derive" },
+                { "ref": "leaf" },
             ],
         });
-        keep(
-            &mut list,
-            &BTreeSet::from([("linked".to_owned(), "1".to_owned())]),
-        );
+        let linked = ["linked", "leaf"].map(|name| (name.to_owned(), "1".to_owned()));
+        keep(&mut list, &linked.into());
         let expected = json!({
             "metadata": { "component": component("program") },
-            "components": [component("linked")],
+            "components": [component("linked"), component("leaf")],
             "dependencies": [
                 { "ref": "program", "dependsOn": ["linked"] },
                 { "ref": "linked", "dependsOn": [] },
+                { "ref": "leaf" },
             ],
         });
         assert_eq!(list, expected);
