@@ -6,13 +6,14 @@
 //! ```
 
 use ionian_deployment::Deployment;
-use ionian_gateway::{Gateway, InfoWriter, Limits, Peer};
+use ionian_gateway::{Gateway, InfoWriter, Limits, Measured, Peer};
 use ionian_kernel::client::Reply;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::Options;
-use ionian_runtime::{Application, LaneHandle};
+use ionian_runtime::{Application, LaneHandle, PUBLISHED_EVERY};
 use std::net::TcpListener;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// How much longer the gateway waits than the lane, which answers by itself when its patience ends.
 const GRACE: Duration = Duration::from_millis(250);
@@ -44,11 +45,13 @@ impl Application for GatewayApplication {
 ///
 /// All connections share the node's first lane, so sequential reads of all of them see the same
 /// prefix of the log.
+///
+/// What the gateway measures goes to `measured` once a second, while that has a reader.
 pub(crate) fn start(
-    deployment: &Deployment,
-    name: &str,
+    (deployment, name): (&Deployment, &str),
     listener: TcpListener,
     handle: LaneHandle,
+    measured: watch::Sender<Option<Measured>>,
 ) -> Box<dyn Application> {
     let first = handle
         .first_lane()
@@ -62,7 +65,16 @@ pub(crate) fn start(
     let listener = tokio::net::TcpListener::from_std(listener)
         .expect("the event queue takes a listening socket");
     gateway.serve(listener);
+    tokio::task::spawn_local(publish(gateway.clone(), measured));
     Box::new(GatewayApplication { gateway })
+}
+
+async fn publish(gateway: Gateway, measured: watch::Sender<Option<Measured>>) {
+    let mut ticks = tokio::time::interval(PUBLISHED_EVERY);
+    while !measured.is_closed() {
+        ticks.tick().await;
+        measured.send_replace(Some(gateway.measured()));
+    }
 }
 
 /// The gateways of a deployment; this node's gateway comes first.

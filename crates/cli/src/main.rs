@@ -8,6 +8,7 @@
 //! mounts) connect what listens at its gateway address to its client lane |
 //! | `up` | every node of a deployment as a supervised process |
 //! | `config`, `status`, `drain`, `member`, `options`, `exec`, `mount` | one command each |
+//! | `metrics` | the metrics that nodes report |
 //! | `snapshot` | backups: save, inspect, restore, salvage |
 //! | `log` | the logs of stopped nodes: show, skip |
 //! | `cluster_args` | arguments that several commands share |
@@ -35,6 +36,7 @@ mod gateway_app;
 mod log;
 mod manual;
 mod member;
+mod metrics;
 mod mount;
 mod netfs_app;
 mod node;
@@ -91,6 +93,7 @@ enum Command {
     Log(log::Arguments),
     Completions(completions::Arguments),
     Man(manual::Arguments),
+    Metrics(metrics::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -119,6 +122,7 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Mount(arguments) => mount::run(arguments),
         Command::Sim | Command::Bench => start_tools(),
         Command::Log(arguments) => log::run(arguments),
+        Command::Metrics(arguments) => metrics::run(arguments),
         Command::Snapshot(arguments) => snapshot::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
         Command::Man(arguments) => manual::run(arguments),

@@ -2,6 +2,7 @@
 
 use crate::address::resolve;
 use crate::cluster_args::ClusterArgs;
+use crate::node::{LogFormat, begin_log};
 use crate::output::say;
 use crate::source::{self, ANSWER_LIMIT};
 use crate::waiting::block_on;
@@ -53,7 +54,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    crate::node::begin_log();
+    begin_log(LogFormat::Text, None);
     let known = block_on(source::running(&arguments.cluster_args))?;
     let client = Arc::new(Client::connect(gateways(&known)?)?);
     let (ended, end) = oneshot::channel();

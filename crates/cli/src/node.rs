@@ -1,8 +1,10 @@
 //! `ionian node`: one node in the foreground.
 
 mod arguments;
+mod http;
 mod join;
 mod service;
+mod logging;
 mod stop;
 
 use crate::address::{endpoint, listen, resolve};
@@ -17,6 +19,7 @@ use ionian_kernel::protocol::Protocol;
 use ionian_program::BadUsage;
 use ionian_runtime::storage::membership_file;
 use ionian_runtime::{Application, LaneHandle, NodeError, NodeSettings, run_node_blocking};
+pub(crate) use logging::{LogFormat, begin_log};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use std::io::Read;
@@ -25,16 +28,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    begin_log();
+    begin_log(arguments.log_format, Some(&arguments.name));
     // First, so that the end of the parent process is not missed.
     let mut starter = arguments.supervised.then(end_of_input);
     let (name, overrides) = (&arguments.name, &arguments.overrides);
     let data = DataPaths::new(&arguments.data).node(name);
+    let reports = http::start(arguments, &arguments.data)?;
     let given = match (&arguments.config, &arguments.join) {
         (Some(file), _) => {
             Configuration::founded(Deployment::load(file)?.with_overrides(overrides)?)
@@ -59,6 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         (None, None) => unreachable!("one of them is required"),
     };
+    reports.is_member_of(&given.deployment.cluster);
     raise_file_limit();
     ignore_sigxfsz();
     let protocol = given.deployment.protocol.clone();
@@ -72,6 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         listen,
         gateway_listen,
         clock_ahead_ms,
+        reports,
     };
     match protocols::with_protocol(&protocol, run)? {
         Err(error) if matches!(error.downcast_ref(), Some(NodeError::Removed { .. })) => {
@@ -80,23 +83,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         done => done?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The log goes to standard error. `RUST_LOG` selects its lines: a level, or modules with one level
-/// each. (The `EnvFilter` of `tracing_subscriber` also selects spans and fields, but would add two
-/// crates for regular expressions.)
-pub(crate) fn begin_log() {
-    let selected = std::env::var("RUST_LOG").ok();
-    let filter = selected
-        .and_then(|text| text.parse::<Targets>().ok())
-        .unwrap_or_else(|| Targets::new().with_default(tracing::Level::INFO));
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(false);
-    tracing_subscriber::registry()
-        .with(lines)
-        .with(filter)
-        .init();
 }
 
 struct Run {
@@ -109,6 +95,7 @@ struct Run {
     listen: Option<String>,
     gateway_listen: Option<String>,
     clock_ahead_ms: i64,
+    reports: http::Reports,
 }
 
 impl Work for Run {
@@ -123,6 +110,7 @@ impl Work for Run {
             listen,
             gateway_listen,
             clock_ahead_ms,
+            reports,
         } = self;
         let settings = NodeSettings::new::<P>(given, &name, Some(&data));
         let mut settings = settings.map_err(|error| match error {
@@ -131,6 +119,7 @@ impl Work for Run {
         })?;
         settings.clock_ahead_ms = clock_ahead_ms;
         settings.startup = service::startup_watch(others(&settings));
+        settings.feed = reports.feed;
         if let Some(text) = &listen {
             settings.address = resolve("--listen", text)?;
         }
@@ -143,10 +132,13 @@ impl Work for Run {
         // node takes part.
         let gateway = gateway_listener(member, gateway_listen.as_deref())?;
         if deployment.durability == Durability::Memory {
-            tracing::warn!("durability = memory: this node loses its state when the process ends");
+            tracing::warn!(
+                id = "E0107",
+                "durability = memory: this node loses its state when the process ends"
+            );
         }
         if let Some(why) = known.target().idle_network() {
-            tracing::warn!("{why}");
+            tracing::warn!(id = "E0108", "{why}");
         }
         tracing::info!(
             "node {name} of cluster {} starts at {}",
@@ -159,7 +151,9 @@ impl Work for Run {
                 Some(listener) if deployment.machine == ionian_netfs::NAME => {
                     netfs_app::start(&deployment, listener, handle)
                 }
-                Some(listener) => gateway_app::start(&deployment, &name, listener, handle),
+                Some(listener) => {
+                    gateway_app::start((&deployment, &name), listener, handle, reports.gateway)
+                }
                 None => Box::new(()) as Box<dyn Application>,
             }
         };
@@ -235,7 +229,7 @@ fn ignore_sigxfsz() {
         signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).map(drop)
     };
     if let Err(error) = catch() {
-        tracing::warn!("the signal SIGXFSZ cannot be caught: {error}");
+        tracing::warn!(id = "E0109", "the signal SIGXFSZ cannot be caught: {error}");
     }
 }
 
@@ -246,6 +240,9 @@ fn raise_file_limit() {
         && soft < hard
         && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
     {
-        tracing::warn!("the limit of {soft} open files cannot be raised: {error}");
+        tracing::warn!(
+            id = "E0110",
+            "the limit of {soft} open files cannot be raised: {error}"
+        );
     }
 }

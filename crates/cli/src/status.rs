@@ -8,7 +8,9 @@
 //! | `links` | which nodes are connected |
 //! | `probe` | a command through the log |
 //! | `problems` | what needs attention, in words |
+//! | `seen` | how many more nodes may fail as one node sees it |
 //! | `text` | the status as text |
+//! | `trouble` | the kinds of what can be wrong |
 
 mod arguments;
 mod cluster;
@@ -17,9 +19,11 @@ mod links;
 mod needs;
 mod probe;
 mod problems;
+mod seen;
 #[cfg(test)]
 mod tests;
 mod text;
+mod trouble;
 
 use crate::member;
 use crate::output::say;
@@ -30,6 +34,7 @@ pub(crate) use arguments::Arguments;
 pub(crate) use cluster::{Answer, ClusterStatus, ask_all};
 use health::{Health, Verdict};
 use ionian_deployment::Configuration;
+pub(crate) use seen::tolerance_seen_by;
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

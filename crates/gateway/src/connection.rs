@@ -16,6 +16,7 @@ mod execution;
 
 use crate::host::{Client, ClientMemory, Host, count};
 use crate::limits::MIN_BYTES_PER_SECOND;
+use crate::measured::Family;
 use crate::output::Output;
 use crate::parser::{Parser, ProtocolError};
 use crate::reply::{self};
@@ -79,6 +80,9 @@ pub struct Connection {
 /// A note about a command in execution.
 struct Note {
     name: &'static str,
+    family: Family,
+    /// The number of words of the command, its name included.
+    words: usize,
     /// When it was received.
     since: Instant,
     /// The keys that the client tracks.
@@ -309,6 +313,7 @@ impl Connection {
             return;
         }
         tracing::warn!(
+            id = "E0402",
             client = self.client.id,
             address = self.client.address,
             "{text}"

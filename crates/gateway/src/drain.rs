@@ -119,7 +119,10 @@ impl Inner {
             {
                 Ok(listener) => return listener,
                 Err(error) => {
-                    tracing::error!("cannot serve clients again, still trying: {error}")
+                    tracing::error!(
+                        id = "E0401",
+                        "cannot serve clients again, still trying: {error}"
+                    )
                 }
             }
             tokio::time::sleep(LISTEN_AGAIN_AFTER).await;

@@ -3,8 +3,10 @@
 use crate::awaited::Awaited;
 use crate::info::InfoWriter;
 use crate::limits::Limits;
+use crate::measured::Meter;
 use crate::peers::Peer;
 use crate::process;
+use crate::slowlog::SlowLog;
 use crate::usage::Usage;
 use bytes::Bytes;
 use ionian_kernel::client::ReadLevel;
@@ -34,6 +36,8 @@ pub struct Host {
     /// Clients whose XREAD with BLOCK is not answered.
     pub(crate) awaited: RefCell<Awaited>,
     pub(crate) usage: Usage,
+    pub(crate) meter: Meter,
+    pub(crate) slow: SlowLog,
     /// All gateways of the cluster, this one first; empty until it is set.
     pub(crate) gateways: RefCell<Vec<Peer>>,
 }
@@ -166,6 +170,8 @@ impl Host {
             held: Cell::new(0),
             awaited: RefCell::default(),
             usage: Usage::default(),
+            meter: Meter::default(),
+            slow: SlowLog::default(),
             gateways: RefCell::default(),
         })
     }

@@ -15,6 +15,8 @@
 //! | `host`, `limits`, `peers` | what all connections share |
 //! | `waiting`, `awaited` | clients that wait until a stream grows, their streams |
 //! | `room` | how many replies are on their way at once |
+//! | `measured` | what metrics say of clients and commands |
+//! | `slowlog` | commands that took long |
 //! | `usage`, `process` | what INFO says of commands and of the process |
 
 #![forbid(unsafe_code)]
@@ -27,6 +29,7 @@ mod host;
 mod info;
 mod inline;
 mod limits;
+mod measured;
 mod output;
 mod parser;
 mod peers;
@@ -36,6 +39,7 @@ mod resp3;
 mod room;
 mod serve;
 mod slots;
+mod slowlog;
 mod tracking;
 mod transaction;
 mod usage;
@@ -45,6 +49,7 @@ pub use connection::Connection;
 pub use host::Host;
 pub use info::InfoWriter;
 pub use limits::Limits;
+pub use measured::{Family, Measured, Outcome};
 pub use parser::{Parser, ProtocolError};
 pub use peers::Peer;
 pub use serve::Gateway;

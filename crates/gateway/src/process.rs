@@ -28,7 +28,7 @@ pub(crate) fn write_cpu(info: &mut InfoWriter) {
 }
 
 /// Bytes of resident memory: now, and the maximum so far.
-fn resident() -> [u64; 2] {
+pub(crate) fn resident() -> [u64; 2] {
     let peak = getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| usage.max_rss() as u64 * 1024);
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name: &str| {

@@ -13,6 +13,7 @@ use crate::drain::Drain;
 use crate::host::{Host, count};
 use crate::info::InfoWriter;
 use crate::limits::Limits;
+use crate::measured::Measured;
 use crate::peers::Peer;
 use crate::room::Room;
 use crate::slots::{Open, Slots};
@@ -156,6 +157,11 @@ impl Gateway {
         self.inner.host.gateways.replace(gateways);
     }
 
+    /// What the gateway has measured so far.
+    pub fn measured(&self) -> Measured {
+        self.inner.host.measured()
+    }
+
     /// Open connections.
     pub fn connections(&self) -> usize {
         self.inner.slots.borrow().len()
@@ -168,7 +174,7 @@ impl Inner {
             match listener.accept().await {
                 Ok((stream, _)) => self.clone().accept(stream),
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a client");
+                    tracing::warn!(id = "E0403", %error, "cannot accept a client");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }

@@ -1,6 +1,8 @@
 //! Counts of executed commands and of errors, for INFO.
 
 use crate::info::InfoWriter;
+use crate::measured::micros;
+use ionian_kernel::histogram::Times;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,6 +21,7 @@ pub(crate) struct Usage {
 struct Command {
     calls: u64,
     time: Duration,
+    times: Times,
     rejected: u64,
     failed: u64,
 }
@@ -30,6 +33,7 @@ impl Usage {
         let command = commands.entry(name).or_default();
         command.calls += 1;
         command.time += time;
+        command.times.record(micros(time));
     }
 
     /// A malformed command was not executed.
@@ -63,7 +67,16 @@ impl Usage {
         *errors.entry(code.into_owned()).or_default() += 1;
     }
 
-    /// Writes the sections Commandstats and Errorstats.
+    /// How long each command took that was called, by name.
+    pub(crate) fn times(&self) -> Vec<(&'static str, Times)> {
+        let commands = self.commands.borrow();
+        let called = commands.iter().filter(|(_, command)| command.calls > 0);
+        called
+            .map(|(name, command)| (*name, command.times))
+            .collect()
+    }
+
+    /// Writes the sections Commandstats, Errorstats and Latencystats.
     pub(crate) fn write(&self, info: &mut InfoWriter) {
         info.section("Commandstats");
         for (
@@ -73,6 +86,7 @@ impl Usage {
                 time,
                 rejected,
                 failed,
+                ..
             },
         ) in &*self.commands.borrow()
         {
@@ -87,6 +101,13 @@ impl Usage {
         info.section("Errorstats");
         for (code, count) in &*self.errors.borrow() {
             info.field(&format!("errorstat_{code}"), format!("count={count}"));
+        }
+        info.section("Latencystats");
+        for (name, times) in self.times() {
+            // Upper bounds: more is not known of a value than its bucket.
+            let [p50, p99, p999] = [500, 990, 999].map(|share| times.quantile(share));
+            let text = format!("p50={p50}.000,p99={p99}.000,p99.9={p999}.000");
+            info.field(&format!("latency_percentiles_usec_{name}"), text);
         }
     }
 }

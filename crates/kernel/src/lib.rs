@@ -12,6 +12,7 @@ pub mod adapted;
 pub mod client;
 pub mod dependencies;
 pub mod guard;
+pub mod histogram;
 pub mod id;
 pub mod layout;
 pub mod level;

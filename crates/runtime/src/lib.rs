@@ -41,8 +41,10 @@
 //! | | `io` | what roles ask of the driver: sends, records, replies |
 //! | | `instances` | creates role instances and recovers their records |
 //! | | `membership` | the membership that the node knows |
+//! | | `busy` | how much time roles spend on messages |
 //! | | `state`, `bursts` | the roles and what they share; what other loops ask of the main loop |
 //! | | `event_loop`, `control` | the main loop, which runs the roles; requests to it |
+//! | | `feed` | what the node publishes for readers on other threads |
 //! | | `listener`, `peer_tasks` | accepts connections; the tasks for each peer |
 //! | | `start`, `startup` | starts a node, runs it, stops it; how far the start is |
 //! | | `joining` | waits until the node is a member |
@@ -79,6 +81,7 @@ pub use in_process::client::{Calls, Client};
 pub use in_process::cluster::{Cluster, ClusterOptions};
 pub use in_process::hosted::{Hosted, Stop};
 pub use node::application::{Application, LaneHandle};
+pub use node::feed::{PUBLISHED_EVERY, Published, StatusFeed, StatusReader, status_feed};
 pub use node::joining::wait_for_membership;
 pub use node::settings::{NodeSettings, resolve};
 pub use node::start::{run_node, run_node_blocking};

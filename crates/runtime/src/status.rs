@@ -1,5 +1,6 @@
 //! The types of a node's status report.
 
+use ionian_kernel::histogram::{Numbers, Sizes, Times};
 use ionian_kernel::id::{Index, Round, Slot};
 use ionian_kernel::status::{Metrics, Status, each};
 use serde::{Deserialize, Serialize};
@@ -65,6 +66,43 @@ pub struct NodeStatus {
     pub roles: Vec<RoleStatus>,
     /// The other nodes.
     pub peers: Vec<PeerStatus>,
+    /// What the driver has measured. Not a part of the JSON document.
+    #[serde(skip)]
+    pub measured: Measured,
+}
+
+/// What a driver has measured since the start of the process.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// How long the thread of the main loop was ready to run and had no processor, in microseconds;
+    /// `None` where the system does not report it.
+    pub loop_wait_us: Option<u64>,
+    /// How long each run of the main loop took.
+    pub iterations: Times,
+    /// What the log has measured.
+    pub log: LogMeasured,
+    /// Estimated time that role instances have spent on messages, in microseconds, in the order of
+    /// [`NodeStatus::roles`]. Empty if the node has several loops.
+    pub role_busy_us: Vec<u64>,
+}
+
+/// What the log of a node has measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LogMeasured {
+    /// How long each sync took, from its beginning until the loop has noticed its end.
+    pub sync_times: Times,
+    /// The bytes of each sync.
+    pub sync_bytes: Sizes,
+    /// The records of each sync.
+    pub sync_records: Numbers,
+    /// How long the event loop itself has waited for syncs, in microseconds.
+    pub loop_sync_us: u64,
+    /// How long snapshots took to write.
+    pub snapshot_times: Times,
+    /// The bytes of the last snapshot.
+    pub snapshot_bytes: u64,
+    /// When the last snapshot was stored, in seconds since the beginning of 1970; 0 if none was.
+    pub snapshot_stored_at: u64,
 }
 
 /// What a node that drains still has to finish.

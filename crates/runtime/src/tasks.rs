@@ -40,6 +40,9 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {
-        tracing::error!("a connection's task panicked, which is a bug of this program: {error}");
+        tracing::error!(
+            id = "E0503",
+            "a connection's task panicked, which is a bug of this program: {error}"
+        );
     }
 }

@@ -26,6 +26,7 @@ const KINDS_WITHIN: &[(&str, &[&str])] = &[
     ("crates/canaries/patches/", &[".patch", "/inherits"]),
     ("crates/sim/tests/plays/", &[".play"]),
     ("crates/machines/tests/", &[".txt"]),
+    ("monitoring/", &[".yaml"]),
     ("crates/protocols/tests/proptest-regressions/", &[".txt"]),
     ("crates/protocols/tests/wire/golden/", &[".txt"]),
     ("docs/figures/", &[".svg", ".csv"]),

@@ -1,5 +1,6 @@
 //! Arguments of `ionian node`.
 
+use super::logging::LogFormat;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -35,6 +36,16 @@ pub(crate) struct Arguments {
     /// Listen here for clients instead of at the node's gateway address in the deployment
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) gateway_listen: Option<String>,
+    /// The form of log lines; docs/messages.md lists ids and fields
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) log_format: LogFormat,
+    /// Serve metrics (/metrics) and health (/livez, /readyz, /healthz/cluster) over HTTP here
+    #[arg(long, value_name = "HOST:PORT", value_parser = http_address)]
+    pub(crate) http: Option<String>,
+    /// A name, besides IP addresses and localhost, by which HTTP clients may address this node;
+    /// repeatable
+    #[arg(long = "http-host", value_name = "NAME", requires = "http")]
+    pub(crate) http_hosts: Vec<String>,
     /// Change a setting of the deployment for this node; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) overrides: Vec<String>,
@@ -50,4 +61,9 @@ pub(crate) struct Arguments {
         allow_negative_numbers = true
     )]
     pub(crate) clock_ahead_ms: i64,
+}
+
+fn http_address(text: &str) -> Result<String, &'static str> {
+    let endpoint = crate::address::endpoint(text).map(str::to_owned);
+    endpoint.ok_or("must be HOST:PORT, such as 127.0.0.1:9400")
 }

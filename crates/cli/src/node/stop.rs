@@ -19,7 +19,10 @@ pub(super) async fn stop_requested(mut starter: Starter) {
     tokio::task::spawn_local(async move {
         // The parent process ends once at most.
         let why = signals.stop_requested(&mut None).await;
-        tracing::warn!("stopping at once: {why}; pending commands are not answered");
+        tracing::warn!(
+            id = "E0603",
+            "stopping at once: {why}; pending commands are not answered"
+        );
         process::exit(1);
     });
 }
@@ -37,7 +40,9 @@ impl Signals {
     pub(super) fn listen() -> Self {
         let listen = |kind| {
             signal(kind)
-                .inspect_err(|error| tracing::warn!("signals cannot be waited for: {error}"))
+                .inspect_err(|error| {
+                    tracing::warn!(id = "E0106", "signals cannot be waited for: {error}")
+                })
                 .ok()
         };
         Signals {

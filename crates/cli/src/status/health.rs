@@ -5,6 +5,7 @@ use super::cluster::{Answer, ClusterStatus, instances};
 use super::needs::{Need, Present, needs, tolerance};
 use super::probe::Probes;
 use super::problems;
+use super::trouble::{Id, Trouble};
 use crate::protocols::{ServiceNeeds, members};
 use ionian_deployment::{CLIENT, Configuration};
 use ionian_kernel::id::Epoch;
@@ -44,13 +45,15 @@ pub(crate) struct Health {
     pub(crate) failure_tolerance: Option<usize>,
     /// The same by role: how many of the nodes with this role may fail.
     pub(crate) tolerance_by_role: BTreeMap<&'static str, usize>,
+    /// The node that leads, if the log has one leader and a node leads.
+    pub(crate) leader: Option<String>,
     /// How many parts the log has, each with its own leader; 0 if the protocol has no leader.
     #[serde(skip)]
     pub(crate) parts: usize,
     /// What is not served, and why.
-    pub(crate) not_served: Vec<String>,
+    pub(crate) not_served: Vec<Trouble>,
     /// What needs attention.
-    pub(crate) troubles: Vec<String>,
+    pub(crate) troubles: Vec<Trouble>,
     /// How long a command took to pass the log, by the node that submitted it; only with `--probe`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) probe_ms: Option<BTreeMap<String, u64>>,
@@ -68,15 +71,17 @@ pub(crate) fn judge(
         Err(error) => return unknown(error),
     };
     let needs = needs(&service_needs);
-    let mut not_served: Vec<String> = match present.is_empty() {
-        true => vec!["no node answers".to_owned()],
+    let mut not_served: Vec<Trouble> = match present.is_empty() {
+        true => vec![Id::NoAnswer.with("no node answers")],
         false => needs
             .iter()
             .filter_map(|need| need.lost(present.all(), None))
+            .map(|lost| Id::NoQuorum.with(lost))
             .collect(),
     };
     let mut troubles = problems::troubles(known, cluster, &service_needs);
-    troubles.extend(present.links().troubles());
+    let missing = present.links().troubles();
+    troubles.extend(missing.into_iter().map(|text| Id::NotConnected.with(text)));
     if not_served.is_empty() {
         match led_from(cluster, &service_needs, &needs, &present) {
             Ok(leading) => troubles.extend(cut_off(&present, &leading)),
@@ -89,27 +94,28 @@ pub(crate) fn judge(
         } else {
             &mut troubles
         };
-        list.push(loss.to_owned());
+        list.push(Id::MemoryLost.with(loss));
     }
     let mut lanes = instances(cluster)
         .filter_map(|(_, role)| role.has_session)
         .peekable();
     if not_served.is_empty() && lanes.peek().is_some() && lanes.all(|open| !open) {
-        not_served.push("no client has a session yet".to_owned());
+        not_served.push(Id::NoSession.with("no client has a session yet"));
     }
     let probe_ms = probes.map(|probes| {
         let failed = probes
             .iter()
             .filter_map(|(node, probe)| Some((node, probe.as_ref().err()?)));
-        let failed: Vec<String> = failed
-            .map(|(node, why)| format!("a command of node {node} did not pass the log: {why}"))
-            .collect();
+        let failed = failed.map(|(node, why)| {
+            let text = format!("a command of node {node} did not pass the log: {why}");
+            Id::ProbeFailed.with(text)
+        });
         let done: BTreeMap<String, u64> = probes
             .iter()
             .filter_map(|(node, probe)| Some((node.clone(), *probe.as_ref().ok()?)))
             .collect();
         if done.is_empty() && not_served.is_empty() {
-            not_served.push("no command passes the log".to_owned());
+            not_served.push(Id::ProbeFailed.with("no command passes the log"));
         }
         troubles.extend(failed);
         done
@@ -120,13 +126,13 @@ pub(crate) fn judge(
     };
     let is_less = failure_tolerance.is_some_and(|tolerance| tolerance < cluster.f);
     if is_less {
-        troubles.push(match failure_tolerance {
+        troubles.push(Id::ToleranceLow.with(match failure_tolerance {
             Some(0) | None => no_further(&tolerance_by_role),
             Some(tolerance) => format!(
                 "{tolerance} more may fail; the deployment is meant to tolerate {}",
                 cluster.f
             ),
-        });
+        }));
     }
     let health = match (not_served.is_empty(), troubles.is_empty()) {
         (false, _) => Verdict::NotServing,
@@ -137,11 +143,21 @@ pub(crate) fn judge(
         health,
         failure_tolerance,
         tolerance_by_role,
+        leader: the_leader(cluster, service_needs.service.parts.len()),
         parts: service_needs.service.parts.len(),
         not_served,
         troubles,
         probe_ms,
     }
+}
+
+/// The node that leads in the latest round, if the log has one part.
+fn the_leader(cluster: &ClusterStatus, parts: usize) -> Option<String> {
+    let leading = instances(cluster).filter(|(_, role)| role.leads.is_some_and(|leads| leads.own));
+    let latest = leading.max_by_key(|(_, role)| role.ballot());
+    latest
+        .filter(|_| parts == 1)
+        .map(|(node, _)| node.name.clone())
 }
 
 /// No further node may fail: one with some roles, if their numbers are why.
@@ -160,8 +176,9 @@ fn unknown(error: anyhow::Error) -> Health {
         health: Verdict::NotServing,
         failure_tolerance: None,
         tolerance_by_role: BTreeMap::new(),
+        leader: None,
         parts: 0,
-        not_served: vec![format!("{error:#}")],
+        not_served: vec![Id::InvalidConfiguration.with(format!("{error:#}"))],
         troubles: Vec::new(),
         probe_ms: None,
     }
@@ -186,7 +203,7 @@ fn led_from<'a>(
     service_needs: &ServiceNeeds,
     needs: &[Need<'_>],
     present: &Present<'_>,
-) -> Result<Vec<&'a str>, String> {
+) -> Result<Vec<&'a str>, Trouble> {
     let parts = service_needs.service.parts.len() as u64;
     let hubs = instances(cluster).filter(|(_, role)| role.role == service_needs.hub());
     // If the protocol has no elections, the hub always leads.
@@ -201,13 +218,13 @@ fn led_from<'a>(
     };
     let led = parts_led(&leading);
     if !is_led(led) {
-        return Err(match parts {
+        return Err(Id::NoLeader.with(match parts {
             2.. => format!(
                 "writes: {} of {parts} parts of the log have no leader now",
                 parts - led
             ),
             _ => "writes: there is no leader now".to_owned(),
-        });
+        }));
     }
     let lost_at = |node: &str| {
         needs
@@ -218,10 +235,9 @@ fn led_from<'a>(
         .into_iter()
         .partition(|(node, _)| lost_at(&node.name).is_none());
     if !is_led(parts_led(&near)) {
-        return Err(cut
-            .iter()
-            .find_map(|(node, _)| lost_at(&node.name))
-            .expect("fewer instances lead, so some are cut off"));
+        let lost = cut.iter().find_map(|(node, _)| lost_at(&node.name));
+        let lost = lost.expect("fewer instances lead, so some are cut off");
+        return Err(Id::LeaderCutOff.with(lost));
     }
     let followed: Vec<_> = near
         .into_iter()
@@ -230,9 +246,8 @@ fn led_from<'a>(
         })
         .collect();
     if followed.is_empty() {
-        return Err(
-            "writes: no write quorum of acceptors follows the node that claims to lead".to_owned(),
-        );
+        return Err(Id::LeaderCutOff
+            .with("writes: no write quorum of acceptors follows the node that claims to lead"));
     }
     Ok(followed
         .into_iter()
@@ -267,7 +282,7 @@ fn is_followed(
 }
 
 /// The nodes that accept clients but have no connection to a leader.
-fn cut_off(present: &Present<'_>, leading: &[&str]) -> Vec<String> {
+fn cut_off(present: &Present<'_>, leading: &[&str]) -> Vec<Trouble> {
     let takes = present.nodes(Some(CLIENT));
     let cut = takes.iter().filter(|node| {
         !leading
@@ -275,10 +290,10 @@ fn cut_off(present: &Present<'_>, leading: &[&str]) -> Vec<String> {
             .any(|leader| present.links().connect(node, leader))
     });
     cut.map(|node| {
-        format!(
+        Id::CutOff.with(format!(
             "clients of {node} may not be served: it has no connection to {}, which leads",
             leading.join(", ")
-        )
+        ))
     })
     .collect()
 }

@@ -1,6 +1,7 @@
 //! What needs attention, in words.
 
 use super::cluster::{ClusterStatus, instances};
+use super::trouble::{Id, Trouble};
 use crate::protocols::{ServiceNeeds, members};
 use ionian_deployment::Configuration;
 use ionian_kernel::layout::NodeId;
@@ -63,27 +64,28 @@ pub(super) fn troubles(
     known: &Configuration,
     cluster: &ClusterStatus,
     service_needs: &ServiceNeeds,
-) -> Vec<String> {
+) -> Vec<Trouble> {
     let mut found = Vec::new();
     for node in &cluster.nodes {
         if let Some(error) = &node.error {
-            found.push(format!("node {} does not answer: {error}", node.name));
+            let text = format!("node {} does not answer: {error}", node.name);
+            found.push(Id::NodeDown.with(text));
         }
         let Some(status) = &node.status else { continue };
         if !status.takes_part {
-            found.push(format!(
+            found.push(Id::NotTakingPart.with(format!(
                 "node {} has a new data directory, and does not take part before it has connected to a majority of the other nodes",
                 node.name
-            ));
+            )));
         }
         if status.founding != cluster.founding {
-            found.push(format!(
+            found.push(Id::OtherDeployment.with(format!(
                 "node {} was started from another deployment file: its digest is {}, that of this file {}",
                 node.name, status.founding, cluster.founding
-            ));
+            )));
         }
         if let Some(left) = status.drains {
-            found.push(drained(&node.name, left));
+            found.push(Id::Draining.with(drained(&node.name, left)));
         }
         for peer in &status.peers {
             if let Some(refusal) = &peer.refusal {
@@ -91,18 +93,21 @@ pub(super) fn troubles(
                 let name = members
                     .get(&NodeId(peer.node))
                     .map_or("?", |node| &node.name);
-                found.push(format!("node {name} refuses node {}: {refusal}", node.name));
+                let text = format!("node {name} refuses node {}: {refusal}", node.name);
+                found.push(Id::PeerRefused.with(text));
             }
         }
     }
     let waiting = instances(cluster).filter(|(_, role)| role.remembers == Some(false));
-    found.extend(waiting.map(|(node, role)| forgot(&node.name, role, service_needs)));
+    found.extend(
+        waiting.map(|(node, role)| Id::MemoryLost.with(forgot(&node.name, role, service_needs))),
+    );
     let closed = instances(cluster).filter(|(_, role)| role.has_session == Some(false));
     found.extend(closed.map(|(node, role)| {
-        format!(
+        Id::NoSession.with(format!(
             "{} {} on {} has no session: clients of {} are not served yet",
             role.role, role.index, node.name, node.name
-        )
+        ))
     }));
     found
 }

@@ -2,14 +2,15 @@
 
 use super::cluster::{Answer, ClusterStatus};
 use super::health::{Health, Verdict, judge};
+use super::tolerance_seen_by;
 use ionian_deployment::{Configuration, Deployment, PresetOptions};
 use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::membership::Membership;
 use ionian_runtime::status::{
-    LeadsStatus, LogStatus, LoopStatus, PeerState, PeerStatus, RoleStatus,
+    LeadsStatus, LogStatus, LoopStatus, Measured, PeerState, PeerStatus, RoleStatus,
 };
-use ionian_runtime::{DrainStatus, NodeStatus};
+use ionian_runtime::{DrainStatus, NodeStatus, Published};
 
 /// An artificial healthy cluster: node 0 leads, or with Mencius each node its own part.
 struct Made {
@@ -195,6 +196,7 @@ fn node_status(
         log: LogStatus::default(),
         roles,
         peers,
+        measured: Measured::default(),
     }
 }
 
@@ -207,7 +209,8 @@ fn said(made: &Made) -> (Verdict, Option<usize>, Vec<String>) {
         not_served,
         ..
     } = made.health();
-    (health, failure_tolerance, [not_served, troubles].concat())
+    let texts = not_served.into_iter().chain(troubles).map(|it| it.text);
+    (health, failure_tolerance, texts.collect())
 }
 
 const PRESETS: [&str; 3] = ["colocated", "mencius", "spaxos"];
@@ -434,4 +437,43 @@ fn a_promise_in_a_later_epoch_does_not_count_for_the_former_leader() {
         lines,
         ["writes: no write quorum of acceptors follows the node that claims to lead"]
     );
+}
+
+#[test]
+fn a_node_counts_on_the_nodes_that_it_is_connected_to() {
+    for preset in PRESETS {
+        let made = Made::new(preset);
+        let mut status = made.cluster.nodes[0].status.clone().unwrap();
+        let seen = |status: &NodeStatus| {
+            tolerance_seen_by(&Published {
+                at: std::time::Instant::now(),
+                status: status.clone(),
+                configuration: Some(made.known.clone()),
+            })
+        };
+        assert_eq!(seen(&status), Some(1), "{preset}");
+        status.peers[0].state = PeerState::Disconnected;
+        assert_eq!(seen(&status), Some(0), "{preset}");
+        status.peers[1].state = PeerState::Disconnected;
+        assert_eq!(seen(&status), None, "{preset}");
+    }
+}
+
+#[test]
+fn troubles_have_ids_and_the_leader_is_named() {
+    let mut made = Made::new("colocated");
+    assert_eq!(made.health().leader.as_deref(), Some("n0"));
+    made.cluster.nodes[2].status = None;
+    made.cluster.nodes[2].error = Some("it is down".into());
+    let json = serde_json::to_value(made.health()).unwrap();
+    let ids = |list: &str| {
+        let list = json[list].as_array().unwrap().iter();
+        list.map(|it| it["id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ids("troubles"), ["node_down", "tolerance_low"]);
+    assert_eq!(ids("not_served"), [""; 0]);
+    made.cluster.nodes[1].status = None;
+    let json = serde_json::to_value(made.health()).unwrap();
+    assert_eq!(json["not_served"][0]["id"], "no_quorum");
 }

@@ -26,10 +26,10 @@ pub(crate) fn show(known: &Configuration, cluster: &ClusterStatus, health: &Heal
         text.push('\n');
     }
     for trouble in &health.troubles {
-        let _ = writeln!(text, "! {trouble}");
+        let _ = writeln!(text, "! {}", trouble.text);
     }
     for what in &health.not_served {
-        let _ = writeln!(text, "! not served: {what}");
+        let _ = writeln!(text, "! not served: {}", what.text);
     }
     text
 }

@@ -47,6 +47,16 @@ pub(crate) struct Arguments {
     /// disk, or that of the file or directory]
     #[arg(long, value_enum)]
     pub(crate) durability: Option<Durability>,
+    /// Serve metrics and health of each node over HTTP: the first node at this address, the others
+    /// at the next ports [default without a value: 127.0.0.1:9400]
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        num_args = 0..=1,
+        default_missing_value = "127.0.0.1:9400",
+        value_parser = socket_address
+    )]
+    pub(crate) http: Option<SocketAddr>,
     /// Report nodes that end, but do not restart them
     #[arg(long)]
     pub(crate) no_restart: bool,

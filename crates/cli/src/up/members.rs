@@ -82,9 +82,15 @@ impl Members {
             .values()
             .find(|other| other.name != node.name)
             .map(|other| other.address.clone());
-        supervisor.start(node, contact.filter(|_| self.joins(node)))?;
+        let id = self.number(node).unwrap_or_default();
+        supervisor.start(node, id, contact.filter(|_| self.joins(node)))?;
         self.started.insert(node.name.clone());
         Ok(())
+    }
+
+    /// The number of a member.
+    pub(crate) fn number(&self, node: &Node) -> Option<NodeId> {
+        self.known.member(&node.name).map(|(id, _)| id)
     }
 
     /// Whether the node joins a running cluster, and does not start from the deployment file.

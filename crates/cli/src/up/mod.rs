@@ -31,9 +31,10 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
-use supervisor::{Ended, Refusal, Supervisor};
+use supervisor::{Ended, Refusal, Supervisor, http_address};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// After this time `up` prints what the start waits for.
@@ -104,7 +105,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         &claimed,
         members,
         (!arguments.no_restart, is_new),
-        &deployment,
+        (&deployment, arguments.http),
     ))
 }
 
@@ -131,7 +132,7 @@ async fn supervise(
     claimed: &LockedDirectory,
     mut members: Members,
     (restart, is_new): (bool, bool),
-    deployment: &Deployment,
+    (deployment, http): (&Deployment, Option<SocketAddr>),
 ) -> Result<ExitCode> {
     let drain = deployment.options.options().drain;
     let mut signals = Signals::listen()?;
@@ -140,6 +141,7 @@ async fn supervise(
         members.cluster(),
         (restart, is_new),
         drain,
+        http,
     )?;
     let nodes = members.here();
     for node in &nodes {
@@ -162,7 +164,12 @@ async fn supervise(
                 .iter()
                 .filter(|node| !missing.borrow().contains(&node.name))
                 .collect();
-            announce(&served, &deployment.machine, claimed.places());
+            let metrics = served.iter().filter_map(|node| {
+                let address = http_address(http, members.number(node)?)?;
+                Some(format!("http://{address}/metrics"))
+            });
+            let metrics: Vec<String> = metrics.collect();
+            announce((&served, &metrics), &deployment.machine, claimed.places());
             tokio::select! {
                 biased;
                 () = signals.stop() => Ok(()),
@@ -220,7 +227,7 @@ async fn serving(nodes: &[Node], missing: &Missing) {
 }
 
 /// The line that scripts wait for, and a line for people.
-fn announce(nodes: &[&Node], machine: &str, places: &DataPaths) {
+fn announce((nodes, metrics): (&[&Node], &[String]), machine: &str, places: &DataPaths) {
     let gateways: Vec<&str> = nodes
         .iter()
         .filter_map(|node| node.gateway.as_deref())
@@ -237,6 +244,9 @@ fn announce(nodes: &[&Node], machine: &str, places: &DataPaths) {
         text.push_str(&format!(
             "connect with any Redis client, to any of these: redis-cli{host} -p {port}\n"
         ));
+    }
+    if !metrics.is_empty() {
+        text.push_str(&format!("metrics: {}\n", metrics.join(" ")));
     }
     // The reader of standard output may be gone, which is not a reason to stop.
     let mut out = std::io::stdout().lock();

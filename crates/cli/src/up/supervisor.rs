@@ -9,6 +9,7 @@ use crate::drain;
 use crate::output;
 use anyhow::{Context, Result};
 use ionian_deployment::Node;
+use ionian_kernel::layout::NodeId;
 use ionian_runtime::storage::membership_file;
 use ionian_runtime::{Addressee, request_drain};
 use nix::sys::signal::{Signal, kill};
@@ -18,6 +19,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::future::Future;
 use std::io::{Read, Seek, SeekFrom};
+use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -81,6 +83,8 @@ struct Common {
     cluster: String,
     program: PathBuf,
     restart: bool,
+    /// Where the first node serves metrics.
+    http: Option<SocketAddr>,
     /// Whether the cluster has never run. Its first start needs all nodes.
     is_new: bool,
     /// How long a stopping node may continue to answer its clients.
@@ -98,6 +102,8 @@ struct Watched {
     contact: Option<String>,
     /// Its address for other nodes.
     address: String,
+    /// Where it serves metrics.
+    http: Option<SocketAddr>,
     has_gateway: bool,
     /// The stage at which this node stops.
     stops_at: Stop,
@@ -120,6 +126,7 @@ impl Supervisor {
         cluster: &str,
         (restart, is_new): (bool, bool),
         drain: Duration,
+        http: Option<SocketAddr>,
     ) -> Result<Self> {
         let program =
             std::env::current_exe().context("cannot find the program that is to run the nodes")?;
@@ -133,6 +140,7 @@ impl Supervisor {
             cluster: cluster.to_owned(),
             program,
             restart,
+            http,
             is_new,
             drain,
             stop: stop_receiver,
@@ -159,12 +167,13 @@ impl Supervisor {
     ///
     /// # Errors
     /// If the process cannot be started.
-    pub(crate) fn start(&mut self, node: &Node, contact: Option<String>) -> Result<()> {
+    pub(crate) fn start(&mut self, node: &Node, id: NodeId, contact: Option<String>) -> Result<()> {
         let has_gateway = node.gateway.is_some();
         let watched = Watched {
             name: node.name.clone(),
             contact,
             address: node.address.clone(),
+            http: http_address(self.common.http, id),
             has_gateway,
             stops_at: if has_gateway {
                 Stop::Gateways
@@ -290,6 +299,11 @@ impl Watched {
                 Some(contact) => [OsStr::new("--join"), OsStr::new(contact)],
                 None => [OsStr::new("--config"), deployment.as_os_str()],
             })
+            .args(
+                self.http
+                    .iter()
+                    .flat_map(|http| ["--http".to_owned(), http.to_string()]),
+            )
             .arg("--data")
             .arg(self.common.places.root())
             // Never written to. Its end shows the node that this process has ended, however it
@@ -466,6 +480,14 @@ impl Watched {
             (None, None) => "has ended for an unknown reason".to_owned(),
         }
     }
+}
+
+/// Where the node with this number serves metrics, if the first node does so at `first`. A node
+/// whose port would be too high serves none.
+pub(crate) fn http_address(first: Option<SocketAddr>, id: NodeId) -> Option<SocketAddr> {
+    let first = first?;
+    let port = first.port().checked_add(id.0)?;
+    Some(SocketAddr::new(first.ip(), port))
 }
 
 /// Sends SIGTERM to the process.

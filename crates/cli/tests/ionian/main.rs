@@ -13,6 +13,7 @@ mod log;
 mod logs;
 mod manual;
 mod member;
+mod metrics;
 mod mount;
 mod options;
 mod resp;

@@ -19,7 +19,7 @@ fn strings(value: &Value) -> String {
         .as_array()
         .unwrap()
         .iter()
-        .map(|line| format!("{}\n", line.as_str().unwrap()))
+        .map(|line| format!("{}\n", line["text"].as_str().unwrap()))
         .collect()
 }
 

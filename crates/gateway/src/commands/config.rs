@@ -4,6 +4,7 @@
 use super::matches;
 use crate::host::Host;
 use crate::reply::Context;
+use crate::slowlog::{ENTRIES, SLOWER_THAN};
 use bytes::Bytes;
 
 const HELP: &[&str] = &[
@@ -65,6 +66,11 @@ fn parameters(host: &Host) -> Vec<(&'static str, String)> {
         ("proto-max-bulk-len", limits.bulk_bytes.to_string()),
         ("requirepass", String::new()),
         ("save", String::new()),
+        (
+            "slowlog-log-slower-than",
+            SLOWER_THAN.as_micros().to_string(),
+        ),
+        ("slowlog-max-len", ENTRIES.to_string()),
         ("timeout", "0".into()),
     ]
 }

@@ -7,6 +7,7 @@ mod config;
 mod connection;
 mod ionian;
 pub(crate) mod server;
+mod slow;
 mod table;
 
 use crate::reply::Context;
@@ -75,6 +76,9 @@ pub(crate) const OWN: &[Own] = &[
     own("hello", -1, Run::Plain(connection::hello)),
     own("info", -1, Run::Plain(server::info)),
     own("ionian", -2, Run::Plain(ionian::ionian)),
+    own("latency", -2, Run::Plain(slow::latency)),
+    own("memory", -2, Run::Plain(server::memory)),
+    own("module", -2, Run::Plain(server::module)),
     own("multi", 1, Run::Control(Control::Multi)),
     own("ping", -1, Run::Plain(connection::ping)),
     own("quit", -1, Run::Control(Control::Quit)),
@@ -83,6 +87,7 @@ pub(crate) const OWN: &[Own] = &[
     own("reset", 1, Run::Control(Control::Reset)),
     own("role", 1, Run::Plain(cluster::role)),
     own("select", 2, Run::Plain(connection::select)),
+    own("slowlog", -2, Run::Plain(slow::slowlog)),
     own("time", 1, Run::Plain(server::time)),
     own("unwatch", 1, Run::Control(Control::Unwatch)),
     own("wait", 3, Run::Plain(server::wait)),

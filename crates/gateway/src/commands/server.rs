@@ -1,7 +1,8 @@
-//! INFO, TIME, WAIT.
+//! INFO, MEMORY, MODULE, TIME, WAIT.
 
 use super::{NOT_AN_INTEGER, number};
 use crate::info::InfoWriter;
+use crate::process;
 use crate::reply::Context;
 use bytes::Bytes;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,6 +23,37 @@ pub(crate) fn write_info(context: &mut Context<'_>, words: &[Bytes], keys: Optio
 pub(crate) fn wants_keys(words: &[Bytes]) -> bool {
     let mut info = InfoWriter::new(words[1..].iter().map(|section| &section[..]));
     !info.section("Keyspace").field("keys", 0).is_empty()
+}
+
+/// MODULE LIST: there are no modules.
+pub(super) fn module(context: &mut Context<'_>, words: &[Bytes]) {
+    match &*words[1].to_ascii_lowercase() {
+        b"list" if words.len() == 2 => context.array(0),
+        b"list" => context.wrong_number("module|list"),
+        _ => context.unknown_subcommand("MODULE", &words[1]),
+    }
+}
+
+/// MEMORY STATS: what is known of the memory of the process and of the clients.
+pub(super) fn memory(context: &mut Context<'_>, words: &[Bytes]) {
+    match &*words[1].to_ascii_lowercase() {
+        b"stats" if words.len() == 2 => {
+            let [now, peak] = process::resident();
+            let clients = context.host.held() as u64;
+            let known = [
+                ("peak.allocated", peak),
+                ("total.allocated", now),
+                ("clients.normal", clients),
+            ];
+            context.map(known.len());
+            for (name, bytes) in known {
+                context.bulk(name);
+                context.integer(bytes as i64);
+            }
+        }
+        b"stats" => context.wrong_number("memory|stats"),
+        _ => context.unknown_subcommand("MEMORY", &words[1]),
+    }
 }
 
 /// The clock of the gateway's machine, not the time in the log.

@@ -3,15 +3,17 @@
 use super::{Connection, Note};
 use crate::commands;
 use crate::host::count;
+use crate::measured::{Outcome, micros};
 use crate::reply::Context;
 use crate::resp3;
 use crate::room;
+use crate::slowlog::{SLOWER_THAN, Slow};
 use crate::tracking;
 use crate::transaction::{self, Expected};
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel, Refusal};
 use ionian_machines::kv::{self, Command, Compound};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 impl Connection {
     /// The compound to send to the cluster now. Returns it once.
@@ -59,20 +61,25 @@ impl Connection {
         };
         self.flight_bytes = 0;
         let mut notes = std::mem::take(&mut self.flight_notes);
-        let took = self.flight_since.elapsed();
+        let now = Instant::now();
+        let took = now.saturating_duration_since(self.flight_since);
         if self.closing {
             // It was aborted meanwhile, and its client is to see no more than it has.
             return;
         }
         let is_blocking = matches!(expected, Expected::Blocking);
+        let times = Times { now, took };
         if is_blocking {
             if self.waits_after(&outcome, &mut notes) {
                 return self.account();
             }
             self.unblock();
+            // The time that a client has waited for a stream is not the cluster's.
+            notes
+                .iter_mut()
+                .for_each(|note| note.since = self.flight_since);
         }
         self.ends_with_answer = true;
-        // The time that a client has waited for a stream is not the cluster's.
         self.unanswered =
             !is_blocking && matches!(outcome, Err(Refusal::Unavailable | Refusal::Unknown));
         if let Ok(reply) = &outcome {
@@ -90,7 +97,7 @@ impl Connection {
                 // The others are sent again when there is room for their replies.
                 let done = done.unwrap_or(commands.len()).clamp(1, commands.len());
                 let again = notes.split_off(done.min(notes.len()));
-                count_executed(&replies, &notes, took, &mut context);
+                count_executed(&replies, &notes, times, &mut context);
                 again
                     .into_iter()
                     .rev()
@@ -103,11 +110,11 @@ impl Connection {
             (Ok(reply), Expected::One | Expected::Blocking) => {
                 let replies = kv::answered(&reply).1;
                 transaction::write_replies(&replies, &mut context);
-                count_executed(&replies, &notes, took, &mut context);
+                count_executed(&replies, &notes, times, &mut context);
             }
             (Ok(reply), Expected::Transaction(own)) => {
                 transaction::write_executed(&reply, &own, &mut context);
-                count_executed(&reply, &notes, took, &mut context);
+                count_executed(&reply, &notes, times, &mut context);
             }
             (Ok(reply), Expected::Info(words)) => {
                 let keys = resp3::integers(&[b"*1\r\n", &*reply].concat())
@@ -123,6 +130,13 @@ impl Connection {
             }
             (Err(refusal), expected) => {
                 count(&self.host.stats.compounds_refused, 1);
+                for note in &notes {
+                    context.host.meter.answered(note.family, refusal.into());
+                    context
+                        .host
+                        .meter
+                        .served(note.family, micros(times.of(note)));
+                }
                 let commands = match expected {
                     Expected::Pipeline(commands) => commands.len(),
                     Expected::Transaction(_)
@@ -166,6 +180,7 @@ impl Connection {
         let commands: Vec<_> = self.waiting.drain(..commands).collect();
         self.waiting_bytes -= commands.iter().map(footprint).sum::<usize>();
         let compound = Compound::Pipeline(commands);
+        self.host.meter.formed(self.flight_notes.len());
         self.submit(&compound);
         if self.unanswered
             && let Some(first) = self.flight_notes.first()
@@ -220,23 +235,65 @@ impl Connection {
     }
 }
 
-/// Counts commands that were executed within `took`, and invalidates the keys that they have read.
-fn count_executed(replies: &[u8], notes: &[Note], took: Duration, context: &mut Context<'_>) {
-    let usage = &context.host.usage;
+/// When the reply to a compound came, and how long after the compound was formed.
+#[derive(Clone, Copy)]
+struct Times {
+    now: Instant,
+    took: Duration,
+}
+
+impl Times {
+    /// How long the client has waited for the reply to a command, from its receipt.
+    fn of(self, note: &Note) -> Duration {
+        self.now.saturating_duration_since(note.since)
+    }
+}
+
+/// Counts commands that were executed, and invalidates the keys that they have read.
+fn count_executed(replies: &[u8], notes: &[Note], times: Times, context: &mut Context<'_>) {
+    let (usage, meter) = (&context.host.usage, &context.host.meter);
     let mut rest = replies;
-    for Note { name, .. } in notes {
-        usage.called(name, took);
+    // The commands of a pipeline have usually come together.
+    let mut waited = (times.now, 0);
+    for note in notes {
+        if waited.0 != note.since {
+            waited = (note.since, micros(times.of(note)));
+        }
+        usage.called(note.name, times.took);
+        meter.served(note.family, waited.1);
         let Some((reply, after)) = resp3::split_reply(rest) else {
+            meter.answered(note.family, Outcome::Ok);
             continue;
         };
-        if let Some(text) = reply.strip_prefix(b"-") {
-            usage.failed(name, text);
+        match reply.strip_prefix(b"-") {
+            Some(text) => {
+                usage.failed(note.name, text);
+                meter.answered(note.family, Outcome::Error);
+            }
+            None => meter.answered(note.family, Outcome::Ok),
         }
         rest = after;
+    }
+    // The first has waited longest. One of each compound is enough to see what is slow.
+    if let Some(first) = notes.first().filter(|it| times.of(it) >= SLOWER_THAN) {
+        note_slow(first, times.of(first), context);
     }
     notes
         .iter()
         .for_each(|note| tracking::invalidate(&note.tracked, context));
+}
+
+/// Adds a command to the slow ones.
+fn note_slow(note: &Note, waited: Duration, context: &Context<'_>) {
+    context.host.slow.add(Slow {
+        id: 0,
+        at: SystemTime::now(),
+        took: waited,
+        name: note.name,
+        arguments: note.words.saturating_sub(1),
+        address: context.client.address.clone(),
+        client: context.client.name.borrow().to_vec(),
+    });
 }
 
 /// Approximate memory of a waiting command: its words are slices of the input, with their lengths

@@ -5,6 +5,7 @@ use super::compound::footprint;
 use super::{Connection, Note};
 use crate::commands::{self, Control, Own, Run};
 use crate::host::count;
+use crate::measured::{Family, Outcome, micros};
 use crate::parser::compact;
 use crate::reply::{self, Context};
 use crate::tracking;
@@ -58,6 +59,7 @@ impl Connection {
             }
             Err(_) if is_http(words) => {
                 tracing::warn!(
+                    id = "E0404",
                     client = self.client.id,
                     address = self.client.address,
                     "closed: HTTP is not supported"
@@ -124,12 +126,15 @@ impl Connection {
 
     /// The note for a command for the state machine.
     fn note(&mut self, words: &[Bytes]) -> Note {
-        let name = kv::command_info(&words[0]).map_or("unknown", |info| info.name);
+        let info = kv::command_info(&words[0]).expect("a command that was parsed is in the table");
+        let name = info.name;
         self.client.last_command.set(name);
         let tracked = tracking::keys(&self.client, words);
         self.client.caching.set(None);
         Note {
             name,
+            family: Family::of(info.flags),
+            words: words.len(),
             since: self.client.last_active.get(),
             tracked,
         }
@@ -139,7 +144,10 @@ impl Connection {
     fn count_refused(&self, words: &[Bytes], text: &str) {
         let usage = &self.host.usage;
         match kv::command_info(&words[0]) {
-            None => usage.error(text.as_bytes()),
+            None => {
+                self.host.meter.answered(Family::Admin, Outcome::Error);
+                usage.error(text.as_bytes());
+            }
             Some(info) if text.starts_with("ERR wrong number") => {
                 usage.rejected(info.name, text.as_bytes())
             }
@@ -172,6 +180,7 @@ impl Connection {
         }
         self.ends_with_answer = false;
         self.client.last_command.set(own.name);
+        let replied = self.output.tail().len();
         let began = Instant::now();
         let mut context = Context {
             host: &self.host,
@@ -220,6 +229,8 @@ impl Connection {
                         let tracked = self.transaction.take_tracked();
                         self.flight_notes = vec![Note {
                             name: own.name,
+                            family: Family::Transaction,
+                            words: words.len(),
                             since: began,
                             tracked,
                         }];
@@ -231,7 +242,14 @@ impl Connection {
             }
         }
         if self.flight_notes.is_empty() {
-            self.host.usage.called(own.name, began.elapsed());
+            let took = began.elapsed();
+            self.host.usage.called(own.name, took);
+            let outcome = match self.output.tail().get(replied) {
+                Some(b'-') => Outcome::Error,
+                _ => Outcome::Ok,
+            };
+            self.host.meter.answered(Family::Admin, outcome);
+            self.host.meter.served(Family::Admin, micros(took));
         }
         true
     }

@@ -250,6 +250,10 @@ fn info_and_config() {
     assert_eq!(ask("INFO nothing"), "$0\n\n");
     assert_eq!(ask("CONFIG GET save"), "*2\n$4\nsave\n$0\n\n");
     assert_eq!(ask("CONFIG GET APPEND*"), "*2\n$10\nappendonly\n$2\nno\n");
+    assert_eq!(ask("CONFIG GET databases"), "*2\n$9\ndatabases\n$1\n1\n");
+    assert_eq!(ask("MODULE LIST"), "*0\n");
+    assert!(ask("MEMORY STATS").starts_with("*6\n$14\npeak.allocated\n:"));
+    assert!(ask("MEMORY DOCTOR").starts_with("-ERR unknown subcommand"));
     assert!(ask("CONFIG GET max*y save").starts_with("*6\n$9\nmaxmemory\n$1\n0\n$16\n"));
     assert_eq!(
         ask("CONFIG GET"),
@@ -453,6 +457,7 @@ fn info_tells_what_happened() {
         "# CPU",
         "# Commandstats",
         "# Errorstats",
+        "# Latencystats",
         "# Cluster",
         "# Keyspace",
         "cluster_enabled:0",

@@ -174,7 +174,11 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         if let Err(error) = self.unmount() {
-            tracing::warn!("{} is not unmounted: {error}", self.directory.display());
+            tracing::warn!(
+                id = "E0702",
+                "{} is not unmounted: {error}",
+                self.directory.display()
+            );
         }
         self.volume.stop_attending();
         if let Some(attendant) = self.attendant.take() {

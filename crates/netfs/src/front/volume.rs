@@ -190,12 +190,18 @@ impl Volume {
         if *id != unknown {
             return Ok(());
         }
-        tracing::warn!("the lease of the mount has ended; it begins anew");
+        tracing::warn!(
+            id = "E0703",
+            "the lease of the mount has ended; it begins anew"
+        );
         let new = self.new_id()?;
         for ino in self.holds.all() {
             let (reply, _) = self.send_change(new, &Change::Open { ino })?;
             if let Err(errno) = reply {
-                tracing::warn!("the open file with inode {ino} is lost: {errno}");
+                tracing::warn!(
+                    id = "E0704",
+                    "the open file with inode {ino} is lost: {errno}"
+                );
             }
         }
         *id = new;
@@ -278,7 +284,10 @@ impl Volume {
             other => other.map(drop),
         };
         if let Err(errno) = renewed {
-            tracing::warn!("the lease of the mount is not renewed: {errno}");
+            tracing::warn!(
+                id = "E0705",
+                "the lease of the mount is not renewed: {errno}"
+            );
         }
     }
 
@@ -295,7 +304,10 @@ impl Volume {
                 self.holds.released(inos);
             }
             if let Err(errno) = released {
-                tracing::warn!("files that no program has open are not released: {errno}");
+                tracing::warn!(
+                    id = "E0706",
+                    "files that no program has open are not released: {errno}"
+                );
                 return;
             }
         }
@@ -312,7 +324,10 @@ impl Volume {
         self.stop_attending();
         let mount = *self.lock_id();
         if let Err(errno) = self.command(&Command::End(mount)) {
-            tracing::warn!("the mount is not ended, so its lease has to end: {errno}");
+            tracing::warn!(
+                id = "E0707",
+                "the mount is not ended, so its lease has to end: {errno}"
+            );
         }
     }
 }

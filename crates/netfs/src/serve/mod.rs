@@ -95,7 +95,7 @@ impl Server {
                 match listener.accept().await {
                     Ok((stream, _)) => server.accept(stream),
                     Err(error) => {
-                        tracing::warn!(%error, "cannot accept a mount");
+                        tracing::warn!(id = "E0701", %error, "cannot accept a mount");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 }

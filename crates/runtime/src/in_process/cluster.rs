@@ -185,6 +185,7 @@ impl<P: Protocol> Cluster<P> {
             disk: self.options.disk,
             clock_ahead_ms: 0,
             startup: StartupWatch::default(),
+            feed: None,
             data: self.options.data.as_ref().map(|data| data.join(&name)),
             name,
         }

@@ -6,7 +6,7 @@ use super::state::{State, role_status};
 use crate::admin::change::Response;
 use crate::admin::control::{Answer, NodeControl};
 use crate::admin::status::cpu_time_us;
-use crate::status::{NodeStatus, RoleLoopStatus, RoleStatus};
+use crate::status::{Measured, NodeStatus, RoleLoopStatus, RoleStatus};
 use bytes::Bytes;
 use ionian_deployment::Configuration;
 use ionian_kernel::client::Refusal;
@@ -68,6 +68,15 @@ impl<P: Protocol> EventLoop<P> {
             log,
             roles: Vec::new(),
             peers: io.peers.status(),
+            measured: Measured {
+                loop_wait_us: run_queue_wait_us(),
+                iterations: io.iterations,
+                log: io.log.measured(),
+                role_busy_us: match io.loops {
+                    None => node.instances().map(|(it, _)| state.busy.of(it)).collect(),
+                    Some(_) => Vec::new(),
+                },
+            },
         };
         (status, role_status(node))
     }
@@ -90,6 +99,13 @@ impl<P: Protocol> EventLoop<P> {
         }
         answers
     }
+}
+
+/// How long this thread was ready to run and had no processor, in microseconds. Linux only.
+fn run_queue_wait_us() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let waited_ns: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
+    Some(waited_ns / 1000)
 }
 
 /// What a role loop reports of itself and its roles.

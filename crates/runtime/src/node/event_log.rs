@@ -102,7 +102,7 @@ impl EventLog {
             tracing::info!("{line}");
         }
         if let Some(line) = self.disk(now) {
-            tracing::warn!("{line}");
+            tracing::warn!(id = "E0201", "{line}");
         }
     }
 

@@ -221,6 +221,7 @@ impl<P: Protocol> EventLoop<P> {
         if !left.is_done() && tokio::time::Instant::now() >= at {
             let limit = self.info.drain.as_secs_f64();
             tracing::warn!(
+                id = "E0602",
                 "stopping after {limit} s, the limit of options.drain_ms; what is left: {left}"
             );
             return true;
@@ -278,10 +279,17 @@ impl<P: Protocol> EventLoop<P> {
         event_log.log_changes::<P>(now, node.instances(), || io.log.status());
         io.application.on_burst_end();
         io.peers.flush();
+        io.iterations
+            .record(self.clock.now().since(now).as_micros() as u64);
         Ok(match is_member {
             true => TickOutcome::Continue(node.next_timer()),
             false => TickOutcome::Exit(ExitReason::Removed),
         })
+    }
+
+    /// The membership that the node knows.
+    pub(super) fn known_configuration(&self) -> Option<Configuration> {
+        self.state.borrow().membership.configuration().cloned()
     }
 
     /// Closes the queue of requests.
@@ -347,7 +355,7 @@ impl<P: Protocol> PeerHandler for EventLoop<P> {
     }
 
     fn configuration(&self) -> Option<Configuration> {
-        self.state.borrow().membership.configuration().cloned()
+        self.known_configuration()
     }
 
     fn name_of(&self, node: NodeId) -> String {

@@ -87,6 +87,7 @@ impl MachineGuard {
         if count.is_power_of_two() {
             let message = message(panic);
             tracing::error!(
+                id = "E0501",
                 "the state machine panicked answering a query, {count} times so far: {message:?}"
             );
         }
@@ -111,6 +112,7 @@ impl Guard for MachineGuard {
         if let Call::Apply(command) = what {
             if self.skips.has(&command) {
                 tracing::warn!(
+                    id = "E0502",
                     "left out command {}, as `ionian log skip` has set",
                     CommandName::of(&command)
                 );

@@ -10,6 +10,7 @@ use crate::transport::outgoing::LARGE_FROM;
 use crate::transport::peers::Peers;
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, Refusal, Reply, Request};
+use ionian_kernel::histogram::Times;
 use ionian_kernel::id::{ClientId, Members};
 use ionian_kernel::layout::{Address, Layout, NodeId, Places};
 use ionian_kernel::machine::Frozen;
@@ -35,6 +36,8 @@ pub(crate) struct NodeIo<P: Protocol> {
     /// When the present run of the loop began.
     pub(crate) now: Instant,
     pub(crate) counts: LoopStatus,
+    /// How long the runs of the loop took.
+    pub(crate) iterations: Times,
     /// A membership that the log has led to and that the loop has not applied yet.
     pub(crate) announced: Option<Membership>,
     pub(crate) changes: ChangeRequests,
@@ -61,6 +64,7 @@ impl<P: Protocol> NodeIo<P> {
             clock,
             now: Instant::ZERO,
             counts: LoopStatus::default(),
+            iterations: Times::default(),
             announced: None,
             changes: ChangeRequests::default(),
             unanswered: 0,
@@ -121,7 +125,10 @@ impl<P: Protocol> NodeIo<P> {
         };
         self.scratch.clear();
         if let Err(error) = encode_frame(&mut self.scratch, Members::EMPTY, message) {
-            return tracing::error!("a message to several nodes is dropped: {error}");
+            return tracing::error!(
+                id = "E0306",
+                "a message to several nodes is dropped: {error}"
+            );
         }
         let all = [(first, here), (second, there)]
             .into_iter()

@@ -52,7 +52,7 @@ impl Warnings {
 
     fn log(&self, text: &str) {
         match self.permit(Instant::now()) {
-            true => tracing::warn!("{text}"),
+            true => tracing::warn!(id = "E0301", "{text}"),
             false => tracing::debug!("{text}"),
         }
     }
@@ -79,7 +79,7 @@ impl Listener {
                     started(self.tasks.spawn(self.clone().serve(stream, guard)));
                 }
                 Err(error) => {
-                    tracing::warn!("cannot accept a connection: {error}");
+                    tracing::warn!(id = "E0302", "cannot accept a connection: {error}");
                     sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -101,6 +101,7 @@ impl Listener {
             Ok(Greeted::Admin(LongRequest::Change(change))) => {
                 if let Err(error) = self.admin.carry_out(&mut stream, &change).await {
                     tracing::warn!(
+                        id = "E0303",
                         "the result of a membership change could not be sent to {from}: {error}"
                     );
                 }
@@ -108,7 +109,10 @@ impl Listener {
             Ok(Greeted::Admin(LongRequest::Snapshot(at))) => {
                 drop(pending);
                 if let Err(error) = self.admin.send_snapshot(&mut stream, at).await {
-                    tracing::warn!("a snapshot could not be sent to {from} completely: {error}");
+                    tracing::warn!(
+                        id = "E0304",
+                        "a snapshot could not be sent to {from} completely: {error}"
+                    );
                 }
             }
             Ok(Greeted::Done) => {}

@@ -2,10 +2,12 @@
 
 pub mod application;
 mod bursts;
+mod busy;
 mod clock;
 mod control;
 mod event_log;
 mod event_loop;
+pub mod feed;
 mod guard;
 mod instances;
 mod io;

@@ -1,6 +1,7 @@
 //! The settings that a node starts with.
 
 use super::startup::StartupWatch;
+use super::feed::StatusFeed;
 use crate::error::NodeError;
 use crate::storage::disk_log::DiskOptions;
 use crate::storage::log::Durability;
@@ -47,6 +48,8 @@ pub struct NodeSettings {
     pub clock_ahead_ms: i64,
     /// Receives how far the start is.
     pub startup: StartupWatch,
+    /// Where the node publishes its status once a second.
+    pub feed: Option<StatusFeed>,
 }
 
 impl NodeSettings {
@@ -92,6 +95,7 @@ impl NodeSettings {
             data: data.map(Path::to_owned),
             clock_ahead_ms: 0,
             startup: StartupWatch::default(),
+            feed: None,
             configuration: Some(configuration),
         })
     }
@@ -125,6 +129,7 @@ fn newest(given: Configuration, data: Option<&Path>) -> Result<Configuration, No
     }
     if !is_founding {
         tracing::warn!(
+            id = "E0105",
             "the deployment that this node is started with is not the one that its cluster was founded with. What the \
              node knows of the membership counts; `ionian member apply FILE` changes a running cluster"
         );

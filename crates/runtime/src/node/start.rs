@@ -3,6 +3,7 @@
 use super::application::{Application, LaneHandle, Submissions};
 use super::clock::Clock;
 use super::event_loop::{EventLoop, NodeInfo};
+use super::feed;
 use super::guard::MachineGuard;
 use super::instances::{InstanceFactory, recover_instances};
 use super::io::NodeIo;
@@ -55,7 +56,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 /// # Errors
 /// If the node cannot start, or its disk fails.
 pub async fn run_node<P: Protocol>(
-    settings: NodeSettings,
+    mut settings: NodeSettings,
     config: P::Config,
     machine: impl Fn() -> Box<dyn StateMachine> + 'static,
     application: impl FnOnce(LaneHandle) -> Box<dyn Application>,
@@ -72,7 +73,12 @@ pub async fn run_node<P: Protocol>(
         guard: storage.guard.clone(),
     };
     let seed = factory.seed;
+    let feed = settings.feed.take();
     let (node, listener) = assemble::<P>(settings, &config, storage, factory, application)?;
+    if let Some(feed) = feed {
+        node.tasks
+            .spawn(feed::publish(node.event_loop.clone(), feed));
+    }
     let listening = node.accept_connections(listener, seed);
     node.run(listening, shutdown).await
 }
@@ -305,7 +311,10 @@ fn machine_failed(failure: Box<MachineFailure>, data: Option<&Path>) -> NodeErro
         match failure.store(data) {
             Ok(path) => file = Some(path),
             Err(error) => {
-                tracing::error!("cannot store why the state machine failed: {error}")
+                tracing::error!(
+                    id = "E0202",
+                    "cannot store why the state machine failed: {error}"
+                )
             }
         }
     }

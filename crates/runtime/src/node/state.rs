@@ -1,6 +1,7 @@
 //! The state of an event loop: the roles of a node and everything that they share.
 
 use super::application::Submissions;
+use super::busy::Busy;
 use super::event_log::EventLog;
 use super::instances::InstanceFactory;
 use super::io::NodeIo;
@@ -40,6 +41,8 @@ pub(crate) struct State<P: Protocol> {
     pub(crate) io: NodeIo<P>,
     pub(crate) membership: KnownMembership,
     pub(crate) event_log: EventLog,
+    /// How much time the roles of this loop spend on messages.
+    pub(crate) busy: Busy,
     factory: InstanceFactory,
     admission: Rc<Admission>,
     submissions: Rc<Submissions>,
@@ -72,6 +75,7 @@ impl<P: Protocol> State<P> {
             io,
             membership,
             event_log: EventLog::default(),
+            busy: Busy::default(),
             factory,
             admission,
             submissions,
@@ -150,7 +154,7 @@ impl<P: Protocol> State<P> {
     /// to. Returns whether this node is still a member.
     pub(crate) fn run_roles(&mut self, now: Instant) -> Result<bool, NodeError> {
         loop {
-            self.node.settle(now, &mut self.io);
+            self.busy.settle(now, &mut self.node, &mut self.io);
             if let Some(loops) = &mut self.io.loops {
                 loops.hand_over();
             }
@@ -200,7 +204,10 @@ impl<P: Protocol> State<P> {
             // it too. A level that this program does not support is different: others send what it
             // does not understand.
             Err(error @ NodeError::Membership { .. }) if level.is_supported() => {
-                tracing::error!("ignoring an invalid membership from another node: {error}");
+                tracing::error!(
+                    id = "E0305",
+                    "ignoring an invalid membership from another node: {error}"
+                );
                 None
             }
             Err(error) => Some(Err(error)),

@@ -29,7 +29,10 @@ pub(crate) fn hire(count: usize) -> Box<dyn Workers> {
     let threads = (0..count).map_while(|number| match Thread::start(number) {
         Ok(thread) => Some(thread),
         Err(error) => {
-            tracing::warn!("{number} of {count} workers have a thread: {error}");
+            tracing::warn!(
+                id = "E0104",
+                "{number} of {count} workers have a thread: {error}"
+            );
             None
         }
     });

@@ -10,7 +10,7 @@ use super::error::LogError;
 use super::recovery;
 use super::snapshots::{SnapshotStore, SnapshotThread};
 use super::stamp::{self, Stamp};
-use crate::status::LogStatus;
+use crate::status::{LogMeasured, LogStatus};
 use ionian_kernel::layout::Address;
 use ionian_kernel::machine::Frozen;
 use ionian_kernel::role::Lsn;
@@ -18,6 +18,7 @@ use ionian_wal::{Flush, Options, Recovery, Wal};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
 
 /// The approximate cost of a record in the log besides its bytes.
@@ -58,9 +59,21 @@ pub(crate) struct DiskLog {
     checkpoint: Option<Checkpoint>,
     checkpoints: u64,
     snapshots_stored: u64,
+    measured: LogMeasured,
+    /// The sync that the log's thread does.
+    in_progress: Option<Sync>,
     /// Holds the lock. It is the last field, so the threads of the others have ended when it is
     /// dropped.
     _directory: Rc<DataDirectory>,
+}
+
+/// A sync, for measurements.
+#[derive(Clone, Copy)]
+struct Sync {
+    began: Instant,
+    bytes: usize,
+    /// The last record on disk before it.
+    after: u64,
 }
 
 /// A checkpoint that is not on disk yet.
@@ -121,6 +134,8 @@ impl DiskLog {
             checkpoint: None,
             checkpoints: 0,
             snapshots_stored: 0,
+            measured: LogMeasured::default(),
+            in_progress: None,
             _directory: directory,
         };
         Ok((
@@ -146,17 +161,61 @@ impl DiskLog {
     }
 
     pub(crate) fn flush(&mut self) -> Result<bool, LogError> {
-        let before = self.wal.durable();
-        if self.wal.flush()? == Flush::Started && self.wal.gathered_bytes() > MAX_GATHERED {
+        let sync = self.next_sync();
+        let mut outcome = self.wal.flush()?;
+        if outcome == Flush::Started && self.wal.gathered_bytes() > MAX_GATHERED {
             self.wal.sync()?;
+            outcome = Flush::Done;
+        }
+        if outcome == Flush::Done {
+            self.measured.loop_sync_us += sync.began.elapsed().as_micros() as u64;
+        }
+        self.note_syncs(sync);
+        self.moved_since(sync.after)
+    }
+
+    pub(crate) fn poll(&mut self) -> Result<bool, LogError> {
+        let next = self.in_progress.map(|_| self.next_sync());
+        let before = self.wal.durable();
+        self.wal.poll_completed()?;
+        if let Some(next) = next {
+            self.note_syncs(next);
         }
         self.moved_since(before)
     }
 
-    pub(crate) fn poll(&mut self) -> Result<bool, LogError> {
-        let before = self.wal.durable();
-        self.wal.poll_completed()?;
-        self.moved_since(before)
+    /// The sync of what was gathered, if it begins now.
+    fn next_sync(&self) -> Sync {
+        Sync {
+            began: Instant::now(),
+            bytes: self.wal.gathered_bytes(),
+            after: self.wal.durable(),
+        }
+    }
+
+    /// Counts the sync that has ended since `next`, and notes whether another thread does `next`.
+    fn note_syncs(&mut self, next: Sync) {
+        let durable = self.wal.durable();
+        if durable > next.after {
+            let ended = self.in_progress.take().unwrap_or(next);
+            let LogMeasured {
+                sync_times,
+                sync_bytes,
+                sync_records,
+                ..
+            } = &mut self.measured;
+            sync_times.record(ended.began.elapsed().as_micros() as u64);
+            sync_bytes.record(ended.bytes as u64);
+            sync_records.record(durable - ended.after);
+        }
+        if durable < self.wal.written() && self.in_progress.is_none() {
+            self.in_progress = Some(next);
+        }
+    }
+
+    /// What it has measured.
+    pub(crate) fn measured(&self) -> LogMeasured {
+        self.measured
     }
 
     pub(crate) fn close(&mut self) -> Result<(), LogError> {
@@ -180,9 +239,16 @@ impl DiskLog {
     }
 
     pub(crate) fn stored_snapshot(&mut self) -> Result<Option<(Address, u64)>, LogError> {
-        let stored = self.snapshots.poll()?;
-        self.snapshots_stored += u64::from(stored.is_some());
-        Ok(stored)
+        let Some(stored) = self.snapshots.poll()? else {
+            return Ok(None);
+        };
+        self.snapshots_stored += 1;
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH);
+        self.measured.snapshot_stored_at = unix.unwrap_or_default().as_secs();
+        self.measured.snapshot_bytes = stored.bytes;
+        let took = stored.took.as_micros() as u64;
+        self.measured.snapshot_times.record(took);
+        Ok(Some((stored.from, stored.stamp)))
     }
 
     pub(crate) fn checkpoint_due(&self) -> Option<Lsn> {

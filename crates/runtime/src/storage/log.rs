@@ -7,7 +7,7 @@ use super::disk_log::{DiskLog, DiskOptions, DiskPast};
 use super::error::LogError;
 use super::memory_log::{MemoryLog, Recovered};
 use super::stamp::Stamp;
-use crate::status::LogStatus;
+use crate::status::{LogMeasured, LogStatus};
 use ionian_kernel::layout::Address;
 use ionian_kernel::machine::Frozen;
 use ionian_kernel::role::Lsn;
@@ -113,6 +113,14 @@ impl Log {
         match self {
             Log::Memory(log) => log.close(),
             Log::Disk(log) => log.close(),
+        }
+    }
+
+    /// What it has measured; nothing without a disk.
+    pub(crate) fn measured(&self) -> LogMeasured {
+        match self {
+            Log::Memory(_) => LogMeasured::default(),
+            Log::Disk(log) => log.measured(),
         }
     }
 

@@ -10,6 +10,7 @@ pub(crate) fn log_interrupted_write<S: Storage>(records: &Recovery<S>) {
     if let Some(cut) = records.cut() {
         let (file, last) = (cut.path.display(), records.last_lsn());
         tracing::warn!(
+            id = "E0204",
             "{file}: removed an interrupted write, {} bytes from byte {} on; record {last} is now the last, \
              and no later record is known to have been on disk",
             cut.bytes,

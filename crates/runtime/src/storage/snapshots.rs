@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// The largest chunk of a file. A user's state machine may return all of its state at once.
@@ -97,6 +98,7 @@ impl SnapshotStore {
         if let Some(rejected) = rejected {
             let path = reader.path().display();
             tracing::warn!(
+                id = "E0203",
                 "a snapshot is damaged, so the one before it, {path}, is used: {rejected}"
             );
         }
@@ -132,9 +134,19 @@ pub(crate) fn read_stamp<S: Storage>(chunks: &mut SnapshotReader<S>) -> Result<u
 /// The thread that writes snapshots, one after the other.
 pub(crate) struct SnapshotThread {
     jobs: Option<Sender<Job>>,
-    done: Receiver<Result<(Address, u64), WalError>>,
+    done: Receiver<Result<Stored, WalError>>,
     stop: Arc<AtomicBool>,
     handle: Option<JoinHandle<()>>,
+}
+
+/// A snapshot that is on disk.
+pub(crate) struct Stored {
+    pub(crate) from: Address,
+    pub(crate) stamp: u64,
+    /// How long it took to write.
+    pub(crate) took: Duration,
+    /// The size of what the role has written.
+    pub(crate) bytes: u64,
 }
 
 struct Job {
@@ -160,9 +172,15 @@ impl SnapshotThread {
                 frozen,
             } in todo
             {
+                let began = Instant::now();
                 match write(&store.of(from), stamp, frozen, &stopped) {
-                    Ok(true) => drop(results.send(Ok((from, stamp)))),
-                    Ok(false) => return,
+                    Ok(Some(bytes)) => drop(results.send(Ok(Stored {
+                        from,
+                        stamp,
+                        took: began.elapsed(),
+                        bytes,
+                    }))),
+                    Ok(None) => return,
                     Err(error) => drop(results.send(Err(error))),
                 }
                 wake.0.notify_one();
@@ -194,7 +212,7 @@ impl SnapshotThread {
     }
 
     /// A snapshot that was stored since the last call.
-    pub(crate) fn poll(&mut self) -> Result<Option<(Address, u64)>, LogError> {
+    pub(crate) fn poll(&mut self) -> Result<Option<Stored>, LogError> {
         match self.done.try_recv() {
             Ok(result) => Ok(Some(result?)),
             Err(TryRecvError::Empty) => Ok(None),
@@ -234,24 +252,27 @@ pub(crate) fn begin(snapshots: &Snapshots, stamp: u64) -> Result<SnapshotWriter,
     Ok(writer)
 }
 
-/// Writes one snapshot. Returns false if it was stopped; the previous snapshot is then unchanged.
+/// Writes one snapshot and returns its size. `None` if it was stopped; the previous snapshot is
+/// then unchanged.
 fn write(
     snapshots: &Snapshots,
     stamp: u64,
     mut frozen: Box<dyn Frozen>,
     stopped: &AtomicBool,
-) -> Result<bool, WalError> {
+) -> Result<Option<u64>, WalError> {
     let mut writer = begin(snapshots, stamp)?;
     let mut piece = Vec::new();
+    let mut bytes = 0;
     while frozen.write_some(&mut piece) {
+        bytes += piece.len() as u64;
         for chunk in piece.chunks(CHUNK) {
             writer.push(chunk)?;
         }
         piece.clear();
         if stopped.load(Ordering::Relaxed) {
-            return Ok(false);
+            return Ok(None);
         }
     }
     writer.finish()?;
-    Ok(true)
+    Ok(Some(bytes))
 }

@@ -374,6 +374,7 @@ pub fn settings(
         data: None,
         clock_ahead_ms: 0,
         startup: StartupWatch::default(),
+        feed: None,
     }
 }
 

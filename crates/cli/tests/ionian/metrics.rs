@@ -1,0 +1,251 @@
+//! What nodes serve over HTTP. One cluster, because processes take long to start.
+
+use crate::cluster::{Cluster, eventually, free_port, text, works};
+use ionian_metrics::{Kind, lines};
+use nix::sys::signal::Signal;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+
+/// The most series that a node may have, so that a cluster of 22 nodes stays small.
+const MOST_SERIES: usize = 1500;
+
+/// The code and the body of the answer to this request.
+fn asked(port: u16, request: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    // The server may close the connection before it has read all of a bad request.
+    let _ = stream.read_to_end(&mut answer);
+    let answer = text(&answer);
+    let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    (code.unwrap_or(0), body.to_owned())
+}
+
+fn get(port: u16, path: &str, header: &str) -> (u16, String) {
+    let request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n{header}\r\n\r\n");
+    asked(port, &request)
+}
+
+fn get_own(port: u16, path: &str) -> (u16, String) {
+    get(port, path, "Host: 127.0.0.1")
+}
+
+/// The metrics of a node: the values of the samples, by name with labels.
+fn samples(port: u16) -> BTreeMap<String, f64> {
+    let (code, body) = get_own(port, "/metrics");
+    assert_eq!(code, 200);
+    let samples = body.lines().filter(|line| !line.starts_with('#'));
+    samples
+        .map(|line| {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            (name.to_owned(), value.parse().unwrap())
+        })
+        .collect()
+}
+
+/// The sum over the samples of a metric whose labels include these.
+fn sum(port: u16, name: &str, labels: &[&str]) -> f64 {
+    let matching = samples(port).into_iter().filter(|(key, _)| {
+        key.split('{').next() == Some(name) && labels.iter().all(|label| key.contains(label))
+    });
+    matching.map(|(_, value)| value).sum()
+}
+
+/// The first of three free ports.
+fn free_ports() -> u16 {
+    loop {
+        let first = free_port();
+        let next = (1..3).map(|offset| TcpListener::bind(("127.0.0.1", first + offset)));
+        if next.collect::<Result<Vec<_>, _>>().is_ok() {
+            return first;
+        }
+    }
+}
+
+#[test]
+fn nodes_serve_metrics_and_health_whatever_the_cluster_does() {
+    let first = free_ports();
+    let flag = format!("--http=127.0.0.1:{first}");
+    let overrides = ["durability=disk", "options.snapshot_slots=64"];
+    let mut cluster = Cluster::start("colocated", &overrides, &[&flag, "--no-restart"]);
+    let ports = [first, first + 1, first + 2];
+    for number in 0..200 {
+        cluster.client(1).set("k", &number.to_string());
+    }
+    assert_eq!(cluster.client(1).get("k"), Some("199".into()));
+    names_and_formats(&ports);
+    values(&ports);
+    unknown_clients(first);
+    for port in ports {
+        for path in ["/livez", "/readyz", "/healthz/cluster"] {
+            assert_eq!(get_own(port, path), (200, "ok\n".into()), "{path}");
+        }
+    }
+    let (_, checks) = get_own(first, "/readyz?verbose&exclude=replica_lag");
+    assert!(
+        checks.contains("[+] takes_part ok") && checks.contains("[ ] replica_lag excluded"),
+        "{checks}"
+    );
+
+    // Without a quorum a node is as ready as before, and says that the cluster does not serve.
+    cluster.signal(1, Signal::SIGKILL);
+    eventually("n0 sees that no further node may fail", || {
+        (sum(first, "ionian_failure_tolerance", &[]) == 0.0).then_some(())
+    });
+    cluster.signal(2, Signal::SIGKILL);
+    eventually("n0 sees that clients are not served", || {
+        (sum(first, "ionian_failure_tolerance", &[]) == -1.0).then_some(())
+    });
+    let why = eventually("no command passes the log", || {
+        let (code, why) = get_own(first, "/healthz/cluster");
+        (code == 503).then_some(why)
+    });
+    let failed = "[-] command failed: no command passed the log";
+    assert!(why.starts_with(failed), "{why}");
+    for path in ["/livez", "/readyz"] {
+        assert_eq!(get_own(first, path), (200, "ok\n".into()), "{path}");
+    }
+    assert_eq!(sum(first, "ionian_peer_connected", &[]), 0.0);
+    cluster.stop(Signal::SIGTERM);
+}
+
+/// Both formats have the same metrics, all of them known.
+fn names_and_formats(ports: &[u16]) {
+    let known: BTreeMap<String, Kind> = lines()
+        .into_iter()
+        .map(|line| (line.name, line.kind))
+        .collect();
+    for port in ports {
+        let (_, plain) = get_own(*port, "/metrics");
+        let open_metrics = "Host: localhost\r\nAccept: application/openmetrics-text;version=1.0.0";
+        let (_, open) = get(*port, "/metrics", open_metrics);
+        assert!(open.ends_with("# EOF\n") && !plain.contains("# EOF"));
+        let described: BTreeSet<(&str, &str)> = plain
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+            .collect();
+        assert!(described.len() > 80, "{plain}");
+        for (name, kind) in described {
+            let known = known.get(name).map(|kind| kind.name());
+            assert_eq!(known, Some(kind), "{name}");
+        }
+        let series = plain.lines().filter(|line| !line.starts_with('#')).count();
+        assert!((200..MOST_SERIES).contains(&series), "{series} series");
+        check_with_promtool(&plain);
+    }
+    let listed = works(&["metrics", "list"]);
+    let missing = known.keys().find(|name| !listed.contains(name.as_str()));
+    assert_eq!(missing, None);
+}
+
+fn check_with_promtool(metrics: &str) {
+    let promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut promtool) = promtool else {
+        return eprintln!("skipped: promtool is not installed (it comes with Prometheus)");
+    };
+    let mut input = promtool.stdin.take().unwrap();
+    input.write_all(metrics.as_bytes()).unwrap();
+    drop(input);
+    let output = promtool.wait_with_output().unwrap();
+    let found = text(&output.stdout) + &text(&output.stderr);
+    assert!(output.status.success(), "{found}");
+}
+
+fn values(ports: &[u16]) {
+    let served = || {
+        let writes = ["family=\"write\"", "outcome=\"ok\""];
+        sum(ports[1], "ionian_gateway_commands_total", &writes)
+    };
+    // A node publishes once a second.
+    eventually("all writes are counted", || {
+        (served() >= 200.0).then_some(())
+    });
+    assert_eq!(served(), 200.0);
+    let write = ["family=\"write\""];
+    let times = sum(ports[1], "ionian_gateway_service_seconds_count", &write);
+    assert_eq!(times, 200.0);
+    let leading = ports
+        .iter()
+        .map(|port| sum(*port, "ionian_role_leading", &[]));
+    assert_eq!(leading.sum::<f64>(), 1.0);
+    for port in ports {
+        let positive = [
+            "ionian_loop_iteration_seconds_count",
+            "ionian_loop_busy_seconds_total",
+            "ionian_log_sync_seconds_count",
+            "ionian_log_sync_bytes_sum",
+            "ionian_snapshot_seconds_count",
+            "ionian_role_busy_seconds_total",
+            "ionian_disk_free_bytes",
+            "process_cpu_seconds_total",
+            "process_resident_memory_bytes",
+        ];
+        for name in positive {
+            assert!(sum(*port, name, &[]) > 0.0, "{name}");
+        }
+        assert_eq!(sum(*port, "ionian_failure_tolerance", &[]), 1.0);
+        assert_eq!(sum(*port, "ionian_peer_connected", &[]), 2.0);
+        assert_eq!(sum(*port, "ionian_node_state", &["state=\"serving\""]), 1.0);
+        assert_eq!(sum(*port, "ionian_node_state", &[]), 1.0);
+        assert!(sum(*port, "ionian_metrics_age_seconds", &[]) < 60.0);
+    }
+}
+
+/// What bad requests get.
+fn unknown_clients(port: u16) {
+    for path in [
+        "/metrics",
+        "/livez",
+        "/readyz",
+        "/healthz/cluster",
+        "/",
+        "/x",
+    ] {
+        for host in [
+            "Host: evil.example",
+            "Host: 127.0.0.1.evil.example:80",
+            "X: y",
+        ] {
+            assert_eq!(get(port, path, host).0, 403, "{path} {host}");
+        }
+        let post = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        assert_eq!(asked(port, &post).0, 405, "{path}");
+    }
+    assert_eq!(get_own(port, "/x").0, 404);
+    let large = format!("Host: localhost\r\nX: {}", "x".repeat(9 << 10));
+    assert_eq!(get(port, "/livez", &large).0, 431);
+    assert_eq!(asked(port, "\0\r\n\r\n").0, 400);
+    // Idle connections do not take the place of others for longer than a moment: more than the
+    // limit are closed at once.
+    let idle: Vec<TcpStream> = (0..120)
+        .map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap())
+        .collect();
+    eventually("a connection above the limit is closed", || {
+        let last = idle.last().unwrap();
+        last.set_nonblocking(true).unwrap();
+        is_closed(last).then_some(())
+    });
+    drop(idle);
+    eventually("the server has room again", || {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let _ = stream.write_all(b"GET /livez HTTP/1.0\r\nHost: localhost\r\n\r\n");
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        answer.starts_with(b"HTTP/1.0 200").then_some(())
+    });
+}
+
+fn is_closed(mut stream: &TcpStream) -> bool {
+    match stream.read(&mut [0; 16]) {
+        Ok(length) => length == 0,
+        Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+    }
+}

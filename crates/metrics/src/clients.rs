@@ -1,0 +1,112 @@
+//! The metrics of the gateway.
+
+use crate::definition::Kind::{Counter, Gauge, Histogram};
+use crate::definition::{Definition, MICROSECONDS, Samples, metric};
+use crate::view::View;
+use ionian_gateway::{Family, Measured, Outcome};
+
+/// Adds what `read` finds in the measurements of the gateway, if the node has one.
+fn gateway(view: &View<'_>, out: &mut Samples, read: impl FnOnce(&Measured) -> u64) {
+    if let Some(measured) = &view.gateway {
+        out.one(read(measured));
+    }
+}
+
+pub(crate) const CLIENTS: &[Definition] = &[
+    metric(
+        Gauge,
+        "ionian_gateway_connections",
+        &[],
+        "clients that are connected",
+        |view, out| gateway(view, out, |it| it.connections),
+    ),
+    metric(
+        Counter,
+        "ionian_gateway_accepted_connections",
+        &[],
+        "clients that have connected",
+        |view, out| gateway(view, out, |it| it.connections_total),
+    ),
+    metric(
+        Counter,
+        "ionian_gateway_closed_connections",
+        &["reason"],
+        "clients that the gateway has refused or closed",
+        |view, out| {
+            if let Some(it) = &view.gateway {
+                out.with(["too_many".into()], it.connections_rejected);
+                out.with(["memory".into()], it.evicted);
+                out.with(["protocol_error".into()], it.protocol_errors);
+            }
+        },
+    ),
+    metric(
+        Counter,
+        "ionian_gateway_commands",
+        &["family", "outcome"],
+        "commands by what became of them; tryagain_maybe: may have been executed",
+        |view, out| {
+            let Some(measured) = &view.gateway else {
+                return;
+            };
+            for ((_, family), counts) in Family::ALL.into_iter().zip(&measured.commands) {
+                for ((_, outcome), count) in Outcome::ALL.into_iter().zip(counts) {
+                    out.with([family.into(), outcome.into()], *count);
+                }
+            }
+        },
+    ),
+    metric(
+        Histogram,
+        "ionian_gateway_service_seconds",
+        &["family"],
+        "time from the receipt of a command to its reply, replication included",
+        |view, out| {
+            let Some(measured) = &view.gateway else {
+                return;
+            };
+            for ((_, family), times) in Family::ALL.into_iter().zip(&measured.service) {
+                out.histogram(vec![family.into()], times, MICROSECONDS);
+            }
+        },
+    ),
+    metric(
+        Histogram,
+        "ionian_gateway_compound_commands",
+        &[],
+        "commands that go to the cluster together; 1: clients do not pipeline",
+        |view, out| {
+            if let Some(it) = &view.gateway {
+                out.histogram(Vec::new(), &it.compound_commands, 1.0);
+            }
+        },
+    ),
+    metric(
+        Counter,
+        "ionian_gateway_input_bytes",
+        &[],
+        "bytes received from clients",
+        |view, out| gateway(view, out, |it| it.input_bytes),
+    ),
+    metric(
+        Counter,
+        "ionian_gateway_output_bytes",
+        &[],
+        "bytes sent to clients",
+        |view, out| gateway(view, out, |it| it.output_bytes),
+    ),
+    metric(
+        Gauge,
+        "ionian_gateway_output_backlog_bytes",
+        &[],
+        "bytes of replies that clients have not read",
+        |view, out| gateway(view, out, |it| it.output_backlog_bytes),
+    ),
+    metric(
+        Gauge,
+        "ionian_gateway_held_bytes",
+        &[],
+        "memory of all clients",
+        |view, out| gateway(view, out, |it| it.held_bytes),
+    ),
+];
