@@ -139,11 +139,16 @@ pub(crate) const FIELDS: &[Definition] = &[
     ),
 ];
 
+/// The name of a metric that is a time without its unit, and how many of the unit a second has.
+fn time(name: &str) -> Option<(&str, f64)> {
+    let of = |suffix, in_a_second| Some((name.strip_suffix(suffix)?, in_a_second));
+    of("_ms", 1e3).or_else(|| of("_us", 1e6))
+}
+
 /// The name of a role's own metric, without `_total`.
 fn name(role: &str, metric: &Metric) -> String {
-    let own = metric.name.strip_suffix("_ms");
-    match own {
-        Some(own) => format!("ionian_{role}_{own}_seconds"),
+    match time(metric.name) {
+        Some((own, _)) => format!("ionian_{role}_{own}_seconds"),
         None => format!("ionian_{role}_{}", metric.name),
     }
 }
@@ -181,9 +186,9 @@ pub(crate) fn own(view: &View<'_>) -> Vec<OfRole> {
             let mut samples = Samples::default();
             for instance in here() {
                 let value = instance.metrics.get(metric.name).copied().unwrap_or(0);
-                let value = match metric.name.ends_with("_ms") {
-                    true => Value::Real(value as f64 / 1e3),
-                    false => Value::Whole(value),
+                let value = match time(metric.name) {
+                    Some((_, in_a_second)) => Value::Real(value as f64 / in_a_second),
+                    None => Value::Whole(value),
                 };
                 samples.with([instance.index.to_string().into()], value);
             }

@@ -54,11 +54,11 @@ fn sum(port: u16, name: &str, labels: &[&str]) -> f64 {
     matching.map(|(_, value)| value).sum()
 }
 
-/// The first of three free ports.
+/// The first of three free ports, below those that other tests use.
 fn free_ports() -> u16 {
     loop {
-        let first = free_port();
-        let next = (1..3).map(|offset| TcpListener::bind(("127.0.0.1", first + offset)));
+        let first = free_port() - 12_000;
+        let next = (0..3).map(|offset| TcpListener::bind(("127.0.0.1", first + offset)));
         if next.collect::<Result<Vec<_>, _>>().is_ok() {
             return first;
         }
