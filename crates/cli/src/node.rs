@@ -3,8 +3,8 @@
 mod arguments;
 mod http;
 mod join;
-mod service;
 mod logging;
+mod service;
 mod stop;
 
 use crate::address::{endpoint, listen, resolve};

@@ -4,7 +4,7 @@ use crate::definition::Kind::{Counter, Gauge, Histogram};
 use crate::definition::{Definition, MICROSECONDS, Samples, metric, seconds};
 use crate::view::{CODES, STATES, View};
 use ionian_deployment::Deployment;
-use ionian_kernel::wire::WIRE_VERSION;
+use ionian_kernel::level::Level;
 use ionian_runtime::NodeStatus;
 use std::sync::atomic::Ordering;
 
@@ -31,12 +31,19 @@ pub(crate) const NODE: &[Definition] = &[
     metric(
         Gauge,
         "ionian_build_info",
-        &["version", "wire_version"],
+        &["version", "level_min", "level_max"],
         "1; the labels say which program the node runs",
         |view, out| {
-            let wire = WIRE_VERSION.to_string();
-            out.with([view.version.into(), wire.into()], 1);
+            let [least, most] = [Level::OLDEST, Level::LATEST].map(|level| level.to_string());
+            out.with([view.version.into(), least.into(), most.into()], 1);
         },
+    ),
+    metric(
+        Gauge,
+        "ionian_level",
+        &[],
+        "the level of the cluster, as the node knows it",
+        |view, out| status(view, out, |status| u64::from(status.level)),
     ),
     metric(
         Gauge,

@@ -213,7 +213,11 @@ impl Cluster {
     /// The processes of all nodes that run, of those too that joined later.
     pub(crate) fn pids(&self) -> Vec<Pid> {
         let files = fs::read_dir(self.directory.path("data/run"));
-        let paths = files.into_iter().flatten().flatten().map(|file| file.path());
+        let paths = files
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|file| file.path());
         let texts = paths
             .filter(|path| path.extension().is_some_and(|kind| kind == "pid"))
             .filter_map(|path| fs::read_to_string(path).ok());

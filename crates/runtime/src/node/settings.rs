@@ -1,7 +1,7 @@
 //! The settings that a node starts with.
 
-use super::startup::StartupWatch;
 use super::feed::StatusFeed;
+use super::startup::StartupWatch;
 use crate::error::NodeError;
 use crate::storage::disk_log::DiskOptions;
 use crate::storage::log::Durability;
