@@ -28,4 +28,8 @@ pub(crate) struct ClusterArgs {
     /// Address of any running node of the cluster, which provides the addresses of the others
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["data", "config"])]
     pub(crate) at: Option<String>,
+    /// Directory with the certificate of an operator or monitor (tls.crt, tls.key, ca.crt), for
+    /// nodes with TLS. Not needed for nodes on this machine that run in the data directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tls: Option<PathBuf>,
 }

@@ -153,9 +153,10 @@ fn summary(deployment: &Deployment) -> String {
         .network
         .as_ref()
         .map_or_else(String::new, |network| distances(nodes, network));
-    text + &deployment
+    text += &deployment
         .idle_network()
-        .map_or_else(String::new, |why| format!("! {why}\n"))
+        .map_or_else(String::new, |why| format!("! {why}\n"));
+    text + "TLS is off on each node that is started without --tls (docs/security.md)\n"
 }
 
 /// The nodes of each site, and the network between sites.

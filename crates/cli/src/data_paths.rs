@@ -43,6 +43,11 @@ impl DataPaths {
         self.run().join("ionian.up.lock")
     }
 
+    /// The certificates that `ionian up --tls` makes.
+    pub(crate) fn tls(&self) -> PathBuf {
+        self.root.join("tls")
+    }
+
     pub(crate) fn logs(&self) -> PathBuf {
         self.root.join("logs")
     }

@@ -1,7 +1,7 @@
 //! `ionian drain`: takes clients and leadership away from a node, or returns them.
 
-use crate::address::resolve;
 use crate::cluster_args::ClusterArgs;
+use crate::contact;
 use crate::member;
 use crate::output::say;
 use crate::source::{self, ANSWER_LIMIT};
@@ -9,8 +9,7 @@ use crate::waiting;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use ionian_program::BadUsage;
-use ionian_runtime::{Addressee, DrainStatus, query_status, request_drain};
-use std::net::SocketAddr;
+use ionian_runtime::{Addressee, Contact, DrainStatus, query_status, request_drain};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -56,15 +55,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             ))
             .into());
         };
-        let address = resolve(&format!("node.{name}.address"), &node.address)?;
+        let key = format!("node.{name}.address");
+        let contact = contact::to(Some(name), &key, &node.address)?;
         let addressee = Addressee {
             cluster: known.deployment.cluster.clone(),
             node: name.clone(),
             process: None,
         };
-        request_drain(address, &addressee, !arguments.undo, ANSWER_LIMIT)
+        request_drain(contact.clone(), &addressee, !arguments.undo, ANSWER_LIMIT)
             .await
-            .with_context(|| format!("{name} at {address}"))?;
+            .with_context(|| format!("{name} at {}", contact.address))?;
         if arguments.undo {
             say!("{name} serves clients again, and may lead");
             return Ok(ExitCode::SUCCESS);
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             .map_or(known.deployment.options.options().drain, |seconds| {
                 Duration::from_secs(seconds.into())
             });
-        match until_drained(address, limit).await? {
+        match until_drained(&contact, limit).await? {
             None => say!("{name} has no clients and does not lead; it can be stopped"),
             Some(left) => {
                 say!(
@@ -94,14 +94,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// # Errors
 /// If the node does not answer, or does not drain.
 pub(crate) async fn until_drained(
-    address: SocketAddr,
+    contact: &Contact,
     limit: Duration,
 ) -> Result<Option<DrainStatus>> {
     let deadline = Instant::now() + limit;
     loop {
-        let status = query_status(address, ANSWER_LIMIT)
+        let status = query_status(contact.clone(), ANSWER_LIMIT)
             .await
-            .with_context(|| address.to_string())?;
+            .with_context(|| contact.address.to_string())?;
         let left = status.drains.ok_or_else(|| {
             anyhow!(
                 "{} no longer drains: an operator has undone it, or the node was restarted",

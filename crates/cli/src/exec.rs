@@ -2,12 +2,16 @@
 
 use crate::address::resolve;
 use crate::cluster_args::DATA;
+use crate::contact;
+use crate::data_paths::DataPaths;
 use crate::output;
 use crate::source;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use ionian_program::Level;
 use ionian_redis_client::{Connection, Limits, Reply};
+use ionian_runtime::NodeTls;
+use ionian_tls::{Expected, Kind};
 use std::io::{IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -41,6 +45,10 @@ pub(crate) struct Arguments {
     /// The data directory of `ionian up` [default: ./ionian-data, if it holds a deployment]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
+    /// Directory with a certificate (tls.crt, tls.key, ca.crt), for gateways with TLS [default:
+    /// that of `ionian up --tls` in the data directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tls: Option<PathBuf>,
     /// Consistency level of reads
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) consistency: Option<Level>,
@@ -82,6 +90,31 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
+/// The certificate for gateways with TLS.
+fn identity(arguments: &Arguments, data: &Path) -> Result<Option<NodeTls>> {
+    let made = DataPaths::new(data).tls().join("operator");
+    let is_local = arguments.at.is_none() && made.exists();
+    let directory = arguments.tls.clone().or(is_local.then_some(made));
+    let expected = Expected {
+        kinds: Kind::ALL.to_vec(),
+        ..Expected::default()
+    };
+    directory
+        .map(|directory| contact::load(&directory, expected))
+        .transpose()
+}
+
+fn open(gateway: &str, tls: Option<&NodeTls>) -> Result<Connection> {
+    let address = resolve("--at", gateway)?;
+    let Some(tls) = tls else {
+        return Ok(Connection::open(address, LIMITS)?);
+    };
+    let host = gateway.rsplit_once(':').map_or(gateway, |(host, _)| host);
+    let host = host.trim_matches(['[', ']']);
+    let config = tls.live.loaded().gateway_client.clone();
+    Ok(Connection::open_tls(address, host, config, LIMITS)?)
+}
+
 /// Connects to the gateway that was named, or to the first that can be reached.
 fn connect(arguments: &Arguments) -> Result<Connection> {
     let data = arguments.data.as_deref().unwrap_or(Path::new(DATA));
@@ -104,9 +137,10 @@ fn connect(arguments: &Arguments) -> Result<Connection> {
             ),
         },
     };
+    let tls = identity(arguments, data)?;
     let mut failures = Vec::new();
     for gateway in &gateways {
-        match resolve("--at", gateway).and_then(|address| Ok(Connection::open(address, LIMITS)?)) {
+        match open(gateway, tls.as_ref()) {
             Ok(connection) => return Ok(connection),
             Err(error) => failures.push(format!("{gateway}: {}", output::explain(&error))),
         }

@@ -6,11 +6,11 @@
 //! ```
 
 use ionian_deployment::Deployment;
-use ionian_gateway::{Gateway, InfoWriter, Limits, Measured, Peer};
+use ionian_gateway::{ClientTls, Gateway, InfoWriter, Limits, Measured, Peer};
 use ionian_kernel::client::Reply;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::Options;
-use ionian_runtime::{Application, LaneHandle, PUBLISHED_EVERY};
+use ionian_runtime::{Application, LaneHandle, NodeTls, PUBLISHED_EVERY, TlsMode};
 use std::net::TcpListener;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -51,14 +51,23 @@ pub(crate) fn start(
     (deployment, name): (&Deployment, &str),
     listener: TcpListener,
     handle: LaneHandle,
-    measured: watch::Sender<Option<Measured>>,
+    (measured, tls): (watch::Sender<Option<Measured>>, Option<NodeTls>),
 ) -> Box<dyn Application> {
     let first = handle
         .first_lane()
         .expect("a node with a gateway has a client lane");
     // A membership change can give the node another lane. Without a lane the node refuses requests.
     let submit = move |request| handle.submit(handle.first_lane().unwrap_or(first), request);
-    let gateway = Gateway::new(limits(deployment), info(deployment, name), Box::new(submit));
+    let tls = tls.map(|tls| ClientTls {
+        live: tls.live,
+        permissive: tls.mode == TlsMode::Permissive,
+    });
+    let gateway = Gateway::new(
+        limits(deployment),
+        info(deployment, name),
+        Box::new(submit),
+        tls,
+    );
     gateway.set_gateways(gateways(deployment, name));
     // The socket listens and is non-blocking. Tokio accepts such a socket unless it is out of
     // memory.

@@ -10,13 +10,14 @@
 //! | `config`, `status`, `drain`, `member`, `options`, `exec`, `mount` | one command each |
 //! | `metrics` | the metrics that nodes report |
 //! | `snapshot` | backups: save, inspect, restore, salvage |
+//! | `certs` | certificates of nodes and operators |
 //! | `log` | the logs of stopped nodes: show, skip |
 //! | `cluster_args` | arguments that several commands share |
 //! | `source` | how a command finds the deployment of its cluster |
 //! | `protocols` | access to a protocol by its name |
 //! | `data_paths` | the paths in a data directory |
 //! | `completions`, `manual` | what shells and `man` show of the arguments |
-//! | `address` | socket addresses |
+//! | `address`, `contact` | socket addresses; how this process identifies itself to nodes |
 //! | `version` | the text of `--version` |
 //!
 //! A command owns its arguments: they are in its file, or in `arguments.rs` of its folder.
@@ -26,9 +27,11 @@
 extern crate alloc;
 
 mod address;
+mod certs;
 mod cluster_args;
 mod completions;
 mod config;
+mod contact;
 mod data_paths;
 mod drain;
 mod exec;
@@ -94,6 +97,7 @@ enum Command {
     Completions(completions::Arguments),
     Man(manual::Arguments),
     Metrics(metrics::Arguments),
+    Certs(certs::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -123,6 +127,7 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Sim | Command::Bench => start_tools(),
         Command::Log(arguments) => log::run(arguments),
         Command::Metrics(arguments) => metrics::run(arguments),
+        Command::Certs(arguments) => certs::run(arguments),
         Command::Snapshot(arguments) => snapshot::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
         Command::Man(arguments) => manual::run(arguments),

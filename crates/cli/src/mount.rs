@@ -1,7 +1,7 @@
 //! `ionian mount`: a directory that shows the file system of a cluster.
 
-use crate::address::resolve;
 use crate::cluster_args::ClusterArgs;
+use crate::contact;
 use crate::node::{LogFormat, begin_log};
 use crate::output::say;
 use crate::source::{self, ANSWER_LIMIT};
@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    begin_log(LogFormat::Text, None);
+    begin_log(LogFormat::Text, None, None);
     let known = block_on(source::running(&arguments.cluster_args))?;
     let client = Arc::new(Client::connect(gateways(&known)?)?);
     let (ended, end) = oneshot::channel();
@@ -125,10 +125,10 @@ async fn follow_members(mut known: Configuration, client: &Client) -> Infallible
 /// The members according to the first node that answers, if they have changed.
 async fn newer_members(known: &Configuration) -> Option<Configuration> {
     for node in known.nodes().into_values() {
-        let Ok(address) = resolve("address", &node.address) else {
+        let Ok(contact) = contact::to(Some(&node.name), "address", &node.address) else {
             continue;
         };
-        let Ok(answer) = query_membership(address, ANSWER_LIMIT).await else {
+        let Ok(answer) = query_membership(contact, ANSWER_LIMIT).await else {
             continue;
         };
         let is_newer = answer.founding == known.founding && answer.epoch() > known.epoch();

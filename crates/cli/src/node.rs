@@ -1,9 +1,11 @@
 //! `ionian node`: one node in the foreground.
 
 mod arguments;
+mod audit;
 mod http;
 mod join;
 mod logging;
+mod secure;
 mod service;
 mod stop;
 
@@ -14,11 +16,15 @@ use crate::netfs_app;
 use crate::protocols::{self, Work};
 use anyhow::{Context, Result};
 pub(crate) use arguments::Arguments;
+use arguments::Clients;
+use audit::Audit;
 use ionian_deployment::{Configuration, Deployment, Durability};
 use ionian_kernel::protocol::Protocol;
 use ionian_program::BadUsage;
 use ionian_runtime::storage::membership_file;
-use ionian_runtime::{Application, LaneHandle, NodeError, NodeSettings, run_node_blocking};
+use ionian_runtime::{
+    Application, LaneHandle, NodeError, NodeSettings, NodeTls, run_node_blocking,
+};
 pub(crate) use logging::{LogFormat, begin_log};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
@@ -30,9 +36,16 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    begin_log(arguments.log_format, Some(&arguments.name));
+    let audit = arguments.audit.as_deref();
+    let audit = audit.map(|path| Audit::begin(path, &arguments.name));
+    begin_log(
+        arguments.log_format,
+        Some(&arguments.name),
+        audit.transpose()?,
+    );
     // First, so that the end of the parent process is not missed.
     let mut starter = arguments.supervised.then(end_of_input);
+    let tls = secure::load(arguments)?;
     let (name, overrides) = (&arguments.name, &arguments.overrides);
     let data = DataPaths::new(&arguments.data).node(name);
     let reports = http::start(arguments, &arguments.data)?;
@@ -49,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
                     );
                     return Err(BadUsage(text).into());
                 }
-                None => join::wait_for_membership(name, contact, &mut starter)?,
+                None => join::wait_for_membership(name, contact, tls.as_ref(), &mut starter)?,
             };
             let Some(mut known) = known else {
                 return Ok(ExitCode::SUCCESS);
@@ -75,6 +88,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         gateway_listen,
         clock_ahead_ms,
         reports,
+        tls,
+        serves_tls: arguments.client_tls != Clients::Off,
     };
     match protocols::with_protocol(&protocol, run)? {
         Err(error) if matches!(error.downcast_ref(), Some(NodeError::Removed { .. })) => {
@@ -96,6 +111,9 @@ struct Run {
     gateway_listen: Option<String>,
     clock_ahead_ms: i64,
     reports: http::Reports,
+    tls: Option<NodeTls>,
+    /// Whether clients use TLS, if the node has it.
+    serves_tls: bool,
 }
 
 impl Work for Run {
@@ -111,6 +129,8 @@ impl Work for Run {
             gateway_listen,
             clock_ahead_ms,
             reports,
+            tls,
+            serves_tls,
         } = self;
         let settings = NodeSettings::new::<P>(given, &name, Some(&data));
         let mut settings = settings.map_err(|error| match error {
@@ -120,11 +140,20 @@ impl Work for Run {
         settings.clock_ahead_ms = clock_ahead_ms;
         settings.startup = service::startup_watch(others(&settings));
         settings.feed = reports.feed;
+
+        if let Some(tls) = &tls {
+            secure::check_cluster(tls, &settings.identity.cluster, &name)?;
+        }
+        settings.tls = tls.clone();
         if let Some(text) = &listen {
             settings.address = resolve("--listen", text)?;
         }
         let known = settings.configuration.clone().expect("it was given");
         let deployment = known.deployment.clone();
+        if deployment.machine == ionian_netfs::NAME && tls.is_some() && serves_tls {
+            let why = "--tls: mounts have no TLS; add --client-tls off to serve them without it";
+            return Err(BadUsage(why.to_owned()).into());
+        }
         let machine = protocols::machine(&deployment)?;
         let config = protocols::configure::<P>(settings.layout.clone())?;
         let member = &known.nodes()[&settings.node];
@@ -145,14 +174,20 @@ impl Work for Run {
             deployment.cluster,
             settings.address
         );
+        let signalled = tls.clone();
+        let client_tls = tls.filter(|_| serves_tls);
         let application = move |handle: LaneHandle| {
             service::start_watchdog();
+            if let Some(tls) = &signalled {
+                secure::reload_at_signal(tls);
+            }
             match gateway {
                 Some(listener) if deployment.machine == ionian_netfs::NAME => {
                     netfs_app::start(&deployment, listener, handle)
                 }
                 Some(listener) => {
-                    gateway_app::start((&deployment, &name), listener, handle, reports.gateway)
+                    let secured = (reports.gateway, client_tls);
+                    gateway_app::start((&deployment, &name), listener, handle, secured)
                 }
                 None => Box::new(()) as Box<dyn Application>,
             }

@@ -1,8 +1,8 @@
 //! How a command finds the deployment of its cluster.
 
 use crate::address::endpoint;
-use crate::address::resolve;
 use crate::cluster_args::ClusterArgs;
+use crate::contact;
 use crate::data_paths::DataPaths;
 use anyhow::{Context, Result, bail};
 use ionian_deployment::{Configuration, Deployment, PresetOptions};
@@ -76,13 +76,14 @@ impl std::fmt::Display for NoAnswer {
 /// What is known of the running cluster that the command line names, from a node, a file or a data
 /// directory.
 pub(crate) async fn running(cluster_args: &ClusterArgs) -> Result<Configuration> {
+    contact::identify(cluster_args)?;
     match cluster_args {
         ClusterArgs { at: Some(contact), .. } => {
             let Some(address) = endpoint(contact) else {
                 return Err(BadUsage(format!("--at {contact:?}: must be the HOST:PORT where a node accepts other nodes")).into());
             };
-            let asked = match resolve("--at", address) {
-                Ok(address) => query_membership(address, ANSWER_LIMIT).await.map_err(anyhow::Error::from),
+            let asked = match contact::to(None, "--at", address) {
+                Ok(node) => query_membership(node, ANSWER_LIMIT).await.map_err(anyhow::Error::from),
                 Err(error) => Err(error),
             };
             asked.with_context(|| NoAnswer(contact.clone()))

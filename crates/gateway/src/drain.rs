@@ -153,14 +153,14 @@ impl Open {
         // The system holds back further output until the connection is closed, unless it fills a
         // segment.
         #[cfg(target_os = "linux")]
-        let _ = SockRef::from(self.socket.as_ref()).set_tcp_cork(true);
+        let _ = SockRef::from(self.socket.stream()).set_tcp_cork(true);
         self.connection.close();
     }
 
     /// Whether the client has sent something that was not read yet.
     fn has_input(&self) -> bool {
         let mut byte = [MaybeUninit::uninit()];
-        match SockRef::from(self.socket.as_ref()).peek(&mut byte) {
+        match SockRef::from(self.socket.stream()).peek(&mut byte) {
             Ok(count) => count > 0,
             // The connection's task handles a broken connection.
             Err(error) => error.kind() == ErrorKind::Interrupted,

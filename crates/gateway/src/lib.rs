@@ -5,7 +5,7 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `serve`, `slots` | sockets, and which reply belongs to whom |
+//! | `serve`, `socket`, `slots` | sockets, and which reply belongs to whom |
 //! | `connection`, `output` | the order of commands and replies; what goes into one compound |
 //! | `parser`, `inline` | from bytes to words |
 //! | `transaction` | MULTI, EXEC, WATCH |
@@ -40,6 +40,7 @@ mod room;
 mod serve;
 mod slots;
 mod slowlog;
+mod socket;
 mod tracking;
 mod transaction;
 mod usage;
@@ -53,3 +54,4 @@ pub use measured::{Family, Measured, Outcome};
 pub use parser::{Parser, ProtocolError};
 pub use peers::Peer;
 pub use serve::Gateway;
+pub use socket::ClientTls;

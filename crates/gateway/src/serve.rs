@@ -17,18 +17,16 @@ use crate::measured::Measured;
 use crate::peers::Peer;
 use crate::room::Room;
 use crate::slots::{Open, Slots};
+use crate::socket::{self, ClientTls, Input, Output};
 use crate::waiting::Waiting;
 use bytes::Bytes;
 use ionian_kernel::client::{Reply, Request};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
@@ -47,6 +45,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// At most this many clients at a time get the error about too many clients; the gateway closes
 /// further ones without it.
 const REJECTED_AT_ONCE: usize = 128;
+
+/// The time between two lines of the log about refused clients.
+const REFUSALS_EVERY: Duration = Duration::from_secs(1);
 
 /// How long to wait until they have read the error.
 const REJECTION: Duration = Duration::from_secs(2);
@@ -75,15 +76,23 @@ pub(crate) struct Inner {
     watch_runs: Cell<bool>,
     /// The number of connections that are being rejected.
     rejecting: Cell<usize>,
+    /// How connections are secured; `None` if they are not.
+    tls: Option<ClientTls>,
+    /// The number of connections in the TLS handshake.
+    greeting: Cell<usize>,
+    /// When a refused client was logged last.
+    last_refusal: Cell<Option<Instant>>,
 }
 
 impl Gateway {
     /// A gateway that passes its requests to `submit`, which must queue them and wake the node's
-    /// loop. `info` adds the node's sections to INFO; it must not call the gateway.
+    /// loop. `info` adds the node's sections to INFO; it must not call the gateway. `tls` secures
+    /// the connections of clients.
     pub fn new(
         limits: Limits,
         info: Box<dyn Fn(&mut InfoWriter)>,
         submit: Box<dyn Fn(Request)>,
+        tls: Option<ClientTls>,
     ) -> Gateway {
         Gateway {
             inner: Rc::new(Inner {
@@ -98,6 +107,9 @@ impl Gateway {
                 drain: Drain::default(),
                 watch_runs: Cell::new(false),
                 rejecting: Cell::new(0),
+                tls,
+                greeting: Cell::new(0),
+                last_refusal: Cell::new(None),
             }),
         }
     }
@@ -182,7 +194,7 @@ impl Inner {
     }
 
     pub(crate) fn accept(self: Rc<Self>, stream: TcpStream) {
-        if self.slots.borrow().len() >= self.host.limits.connections {
+        if self.slots.borrow().len() + self.greeting.get() >= self.host.limits.connections {
             return self.reject(stream);
         }
         // Replies are written as a whole, so the system must not delay them.
@@ -195,7 +207,37 @@ impl Inner {
             text(stream.peer_addr()),
             text(stream.local_addr()),
         );
-        let (mut input, socket) = stream.into_split();
+        let Some(tls) = self.tls.clone() else {
+            return self.host_client(connection, socket::plain(stream));
+        };
+        self.greeting.set(self.greeting.get() + 1);
+        tokio::task::spawn_local(async move {
+            let from = stream.peer_addr();
+            let greeted = socket::accept(stream, &tls).await;
+            self.greeting.set(self.greeting.get() - 1);
+            match greeted {
+                Ok(halves) => self.host_client(connection, halves),
+                Err(error) => {
+                    let from = from.map_or_else(|_| "?".to_owned(), |from| from.to_string());
+                    self.log_refused(&from, &error);
+                }
+            }
+        });
+    }
+
+    /// Logs a client that is not served, at most one a second: connections in a loop must not fill
+    /// the disk.
+    fn log_refused(&self, from: &str, error: &io::Error) {
+        let now = Instant::now();
+        let is_quiet = |last: Instant| now.saturating_duration_since(last) >= REFUSALS_EVERY;
+        if self.last_refusal.get().is_none_or(is_quiet) {
+            self.last_refusal.set(Some(now));
+            tracing::warn!("a client at {from} is refused: {error}");
+        }
+    }
+
+    /// Serves a client.
+    fn host_client(self: Rc<Self>, connection: Connection, (mut input, socket): (Input, Output)) {
         let index = self.slots.borrow_mut().insert(Open {
             connection,
             socket,
@@ -235,24 +277,21 @@ impl Inner {
         tokio::task::spawn_local(async move {
             // Non-blocking, and a new socket's buffer has room.
             let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
-            let (mut input, mut output) = stream.into_split();
-            let _ = poll_fn(|context| Pin::new(&mut output).poll_shutdown(context)).await;
+            let (mut input, mut output) = socket::plain(stream);
+            let _ = poll_fn(|context| output.poll_shutdown(context)).await;
             let _ = tokio::time::timeout(REJECTION, self.discard(&mut input, READ_BYTES)).await;
             self.rejecting.set(self.rejecting.get() - 1);
         });
     }
 
     /// Reads until the client closes the connection, or has sent a limited number of bytes.
-    async fn discard(&self, input: &mut OwnedReadHalf, most: usize) -> io::Result<()> {
+    async fn discard(&self, input: &mut Input, most: usize) -> io::Result<()> {
         let mut left = most;
         while left > 0 {
-            input.readable().await?;
-            let read = input.try_read(&mut self.scratch.borrow_mut());
-            match read {
-                Ok(0) => return Ok(()),
-                Ok(read) => left = left.saturating_sub(read),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
+            let mut some = [0; 4096];
+            match input.drop_some(&mut some).await? {
+                0 => return Ok(()),
+                read => left = left.saturating_sub(read),
             }
             // Other tasks get their turn.
             tokio::task::yield_now().await;
@@ -266,17 +305,12 @@ impl Inner {
         let Some(open) = slots.get(index) else {
             return Poll::Ready(());
         };
-        Pin::new(&mut open.socket).poll_shutdown(context).map(drop)
+        open.socket.poll_shutdown(context).map(drop)
     }
 
     /// The task of a connection: reads while input is wanted, and writes what a flush could not
     /// write. Ready when the connection must be closed.
-    fn poll(
-        self: Rc<Self>,
-        index: u32,
-        input: &mut OwnedReadHalf,
-        context: &mut Context<'_>,
-    ) -> Poll<()> {
+    fn poll(self: Rc<Self>, index: u32, input: &mut Input, context: &mut Context<'_>) -> Poll<()> {
         for _ in 0..READS_PER_TURN {
             match self.poll_output(index, context) {
                 Poll::Ready(Ok(())) => {}
@@ -290,7 +324,7 @@ impl Inner {
             if open.connection.is_closed() {
                 return Poll::Ready(());
             }
-            open.awaits_output = !open.connection.output().is_empty();
+            open.awaits_output = open.has_output();
             open.awaits_input = open.connection.wants_input();
             if !open
                 .waker
@@ -303,16 +337,11 @@ impl Inner {
                 return Poll::Pending;
             }
             let mut scratch = self.scratch.borrow_mut();
-            let mut buffer = ReadBuf::new(&mut scratch);
-            match Pin::new(&mut *input).poll_read(context, &mut buffer) {
+            match input.poll_read(context, &mut scratch) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
-                Poll::Ready(Ok(())) if buffer.filled().is_empty() => open.connection.end_input(),
-                // Copied into memory of the exact size: an idle connection has no buffer, and a
-                // retained word retains only what arrived with it.
-                Poll::Ready(Ok(())) => open
-                    .connection
-                    .receive(Bytes::copy_from_slice(buffer.filled())),
+                Poll::Ready(Ok(arrived)) if arrived.is_empty() => open.connection.end_input(),
+                Poll::Ready(Ok(arrived)) => open.connection.receive(arrived),
             }
             drop((scratch, slots));
             self.clone().settle(index);
@@ -329,13 +358,12 @@ impl Inner {
                 return Poll::Ready(Ok(()));
             };
             if open.connection.output().is_empty() {
-                return Poll::Ready(Ok(()));
+                return open.socket.poll_flush(context);
             }
-            let sent =
-                match Pin::new(&mut open.socket).poll_write(context, open.connection.output()) {
-                    Poll::Pending => return Poll::Pending,
-                    Poll::Ready(sent) => sent?,
-                };
+            let sent = match open.socket.poll_write(context, open.connection.output()) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(sent) => sent?,
+            };
             open.connection.on_sent(sent);
             drop(slots);
             // Input may have waited for the output to be sent.
@@ -513,6 +541,11 @@ impl Inner {
 }
 
 impl Open {
+    /// Whether bytes wait for the socket.
+    fn has_output(&self) -> bool {
+        !self.connection.output().is_empty() || self.socket.has_records()
+    }
+
     /// Advances the connection and writes once; repeats this only if the client's slowness was the
     /// obstacle. Wakes the task if work is left that no event will trigger.
     fn go_on(&mut self, leave: Option<bool>) {
@@ -532,7 +565,7 @@ impl Open {
                 break;
             }
         }
-        let output = !self.connection.output().is_empty() && !self.awaits_output;
+        let output = self.has_output() && !self.awaits_output;
         let input = self.connection.wants_input() && !self.awaits_input;
         if (output || input || self.connection.is_closed())
             && let Some(waker) = &self.waker

@@ -2,13 +2,13 @@
 //! reply finds its connection without a search.
 
 use crate::connection::Connection;
+use crate::socket::Output;
 use std::task::Waker;
-use tokio::net::tcp::OwnedWriteHalf;
 
 /// An open connection and its socket.
 pub(crate) struct Open {
     pub(crate) connection: Connection,
-    pub(crate) socket: OwnedWriteHalf,
+    pub(crate) socket: Output,
     /// Wakes the connection's task.
     pub(crate) waker: Option<Waker>,
     /// What the task waits for in addition to being woken.

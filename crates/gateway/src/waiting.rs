@@ -161,7 +161,7 @@ impl Inner {
                 // Another connection may have its place.
                 return false;
             }
-            if looks && is_gone(open.socket.as_ref()) {
+            if looks && is_gone(open.socket.stream()) {
                 open.connection.close();
                 asking.push(*index);
             } else if open.connection.on_waiting(now, leaves) {

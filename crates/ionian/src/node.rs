@@ -83,7 +83,7 @@ impl Node {
                             .build();
                         runtime
                             .map_err(NodeError::Start)?
-                            .block_on(wait_for_membership(&options.name, &contact))
+                            .block_on(wait_for_membership(&options.name, &contact, None))
                     }
                 }
             }

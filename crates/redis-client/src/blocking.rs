@@ -2,8 +2,11 @@
 
 use crate::{Error, Reply, push_request, take_reply};
 use bytes::BytesMut;
+use rustls::pki_types::{InvalidDnsNameError, ServerName};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Time and size limits of a connection.
@@ -17,10 +20,32 @@ pub struct Limits {
     pub reply_bytes: usize,
 }
 
+#[derive(Debug)]
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Stream::Plain(stream) => stream.write_all(bytes),
+            Stream::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
+        }
+    }
+
+    fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.read(piece),
+            Stream::Tls(stream) => stream.read(piece),
+        }
+    }
+}
+
 /// A connection with one request at a time.
 #[derive(Debug)]
 pub struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     limits: Limits,
     input: BytesMut,
 }
@@ -31,11 +56,30 @@ impl Connection {
     /// # Errors
     /// The system's errors, and a timeout.
     pub fn open(address: SocketAddr, limits: Limits) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, limits.connect)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(limits.reply))?;
+        let stream = Stream::Plain(connect(address, limits)?);
         Ok(Connection {
             stream,
+            limits,
+            input: BytesMut::new(),
+        })
+    }
+
+    /// Connects with TLS. The certificate of the server must have the name or address `host`.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); the first call reports what is wrong with a certificate.
+    pub fn open_tls(
+        address: SocketAddr,
+        host: &str,
+        config: Arc<ClientConfig>,
+        limits: Limits,
+    ) -> io::Result<Self> {
+        let wrong = |error: InvalidDnsNameError| io::Error::new(ErrorKind::InvalidInput, error);
+        let host = ServerName::try_from(host.to_owned()).map_err(wrong)?;
+        let session = ClientConnection::new(config, host).map_err(io::Error::other)?;
+        let stream = StreamOwned::new(session, connect(address, limits)?);
+        Ok(Connection {
+            stream: Stream::Tls(Box::new(stream)),
             limits,
             input: BytesMut::new(),
         })
@@ -77,14 +121,26 @@ impl Connection {
         }
     }
 
-    /// The socket, for other uses; its reads have no time limit.
+    /// The socket of a connection without TLS, for other uses; its reads have no time limit.
     ///
     /// # Errors
     /// The system's errors.
     pub fn into_stream(self) -> io::Result<TcpStream> {
-        self.stream.set_read_timeout(None)?;
-        Ok(self.stream)
+        match self.stream {
+            Stream::Plain(stream) => {
+                stream.set_read_timeout(None)?;
+                Ok(stream)
+            }
+            Stream::Tls(_) => Err(ErrorKind::Unsupported.into()),
+        }
     }
+}
+
+fn connect(address: SocketAddr, limits: Limits) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, limits.connect)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(limits.reply))?;
+    Ok(stream)
 }
 
 #[cfg(test)]

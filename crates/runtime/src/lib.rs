@@ -24,12 +24,14 @@
 //! | `error` | | why a node stops |
 //! | `tasks` | | the tasks of a node, which end with it |
 //! | `transport` | `frame` | cuts the byte stream into messages |
+//! | | `stream`, `channel` | a connection in its handshake; its halves, plain or encrypted |
 //! | | `link_shaper`, `outgoing`, `peer`, `peers` | the other nodes; the bytes that wait for each |
 //! | | `admission` | whether this node may take part |
 //! | | `hello`, `handshake` | the first messages on a connection; who may connect |
+//! | | `security`, `caller` | TLS before them; what each caller may ask for |
 //! | | `membership_exchange` | the membership on a connection |
 //! | | `connection`, `dial`, `welcome` | the connection to a peer, and its two sides |
-//! | `admin` | `query` | the client side of requests from operators and tools |
+//! | `admin` | `contact`, `query` | the client side of requests from operators and tools |
 //! | | `change` | changes of the membership: planned, checked, requested |
 //! | | `control` | the node as requests see it |
 //! | | `status`, `membership`, `backup` | both sides of each other request |
@@ -46,6 +48,7 @@
 //! | | `event_loop`, `control` | the main loop, which runs the roles; requests to it |
 //! | | `feed` | what the node publishes for readers on other threads |
 //! | | `listener`, `peer_tasks` | accepts connections; the tasks for each peer |
+//! | | `unix_socket`, `certificates` | administration from this machine; new certificates |
 //! | | `start`, `startup` | starts a node, runs it, stops it; how far the start is |
 //! | | `joining` | waits until the node is a member |
 //! | `in_process` | `client` | calls from other threads |
@@ -73,6 +76,7 @@ pub mod in_process;
 
 pub use admin::backup::{RemoteSnapshot, query_snapshot};
 pub use admin::change::request_change;
+pub use admin::contact::Contact;
 pub use admin::membership::query_membership;
 pub use admin::query::QueryError;
 pub use admin::status::{Addressee, query_status, request_drain};
@@ -92,3 +96,4 @@ pub use storage::error::LogError;
 pub use storage::identity::has_taken_part;
 pub use storage::log::Durability;
 pub use transport::handshake::Identity;
+pub use transport::security::{NodeTls, TlsMode};

@@ -66,6 +66,9 @@ pub struct NodeStatus {
     pub roles: Vec<RoleStatus>,
     /// The other nodes.
     pub peers: Vec<PeerStatus>,
+    /// How connections are secured; `None` if they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsStatus>,
     /// What the driver has measured. Not a part of the JSON document.
     #[serde(skip)]
     pub measured: Measured,
@@ -103,6 +106,32 @@ pub struct LogMeasured {
     pub snapshot_bytes: u64,
     /// When the last snapshot was stored, in seconds since the beginning of 1970; 0 if none was.
     pub snapshot_stored_at: u64,
+}
+
+/// The certificates of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlsStatus {
+    /// Which connections the node accepts: "permissive" or "required".
+    pub mode: String,
+    /// The node's own certificate.
+    pub certificate: CertificateStatus,
+    /// The certificate authorities that it trusts.
+    pub trusted: Vec<CertificateStatus>,
+    /// How many new sets of certificates the node has refused since its start.
+    pub refused_sets: u64,
+}
+
+/// A certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateStatus {
+    /// The name of its owner.
+    pub subject: String,
+    /// The name of the authority that signed it.
+    pub issuer: String,
+    /// The end of its validity, in seconds since 1970.
+    pub not_after: i64,
+    /// Its SHA-256, in hexadecimal.
+    pub fingerprint: String,
 }
 
 /// What a node that drains still has to finish.

@@ -1,7 +1,7 @@
 //! Asks the nodes of a cluster for the membership.
 
-use crate::address::resolve;
 use crate::cluster_args::ClusterArgs;
+use crate::contact;
 use crate::output::explain;
 use crate::source::{self, ANSWER_LIMIT};
 use anyhow::{Result, bail};
@@ -96,7 +96,7 @@ async fn ask_all(
         for (name, address) in core::mem::take(&mut contacts) {
             asked.push(address.clone());
             questions.spawn(async move {
-                let answer = ask(&address).await;
+                let answer = ask(&name, &address).await;
                 (name, address, answer)
             });
         }
@@ -126,6 +126,7 @@ async fn ask_all(
     (known, answered, failures)
 }
 
-async fn ask(address: &str) -> Result<Configuration> {
-    Ok(query_membership(resolve("address", address)?, ANSWER_LIMIT).await?)
+async fn ask(name: &str, address: &str) -> Result<Configuration> {
+    let node = contact::to(Some(name), "address", address)?;
+    Ok(query_membership(node, ANSWER_LIMIT).await?)
 }

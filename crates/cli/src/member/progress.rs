@@ -1,7 +1,7 @@
 //! What a change in progress waits for, and waiting for its end.
 
 use super::find::Found;
-use crate::address::resolve;
+use crate::contact;
 use crate::output::say;
 use crate::source::ANSWER_LIMIT;
 use anyhow::{Result, bail};
@@ -48,8 +48,8 @@ pub(super) async fn look(found: &Found) -> Statuses {
     let mut questions = JoinSet::new();
     for (name, address) in found.contacts.clone() {
         questions.spawn(async move {
-            let socket = resolve("address", &address).ok()?;
-            let status = query_status(socket, ANSWER_LIMIT).await.ok()?;
+            let node = contact::to(Some(&name), "address", &address).ok()?;
+            let status = query_status(node, ANSWER_LIMIT).await.ok()?;
             (status.name == name).then_some((name, status))
         });
     }

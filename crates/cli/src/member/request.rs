@@ -2,7 +2,7 @@
 
 use super::find::Found;
 use super::progress::WaitReporter;
-use crate::address::resolve;
+use crate::contact;
 use crate::output::explain;
 use anyhow::{Context, Result, bail};
 use ionian_kernel::id::Epoch;
@@ -73,7 +73,7 @@ impl Found {
     async fn put(&self, change: &Change) -> Result<Result<Epoch, Vec<String>>> {
         let mut reasons = self.failures.clone();
         for (name, address) in &self.answered {
-            let reason = match ask(address, change).await {
+            let reason = match ask(name, address, change).await {
                 Ok(Response::Decided(Verdict::Accepted { epoch })) => return Ok(Ok(epoch)),
                 Ok(Response::Decided(verdict)) => {
                     match (&verdict, came_first(change, &self.known.membership)) {
@@ -125,10 +125,14 @@ impl Found {
     }
 }
 
-async fn ask(address: &str, change: &Change) -> Result<Response> {
-    request_change(resolve("address", address)?, change, CHANGE_LIMIT)
-        .await
-        .with_context(|| address.to_owned())
+async fn ask(name: &str, address: &str, change: &Change) -> Result<Response> {
+    request_change(
+        contact::to(Some(name), "address", address)?,
+        change,
+        CHANGE_LIMIT,
+    )
+    .await
+    .with_context(|| address.to_owned())
 }
 
 /// Whether the cluster, which was `before` during a change, now has the configuration of that

@@ -1,7 +1,7 @@
 //! Arguments of `ionian node`.
 
 use super::logging::LogFormat;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 /// Run one node in the foreground, as a service manager does
@@ -46,6 +46,20 @@ pub(crate) struct Arguments {
     /// repeatable
     #[arg(long = "http-host", value_name = "NAME", requires = "http")]
     pub(crate) http_hosts: Vec<String>,
+    /// Directory with the node's certificate (tls.crt, tls.key, ca.crt): secures the connections to
+    /// other nodes and operators, and to clients
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tls: Option<PathBuf>,
+    /// Which connections a node with --tls accepts: `required` only those with TLS; `permissive`
+    /// also others, while the nodes of a running cluster are switched one by one
+    #[arg(long, value_enum, default_value_t = Mode::Required, requires = "tls")]
+    pub(crate) tls_mode: Mode,
+    /// Whether clients of a node with --tls need certificates; `off` serves them without TLS
+    #[arg(long, value_enum, default_value_t = Clients::None, requires = "tls")]
+    pub(crate) client_tls: Clients,
+    /// Append the audit log to this file, one JSON line for each event, not to standard error
+    #[arg(long, value_name = "FILE")]
+    pub(crate) audit: Option<PathBuf>,
     /// Change a setting of the deployment for this node; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) overrides: Vec<String>,
@@ -66,4 +80,18 @@ pub(crate) struct Arguments {
 fn http_address(text: &str) -> Result<String, &'static str> {
     let endpoint = crate::address::endpoint(text).map(str::to_owned);
     endpoint.ok_or("must be HOST:PORT, such as 127.0.0.1:9400")
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    Permissive,
+    Required,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Clients {
+    Off,
+    None,
+    Optional,
+    Required,
 }

@@ -5,6 +5,7 @@ use super::stop::{Signals, Starter};
 use anyhow::Result;
 use ionian_deployment::{Configuration, Deployment};
 use ionian_program::BadUsage;
+use ionian_runtime::NodeTls;
 
 /// Checks what `--set` gives a node that joins the cluster of this deployment: the members agree on
 /// all but the options of one node alone.
@@ -34,6 +35,7 @@ pub(super) fn check_overrides(
 pub(super) fn wait_for_membership(
     name: &str,
     contact: &str,
+    tls: Option<&NodeTls>,
     starter: &mut Starter,
 ) -> Result<Option<Configuration>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -47,7 +49,7 @@ pub(super) fn wait_for_membership(
                 Ok(None)
             }
             never = service::joins() => match never {},
-            known = ionian_runtime::wait_for_membership(name, contact) => Ok(Some(known)),
+            known = ionian_runtime::wait_for_membership(name, contact, tls) => Ok(Some(known)),
         }
     })
 }

@@ -4,6 +4,7 @@
 //! A message that an operator may have to act on has a stable id in the field `id`, such as
 //! `E0104`; docs/messages.md lists cause and remedy of each.
 
+use super::audit::{self, Audit};
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -12,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Metadata, Subscriber};
-use tracing_subscriber::filter::Targets;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::filter::{Targets, filter_fn};
 use tracing_subscriber::fmt::format::{Format, FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, format};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
@@ -37,13 +38,15 @@ pub(crate) enum LogFormat {
 
 /// The log goes to standard error. `RUST_LOG` selects its lines: a level, or modules with one level
 /// each. (The `EnvFilter` of `tracing_subscriber` also selects spans and fields, but would add two
-/// crates for regular expressions.) `node` is the value of the field of that name in JSON.
-pub(crate) fn begin_log(format: LogFormat, node: Option<&str>) {
+/// crates for regular expressions.) `node` is the value of the field of that name in JSON. With an
+/// audit log each line of it is in its file only.
+pub(crate) fn begin_log(format: LogFormat, node: Option<&str>, audit: Option<Audit>) {
     let selected = std::env::var("RUST_LOG").ok();
     let filter = selected
         .and_then(|text| text.parse::<Targets>().ok())
         .unwrap_or_else(|| Targets::new().with_default(tracing::Level::INFO));
-    let limits = Limits::default();
+    let filter = filter.with_targets(audit.iter().map(|_| (audit::TARGET, Level::INFO)));
+    let (limits, is_apart) = (Limits::default(), audit.is_some());
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(false)
@@ -52,9 +55,13 @@ pub(crate) fn begin_log(format: LogFormat, node: Option<&str>) {
             node: node.map(str::to_owned),
             limits: limits.clone(),
             text: format::format().with_ansi(false),
-        });
+        })
+        .with_filter(filter_fn(move |of| {
+            !is_apart || of.target() != audit::TARGET
+        }));
     tracing_subscriber::registry()
         .with(lines)
+        .with(audit)
         .with(limits)
         .with(filter)
         .init();
@@ -99,7 +106,8 @@ impl Limits {
 
 impl<S: Subscriber> Layer<S> for Limits {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
-        self.allow(event.metadata().callsite(), Instant::now())
+        let metadata = event.metadata();
+        metadata.target() == audit::TARGET || self.allow(metadata.callsite(), Instant::now())
     }
 }
 

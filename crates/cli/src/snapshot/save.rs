@@ -12,7 +12,7 @@ use super::arguments;
 use super::file::{self, Head, Origin};
 use super::salvage;
 use super::stopped::{level_in, machine_in, newest};
-use crate::address::resolve;
+use crate::contact;
 use crate::member;
 use crate::output::{explain, say};
 use crate::protocols::{self, ServiceNeeds, members};
@@ -77,8 +77,10 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
     let mut refusals = Vec::new();
     for (_, place) in replicas {
         let node = &status.nodes[place];
-        let address = resolve(&format!("node.{}.address", node.name), &node.address)?;
-        match query_snapshot(address, at).await {
+        let key = format!("node.{}.address", node.name);
+        let contact = contact::to(Some(&node.name), &key, &node.address)?;
+        let address = contact.address;
+        match query_snapshot(contact, at).await {
             Ok(snapshot) => {
                 let head = Head {
                     node: node.name.clone(),

@@ -1,6 +1,6 @@
 //! The statuses of all nodes of a cluster.
 
-use crate::address::resolve;
+use crate::contact;
 use crate::output::explain;
 use crate::source::ANSWER_LIMIT;
 use anyhow::{Context, Result};
@@ -96,8 +96,8 @@ pub(crate) async fn ask_all(known: &Configuration) -> ClusterStatus {
 
 /// The status of a node, unless the node at its address is another.
 async fn ask(name: &str, address: &str, (cluster, protocol): (&str, &str)) -> Result<NodeStatus> {
-    let socket = resolve(&format!("node.{name}.address"), address)?;
-    let status = query_status(socket, ANSWER_LIMIT)
+    let node = contact::to(Some(name), &format!("node.{name}.address"), address)?;
+    let status = query_status(node, ANSWER_LIMIT)
         .await
         .with_context(|| address.to_owned())?;
     anyhow::ensure!(

@@ -2,7 +2,7 @@
 //! whether commands pass, whatever the nodes report about themselves.
 
 use super::cluster::ClusterStatus;
-use crate::address::resolve;
+use crate::contact;
 use crate::output::explain;
 use anyhow::{Context, Result};
 use ionian_deployment::CLIENT;
@@ -29,7 +29,7 @@ pub(super) async fn all(cluster: &ClusterStatus) -> Probes {
             let (name, address) = (node.name.clone(), node.address.clone());
             questions.spawn(async move {
                 let begun = Instant::now();
-                let done = one(&address).await;
+                let done = one(&name, &address).await;
                 (
                     name,
                     done.map(|()| begun.elapsed().as_millis() as u64)
@@ -41,15 +41,19 @@ pub(super) async fn all(cluster: &ClusterStatus) -> Probes {
     questions.join_all().await.into_iter().collect()
 }
 
-async fn one(address: &str) -> Result<()> {
+async fn one(name: &str, address: &str) -> Result<()> {
     // No change is ever in progress in epoch 0: every replica executes this command, and it changes
     // nothing.
     let nothing = Change::Abandon {
         epoch: Epoch::default(),
     };
-    let response = request_change(resolve("address", address)?, &nothing, LIMIT)
-        .await
-        .with_context(|| address.to_owned())?;
+    let response = request_change(
+        contact::to(Some(name), "address", address)?,
+        &nothing,
+        LIMIT,
+    )
+    .await
+    .with_context(|| address.to_owned())?;
     match response {
         Response::Decided(_) => Ok(()),
         Response::Refused(reason) | Response::Undecided(reason) => anyhow::bail!("{reason}"),

@@ -172,6 +172,7 @@ fn node_status(
     peers: Vec<PeerStatus>,
 ) -> NodeStatus {
     NodeStatus {
+        tls: None,
         cluster: "made".into(),
         protocol: String::new(),
         founding: String::new(),

@@ -57,6 +57,9 @@ pub(crate) struct Arguments {
         value_parser = socket_address
     )]
     pub(crate) http: Option<SocketAddr>,
+    /// Secure all connections: makes certificates in DIR/tls, or uses those that are there
+    #[arg(long)]
+    pub(crate) tls: bool,
     /// Report nodes that end, but do not restart them
     #[arg(long)]
     pub(crate) no_restart: bool,

@@ -18,6 +18,8 @@ mod ports;
 mod ready;
 mod supervisor;
 
+use crate::certs;
+use crate::contact;
 use crate::data_paths::DataPaths;
 use crate::protocols;
 use crate::source;
@@ -98,13 +100,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let is_new = !nodes
         .iter()
         .any(|node| has_taken_part(&places.node(&node.name)));
+    let has_tls = arguments.tls || places.tls().exists();
+    if has_tls {
+        certs::prepare(&places.tls(), &deployment.cluster)?;
+    }
+    contact::identify_as(None, Some(places.root()))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(supervise(
         &claimed,
         members,
-        (!arguments.no_restart, is_new),
+        (!arguments.no_restart, is_new, has_tls),
         (&deployment, arguments.http),
     ))
 }
@@ -131,7 +138,7 @@ fn warn_about_memory() {
 async fn supervise(
     claimed: &LockedDirectory,
     mut members: Members,
-    (restart, is_new): (bool, bool),
+    (restart, is_new, has_tls): (bool, bool, bool),
     (deployment, http): (&Deployment, Option<SocketAddr>),
 ) -> Result<ExitCode> {
     let drain = deployment.options.options().drain;
@@ -139,7 +146,7 @@ async fn supervise(
     let mut supervisor = Supervisor::new(
         claimed.places(),
         members.cluster(),
-        (restart, is_new),
+        (restart, is_new, has_tls),
         drain,
         http,
     )?;
@@ -169,7 +176,8 @@ async fn supervise(
                 Some(format!("http://{address}/metrics"))
             });
             let metrics: Vec<String> = metrics.collect();
-            announce((&served, &metrics), &deployment.machine, claimed.places());
+            let (served, machine) = ((&served[..], &metrics[..]), &deployment.machine);
+            announce(served, machine, claimed.places(), has_tls);
             tokio::select! {
                 biased;
                 () = signals.stop() => Ok(()),
@@ -227,7 +235,12 @@ async fn serving(nodes: &[Node], missing: &Missing) {
 }
 
 /// The line that scripts wait for, and a line for people.
-fn announce((nodes, metrics): (&[&Node], &[String]), machine: &str, places: &DataPaths) {
+fn announce(
+    (nodes, metrics): (&[&Node], &[String]),
+    machine: &str,
+    places: &DataPaths,
+    has_tls: bool,
+) {
     let gateways: Vec<&str> = nodes
         .iter()
         .filter_map(|node| node.gateway.as_deref())
@@ -241,8 +254,13 @@ fn announce((nodes, metrics): (&[&Node], &[String]), machine: &str, places: &Dat
             "127.0.0.1" | "localhost" | "0.0.0.0" | "::" => String::new(),
             host => format!(" -h {host}"),
         };
+        let bundle = places.tls().join("ca.crt");
+        let tls = match has_tls {
+            true => format!(" --tls --cacert {}", bundle.display()),
+            false => String::new(),
+        };
         text.push_str(&format!(
-            "connect with any Redis client, to any of these: redis-cli{host} -p {port}\n"
+            "connect with any Redis client, to any of these: redis-cli{tls}{host} -p {port}\n"
         ));
     }
     if !metrics.is_empty() {

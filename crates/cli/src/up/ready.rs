@@ -1,9 +1,8 @@
 //! Waits until the cluster serves clients.
 
-use crate::address::resolve;
+use crate::contact;
 use ionian_deployment::{CLIENT, Node};
-use ionian_runtime::{NodeStatus, query_status};
-use std::net::SocketAddr;
+use ionian_runtime::{Contact, NodeStatus, query_status};
 use std::time::Duration;
 
 /// A start takes about ten of these.
@@ -21,8 +20,8 @@ pub(crate) async fn all_lanes_open(nodes: &[Node], missing: impl Fn(&Node) -> bo
         while !missing(node) {
             // A name may become resolvable later. The nodes themselves report an error if it does
             // not.
-            if let Ok(address) = resolve("address", node.listens_at())
-                && lanes_open(address).await
+            if let Ok(contact) = contact::to(Some(&node.name), "address", node.listens_at())
+                && lanes_open(contact).await
             {
                 break;
             }
@@ -31,8 +30,8 @@ pub(crate) async fn all_lanes_open(nodes: &[Node], missing: impl Fn(&Node) -> bo
     }
 }
 
-async fn lanes_open(address: SocketAddr) -> bool {
-    query_status(address, ANSWER_LIMIT)
+async fn lanes_open(contact: Contact) -> bool {
+    query_status(contact, ANSWER_LIMIT)
         .await
         .is_ok_and(|status| has_open_lanes(&status))
 }

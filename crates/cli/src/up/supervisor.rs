@@ -4,6 +4,8 @@
 //! carries failures at the first start.
 
 use super::backoff::Backoff;
+use crate::certs;
+use crate::contact;
 use crate::data_paths::DataPaths;
 use crate::drain;
 use crate::output;
@@ -87,6 +89,8 @@ struct Common {
     http: Option<SocketAddr>,
     /// Whether the cluster has never run. Its first start needs all nodes.
     is_new: bool,
+    /// Whether connections are secured.
+    has_tls: bool,
     /// How long a stopping node may continue to answer its clients.
     drain: Duration,
     stop: watch::Receiver<Stop>,
@@ -105,6 +109,8 @@ struct Watched {
     /// Where it serves metrics.
     http: Option<SocketAddr>,
     has_gateway: bool,
+    /// The directory of its certificate, with TLS.
+    tls: Option<PathBuf>,
     /// The stage at which this node stops.
     stops_at: Stop,
     common: Common,
@@ -124,7 +130,7 @@ impl Supervisor {
     pub(crate) fn new(
         places: &DataPaths,
         cluster: &str,
-        (restart, is_new): (bool, bool),
+        (restart, is_new, has_tls): (bool, bool, bool),
         drain: Duration,
         http: Option<SocketAddr>,
     ) -> Result<Self> {
@@ -142,6 +148,7 @@ impl Supervisor {
             restart,
             http,
             is_new,
+            has_tls,
             drain,
             stop: stop_receiver,
             refusals: refused,
@@ -169,12 +176,23 @@ impl Supervisor {
     /// If the process cannot be started.
     pub(crate) fn start(&mut self, node: &Node, id: NodeId, contact: Option<String>) -> Result<()> {
         let has_gateway = node.gateway.is_some();
+        let Common {
+            has_tls,
+            places,
+            cluster,
+            ..
+        } = &self.common;
+        let tls = match has_tls {
+            true => Some(certs::of_node(&places.tls(), cluster, node)?),
+            false => None,
+        };
         let watched = Watched {
             name: node.name.clone(),
             contact,
             address: node.address.clone(),
             http: http_address(self.common.http, id),
             has_gateway,
+            tls,
             stops_at: if has_gateway {
                 Stop::Gateways
             } else {
@@ -272,12 +290,12 @@ impl Supervisor {
 async fn drain_all(serving: Serving, limit: Duration) {
     let mut drains = JoinSet::new();
     for (address, node) in serving.into_values() {
-        let Ok(address) = ionian_runtime::resolve(&address) else {
+        let Ok(contact) = contact::to(Some(&node.node), "address", &address) else {
             continue;
         };
         drains.spawn(async move {
-            request_drain(address, &node, true, limit).await?;
-            drain::until_drained(address, limit).await
+            request_drain(contact.clone(), &node, true, limit).await?;
+            drain::until_drained(&contact, limit).await
         });
     }
     // The nodes report what is left when they stop.
@@ -306,6 +324,11 @@ impl Watched {
             )
             .arg("--data")
             .arg(self.common.places.root())
+            .args(
+                self.tls
+                    .iter()
+                    .flat_map(|tls| [OsStr::new("--tls"), tls.as_os_str()]),
+            )
             // Never written to. Its end shows the node that this process has ended, however it
             // ended.
             .stdin(Stdio::piped())

@@ -21,6 +21,7 @@ mod service;
 mod snapshot;
 mod status;
 mod streams;
+mod tls;
 mod tools;
 #[cfg(feature = "toy")]
 mod toy;

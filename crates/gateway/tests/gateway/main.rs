@@ -8,5 +8,6 @@ mod memory;
 mod model;
 mod parsing;
 mod socket;
+mod tls;
 mod transactions;
 mod waiting;

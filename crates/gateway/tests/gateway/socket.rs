@@ -2,7 +2,7 @@
 
 use crate::common::{Cluster, request};
 use bytes::Bytes;
-use ionian_gateway::{Gateway, Limits};
+use ionian_gateway::{ClientTls, Gateway, Limits};
 use ionian_kernel::client::{Operation, Reply, Request};
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -42,7 +42,18 @@ pub(crate) fn run(limits: Limits, node: Node, client: impl FnOnce(SocketAddr) + 
 /// given to `client`.
 pub(crate) fn run_after<T: Send + 'static>(
     limits: Limits,
+    node: Node,
+    begin: impl FnOnce(&Gateway, SocketAddr) -> T,
+    client: impl FnOnce(T) + Send + 'static,
+) {
+    run_secured(limits, node, None, begin, client);
+}
+
+/// The same with TLS.
+pub(crate) fn run_secured<T: Send + 'static>(
+    limits: Limits,
     mut node: Node,
+    tls: Option<ClientTls>,
     begin: impl FnOnce(&Gateway, SocketAddr) -> T,
     client: impl FnOnce(T) + Send + 'static,
 ) {
@@ -60,7 +71,7 @@ pub(crate) fn run_after<T: Send + 'static>(
                 wake.notify_one();
             }
         };
-        let gateway = Gateway::new(limits, Box::new(|_| {}), Box::new(submit));
+        let gateway = Gateway::new(limits, Box::new(|_| {}), Box::new(submit), tls);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         gateway.serve(listener);

@@ -3,17 +3,17 @@
 //! After the handshake: `u64` stamp; pieces, each a `u32` length that is not zero and that many
 //! bytes; a zero length; `u64` sum of the lengths. Little-endian.
 
+use super::contact::Contact;
 use super::control::NodeControl;
 use super::query::{QueryError, ask, connect};
 use crate::transport::hello::{self, AdminRequest, HandshakeError};
+use crate::transport::stream::NodeStream;
 use ionian_kernel::machine::Frozen;
 use ionian_kernel::role::{Cover, Picture};
 use std::cell::Cell;
 use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// How long a node tries to reach the requested stamp. A replica that lags needs some time; after
@@ -53,7 +53,7 @@ impl Backups {
     /// that was acknowledged before; or the reason why it cannot.
     pub(crate) async fn serve(
         &self,
-        stream: &mut TcpStream,
+        stream: &mut NodeStream,
         node: &dyn NodeControl,
         name: &str,
         at: Option<u64>,
@@ -82,7 +82,7 @@ impl Backups {
 
     async fn send(
         &self,
-        stream: &mut TcpStream,
+        stream: &mut NodeStream,
         stamp: u64,
         mut frozen: Box<dyn Frozen>,
     ) -> Result<(), HandshakeError> {
@@ -144,12 +144,12 @@ async fn reach(node: &dyn NodeControl, cover: Cover) -> Result<(u64, Box<dyn Fro
     }
 }
 
-async fn refuse(stream: &mut TcpStream, reason: &str) -> Result<(), HandshakeError> {
+async fn refuse(stream: &mut NodeStream, reason: &str) -> Result<(), HandshakeError> {
     within(hello::decline(stream, reason)).await?;
     Err(HandshakeError::Refused(reason.into()))
 }
 
-async fn write(stream: &mut TcpStream, bytes: &[u8]) -> Result<(), HandshakeError> {
+async fn write(stream: &mut NodeStream, bytes: &[u8]) -> Result<(), HandshakeError> {
     Ok(stream.write_all(bytes).await?)
 }
 
@@ -165,23 +165,24 @@ async fn within(
 /// A snapshot that a node is sending.
 #[derive(Debug)]
 pub struct RemoteSnapshot {
-    stream: TcpStream,
+    stream: NodeStream,
     stamp: u64,
     received: u64,
 }
 
-/// Asks the node that listens at `address` for a snapshot that contains everything below the stamp
+/// Asks a node for a snapshot that contains everything below the stamp
 /// `at` (for a replica: every slot below); without one, everything that was acknowledged before:
 /// that is for protocols without a log. The node may take ten seconds to reach it.
 ///
 /// # Errors
 /// If the node cannot be reached, does not answer, or has no such snapshot.
 pub async fn query_snapshot(
-    address: SocketAddr,
+    contact: impl Into<Contact>,
     at: Option<u64>,
 ) -> Result<RemoteSnapshot, QueryError> {
+    let contact = contact.into();
     let exchange = async {
-        let mut stream = connect(address, AdminRequest::Snapshot(at)).await?;
+        let mut stream = connect(&contact, AdminRequest::Snapshot(at)).await?;
         let stamp = stream.read_u64_le().await?;
         Ok(RemoteSnapshot {
             stream,

@@ -1,5 +1,6 @@
 //! Changes of the membership: plans them, checks them, and submits them.
 
+use super::contact::Contact;
 use super::query::{QueryError, ask};
 use crate::transport::hello::{self, AdminRequest, HandshakeError, Hello};
 use crate::transport::membership_exchange::{receive_bytes, send_bytes};
@@ -11,9 +12,7 @@ use ionian_kernel::level::Level;
 use ionian_kernel::membership::{Change, Verdict, verdict};
 use ionian_kernel::protocol::{Protocol, Transition};
 use ionian_kernel::wire::encode_all;
-use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::net::TcpStream;
 
 /// Why a change of the membership is refused.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -237,17 +236,18 @@ impl std::fmt::Display for Response {
     }
 }
 
-/// Asks the node that listens at `address` to put a change into the log.
+/// Asks a node to put a change into the log.
 ///
 /// # Errors
 /// If the node cannot be reached, or does not answer within `limit`.
 pub async fn request_change(
-    address: SocketAddr,
+    contact: impl Into<Contact>,
     change: &Change,
     limit: Duration,
 ) -> Result<Response, QueryError> {
+    let contact = contact.into();
     let exchange = async {
-        let mut stream = TcpStream::connect(address).await?;
+        let mut stream = contact.connect().await?;
         hello::send_hello(&mut stream, &Hello::Admin(AdminRequest::Change)).await?;
         send_bytes(&mut stream, &encode_all(change)).await?;
         Ok(match hello::receive_answer(&mut stream).await {

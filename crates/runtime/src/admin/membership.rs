@@ -1,26 +1,29 @@
 //! The membership that a node knows, for operators, tools, and nodes that have missed changes.
 
+use super::contact::Contact;
 use super::query::{QueryError, ask, connect};
 use crate::transport::hello::{self, AdminRequest, HANDSHAKE_LIMIT, HandshakeError};
 use crate::transport::membership_exchange::{receive_bytes, send_bytes};
+use crate::transport::security::NodeTls;
+use crate::transport::stream::NodeStream;
 use ionian_deployment::Configuration;
 use std::fmt::Display;
-use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::lookup_host;
 
-/// Asks the node that listens at `address` for the membership that it knows.
+/// Asks a node for the membership that it knows.
 ///
 /// # Errors
 /// If the node cannot be reached, does not answer within `limit`, or the answer is not a
 /// membership.
 pub async fn query_membership(
-    address: SocketAddr,
+    contact: impl Into<Contact>,
     limit: Duration,
 ) -> Result<Configuration, QueryError> {
+    let contact = contact.into();
     let document = ask(limit, async {
-        let mut stream = connect(address, AdminRequest::Membership).await?;
+        let mut stream = connect(&contact, AdminRequest::Membership).await?;
         receive_bytes(&mut stream).await
     });
     let document = document.await?;
@@ -29,9 +32,19 @@ pub async fn query_membership(
 }
 
 /// As [`query_membership`], of the node at an address that may be a name. None without an answer.
-pub(crate) async fn membership_at(address: String, limit: Duration) -> Option<Configuration> {
-    let found = lookup_host(address).await.ok()?.next()?;
-    query_membership(found, limit).await.ok()
+pub(crate) async fn membership_at(
+    address: String,
+    name: String,
+    tls: Option<NodeTls>,
+    limit: Duration,
+) -> Option<Configuration> {
+    let contact = Contact {
+        address: lookup_host(address).await.ok()?.next()?,
+        socket: None,
+        tls,
+        name: Some(name).filter(|name| !name.is_empty()),
+    };
+    query_membership(contact, limit).await.ok()
 }
 
 fn malformed(error: &dyn Display) -> QueryError {
@@ -40,7 +53,7 @@ fn malformed(error: &dyn Display) -> QueryError {
 
 /// Answers a query for the membership.
 pub(crate) async fn send_document(
-    stream: &mut TcpStream,
+    stream: &mut NodeStream,
     name: &str,
     document: &str,
 ) -> Result<(), HandshakeError> {

@@ -3,6 +3,7 @@
 
 pub mod backup;
 pub mod change;
+pub mod contact;
 pub(crate) mod control;
 pub mod membership;
 pub mod query;

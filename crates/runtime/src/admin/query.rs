@@ -1,9 +1,9 @@
 //! The client side of administration: sends requests to a running node.
 
+use super::contact::Contact;
 use crate::transport::hello::{self, AdminRequest, HandshakeError, Hello};
-use std::net::SocketAddr;
+use crate::transport::stream::NodeStream;
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Why a node did not answer. The caller adds the name or address of the node.
@@ -27,7 +27,9 @@ impl From<HandshakeError> for QueryError {
     fn from(error: HandshakeError) -> Self {
         match error {
             HandshakeError::Io(source) => QueryError::Io(source),
-            HandshakeError::Refused(reason) => QueryError::Refused(reason),
+            HandshakeError::Refused(reason) | HandshakeError::RefusedHere(reason) => {
+                QueryError::Refused(reason)
+            }
             other => QueryError::Malformed(other.to_string()),
         }
     }
@@ -47,10 +49,10 @@ pub(super) async fn ask<T>(
 /// Connects to a node and asks it for something. Returns the connection after the node has
 /// accepted: the answer follows.
 pub(super) async fn connect(
-    address: SocketAddr,
+    contact: &Contact,
     request: AdminRequest,
-) -> Result<TcpStream, HandshakeError> {
-    let mut stream = TcpStream::connect(address).await?;
+) -> Result<NodeStream, HandshakeError> {
+    let mut stream = contact.connect().await?;
     hello::send_hello(&mut stream, &Hello::Admin(request)).await?;
     hello::receive_answer(&mut stream).await?;
     Ok(stream)

@@ -8,12 +8,12 @@ use super::status::send_status;
 use crate::status::NodeStatus;
 use crate::transport::hello::{self, AdminRequest, DrainRequest, HandshakeError};
 use crate::transport::membership_exchange::{receive_bytes, send_bytes};
+use crate::transport::stream::NodeStream;
 use ionian_kernel::client::Refusal;
 use ionian_kernel::membership::Change;
 use ionian_kernel::wire::decode_all;
 use std::rc::Rc;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 
 /// Answers requests about one node.
 pub(crate) struct AdminServer {
@@ -63,7 +63,7 @@ impl AdminServer {
     /// Answers a request, or reads the rest of one that may take longer than a handshake.
     pub(crate) async fn answer(
         &self,
-        stream: &mut TcpStream,
+        stream: &mut NodeStream,
         request: AdminRequest,
     ) -> Result<Option<LongRequest>, HandshakeError> {
         match request {
@@ -94,7 +94,7 @@ impl AdminServer {
     /// Sends a snapshot with everything below the stamp `at`.
     pub(crate) async fn send_snapshot(
         &self,
-        stream: &mut TcpStream,
+        stream: &mut NodeStream,
         at: Option<u64>,
     ) -> Result<(), HandshakeError> {
         self.backups
@@ -105,7 +105,7 @@ impl AdminServer {
     /// Puts a change into the log and sends the result.
     pub(crate) async fn carry_out(
         &self,
-        stream: &mut TcpStream,
+        stream: &mut NodeStream,
         change: &Change,
     ) -> Result<(), HandshakeError> {
         let outcome = match self.node.submit(change) {

@@ -1,26 +1,29 @@
 //! The status of a node: one JSON document.
 
+use super::contact::Contact;
 use super::query::{QueryError, ask, connect};
 use crate::status::NodeStatus;
 use crate::transport::hello::{
     self, AdminRequest, DrainRequest, HANDSHAKE_LIMIT, HandshakeError, Text,
 };
+use crate::transport::stream::NodeStream;
 use nix::time::{ClockId, clock_gettime};
-use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 /// The largest document that a query takes in.
 const MAX_DOCUMENT: u64 = 16 << 20;
 
-/// Asks the node that listens at `address` for its status.
+/// Asks a node for its status.
 ///
 /// # Errors
 /// If the node cannot be reached, does not answer within `limit`, or the answer is not a status
 /// report.
-pub async fn query_status(address: SocketAddr, limit: Duration) -> Result<NodeStatus, QueryError> {
-    query(address, AdminRequest::Status, limit).await
+pub async fn query_status(
+    contact: impl Into<Contact>,
+    limit: Duration,
+) -> Result<NodeStatus, QueryError> {
+    query(contact.into(), AdminRequest::Status, limit).await
 }
 
 /// A node as an operator knows it. At its former address there may be another one.
@@ -34,13 +37,13 @@ pub struct Addressee {
     pub process: Option<u32>,
 }
 
-/// Has the node that listens at `address` start to drain (`drains`) or end it. The node answers at
+/// Has a node start to drain (`drains`) or end it. The node answers at
 /// once; its status reports the progress.
 ///
 /// # Errors
 /// As [`query_status`], and if the node at this address is another.
 pub async fn request_drain(
-    address: SocketAddr,
+    contact: impl Into<Contact>,
     node: &Addressee,
     drains: bool,
     limit: Duration,
@@ -51,16 +54,16 @@ pub async fn request_drain(
         process: node.process,
         drains,
     };
-    query(address, AdminRequest::Drain(request), limit).await
+    query(contact.into(), AdminRequest::Drain(request), limit).await
 }
 
 async fn query(
-    address: SocketAddr,
+    contact: Contact,
     request: AdminRequest,
     limit: Duration,
 ) -> Result<NodeStatus, QueryError> {
     let document = ask(limit, async {
-        let stream = connect(address, request).await?;
+        let stream = connect(&contact, request).await?;
         let mut document = Vec::new();
         stream.take(MAX_DOCUMENT).read_to_end(&mut document).await?;
         Ok(document)
@@ -72,7 +75,7 @@ async fn query(
 
 /// Answers a query, within the limit of a handshake.
 pub(crate) async fn send_status(
-    stream: &mut TcpStream,
+    stream: &mut NodeStream,
     status: &NodeStatus,
 ) -> Result<(), HandshakeError> {
     let document =

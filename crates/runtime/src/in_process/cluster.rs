@@ -183,6 +183,7 @@ impl<P: Protocol> Cluster<P> {
             configuration: None,
             durability: self.options.durability,
             disk: self.options.disk,
+            tls: None,
             clock_ahead_ms: 0,
             startup: StartupWatch::default(),
             feed: None,

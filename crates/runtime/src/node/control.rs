@@ -1,5 +1,6 @@
 //! The event loop, as administration uses it: what concerns roles is asked of every loop.
 
+use super::certificates;
 use super::event_loop::{EventLoop, NodeInfo};
 use super::loops::{Loops, RoleThread};
 use super::state::{State, role_status};
@@ -33,6 +34,7 @@ impl<P: Protocol> EventLoop<P> {
             name,
             amnesiac,
             admission,
+            tls,
             ..
         } = &self.info;
         let (process_cpu_us, loop_cpu_us) = cpu_time_us();
@@ -77,6 +79,7 @@ impl<P: Protocol> EventLoop<P> {
                     Some(_) => Vec::new(),
                 },
             },
+            tls: tls.as_ref().map(certificates::status),
         };
         (status, role_status(node))
     }

@@ -23,6 +23,7 @@ use crate::transport::connection::PeerHandler;
 use crate::transport::frame::Encoded;
 use crate::transport::handshake::Identity;
 use crate::transport::membership_exchange::MAX_MEMBERSHIP_BYTES;
+use crate::transport::security::NodeTls;
 use ionian_deployment::Configuration;
 use ionian_kernel::id::Members;
 use ionian_kernel::layout::NodeId;
@@ -60,6 +61,7 @@ pub(crate) struct NodeInfo {
     /// Whether an earlier process took part in the cluster and its knowledge is lost.
     pub(super) amnesiac: bool,
     pub(super) admission: Rc<Admission>,
+    pub(super) tls: Option<NodeTls>,
     /// How long a request may wait before the roles are started.
     patience: Duration,
     /// The limit of draining when the node is asked to stop.
@@ -75,6 +77,7 @@ impl NodeInfo {
             name: settings.name.clone(),
             amnesiac,
             admission,
+            tls: settings.tls.clone(),
             patience: options.lane.patience,
             drain: options.drain,
         }
@@ -197,7 +200,7 @@ impl<P: Protocol> EventLoop<P> {
         tokio::select! {
             biased;
             () = shutdown => return Ok(ExitReason::Stopped),
-            () = leaving::until_members_know(&configuration) => {}
+            () = leaving::until_members_know(&configuration, self.info.tls.as_ref()) => {}
             never = self.refuse_requests() => match never {},
         }
         self.state.borrow().membership.store(&configuration)?;

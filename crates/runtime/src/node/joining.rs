@@ -2,8 +2,10 @@
 //! of another node.
 
 use super::settings::resolve;
+use crate::admin::contact::Contact;
 use crate::admin::membership::query_membership;
 use crate::admin::query::QueryError;
+use crate::transport::security::NodeTls;
 use ionian_deployment::Configuration;
 use std::time::Duration;
 
@@ -14,14 +16,19 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 /// Asks the node at `contact` (`host:port`), and the nodes in its answer, until the node `name` is
-/// a member of their cluster. It has no time limit; it logs what it waits for.
-pub async fn wait_for_membership(name: &str, contact: &str) -> Configuration {
+/// a member of their cluster. It has no time limit; it logs what it waits for. `tls` secures the
+/// connections.
+pub async fn wait_for_membership(
+    name: &str,
+    contact: &str,
+    tls: Option<&NodeTls>,
+) -> Configuration {
     let mut contacts = vec![contact.to_owned()];
     let mut logged = String::new();
     loop {
         let mut wait = String::new();
         for contact in contacts.clone() {
-            match ask(&contact).await {
+            match ask(&contact, tls).await {
                 Err(error) => wait = format!("waits for {contact} to answer: {error}"),
                 Ok(known) if known.member(name).is_some() => return known,
                 Ok(known) => {
@@ -47,10 +54,14 @@ pub async fn wait_for_membership(name: &str, contact: &str) -> Configuration {
     }
 }
 
-async fn ask(contact: &str) -> Result<Configuration, String> {
+async fn ask(contact: &str, tls: Option<&NodeTls>) -> Result<Configuration, String> {
     let address =
         resolve(contact).map_err(|error| format!("{contact:?} cannot be resolved: {error}"))?;
-    query_membership(address, ANSWER_LIMIT)
+    let contact = Contact {
+        tls: tls.cloned(),
+        ..Contact::from(address)
+    };
+    query_membership(contact, ANSWER_LIMIT)
         .await
         .map_err(|error: QueryError| error.to_string())
 }

@@ -9,6 +9,7 @@
 //! it was, and learns of the end of the change once more.
 
 use crate::admin::membership::membership_at;
+use crate::transport::security::NodeTls;
 use ionian_deployment::Configuration;
 use ionian_kernel::id::Epoch;
 use std::time::{Duration, Instant};
@@ -26,14 +27,14 @@ const SILENT_FOR: Duration = Duration::from_secs(2);
 
 /// Completes when f+1 members know `configuration`, to which this node does not belong, or a later
 /// one, and have stored it. Must be called within a `LocalSet`.
-pub(crate) async fn until_members_know(configuration: &Configuration) {
+pub(crate) async fn until_members_know(configuration: &Configuration, tls: Option<&NodeTls>) {
     let (began, mut is_said) = (Instant::now(), false);
     let mut latest = configuration.clone();
     loop {
         // Those of the deployment in force: what a change adds may never start.
         let members = &latest.deployment;
         let needed = (members.f + 1).min(members.nodes.len());
-        let answers = ask(&latest, configuration.epoch(), needed).await;
+        let answers = ask(&latest, tls, (configuration.epoch(), needed)).await;
         if answers.len() >= needed {
             return;
         }
@@ -57,10 +58,15 @@ pub(crate) async fn until_members_know(configuration: &Configuration) {
 
 /// Asks all members at once what they know: `needed` answers, or all that come, of those that know
 /// this epoch or a later one.
-async fn ask(configuration: &Configuration, epoch: Epoch, needed: usize) -> Vec<Configuration> {
+async fn ask(
+    configuration: &Configuration,
+    tls: Option<&NodeTls>,
+    (epoch, needed): (Epoch, usize),
+) -> Vec<Configuration> {
     let mut asked = JoinSet::new();
     for node in &configuration.deployment.nodes {
-        asked.spawn_local(membership_at(node.address.clone(), ANSWER_LIMIT));
+        let (address, name) = (node.address.clone(), node.name.clone());
+        asked.spawn_local(membership_at(address, name, tls.cloned(), ANSWER_LIMIT));
     }
     let mut answers = Vec::new();
     while let Some(answer) = asked.join_next().await {
@@ -81,6 +87,7 @@ mod tests {
     use super::*;
     use crate::admin::membership::send_document;
     use crate::transport::hello::receive_hello;
+    use crate::transport::stream::NodeStream;
     use ionian_deployment::{Deployment, PresetOptions};
     use ionian_kernel::membership::Membership;
     use std::cell::{Cell, RefCell};
@@ -97,7 +104,8 @@ mod tests {
     impl Member {
         async fn serve(self: Rc<Self>, listener: TcpListener) {
             loop {
-                let (mut stream, _) = listener.accept().await.unwrap();
+                let (stream, _) = listener.accept().await.unwrap();
+                let mut stream = NodeStream::Plain(stream);
                 receive_hello(&mut stream).await.unwrap();
                 let document = self.known.borrow().to_toml();
                 send_document(&mut stream, "member", &document)
@@ -154,7 +162,7 @@ mod tests {
         members[0].known.replace(of_another_cluster);
         members[1].known.replace(of_epoch(2, &founded));
         let left = of_epoch(2, &founded);
-        let waits = spawn_local(async move { until_members_know(&left).await });
+        let waits = spawn_local(async move { until_members_know(&left, None).await });
         for member in &members {
             member.is_asked_again().await;
         }

@@ -3,15 +3,21 @@
 
 use crate::admin::server::{AdminServer, LongRequest};
 use crate::tasks::Tasks;
-use crate::transport::connection::{Transport, set_socket_options};
-use crate::transport::hello::{self, HandshakeError, Hello, Introduction, within_handshake_limit};
+use crate::transport::caller::Caller;
+use crate::transport::connection::Transport;
+use crate::transport::hello::{
+    self, HandshakeError, Hello, Introduction, Purpose, within_handshake_limit,
+};
 use crate::transport::peer::Shared;
+use crate::transport::security;
+use crate::transport::stream::NodeStream;
 use crate::transport::welcome::welcome;
+use nix::unistd::{Uid, geteuid};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
@@ -28,6 +34,9 @@ const SECOND: Duration = Duration::from_secs(1);
 /// How many callers a second are refused with a warning. More are logged as `debug`: a caller that
 /// connects in a loop must not fill the disk.
 const WARNINGS_PER_SECOND: u32 = 5;
+
+/// The target of the events that are for the audit log.
+const AUDIT: &str = "ionian::audit";
 
 /// What connections from outside are answered with.
 pub(crate) struct Listener {
@@ -74,31 +83,52 @@ impl Listener {
         let pending = Rc::new(PendingHandshakes::default());
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => {
+                Ok((stream, from)) => {
                     let (guard, started) = pending.begin();
-                    started(self.tasks.spawn(self.clone().serve(stream, guard)));
+                    let arrived = Arrived::Tcp(stream);
+                    let task = self.clone().serve(arrived, from.to_string(), guard);
+                    started(self.tasks.spawn(task));
                 }
-                Err(error) => {
-                    tracing::warn!(id = "E0302", "cannot accept a connection: {error}");
-                    sleep(ACCEPT_PAUSE).await;
-                }
+                Err(error) => pause(error).await,
             }
         }
     }
 
-    async fn serve(self: Rc<Self>, mut stream: TcpStream, pending: PendingHandshake) {
-        let from = stream.peer_addr().map_or_else(
-            |_| "an unknown address".to_owned(),
-            |address| address.to_string(),
-        );
-        match within_handshake_limit(self.greet(&mut stream)).await {
-            Ok(Greeted::Peer(caller, peer)) => {
+    /// Accepts connections of processes of this machine until the node ends.
+    pub(crate) async fn run_local(self: Rc<Self>, listener: UnixListener) {
+        let pending = Rc::new(PendingHandshakes::default());
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let user = stream.peer_cred().map(|process| process.uid());
+                    if !user.as_ref().is_ok_and(|user| is_trusted(*user, geteuid())) {
+                        let refused = format!("refused user {user:?} on the Unix socket");
+                        self.warnings.log(&refused);
+                        continue;
+                    }
+                    let (guard, started) = pending.begin();
+                    let arrived = Arrived::Ready(NodeStream::Local(stream));
+                    let task = self.clone().serve(arrived, "the Unix socket".into(), guard);
+                    started(self.tasks.spawn(task));
+                }
+                Err(error) => pause(error).await,
+            }
+        }
+    }
+
+    async fn serve(self: Rc<Self>, arrived: Arrived, from: String, pending: PendingHandshake) {
+        let (mut stream, greeted) = match within_handshake_limit(self.greet(arrived, &from)).await {
+            Ok(greeted) => greeted,
+            Err(error) => return self.log_failure(&from, error),
+        };
+        match greeted {
+            Greeted::Peer(caller, peer) => {
                 drop(pending);
                 self.transport
                     .serve(&peer, caller.sender_name.0, caller.epoch, stream)
                     .await;
             }
-            Ok(Greeted::Admin(LongRequest::Change(change))) => {
+            Greeted::Admin(LongRequest::Change(change)) => {
                 if let Err(error) = self.admin.carry_out(&mut stream, &change).await {
                     tracing::warn!(
                         id = "E0303",
@@ -106,7 +136,7 @@ impl Listener {
                     );
                 }
             }
-            Ok(Greeted::Admin(LongRequest::Snapshot(at))) => {
+            Greeted::Admin(LongRequest::Snapshot(at)) => {
                 drop(pending);
                 if let Err(error) = self.admin.send_snapshot(&mut stream, at).await {
                     tracing::warn!(
@@ -115,15 +145,20 @@ impl Listener {
                     );
                 }
             }
-            Ok(Greeted::Done) => {}
-            Err(HandshakeError::Refused(reason)) => {
+            Greeted::Done => {}
+        }
+    }
+
+    fn log_failure(&self, from: &str, error: HandshakeError) {
+        match error {
+            HandshakeError::Refused(reason) => {
                 self.warnings
                     .log(&format!("refused a connection from {from}: {reason}"));
             }
             // It is logged already, with its reason.
-            Err(HandshakeError::IdentityMismatch { .. }) => {}
-            Err(HandshakeError::ClosedBeforeHello) => tracing::debug!("{from} connected and left"),
-            Err(error) => {
+            HandshakeError::IdentityMismatch { .. } => {}
+            HandshakeError::ClosedBeforeHello => tracing::debug!("{from} connected and left"),
+            error => {
                 self.warnings.log(&format!(
                     "dropped a connection from {from}, which is not a peer: {error}"
                 ));
@@ -132,20 +167,74 @@ impl Listener {
     }
 
     /// Finds out what the caller wants, and answers what can be answered at once.
-    async fn greet(&self, stream: &mut TcpStream) -> Result<Greeted, HandshakeError> {
-        set_socket_options(stream)?;
-        Ok(match hello::receive_hello(stream).await? {
+    async fn greet(
+        &self,
+        arrived: Arrived,
+        from: &str,
+    ) -> Result<(NodeStream, Greeted), HandshakeError> {
+        let mut stream = match arrived {
+            Arrived::Tcp(stream) => security::accept(stream, self.transport.tls.as_ref()).await?,
+            Arrived::Ready(stream) => stream,
+        };
+        let caller = Caller::of(&stream);
+        let hello = hello::receive_hello(&mut stream).await?;
+        let cluster = &self.transport.identity.cluster;
+        let permitted = caller.and_then(|caller| {
+            let permitted = caller.check(cluster, &hello);
+            audit(&caller, from, &hello, permitted.as_ref().err());
+            permitted
+        });
+        if let Err(reason) = permitted {
+            hello::decline(&mut stream, &reason).await?;
+            return Err(HandshakeError::Refused(reason));
+        }
+        let greeted = match hello {
             Hello::Admin(request) => self
                 .admin
-                .answer(stream, request)
+                .answer(&mut stream, request)
                 .await?
                 .map_or(Greeted::Done, Greeted::Admin),
             // The epochs say which of the two memberships is the later one.
-            Hello::Peer(_, caller) => welcome(&self.transport, stream, &caller)
+            Hello::Peer(_, caller) => welcome(&self.transport, &mut stream, &caller)
                 .await?
                 .map_or(Greeted::Done, |peer| Greeted::Peer(caller, peer)),
-        })
+        };
+        Ok((stream, greeted))
     }
+}
+
+/// A connection that was accepted.
+enum Arrived {
+    /// Over the network.
+    Tcp(TcpStream),
+    /// From a process that this node trusts.
+    Ready(NodeStream),
+}
+
+async fn pause(error: std::io::Error) {
+    tracing::warn!(id = "E0302", "cannot accept a connection: {error}");
+    sleep(ACCEPT_PAUSE).await;
+}
+
+/// Whether a user may administer a node that runs as `own`.
+fn is_trusted(user: u32, own: Uid) -> bool {
+    user == 0 || user == own.as_raw()
+}
+
+/// Logs a request that changes or reads more than the status, and each request that is refused.
+fn audit(caller: &Caller, from: &str, hello: &Hello, refused: Option<&String>) {
+    let request = match hello.purpose() {
+        Purpose::Peer | Purpose::Status | Purpose::Membership if refused.is_none() => return,
+        Purpose::Peer => "peer",
+        Purpose::Status => "status",
+        Purpose::Membership => "membership",
+        Purpose::Snapshot => "snapshot",
+        Purpose::Change => "change",
+        Purpose::Drain => "drain",
+    };
+    let outcome = refused.map_or("permitted", |_| "refused");
+    let caller = caller.to_string();
+    tracing::info!(target: AUDIT, caller, from, request, outcome);
 }
 
 /// The callers in the handshake, oldest first.
@@ -195,6 +284,15 @@ impl Drop for PendingHandshake {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_root_and_the_own_user_are_trusted_on_the_unix_socket() {
+        let own = Uid::from_raw(1000);
+        assert_eq!(
+            [0, 1000, 1001].map(|user| is_trusted(user, own)),
+            [true, true, false]
+        );
+    }
 
     #[test]
     fn a_few_callers_a_second_are_refused_with_a_warning() {

@@ -3,6 +3,7 @@
 pub mod application;
 mod bursts;
 mod busy;
+mod certificates;
 mod clock;
 mod control;
 mod event_log;
@@ -21,4 +22,5 @@ pub mod settings;
 pub(crate) mod start;
 pub mod startup;
 mod state;
+pub mod unix_socket;
 mod workers;

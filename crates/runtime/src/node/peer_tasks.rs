@@ -44,6 +44,7 @@ async fn ask_for_membership(transport: Rc<Transport>, peer: Shared) {
         handler,
         admission,
         identity,
+        tls,
         ..
     } = &*transport;
     let mut random = Random::new(transport.seed ^ u64::from(peer.borrow().node().0));
@@ -58,7 +59,8 @@ async fn ask_for_membership(transport: Rc<Transport>, peer: Shared) {
             continue;
         }
         let address = peer.borrow().address().to_owned();
-        if let Some(theirs) = membership_at(address, HANDSHAKE_LIMIT).await
+        let name = handler.name_of(peer.borrow().node());
+        if let Some(theirs) = membership_at(address, name, tls.clone(), HANDSHAKE_LIMIT).await
             && theirs.founding == identity.founding
             && theirs.deployment.cluster == identity.cluster
         {

@@ -7,6 +7,7 @@ use crate::storage::disk_log::DiskOptions;
 use crate::storage::log::Durability;
 use crate::storage::membership_file;
 use crate::transport::handshake::Identity;
+use crate::transport::security::NodeTls;
 use ionian_deployment::Configuration;
 use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::{Layout, NodeId};
@@ -43,6 +44,8 @@ pub struct NodeSettings {
     /// The data directory. Without it nothing is stored, and a node that starts again does not know
     /// that it ran before. [`Durability::Disk`] needs it.
     pub data: Option<PathBuf>,
+    /// How connections to other nodes and from operators are secured; `None` if they are not.
+    pub tls: Option<NodeTls>,
     /// A number of milliseconds that is added to the wall clock when the node starts: zero, except
     /// in tests of wrong clocks.
     pub clock_ahead_ms: i64,
@@ -93,6 +96,7 @@ impl NodeSettings {
             },
             disk: DiskOptions::default(),
             data: data.map(Path::to_owned),
+            tls: None,
             clock_ahead_ms: 0,
             startup: StartupWatch::default(),
             feed: None,

@@ -14,6 +14,7 @@ use super::peer_tasks;
 use super::settings::NodeSettings;
 use super::startup::Startup;
 use super::state::{ExitReason, State};
+use super::{certificates, unix_socket};
 use crate::admin::backup::Backups;
 use crate::admin::server::AdminServer;
 use crate::error::NodeError;
@@ -240,6 +241,7 @@ impl<P: Protocol> Running<P> {
             tasks: self.tasks.clone(),
             seed,
             skips: self.guard.skips().to_string(),
+            tls: self.settings.tls.clone(),
         });
         self.tasks
             .spawn(peer_tasks::start_for_all(transport.clone()));
@@ -251,7 +253,15 @@ impl<P: Protocol> Running<P> {
             tasks: self.tasks.clone(),
             warnings: Warnings::default(),
         };
-        let listening = self.tasks.spawn(Rc::new(answers).run(listener));
+        let answers = Rc::new(answers);
+        if let (Some(tls), data) = (&self.settings.tls, &self.settings.data) {
+            let task = certificates::keep_current(tls.clone(), self.peers.clone());
+            self.tasks.spawn(task);
+            if let Some(socket) = data.as_deref().and_then(unix_socket::listen) {
+                self.tasks.spawn(answers.clone().run_local(socket));
+            }
+        }
+        let listening = self.tasks.spawn(answers.run(listener));
         self.report_listening();
         listening
     }

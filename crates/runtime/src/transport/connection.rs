@@ -6,12 +6,15 @@
 //! number dials because nodes are mostly started in order: the lower one listens already.
 
 use super::admission::Admission;
+use super::channel::{Input, split};
 use super::frame::{Encoded, FrameError, FrameReader};
 use super::handshake::Identity;
 use super::hello::{Acceptance, HandshakeError};
 use super::membership_exchange::send_membership;
 use super::peer::{Link, Shared};
 use super::peers::Peers;
+use super::security::NodeTls;
+use super::stream::NodeStream;
 use crate::tasks::Tasks;
 use ionian_deployment::Configuration;
 use ionian_kernel::id::{Epoch, Members};
@@ -21,9 +24,8 @@ use ionian_kernel::wire::WireError;
 use socket2::{SockRef, TcpKeepalive};
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::Notify;
 
 /// How long the other side may leave bytes unacknowledged before the connection is closed. Without
@@ -76,6 +78,8 @@ pub(crate) struct Transport {
     pub(crate) seed: u64,
     /// The commands that this node skips.
     pub(crate) skips: String,
+    /// How connections are secured; `None` if they are not.
+    pub(crate) tls: Option<NodeTls>,
 }
 
 impl Transport {
@@ -96,7 +100,7 @@ impl Transport {
     /// Sends the membership that this node knows.
     pub(super) async fn send_membership(
         &self,
-        stream: &mut TcpStream,
+        stream: &mut NodeStream,
     ) -> Result<(), HandshakeError> {
         let membership = self
             .handler
@@ -114,13 +118,15 @@ impl Transport {
         shared: &Shared,
         name: String,
         agreed: Epoch,
-        stream: TcpStream,
+        stream: NodeStream,
     ) {
         if !self.peers.has(shared) {
             return;
         }
+        let Ok((reader, writer)) = split(stream) else {
+            return;
+        };
         let peer = shared.borrow().node();
-        let (reader, writer) = stream.into_split();
         let link = self.peers.connected(shared, name, agreed, writer);
         let guard = ConnectionGuard {
             peer: shared,
@@ -153,13 +159,13 @@ impl Transport {
         }
     }
 
-    async fn read(&self, peer: &Shared, mut stream: OwnedReadHalf) -> End {
+    async fn read(&self, peer: &Shared, mut input: Input) -> End {
         let mut frames = FrameReader::default();
         let mut turn = 0;
         loop {
-            let count = match stream.read_buf(frames.space()).await {
-                Ok(0) => return End::Closed,
-                Ok(count) => count,
+            let count = match input.read(&mut frames).await {
+                Ok(None) => return End::Closed,
+                Ok(Some(count)) => count,
                 Err(error) => return End::Io(error),
             };
             let taken = self.take_in(&mut frames);

@@ -1,11 +1,13 @@
 //! The dialling side of a connection.
 
-use super::connection::{Transport, log_refusal, set_socket_options};
+use super::connection::{Transport, log_refusal};
 use super::hello::{
     self, Acceptance, HandshakeError, Hello, Introduction, Text, within_handshake_limit,
 };
 use super::membership_exchange::receive_membership;
 use super::peer::Shared;
+use super::security;
+use super::stream::NodeStream;
 use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::level::Level;
@@ -13,7 +15,6 @@ use ionian_kernel::random::Random;
 use ionian_kernel::wire::decode_all;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 /// The shortest and the longest pause between attempts to reach a peer: short at first, for a
@@ -112,10 +113,11 @@ impl Dialler {
         }
     }
 
-    async fn dial(&self) -> Result<(TcpStream, String, Epoch), HandshakeError> {
+    async fn dial(&self) -> Result<(NodeStream, String, Epoch), HandshakeError> {
         let transport = &*self.transport;
-        let mut stream = TcpStream::connect(&*self.address).await?;
-        set_socket_options(&stream)?;
+        let named = transport.handler.name_of(self.node);
+        let expected = Some(&*named).filter(|name| !name.is_empty());
+        let mut stream = security::dial(&self.address, transport.tls.as_ref(), expected).await?;
         let epoch = transport.peers.epoch();
         let level = transport.handler.configuration();
         let level = level.map_or(Level::FIRST, |known| known.membership.level);
@@ -139,6 +141,7 @@ impl Dialler {
             name: Text(name),
             directory,
         } = decode_all(&answer?)?;
+        security::check_name(&stream, &transport.identity.cluster, &name)?;
         if let Err(objection) = transport.admission.accept_peer(&name, directory).await {
             hello::refuse(&mut stream, &objection, &transport.acceptance()).await?;
             let _ = hello::hang_up(&mut stream).await;

@@ -5,6 +5,7 @@
 //! every version of the program, so that nodes of different versions can report the difference.
 
 use super::admission::Objection;
+use super::stream::NodeStream;
 use crate::storage::identity::DirectoryId;
 use bytes::Bytes;
 use ionian_kernel::id::Epoch;
@@ -14,7 +15,6 @@ use ionian_kernel::wire_struct;
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// The limit of a handshake. A peer needs a millisecond; the limit allows for a machine that swaps
@@ -56,6 +56,31 @@ pub(crate) enum Hello {
     Peer(Level, Introduction),
     /// An answer to a request of an operator or tool.
     Admin(AdminRequest),
+}
+
+impl Hello {
+    /// The kind of the request, which decides who may make it.
+    pub(crate) fn purpose(&self) -> Purpose {
+        match self {
+            Hello::Peer(..) => Purpose::Peer,
+            Hello::Admin(AdminRequest::Status) => Purpose::Status,
+            Hello::Admin(AdminRequest::Snapshot(_)) => Purpose::Snapshot,
+            Hello::Admin(AdminRequest::Membership) => Purpose::Membership,
+            Hello::Admin(AdminRequest::Change) => Purpose::Change,
+            Hello::Admin(AdminRequest::Drain(_)) => Purpose::Drain,
+        }
+    }
+}
+
+/// The kinds of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Peer,
+    Status,
+    Snapshot,
+    Membership,
+    Change,
+    Drain,
 }
 
 /// The requests of operators and tools.
@@ -188,12 +213,17 @@ pub(crate) enum HandshakeError {
     Undecided(String),
 }
 
+/// Whether a connection that begins with this byte may come from a node or tool without TLS.
+pub(crate) fn is_ours(first: u8) -> bool {
+    first == MAGIC[0]
+}
+
 /// Receives what a caller wants.
 ///
 /// # Errors
 /// [`HandshakeError::Refused`] if this program does not support the caller's level; it has received
 /// the reason.
-pub(crate) async fn receive_hello(stream: &mut TcpStream) -> Result<Hello, HandshakeError> {
+pub(crate) async fn receive_hello(stream: &mut NodeStream) -> Result<Hello, HandshakeError> {
     let (version, purpose, body) = receive_part(stream).await?;
     match purpose {
         // These queries contain nothing that depends on the level.
@@ -225,7 +255,7 @@ pub(crate) async fn receive_hello(stream: &mut TcpStream) -> Result<Hello, Hands
 
 /// Sends what this side wants.
 pub(crate) async fn send_hello(
-    stream: &mut TcpStream,
+    stream: &mut NodeStream,
     hello: &Hello,
 ) -> Result<(), HandshakeError> {
     let (version, purpose, body) = match hello {
@@ -240,14 +270,14 @@ pub(crate) async fn send_hello(
 }
 
 /// Accepts the other side. The meaning of the body depends on the request.
-pub(crate) async fn accept(stream: &mut TcpStream, body: &[u8]) -> Result<(), HandshakeError> {
+pub(crate) async fn accept(stream: &mut NodeStream, body: &[u8]) -> Result<(), HandshakeError> {
     send_part(stream, PLAIN, ACCEPTED, body).await
 }
 
 /// Refuses the other side with a reason. `own` identifies this node: the other side may object to
 /// it too, and then ignores this refusal.
 pub(crate) async fn refuse(
-    stream: &mut TcpStream,
+    stream: &mut NodeStream,
     objection: &Objection,
     own: &Acceptance,
 ) -> Result<(), HandshakeError> {
@@ -262,13 +292,13 @@ pub(crate) async fn refuse(
 }
 
 /// Refuses the request of a caller, and closes the connection.
-pub(crate) async fn decline(stream: &mut TcpStream, reason: &str) -> Result<(), HandshakeError> {
+pub(crate) async fn decline(stream: &mut NodeStream, reason: &str) -> Result<(), HandshakeError> {
     send_part(stream, PLAIN, REFUSED, reason.as_bytes()).await?;
     hang_up(stream).await
 }
 
 /// Closes the connection to a caller that was refused.
-pub(crate) async fn hang_up(stream: &mut TcpStream) -> Result<(), HandshakeError> {
+pub(crate) async fn hang_up(stream: &mut NodeStream) -> Result<(), HandshakeError> {
     // Waits until the other side has closed its side too: bytes that we never read would turn our
     // closing into a reset, which can overtake the reason.
     stream.shutdown().await?;
@@ -279,7 +309,7 @@ pub(crate) async fn hang_up(stream: &mut TcpStream) -> Result<(), HandshakeError
 
 /// Sends which side has the earlier membership. The other side sends the later membership next.
 pub(crate) async fn refuse_epoch(
-    stream: &mut TcpStream,
+    stream: &mut NodeStream,
     caller_is_outdated: bool,
 ) -> Result<(), HandshakeError> {
     send_part(
@@ -293,14 +323,14 @@ pub(crate) async fn refuse_epoch(
 
 /// Sends that the result of a change is not known.
 pub(crate) async fn leave_undecided(
-    stream: &mut TcpStream,
+    stream: &mut NodeStream,
     reason: &str,
 ) -> Result<(), HandshakeError> {
     send_part(stream, PLAIN, UNDECIDED, reason.as_bytes()).await
 }
 
 /// Receives whether the other side accepts, and the body of its answer.
-pub(crate) async fn receive_answer(stream: &mut TcpStream) -> Result<Bytes, HandshakeError> {
+pub(crate) async fn receive_answer(stream: &mut NodeStream) -> Result<Bytes, HandshakeError> {
     let (_, verdict, body) = receive_part(stream).await?;
     match verdict {
         ACCEPTED => Ok(body),
@@ -324,7 +354,7 @@ pub(crate) async fn receive_answer(stream: &mut TcpStream) -> Result<Bytes, Hand
 
 /// Magic, version, tag, length of the body, body. This form never changes.
 async fn send_part(
-    stream: &mut TcpStream,
+    stream: &mut NodeStream,
     version: u16,
     tag: u8,
     body: &[u8],
@@ -334,10 +364,11 @@ async fn send_part(
     part.extend_from_slice(&MAGIC);
     (version, (tag, body.len() as u16)).encode(&mut part);
     part.extend_from_slice(body);
-    Ok(stream.write_all(&part).await?)
+    stream.write_all(&part).await?;
+    Ok(stream.flush().await?)
 }
 
-async fn receive_part(stream: &mut TcpStream) -> Result<(u16, u8, Bytes), HandshakeError> {
+async fn receive_part(stream: &mut NodeStream) -> Result<(u16, u8, Bytes), HandshakeError> {
     let mut magic = [0; MAGIC.len()];
     match stream.read(&mut magic).await? {
         0 => return Err(HandshakeError::ClosedBeforeHello),

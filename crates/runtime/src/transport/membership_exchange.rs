@@ -1,19 +1,22 @@
 //! The membership on a connection: between nodes, and between a node and an operator.
 
 use super::hello::HandshakeError;
+use super::stream::NodeStream;
 use bytes::Bytes;
 use ionian_deployment::MAX_TEXT;
 use ionian_kernel::membership::Membership;
 use ionian_kernel::wire::{WireError, decode_all, encode_all};
 use std::io::ErrorKind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 /// The largest membership document: two texts, quoted, and a few fields.
 pub(crate) const MAX_MEMBERSHIP_BYTES: usize = 4 * MAX_TEXT;
 
 /// Sends bytes with their length.
-pub(crate) async fn send_bytes(stream: &mut TcpStream, bytes: &[u8]) -> Result<(), HandshakeError> {
+pub(crate) async fn send_bytes(
+    stream: &mut NodeStream,
+    bytes: &[u8],
+) -> Result<(), HandshakeError> {
     stream.write_u32_le(bytes.len() as u32).await?;
     stream.write_all(bytes).await?;
     Ok(stream.flush().await?)
@@ -21,7 +24,7 @@ pub(crate) async fn send_bytes(stream: &mut TcpStream, bytes: &[u8]) -> Result<(
 
 /// Receives what [`send_bytes`] sent. Memory grows with the bytes that have arrived, not with the
 /// announced length.
-pub(crate) async fn receive_bytes(stream: &mut TcpStream) -> Result<Bytes, HandshakeError> {
+pub(crate) async fn receive_bytes(stream: &mut NodeStream) -> Result<Bytes, HandshakeError> {
     let length = stream.read_u32_le().await? as usize;
     if length > MAX_MEMBERSHIP_BYTES {
         return Err(WireError::OutOfRange {
@@ -39,14 +42,14 @@ pub(crate) async fn receive_bytes(stream: &mut TcpStream) -> Result<Bytes, Hands
 }
 
 pub(crate) async fn send_membership(
-    stream: &mut TcpStream,
+    stream: &mut NodeStream,
     membership: &Membership,
 ) -> Result<(), HandshakeError> {
     send_bytes(stream, &encode_all(membership)).await
 }
 
 pub(crate) async fn receive_membership(
-    stream: &mut TcpStream,
+    stream: &mut NodeStream,
 ) -> Result<Membership, HandshakeError> {
     Ok(decode_all(&receive_bytes(stream).await?)?)
 }

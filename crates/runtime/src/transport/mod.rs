@@ -1,6 +1,8 @@
 //! Connections between the nodes of a cluster.
 
 pub(crate) mod admission;
+pub(crate) mod caller;
+pub(crate) mod channel;
 pub(crate) mod connection;
 pub(crate) mod dial;
 pub mod frame;
@@ -11,4 +13,6 @@ pub(crate) mod membership_exchange;
 pub(crate) mod outgoing;
 pub(crate) mod peer;
 pub(crate) mod peers;
+pub(crate) mod security;
+pub(crate) mod stream;
 pub(crate) mod welcome;

@@ -1,5 +1,6 @@
 //! One peer: its connection, the messages that wait for it, and its counters.
 
+use super::channel::Output;
 use super::frame::{encode_frame, set_members};
 use super::link_shaper::LinkShaper;
 use super::outgoing::{LARGE_FROM, Next, Outgoing};
@@ -10,12 +11,10 @@ use ionian_kernel::id::Members;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::wire::Wire;
-use socket2::SockRef;
 use std::cell::RefCell;
 use std::io::ErrorKind;
 use std::net::Shutdown;
 use std::rc::Rc;
-use tokio::net::tcp::OwnedWriteHalf;
 
 /// How many bytes may wait for a connected peer in short messages, and how many in large ones.
 /// Messages beyond it are dropped and counted: every protocol tolerates loss, and no queue may grow
@@ -38,15 +37,15 @@ pub(super) const HELD_FOR: Duration = Duration::from_secs(1);
 
 /// The writing side of an open connection.
 pub(crate) struct Link {
-    stream: OwnedWriteHalf,
+    output: Output,
     /// Why this side closed it.
     reason: RefCell<Option<String>>,
 }
 
 impl Link {
-    pub(super) fn new(stream: OwnedWriteHalf) -> Rc<Self> {
+    pub(super) fn new(output: Output) -> Rc<Self> {
         Rc::new(Link {
-            stream,
+            output,
             reason: RefCell::default(),
         })
     }
@@ -54,8 +53,7 @@ impl Link {
     /// Closes the connection in both directions; its reader sees the end of the stream.
     pub(super) fn close(&self, reason: String) {
         self.reason.borrow_mut().get_or_insert(reason);
-        // It fails if the other side was faster, and then the connection is closed as well.
-        let _ = SockRef::from(self.stream.as_ref()).shutdown(Shutdown::Both);
+        self.output.shut_down(Shutdown::Both);
     }
 
     /// Closes the connection for writing, after what was written.
@@ -65,7 +63,14 @@ impl Link {
     }
 
     fn shut_down_writing(&self) {
-        let _ = SockRef::from(self.stream.as_ref()).shutdown(Shutdown::Write);
+        self.output.shut_down(Shutdown::Write);
+    }
+
+    /// Whether the peer was admitted by another generation of trusted authorities than this.
+    pub(super) fn is_older_than(&self, generation: u64) -> bool {
+        self.output
+            .generation()
+            .is_some_and(|admitted| admitted < generation)
     }
 
     /// Why this side closed the connection, if it did.
@@ -264,10 +269,10 @@ impl Peer {
     pub(super) fn connect(
         &mut self,
         name: String,
-        stream: OwnedWriteHalf,
+        output: Output,
         announcement: Option<&[u8]>,
     ) -> Rc<Link> {
-        let link = Link::new(stream);
+        let link = Link::new(output);
         if let Some(old) = self.link.replace(link.clone()) {
             self.drop_waiting();
             old.close("the peer has made a new connection".into());
@@ -359,12 +364,14 @@ impl Peer {
                 [shapers[0].ready(), shapers[1].ready()]
             });
             let Some(next) = self.outgoing.next(ready) else {
-                return Written::Everything;
+                return match link.output.try_flush() {
+                    Ok(()) => Written::Everything,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => Written::Blocked,
+                    Err(error) => Written::Failed(error),
+                };
             };
             let class = usize::from(matches!(next, Next::Large(..)));
-            match next.write(ready[class], |slices| {
-                link.stream.try_write_vectored(slices)
-            }) {
+            match next.write(ready[class], |slices| link.output.try_write(slices)) {
                 Ok(count) => {
                     match class {
                         0 => self.outgoing.short.advance(count),
@@ -444,7 +451,7 @@ pub(super) async fn write_rest(peer: Shared, link: Rc<Link>) {
             // A deadline is rounded up to the next millisecond, the grain of the runtime's timers.
             Some(next) => tokio::time::sleep_until(next).await,
             // When it fails, so does the next write.
-            None => drop(link.stream.writable().await),
+            None => drop(link.output.writable().await),
         }
     }
 }
@@ -462,7 +469,7 @@ pub(super) async fn write_and_close(peer: &Shared) {
         };
         match written {
             Written::Blocked => {
-                if link.stream.writable().await.is_err() {
+                if link.output.writable().await.is_err() {
                     return;
                 }
             }

@@ -1,5 +1,6 @@
 //! All peers of a node.
 
+use super::channel::Output;
 use super::peer::{Link, Peer, Shared, write_and_close, write_rest};
 use crate::status::PeerStatus;
 use crate::tasks::Tasks;
@@ -12,7 +13,6 @@ use ionian_kernel::wire::Wire;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
 
 /// See the top of this file.
@@ -202,14 +202,31 @@ impl Peers {
         shared: &Shared,
         name: String,
         agreed: Epoch,
-        stream: OwnedWriteHalf,
+        output: Output,
     ) -> Rc<Link> {
         let announcement = self.announcement.borrow();
         let first = (agreed < self.epoch()).then_some(&announcement[..]);
-        let link = shared.borrow_mut().connect(name, stream, first);
+        let link = shared.borrow_mut().connect(name, output, first);
         drop(announcement);
         self.flush_peer(shared);
         link
+    }
+
+    /// Closes one connection to a peer that was admitted by an earlier generation of trusted
+    /// authorities. Returns whether there was one.
+    pub(crate) fn close_older_than(&self, generation: u64) -> bool {
+        let links = self
+            .all()
+            .into_iter()
+            .filter_map(|peer| peer.borrow().link());
+        let Some(link) = links
+            .into_iter()
+            .find(|link| link.is_older_than(generation))
+        else {
+            return false;
+        };
+        link.close("the trusted certificate authorities have changed".into());
+        true
     }
 
     /// A connection has ended.
@@ -258,8 +275,10 @@ impl Peers {
 
 #[cfg(test)]
 mod tests {
+    use super::super::channel::split;
     use super::super::outgoing::LARGE_FROM;
     use super::super::peer::HELD_FOR;
+    use super::super::stream::NodeStream;
     use super::*;
     use ionian_kernel::time::Duration;
 
@@ -290,7 +309,8 @@ mod tests {
             .await
             .unwrap();
         let shared = peers.peer(NodeId(1)).unwrap();
-        peers.connected(&shared, "n1".into(), Epoch(0), stream.into_split().1);
+        let (_input, output) = split(NodeStream::Plain(stream)).unwrap();
+        peers.connected(&shared, "n1".into(), Epoch(0), output);
         let send = |byte: u8, bytes: usize| {
             peers.send_large(
                 NodeId(1),

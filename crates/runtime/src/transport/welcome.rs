@@ -6,16 +6,16 @@ use super::handshake::{HandshakeValidator, Rejected};
 use super::hello::{self, HandshakeError, Introduction};
 use super::membership_exchange::receive_membership;
 use super::peer::Shared;
+use super::stream::NodeStream;
 use bytes::Bytes;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::wire::encode_all;
-use tokio::net::TcpStream;
 
 /// Answers a node that wants to be a peer. Returns the peer if both sides accept each other, `None`
 /// if one of them had to learn the membership first and dials again.
 pub(crate) async fn welcome(
     transport: &Transport,
-    stream: &mut TcpStream,
+    stream: &mut NodeStream,
     caller: &Introduction,
 ) -> Result<Option<Shared>, HandshakeError> {
     let epoch = transport.peers.epoch();
@@ -48,6 +48,15 @@ pub(crate) async fn welcome(
             hello::refuse_epoch(stream, true).await?;
             transport.send_membership(stream).await?;
         }
+        // Without TLS there is no identity to rely on.
+        (Err(Rejected::Ahead), _) if transport.tls.is_some() && !is_member(transport, caller) => {
+            let reason = format!(
+                "node '{}' is not a member in epoch {}, the latest that this node knows",
+                caller.sender_name.0, epoch.0
+            );
+            hello::decline(stream, &reason).await?;
+            return Err(refused(sender, &reason));
+        }
         (Err(Rejected::Ahead), _) => {
             hello::refuse_epoch(stream, false).await?;
             let membership = receive_membership(stream).await?;
@@ -62,10 +71,17 @@ pub(crate) async fn welcome(
     Ok(None)
 }
 
+/// Whether this node knows the caller's name as that of a member. Other nodes may be removed ones:
+/// they do not decide which membership this node knows.
+fn is_member(transport: &Transport, caller: &Introduction) -> bool {
+    let known = transport.handler.configuration();
+    known.is_some_and(|known| known.member(&caller.sender_name.0).is_some())
+}
+
 /// Tells the caller whether this node accepts it, and reads whether the caller accepts in turn.
 async fn answer(
     transport: &Transport,
-    stream: &mut TcpStream,
+    stream: &mut NodeStream,
     peer: &Shared,
     met: Result<(), Objection>,
 ) -> Result<(), HandshakeError> {

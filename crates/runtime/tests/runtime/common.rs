@@ -372,6 +372,7 @@ pub fn settings(
         durability: Durability::Memory,
         disk: Default::default(),
         data: None,
+        tls: None,
         clock_ahead_ms: 0,
         startup: StartupWatch::default(),
         feed: None,

@@ -20,3 +20,4 @@ mod poison;
 mod protocols;
 #[allow(unreachable_pub)]
 mod support;
+mod tls;

@@ -16,6 +16,7 @@ use ionian_runtime::{Application, Durability, LaneHandle, NodeError, NodeSetting
 use ionian_runtime::{query_membership, request_change};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -218,7 +219,7 @@ impl Nodes {
     }
 
     pub(crate) fn known(&self, name: &str) -> Configuration {
-        let address = self.addresses[name].parse().unwrap();
+        let address = self.addresses[name].parse::<SocketAddr>().unwrap();
         let mut found = None;
         eventually("the node answers", || {
             found = block_on(query_membership(address, DEADLINE)).ok();
@@ -229,7 +230,7 @@ impl Nodes {
 
     fn status(&self, name: &str) -> Option<NodeStatus> {
         block_on(query_status(
-            self.addresses[name].parse().unwrap(),
+            self.addresses[name].parse::<SocketAddr>().unwrap(),
             DEADLINE,
         ))
         .ok()
@@ -260,7 +261,7 @@ impl Nodes {
 
     pub(crate) fn request_once(&self, via: &str, change: &Change) -> Response {
         block_on(request_change(
-            self.addresses[via].parse().unwrap(),
+            self.addresses[via].parse::<SocketAddr>().unwrap(),
             change,
             DEADLINE,
         ))
@@ -269,7 +270,7 @@ impl Nodes {
 
     /// Repeats the request until it is decided.
     pub(crate) fn request(&self, via: &str, change: &Change) -> Response {
-        let address = self.addresses[via].parse().unwrap();
+        let address = self.addresses[via].parse::<SocketAddr>().unwrap();
         let mut response = None;
         // The leader may have failed a moment ago.
         eventually("the log decides", || {

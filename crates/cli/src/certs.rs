@@ -1,0 +1,208 @@
+//! `ionian certs`: the certificates of a cluster.
+//!
+//! A directory has the certificate authority, and one directory for each certificate: `nodes/NAME`,
+//! `operator`, `monitor`. Each of these has the three files that `--tls` needs.
+
+mod arguments;
+mod report;
+
+use anyhow::{Context, Result, bail};
+pub(crate) use arguments::Arguments;
+use arguments::CertsCommand;
+use ionian_deployment::{Deployment, Node};
+use ionian_program::output::say;
+use ionian_tls::{Authority, Hosts, Issued, Kind, Name};
+use std::fs::{self, File, Permissions};
+use std::io::{ErrorKind, Write};
+use std::net::IpAddr;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long an authority is valid. Its exchange takes three steps, so it is long.
+const AUTHORITY_DAYS: u32 = 3650;
+
+/// How long a certificate is valid.
+const DAYS: u32 = 90;
+
+/// The name in the certificates of the operator and the monitor that `certs create` makes.
+const DEFAULT_NAME: &str = "default";
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    match &arguments.command {
+        CertsCommand::Create { config, out, days } => {
+            let deployment = Deployment::load(config)?;
+            create(out, &deployment.cluster, *days)?;
+            issue_nodes(out, &deployment.cluster, &deployment.nodes, *days)?;
+            say!(
+                "wrote the certificates of {} nodes, an operator and a monitor to {}; keep {} off the \
+                 nodes",
+                deployment.nodes.len(),
+                out.display(),
+                out.join("ca.key").display()
+            );
+        }
+        CertsCommand::Renew { config, out, days } => {
+            let deployment = Deployment::load(config)?;
+            let authority = authority(out)?;
+            issue_people(out, &authority, &deployment.cluster, *days)?;
+            issue_nodes(out, &deployment.cluster, &deployment.nodes, *days)?;
+            say!(
+                "renewed the certificates of {} nodes, the operator and the monitor; running nodes \
+                 read them within 10 s, or at SIGHUP",
+                deployment.nodes.len()
+            );
+        }
+        CertsCommand::Status { cluster_args } => return report::run(cluster_args),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes an authority and the certificates of an operator and a monitor.
+fn create(out: &Path, cluster: &str, days: u32) -> Result<()> {
+    let key = out.join("ca.key");
+    if key.exists() {
+        bail!(
+            "{} exists: `ionian certs renew` makes new certificates with it",
+            key.display()
+        );
+    }
+    let (authority, issued) = Authority::create(cluster, DAY * AUTHORITY_DAYS)?;
+    make_directory(out)?;
+    write(&key, &issued.key, 0o600)?;
+    write(&out.join("ca.crt"), &issued.certificate, 0o644)?;
+    issue_people(out, &authority, cluster, days)
+}
+
+fn issue_people(out: &Path, authority: &Authority, cluster: &str, days: u32) -> Result<()> {
+    for kind in [Kind::Operator, Kind::Monitor] {
+        let name = Name {
+            cluster: cluster.to_owned(),
+            kind,
+            name: DEFAULT_NAME.to_owned(),
+        };
+        let issued = authority.issue(&name, &Hosts::default(), DAY * days)?;
+        store(&out.join(kind.word()), out, &issued)?;
+    }
+    Ok(())
+}
+
+fn issue_nodes(out: &Path, cluster: &str, nodes: &[Node], days: u32) -> Result<()> {
+    let authority = authority(out)?;
+    for node in nodes {
+        let issued = authority.issue(&name_of(cluster, node), &hosts(node), DAY * days)?;
+        store(&directory_of(out, node), out, &issued)?;
+    }
+    Ok(())
+}
+
+/// The directory of a certificate for `ionian up`: makes an authority if there is none.
+///
+/// # Errors
+/// If it cannot be written.
+pub(crate) fn prepare(out: &Path, cluster: &str) -> Result<()> {
+    match out.join("ca.key").exists() {
+        true => Ok(()),
+        false => create(out, cluster, DAYS),
+    }
+}
+
+/// The directory of the certificate of a node, which is made if there is none.
+///
+/// # Errors
+/// If it cannot be written.
+pub(crate) fn of_node(out: &Path, cluster: &str, node: &Node) -> Result<PathBuf> {
+    let directory = directory_of(out, node);
+    if !directory.join("tls.crt").exists() {
+        issue_nodes(out, cluster, std::slice::from_ref(node), DAYS)?;
+    }
+    // The nodes have other working directories than the certificates' paths may assume.
+    fs::canonicalize(&directory).with_context(|| directory.display().to_string())
+}
+
+fn directory_of(out: &Path, node: &Node) -> PathBuf {
+    out.join("nodes").join(&node.name)
+}
+
+fn name_of(cluster: &str, node: &Node) -> Name {
+    Name {
+        cluster: cluster.to_owned(),
+        kind: Kind::Node,
+        name: node.name.clone(),
+    }
+}
+
+/// The hosts under which clients and nodes reach a node. Clients check them.
+fn hosts(node: &Node) -> Hosts {
+    let mut hosts = Hosts::default();
+    let addresses = [Some(&node.address), node.gateway.as_ref()];
+    for address in addresses.into_iter().flatten() {
+        let Some((host, _)) = address.rsplit_once(':') else {
+            continue;
+        };
+        let host = host.trim_matches(['[', ']']).to_owned();
+        match host.parse::<IpAddr>() {
+            Ok(ip) if !hosts.addresses.contains(&ip) => hosts.addresses.push(ip),
+            Err(_) if !hosts.names.contains(&host) => hosts.names.push(host),
+            _ => {}
+        }
+    }
+    let is_local = hosts.addresses.iter().any(IpAddr::is_loopback);
+    if is_local && !hosts.names.iter().any(|name| name == "localhost") {
+        hosts.names.push("localhost".to_owned());
+    }
+    hosts
+}
+
+/// The authority in a directory.
+fn authority(out: &Path) -> Result<Authority> {
+    let read = |name: &str| {
+        let path = out.join(name);
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    Ok(Authority::open(&read("ca.crt")?, &read("ca.key")?)?)
+}
+
+/// Writes the three files of a certificate. A node that reads them meanwhile finds that they do not
+/// fit together, and reads them again later.
+fn store(directory: &Path, out: &Path, issued: &Issued) -> Result<()> {
+    make_directory(directory)?;
+    let bundle = directory.join("ca.crt");
+    // An operator may have added an authority to it.
+    if !bundle.exists() {
+        let path = out.join("ca.crt");
+        let own =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        write(&bundle, &own, 0o644)?;
+    }
+    write(&directory.join("tls.key"), &issued.key, 0o600)?;
+    write(&directory.join("tls.crt"), &issued.certificate, 0o644)
+}
+
+fn make_directory(path: &Path) -> Result<()> {
+    let make = || {
+        fs::create_dir_all(path)?;
+        fs::set_permissions(path, Permissions::from_mode(0o700))
+    };
+    make().with_context(|| format!("cannot make {}", path.display()))
+}
+
+/// Writes a file under another name and renames it: readers never see half of it.
+fn write(path: &Path, text: &str, mode: u32) -> Result<()> {
+    let new = path.with_extension("new");
+    let write = || {
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut options = File::options();
+        let mut file = options.write(true).create_new(true).mode(mode).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, path)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}

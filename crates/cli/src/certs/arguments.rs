@@ -1,0 +1,57 @@
+//! Arguments of `ionian certs`.
+
+use super::DAYS;
+use crate::cluster_args::ClusterArgs;
+use clap::builder::TypedValueParser;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// Make, renew and list the certificates of a cluster
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: CertsCommand,
+}
+
+fn days() -> impl TypedValueParser<Value = u32> {
+    clap::value_parser!(u32).range(1..=3650)
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CertsCommand {
+    /// Make a certificate authority, and certificates for all nodes, an operator and a monitor
+    #[command(
+        after_help = "Examples:\n  ionian certs create --config cluster.toml --out certs\n  \
+        ionian node n0 --config cluster.toml --data /var/lib/ionian --tls certs/nodes/n0\n  \
+        ionian status --config cluster.toml --tls certs/operator"
+    )]
+    Create {
+        /// The deployment file, which names the nodes and their addresses
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// The directory to write
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        /// Days until the certificates expire; the authority is valid for ten years
+        #[arg(long, value_name = "DAYS", default_value_t = DAYS, value_parser = days())]
+        days: u32,
+    },
+    /// Make new certificates with the authority in DIR, also for nodes that have none yet
+    Renew {
+        /// The deployment file, which names the nodes and their addresses
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// The directory that `ionian certs create` has written
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        /// Days until the certificates expire
+        #[arg(long, value_name = "DAYS", default_value_t = DAYS, value_parser = days())]
+        days: u32,
+    },
+    /// Show the certificates that the running nodes use, and whom they trust
+    Status {
+        #[command(flatten)]
+        cluster_args: ClusterArgs,
+    },
+}

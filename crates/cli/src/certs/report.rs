@@ -1,0 +1,164 @@
+//! `ionian certs status`: the certificates that the running nodes use, and whom they trust.
+
+use crate::cluster_args::ClusterArgs;
+use crate::contact;
+use crate::member::newest_since;
+use crate::output::{explain, say};
+use crate::source::{self, ANSWER_LIMIT};
+use crate::waiting;
+use anyhow::Result;
+use ionian_runtime::query_status;
+use ionian_runtime::status::{CertificateStatus, TlsStatus};
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// What the nodes say, by name.
+type Answers = BTreeMap<String, Result<Option<TlsStatus>, String>>;
+
+pub(super) fn run(cluster_args: &ClusterArgs) -> Result<ExitCode> {
+    let answers = waiting::block_on(ask(cluster_args))?;
+    for line in lines(&answers) {
+        say!("{line}");
+    }
+    let complete = answers.values().all(|answer| matches!(answer, Ok(Some(_))));
+    Ok(match complete {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+async fn ask(cluster_args: &ClusterArgs) -> Result<Answers> {
+    let known = newest_since(source::running(cluster_args).await?).await;
+    let mut answers = Answers::new();
+    for node in known.nodes().into_values() {
+        let key = format!("node.{}.address", node.name);
+        let answer = match contact::to(Some(&node.name), &key, &node.address) {
+            Ok(contact) => query_status(contact, ANSWER_LIMIT)
+                .await
+                .map_err(Into::into),
+            Err(error) => Err(error),
+        };
+        let answer = answer.map(|status| status.tls);
+        answers.insert(node.name.clone(), answer.map_err(|error| explain(&error)));
+    }
+    Ok(answers)
+}
+
+fn lines(answers: &Answers) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, answer) in answers {
+        match answer {
+            Err(error) => lines.push(format!("{name}: no answer: {error}")),
+            Ok(None) => lines.push(format!("{name}: TLS is off")),
+            Ok(Some(tls)) => {
+                let CertificateStatus {
+                    subject,
+                    issuer,
+                    not_after,
+                    ..
+                } = &tls.certificate;
+                lines.push(format!(
+                    "{name}: {}, {subject} until {}, by {issuer}, refused {} new sets",
+                    tls.mode,
+                    date(*not_after),
+                    tls.refused_sets
+                ));
+            }
+        }
+    }
+    lines.extend(authorities(answers));
+    lines
+}
+
+/// For each authority: the nodes that trust it, the nodes whose certificates it signed, and whether
+/// it can be dropped.
+fn authorities(answers: &Answers) -> Vec<String> {
+    let known: Vec<(&String, &TlsStatus)> = answers
+        .iter()
+        .filter_map(|(name, answer)| Some((name, answer.as_ref().ok()?.as_ref()?)))
+        .collect();
+    let is_complete = known.len() == answers.len();
+    let trusted = known.iter().flat_map(|(_, tls)| &tls.trusted);
+    let distinct: BTreeMap<&String, &CertificateStatus> = trusted
+        .map(|trusted| (&trusted.fingerprint, trusted))
+        .collect();
+    let mut lines = Vec::new();
+    for (fingerprint, authority) in distinct {
+        let who = |holds: &dyn Fn(&TlsStatus) -> bool| {
+            let names = known.iter().filter(|(_, tls)| holds(tls));
+            names
+                .map(|(name, _)| name.as_str())
+                .collect::<BTreeSet<_>>()
+        };
+        let trust = who(&|tls| tls.trusted.contains(authority));
+        let present = who(&|tls| tls.certificate.issuer == authority.subject);
+        let verdict = match (present.is_empty(), is_complete) {
+            (false, _) => "in use",
+            (true, true) => "not presented by any node",
+            (true, false) => "not known to be droppable: a node did not answer",
+        };
+        lines.push(format!(
+            "authority {} ({}) until {}: {verdict}; trusted by {}; signed {}",
+            authority.subject,
+            &fingerprint[..16.min(fingerprint.len())],
+            date(authority.not_after),
+            listed(&trust),
+            listed(&present)
+        ));
+    }
+    lines
+}
+
+fn listed(names: &BTreeSet<&str>) -> String {
+    match names.is_empty() {
+        true => "none".to_owned(),
+        false => names.iter().copied().collect::<Vec<_>>().join(" "),
+    }
+}
+
+fn date(seconds: i64) -> String {
+    let since = Duration::from_secs(seconds.max(0) as u64);
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + since).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(issuer: &str, trusted: &[&str]) -> Result<Option<TlsStatus>, String> {
+        let certificate = |subject: &str, issuer: &str| CertificateStatus {
+            subject: subject.into(),
+            issuer: issuer.into(),
+            not_after: 0,
+            fingerprint: format!("{subject}-0123456789abcdef"),
+        };
+        Ok(Some(TlsStatus {
+            mode: "required".into(),
+            certificate: certificate("x", issuer),
+            trusted: trusted.iter().map(|one| certificate(one, one)).collect(),
+            refused_sets: 0,
+        }))
+    }
+
+    /// An authority may be dropped only when every node answers and presents another.
+    #[test]
+    fn authority_is_in_use_while_a_node_presents_it() {
+        let mut answers = Answers::from([
+            ("n0".to_owned(), node("old", &["new", "old"])),
+            ("n1".to_owned(), node("new", &["new", "old"])),
+        ]);
+        let verdicts = |answers: &Answers| -> Vec<String> {
+            let lines = authorities(answers).into_iter();
+            lines
+                .map(|line| line.split(": ").nth(1).unwrap().to_owned())
+                .collect()
+        };
+        let says = |answers: &Answers, text: &str| verdicts(answers)[1].starts_with(text);
+        assert!(says(&answers, "in use; trusted by n0 n1; signed n0"));
+        answers.insert("n0".to_owned(), node("new", &["new", "old"]));
+        assert!(says(&answers, "not presented by any node;"));
+        answers.insert("n2".to_owned(), Err("silent".to_owned()));
+        assert!(says(&answers, "not known to be droppable"));
+    }
+}

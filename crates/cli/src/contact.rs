@@ -1,0 +1,77 @@
+//! How the commands of this process reach nodes: with a certificate, through the Unix sockets of
+//! the nodes in a data directory, or without either.
+
+use crate::address::resolve;
+use crate::cluster_args::ClusterArgs;
+use crate::data_paths::DataPaths;
+use anyhow::{Context, Result};
+use ionian_runtime::node::unix_socket::SOCKET;
+use ionian_runtime::{Contact, NodeTls, TlsMode};
+use ionian_tls::{ClientAuth, Expected, Files, Kind, Live};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+/// Who this process is to nodes. A process runs one command, for one cluster.
+#[derive(Debug)]
+struct Identity {
+    tls: Option<NodeTls>,
+    /// The directory in which nodes may run.
+    places: Option<DataPaths>,
+}
+
+static IDENTITY: OnceLock<Identity> = OnceLock::new();
+
+/// Takes the identity that the command line names.
+///
+/// # Errors
+/// If its certificate cannot be used.
+pub(crate) fn identify(cluster_args: &ClusterArgs) -> Result<()> {
+    let is_local = cluster_args.at.is_none() && cluster_args.config.is_none();
+    let places = is_local.then_some(&*cluster_args.data);
+    identify_as(cluster_args.tls.as_deref(), places)
+}
+
+/// Takes the identity of the certificate in the directory `tls`. The nodes in `data` are reached
+/// through their Unix sockets, if this process has no certificate.
+///
+/// # Errors
+/// If the certificate cannot be used.
+pub(crate) fn identify_as(tls: Option<&Path>, data: Option<&Path>) -> Result<()> {
+    let expected = Expected {
+        kinds: vec![Kind::Operator, Kind::Monitor],
+        ..Expected::default()
+    };
+    let tls = match tls {
+        None => None,
+        Some(directory) => Some(load(directory, expected)?),
+    };
+    let places = data.filter(|_| tls.is_none()).map(DataPaths::new);
+    // A command that asks again has the same command line.
+    IDENTITY.get_or_init(|| Identity { tls, places });
+    Ok(())
+}
+
+/// The certificate in a directory, of the expected owner.
+///
+/// # Errors
+/// If it cannot be used.
+pub(crate) fn load(directory: &Path, expected: Expected) -> Result<NodeTls> {
+    let live = Live::open(Files::within(directory), expected, ClientAuth::None)
+        .with_context(|| format!("--tls {}", directory.display()))?;
+    Ok(NodeTls::new(TlsMode::Required, Arc::new(live)))
+}
+
+/// The node at `address` (`HOST:PORT`, the value of `key`), with its name if it is known.
+///
+/// # Errors
+/// If the address cannot be resolved.
+pub(crate) fn to(name: Option<&str>, key: &str, address: &str) -> Result<Contact> {
+    let mut contact = Contact::from(resolve(key, address)?);
+    if let Some(identity) = IDENTITY.get() {
+        contact.tls = identity.tls.clone();
+        let socket = |name| Some(identity.places.as_ref()?.node(name).join(SOCKET));
+        contact.socket = name.and_then(socket);
+    }
+    contact.name = name.map(str::to_owned);
+    Ok(contact)
+}

@@ -1,0 +1,67 @@
+//! The certificates of a node, and what it does with them.
+
+use super::arguments::{Arguments, Clients, Mode};
+use anyhow::{Context, Result};
+use ionian_runtime::{NodeTls, TlsMode};
+use ionian_tls::{ClientAuth, Expected, Files, Kind, Live};
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Loads the certificate that `--tls` names. Its name must be that of the node; the cluster is
+/// checked when it is known ([`check_cluster`]).
+///
+/// # Errors
+/// If it cannot be used.
+pub(super) fn load(arguments: &Arguments) -> Result<Option<NodeTls>> {
+    let Some(directory) = &arguments.tls else {
+        tracing::warn!(
+            "TLS is off: every process that reaches this node's address can copy all data and \
+             change the members (docs/security.md)"
+        );
+        return Ok(None);
+    };
+    let mode = match arguments.tls_mode {
+        Mode::Permissive => TlsMode::Permissive,
+        Mode::Required => TlsMode::Required,
+    };
+    let auth = match arguments.client_tls {
+        Clients::Off | Clients::None => ClientAuth::None,
+        Clients::Optional => ClientAuth::Optional,
+        Clients::Required => ClientAuth::Required,
+    };
+    let expected = Expected {
+        cluster: None,
+        kinds: vec![Kind::Node],
+        name: Some(arguments.name.clone()),
+    };
+    let live = Live::open(Files::within(directory), expected, auth)
+        .with_context(|| format!("--tls {}", directory.display()))?;
+    if mode == TlsMode::Permissive {
+        tracing::warn!("TLS is permissive: this node also accepts connections without it");
+    }
+    Ok(Some(NodeTls::new(mode, Arc::new(live))))
+}
+
+/// Checks that the certificate is of this cluster.
+///
+/// # Errors
+/// If it is of another, with both names.
+pub(super) fn check_cluster(tls: &NodeTls, cluster: &str, name: &str) -> Result<()> {
+    let loaded = tls.live.loaded();
+    Ok(Expected::node(cluster, Some(name)).check(loaded.set.name())?)
+}
+
+/// Reads the certificates again at each SIGHUP. Must be called within a `LocalSet`.
+pub(super) fn reload_at_signal(tls: &NodeTls) {
+    let reload = tls.reload.clone();
+    match signal(SignalKind::hangup()) {
+        Err(error) => tracing::warn!("the signal SIGHUP cannot be caught: {error}"),
+        Ok(mut hangup) => {
+            tokio::task::spawn_local(async move {
+                while hangup.recv().await.is_some() {
+                    reload.notify_one();
+                }
+            });
+        }
+    }
+}

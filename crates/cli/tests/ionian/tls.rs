@@ -1,0 +1,105 @@
+//! A cluster with TLS, as its operator sees it.
+
+use crate::cluster::{Cluster, Directory, deployment, fails, run_node, works};
+use ionian_runtime::node::unix_socket::SOCKET;
+use nix::sys::signal::Signal;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn cluster_of_up_with_tls_serves_those_who_have_a_certificate() {
+    let mut cluster = Cluster::start("colocated", &[], &["--tls"]);
+    let (data, node) = (cluster.data(), cluster.deployment.nodes[0].clone());
+    let gateway = node.gateway.unwrap();
+    let certificates = |owner: &str| format!("{data}/tls/{owner}");
+    let (operator, monitor) = (certificates("operator"), certificates("monitor"));
+
+    // Clients.
+    assert_eq!(works(&["exec", "--data", &data, "SET", "k", "v"]), "OK\n");
+    let get = ["exec", "--at", &gateway, "--tls", &monitor, "GET", "k"];
+    assert_eq!(works(&get), "v\n");
+    let mut plain = TcpStream::connect(&gateway).unwrap();
+    plain.write_all(b"GET k\r\n").unwrap();
+    let mut answer = String::new();
+    plain.read_to_string(&mut answer).unwrap();
+    let reason = "-ERR Protocol error: this port accepts only TLS connections\r\n";
+    assert_eq!(answer, reason);
+
+    // Operators: on the Unix socket, with a certificate, with one that does not suffice, without.
+    assert_eq!(cluster.status()["nodes_up"], 3);
+    let file = cluster.directory.path("saved");
+    let save = |by: &[&str]| {
+        let words = ["snapshot", "save", file.to_str().unwrap()];
+        [&words[..], by]
+            .concat()
+            .iter()
+            .map(|word| word.to_string())
+            .collect::<Vec<_>>()
+    };
+    let address = node.address.clone();
+    let refused = save(&["--at", &address, "--tls", &monitor]);
+    let refused: Vec<&str> = refused.iter().map(String::as_str).collect();
+    fails(
+        &refused,
+        1,
+        "is of ionian://ionian/monitor/default; expected",
+    );
+    let permitted = save(&["--at", &address, "--tls", &operator]);
+    works(&permitted.iter().map(String::as_str).collect::<Vec<_>>());
+    fails(
+        &["status", "--at", &address],
+        1,
+        "accepts only TLS connections",
+    );
+    let listed = works(&["certs", "status", "--data", &data]);
+    assert!(
+        listed.contains("n2: required, ionian://ionian/node/n2 until "),
+        "{listed}"
+    );
+    assert!(
+        listed.contains(": in use; trusted by n0 n1 n2; signed n0 n1 n2"),
+        "{listed}"
+    );
+
+    // Without the flag the directory still has its certificates.
+    cluster.stop(Signal::SIGTERM);
+    cluster.start_again(&[]);
+    assert_eq!(works(&["exec", "--data", &data, "GET", "k"]), "v\n");
+    assert!(fs::exists(format!("{data}/nodes/n0/{SOCKET}")).unwrap());
+}
+
+#[test]
+fn certificates_of_a_deployment_are_made_once_and_only_their_owners_use_them() {
+    let directory = Directory::new();
+    let path = |name: &str| directory.path(name).to_str().unwrap().to_owned();
+    let (file, out, data) = (path("given.toml"), path("certs"), path("data"));
+    fs::write(&file, deployment("colocated", &[]).to_toml()).unwrap();
+    let create = ["certs", "create", "--config", &file, "--out", &out];
+    assert!(works(&create).starts_with("wrote the certificates of 3 nodes"));
+    fails(&create, 1, "ca.key exists: `ionian certs renew`");
+    for key in ["ca.key", "nodes/n1/tls.key", "operator/tls.key"] {
+        let mode = fs::metadata(directory.path("certs").join(key))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600, "{key}");
+    }
+    let certificate = || fs::read(directory.path("certs/nodes/n1/tls.crt")).unwrap();
+    let before = certificate();
+    works(&["certs", "renew", "--config", &file, "--out", &out]);
+    assert!(certificate() != before);
+
+    let start = |tls: &str| run_node(&["n0", "--config", &file, "--data", &data, "--tls", tls]);
+    let (code, log) = start(&format!("{out}/nodes/n1"));
+    let reason = "is of ionian://ionian/node/n1; expected ionian://*/node/n0";
+    assert!(code == Some(1) && log.contains(reason), "{log}");
+    let key = directory.path("certs/nodes/n0/tls.key");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let (code, log) = start(&format!("{out}/nodes/n0"));
+    assert!(
+        code == Some(1) && log.contains("the key has mode 0644"),
+        "{log}"
+    );
+}

@@ -1,0 +1,224 @@
+//! The socket of a client, plain or encrypted, in two halves.
+
+use bytes::{Bytes, BytesMut};
+use ionian_tls::{Live, Session};
+use std::future::poll_fn;
+use std::io::{self, ErrorKind, IoSlice, Write};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio_rustls::TlsAcceptor as TlsServer;
+
+/// How long a client may take for the TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// The first byte of every TLS connection; no command begins with it.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// How the gateway secures the connections of clients.
+#[derive(Clone, Debug)]
+pub struct ClientTls {
+    /// The certificate that clients see.
+    pub live: Arc<Live>,
+    /// Whether clients without TLS are served too.
+    pub permissive: bool,
+}
+
+/// The reading half.
+pub(crate) struct Input {
+    socket: OwnedReadHalf,
+    session: Option<Rc<Session>>,
+    /// Whether bytes may have arrived behind the handshake.
+    is_new: bool,
+}
+
+/// The writing half.
+pub(crate) struct Output {
+    socket: OwnedWriteHalf,
+    session: Option<Rc<Session>>,
+}
+
+/// The halves of a plain connection.
+pub(crate) fn plain(stream: TcpStream) -> (Input, Output) {
+    halves(stream, None)
+}
+
+fn halves(stream: TcpStream, session: Option<Session>) -> (Input, Output) {
+    let session = session.map(Rc::new);
+    let (input, output) = stream.into_split();
+    let input = Input {
+        socket: input,
+        is_new: session.is_some(),
+        session: session.clone(),
+    };
+    let output = Output {
+        socket: output,
+        session,
+    };
+    (input, output)
+}
+
+/// Begins a connection of a client, with TLS if the client speaks it.
+///
+/// # Errors
+/// Why the client is not served.
+pub(crate) async fn accept(stream: TcpStream, tls: &ClientTls) -> io::Result<(Input, Output)> {
+    let late = |_| io::Error::new(ErrorKind::TimedOut, "no TLS handshake within 5 s");
+    tokio::time::timeout(HANDSHAKE, greet(stream, tls))
+        .await
+        .map_err(late)?
+}
+
+async fn greet(mut stream: TcpStream, tls: &ClientTls) -> io::Result<(Input, Output)> {
+    let mut first = [0];
+    if stream.peek(&mut first).await? == 0 {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    match first[0] == TLS_HANDSHAKE {
+        true => {
+            let server = TlsServer::from(tls.live.loaded().gateway_server.clone());
+            let (stream, session) = server.accept(stream).await?.into_inner();
+            Ok(halves(stream, Some(Session::new(session.into()))))
+        }
+        false if tls.permissive => Ok(plain(stream)),
+        false => {
+            let text = b"-ERR Protocol error: this port accepts only TLS connections\r\n";
+            stream.write_all(text).await?;
+            stream.shutdown().await?;
+            let why = "the client does not speak TLS, which is required";
+            Err(io::Error::new(ErrorKind::InvalidData, why))
+        }
+    }
+}
+
+impl Input {
+    /// Reads what has arrived, at most as much as `scratch` holds. No bytes mean the end. The copy
+    /// has the exact size: an idle connection has no buffer, and a retained word retains only what
+    /// arrived with it.
+    pub(crate) fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        scratch: &mut [u8],
+    ) -> Poll<io::Result<Bytes>> {
+        loop {
+            let is_new = core::mem::take(&mut self.is_new);
+            let mut buffer = ReadBuf::new(scratch);
+            if !is_new {
+                ready!(Pin::new(&mut self.socket).poll_read(context, &mut buffer))?;
+            }
+            let arrived = buffer.filled();
+            let Some(session) = self
+                .session
+                .as_ref()
+                .filter(|_| is_new || !arrived.is_empty())
+            else {
+                return Poll::Ready(Ok(Bytes::copy_from_slice(arrived)));
+            };
+            let mut opened = BytesMut::with_capacity(arrived.len());
+            session.open(arrived, |bytes| opened.extend_from_slice(bytes))?;
+            if !opened.is_empty() {
+                return Poll::Ready(Ok(opened.freeze()));
+            }
+        }
+    }
+
+    /// Reads and drops bytes of the socket. Returns how many; none at the end.
+    pub(crate) async fn drop_some(&mut self, scratch: &mut [u8]) -> io::Result<usize> {
+        poll_fn(|context| {
+            let mut buffer = ReadBuf::new(scratch);
+            ready!(Pin::new(&mut self.socket).poll_read(context, &mut buffer))?;
+            Poll::Ready(Ok(buffer.filled().len()))
+        })
+        .await
+    }
+}
+
+impl Output {
+    pub(crate) fn stream(&self) -> &TcpStream {
+        self.socket.as_ref()
+    }
+
+    /// Writes as much as the socket accepts now.
+    ///
+    /// # Errors
+    /// `WouldBlock`, and errors of the connection.
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match &self.session {
+            None => self.socket.try_write(bytes),
+            Some(session) => session.write(&[IoSlice::new(bytes)], &mut Socket(&self.socket)),
+        }
+    }
+
+    /// Whether encrypted bytes wait for the socket.
+    pub(crate) fn has_records(&self) -> bool {
+        self.session
+            .as_ref()
+            .is_some_and(|session| session.has_records())
+    }
+
+    /// Writes bytes, or registers for the moment when the socket accepts some.
+    pub(crate) fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.session.is_none() {
+            return Pin::new(&mut self.socket).poll_write(context, bytes);
+        }
+        self.poll_ready(context, |output| output.try_write(bytes))
+    }
+
+    /// Writes the encrypted bytes that wait.
+    pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_ready(context, |output| match &output.session {
+            None => Ok(()),
+            Some(session) => session.flush(&mut Socket(&output.socket)),
+        })
+    }
+
+    fn poll_ready<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        attempt: impl Fn(&Self) -> io::Result<T>,
+    ) -> Poll<io::Result<T>> {
+        loop {
+            match attempt(self) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    ready!(self.stream().poll_write_ready(context))?;
+                }
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    /// Closes this side of the connection in order.
+    pub(crate) fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(session) = &self.session {
+            session.close();
+            ready!(self.poll_flush(context))?;
+        }
+        Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}
+
+/// A socket that does not wait.
+struct Socket<'a>(&'a OwnedWriteHalf);
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

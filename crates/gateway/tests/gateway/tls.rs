@@ -1,0 +1,161 @@
+//! Clients with TLS, and those that lack it or a certificate.
+
+use crate::socket::{answer_all, connect, run_secured};
+use ionian_gateway::{ClientTls, Limits};
+use ionian_tls::rustls::pki_types::ServerName;
+use ionian_tls::rustls::{ClientConfig, ClientConnection, StreamOwned};
+use ionian_tls::{Authority, ClientAuth, Expected, Files, Hosts, Kind, Live, Name};
+use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The certificates of a gateway, in a directory that is deleted with them.
+struct Certificates {
+    directory: PathBuf,
+    live: Arc<Live>,
+}
+
+impl Certificates {
+    fn new(auth: ClientAuth) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("ionian-gateway-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        fs::create_dir_all(&directory).unwrap();
+        let hour = Duration::from_secs(3600);
+        let (authority, _) = Authority::create("shop", hour).unwrap();
+        let name = Name {
+            cluster: "shop".into(),
+            kind: Kind::Node,
+            name: "n0".into(),
+        };
+        let hosts = Hosts {
+            names: vec!["localhost".into()],
+            addresses: Vec::new(),
+        };
+        let issued = authority.issue(&name, &hosts, hour).unwrap();
+        for (file, text) in [
+            ("tls.crt", &*issued.certificate),
+            ("tls.key", &*issued.key),
+            ("ca.crt", authority.certificate()),
+        ] {
+            let path = directory.join(file);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        }
+        let expected = Expected::node("shop", None);
+        let live = Live::open(Files::within(&directory), expected, auth).unwrap();
+        Certificates {
+            directory,
+            live: Arc::new(live),
+        }
+    }
+
+    fn run(
+        &self,
+        permissive: bool,
+        client: impl FnOnce(SocketAddr, Arc<ClientConfig>) + Send + 'static,
+    ) {
+        let tls = ClientTls {
+            live: self.live.clone(),
+            permissive,
+        };
+        let config = self.live.loaded().gateway_client.clone();
+        let client = move |address| client(address, config);
+        let (limits, node) = (Limits::default(), answer_all());
+        run_secured(limits, node, Some(tls), |_, address| address, client);
+    }
+}
+
+impl Drop for Certificates {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn secured(
+    address: SocketAddr,
+    config: Arc<ClientConfig>,
+) -> StreamOwned<ClientConnection, TcpStream> {
+    let host = ServerName::try_from("localhost").unwrap();
+    StreamOwned::new(
+        ClientConnection::new(config, host).unwrap(),
+        connect(address),
+    )
+}
+
+fn expect(stream: &mut impl Read, expected: &[u8]) {
+    let mut found = vec![0; expected.len()];
+    stream.read_exact(&mut found).unwrap();
+    assert!(
+        found == expected,
+        "{:?}",
+        String::from_utf8_lossy(&found[..found.len().min(99)])
+    );
+}
+
+/// Values that fill several records and more than the socket's buffers, a pipeline, and an end that
+/// the client can tell from a cut.
+#[test]
+fn client_with_tls_gets_every_reply_and_an_end_in_order() {
+    Certificates::new(ClientAuth::None).run(false, |address, config| {
+        let mut stream = secured(address, config);
+        let value = vec![b'v'; 8 << 20];
+        write!(stream, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len()).unwrap();
+        stream.write_all(&value).unwrap();
+        stream.write_all(b"\r\n").unwrap();
+        expect(&mut stream, b"+OK\r\n");
+        let pipeline = "GET k\r\nPING\r\n".repeat(4) + "QUIT\r\n";
+        stream.write_all(pipeline.as_bytes()).unwrap();
+        for _ in 0..4 {
+            expect(&mut stream, format!("${}\r\n", value.len()).as_bytes());
+            expect(&mut stream, &value);
+            expect(&mut stream, b"\r\n+PONG\r\n");
+        }
+        expect(&mut stream, b"+OK\r\n");
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "a cut is an error");
+    });
+}
+
+#[test]
+fn client_without_tls_is_served_only_where_that_is_permitted() {
+    let certificates = Certificates::new(ClientAuth::None);
+    certificates.run(true, |address, config| {
+        let (mut plain, mut tls) = (connect(address), secured(address, config));
+        plain.write_all(b"PING\r\n").unwrap();
+        expect(&mut plain, b"+PONG\r\n");
+        tls.write_all(b"PING\r\n").unwrap();
+        expect(&mut tls, b"+PONG\r\n");
+    });
+    certificates.run(false, |address, _| {
+        let mut plain = connect(address);
+        plain.write_all(b"PING\r\n").unwrap();
+        let mut answer = String::new();
+        let _ = plain.read_to_string(&mut answer);
+        let reason = "-ERR Protocol error: this port accepts only TLS connections\r\n";
+        assert_eq!(answer, reason);
+    });
+}
+
+#[test]
+fn client_without_a_certificate_is_refused_where_one_is_required() {
+    let required = Certificates::new(ClientAuth::Required);
+    let roots = Certificates::new(ClientAuth::None);
+    let other = roots.live.loaded().gateway_client.clone();
+    required.run(false, move |address, config| {
+        let mut own = secured(address, config.clone());
+        own.write_all(b"PING\r\n").unwrap();
+        expect(&mut own, b"+PONG\r\n");
+        // Its authority is another.
+        let mut other = secured(address, other);
+        let refused = other
+            .write_all(b"PING\r\n")
+            .and_then(|()| other.read_exact(&mut [0]));
+        assert!(refused.is_err());
+    });
+}

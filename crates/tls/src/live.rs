@@ -1,0 +1,142 @@
+//! The set in force, and its exchange while the process runs.
+
+use crate::config::{ClientAuth, gateway_client, gateway_server, node_client, node_server};
+use crate::error::TlsError;
+use crate::files::Files;
+use crate::name::Expected;
+use crate::set::CertificateSet;
+use arc_swap::ArcSwap;
+use rustls::{ClientConfig, ServerConfig};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A set, and the settings made from it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The set.
+    pub set: CertificateSet,
+    /// For the port of a node.
+    pub node_server: Arc<ServerConfig>,
+    /// To reach a node.
+    pub node_client: Arc<ClientConfig>,
+    /// For the port of a gateway.
+    pub gateway_server: Arc<ServerConfig>,
+    /// To reach a gateway.
+    pub gateway_client: Arc<ClientConfig>,
+    /// How often the trusted authorities have changed. A connection that an earlier generation has
+    /// admitted may come from an authority that is not trusted any more.
+    pub generation: u64,
+}
+
+impl Loaded {
+    fn new(set: CertificateSet, auth: ClientAuth, generation: u64) -> Result<Self, rustls::Error> {
+        Ok(Loaded {
+            node_server: node_server(&set)?.into(),
+            node_client: node_client(&set)?.into(),
+            gateway_server: gateway_server(&set, auth)?.into(),
+            gateway_client: gateway_client(&set)?.into(),
+            set,
+            generation,
+        })
+    }
+}
+
+/// The set in force. Threads share it.
+#[derive(Debug)]
+pub struct Live {
+    files: Files,
+    expected: Expected,
+    auth: ClientAuth,
+    loaded: ArcSwap<Loaded>,
+    /// What the last files that were refused held: the same contents are reported once.
+    refused: AtomicU64,
+    failures: AtomicU64,
+}
+
+/// The result of looking at the files again.
+#[derive(Debug)]
+pub enum Reload {
+    /// They hold what they held before.
+    Unchanged,
+    /// The new set is in force.
+    Exchanged,
+    /// The new set does not pass, and the old one stays in force.
+    Refused(TlsError),
+}
+
+impl Live {
+    /// Loads the first set.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn open(files: Files, expected: Expected, auth: ClientAuth) -> Result<Self, TlsError> {
+        let set = CertificateSet::load(&files, &expected)?;
+        Ok(Live {
+            loaded: ArcSwap::from_pointee(load(&files, set, auth, 0)?),
+            files,
+            expected,
+            auth,
+            refused: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+        })
+    }
+
+    /// The set in force.
+    pub fn loaded(&self) -> Arc<Loaded> {
+        self.loaded.load_full()
+    }
+
+    /// How many new sets were refused since the start.
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// Reads the files, and puts a new set in force if it passes every check. Only one task of a
+    /// process calls this.
+    pub fn reload(&self) -> Reload {
+        let before = self.loaded();
+        let contents = match self.files.read() {
+            Ok(contents) => contents,
+            Err(error) => return self.refuse(u64::MAX, error),
+        };
+        let digest = contents.digest();
+        if digest == before.set.digest() {
+            self.refused.store(0, Ordering::Relaxed);
+            return Reload::Unchanged;
+        }
+        let new = CertificateSet::check(&self.files, &contents, &self.expected).and_then(|set| {
+            let changed = u64::from(!set.trusts_as(&before.set));
+            load(&self.files, set, self.auth, before.generation + changed)
+        });
+        match new {
+            Err(error) => self.refuse(digest, error),
+            Ok(new) => {
+                self.refused.store(0, Ordering::Relaxed);
+                self.loaded.store(Arc::new(new));
+                Reload::Exchanged
+            }
+        }
+    }
+
+    fn refuse(&self, digest: u64, error: TlsError) -> Reload {
+        if self.refused.swap(digest, Ordering::Relaxed) == digest {
+            return Reload::Unchanged;
+        }
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        Reload::Refused(error)
+    }
+}
+
+fn load(
+    files: &Files,
+    set: CertificateSet,
+    auth: ClientAuth,
+    generation: u64,
+) -> Result<Loaded, TlsError> {
+    let found = set.name().to_string();
+    Loaded::new(set, auth, generation).map_err(|source| TlsError::Invalid {
+        path: files.certificate.clone(),
+        found,
+        source,
+    })
+}

@@ -1,0 +1,147 @@
+//! A set of certificate, key and bundle, checked whole.
+
+use crate::config::{client_verifier, provider};
+use crate::error::TlsError;
+use crate::files::{Contents, Files};
+use crate::name::{Expected, Kind, Name, name_of};
+use rustls::RootCertStore;
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::sign::CertifiedKey;
+use std::sync::Arc;
+
+/// A set that passed every check.
+#[derive(Debug)]
+pub struct CertificateSet {
+    name: Name,
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    pub(crate) key: PrivateKeyDer<'static>,
+    pub(crate) roots: Arc<RootCertStore>,
+    bundle: Vec<CertificateDer<'static>>,
+    digest: u64,
+}
+
+impl CertificateSet {
+    /// Loads a set and checks it: the key fits the certificate, the certificate is valid now under
+    /// the set's own bundle, and the name in it is the expected one.
+    ///
+    /// # Errors
+    /// What is wrong, with the file.
+    pub fn load(files: &Files, expected: &Expected) -> Result<Self, TlsError> {
+        Self::check(files, &files.read()?, expected)
+    }
+
+    pub(crate) fn check(
+        files: &Files,
+        contents: &Contents,
+        expected: &Expected,
+    ) -> Result<Self, TlsError> {
+        let path = || files.certificate.clone();
+        let chain = Files::certificates(&files.certificate, &contents.certificate)?;
+        let bundle = Files::certificates(&files.bundle, &contents.bundle)?;
+        let key = files.private_key(&contents.key)?;
+        let in_file = |error: TlsError| TlsError::Contents {
+            path: path(),
+            what: error.to_string(),
+        };
+        let name = name_of(&chain[0]).map_err(in_file)?;
+        expected.check(&name).map_err(in_file)?;
+        CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider()).map_err(|error| {
+            TlsError::Contents {
+                path: files.key.clone(),
+                what: format!(
+                    "the key does not fit the certificate in {}: {error}",
+                    files.certificate.display()
+                ),
+            }
+        })?;
+        let mut roots = RootCertStore::empty();
+        for root in &bundle {
+            roots
+                .add(root.clone())
+                .map_err(|error| TlsError::Contents {
+                    path: files.bundle.clone(),
+                    what: format!("not a certificate authority: {error}"),
+                })?;
+        }
+        let roots = Arc::new(roots);
+        verify(&chain, &roots, name.kind).map_err(|source| TlsError::Invalid {
+            path: path(),
+            found: name.to_string(),
+            source,
+        })?;
+        Ok(CertificateSet {
+            name,
+            chain,
+            key,
+            roots,
+            bundle,
+            digest: contents.digest(),
+        })
+    }
+
+    /// The name in the certificate.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// The certificate of this process, DER.
+    pub fn certificate(&self) -> &[u8] {
+        &self.chain[0]
+    }
+
+    /// The certificate authorities of the bundle, DER.
+    pub fn bundle(&self) -> impl Iterator<Item = &[u8]> {
+        self.bundle.iter().map(|root| &root[..])
+    }
+
+    /// Whether both sets trust the same authorities.
+    pub(crate) fn trusts_as(&self, other: &CertificateSet) -> bool {
+        let contains = |of: &CertificateSet, root| of.bundle.contains(root);
+        self.bundle.iter().all(|root| contains(other, root))
+            && other.bundle.iter().all(|root| contains(self, root))
+    }
+}
+
+/// Other processes check a certificate in the same way.
+fn verify(
+    chain: &[CertificateDer<'static>],
+    roots: &Arc<RootCertStore>,
+    kind: Kind,
+) -> Result<(), rustls::Error> {
+    let (leaf, rest) = chain.split_first().expect("a chain has a certificate");
+    let now = UnixTime::now();
+    client_verifier(roots.clone(), false)?.verify_client_cert(leaf, rest, now)?;
+    if kind == Kind::Node {
+        let provider = provider();
+        let parsed = ParsedCertificate::try_from(leaf)?;
+        let algorithms = provider.signature_verification_algorithms.all;
+        verify_server_cert_signed_by_trust_anchor(&parsed, roots, rest, now, algorithms)?;
+    }
+    Ok(())
+}
+
+/// The SHA-256 of a certificate (DER), in hexadecimal digits, as `openssl x509 -fingerprint
+/// -sha256` shows it without colons.
+pub fn fingerprint(certificate: &[u8]) -> String {
+    let provider = provider();
+    let suite = provider.cipher_suites.iter().find_map(|suite| {
+        let suite = suite.tls13()?;
+        (suite.common.hash_provider.output_len() == 32).then_some(suite)
+    });
+    let hash = suite
+        .expect("ring has a suite with SHA-256")
+        .common
+        .hash_provider;
+    let digest = hash.hash(certificate);
+    digest
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}

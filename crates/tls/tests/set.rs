@@ -1,0 +1,182 @@
+//! A set of certificates is taken whole or not at all.
+
+use ionian_tls::{
+    Authority, CertificateSet, ClientAuth, Expected, Files, Hosts, Issued, Kind, Live, Name, Reload,
+};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A directory with a set, deleted with the test.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("ionian-tls-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        let path = self.0.join(file);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    }
+
+    fn put(&self, issued: &Issued) {
+        self.write("tls.crt", &issued.certificate);
+        self.write("tls.key", &issued.key);
+    }
+
+    fn load(&self) -> Result<CertificateSet, String> {
+        CertificateSet::load(&Files::within(&self.0), &expected()).map_err(|e| e.to_string())
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn expected() -> Expected {
+    Expected::node("shop", Some("n0"))
+}
+
+fn authority() -> Authority {
+    Authority::create("shop", HOUR).unwrap().0
+}
+
+fn node(authority: &Authority, name: &str) -> Issued {
+    let name = Name {
+        cluster: "shop".into(),
+        kind: Kind::Node,
+        name: name.into(),
+    };
+    authority.issue(&name, &Hosts::default(), HOUR).unwrap()
+}
+
+#[test]
+fn set_with_any_wrong_file_is_refused_with_the_reason() {
+    let (authority, directory) = (authority(), Directory::new());
+    let good = node(&authority, "n0");
+    directory.put(&good);
+    directory.write("ca.crt", authority.certificate());
+    assert_eq!(
+        directory.load().unwrap().name().to_string(),
+        "ionian://shop/node/n0"
+    );
+
+    let now = SystemTime::now();
+    let signed = |uris: &[&str], from, valid| {
+        let uris: Vec<String> = uris.iter().map(|uri| uri.to_string()).collect();
+        authority
+            .sign(Kind::Node, &uris, &Hosts::default(), from, valid)
+            .unwrap()
+    };
+    let own = "ionian://shop/node/n0";
+    let cases = [
+        (
+            node(&authority, "n1"),
+            "the certificate is of ionian://shop/node/n1; expected ionian://shop/node/n0",
+        ),
+        (
+            signed(&["ionian://blue/node/n0"], now, HOUR),
+            "the certificate is of ionian://blue/node/n0; expected ionian://shop/node/n0",
+        ),
+        (signed(&[], now, HOUR), "the certificate has no name"),
+        (
+            signed(&[own, "ionian://shop/operator/eva"], now, HOUR),
+            "the certificate has 2 names",
+        ),
+        (signed(&[own], now - 2 * HOUR, HOUR), "certificate expired"),
+        (
+            signed(&[own], now + HOUR, HOUR),
+            "certificate not valid yet",
+        ),
+        (
+            node(&Authority::create("shop", HOUR).unwrap().0, "n0"),
+            "invalid peer certificate: UnknownIssuer",
+        ),
+    ];
+    for (issued, reason) in cases {
+        directory.put(&issued);
+        let refused = directory.load().unwrap_err();
+        assert!(refused.contains(reason), "{refused}");
+    }
+    directory.put(&good);
+    directory.write("tls.key", &node(&authority, "n0").key);
+    assert!(
+        directory
+            .load()
+            .unwrap_err()
+            .contains("the key does not fit the certificate")
+    );
+    directory.write("tls.key", "");
+    assert!(
+        directory
+            .load()
+            .unwrap_err()
+            .ends_with("tls.key: the file is empty")
+    );
+    directory.put(&good);
+    let key = directory.0.join("tls.key");
+    fs::set_permissions(&key, Permissions::from_mode(0o640)).unwrap();
+    assert!(directory.load().unwrap_err().contains("mode 0640"));
+    directory.put(&good);
+    directory.write("ca.crt", "no certificate");
+    assert!(
+        directory
+            .load()
+            .unwrap_err()
+            .contains("ca.crt: holds no certificate")
+    );
+}
+
+#[test]
+fn bad_set_is_reported_once_and_the_old_one_stays() {
+    let (authority, directory) = (authority(), Directory::new());
+    let first = node(&authority, "n0");
+    directory.put(&first);
+    directory.write("ca.crt", authority.certificate());
+    let live = Live::open(Files::within(&directory.0), expected(), ClientAuth::None).unwrap();
+    assert!(matches!(live.reload(), Reload::Unchanged));
+    let in_force = |live: &Live| live.loaded().set.certificate().to_vec();
+    let before = in_force(&live);
+
+    // A pair of which one half is written.
+    let second = node(&authority, "n0");
+    directory.write("tls.crt", &second.certificate);
+    assert!(matches!(live.reload(), Reload::Refused(_)));
+    assert!(matches!(live.reload(), Reload::Unchanged));
+    assert_eq!((in_force(&live) == before, live.failures()), (true, 1));
+
+    directory.write("tls.key", &second.key);
+    assert!(matches!(live.reload(), Reload::Exchanged));
+    assert_eq!(
+        (in_force(&live) != before, live.loaded().generation),
+        (true, 0)
+    );
+
+    // Two authorities, then only the new one: each is another trust.
+    let next = Authority::create("shop", HOUR).unwrap().0;
+    let both = format!("{}{}", authority.certificate(), next.certificate());
+    directory.write("ca.crt", &both);
+    assert!(matches!(live.reload(), Reload::Exchanged));
+    assert_eq!(live.loaded().generation, 1);
+    directory.write("ca.crt", next.certificate());
+    assert!(
+        matches!(live.reload(), Reload::Refused(_)),
+        "its own certificate is of the old one"
+    );
+    directory.put(&node(&next, "n0"));
+    assert!(matches!(live.reload(), Reload::Exchanged));
+    assert_eq!((live.loaded().generation, live.failures()), (2, 2));
+}
