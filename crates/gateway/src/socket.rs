@@ -1,7 +1,7 @@
 //! The socket of a client, plain or encrypted, in two halves.
 
 use bytes::{Bytes, BytesMut};
-use ionian_tls::{Live, Session};
+use ionian_tls::{Live, Session, readable};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::pin::Pin;
@@ -82,7 +82,7 @@ async fn greet(mut stream: TcpStream, tls: &ClientTls) -> io::Result<(Input, Out
     match first[0] == TLS_HANDSHAKE {
         true => {
             let server = TlsServer::from(tls.live.loaded().gateway_server.clone());
-            let (stream, session) = server.accept(stream).await?.into_inner();
+            let (stream, session) = server.accept(stream).await.map_err(readable)?.into_inner();
             Ok(halves(stream, Some(Session::new(session.into()))))
         }
         false if tls.permissive => Ok(plain(stream)),

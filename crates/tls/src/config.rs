@@ -13,6 +13,7 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, OtherError,
     RootCertStore, ServerConfig, SignatureScheme,
 };
+use std::io;
 use std::sync::{Arc, LazyLock};
 
 /// Whether clients of the gateway must have certificates.
@@ -194,6 +195,18 @@ fn explain(leaf: &[u8], cluster: &str, error: Error) -> Error {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Refused(String);
+
+/// The error of a TLS handshake, with the reason of this crate in place of the form that `rustls`
+/// gives it.
+pub fn readable(error: io::Error) -> io::Error {
+    let source = error.get_ref().and_then(|source| source.downcast_ref());
+    match source {
+        Some(Error::InvalidCertificate(CertificateError::Other(OtherError(reason)))) => {
+            io::Error::new(error.kind(), reason.to_string())
+        }
+        _ => error,
+    }
+}
 
 impl ClientCertVerifier for CallerVerifier {
     fn offer_client_auth(&self) -> bool {

@@ -31,7 +31,7 @@ mod name;
 mod session;
 mod set;
 
-pub use config::ClientAuth;
+pub use config::{ClientAuth, readable};
 pub use error::TlsError;
 pub use files::Files;
 pub use issue::{Authority, Hosts, Issued};

@@ -10,7 +10,7 @@ use std::fmt::Debug;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, SystemTime};
@@ -83,7 +83,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Opens the file for each batch of lines: after a rotation the lines are in the new file.
-fn write_all(path: &PathBuf, mut file: File, queue: &Receiver<String>) {
+fn write_all(path: &Path, mut file: File, queue: &Receiver<String>) {
     while let Ok(line) = queue.recv() {
         let mut text = line + "\n";
         text.extend(queue.try_iter().take(QUEUE).map(|line| line + "\n"));

@@ -105,14 +105,14 @@ fn expect(stream: &mut impl Read, expected: &[u8]) {
 fn client_with_tls_gets_every_reply_and_an_end_in_order() {
     Certificates::new(ClientAuth::None).run(false, |address, config| {
         let mut stream = secured(address, config);
-        let value = vec![b'v'; 8 << 20];
+        let value = vec![b'v'; 512 << 10];
         write!(stream, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len()).unwrap();
         stream.write_all(&value).unwrap();
         stream.write_all(b"\r\n").unwrap();
         expect(&mut stream, b"+OK\r\n");
-        let pipeline = "GET k\r\nPING\r\n".repeat(4) + "QUIT\r\n";
+        let pipeline = "GET k\r\nPING\r\n".repeat(8) + "QUIT\r\n";
         stream.write_all(pipeline.as_bytes()).unwrap();
-        for _ in 0..4 {
+        for _ in 0..8 {
             expect(&mut stream, format!("${}\r\n", value.len()).as_bytes());
             expect(&mut stream, &value);
             expect(&mut stream, b"\r\n+PONG\r\n");

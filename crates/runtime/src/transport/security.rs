@@ -5,7 +5,7 @@ use super::hello::{self, HandshakeError};
 use super::stream::NodeStream;
 use ionian_tls::rustls::pki_types::ServerName;
 use ionian_tls::rustls::{AlertDescription, Error};
-use ionian_tls::{Expected, Live, name_of};
+use ionian_tls::{Expected, Live, name_of, readable};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
@@ -107,7 +107,7 @@ async fn accept_tls(stream: TcpStream, tls: &NodeTls) -> Result<NodeStream, Hand
         Err((error, stream)) => {
             // The alert says why, and arrives only if this side closes in order.
             let _ = hello::hang_up(&mut NodeStream::Plain(stream)).await;
-            Err(error.into())
+            Err(readable(error).into())
         }
     }
 }
@@ -151,7 +151,7 @@ async fn dial_tls(
     let connector = TlsConnector::from(loaded.node_client.clone());
     // Certificates of nodes are checked by their names in the cluster, not by names of hosts.
     let host = ServerName::try_from("node.ionian.invalid").expect("a name of a host");
-    let stream = connector.connect(host, stream).await?;
+    let stream = connector.connect(host, stream).await.map_err(readable)?;
     let stream = NodeStream::Tls {
         stream: Box::new(TlsStream::Client(stream)),
         generation: loaded.generation,

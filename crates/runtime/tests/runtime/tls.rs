@@ -309,7 +309,7 @@ fn caller_without_the_right_certificate_gets_no_answer() {
         );
         let words = [
             reason,
-            "that says ionian://blue/operator/eva",
+            "not a peer: the certificate that says ionian://blue/operator/eva",
             "of ionian://blue/ that",
         ];
         eventually("the node has logged it", || zero.logged(&words) > 0);
