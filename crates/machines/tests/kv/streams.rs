@@ -56,6 +56,30 @@ fn positions_have_no_gaps_and_are_never_given_twice() {
     );
 }
 
+/// As in Redis 7, XSETID goes back as far as the last entry that is there.
+#[test]
+fn xsetid_alone_has_a_position_given_twice() {
+    let mut kv = Kv::default();
+    let script = [
+        ("xadd log 0-* e v", "$3|0-1|"),
+        ("xadd log 0-* e v", "$3|0-2|"),
+        ("xdel log 0-2", ":1|"),
+        ("xadd log 0-* e v", "$3|0-3|"),
+        ("xdel log 0-3", ":1|"),
+        (
+            "xsetid log 0-0",
+            "-ERR The ID specified in XSETID is smaller than the target stream top item|",
+        ),
+        ("xsetid log 0-1", "+OK|"),
+        ("xadd log 0-* e v", "$3|0-2|"),
+        ("xtrim log maxlen 0", ":2|"),
+        ("xadd log 0-* e v", "$3|0-3|"),
+    ];
+    for (line, reply) in script {
+        assert_eq!(run(&mut kv, NOW, line), reply, "{line}");
+    }
+}
+
 #[test]
 fn xread_with_block_answers_what_its_caller_waits_for() {
     let mut kv = Kv::default();
