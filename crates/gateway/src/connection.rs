@@ -61,6 +61,8 @@ pub struct Connection {
     request: Option<(Operation, Bytes)>,
     /// Size of the compound in flight, including the commands that may have to be sent again.
     flight_bytes: usize,
+    /// Whether the compound in flight can change something.
+    flight_changes: bool,
     /// The notes of the commands in flight.
     flight_notes: Vec<Note>,
     flight_since: Instant,
@@ -116,6 +118,7 @@ impl Connection {
             blocked: None,
             request: None,
             flight_bytes: 0,
+            flight_changes: false,
             flight_notes: Vec::new(),
             flight_since: Instant::now(),
             asked_at: Instant::now(),

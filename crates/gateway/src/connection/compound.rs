@@ -43,11 +43,11 @@ impl Connection {
         self.flight.is_some().then_some(self.asked_at)
     }
 
-    /// Gives up the compound in flight because it takes too long. Call [`advance`](Self::advance)
-    /// afterwards.
+    /// Gives up the compound in flight because it takes too long: one of reads has no effect,
+    /// whether it was sent or not. Call [`advance`](Self::advance) afterwards.
     pub fn give_up(&mut self) {
         let sent = self.request.take().is_none();
-        self.on_reply(Err(if sent {
+        self.on_reply(Err(if sent && self.flight_changes {
             Refusal::Unknown
         } else {
             Refusal::Unavailable
@@ -231,6 +231,7 @@ impl Connection {
         self.asked_at = self.flight_since;
         let payload = Bytes::from(compound.encode());
         self.flight_bytes = payload.len();
+        self.flight_changes = !matches!(operation, Operation::Read(_));
         self.request = Some((operation, payload));
     }
 }

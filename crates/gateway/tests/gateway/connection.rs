@@ -203,6 +203,30 @@ fn what_is_given_up_before_it_was_sent_on_was_not_executed() {
 }
 
 #[test]
+fn what_is_given_up_when_it_was_sent_on_may_have_been_executed_unless_it_reads() {
+    let given_up = |command: &'static [u8]| {
+        let mut client = client();
+        client.connection.receive(Bytes::from_static(command));
+        assert!(client.connection.take_request().is_some());
+        client.connection.give_up();
+        client.connection.advance();
+        text(&client.take())
+    };
+    let no_answer = "-TRYAGAIN the cluster did not answer in time, the command";
+    let (not_executed, unknown) = ("was not", "may or may not have been");
+    for (command, outcome) in [
+        (&b"GET a\r\n"[..], not_executed),
+        (&b"SET a 1\r\n"[..], unknown),
+        (&b"MULTI\r\nGET a\r\nEXEC\r\n"[..], not_executed),
+    ] {
+        let given_up = given_up(command);
+        let expected = format!("{no_answer} {outcome} executed\n");
+        assert!(given_up.ends_with(&expected), "{given_up}");
+        assert_eq!(given_up.matches("-TRYAGAIN").count(), 1);
+    }
+}
+
+#[test]
 fn a_slow_reader_is_not_read_from_and_loses_nothing() {
     let limits = Limits {
         output_bytes_soft: 10_000,
