@@ -11,6 +11,7 @@ mod port;
 mod reads;
 mod reports;
 mod snapshots;
+mod stretches;
 
 pub use self::catch_up::Chunk;
 use self::catch_up::{Ask, CatchUp, Progress};
@@ -25,12 +26,11 @@ pub use self::port::ReplicaPort;
 use self::reports::Reports;
 use self::snapshots::Snapshots;
 use super::branch;
-use super::message::{ChosenSlots, RECOVER_SLOTS, Times};
+use super::message::{ChosenSlots, Times};
 use super::workers::workers;
 use crate::multipaxos::config::Config;
 use crate::multipaxos::kind;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use bytes::Bytes;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::NodeId;
@@ -309,17 +309,7 @@ impl ReplicaCore {
                 let waits = self.catch_up.is_cut_off();
                 port.fetch(peer, (start, end), waits);
             }
-            Some(Ask::Leader) => {
-                let missing = self
-                    .executed
-                    .until(self.wanted)
-                    .filter(|slot| self.log.get(*slot).is_none());
-                let slots: Vec<Slot> = missing.take(RECOVER_SLOTS).collect();
-                self.catch_up
-                    .asked_leader(slots.get(RECOVER_SLOTS - 1).copied());
-                port.reached(branch::RECOVERS);
-                port.recover(slots);
-            }
+            Some(Ask::Leader) => self.ask_leader(port),
             Some(Ask::Snapshot(peer, executed, offset)) => {
                 port.reached(branch::FETCHES_SNAPSHOT);
                 port.fetch_snapshot(peer, executed, offset);

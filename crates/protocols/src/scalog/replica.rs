@@ -105,6 +105,9 @@ pub struct Replica {
     fetch: Option<(Instant, u32)>,
     /// Up to where it has asked for a log, and has no answer yet.
     asked: BTreeMap<LogId, u64>,
+    /// Whether records come only because it asks for them: they were sent before it could take
+    /// them in. Then it asks at once for what a slot lacks.
+    is_behind: bool,
     /// Since when it waits for records of the next slot.
     waits_since: Option<Instant>,
     /// Whether it is the one to tell the others of the cut.
@@ -133,6 +136,7 @@ impl Replica {
             gathering: Gathering::default(),
             fetch: None,
             asked: BTreeMap::new(),
+            is_behind: false,
             waits_since: None,
             tells: false,
             told: (Instant::ZERO, Slot::ZERO),
@@ -198,7 +202,7 @@ impl Replica {
                 break;
             }
         }
-        self.watch(now);
+        self.watch(now, out);
     }
 
     /// The value of the next slot, if all that belongs to it is here.
@@ -273,9 +277,13 @@ impl Replica {
         }
     }
 
-    /// Watches for what is missing of the next slot. Most of it is on its way.
-    fn watch(&mut self, now: Instant) {
+    /// Watches for what is missing of the next slot. Most of it is on its way, unless this replica
+    /// is behind.
+    fn watch(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.next.is_some() && self.fetch.is_none() {
+            if self.is_behind {
+                self.ask_for_missing(out);
+            }
             self.fetch = Some((self.answered_by(now, 0), 0));
             self.waits_since = Some(now);
         }
@@ -336,9 +344,12 @@ impl Replica {
         let before = self.gathering.len();
         self.on_records(log, first, records, out);
         let is_help = self.gathering.len() > before;
+        if is_help {
+            self.is_behind = true;
+            self.asked.remove(&log);
+        }
         self.go_on(now, out);
         if is_help {
-            self.asked.remove(&log);
             self.ask_for_missing(out);
             let ranges = self.next.as_ref().map_or(&[][..], |(_, ranges)| ranges);
             if ranges.iter().any(|range| range.log == log) {
@@ -497,8 +508,11 @@ impl Role for Replica {
                 first,
                 records,
             } => {
+                let before = self.at;
                 self.on_records(log, first, records, out);
                 self.go_on(now, out);
+                // Where these lead on, the next ones will.
+                self.is_behind &= self.at == before;
             }
             In::Fetched {
                 log,

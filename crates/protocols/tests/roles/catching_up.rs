@@ -10,6 +10,7 @@ use ionian_kernel::time::{Duration, Timestamp};
 use ionian_protocols::multipaxos::replica::{In, Replica};
 use ionian_protocols::multipaxos::{Envelope, MultiPaxos, kind, leader};
 use ionian_replication::batch::Value;
+use std::collections::VecDeque;
 
 /// As many slots as a replica asks the leader for at a time.
 const STRETCH: u64 = 32;
@@ -81,6 +82,54 @@ fn stretches_that_are_missing_are_asked_for_as_fast_as_they_come() {
     assert!(
         replica.now > now,
         "it asks again before an answer can have come"
+    );
+}
+
+/// The stretches that are asked for at the next timer at which any is, without the time passing.
+fn asked_at_once(replica: &mut Stage<Replica>) -> Vec<(u64, u64)> {
+    let now = replica.now;
+    let sent = replica.timer();
+    assert_eq!(replica.now, now, "it waits though a stretch has come");
+    let ends = |slots: &[Slot]| {
+        let (first, last) = (slots[0], slots[slots.len() - 1]);
+        assert_eq!(slots, first.until(last.next()).collect::<Vec<_>>());
+        (first.0, last.next().0)
+    };
+    let stretches = sent.iter().filter_map(|envelope| match envelope {
+        Envelope::ToLeaders(_, leader::In::Recover { slots }) => Some(ends(slots)),
+        Envelope::ToLeaders(_, leader::In::Executed { .. }) => None,
+        _ => panic!("{envelope:?}"),
+    });
+    stretches.collect()
+}
+
+/// Else each stretch would cost a round trip.
+#[test]
+fn with_each_stretch_that_comes_one_more_is_under_way_up_to_thirty_two() {
+    let (mut replica, size) = (behind(1000 * STRETCH + 5), STRETCH);
+    let first = asked(&mut replica);
+    let mut under_way = VecDeque::from([(first[0].0, size)]);
+    let (mut next, mut value) = (size, 0);
+    for came in 1..=100 {
+        let (start, end) = under_way.pop_front().expect("one is under way");
+        // Two before the end, in another order.
+        let slots = [start..end - 2, end - 1..end, end - 2..end - 1];
+        answer(&mut replica, slots.into_iter().flatten().map(Slot));
+        value = end;
+        let asked = asked_at_once(&mut replica);
+        let more = if came < 32 { 2 } else { 1 };
+        let expected = (0..more).map(|more| (next + more * size, next + (more + 1) * size));
+        assert_eq!(asked, expected.collect::<Vec<_>>());
+        next += more * size;
+        under_way.extend(asked);
+    }
+    assert_eq!((under_way.len(), next - value), (32, 32 * size));
+    // One does not come: after a while it is asked for alone, and those behind it are not.
+    let (lost, end) = under_way.pop_front().expect("one is under way");
+    answer(&mut replica, Slot(end).until(Slot(end + size)));
+    assert_eq!(
+        asked(&mut replica),
+        Slot(lost).until(Slot(end)).collect::<Vec<_>>()
     );
 }
 

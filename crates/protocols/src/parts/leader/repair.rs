@@ -21,8 +21,11 @@ use ionian_kernel::id::*;
 use ionian_kernel::time::Instant;
 use ionian_replication::batch::Value;
 
-/// The number of requests at a time; a replica that misses more asks again.
-const MAX_REPAIRS: usize = 256;
+/// The number of requests at a time, and of bytes of votes that have come for them; a replica that
+/// misses more asks again. Two replicas at different places of the log have as much under way as
+/// each may.
+const MAX_REPAIRS: usize = 2048;
+const MAX_BYTES: usize = 64 << 20;
 
 /// The most slots that are [repaired together](super::LeaderCore::recover_stretch): acceptors
 /// answer with their votes in these, a message at the most.
@@ -36,6 +39,8 @@ pub(super) struct Repairs<N> {
     config: Arc<Config>,
     /// By their first slot.
     repairs: BTreeMap<Slot, Repair<N>>,
+    /// The bytes of votes that have come for them.
+    bytes: usize,
     /// How many slots the next stretch has. Few where slots have values: each acceptor would answer
     /// with a message full of them, of which as many are used as a replica asks for.
     stretch: u64,
@@ -46,6 +51,8 @@ struct Repair<N> {
     phase1: Phase1<N>,
     /// Some acceptor that answered has told nothing from here on.
     told_below: Slot,
+    /// The bytes of the votes that have come.
+    bytes: usize,
 }
 
 /// What a repair has found.
@@ -69,6 +76,7 @@ impl<N: Notes> Repairs<N> {
         Repairs {
             config,
             repairs: BTreeMap::new(),
+            bytes: 0,
             stretch: MAX_STRETCH,
         }
     }
@@ -86,6 +94,7 @@ impl<N: Notes> Repairs<N> {
     /// Another round begins: its phase 1 comes first.
     pub(super) fn clear(&mut self) {
         self.repairs.clear();
+        self.bytes = 0;
     }
 
     /// Begins to repair the slots from `start` up to `end`; what to ask, unless the first of them
@@ -98,12 +107,14 @@ impl<N: Notes> Repairs<N> {
     ) -> Option<&Phase1<N>> {
         let before = self.repairs.range(..=start).next_back();
         let is_under_way = before.is_some_and(|(_, repair)| start < repair.phase1.end);
-        if self.repairs.len() >= MAX_REPAIRS || is_under_way {
+        let is_full = self.repairs.len() >= MAX_REPAIRS || self.bytes >= MAX_BYTES;
+        if is_full || is_under_way {
             return None;
         }
         let repair = Repair {
             phase1: Phase1::new(self.config.clone(), round, start, end, now),
             told_below: end,
+            bytes: 0,
         };
         Some(&self.repairs.entry(start).or_insert(repair).phase1)
     }
@@ -114,12 +125,15 @@ impl<N: Notes> Repairs<N> {
         let Some(repair) = self.repairs.get_mut(&start) else {
             return Found::default();
         };
+        self.bytes -= repair.bytes;
         repair.on_votes(from, votes, notes);
+        self.bytes += repair.bytes;
         let forgotten = repair.phase1.is_forgotten(start);
         if !forgotten && !repair.phase1.is_complete() {
             return Found::default();
         }
         let repair = self.repairs.remove(&start).expect("just found");
+        self.bytes -= repair.bytes;
         // What one acceptor has forgotten, f+1 replicas keep: a peer will give it, or a snapshot.
         // The votes that others still hold say nothing, not even those of a whole read quorum: the
         // one that forgot may be the only member that voted for what was chosen, and what remains
@@ -159,15 +173,23 @@ impl<N: Notes> Repair<N> {
     /// again when a replica still misses it.
     fn on_votes(&mut self, from: AcceptorSet, mut votes: Votes, notes: N::Page) {
         let told_below = votes.next.min(self.told_below);
+        let sizes = votes
+            .votes
+            .iter()
+            .map(|(_, vote)| vote.value.batch.byte_len());
+        let bytes: usize = sizes.sum();
         votes.next = Slot::MAX;
         if !self.phase1.on_votes(from, votes, notes).is_empty() {
             self.told_below = told_below;
+            self.bytes += bytes;
         }
     }
 
     /// What follows from the answers of a read quorum.
     fn found(self) -> Found {
-        let Repair { phase1, told_below } = self;
+        let Repair {
+            phase1, told_below, ..
+        } = self;
         let mut found = Found::default();
         let mut slot = phase1.start;
         while slot < told_below && found.values.len() < RECOVER_SLOTS {

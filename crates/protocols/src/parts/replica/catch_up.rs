@@ -2,6 +2,7 @@
 //! snapshot when it is so far behind that peers have forgotten the slots.
 
 use super::offer::time_for;
+use super::stretches::Stretches;
 use crate::multipaxos::config::Config;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -50,9 +51,10 @@ pub(super) struct CatchUp {
     /// coming.
     waited: bool,
     attempts: u32,
-    /// The last slot of a whole stretch that the leader was asked for: when it is there, the next
-    /// stretch is asked for.
-    stretch: Option<Slot>,
+    /// The whole stretches that the leader was asked for: when one is there, more are asked for.
+    stretches: Stretches,
+    /// Whether one is there, and no more were asked for since.
+    goes_on: bool,
     /// Counts the peers that were asked in turn.
     turn: u64,
     /// From this time on a peer is asked next even if the leader is of help.
@@ -90,7 +92,8 @@ impl CatchUp {
             bulk: 0,
             waited: false,
             attempts: 0,
-            stretch: None,
+            stretches: Stretches::default(),
+            goes_on: false,
             turn: 0,
             peer_at: Instant::ZERO,
             cut_off: false,
@@ -115,15 +118,17 @@ impl CatchUp {
         {
             self.install = None;
         }
+        self.goes_on |= self.stretches.came(executed);
         if executed >= wanted {
             self.ask_at = None;
             self.attempts = 0;
-            self.stretch = None;
+            self.stretches.begin_anew();
+            self.goes_on = false;
             self.install = None;
-        } else if self.stretch.is_some_and(|last| executed > last) {
+        } else if self.goes_on {
             // The leader was of help and more than it was asked for is missing: it is asked again
             // at once, or a peer whose turn it is.
-            (self.stretch, self.helper) = (None, None);
+            self.helper = None;
             self.stuck_at = executed;
             self.attempts = u32::from(now < self.peer_at);
             self.ask_at = Some(now);
@@ -141,10 +146,14 @@ impl CatchUp {
         }
     }
 
-    /// The leader was asked for as many slots as it may be asked for at a time, up to `last`; none
-    /// when fewer are missing.
-    pub(super) fn asked_leader(&mut self, last: Option<Slot>) {
-        self.stretch = last;
+    /// The leader was asked for as many slots as a message may ask for, up to `last`.
+    pub(super) fn asked_leader(&mut self, last: Slot) {
+        self.stretches.asked(last);
+    }
+
+    /// Which whole stretches it has asked the leader for.
+    pub(super) fn stretches(&self) -> &Stretches {
+        &self.stretches
     }
 
     fn soon(&mut self, now: Instant) -> Instant {
@@ -192,6 +201,7 @@ impl CatchUp {
     /// A value of this many bytes came.
     pub(super) fn heard(&mut self, bytes: usize) {
         self.bulk += if bytes >= BULK_BYTES { bytes } else { 0 };
+        self.stretches.heard(bytes);
     }
 
     /// Whom to ask, if it is time to. Peers and the leader take turns.
@@ -200,6 +210,9 @@ impl CatchUp {
             return None;
         }
         self.asked += 1;
+        if !core::mem::take(&mut self.goes_on) {
+            self.stretches.begin_anew();
+        }
         let resend_after = self.config.options().resend_after;
         let after = match self.install {
             Some(_) => resend_after * PIECE_PATIENCE,
@@ -228,7 +241,7 @@ impl CatchUp {
             self.ask_at = Some(install.due);
             return true;
         }
-        let is_bulk = self.bulk > 0 && self.attempts == 0 && !self.waited;
+        let is_bulk = self.bulk > 0 && self.attempts == 0 && !self.waited && !self.goes_on;
         if is_bulk {
             self.waited = true;
             let longer = transit(core::mem::take(&mut self.bulk)).min(BULK_PATIENCE);
@@ -374,7 +387,7 @@ mod tests {
             match catch_up.ask(now) {
                 Some(Ask::Peer(peer)) => asked.push(peer.0),
                 Some(Ask::Leader) => {
-                    catch_up.asked_leader(Some(Slot(executed.0 + 31)));
+                    catch_up.asked_leader(Slot(executed.0 + 31));
                     now = now + Duration::from_millis(1);
                     executed = executed.plus(32);
                     catch_up.watch(now, executed, Slot(1_000_000));

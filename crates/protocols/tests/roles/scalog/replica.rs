@@ -359,3 +359,32 @@ fn records_that_no_server_has_are_waited_for_whatever_becomes_of_their_shard() {
     assert_eq!(replica.role.executed(), Slot(1));
     assert_eq!(replica.role.cut(), &ordered([[0; 2]; 2]));
 }
+
+/// Records of slots that were ordered while it was down were sent then: no wait for each slot.
+#[test]
+fn one_that_had_to_ask_for_records_asks_at_once_until_some_come_by_themselves() {
+    let mut replica = replica();
+    replica.tell(grown(1, 0, [1, 0]));
+    assert_eq!(next_questions(&mut replica), vec![(log(0), 0, 1)]);
+    assert_eq!(questions(replica.tell(fetched(0, 0, [1]))), vec![]);
+    // What comes while an answer is under way is asked for with the next question.
+    let sent = replica.tell(grown(2, 0, [2, 0]));
+    assert_eq!(questions(sent), vec![(log(0), 1, 2)]);
+    assert_eq!(questions(replica.tell(grown(3, 0, [3, 0]))), vec![]);
+    assert_eq!(questions(replica.tell(grown(4, 0, [4, 1]))), vec![]);
+    let sent = replica.tell(fetched(0, 1, [2]));
+    assert_eq!(questions(sent), vec![(log(0), 2, 4), (log(1), 0, 1)]);
+    assert_eq!(questions(replica.tell(fetched(0, 2, [3, 4]))), vec![]);
+    // Sent by the server of its own accord.
+    assert_eq!(questions(replica.tell(pushed(1, 0, [5]))), vec![]);
+    assert_eq!(replica.role.executed(), Slot(5));
+    let at = replica.now;
+    assert_eq!(questions(replica.tell(grown(5, 0, [5, 1]))), vec![]);
+    assert_eq!(next_questions(&mut replica), vec![(log(0), 4, 5)]);
+    assert!(replica.now.since(at) >= Duration::from_millis(40));
+    let cuts = [[1, 0], [2, 0], [3, 0], [4, 1]].map(|first| ordered([first, [0, 0]]));
+    let numbers = [&[1][..], &[2], &[3], &[4, 5]];
+    let all = (1..).map(Slot).zip(cuts.iter().zip(numbers));
+    let all = all.map(|(slot, (cut, numbers))| (slot, put_together(cut, numbers)));
+    assert_eq!(executed(&replica), all.collect::<Vec<_>>());
+}
