@@ -61,7 +61,7 @@ pub fn measure<P: Protocol>(
 
 impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
     fn new(setting: &'a Setting, costs: &'a C, service: &'a S) -> Result<Self, LayoutError> {
-        let fleet = Fleet::new(&setting.layout, &setting.client_kinds, service)?;
+        let fleet = Fleet::new(&setting.layout, &setting.client_kinds, service, false)?;
         let lanes: Vec<ClientId> = setting.layout.all::<ClientId>(0).iter().collect();
         let (clients, links) = (
             Clients::new(setting, &lanes),

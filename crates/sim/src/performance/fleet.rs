@@ -14,6 +14,8 @@ pub(super) struct Fleet<P: Protocol> {
     /// The server of each instance, by kind and index.
     places: Vec<Vec<Option<usize>>>,
     outcome: Outcome<P::Message>,
+    layout: Layout,
+    config: P::Config,
 }
 
 /// The messages of one burst to one node, each with the receiving instances.
@@ -30,17 +32,19 @@ pub(super) struct Done<M> {
 }
 
 impl<P: Protocol> Fleet<P> {
-    /// The nodes of `layout`; nodes with no other roles than `client_kinds` take no time.
+    /// The nodes of `layout`, with disks or without; nodes with no other roles than `client_kinds`
+    /// take no time.
     pub(super) fn new(
         layout: &Layout,
         client_kinds: &[u8],
         service: &impl Service,
+        has_disks: bool,
     ) -> Result<Self, LayoutError> {
         let config = P::configure(layout.clone())?;
         let nodes: Vec<_> = layout.nodes().into_iter().collect();
         let servers = nodes
             .iter()
-            .map(|node| Server::new(*node, layout, client_kinds, &config, service))
+            .map(|node| Server::new(*node, layout, client_kinds, &config, service, has_disks))
             .collect();
         let place = |kind, index| {
             let node = layout.node_of(Address { kind, index })?;
@@ -54,6 +58,8 @@ impl<P: Protocol> Fleet<P> {
             servers,
             places,
             outcome: Outcome::new(),
+            layout: layout.clone(),
+            config,
         })
     }
 
@@ -69,10 +75,25 @@ impl<P: Protocol> Fleet<P> {
 
     /// Starts the roles of a node.
     pub(super) fn start(&mut self, server: usize) -> Done<P::Message> {
-        self.servers[server].start(&mut self.outcome);
+        self.start_at(server, 0)
+    }
+
+    /// Starts a node again, with what its disk holds.
+    pub(super) fn restart(
+        &mut self,
+        server: usize,
+        now: Nanos,
+        service: &impl Service,
+    ) -> Done<P::Message> {
+        self.servers[server].boot(&self.layout, &self.config, service);
+        self.start_at(server, now)
+    }
+
+    fn start_at(&mut self, server: usize, now: Nanos) -> Done<P::Message> {
+        self.servers[server].start(now, &mut self.outcome);
         let (parcels, replies) = (self.parcels(), std::mem::take(&mut self.outcome.replies));
         Done {
-            at: 0,
+            at: now,
             parcels,
             replies,
         }

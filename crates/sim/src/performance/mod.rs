@@ -16,12 +16,14 @@
 //! |---|---|
 //! | `clients` | the closed loop and its latencies |
 //! | `server` | a node that takes its time |
+//! | `disk` | what it finds again |
 //! | `fleet` | all of them |
 //! | `links` | the network |
 //! | `drive` | the event heap between them |
 //! | [`wan`] | nodes that are far apart |
 
 mod clients;
+mod disk;
 mod drive;
 mod fleet;
 mod links;

@@ -1,5 +1,6 @@
 //! A node whose work takes time: one processor, a queue of arrived messages, and the roles.
 
+use super::disk::Disk;
 use super::{Costs, Service};
 use crate::trace::mix;
 use ionian_kernel::client::{Reply, Request};
@@ -11,6 +12,7 @@ use ionian_kernel::node::{Node, World};
 use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::role::Lsn;
 use ionian_kernel::time::Instant;
+use ionian_kernel::wire::Reader;
 use std::collections::VecDeque;
 
 /// Nanoseconds since the start.
@@ -23,6 +25,8 @@ const START_US: u64 = 1_767_225_600_000_000;
 pub(super) struct Server<P: Protocol> {
     pub(super) id: NodeId,
     host: Node<P>,
+    /// Empty, unless it keeps records.
+    disk: Disk,
     /// Represents clients' machines: takes no time, and serves every client as if it were the only
     /// one.
     pub(super) free: bool,
@@ -42,6 +46,8 @@ pub(super) struct Server<P: Protocol> {
 pub(super) struct Outcome<M> {
     pub(super) sends: Vec<(u8, Members, M)>,
     pub(super) replies: Vec<(ClientId, Reply)>,
+    /// That of the node that does something.
+    disk: Disk,
 }
 
 impl<M> Outcome<M> {
@@ -49,22 +55,23 @@ impl<M> Outcome<M> {
         Outcome {
             sends: Vec::new(),
             replies: Vec::new(),
+            disk: Disk::default(),
         }
     }
 }
 
-/// A deployment in memory, without faults: there is nothing to wait for.
+/// A deployment in memory, or with disks that take no time: there is nothing to wait for.
 impl<P: Protocol> World<P> for Outcome<P::Message> {
     fn send(&mut self, kind: u8, members: Members, message: P::Message) {
         self.sends.push((kind, members, message));
     }
 
-    fn append(&mut self, _: Address, _: &[u8], _: bool) -> Lsn {
-        Lsn(0)
+    fn append(&mut self, from: Address, record: &[u8], _: bool) -> Lsn {
+        self.disk.append(from, record)
     }
 
     fn durable(&self) -> Lsn {
-        Lsn(0)
+        self.disk.end()
     }
 
     fn clock(&self) -> Instant {
@@ -72,8 +79,8 @@ impl<P: Protocol> World<P> for Outcome<P::Message> {
         Instant::ZERO
     }
 
-    fn store_snapshot(&mut self, _: Address, _: u64, _: Box<dyn Frozen>) {
-        unreachable!("nodes that keep no records store no snapshots");
+    fn store_snapshot(&mut self, from: Address, stamp: u64, frozen: Box<dyn Frozen>) {
+        self.disk.store(from, stamp, frozen);
     }
 
     fn announce(&mut self, _: Membership) {
@@ -100,39 +107,63 @@ impl<P: Protocol> Server<P> {
         client_kinds: &[u8],
         config: &P::Config,
         service: &impl Service,
+        has_disk: bool,
     ) -> Self {
-        let addresses = layout.on_node(id);
-        let mut host = Node::new(config, false);
-        for address in &addresses {
-            let birth = Birth {
-                address: *address,
-                node: id,
-                seed: mix(u64::from(address.kind), u64::from(address.index)),
-                amnesiac: false,
-                keeps_records: false,
-                machine: &|| service.machine(),
-                guard: None,
-                workers: None,
-            };
-            host.host(*address, P::instantiate(config, birth));
-        }
-        let free = addresses
+        let free = layout
+            .on_node(id)
             .iter()
             .all(|address| client_kinds.contains(&address.kind));
-        Server {
+        let mut server = Server {
             id,
-            host,
+            host: Node::new(config, has_disk),
+            disk: Disk::new(has_disk),
             free,
             arrived: VecDeque::new(),
             owed: 0.0,
             busy_until: 0,
             looks_at: None,
             spent: 0,
-        }
+        };
+        server.boot(layout, config, service);
+        server
     }
 
-    pub(super) fn start(&mut self, outcome: &mut Outcome<P::Message>) {
-        self.host.start(Instant(START_US), outcome);
+    /// Makes its roles anew, from what its disk holds.
+    pub(super) fn boot(&mut self, layout: &Layout, config: &P::Config, service: &impl Service) {
+        let (id, keeps_records) = (self.id, self.disk.keeps());
+        let mut host = Node::new(config, keeps_records);
+        for address in &layout.on_node(id) {
+            let birth = Birth {
+                address: *address,
+                node: id,
+                seed: mix(u64::from(address.kind), u64::from(address.index)),
+                amnesiac: false,
+                keeps_records,
+                machine: &|| service.machine(),
+                guard: None,
+                workers: None,
+            };
+            host.host(*address, P::instantiate(config, birth));
+        }
+        for (from, (stamp, snapshot)) in self.disk.snapshots() {
+            let restored = host.restore(*from, *stamp, snapshot);
+            restored.expect("it was stored here");
+        }
+        for (lsn, (from, record)) in self.disk.records() {
+            let recovered = host.recover(*from, lsn, &mut Reader::new(record));
+            recovered.expect("it was stored here");
+        }
+        self.host = host;
+        self.arrived.clear();
+        (self.owed, self.looks_at) = (0.0, None);
+    }
+
+    pub(super) fn start(&mut self, now: Nanos, outcome: &mut Outcome<P::Message>) {
+        self.busy_until = now;
+        std::mem::swap(&mut self.disk, &mut outcome.disk);
+        self.host.start(Instant(START_US + now / 1000), outcome);
+        self.host.on_durable(outcome);
+        std::mem::swap(&mut self.disk, &mut outcome.disk);
     }
 
     /// Passes a request to a lane of this node immediately; it costs this many microseconds.
@@ -169,6 +200,7 @@ impl<P: Protocol> Server<P> {
         let was_asleep = now > self.busy_until;
         let local = Instant(START_US + now / 1000);
         let mut us = std::mem::take(&mut self.owed);
+        std::mem::swap(&mut self.disk, &mut outcome.disk);
         loop {
             // Messages between roles of this node come first, so that a burst leaves none of them
             // unprocessed.
@@ -191,10 +223,15 @@ impl<P: Protocol> Server<P> {
                 self.host.fire_timers(local, outcome);
             }
             self.host.end_burst(local, outcome);
+            self.host.on_durable(outcome);
+            for (from, stamp) in outcome.disk.take_stored() {
+                self.host.on_snapshot(from, stamp, outcome);
+            }
             if self.host.queued() == 0 {
                 break;
             }
         }
+        std::mem::swap(&mut self.disk, &mut outcome.disk);
         if was_asleep {
             us += terms.wake_us;
         }

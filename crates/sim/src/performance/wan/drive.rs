@@ -95,7 +95,9 @@ pub fn observe<P: Protocol>(
 
 impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
     fn new(experiment: &'a Experiment, costs: &'a C, service: &'a S) -> Result<Self, LayoutError> {
-        let fleet = Fleet::new(&experiment.layout, &[], service)?;
+        let mut changes = experiment.changes.iter();
+        let has_disks = changes.any(|(_, change)| matches!(change, Change::Return { .. }));
+        let fleet = Fleet::new(&experiment.layout, &[], service, has_disks)?;
         let nodes: Vec<NodeId> = experiment.layout.nodes().into_iter().collect();
         let lines = Lines::new(nodes.len(), &experiment.network);
         let (sources, dead) = (Sources::new(&experiment.sources), vec![false; nodes.len()]);
@@ -232,6 +234,13 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
         self.lines.change(place, change);
         match change {
             Change::Death { node } => self.dead[place(node)] = true,
+            Change::Return { node } => {
+                let (place, now) = (place(node), self.heap.now());
+                self.dead[place] = false;
+                let done = self.fleet.restart(place, now, self.service);
+                self.carry_out(place, done);
+                self.plan(place);
+            }
             Change::Stall { node, us } => {
                 let place = place(node);
                 self.fleet.stall(place, self.heap.now() + us * 1000);

@@ -6,7 +6,8 @@
 //! own. What leaves one queues for its link and takes it for as long as its bytes need, as they are
 //! on the wire: frames, and the headers of the packets that carry them. So a heartbeat waits behind
 //! the bulk before it, as on a connection. Every link keeps its order and loses nothing; there are
-//! no faults but the death of a node, from which nothing more comes and to which nothing more goes.
+//! no faults but the death of a node, from which nothing more comes and to which nothing more goes
+//! until it returns. Where one returns, nodes have disks, which take no time.
 //!
 //! The same [`Experiment`] gives the same [`Observed`], bit for bit.
 //!
@@ -152,6 +153,11 @@ pub enum Change {
     },
     /// A node stops, and the clients of its site with it.
     Death {
+        /// Which.
+        node: NodeId,
+    },
+    /// A node that died starts again, with all that it had stored; its clients do not.
+    Return {
         /// Which.
         node: NodeId,
     },

@@ -267,6 +267,7 @@ impl<M: Message> Lines<M> {
                 self.pipes[from * self.nodes + to].bytes_per_second = bytes_per_second;
             }
             Change::Death { node } => self.dead[nodes(node)] = true,
+            Change::Return { node } => self.dead[nodes(node)] = false,
             Change::Stall { .. } => {}
         }
     }
