@@ -3,6 +3,7 @@
 //! Stands between client and chain node. A batch that is lost is asked again by its clients.
 
 use super::config::Config;
+use super::entrance::Entrance;
 use super::id::ChainNodeId;
 use super::message::Chain;
 use super::metrics;
@@ -45,15 +46,15 @@ messages! {
 pub struct Batcher {
     id: BatcherId,
     config: Arc<Config>,
-    chain: Chain,
-    /// Turns to other nodes than the head while it leaves everything unanswered: each hands on what
-    /// is not for it.
-    stray: u64,
+    entrance: Entrance,
     /// When a batch was answered last.
     answered_at: Instant,
     open: OpenBatch,
-    /// When each batch under way was sent: one that is lost must not count without end.
-    under_way: BTreeMap<u64, Instant>,
+    /// When each batch under way was sent, and to which node: one that is lost must not count
+    /// without end.
+    under_way: BTreeMap<u64, (Instant, ChainNodeId)>,
+    /// The last batch that was sent to the head and is overdue.
+    overdue: Option<u64>,
     next_number: u64,
     batches: u64,
 }
@@ -63,12 +64,12 @@ impl Batcher {
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
         Batcher {
             id: BatcherId(birth.address.index),
-            chain: config.founding(),
+            entrance: Entrance::new(config.founding()),
             config,
-            stray: 0,
             answered_at: Instant::ZERO,
             open: OpenBatch::default(),
             under_way: BTreeMap::new(),
+            overdue: None,
             next_number: Random::new(birth.seed).any() >> 1,
             batches: 0,
         }
@@ -77,16 +78,24 @@ impl Batcher {
     fn close_if_due(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let options = self.config.options();
         while let Some(oldest) = self.under_way.first_entry()
-            && now.since(*oldest.get()) > options.resend_after
+            && now.since(oldest.get().0) > options.resend_after
         {
+            let (number, (sent_at, node)) = oldest.remove_entry();
+            if self.entrance.is_head(node) {
+                self.overdue = Some(number);
+            }
             // If later ones were answered it was lost, or is slow.
-            let sent_at = oldest.remove();
-            self.stray += u64::from(self.answered_at <= sent_at);
+            if self.answered_at <= sent_at {
+                self.entrance.unanswered(now, sent_at);
+            }
         }
         if !self.open.is_due(now, self.under_way.len(), options) {
             return;
         }
-        self.under_way.insert(self.next_number, now);
+        let node = self.entrance.next(now, &self.config);
+        if let Some(node) = node {
+            self.under_way.insert(self.next_number, (now, node));
+        }
         let from = Some((self.id, self.next_number));
         self.next_number += 1;
         self.batches += 1;
@@ -96,16 +105,18 @@ impl Batcher {
             from,
             handed,
         };
-        if let Some(node) = head_or_other(&self.chain, &self.config, self.stray) {
+        if let Some(node) = node {
             out.send(Envelope::ToChainNodes(Set::one(node), message));
         }
     }
-}
 
-/// The head of the chain; or, while it leaves writes unanswered, another node in each turn.
-pub(super) fn head_or_other(chain: &Chain, config: &Config, stray: u64) -> Option<ChainNodeId> {
-    let head = chain.head().filter(|_| stray == 0);
-    head.or_else(|| config.nodes().pick(stray))
+    /// Whether a batch that is executed was sent to the head.
+    fn went_to_head(&mut self, number: u64) -> bool {
+        match self.under_way.remove(&number) {
+            Some((_, node)) => self.entrance.is_head(node),
+            None => self.overdue.is_some_and(|overdue| number <= overdue),
+        }
+    }
 }
 
 impl Role for Batcher {
@@ -131,16 +142,15 @@ impl Role for Batcher {
                 }
             }
             In::BatchesDone { numbers } => {
-                numbers.iter().for_each(|number| {
-                    self.under_way.remove(number);
-                });
-                (self.stray, self.answered_at) = (0, now);
-            }
-            // A node that knows no later chain confirms that the head is right.
-            In::Chain { chain } => {
-                if !self.chain.is_later_than(&chain) {
-                    (self.chain, self.stray) = (chain, 0);
+                for number in numbers {
+                    if self.went_to_head(number) {
+                        self.entrance.head_answered();
+                    }
                 }
+                self.answered_at = now;
+            }
+            In::Chain { chain } => {
+                self.entrance.follow(now, chain);
             }
         }
     }

@@ -37,6 +37,7 @@ mod link;
 mod peers;
 mod reads;
 mod records;
+mod replies;
 mod standing;
 mod writes;
 
@@ -49,11 +50,12 @@ use self::peers::Peers;
 use self::reads::Reads;
 pub use self::records::Record;
 use self::records::Snapshots;
+use self::replies::Replies;
 use self::writes::{Down, Up, Writes};
 use super::config::Config;
 use super::id::{ChainEpoch, ChainNodeId};
 use super::message::{Chain, FIRST_LIFE};
-use super::{Envelope, branch, kind, metrics};
+use super::{Envelope, branch, metrics};
 use crate::multipaxos;
 use crate::parts::leader::clock::LogClock;
 use crate::parts::{self, workers::workers};
@@ -224,6 +226,11 @@ messages! {
             /// The message.
             message: multipaxos::client::In,
         },
+        /// An unbatcher lives.
+        16 => UnbatcherAlive {
+            /// The unbatcher.
+            from: UnbatcherId,
+        },
     }
 }
 
@@ -248,6 +255,7 @@ pub struct ChainNode {
     executor: Executor,
     history: History,
     writes: Writes,
+    replies: Replies,
     up: Up,
     /// How far the successor is, when that is known in this epoch.
     down: Option<Down>,
@@ -255,7 +263,7 @@ pub struct ChainNode {
     inquiries: Inquiries,
     waits: Waits,
     peers: Peers,
-    /// The time that it stamps, as the head.
+    /// The time of reads, and what it stamps as the head.
     clock: LogClock,
     link: Link,
     joining: Joining,
@@ -281,10 +289,8 @@ impl ChainNode {
             entered: (Instant::ZERO, Slot::ZERO),
             executor,
             history: History::default(),
-            writes: Writes::new(
-                layout.preferred(kind::Unbatcher, birth.node),
-                birth.keeps_records,
-            ),
+            writes: Writes::new(birth.keeps_records),
+            replies: Replies::new(&config, birth),
             up: Up::default(),
             down: None,
             reads: Reads::new(birth.seed),
@@ -364,6 +370,7 @@ impl Role for ChainNode {
         self.joining.restart(now);
         self.note_leaving(now);
         self.peers.start(now, self.config.nodes());
+        self.replies.start(now);
         self.link.start(now, out);
         if self.is_tail() {
             self.tail_from = self.history.end();
@@ -397,6 +404,7 @@ impl Role for ChainNode {
                 received,
                 committed,
             } => self.on_ack(now, (from, epoch), (received, committed), out),
+            In::UnbatcherAlive { from } => self.replies.heard(now, from),
             In::Read { reads, handed } => self.on_read(reads, handed, out),
             In::ReadAt { reads, executed } => self.on_read_at(now, reads, executed, out),
             In::Query {
@@ -500,7 +508,7 @@ impl Role for ChainNode {
         self.begin_reads(now, out);
         self.answer_queries(now, out);
         self.answer_waiting(now, out);
-        self.flush_answers(true, None, out);
+        self.flush_answers(now, true, None, out);
         self.answer_leased(now, out);
         self.inquire(now, out);
         self.tell_batchers(out);
@@ -560,6 +568,7 @@ impl Role for ChainNode {
             self.executor.session_count() as u64,
             self.executor.failed_reads(),
             self.stale,
+            self.clock.correction_ms().unsigned_abs(),
         ]);
         status.add(self.executor.workers());
     }

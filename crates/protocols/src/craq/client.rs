@@ -4,8 +4,8 @@
 //! there are no batchers; reads go to a chain node, if possible on its own node. Any chain node
 //! hands on a write that is not for it, and says what the chain is.
 
-use super::batcher::head_or_other;
 use super::config::Config;
+use super::entrance::Entrance;
 use super::id::ChainNodeId;
 use super::message::Chain;
 use super::metrics;
@@ -21,7 +21,7 @@ use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::Never;
-use ionian_replication::batch::{Answers, Batch, BatchBuilder, Command};
+use ionian_replication::batch::{Answers, Batch, BatchBuilder, Command, Purpose};
 use ionian_replication::lane::{Due, DueWrite, Lane};
 use ionian_replication::suspicion::Choice;
 
@@ -53,9 +53,8 @@ pub struct ClientLane {
     config: Arc<Config>,
     lane: Lane,
     due: Due,
-    chain: Chain,
-    /// Turns to other nodes than the head while it leaves everything unanswered.
-    stray: u64,
+    /// Where writes go, if there are no batchers.
+    entrance: Entrance,
     batchers: Choice<BatcherId>,
     /// Where reads go.
     nodes: Choice<ChainNodeId>,
@@ -79,8 +78,7 @@ impl ClientLane {
             node: birth.node,
             lane,
             due: Due::default(),
-            chain: config.founding(),
-            stray: 0,
+            entrance: Entrance::new(config.founding()),
             batchers: Choice::new(
                 config.all(kind::Batcher),
                 config.near(kind::Batcher, birth.node),
@@ -121,7 +119,7 @@ impl ClientLane {
     fn write(&mut self, now: Instant, write: DueWrite, out: &mut Out<'_, Self>) {
         let DueWrite { command, via, .. } = write;
         if self.batchers.is_empty() {
-            let Some(node) = head_or_other(&self.chain, &self.config, self.stray) else {
+            let Some(node) = self.entrance.next(now, &self.config) else {
                 return;
             };
             let (purpose, number) = (command.purpose, command.number);
@@ -212,15 +210,11 @@ impl ClientLane {
 
     /// The chain is another: its head may have none of what is in flight.
     fn follow(&mut self, now: Instant, chain: Chain, out: &mut Out<'_, Self>) {
-        if !chain.is_later_than(&self.chain) {
-            return;
-        }
-        let head = self.chain.head();
-        (self.chain, self.stray) = (chain, 0);
+        let is_other_head = self.entrance.follow(now, chain);
         // Where there are batchers they learn it too. A lane that has no session yet asks all the
         // same: it must have one before it can serve a client.
         let asks = self.batchers.is_empty() || !self.lane.is_open();
-        if asks && self.chain.head() != head {
+        if asks && is_other_head {
             self.lane.resend_writes(now, &mut self.due);
             self.carry_out(now, out);
         }
@@ -265,14 +259,19 @@ impl Role for ClientLane {
         match message {
             In::Submit { request } => self.lane.submit(now, request, &mut self.due),
             In::Answers { answers } => {
-                self.nodes.heard(ChainNodeId(answers.from));
+                // The tail answers writes, also while it can answer no linearizable read.
+                let mut purposes = answers.borrowed().map(|answer| answer.purpose);
+                if purposes.any(|purpose| purpose == Purpose::Read) {
+                    self.nodes.heard(ChainNodeId(answers.from));
+                }
                 let via = self.lane.on_answers(now, &answers, &mut self.due);
                 Set::from_members(via.reads)
                     .iter()
                     .for_each(|node| self.nodes.heard(node));
                 if self.batchers.is_empty() {
-                    if !via.writes.is_empty() {
-                        self.stray = 0;
+                    let mut asked = Set::from_members(via.writes).iter();
+                    if asked.any(|node| self.entrance.is_head(node)) {
+                        self.entrance.head_answered();
                     }
                 } else {
                     Set::from_members(via.writes)
@@ -288,7 +287,7 @@ impl Role for ClientLane {
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.lane.on_timer(now, &mut self.due);
         if core::mem::take(&mut self.due.writes_overdue) {
-            self.stray += 1;
+            self.entrance.unanswered(now, now);
         }
         self.carry_out(now, out);
     }

@@ -64,4 +64,9 @@ pub(super) const CHAIN_NODE: &[Metric] = &[
         "messages",
         "messages that were too late to be of use",
     ),
+    Metric::gauge(
+        "clock_corrected_ms",
+        "ms",
+        "difference between its clock and the log's",
+    ),
 ];

@@ -12,6 +12,7 @@
 //! chain node ══ Forward ══> chain node (the next) ── Ack ──> chain node (the one before)
 //! chain node (the tail) ── Results ──> unbatcher ── Answers ──> client
 //! chain node (the tail) ── Answers ──> client                                (without unbatchers)
+//! unbatcher ── UnbatcherAlive ──> chain nodes
 //!
 //! client ── Read, ReadAt ──> chain node (any) ── Answers ──> client
 //! chain node ── Query ──> chain node (the tail) ── Committed ──> chain node
@@ -37,14 +38,12 @@ pub mod batcher;
 
 pub mod chain_node;
 
-/// The unbatcher: that of the unreplicated server.
+/// The unbatcher: that of MultiPaxos.
 pub mod unbatcher {
-    pub use crate::unreplicated::unbatcher::In;
-    /// See [`crate::unreplicated::unbatcher::Unbatcher`].
-    pub type Unbatcher = ionian_kernel::adapted::Adapted<
-        crate::unreplicated::unbatcher::Unbatcher,
-        super::Answering,
-    >;
+    pub use crate::multipaxos::unbatcher::In;
+    /// See [`crate::multipaxos::unbatcher::Unbatcher`].
+    pub type Unbatcher =
+        ionian_kernel::adapted::Adapted<crate::multipaxos::unbatcher::Unbatcher, super::Answering>;
 }
 
 /// The leader of the master's log: that of MultiPaxos.
@@ -72,6 +71,7 @@ pub mod master;
 
 mod branch;
 pub mod config;
+mod entrance;
 pub mod id;
 pub mod invariants;
 pub mod message;
@@ -83,7 +83,6 @@ mod settings;
 use crate::multipaxos;
 use crate::parts;
 use crate::parts::workers::workers;
-use crate::unreplicated;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -202,9 +201,9 @@ impl Protocol for Craq {
                 Instance::ChainNode(chain_node::ChainNode::new(config.clone(), &birth))
             }
             kind::Unbatcher => Instance::Unbatcher(Adapted::new(
-                unreplicated::unbatcher::Unbatcher::default(),
+                multipaxos::unbatcher::Unbatcher::new(config.master.clone(), &birth),
                 birth.keeps_records,
-                Answering,
+                Answering(config.nodes()),
             )),
             kind::Leader => {
                 Instance::Leader(taken(config, &birth, multipaxos::leader::Leader::new))
@@ -255,26 +254,31 @@ impl Translate for Verbatim {
     }
 }
 
-/// An unbatcher sends clients their answers, and nothing else.
-pub struct Answering;
+/// The chain nodes are the replicas of an unbatcher.
+pub struct Answering(Set<ChainNodeId>);
 
 impl Translate for Answering {
-    type From = unreplicated::Envelope;
+    type From = multipaxos::Envelope;
     type To = Envelope;
     type Config = Arc<Config>;
-    type Within = Arc<Layout>;
+    type Within = Arc<multipaxos::config::Config>;
 
     fn within(&mut self, config: &Arc<Config>) -> Self::Within {
-        Arc::new(config.layout().clone())
+        self.0 = config.nodes();
+        config.master.clone()
     }
 
-    fn translate(&self, envelope: unreplicated::Envelope) -> Envelope {
-        use unreplicated::client::In;
+    fn translate(&self, envelope: multipaxos::Envelope) -> Envelope {
+        use multipaxos::Envelope as Theirs;
+        use multipaxos::{client::In::Answers, replica::In::UnbatcherAlive};
         match envelope {
-            unreplicated::Envelope::ToClients(clients, In::Answers { answers }) => {
+            Theirs::ToClients(clients, Answers { answers }) => {
                 Envelope::ToClients(clients, client::In::Answers { answers })
             }
-            _ => unreachable!("an unbatcher sends answers"),
+            Theirs::ToReplicas(_, UnbatcherAlive { from }) => {
+                Envelope::ToChainNodes(self.0, chain_node::In::UnbatcherAlive { from })
+            }
+            _ => unreachable!("an unbatcher sends answers, and that it lives"),
         }
     }
 }

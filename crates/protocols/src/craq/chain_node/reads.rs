@@ -323,7 +323,7 @@ impl ChainNode {
             self.read_batch(now, &reads, until, out);
         }
         out.reached(branch::LEASED);
-        self.flush_answers(true, until, out);
+        self.flush_answers(now, true, until, out);
     }
 
     /// The inquiry has ended with this chain, which this node has entered.

@@ -8,7 +8,7 @@
 
 use super::{ChainNode, In, Record};
 use crate::craq::id::{ChainEpoch, ChainNodeId};
-use crate::craq::{Envelope, batcher, branch, client, unbatcher};
+use crate::craq::{Envelope, batcher, branch, client};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -16,7 +16,7 @@ use ionian_kernel::machine::Footprint;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::Instant;
 use ionian_replication::backoff::doubled;
-use ionian_replication::batch::{AnswersByClient, Batch, Value};
+use ionian_replication::batch::{Batch, Value};
 
 /// How often the wait doubles until a successor is sent the same again.
 const DOUBLINGS: u32 = 4;
@@ -36,9 +36,6 @@ pub(super) struct Writes {
     /// The batchers that wait for entries.
     owners: BTreeMap<Slot, (BatcherId, u64)>,
     done: BTreeMap<BatcherId, Vec<u64>>,
-    answers: AnswersByClient,
-    unbatchers: Set<UnbatcherId>,
-    turn: u64,
     /// Whether the predecessor is to be sent an acknowledgement, and what the last one said is
     /// committed.
     ack_due: bool,
@@ -51,15 +48,12 @@ pub(super) struct Writes {
 }
 
 impl Writes {
-    pub(super) fn new(unbatchers: Set<UnbatcherId>, keeps_records: bool) -> Self {
+    pub(super) fn new(keeps_records: bool) -> Self {
         Writes {
             queue: VecDeque::new(),
             queue_bytes: 0,
             owners: BTreeMap::new(),
             done: BTreeMap::new(),
-            answers: AnswersByClient::default(),
-            unbatchers,
-            turn: 0,
             ack_due: false,
             acknowledged: Slot::ZERO,
             dropped: 0,
@@ -114,6 +108,9 @@ impl ChainNode {
         out: &mut Out<'_, Self>,
     ) {
         if !self.is_head() {
+            if !handed && from.is_none() {
+                self.replies.note(&batch);
+            }
             return self.hand_on(batch, from, handed, out);
         }
         if self.writes.queue.is_empty() && self.has_room(batch.byte_len()) {
@@ -188,11 +185,14 @@ impl ChainNode {
     }
 
     /// Whether the head numbers anything. It must know the clocks of enough nodes to stamp it: of f
-    /// beside its own, so that one of them is right, but of no more than there are if f nodes are
-    /// dead. And while a node stands aside there must be nothing new (`master.rs`).
+    /// beside its own, so that one is right. It needs no more than f failures leave, or than there
+    /// are other members if these are more: a dead one leaves the chain. And while a node stands
+    /// aside there must be nothing new (`master.rs`).
     fn numbers(&self) -> bool {
         let (nodes, f) = (self.config.nodes().len(), self.config.layout().f);
-        self.peers.known() >= f.min(nodes - 1 - f) && self.chain.aside.is_none()
+        let alive = (nodes - 1).saturating_sub(f);
+        let others = self.chain.members.len().saturating_sub(1);
+        self.peers.known() >= f.min(alive.max(others)) && self.chain.aside.is_none()
     }
 
     /// Numbers what waits, as far as there is room.
@@ -336,23 +336,22 @@ impl ChainNode {
 
     /// Every entry below `end` is committed. The tail answers the clients.
     pub(super) fn commit(&mut self, now: Instant, end: Slot, out: &mut Out<'_, Self>) {
-        let _ = now;
         let answers = self.is_tail();
         while self.history.applied() < end.min(self.history.end()) {
             self.apply(self.history.applied().next(), answers);
-            if self.writes.answers.is_full() {
-                self.flush_answers(false, None, out);
+            if self.replies.answers.is_full() {
+                self.flush_answers(now, false, None, out);
             }
         }
     }
 
-    /// Applies the entries below `end`.
+    /// Applies the entries below `end`. If it `answers` clients, and else those that have asked it.
     pub(super) fn apply(&mut self, end: Slot, answers: bool) {
         while self.history.applied() < end.min(self.history.end()) {
             let slot = self.history.applied();
             let value = self.history.get(slot).expect("it is not applied yet");
             self.snapshots.applied(value.batch.byte_len());
-            let answers = answers.then_some(&mut self.writes.answers);
+            let answers = self.replies.to(&value.batch, answers);
             self.executor.execute(slot, value, answers);
             self.history.apply();
             if let Some((batcher, number)) = self.writes.owners.remove(&slot) {
@@ -482,90 +481,11 @@ impl ChainNode {
         self.writes.ack_due = true;
     }
 
-    /// Sends the answers that there are, or (`all`) those to all that was begun; before `until`, if
-    /// that is given.
-    pub(super) fn flush_answers(
-        &mut self,
-        all: bool,
-        until: Option<Instant>,
-        out: &mut Out<'_, Self>,
-    ) {
-        let mut exit = Exit {
-            until,
-            from: self.id.index(),
-            executed: self.history.applied(),
-            unbatchers: self.writes.unbatchers,
-            turn: &mut self.writes.turn,
-        };
-        let give = &mut |answers: &mut _| exit.send(answers, out);
-        match all {
-            true => self.executor.finish(give),
-            false => self.executor.collect(give),
-        }
-        give(&mut self.writes.answers);
-    }
-
-    /// Where the answers to reads are gathered. They leave before `until`, if that is given.
-    pub(super) fn read_batch(
-        &mut self,
-        now: Instant,
-        reads: &Batch,
-        until: Option<Instant>,
-        out: &mut Out<'_, Self>,
-    ) {
-        let clock = now.timestamp();
-        let mut rest = self.executor.read(clock, reads, &mut self.writes.answers);
-        while let Some(reads) = rest {
-            self.flush_answers(false, until, out);
-            rest = self.executor.read(clock, &reads, &mut self.writes.answers);
-        }
-    }
-
     /// Batchers learn which of their batches are executed.
     pub(super) fn tell_batchers(&mut self, out: &mut Out<'_, Self>) {
         while let Some((batcher, numbers)) = self.writes.done.pop_first() {
             let message = batcher::In::BatchesDone { numbers };
             out.send(Envelope::ToBatchers(Set::one(batcher), message));
-        }
-    }
-}
-
-/// Where answers leave.
-struct Exit<'a> {
-    until: Option<Instant>,
-    from: Index,
-    executed: Slot,
-    unbatchers: Set<UnbatcherId>,
-    turn: &'a mut u64,
-}
-
-impl Exit<'_> {
-    fn send(&mut self, answers: &mut AnswersByClient, out: &mut Out<'_, ChainNode>) {
-        if answers.is_empty() {
-            return;
-        }
-        *self.turn += 1;
-        match self.unbatchers.pick(*self.turn) {
-            Some(unbatcher) => {
-                let answers = answers.take_all(self.from, self.executed);
-                let message = unbatcher::In::Results { answers };
-                let envelope = Envelope::ToUnbatchers(Set::one(unbatcher), message);
-                self.let_go(envelope, out);
-            }
-            None => {
-                for (client, answers) in answers.drain(self.from, self.executed) {
-                    let message = client::In::Answers { answers };
-                    self.let_go(Envelope::ToClients(Set::one(client), message), out);
-                }
-            }
-        }
-    }
-
-    /// What is applied is committed, so every member's disk has it: no crash undoes it.
-    fn let_go(&self, envelope: Envelope, out: &mut Out<'_, ChainNode>) {
-        match self.until {
-            Some(until) => out.send_until(envelope, until),
-            None => out.send_unfenced(envelope),
         }
     }
 }

@@ -217,6 +217,146 @@ pub(crate) fn s6_a_write_that_comes_again_is_an_entry_and_changes_nothing() {
     assert_eq!(tail.role.applied(), Slot(3));
 }
 
+/// The tail's answer may not reach the client, which has asked another node than the head.
+#[test]
+fn a_node_answers_a_write_that_a_client_sent_it_once_when_it_applies_it() {
+    let mut middle = node(1, 3);
+    middle.tell(write(b"a"));
+    middle.tell(forward(0, 0, 0, &[b"a", b"a"]));
+    assert_eq!(answered(&middle.tell(ack(2, 0, 1, 1))), [0]);
+    assert_eq!(answered(&middle.tell(ack(2, 0, 2, 2))), []);
+    // Another node has handed it on, or a batcher has sent it.
+    for (from, handed) in [(None, true), (Some((BatcherId(0), 1)), false)] {
+        let mut middle = node(1, 3);
+        let batch = stage::batch(&b"a"[..]);
+        middle.tell(In::Write {
+            batch,
+            from,
+            handed,
+        });
+        middle.tell(forward(0, 0, 0, &[b"a"]));
+        assert_eq!(answered(&middle.tell(ack(2, 0, 1, 1))), []);
+    }
+}
+
+/// Of what a node has noted it keeps the last.
+#[test]
+fn of_many_writes_that_clients_sent_a_node_it_answers_the_last() {
+    let mut middle = node(1, 3);
+    let numbered = |number| stage::of_command(number, &b"a"[..]);
+    for number in 0..3000 {
+        middle.tell(In::Write {
+            batch: numbered(number),
+            from: None,
+            handed: false,
+        });
+    }
+    let value = |number| Value {
+        stamp: Timestamp(1000),
+        batch: numbered(number),
+    };
+    middle.tell(In::Forward {
+        from: ChainNodeId(0),
+        epoch: ChainEpoch(0),
+        start: Slot(0),
+        values: [0, 1023, 1024, 2999].map(value).to_vec(),
+    });
+    assert_eq!(answered(&middle.tell(ack(2, 0, 4, 4))), [1024, 2999]);
+}
+
+/// The tail of a chain with two unbatchers.
+fn with_unbatchers() -> Stage<ChainNode> {
+    let mut layout = layout(3);
+    let on = [50, 51].map(NodeId).to_vec();
+    layout.instances[kind::Unbatcher as usize] = numbered(vec![on]).remove(0);
+    let config = Craq::configure(layout).expect("a deployment");
+    let mut tail = Stage::new(config, &birth(2), ChainNode::new);
+    settle(&mut tail, 2, 3);
+    tail
+}
+
+#[test]
+fn answers_go_to_unbatchers_that_live() {
+    let mut tail = with_unbatchers();
+    let mut number = 0;
+    let mut used = |tail: &mut Stage<ChainNode>| -> Vec<u8> {
+        let mut unbatcher = || {
+            tail.tell(forward(1, 0, number, &[b"a"]));
+            number += 1;
+            let sends = tail.tell(stored(0, number));
+            let to = sends.iter().find_map(|envelope| match envelope {
+                Envelope::ToUnbatchers(to, _) => to.iter().next(),
+                _ => None,
+            });
+            to.expect("an unbatcher has the answer").0
+        };
+        let mut used = [unbatcher(), unbatcher(), unbatcher(), unbatcher()];
+        used.sort_unstable();
+        used.into()
+    };
+    assert_eq!(used(&mut tail), [0, 0, 1, 1]);
+    for _ in 0..4 {
+        tail.now = tail.now + Duration::from_millis(250);
+        let from = UnbatcherId(1);
+        assert_eq!(tail.tell(In::UnbatcherAlive { from }), []);
+    }
+    assert_eq!(used(&mut tail), [1, 1, 1, 1]);
+    let from = UnbatcherId(0);
+    tail.tell(In::UnbatcherAlive { from });
+    assert_eq!(used(&mut tail), [0, 0, 1, 1]);
+}
+
+#[test]
+fn an_unbatcher_tells_all_chain_nodes_that_it_lives() {
+    let mut layout = layout(3);
+    let on = [50, 51].map(NodeId).to_vec();
+    layout.instances[kind::Unbatcher as usize] = numbered(vec![on]).remove(0);
+    let config = Craq::configure(layout).expect("a deployment");
+    let birth = stage::birth(kind::Unbatcher, 1, NodeId(51));
+    let make = |config: Arc<Config>, birth: &Birth<'_>| {
+        let birth = Birth { ..*birth };
+        match Craq::instantiate(&config, birth) {
+            Instance::Unbatcher(unbatcher) => unbatcher,
+            _ => panic!("an unbatcher"),
+        }
+    };
+    let mut unbatcher = Stage::new(config, &birth, make);
+    let from = UnbatcherId(1);
+    let alive = Envelope::ToChainNodes(Set::first(3), In::UnbatcherAlive { from });
+    let sends = [unbatcher.timer(), unbatcher.timer()].concat();
+    assert_eq!(sends, [alive.clone(), alive]);
+}
+
+/// With f+1 chain nodes no clock is left if f nodes are dead. A head that has members behind it
+/// learns theirs all the same: the fewest that are right are one.
+#[test]
+fn a_head_of_f_plus_1_nodes_stamps_nothing_before_it_knows_the_clocks_of_all_members() {
+    let mut layout = layout(3);
+    layout.f = 2;
+    let master = (20..25).map(NodeId).collect::<Vec<_>>();
+    for kind in [
+        kind::Leader,
+        kind::ProxyLeader,
+        kind::Acceptor,
+        kind::Master,
+    ] {
+        layout.instances[kind as usize] = numbered(vec![master.clone()]).remove(0);
+    }
+    let config = Craq::configure(layout).expect("a deployment");
+    let mut head = Stage::new(config.clone(), &birth(0), ChainNode::new);
+    head.tell(write(b"a"));
+    assert_eq!(without_master(head.asked(beat(1, 0, true))).records, []);
+    let asked = without_master(head.asked(beat(2, 0, true)));
+    assert_eq!(asked.records, [entry(0, 0, b"a")]);
+    // The last member can learn no other.
+    let mut head = Stage::new(config, &birth(0), ChainNode::new);
+    head.tell(In::Chain {
+        chain: chain(1, &[(0, 1, true)]),
+    });
+    let asked = without_master(head.asked(write(b"a")));
+    assert_eq!(asked.records, [entry(0, 0, b"a")]);
+}
+
 /// It knows no other clock: its own may be wrong.
 #[test]
 fn a_head_stamps_nothing_before_it_knows_another_clock() {

@@ -1,7 +1,6 @@
 //! Reads under leases, and what a removal then waits for.
 
 use super::*;
-use ionian_kernel::time::{Duration, Instant};
 use ionian_protocols::craq::master::ChainMaster;
 use ionian_protocols::craq::message::{Announcement, Leaving, Step};
 

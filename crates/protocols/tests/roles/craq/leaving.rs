@@ -3,7 +3,6 @@
 use super::leases::*;
 use super::*;
 use ionian_kernel::role::Role;
-use ionian_kernel::time::Duration;
 use ionian_protocols::craq::message::{Leaving, Step};
 
 /// From the burst in which an announcement comes to the removal.

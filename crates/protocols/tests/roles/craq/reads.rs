@@ -56,6 +56,44 @@ fn reads_that_come_during_an_inquiry_wait_for_the_next_one() {
     assert_eq!(answered(&sends), [8]);
 }
 
+/// Answers a read with the time that it is given.
+struct Clock;
+
+impl StateMachine for Clock {
+    fn apply(&mut self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) {}
+    fn read(&self, now: Timestamp, _: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
+        reply.extend_from_slice(now.0.to_string().as_bytes());
+        Ok(())
+    }
+    fn snapshot(&self, _: &mut Vec<u8>) {}
+    fn restore(&mut self, _: &[u8]) -> Result<(), RestoreError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_time_of_a_read_is_no_more_than_half_a_second_from_the_clocks_of_others() {
+    let machine = || -> Box<dyn StateMachine> { Box::new(Clock) };
+    let birth = Birth {
+        machine: &machine,
+        ..birth(1)
+    };
+    for (ms, told) in [(86_400_000, "1500"), (0, "500"), (1400, "1400")] {
+        let mut node = Stage::new(config(3), &birth, ChainNode::new);
+        node.now = Instant(ms * 1000);
+        settle(&mut node, 1, 3);
+        let sends = node.tell(In::ReadAt {
+            reads: read(7, b"a"),
+            executed: Slot(0),
+        });
+        let [Envelope::ToClients(_, client::In::Answers { answers })] = &sends[..] else {
+            panic!("an answer: {sends:?}");
+        };
+        let outcomes: Vec<_> = answers.iter().map(|answer| answer.outcome).collect();
+        assert_eq!(outcomes, [Outcome::Done(told.into())], "at {ms} ms");
+    }
+}
+
 /// The tail's answer is an acknowledgement: the node applies, and answers.
 #[test]
 fn a_dirty_read_asks_the_tail_and_a_clean_one_does_not() {
