@@ -9,7 +9,7 @@ use super::server::Server;
 use super::{Instance, Scalog, kind};
 use crate::multipaxos::acceptor::Acceptor;
 use crate::multipaxos::invariants::{Invariants as Ordering, one_leads};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use ionian_kernel::id::*;
@@ -24,6 +24,8 @@ pub struct Invariants {
     ordering: Ordering,
     /// What each record is.
     records: BTreeMap<(LogId, u64), Batch>,
+    /// Those in whose place another record may be, because a server without peers has crashed.
+    doubtful: BTreeSet<(LogId, u64)>,
     /// How much of a log each server ever held.
     held: BTreeMap<(ServerId, LogId), u64>,
     /// How much of a log was looked at of each server, in its present life.
@@ -40,6 +42,7 @@ impl protocol::Invariants<Scalog> for Invariants {
             config: config.clone(),
             ordering: protocol::Invariants::new(&config.ordering),
             records: BTreeMap::new(),
+            doubtful: BTreeSet::new(),
             held: BTreeMap::new(),
             seen: BTreeMap::new(),
             executed: Slot::ZERO,
@@ -101,6 +104,9 @@ impl Invariants {
                 continue;
             }
             for (index, batch) in server.records_from(log, known.unwrap_or(start)) {
+                if self.doubtful.remove(&(log, index)) {
+                    self.records.remove(&(log, index));
+                }
                 let record = self.records.entry((log, index));
                 if record.or_insert_with(|| batch.clone()) != batch {
                     return Err(format!("there are two records {index} of {log:?}"));
@@ -122,9 +128,15 @@ impl Invariants {
     }
 
     /// What a server appended to its own log and no peer has may not have been on its disk: another
-    /// record may take its place.
+    /// record may take its place. Where a server has no peers a cut may order what was on its disk
+    /// also after the crash: it is kept until there is another.
     fn forget_undurable(&mut self, server: ServerId) {
         let peers = self.config.peers_of(server);
+        if peers.is_empty() {
+            let records = self.records.keys();
+            let own = records.filter(|(log, _)| log.server == server);
+            return self.doubtful.extend(own.copied());
+        }
         let held = &self.held;
         let backed_up = |log: LogId| {
             let lengths = peers.iter().filter_map(|peer| held.get(&(peer, log)));

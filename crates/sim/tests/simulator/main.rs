@@ -2,6 +2,7 @@
 
 extern crate alloc;
 
+mod alone;
 mod backlog;
 mod canaries;
 mod checker;
@@ -14,6 +15,7 @@ mod outages;
 mod performance;
 mod plays;
 mod scripted;
+mod steady;
 mod stripes;
 #[allow(unreachable_pub)]
 mod toy;
