@@ -521,7 +521,7 @@ macro_rules! protocol {
 #[macro_export]
 macro_rules! messages {
     ($(#[$doc:meta])* $role:literal $name:ident {
-        $($(#[$variant_doc:meta])* $tag:literal => $variant:ident $(via $inner:ident)? { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }),* $(,)?
+        $($(#[$variant_doc:meta])* $tag:literal $(since $level:literal)? => $variant:ident $(via $inner:ident)? { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }),* $(,)?
     }) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq)]
@@ -529,7 +529,7 @@ macro_rules! messages {
             $($(#[$variant_doc])* $variant { $($(#[$field_doc])* $field: $type),* },)*
         }
 
-        $crate::wire_enum! { $name { $($tag => $variant { $($field),* }),* } }
+        $crate::wire_enum! { $name { $($tag $(since $level)? => $variant { $($field),* }),* } }
 
         impl $name {
             /// The role's and the variant's name.

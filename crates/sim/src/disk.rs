@@ -172,6 +172,11 @@ impl Disk {
         self.begun.push((syncs, (from, stamp, snapshot)));
     }
 
+    /// How many records the log has, from the oldest that the node needs to the last.
+    pub(crate) fn kept(&self) -> u64 {
+        (self.end() + 1).saturating_sub(self.promised.low.max(1))
+    }
+
     /// The position up to which the node may rely on the disk.
     pub(crate) fn durable(&self) -> Lsn {
         Lsn(if self.defect == Defect::Lies {

@@ -170,6 +170,8 @@ counters! {
     torn_logs,
     /// Logs that were found without their oldest segments.
     truncated_logs,
+    /// Records that the logs of all nodes have at the end.
+    kept_records,
     /// Keys whose history was too long to check.
     unchecked_keys,
     /// Events.

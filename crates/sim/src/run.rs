@@ -112,6 +112,8 @@ pub fn run_seed_with<P: Protocol, M: Model>(
         // A role that panicked may be in a state in which even this panics.
         let _ = catching(|| simulation.collect_figures(node));
     }
+    let kept = simulation.nodes.iter().map(|node| node.disk.kept());
+    simulation.report.kept_records = kept.sum();
     simulation.trace.finish();
     simulation.report.simulated_us = simulation.now();
     simulation.report.failed_runs = u64::from(result.is_err());

@@ -72,6 +72,7 @@ use ionian_kernel::time::{Instant, Timestamp, earliest};
 use ionian_kernel::wire::WireError;
 use ionian_replication::batch::{Batch, Value};
 use ionian_replication::executor::Executor;
+use ionian_replication::flow::ByteWindow;
 
 messages! {
     /// The messages that a chain node receives.
@@ -227,7 +228,7 @@ messages! {
             message: multipaxos::client::In,
         },
         /// An unbatcher lives.
-        16 => UnbatcherAlive {
+        16 since 18 => UnbatcherAlive {
             /// The unbatcher.
             from: UnbatcherId,
         },
@@ -288,7 +289,7 @@ impl ChainNode {
             tail_from: Slot::ZERO,
             entered: (Instant::ZERO, Slot::ZERO),
             executor,
-            history: History::default(),
+            history: History::new(ByteWindow::new(config.options().window_bytes)),
             writes: Writes::new(birth.keeps_records),
             replies: Replies::new(&config, birth),
             up: Up::default(),
@@ -558,13 +559,14 @@ impl Role for ChainNode {
             self.chain.members.len() as u64,
             self.place.map_or(0, |place| place as u64 + 1),
             self.history.pending() as u64,
-            self.history.pending_bytes() as u64,
+            self.history.flow().bytes() as u64,
             self.reads.under_way() as u64,
             self.reads.clean,
             self.reads.dirty,
             self.reads.leased,
             self.reads.queries,
             self.writes.dropped + self.reads.dropped,
+            self.writes.repeated,
             self.executor.session_count() as u64,
             self.executor.failed_reads(),
             self.stale,

@@ -53,6 +53,11 @@ pub(super) const CHAIN_NODE: &[Metric] = &[
     ),
     Metric::counter("queries", "questions", "questions to the tail"),
     Metric::counter("dropped", "batches", "batches dropped for want of room"),
+    Metric::counter(
+        "repeated",
+        "batches",
+        "batches that came again while the first copy waited",
+    ),
     Metric::gauge("sessions", "sessions", "sessions of clients"),
     Metric::counter(
         "failed_reads",

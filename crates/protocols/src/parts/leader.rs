@@ -16,7 +16,6 @@ mod phase1;
 mod port;
 mod progress;
 mod proposing;
-mod queue;
 mod reach;
 mod repair;
 mod report;
@@ -28,7 +27,7 @@ mod window;
 pub use self::handover::Ready;
 pub use self::notes::Notes;
 pub use self::port::{Heartbeat, LeaderPort};
-pub use self::queue::Proposal;
+pub use self::proposing::Proposal;
 use super::branch;
 use super::message::{Proposer, RECOVER_SLOTS, Times};
 use crate::multipaxos::config::{Config, Highest};
@@ -48,9 +47,9 @@ use ionian_kernel::random::Random;
 use ionian_kernel::time::{Duration, Instant, Timestamp, earliest};
 use ionian_kernel::wire_struct;
 use ionian_replication::election::ElectionTimer;
+use ionian_replication::queue::{Held, Queue};
 use phase1::Phase1;
 pub(crate) use progress::Progress;
-use queue::{Held, Queue};
 use reach::Reach;
 use repair::Repairs;
 use succession::Succession;
@@ -97,7 +96,7 @@ pub struct LeaderCore<N: Notes> {
     /// What phase 1 has found, until it is proposed again.
     carried: Carried,
     /// Batches that wait for phase 1 to end or for the window to open.
-    queue: Queue,
+    queue: Queue<Proposal>,
     /// The batches in the queue and in the window, while proposers propose some again.
     held: Held,
     clock: LogClock,

@@ -17,12 +17,15 @@ const LEVELS: [u16; 1] = [17];
 const EACH: usize = 3;
 
 fn file<P: Protocol>(level: u16) -> PathBuf {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wire/golden");
+    let folder = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../protocols/tests/wire/golden"
+    );
     PathBuf::from(format!("{folder}/{level}/{}.txt", P::NAME))
 }
 
 /// A message on a line: its kind, its bytes, and what it says.
-fn line(message: &(impl Message + std::fmt::Debug)) -> String {
+fn line(message: &impl Message) -> String {
     let mut line = format!("{} ", message.name());
     for byte in encode_all(message) {
         write!(line, "{byte:02x}").expect("a string has room");

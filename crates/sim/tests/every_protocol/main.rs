@@ -50,6 +50,11 @@ macro_rules! tests {
                 }
 
                 #[test]
+                fn logs_do_not_grow_with_the_number_of_commands() {
+                    seeds::keep_logs_short::<Protocol>();
+                }
+
+                #[test]
                 fn defects_that_the_driver_builds_in_are_found() {
                     defects::are_found::<Protocol>();
                 }

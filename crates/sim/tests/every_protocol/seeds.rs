@@ -164,3 +164,38 @@ pub(crate) fn tear_and_truncate_logs<P: Protocol>() {
         report.merge(&pass_range::<P>(&scenario, seeds));
     }
 }
+
+/// How many commands long runs have, and how many times those of short ones.
+const LONG: u64 = 1600;
+const TIMES: u64 = 8;
+
+/// No record stays in the log because nothing releases it: one alone, that of a rare event at the
+/// beginning, would keep all that come after it.
+pub(crate) fn keep_logs_short<P: Protocol>() {
+    for shape in shapes::presets::<P>() {
+        let kept = |operations| {
+            let mut scenario = Scenario {
+                durability: Durability::Disk,
+                operations,
+                keys: 60,
+                check_limit: 20_000,
+                ..shape.clone()
+            };
+            scenario.layout.options.snapshot_slots = 16;
+            let report = pass_range::<P>(&scenario, 0..4);
+            (report.kept_records, report.records)
+        };
+        let (short, long) = (kept(LONG / TIMES), kept(LONG));
+        println!("{}: {short:?} {long:?}", shape.name);
+        assert!(
+            long.0 < 3 * short.0,
+            "{}: the logs have {} of {} records after {LONG} commands, {} of {} after {}",
+            shape.name,
+            long.0,
+            long.1,
+            short.0,
+            short.1,
+            LONG / TIMES
+        );
+    }
+}

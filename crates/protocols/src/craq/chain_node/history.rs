@@ -10,6 +10,7 @@ use ionian_kernel::id::Slot;
 use ionian_kernel::machine::Footprint;
 use ionian_kernel::time::Timestamp;
 use ionian_replication::batch::Value;
+use ionian_replication::flow::ByteWindow;
 use ionian_replication::slot_map::NumberMap;
 
 /// The most that one message carries of entries, in bytes, or a single entry.
@@ -26,7 +27,7 @@ const RETAINED_BYTES: usize = 16 << 20;
 const NEEDED_BYTES: usize = 128 << 20;
 
 /// See the top of this file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct History {
     /// The first entry that it holds; those before are applied.
     base: Slot,
@@ -41,9 +42,10 @@ pub(super) struct History {
     dirty: NumberMap<usize>,
     /// How many entries that are not applied may write anything.
     dirty_all: usize,
-    /// Bytes of entries that are applied, and of those that are not.
+    /// Bytes of entries that are applied.
     applied_bytes: usize,
-    pending_bytes: usize,
+    /// Bytes of those that are not.
+    flow: ByteWindow,
 }
 
 /// What an entry writes.
@@ -55,6 +57,21 @@ struct Written {
 }
 
 impl History {
+    /// Nothing is in it yet, and so is nothing under way in `flow`.
+    pub(super) fn new(flow: ByteWindow) -> Self {
+        History {
+            base: Slot::ZERO,
+            applied: Slot::ZERO,
+            entries: VecDeque::new(),
+            written: VecDeque::new(),
+            keys: VecDeque::new(),
+            dirty: NumberMap::default(),
+            dirty_all: 0,
+            applied_bytes: 0,
+            flow,
+        }
+    }
+
     /// The first entry that it holds.
     pub(super) fn base(&self) -> Slot {
         self.base
@@ -75,9 +92,9 @@ impl History {
         self.written.len()
     }
 
-    /// What they take, in bytes.
-    pub(super) fn pending_bytes(&self) -> usize {
-        self.pending_bytes
+    /// The bytes that they take.
+    pub(super) fn flow(&self) -> &ByteWindow {
+        &self.flow
     }
 
     /// The stamp of the last entry that is not applied; later than those before.
@@ -110,7 +127,7 @@ impl History {
             everything: footprint.everything,
         };
         self.dirty_all += usize::from(written.everything);
-        self.pending_bytes += value.batch.byte_len();
+        self.flow.add(value.batch.byte_len());
         self.written.push_back(written);
         self.entries.push_back(value);
     }
@@ -125,7 +142,7 @@ impl History {
             self.clean(key);
         }
         self.dirty_all -= usize::from(everything);
-        self.pending_bytes -= bytes;
+        self.flow.remove(bytes);
         self.applied_bytes += bytes;
         self.applied = self.applied.next();
     }
@@ -151,16 +168,17 @@ impl History {
                 self.clean(key);
             }
             self.dirty_all -= usize::from(everything);
-            self.pending_bytes -= value.batch.byte_len();
+            self.flow.remove(value.batch.byte_len());
         }
     }
 
     /// A state replaces all entries: every entry below this one is applied in it.
     pub(super) fn reset(&mut self, applied: Slot) {
+        self.flow.clear();
         *self = History {
             base: applied,
             applied,
-            ..History::default()
+            ..History::new(self.flow.clone())
         };
     }
 
@@ -248,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_key_is_clean_when_the_last_entry_that_writes_it_is_applied() {
-        let mut history = History::default();
+        let mut history = History::new(ByteWindow::new(1 << 20));
         for keys in [&[1, 2][..], &[1], &[3]] {
             history.push(Value::default(), &writes(keys));
         }
@@ -266,7 +284,7 @@ mod tests {
 
     #[test]
     fn what_touches_everything_is_dirty_and_makes_everything_dirty() {
-        let mut history = History::default();
+        let mut history = History::new(ByteWindow::new(1 << 20));
         let everything = Footprint {
             everything: true,
             ..Footprint::default()
@@ -284,7 +302,7 @@ mod tests {
 
     #[test]
     fn applied_entries_are_kept_as_many_as_allowed_and_from_where_they_are_needed() {
-        let mut history = History::default();
+        let mut history = History::new(ByteWindow::new(1 << 20));
         for _ in 0..6 {
             history.push(Value::default(), &Footprint::default());
         }

@@ -2,14 +2,15 @@
 //! the tail, applied and acknowledged.
 //!
 //! What is under way is bounded at the head, in number (`window_slots`) and in bytes
-//! (`window_bytes`): what is not committed is held by every node of the chain, and is what may have
-//! to be sent again. What comes beyond that waits, as much again; the rest is dropped, and its
-//! clients ask again.
+//! (`window_bytes`, small batches and large ones apart): what is not committed is held by every
+//! node of the chain, and is what may have to be sent again. What comes beyond that waits, the
+//! small ones not behind the large ones. What comes again while it waits is dropped, and so is what
+//! finds no room: its clients ask again.
 
 use super::{ChainNode, In, Record};
 use crate::craq::id::{ChainEpoch, ChainNodeId};
 use crate::craq::{Envelope, batcher, branch, client};
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::machine::Footprint;
@@ -17,6 +18,7 @@ use ionian_kernel::role::Out;
 use ionian_kernel::time::Instant;
 use ionian_replication::backoff::doubled;
 use ionian_replication::batch::{Batch, Value};
+use ionian_replication::queue::{Held, Queue};
 
 /// How often the wait doubles until a successor is sent the same again.
 const DOUBLINGS: u32 = 4;
@@ -30,9 +32,9 @@ type Waiting = (Batch, Option<(BatcherId, u64)>);
 
 /// What a chain node keeps for the writes under way.
 pub(super) struct Writes {
-    /// Batches for which the window has no room.
-    queue: VecDeque<Waiting>,
-    queue_bytes: usize,
+    /// Batches for which the window has no room, and what is in hand while there are some.
+    queue: Queue<Waiting>,
+    held: Held,
     /// The batchers that wait for entries.
     owners: BTreeMap<Slot, (BatcherId, u64)>,
     done: BTreeMap<BatcherId, Vec<u64>>,
@@ -41,6 +43,7 @@ pub(super) struct Writes {
     ack_due: bool,
     acknowledged: Slot,
     pub(super) dropped: u64,
+    pub(super) repeated: u64,
     /// What the last entry touches. Reused.
     footprint: Footprint,
     /// Whether this node writes entries to its disk.
@@ -50,13 +53,14 @@ pub(super) struct Writes {
 impl Writes {
     pub(super) fn new(keeps_records: bool) -> Self {
         Writes {
-            queue: VecDeque::new(),
-            queue_bytes: 0,
+            queue: Queue::default(),
+            held: Held::default(),
             owners: BTreeMap::new(),
             done: BTreeMap::new(),
             ack_due: false,
             acknowledged: Slot::ZERO,
             dropped: 0,
+            repeated: 0,
             footprint: Footprint::default(),
             keeps_records,
         }
@@ -116,17 +120,21 @@ impl ChainNode {
         if self.writes.queue.is_empty() && self.has_room(batch.byte_len()) {
             return self.propose(now, batch, from, out);
         }
-        let options = self.config.options();
-        let fits = self.writes.queue.len() < options.window_slots
-            && (self.writes.queue_bytes + batch.byte_len() <= options.window_bytes
-                || self.writes.queue.is_empty());
-        if !fits {
+        let Writes { queue, held, .. } = &mut self.writes;
+        let pending = self.history.iter_from(self.history.applied());
+        if held.has(&batch, queue, pending.map(|(_, value)| &value.batch)) {
+            self.writes.repeated += 1;
+            return;
+        }
+        held.add(&batch);
+        let class = self.history.flow().class(batch.byte_len());
+        if let Err((batch, _)) = queue.push(class, (batch, from)) {
+            held.remove(&batch);
             self.writes.dropped += 1;
             return;
         }
         out.reached(branch::QUEUED);
-        self.writes.queue_bytes += batch.byte_len();
-        self.writes.queue.push_back((batch, from));
+        self.propose_queued(now, out);
     }
 
     /// The head gets a write that came here, and the sender learns who that is. One that was handed
@@ -170,18 +178,20 @@ impl ChainNode {
     /// It is no longer in the chain: what waits here is for another head.
     pub(super) fn hand_on_writes(&mut self, out: &mut Out<'_, Self>) {
         self.writes.owners.clear();
-        self.writes.queue_bytes = 0;
-        while let Some((batch, from)) = self.writes.queue.pop_front() {
+        self.writes.held.clear();
+        for (batch, from) in core::mem::take(&mut self.writes.queue).drain() {
             self.hand_on(batch, from, false, out);
         }
     }
 
-    /// Whether the window has room for a batch of this size. One alone always has.
+    /// Whether the window has room for a batch of this size.
     fn has_room(&self, bytes: usize) -> bool {
-        let options = self.config.options();
-        let (pending, held) = (self.history.pending(), self.history.pending_bytes());
-        let fits = pending < options.window_slots && held + bytes <= options.window_bytes;
-        self.numbers() && (pending == 0 || fits)
+        self.is_open() && self.history.flow().has_room(bytes)
+    }
+
+    /// Whether the window has room for a batch, whatever its size.
+    fn is_open(&self) -> bool {
+        self.numbers() && self.history.pending() < self.config.options().window_slots
     }
 
     /// Whether the head numbers anything. It must know the clocks of enough nodes to stamp it: of f
@@ -197,13 +207,15 @@ impl ChainNode {
 
     /// Numbers what waits, as far as there is room.
     pub(super) fn propose_queued(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        while let Some((batch, _)) = self.writes.queue.front()
-            && self.is_head()
-            && self.has_room(batch.byte_len())
-        {
-            let (batch, from) = self.writes.queue.pop_front().expect("just looked at");
-            self.writes.queue_bytes -= batch.byte_len();
+        while self.is_head() && self.is_open() {
+            let flow = self.history.flow();
+            let Some((batch, from)) = self.writes.queue.pop(|bytes| flow.has_room(bytes)) else {
+                break;
+            };
             self.propose(now, batch, from, out);
+        }
+        if self.writes.queue.is_empty() {
+            self.writes.held.clear();
         }
     }
 
@@ -351,6 +363,7 @@ impl ChainNode {
             let slot = self.history.applied();
             let value = self.history.get(slot).expect("it is not applied yet");
             self.snapshots.applied(value.batch.byte_len());
+            self.writes.held.remove(&value.batch);
             let answers = self.replies.to(&value.batch, answers);
             self.executor.execute(slot, value, answers);
             self.history.apply();

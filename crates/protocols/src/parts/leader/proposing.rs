@@ -1,11 +1,28 @@
 //! Giving batches their slots, or turning them away.
 
-use super::{LeaderCore, LeaderPort, Notes, Proposal, State};
+use super::{LeaderCore, LeaderPort, Notes, State};
 use crate::parts::branch;
 use crate::parts::message::Proposer;
 use ionian_kernel::id::*;
 use ionian_kernel::time::Instant;
 use ionian_replication::batch::{Batch, Value};
+use ionian_replication::queue;
+
+/// A batch, and who waits for it.
+pub struct Proposal {
+    /// Who proposes it.
+    pub proposer: Proposer,
+    /// The replicas on the proposer's node: an answer given there has the shortest way.
+    pub near: Set<ReplicaId>,
+    /// The batch.
+    pub batch: Batch,
+}
+
+impl queue::Proposal for Proposal {
+    fn batch(&self) -> &Batch {
+        &self.batch
+    }
+}
 
 impl<N: Notes> LeaderCore<N> {
     /// A batch to get chosen; `again` says whether its proposer has proposed it before, here or

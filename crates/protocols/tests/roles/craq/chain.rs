@@ -367,22 +367,73 @@ fn a_head_stamps_nothing_before_it_knows_another_clock() {
     assert_eq!(asked.records, [entry(0, 0, b"a")]);
 }
 
-#[test]
-fn what_does_not_fit_the_window_waits_and_the_rest_is_dropped() {
+/// The head of a chain of three with this window.
+fn head(slots: usize, bytes: usize) -> Stage<ChainNode> {
     let mut layout = layout(3);
-    (layout.options.window_slots, layout.options.window_bytes) = (2, 1 << 20);
+    (layout.options.window_slots, layout.options.window_bytes) = (slots, bytes);
     let config = Craq::configure(layout).expect("a deployment");
     let mut head = Stage::new(config, &birth(0), ChainNode::new);
     settle(&mut head, 0, 3);
-    for payload in [b"a", b"b", b"c", b"d", b"e"] {
-        head.tell(write(payload));
+    head
+}
+
+/// A write with this number in its session.
+fn numbered_write(number: u64, payload: impl Into<bytes::Bytes>) -> In {
+    In::Write {
+        batch: crate::stage::of_command(number, payload),
+        from: None,
+        handed: false,
+    }
+}
+
+/// The sizes of the batches of entries that were passed on.
+fn passed_on(sends: &[Envelope]) -> Vec<usize> {
+    let values = sends.iter().filter_map(|envelope| match envelope {
+        Envelope::ToChainNodes(_, In::Forward { values, .. }) => Some(values),
+        _ => None,
+    });
+    values
+        .flatten()
+        .flat_map(|value| value.batch.commands())
+        .map(|command| command.payload.len())
+        .collect()
+}
+
+#[test]
+fn what_does_not_fit_the_window_waits_and_what_comes_again_meanwhile_is_dropped() {
+    let mut head = head(2, 1 << 20);
+    for number in 0..4 {
+        head.tell(numbered_write(number, "a"));
+    }
+    for again in [1, 2, 3] {
+        head.tell(numbered_write(again, "a"));
     }
     assert_eq!(head.role.received(), Slot(2));
-    assert_eq!(head.figure("dropped"), 1);
-    let asked = head.asked(ack(1, 0, 1, 1));
-    assert_eq!(asked.records, [entry(2, 1, b"c")]);
+    assert_eq!((head.figure("dropped"), head.figure("repeated")), (0, 3));
+    head.tell(ack(1, 0, 1, 1));
+    assert_eq!(head.role.received(), Slot(3));
     head.tell(ack(1, 0, 3, 3));
-    assert_eq!(head.role.received(), Slot(4), "e is gone");
+    assert_eq!(head.role.received(), Slot(4), "each once");
+    head.tell(numbered_write(3, "a"));
+    assert_eq!(
+        head.role.received(),
+        Slot(5),
+        "nothing waits: it comes anew"
+    );
+}
+
+/// The window has 6,400 bytes for small writes, of 100 bytes at most, and as many for large ones.
+#[test]
+fn small_writes_do_not_wait_for_large_ones() {
+    let mut head = head(100, 6400);
+    for number in 0..3 {
+        head.tell(numbered_write(number, vec![7; 4000]));
+    }
+    assert_eq!(head.role.received(), Slot(1), "two large ones wait");
+    assert_eq!(passed_on(&head.tell(numbered_write(3, "a"))), [1]);
+    let sends = head.tell(ack(1, 0, 2, 2));
+    assert_eq!(passed_on(&sends), [4000], "the next of the large ones");
+    assert_eq!(head.figure("dropped"), 0);
 }
 
 #[test]
