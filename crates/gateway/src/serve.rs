@@ -262,6 +262,10 @@ impl Inner {
                     self.discard(&mut input, limits.linger_bytes),
                 )
                 .await;
+            } else {
+                // A client with TLS can tell an end in order from a cut, if the socket has room for
+                // that now.
+                poll_fn(|context| Poll::Ready(self.end_output(index, context).is_ready())).await;
             }
             drop(self.slots.borrow_mut().remove(index));
         });

@@ -99,9 +99,10 @@ fn expect(stream: &mut impl Read, expected: &[u8]) {
     );
 }
 
-/// Values that fill several records, and a pipeline.
+/// Values that fill several records and more than the socket's buffers, a pipeline, and an end that
+/// the client can tell from a cut.
 #[test]
-fn client_with_tls_gets_every_reply() {
+fn client_with_tls_gets_every_reply_and_an_end_in_order() {
     Certificates::new(ClientAuth::None).run(false, |address, config| {
         let mut stream = secured(address, config);
         let value = vec![b'v'; 512 << 10];
@@ -117,6 +118,7 @@ fn client_with_tls_gets_every_reply() {
             expect(&mut stream, b"\r\n+PONG\r\n");
         }
         expect(&mut stream, b"+OK\r\n");
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "a cut is an error");
     });
 }
 

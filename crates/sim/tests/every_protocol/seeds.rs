@@ -7,9 +7,9 @@ use ionian_kernel::protocol::Protocol;
 use ionian_sim::{Durability, Report, Scenario, Watch, run_seed, run_seeds, variations};
 
 /// Events of the runs of one shape with one durability.
-const EVENTS: u64 = 200_000;
+const EVENTS: u64 = 100_000;
 /// A shape gets at least this number of seeds, and runs in batches of it.
-const LEAST_SEEDS: u64 = 8;
+const LEAST_SEEDS: u64 = 6;
 /// A shape whose runs are short gets at most this number of seeds with one durability.
 const MOST_SEEDS: u64 = 100;
 
