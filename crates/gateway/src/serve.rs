@@ -232,7 +232,7 @@ impl Inner {
         let is_quiet = |last: Instant| now.saturating_duration_since(last) >= REFUSALS_EVERY;
         if self.last_refusal.get().is_none_or(is_quiet) {
             self.last_refusal.set(Some(now));
-            tracing::warn!("a client at {from} is refused: {error}");
+            tracing::warn!(id = "E0903", "a client at {from} is refused: {error}");
         }
     }
 

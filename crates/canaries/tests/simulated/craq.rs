@@ -17,5 +17,5 @@ fn s6_writes_sent_again() {
 
 #[test]
 fn c2_removed_nodes_answer() {
-    catches("unconfirmed", Durability::Disk, 600);
+    catches("unconfirmed", Durability::Disk, 4000);
 }

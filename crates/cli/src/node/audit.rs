@@ -94,7 +94,7 @@ fn write_all(path: &Path, mut file: File, queue: &Receiver<String>) {
             match file.write_all(text.as_bytes()) {
                 Ok(()) => break,
                 Err(error) => {
-                    tracing::error!("cannot write {}: {error}", path.display());
+                    tracing::error!(id = "E0904", "cannot write {}: {error}", path.display());
                     std::thread::sleep(RETRY);
                 }
             }

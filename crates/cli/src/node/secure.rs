@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(super) fn load(arguments: &Arguments) -> Result<Option<NodeTls>> {
     let Some(directory) = &arguments.tls else {
         tracing::warn!(
+            id = "E0905",
             "TLS is off: every process that reaches this node's address can copy all data and \
              change the members (docs/security.md)"
         );
@@ -37,7 +38,10 @@ pub(super) fn load(arguments: &Arguments) -> Result<Option<NodeTls>> {
     let live = Live::open(Files::within(directory), expected, auth)
         .with_context(|| format!("--tls {}", directory.display()))?;
     if mode == TlsMode::Permissive {
-        tracing::warn!("TLS is permissive: this node also accepts connections without it");
+        tracing::warn!(
+            id = "E0906",
+            "TLS is permissive: this node also accepts connections without it"
+        );
     }
     Ok(Some(NodeTls::new(mode, Arc::new(live))))
 }
@@ -55,7 +59,7 @@ pub(super) fn check_cluster(tls: &NodeTls, cluster: &str, name: &str) -> Result<
 pub(super) fn reload_at_signal(tls: &NodeTls) {
     let reload = tls.reload.clone();
     match signal(SignalKind::hangup()) {
-        Err(error) => tracing::warn!("the signal SIGHUP cannot be caught: {error}"),
+        Err(error) => tracing::warn!(id = "E0907", "the signal SIGHUP cannot be caught: {error}"),
         Ok(mut hangup) => {
             tokio::task::spawn_local(async move {
                 while hangup.recv().await.is_some() {

@@ -28,7 +28,10 @@ fn is_managed() -> bool {
 
 fn report(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!("the service manager cannot be notified: {error}");
+        tracing::warn!(
+            id = "E0908",
+            "the service manager cannot be notified: {error}"
+        );
     }
 }
 

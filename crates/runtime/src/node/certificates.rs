@@ -50,7 +50,10 @@ pub(crate) async fn keep_current(tls: NodeTls, peers: Rc<Peers>) {
                 tracing::info!("the certificate of {name} was exchanged, trust is {generation}");
             }
             Reload::Refused(error) => {
-                tracing::error!("new certificates are refused, the old ones stay: {error}");
+                tracing::error!(
+                    id = "E0901",
+                    "new certificates are refused, the old ones stay: {error}"
+                );
             }
         }
         while peers.close_older_than(tls.live.loaded().generation) {

@@ -17,7 +17,10 @@ pub(crate) fn listen(data: &Path) -> Option<UnixListener> {
         Ok(listener) => Some(listener),
         Err(error) => {
             let path = path.display();
-            tracing::warn!("cannot listen on {path}, operators need certificates: {error}");
+            tracing::warn!(
+                id = "E0902",
+                "cannot listen on {path}, operators need certificates: {error}"
+            );
             None
         }
     }
