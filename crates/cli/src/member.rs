@@ -27,7 +27,7 @@ use ionian_runtime::admin::change;
 use std::process::ExitCode;
 
 pub(crate) use find::{Found, newest_since};
-pub(crate) use progress::{Awaited, wait_until_done};
+pub(crate) use progress::wait_if_asked;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     waiting::block_on(carry_out(&arguments.command))?;
@@ -227,9 +227,5 @@ async fn settle(
             epoch
         }
     };
-    if change_args.no_wait {
-        return Ok(());
-    }
-    let from = &found.known.deployment;
-    wait_until_done(found.contacts.clone(), &Awaited { since, from, to }).await
+    wait_if_asked(&found, since, to, change_args).await
 }

@@ -1,7 +1,7 @@
 //! `ionian options`: lists the options of a running cluster and changes them through its log.
 
 use crate::cluster_args::{ChangeArgs, ClusterArgs};
-use crate::member::{Awaited, Found, possible, wait_until_done};
+use crate::member::{Found, possible, wait_if_asked};
 use crate::output::{self, say};
 use crate::protocols::{self, Work};
 use crate::waiting;
@@ -116,20 +116,7 @@ async fn set(settings: &[String], change_args: &ChangeArgs) -> Result<()> {
             say!("options.{} = {after} (was {before})", setting.key);
         }
     }
-    match change_args.no_wait {
-        true => Ok(()),
-        false => {
-            wait_until_done(
-                found.contacts.clone(),
-                &Awaited {
-                    since,
-                    from,
-                    to: &to,
-                },
-            )
-            .await
-        }
-    }
+    wait_if_asked(&found, since, &to, change_args).await
 }
 
 /// Checks a change of options and makes the log command for it.

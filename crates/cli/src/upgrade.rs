@@ -3,7 +3,7 @@
 //! docs/upgrade.md explains what a level is, and the steps of an upgrade.
 
 use crate::cluster_args::{ChangeArgs, ClusterArgs};
-use crate::member::{Awaited, Found, possible, wait_until_done};
+use crate::member::{Found, possible, wait_if_asked};
 use crate::output::{self, say};
 use crate::protocols::{self, Work};
 use crate::status::{Answer, ask_all};
@@ -146,12 +146,12 @@ async fn finalize(change_args: &ChangeArgs) -> Result<()> {
             }
             return Ok(());
         }
-        raise(&found, Level(level.0 + 1), change_args.no_wait).await?;
+        raise(&found, Level(level.0 + 1), change_args).await?;
         raised = true;
     }
 }
 
-async fn raise(found: &Found, to: Level, no_wait: bool) -> Result<()> {
+async fn raise(found: &Found, to: Level, change_args: &ChangeArgs) -> Result<()> {
     let deployment = &found.known.deployment;
     let change = protocols::with_protocol(
         &deployment.protocol,
@@ -163,17 +163,7 @@ async fn raise(found: &Found, to: Level, no_wait: bool) -> Result<()> {
     let since = found.request(&change).await?;
     say!("epoch {} begins: level {to}", since.0);
     let to = deployment.numbered()?;
-    match no_wait {
-        true => Ok(()),
-        false => {
-            let awaited = Awaited {
-                since,
-                from: deployment,
-                to: &to,
-            };
-            wait_until_done(found.contacts.clone(), &awaited).await
-        }
-    }
+    wait_if_asked(found, since, &to, change_args).await
 }
 
 /// Checks a change of the level and makes the log command for it.

@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use ionian_tls::{Live, Session, readable};
 use std::future::poll_fn;
-use std::io::{self, ErrorKind, IoSlice, Write};
+use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -150,7 +150,7 @@ impl Output {
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match &self.session {
             None => self.socket.try_write(bytes),
-            Some(session) => session.write(&[IoSlice::new(bytes)], &mut Socket(&self.socket)),
+            Some(session) => session.write(&[IoSlice::new(bytes)], &self.socket),
         }
     }
 
@@ -177,7 +177,7 @@ impl Output {
     pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_ready(context, |output| match &output.session {
             None => Ok(()),
-            Some(session) => session.flush(&mut Socket(&output.socket)),
+            Some(session) => session.flush(&output.socket),
         })
     }
 
@@ -203,22 +203,5 @@ impl Output {
             ready!(self.poll_flush(context))?;
         }
         Pin::new(&mut self.socket).poll_shutdown(context)
-    }
-}
-
-/// A socket that does not wait.
-struct Socket<'a>(&'a OwnedWriteHalf);
-
-impl Write for Socket<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.try_write(bytes)
-    }
-
-    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.0.try_write_vectored(slices)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

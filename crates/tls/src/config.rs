@@ -114,6 +114,17 @@ fn refuse_resumption(config: &mut ServerConfig) {
     config.send_tls13_tickets = 0;
 }
 
+/// Checks the certificate of a node that was dialled: all but the name.
+pub(crate) fn verify_node(
+    leaf: &ParsedCertificate<'_>,
+    roots: &RootCertStore,
+    intermediates: &[CertificateDer<'_>],
+    now: UnixTime,
+) -> Result<(), Error> {
+    let algorithms = provider().signature_verification_algorithms.all;
+    verify_server_cert_signed_by_trust_anchor(leaf, roots, intermediates, now, algorithms)
+}
+
 /// Checks certificates of nodes: all but the name, which the caller compares after the handshake.
 /// Nodes have names of their own, so that neither addresses nor DNS matter.
 #[derive(Debug)]
@@ -133,9 +144,7 @@ impl ServerCertVerifier for NodeVerifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let parsed = ParsedCertificate::try_from(leaf)?;
-        let (roots, provider) = (&self.roots, provider());
-        let algorithms = provider.signature_verification_algorithms.all;
-        verify_server_cert_signed_by_trust_anchor(&parsed, roots, intermediates, now, algorithms)
+        verify_node(&parsed, &self.roots, intermediates, now)
             .map_err(|error| explain(leaf, &self.cluster, error))?;
         Ok(ServerCertVerified::assertion())
     }

@@ -7,6 +7,7 @@
 use rustls::Connection;
 use std::cell::RefCell;
 use std::io::{self, BufRead, ErrorKind, IoSlice, Write};
+use tokio::net::tcp::OwnedWriteHalf;
 
 /// How many bytes may be encrypted and not yet written. More than that stays with the caller.
 const SEALED_LIMIT: usize = 256 << 10;
@@ -48,7 +49,7 @@ impl Session {
     ///
     /// # Errors
     /// `WouldBlock` if earlier records are left, and errors of the socket.
-    pub fn write(&self, slices: &[IoSlice<'_>], socket: &mut impl Write) -> io::Result<usize> {
+    pub fn write(&self, slices: &[IoSlice<'_>], socket: &OwnedWriteHalf) -> io::Result<usize> {
         let session = &mut *self.0.borrow_mut();
         flush(session, socket)?;
         let count = session.writer().write_vectored(slices)?;
@@ -62,7 +63,7 @@ impl Session {
     ///
     /// # Errors
     /// `WouldBlock` if some stay, and errors of the socket.
-    pub fn flush(&self, socket: &mut impl Write) -> io::Result<()> {
+    pub fn flush(&self, socket: &OwnedWriteHalf) -> io::Result<()> {
         flush(&mut self.0.borrow_mut(), socket)
     }
 
@@ -93,9 +94,26 @@ fn drain(session: &mut Connection, sink: &mut impl FnMut(&[u8])) -> io::Result<(
     }
 }
 
-fn flush(session: &mut Connection, socket: &mut impl Write) -> io::Result<()> {
+fn flush(session: &mut Connection, socket: &OwnedWriteHalf) -> io::Result<()> {
     while session.wants_write() {
-        session.write_tls(socket)?;
+        session.write_tls(&mut Socket(socket))?;
     }
     Ok(())
+}
+
+/// A socket that does not wait: all records of a burst in one call.
+struct Socket<'a>(&'a OwnedWriteHalf);
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -1,11 +1,10 @@
 //! A set of certificate, key and bundle, checked whole.
 
-use crate::config::{client_verifier, provider};
+use crate::config::{client_verifier, provider, verify_node};
 use crate::error::TlsError;
 use crate::files::{Contents, Files};
 use crate::name::{Expected, Kind, Name, name_of};
 use rustls::RootCertStore;
-use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
@@ -118,10 +117,7 @@ fn verify(
     let now = UnixTime::now();
     client_verifier(roots.clone(), false)?.verify_client_cert(leaf, rest, now)?;
     if kind == Kind::Node {
-        let provider = provider();
-        let parsed = ParsedCertificate::try_from(leaf)?;
-        let algorithms = provider.signature_verification_algorithms.all;
-        verify_server_cert_signed_by_trust_anchor(&parsed, roots, rest, now, algorithms)?;
+        verify_node(&ParsedCertificate::try_from(leaf)?, roots, rest, now)?;
     }
     Ok(())
 }

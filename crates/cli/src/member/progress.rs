@@ -1,6 +1,7 @@
 //! What a change in progress waits for, and waiting for its end.
 
 use super::find::Found;
+use crate::cluster_args::ChangeArgs;
 use crate::contact;
 use crate::output::say;
 use crate::source::ANSWER_LIMIT;
@@ -57,18 +58,18 @@ pub(super) async fn look(found: &Found) -> Statuses {
 }
 
 /// A change and the epoch that it started.
-pub(crate) struct Awaited<'a> {
+struct Awaited<'a> {
     /// The epoch that the change started.
-    pub(crate) since: Epoch,
-    pub(crate) from: &'a Deployment,
-    pub(crate) to: &'a Deployment,
+    since: Epoch,
+    from: &'a Deployment,
+    to: &'a Deployment,
 }
 
 /// Waits until the change is finished and every new node runs. Prints what it waits for.
 ///
 /// # Errors
 /// If another operator abandons the change.
-pub(crate) async fn wait_until_done(
+async fn wait_until_done(
     mut contacts: BTreeMap<String, String>,
     awaited: &Awaited<'_>,
 ) -> Result<()> {
@@ -92,6 +93,24 @@ pub(crate) async fn wait_until_done(
         reporter.waits_for(waits.join("; "));
         tokio::time::sleep(ASK_EVERY).await;
     }
+}
+
+/// Waits as [`wait_until_done`], if the arguments ask for it, for a change of what was `found`
+/// that has started the epoch `since` and leads to this deployment.
+///
+/// # Errors
+/// If another operator abandons the change.
+pub(crate) async fn wait_if_asked(
+    found: &Found,
+    since: Epoch,
+    to: &Deployment,
+    change_args: &ChangeArgs,
+) -> Result<()> {
+    if change_args.no_wait {
+        return Ok(());
+    }
+    let from = &found.known.deployment;
+    wait_until_done(found.contacts.clone(), &Awaited { since, from, to }).await
 }
 
 /// What the change waits for; empty if it is finished.

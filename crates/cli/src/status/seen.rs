@@ -99,7 +99,8 @@ fn connect_all(cluster: &mut ClusterStatus) {
     }
 }
 
-fn connected_peer(node: u16, address: &str) -> PeerStatus {
+/// A node that is connected, of which nothing else is known.
+pub(super) fn connected_peer(node: u16, address: &str) -> PeerStatus {
     PeerStatus {
         node,
         name: None,

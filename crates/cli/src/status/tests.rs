@@ -2,6 +2,7 @@
 
 use super::cluster::{Answer, ClusterStatus};
 use super::health::{Health, Verdict, judge};
+use super::seen::connected_peer;
 use super::tolerance_seen_by;
 use ionian_deployment::{Configuration, Deployment, PresetOptions};
 use ionian_kernel::id::Epoch;
@@ -148,20 +149,8 @@ fn role(role: &str, index: u8, known: &Configuration) -> RoleStatus {
 
 fn peer(node: u16) -> PeerStatus {
     PeerStatus {
-        node,
-        name: None,
-        address: String::new(),
-        state: PeerState::Connected,
-        refusal: None,
         connections: 1,
-        bytes_in: 0,
-        bytes_out: 0,
-        frames_in: 0,
-        frames_out: 0,
-        writes: 0,
-        dropped: 0,
-        repeated: 0,
-        backlog_bytes: 0,
+        ..connected_peer(node, "")
     }
 }
 

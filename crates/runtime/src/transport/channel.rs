@@ -4,7 +4,7 @@ use super::frame::FrameReader;
 use super::stream::NodeStream;
 use ionian_tls::Session;
 use socket2::SockRef;
-use std::io::{self, ErrorKind, IoSlice, Write};
+use std::io::{self, ErrorKind, IoSlice};
 use std::net::Shutdown;
 use std::rc::Rc;
 use tokio::io::AsyncReadExt;
@@ -126,7 +126,7 @@ impl Output {
     pub(crate) fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match &self.session {
             None => self.socket.try_write_vectored(slices),
-            Some(session) => session.write(slices, &mut Socket(&self.socket)),
+            Some(session) => session.write(slices, &self.socket),
         }
     }
 
@@ -137,7 +137,7 @@ impl Output {
     pub(crate) fn try_flush(&self) -> io::Result<()> {
         match &self.session {
             None => Ok(()),
-            Some(session) => session.flush(&mut Socket(&self.socket)),
+            Some(session) => session.flush(&self.socket),
         }
     }
 
@@ -149,22 +149,5 @@ impl Output {
     /// Closes the connection. A failure means that the other side was faster.
     pub(crate) fn shut_down(&self, how: Shutdown) {
         let _ = SockRef::from(self.socket.as_ref()).shutdown(how);
-    }
-}
-
-/// A socket that does not wait: all records of a burst in one call.
-struct Socket<'a>(&'a OwnedWriteHalf);
-
-impl Write for Socket<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.try_write(bytes)
-    }
-
-    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.0.try_write_vectored(slices)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
