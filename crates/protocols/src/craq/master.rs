@@ -18,8 +18,13 @@
 //! that it is full. If the next one dies that the last member gets its state from, the two change
 //! places: the first may have been suspected by mistake. If the last member is removed, the one
 //! that stands aside is a member again, where it was. When the last member is full it is forgotten.
-//! While a node stands aside the head numbers nothing, so what a member holds is still a beginning
-//! of what each holds that stood before it, whichever of the two was aside.
+//! While a node stands aside the head numbers nothing, and no full member is passed what the head
+//! has numbered before (`ChainNode::holds_back`): so what a member holds is still a beginning of
+//! what each holds that stood before it, whichever of the two was aside. Without the second, a full
+//! member would get an entry that was under way, in the place of the one that stands aside; that
+//! comes back before it and lacks the entry; a node that joins behind them takes the entry over, is
+//! full and commits it; and when those die that stood before the one that lacks it, that one is the
+//! head, and numbers another entry so.
 //!
 //! Where nodes answer reads under leases (`chain_node/lease.rs`), no full member is removed or put
 //! aside at once. A suspicion that fits is *announced*: from then on no inquiry gives that member a

@@ -380,6 +380,9 @@ impl ChainNode {
         };
         let wait = self.config.options().resend_after;
         let (end, epoch) = (self.history.end(), self.chain.epoch);
+        if self.holds_back() {
+            return;
+        }
         let is_full = self.chain.full().contains(successor);
         let Some(down) = &mut self.down else {
             return;
@@ -412,10 +415,18 @@ impl ChainNode {
         }
     }
 
+    /// Whether the successor is sent nothing: while a node stands aside, only the last member is,
+    /// which needs what the one before it has. Another one would get what the node that stands
+    /// aside lacks, and may soon stand behind it (`master.rs`).
+    fn holds_back(&self) -> bool {
+        let is_full = |node| self.chain.full().contains(node);
+        self.chain.aside.is_some() && self.successor().is_some_and(is_full)
+    }
+
     /// When the successor is sent again what it has not acknowledged.
     pub(super) fn resend_timer(&self, down: &Down) -> Option<Instant> {
         let is_open = self.history.pending() > 0 || down.received < self.history.end();
-        is_open.then_some(down.resend_at)
+        (is_open && !self.holds_back()).then_some(down.resend_at)
     }
 
     /// Sends again what is not acknowledged; or nothing but a question, if all is received.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::stage::only;
+use ionian_kernel::role::Role;
 use ionian_kernel::wire::encode_all;
 use ionian_protocols::craq::message::{Aside, Step};
 
@@ -292,6 +293,37 @@ fn the_head_numbers_nothing_while_a_node_stands_aside() {
     let full = revised(1, chain(1, &[(0, 1, true), (2, 1, true)]));
     let asked = head.asked(In::Chain { chain: full });
     assert_eq!(asked.records[1..], [entry(0, 0, b"a")]);
+}
+
+/// A full member would get what the one that stands aside lacks, and soon stand behind it: the last
+/// one alone is sent anything. Found by a seed (3692 of craq-6 with `amnesia`).
+#[test]
+fn full_members_are_passed_nothing_while_a_node_stands_aside() {
+    let mut head = node(0, 4);
+    head.tell(write(b"a"));
+    let mut aside = chain(1, &[(0, 1, true), (1, 1, true), (3, 2, false)]);
+    aside.aside = Some(Aside {
+        member: chain(0, &[(2, 1, true)]).members[0],
+        before: false,
+    });
+    let mut last_but_one = node(1, 4);
+    last_but_one.tell(forward(0, 0, 0, &[b"a"]));
+    enter(&mut head, &aside);
+    enter(&mut last_but_one, &aside);
+    let sends = head.tell(sync(1, 1, 0));
+    assert_eq!(for_node(&sends, 1), [handover(0, 1, 0, 1)]);
+    let later = head.now + Duration::from_secs(1);
+    while head.role.next_timer().is_some_and(|at| at < later) {
+        let again = for_node(&head.timer(), 1);
+        let entries = again.iter().find(|it| matches!(it, In::Forward { .. }));
+        assert_eq!(entries, None, "nor again");
+    }
+    let sends = last_but_one.tell(sync(3, 1, 0));
+    let passed = [handover(1, 1, 0, 1), forward(1, 1, 0, &[b"a"])];
+    assert_eq!(for_node(&sends, 3), passed, "the last one needs it");
+    let whole = [(0, 1, true), (1, 1, true), (3, 2, true)];
+    let sends = enter(&mut head, &revised(1, chain(1, &whole)));
+    assert_eq!(for_node(&sends, 1), [forward(0, 1, 0, &[b"a"])]);
 }
 
 /// It cannot send what comes behind a gap.
