@@ -31,9 +31,25 @@ pub struct Status {
     pub remembers: Option<bool>,
     /// Whether the cluster knows its session, without which it serves no client.
     pub has_session: Option<bool>,
+    /// What comparing its state with that of other instances has shown.
+    pub agreement: Option<Agreement>,
     /// The values of its [metrics](crate::role::Role::METRICS), in the order in which they are
     /// declared.
     pub metrics: Vec<u64>,
+}
+
+/// What comparing states has shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Agreement {
+    /// All that could be compared was equal.
+    #[default]
+    Equal = 0,
+    /// A minority of other instances has diverged.
+    OthersDiverged = 1,
+    /// Instances have diverged, and no state has a majority.
+    Undecided = 2,
+    /// This instance has diverged, and does nothing more.
+    Diverged = 3,
 }
 
 /// What a leader leads.
@@ -196,6 +212,7 @@ impl Status {
             ("voted", slot(self.voted)),
             ("remembers", self.remembers.map(u64::from)),
             ("session_open", self.has_session.map(u64::from)),
+            ("divergence", self.agreement.map(|it| it as u64)),
         ];
         let fields = fields
             .into_iter()

@@ -123,6 +123,13 @@ pub(crate) const FIELDS: &[Definition] = &[
         "0 while the cluster does not know the instance's session and it serves no client",
         |it| it.has_session.map(u64::from)
     ),
+    of_role!(
+        Gauge,
+        "ionian_role_divergence",
+        "comparing states has shown: 0 they are equal, 1 others have diverged, 2 some have and \
+         nobody knows which, 3 this instance has and does nothing more",
+        |it| it.divergence.map(u64::from)
+    ),
     metric(
         Counter,
         "ionian_role_busy_seconds",

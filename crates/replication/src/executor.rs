@@ -21,10 +21,12 @@ mod grouped;
 mod notes;
 mod parallel;
 mod part;
+mod tally;
 mod unordered;
 
 pub use grouped::{Cut, cuts_in, without_preamble};
 use parallel::{MAX_PARTS, Parallel};
+use tally::Tally;
 pub use unordered::SETTLE;
 
 /// A larger buffer for replies is not kept beyond the batch that it was needed for.
@@ -40,6 +42,7 @@ pub struct Executor {
     /// The machine's reply to the command under way. Reused.
     reply: Vec<u8>,
     failed_reads: u64,
+    tally: Tally,
     /// Where several threads execute.
     parallel: Option<Parallel>,
     /// What stands before the state in its pictures, if anything does.
@@ -94,6 +97,7 @@ impl Executor {
             now: Timestamp(0),
             reply: Vec::new(),
             failed_reads: 0,
+            tally: Tally::default(),
             parallel: None,
             preamble: None,
             logs: None,
@@ -343,6 +347,7 @@ impl Executor {
                     sessions,
                     now,
                     reply,
+                    tally,
                     ..
                 } = self;
                 let what = Call::Apply(LogCommand {
@@ -353,6 +358,7 @@ impl Executor {
                 });
                 match guard.call(what, &mut || machine.apply(*now, payload, reply)) {
                     Ok(()) => {
+                        tally.add(slot, session, number, Some(reply));
                         match UNORDERED {
                             false => sessions.finish(session, number, reply),
                             true => sessions.finish_unordered(session, number, reply),
@@ -360,6 +366,7 @@ impl Executor {
                         Some(Outcome::Done(reply))
                     }
                     Err(NotDone) => {
+                        tally.add(slot, session, number, None);
                         match UNORDERED {
                             false => sessions.give_up(session, number),
                             true => sessions.give_up_unordered(session, number),

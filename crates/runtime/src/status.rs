@@ -272,6 +272,10 @@ pub struct RoleStatus {
     /// Whether the cluster has opened its session, without which it serves no client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub has_session: Option<bool>,
+    /// What comparing its state with that of other instances has shown: 0 that they are equal, 1
+    /// that others have diverged, 2 that some have and nobody knows which, 3 that it has itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub divergence: Option<u8>,
     /// The metrics of its protocol, by name.
     pub metrics: BTreeMap<String, u64>,
 }
@@ -316,6 +320,7 @@ impl RoleStatus {
             voted: slot(status.voted),
             remembers: status.remembers,
             has_session: status.has_session,
+            divergence: status.agreement.map(|agreement| agreement as u8),
             metrics: each(metrics)
                 .map(|metric| metric.name.to_owned())
                 .zip(status.metrics)
@@ -344,6 +349,7 @@ impl RoleStatus {
             ("voted", self.voted),
             ("remembers", self.remembers.map(u64::from)),
             ("session_open", self.has_session.map(u64::from)),
+            ("divergence", self.divergence.map(u64::from)),
         ];
         let fields = fields
             .into_iter()

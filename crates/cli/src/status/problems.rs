@@ -59,6 +59,17 @@ fn drained(node: &str, left: DrainStatus) -> String {
     }
 }
 
+/// What comparing the states of replicas has shown, if they are not equal.
+fn diverged(node: &str, role: &RoleStatus) -> Option<String> {
+    let what = match role.divergence? {
+        0 => return None,
+        1 => "finds that other replicas have diverged",
+        2 => "finds that replicas have diverged, and no result has a majority",
+        _ => "has diverged and does nothing more until its node restarts",
+    };
+    Some(format!("{} {} on {node} {what}", role.role, role.index))
+}
+
 /// What needs attention.
 pub(super) fn troubles(
     known: &Configuration,
@@ -102,6 +113,10 @@ pub(super) fn troubles(
     found.extend(
         waiting.map(|(node, role)| Id::MemoryLost.with(forgot(&node.name, role, service_needs))),
     );
+    found.extend(instances(cluster).filter_map(|(node, role)| {
+        let text = diverged(&node.name, role)?;
+        Some(Id::Diverged.with(text))
+    }));
     let closed = instances(cluster).filter(|(_, role)| role.has_session == Some(false));
     found.extend(closed.map(|(node, role)| {
         Id::NoSession.with(format!(

@@ -19,6 +19,8 @@ pub(crate) enum Id {
     PeerRefused,
     /// An instance has lost its memory. Alert: IonianRedundancyLost.
     MemoryLost,
+    /// Replicas have diverged. Alert: IonianDiverged.
+    Diverged,
     /// A client lane has no session. Alert: IonianNoSession.
     NoSession,
     /// Two nodes that answer are not connected.

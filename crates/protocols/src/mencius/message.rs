@@ -123,7 +123,8 @@ fn to_replicas(stripes: Stripes, stripe: Stripe, message: multipaxos::replica::I
         | Theirs::Fetched { .. }
         | Theirs::FetchSnapshot { .. }
         | Theirs::SnapshotChunk { .. }
-        | Theirs::UnbatcherAlive { .. }) => message,
+        | Theirs::UnbatcherAlive { .. }
+        | Theirs::Mark { .. }) => message,
     };
     replica::In::OfLog { message }
 }

@@ -17,6 +17,7 @@ use super::metrics;
 use super::stripe::{Stripe, StripePosition};
 use crate::multipaxos;
 use crate::parts;
+use crate::parts::replica::divergence::Mark;
 use crate::parts::replica::{Chunk, ReplicaCore};
 use alloc::sync::Arc;
 use alloc::vec;
@@ -187,6 +188,12 @@ impl Replica {
                 core.on_chunk(now, chunk, port);
             }
             Message::UnbatcherAlive { from } => core.on_unbatcher_alive(now, from),
+            Message::Mark {
+                from,
+                start,
+                end,
+                sum,
+            } => core.on_mark(from, Mark { start, end, sum }),
         }
     }
 
@@ -290,6 +297,9 @@ impl Role for Replica {
     }
 
     fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
+        if self.core.is_out() {
+            return Picture::Never;
+        }
         self.core.freeze(now, cover)
     }
 
@@ -307,6 +317,9 @@ impl Role for Replica {
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        if self.core.is_out() {
+            return;
+        }
         self.learned |= !matches!(message, In::Heartbeat { .. });
         match message {
             In::OfLog { message } => self.on_log_message(now, message, out),
@@ -332,21 +345,33 @@ impl Role for Replica {
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.core.is_out() {
+            return;
+        }
         let (core, mut port) = self.part(out);
         core.on_timer(now, &mut port);
     }
 
     fn next_timer(&self) -> Option<Instant> {
+        if self.core.is_out() {
+            return None;
+        }
         self.core.next_timer()
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.core.is_out() {
+            return;
+        }
         self.run_ahead(now, out);
         let (core, mut port) = self.part(out);
         core.on_burst_end(now, &mut port);
     }
 
     fn invariants(&self) {
+        if self.core.is_out() {
+            return;
+        }
         self.core.invariants();
         self.skipped.iter().for_each(Skipped::invariants);
         if let Some((stripe, start, end)) = self.told {

@@ -13,6 +13,7 @@ use alloc::sync::Arc;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol;
+use ionian_kernel::status::Agreement;
 use ionian_replication::batch::Value;
 use ionian_replication::window::SlotWindow;
 
@@ -170,6 +171,13 @@ impl Ledger {
             return Err(format!(
                 "replica {} went back from {from:?} to {executed:?}",
                 address.index
+            ));
+        }
+        if replica.agreement() != Agreement::Equal {
+            return Err(format!(
+                "replica {} finds that replicas have diverged: {:?}",
+                address.index,
+                replica.agreement()
             ));
         }
         let learns = core::mem::replace(&mut seen.learned, replica.learned()) != replica.learned();

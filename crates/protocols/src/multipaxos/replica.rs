@@ -8,6 +8,7 @@ use super::config::Config;
 use super::message::{ChosenSlots, Times};
 use super::{Envelope, acceptor, client, kind, leader, read_batcher, unbatcher};
 use crate::parts::metrics;
+use crate::parts::replica::divergence::Mark;
 use crate::parts::replica::{Chunk, Gate, ReplicaCore, ReplicaPort};
 use crate::pigpaxos::settings::reads_at_executed;
 use alloc::boxed::Box;
@@ -101,6 +102,30 @@ messages! {
             /// The unbatcher.
             from: UnbatcherId,
         },
+        /// What a stretch of the log has led to at a peer.
+        8 since 18 => Mark {
+            /// The peer.
+            from: ReplicaId,
+            /// The first slot of the stretch.
+            start: Slot,
+            /// The slot after its last.
+            end: Slot,
+            /// The sum of the results.
+            sum: u64,
+        },
+    }
+}
+
+impl In {
+    /// What a stretch of the log has led to at the replica `from`.
+    pub fn mark(from: ReplicaId, mark: Mark) -> In {
+        let Mark { start, end, sum } = mark;
+        In::Mark {
+            from,
+            start,
+            end,
+            sum,
+        }
     }
 }
 
@@ -317,6 +342,11 @@ impl ReplicaPort for Port<'_, '_> {
         self.out.send(Envelope::ToReadBatchers(to, message));
     }
 
+    fn mark(&mut self, to: Set<ReplicaId>, mark: Mark) {
+        let message = In::mark(self.id, mark);
+        self.out.send(Envelope::ToReplicas(to, message));
+    }
+
     fn announce(&mut self, membership: Membership) {
         self.out.announce(membership);
     }
@@ -349,6 +379,9 @@ impl Role for Replica {
     }
 
     fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
+        if self.core.is_out() {
+            return Picture::Never;
+        }
         self.core.freeze(now, cover)
     }
 
@@ -364,6 +397,9 @@ impl Role for Replica {
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        if self.core.is_out() {
+            return;
+        }
         if let In::Heartbeat { round, .. } = message {
             self.round = round.max(self.round);
         }
@@ -411,25 +447,43 @@ impl Role for Replica {
                 core.on_chunk(now, chunk, port);
             }
             In::UnbatcherAlive { from } => core.on_unbatcher_alive(now, from),
+            In::Mark {
+                from,
+                start,
+                end,
+                sum,
+            } => core.on_mark(from, Mark { start, end, sum }),
         }
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.core.is_out() {
+            return;
+        }
         let (core, mut port) = self.part(out);
         core.on_timer(now, &mut port);
     }
 
     fn next_timer(&self) -> Option<Instant> {
+        if self.core.is_out() {
+            return None;
+        }
         self.core.next_timer()
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.core.is_out() {
+            return;
+        }
         let (core, mut port) = self.part(out);
         core.on_burst_end(now, &mut port);
         self.tell_neighbours(out);
     }
 
     fn invariants(&self) {
+        if self.core.is_out() {
+            return;
+        }
         self.core.invariants();
     }
 

@@ -125,6 +125,16 @@ pub(crate) const REPLICA: &[Metric] = &[
     .settling(),
     Metric::counter("holes_asked", "requests", "requests for missing slots"),
     Metric::counter("stale", "messages", "messages discarded"),
+    Metric::counter(
+        "digests_compared",
+        "digests",
+        "digests of other replicas that it has compared with its own",
+    ),
+    Metric::gauge(
+        "diverged_replicas",
+        "replicas",
+        "replicas that are known to have diverged",
+    ),
 ];
 
 /// The work of the threads that execute (`workers`).

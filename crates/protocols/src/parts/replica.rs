@@ -3,6 +3,7 @@
 
 mod catch_up;
 mod deferred;
+pub mod divergence;
 mod early;
 mod gate;
 mod helping;
@@ -16,6 +17,7 @@ mod stretches;
 pub use self::catch_up::Chunk;
 use self::catch_up::{Ask, CatchUp, Progress};
 use self::deferred::Deferred;
+use self::divergence::Divergence;
 use self::early::Early;
 use self::gate::Turns;
 pub(crate) use self::gate::skipped;
@@ -97,6 +99,7 @@ pub struct ReplicaCore {
     catch_up: CatchUp,
     helping: Helping,
     offer: Option<Offer>,
+    divergence: Divergence,
     snapshots: Snapshots,
     /// The epoch of the membership that the driver was told of last.
     announced: Epoch,
@@ -148,6 +151,7 @@ impl ReplicaCore {
             catch_up: CatchUp::new(config.clone(), id, random),
             helping: Helping::default(),
             offer: None,
+            divergence: Divergence::default(),
             snapshots: Snapshots::new(config.clone(), birth.keeps_records),
             announced: Epoch::default(),
             node: birth.node,
@@ -236,6 +240,9 @@ impl ReplicaCore {
                 self.turns = Some(turns.after(&chosen.value));
             }
             self.executed = self.executed.next();
+            let options = self.config.options();
+            self.divergence
+                .executed(self.executed, &mut self.executor, options);
             self.forget_old();
             if self.deferred.len() > 0 {
                 self.answer_deferred(now);
@@ -247,6 +254,7 @@ impl ReplicaCore {
         }
         self.watch(now);
         self.announce_membership(port);
+        self.tell_marks(port);
     }
 
     /// Announces a new membership to the driver, which reconfigures roles and notifies peers.
@@ -261,6 +269,8 @@ impl ReplicaCore {
     /// Continues at `end`; peers behind it need a snapshot.
     fn pass_over(&mut self, end: Slot) {
         self.executed = end;
+        let options = self.config.options();
+        self.divergence.restart(end, &mut self.executor, options);
         self.retained_bytes = 0;
         match end < self.log.end() {
             true => self.log.advance_to(end),
@@ -496,6 +506,9 @@ impl ReplicaCore {
             .set_limit(config.options().retained_slots + MAX_AHEAD);
         self.snapshots.reconfigure(config.clone());
         self.reports.reconfigure(config.clone());
+        let (executed, options) = (self.executed, config.options());
+        self.divergence
+            .reconfigure(executed, &mut self.executor, options);
         self.config = config;
         // At once: what is kept beyond what is to be kept would leave no room for what comes next.
         self.forget_old();
@@ -571,6 +584,7 @@ impl ReplicaCore {
         status.executed = Some(self.executed);
         status.log_end = Some(self.wanted);
         status.stored = Some(self.snapshots.kept(self.executed));
+        status.agreement = Some(self.agreement());
         status.snapshots_installed = Some(self.installed);
         status.add([
             self.executed.distance(self.log.base()),
@@ -581,6 +595,7 @@ impl ReplicaCore {
             self.catch_up.asked,
             self.stale,
         ]);
+        status.add(self.divergence_status());
         status.add(self.executor.workers());
     }
 }

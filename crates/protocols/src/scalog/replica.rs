@@ -476,6 +476,9 @@ impl Role for Replica {
     }
 
     fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
+        if self.core().is_out() {
+            return Picture::Never;
+        }
         self.inner.freeze(now, cover)
     }
 
@@ -490,6 +493,9 @@ impl Role for Replica {
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        if self.core().is_out() {
+            return;
+        }
         match message {
             In::Ordering {
                 message:
@@ -526,6 +532,9 @@ impl Role for Replica {
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.core().is_out() {
+            return;
+        }
         self.call(out, |inner, out| inner.on_timer(now, out));
         self.go_on(now, out);
         self.fetch_missing(now, out);
@@ -533,17 +542,26 @@ impl Role for Replica {
     }
 
     fn next_timer(&self) -> Option<Instant> {
+        if self.core().is_out() {
+            return None;
+        }
         let fetch = self.fetch.map(|(at, _)| at);
         let own = earliest(Some(self.next_telling()), fetch);
         earliest(self.inner.next_timer(), own)
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.core().is_out() {
+            return;
+        }
         self.call(out, |inner, out| inner.on_burst_end(now, out));
         self.tell(now, out);
     }
 
     fn invariants(&self) {
+        if self.core().is_out() {
+            return;
+        }
         self.inner.invariants();
         self.gathering.invariants();
         assert_eq!(

@@ -2,6 +2,7 @@
 //! test each. All that it asks of its driver is compared.
 
 mod catch_up;
+mod divergence;
 mod snapshots;
 
 use crate::servers::{config, only, round, without};

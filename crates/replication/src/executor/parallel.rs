@@ -17,6 +17,7 @@
 //! ([`Results`](crate::session::Results)).
 
 use super::part::{Item, Origin, Part, Queue};
+use super::tally::Tally;
 use super::{Executor, answer_to};
 use crate::batch::{AnswersByClient, Batch, Command, Outcome, Purpose, Value};
 use crate::session::Standing;
@@ -344,6 +345,19 @@ impl Executor {
             let place = &mut parallel.as_mut().expect("it has parts").places[at];
             let part = place.part.as_mut().expect("it is here");
             sessions.take_back(&mut part.results);
+        }
+    }
+
+    /// Waits until the commands are executed that were given to parts, and shows what each part
+    /// sums up.
+    pub(super) fn tally_of_parts(&mut self, act: &mut dyn FnMut(&mut Tally)) {
+        if self.parallel.is_none() {
+            return;
+        }
+        self.run_all(u64::MAX);
+        for at in self.places() {
+            let place = &mut self.parallel_mut().places[at];
+            act(&mut place.part.as_mut().expect("it is here").tally);
         }
     }
 

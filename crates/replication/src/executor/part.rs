@@ -1,6 +1,7 @@
 //! A part of the state machine with the commands and queries that wait for it: what one thread
 //! works on at a time.
 
+use super::tally::Tally;
 use super::{must_call, reading_time};
 use crate::batch::{Answer, AnswersByClient, Outcome, Purpose};
 use crate::session::Results;
@@ -109,6 +110,7 @@ pub(super) struct Part {
     now: Timestamp,
     reply: Vec<u8>,
     pub(super) failed_reads: u64,
+    pub(super) tally: Tally,
 }
 
 impl Part {
@@ -123,6 +125,7 @@ impl Part {
             now: Timestamp(0),
             reply: Vec::new(),
             failed_reads: 0,
+            tally: Tally::default(),
         }
     }
 
@@ -179,6 +182,7 @@ impl Part {
             .call(what, &mut || machine.apply(origin.now, payload, reply));
         let (is_done, answers) = (done.is_ok(), origin.answers);
         let result = is_done.then_some(&self.reply[..]);
+        self.tally.add(origin.slot, session, item.number, result);
         self.results.keep(session, item.number, floor, result);
         if answers {
             let failed = (!is_done).then_some(Outcome::Failed);

@@ -6,7 +6,7 @@ use crate::status::LogStatus;
 use ionian_kernel::id::Round;
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol::{Instance, Protocol};
-use ionian_kernel::status::{Leads, Status};
+use ionian_kernel::status::{Agreement, Leads, Status};
 use ionian_kernel::time::Instant;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,6 +26,8 @@ pub(crate) struct EventLog {
     leaders: BTreeMap<Address, Leader>,
     /// How many snapshots of peers each replica has installed.
     installed: BTreeMap<Address, u64>,
+    /// What comparing states has shown last.
+    agreements: BTreeMap<Address, Agreement>,
     /// How many snapshots this node has stored.
     snapshots: u64,
     stored: Repeated,
@@ -93,9 +95,12 @@ impl EventLog {
                 self.leader(address, &status),
                 self.replica(address, &status),
             ];
+            let kind = P::KINDS[usize::from(address.kind)];
             for line in lines.into_iter().flatten() {
-                let kind = P::KINDS[usize::from(address.kind)];
                 tracing::info!("{kind} {} {line}", address.index);
+            }
+            if let Some(line) = self.divergence(address, &status) {
+                tracing::error!(id = "E0205", "{kind} {} {line}", address.index);
             }
         }
         if let Some(line) = self.snapshots(now, &log()) {
@@ -145,6 +150,23 @@ impl EventLog {
         let executed = status.executed.unwrap_or_default().0;
         (installed > before).then(|| {
             format!("was far behind and has installed a peer's snapshot: it is at slot {executed}")
+        })
+    }
+
+    fn divergence(&mut self, address: Address, status: &Status) -> Option<&'static str> {
+        let shown = status.agreement?;
+        let before = self.agreements.insert(address, shown).unwrap_or_default();
+        (shown > before).then_some(match shown {
+            Agreement::Equal => return None,
+            Agreement::OthersDiverged => {
+                "has executed the log with other results than a minority of the replicas, which have diverged"
+            }
+            Agreement::Undecided => {
+                "has executed the log with other results than another replica, and no result has a majority"
+            }
+            Agreement::Diverged => {
+                "has diverged: most replicas have executed the log with other results. It does nothing more until the node restarts"
+            }
         })
     }
 

@@ -7,6 +7,7 @@ use crate::mencius::{Envelope, client, leader, read_batcher, replica, unbatcher}
 use crate::multipaxos;
 use crate::multipaxos::message::{ChosenSlots, Times};
 use crate::parts::replica::ReplicaPort;
+use crate::parts::replica::divergence::Mark;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -30,8 +31,12 @@ pub(super) struct Port<'a, 'b> {
 
 impl Port<'_, '_> {
     fn tell_replica(&mut self, to: ReplicaId, message: multipaxos::replica::In) {
+        self.tell_replicas(Set::one(to), message);
+    }
+
+    fn tell_replicas(&mut self, to: Set<ReplicaId>, message: multipaxos::replica::In) {
         let message = replica::In::OfLog { message };
-        self.out.send(Envelope::ToReplicas(Set::one(to), message));
+        self.out.send(Envelope::ToReplicas(to, message));
     }
 
     fn tell_leaders(&mut self, message: leader::In) {
@@ -122,6 +127,11 @@ impl ReplicaPort for Port<'_, '_> {
     fn alive(&mut self, to: Set<ReadBatcherId>) {
         let message = read_batcher::In::ReplicaAlive { from: self.id };
         self.out.send(Envelope::ToReadBatchers(to, message));
+    }
+
+    fn mark(&mut self, to: Set<ReplicaId>, mark: Mark) {
+        let message = multipaxos::replica::In::mark(self.id, mark);
+        self.tell_replicas(to, message);
     }
 
     fn announce(&mut self, membership: Membership) {

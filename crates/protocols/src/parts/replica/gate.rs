@@ -151,6 +151,9 @@ impl ReplicaCore {
         (self.executed, self.wanted) = (executed, executed);
         self.snapshots.stored(executed);
         self.log.reset(executed);
+        let options = self.config.options();
+        self.divergence
+            .restart(executed, &mut self.executor, options);
     }
 
     /// Whether it has the slot that it executes next, and does not execute it.

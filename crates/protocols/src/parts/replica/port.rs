@@ -1,5 +1,6 @@
 //! What a replica asks of the role that it is part of.
 
+use super::divergence::Mark;
 use crate::parts::message::{ChosenSlots, Times};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -42,6 +43,8 @@ pub trait ReplicaPort {
     fn advance_clock(&mut self, deadline: Timestamp);
     /// Tells read batchers that it is alive.
     fn alive(&mut self, to: Set<ReadBatcherId>);
+    /// Tells other replicas what a stretch of the log has led to.
+    fn mark(&mut self, to: Set<ReplicaId>, mark: Mark);
     /// The log has led to this membership.
     fn announce(&mut self, membership: Membership);
     /// Stores a picture of the state before the slot `stamp`.
