@@ -127,7 +127,7 @@ pub(crate) const FIELDS: &[Definition] = &[
         Gauge,
         "ionian_role_divergence",
         "comparing states has shown: 0 they are equal, 1 others have diverged, 2 some have and \
-         nobody knows which, 3 this instance has and does nothing more",
+         it is not known which, 3 this instance has and does nothing more",
         |it| it.divergence.map(u64::from)
     ),
     metric(

@@ -273,7 +273,7 @@ pub struct RoleStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub has_session: Option<bool>,
     /// What comparing its state with that of other instances has shown: 0 that they are equal, 1
-    /// that others have diverged, 2 that some have and nobody knows which, 3 that it has itself.
+    /// that others have diverged, 2 that some have and it is not known which, 3 that it has itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub divergence: Option<u8>,
     /// The metrics of its protocol, by name.

@@ -160,8 +160,8 @@ mod tests {
         assert!(steep.fixed_us.abs() < 1e-9 && (steep.us(1.0, 110.0) - 1.0).abs() < 1e-9);
     }
 
-    /// How much more the longer one costs is not compared: on a busy machine the difference is below
-    /// what neighbours add.
+    /// How much more the longer one costs is not compared: on a busy machine neighbours add more
+    /// than that.
     #[test]
     fn system_calls_cost_something_and_not_less_for_more_bytes() {
         let kernel = Kernel::measure().unwrap();

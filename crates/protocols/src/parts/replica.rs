@@ -240,9 +240,7 @@ impl ReplicaCore {
                 self.turns = Some(turns.after(&chosen.value));
             }
             self.executed = self.executed.next();
-            let options = self.config.options();
-            self.divergence
-                .executed(self.executed, &mut self.executor, options);
+            self.note_executed();
             self.forget_old();
             if self.deferred.len() > 0 {
                 self.answer_deferred(now);
@@ -269,8 +267,7 @@ impl ReplicaCore {
     /// Continues at `end`; peers behind it need a snapshot.
     fn pass_over(&mut self, end: Slot) {
         self.executed = end;
-        let options = self.config.options();
-        self.divergence.restart(end, &mut self.executor, options);
+        self.begin_to_compare();
         self.retained_bytes = 0;
         match end < self.log.end() {
             true => self.log.advance_to(end),

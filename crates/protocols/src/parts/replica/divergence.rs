@@ -9,7 +9,7 @@
 //! if it had failed, so no client hears from it, no peer takes its snapshot, no leader counts on
 //! what it keeps, and it stores no further snapshot itself. After a restart it goes on from its
 //! last snapshot: if that is right, and what went wrong does not go wrong again, it is healed. If
-//! no sum has a majority nobody knows who is right, and it is only reported.
+//! no sum has a majority it is not known who is right, and it is only reported.
 //!
 //! What is compared are results, not states: a difference is found when a command shows it.
 //!
@@ -202,6 +202,21 @@ impl ReplicaCore {
             compared, wrong, ..
         } = &self.divergence;
         [*compared, wrong.len() as u64]
+    }
+
+    /// It has executed one more slot.
+    #[inline]
+    pub(super) fn note_executed(&mut self) {
+        let options = self.config.options();
+        self.divergence
+            .executed(self.executed, &mut self.executor, options);
+    }
+
+    /// It has another state than by execution.
+    pub(super) fn begin_to_compare(&mut self) {
+        let options = self.config.options();
+        self.divergence
+            .restart(self.executed, &mut self.executor, options);
     }
 
     /// Another replica says what a stretch of the log has led to.

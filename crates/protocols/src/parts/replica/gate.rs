@@ -151,9 +151,7 @@ impl ReplicaCore {
         (self.executed, self.wanted) = (executed, executed);
         self.snapshots.stored(executed);
         self.log.reset(executed);
-        let options = self.config.options();
-        self.divergence
-            .restart(executed, &mut self.executor, options);
+        self.begin_to_compare();
     }
 
     /// Whether it has the slot that it executes next, and does not execute it.
