@@ -267,7 +267,6 @@ impl ReplicaCore {
     /// Continues at `end`; peers behind it need a snapshot.
     fn pass_over(&mut self, end: Slot) {
         self.executed = end;
-        self.begin_to_compare();
         self.retained_bytes = 0;
         match end < self.log.end() {
             true => self.log.advance_to(end),
@@ -394,6 +393,7 @@ impl ReplicaCore {
         port.reached(branch::INSTALLS);
         self.early.forget();
         self.pass_over(executed);
+        self.begin_to_compare();
         self.answer_deferred(now);
         self.execute_ready(now, port);
         if self.executed < self.wanted {
@@ -503,10 +503,8 @@ impl ReplicaCore {
             .set_limit(config.options().retained_slots + MAX_AHEAD);
         self.snapshots.reconfigure(config.clone());
         self.reports.reconfigure(config.clone());
-        let (executed, options) = (self.executed, config.options());
-        self.divergence
-            .reconfigure(executed, &mut self.executor, options);
         self.config = config;
+        self.compare_by_options();
         // At once: what is kept beyond what is to be kept would leave no room for what comes next.
         self.forget_old();
     }

@@ -81,25 +81,30 @@ impl Divergence {
         }
     }
 
-    /// The state is that before the slot `executed`, and was not reached by execution; or the
-    /// length of stretches may be another.
-    pub(super) fn restart(&mut self, executed: Slot, executor: &mut Executor, options: &Options) {
+    /// The state was not reached by execution, or the length of stretches may be another: nothing
+    /// from the slot `from` on is executed yet.
+    pub(super) fn restart(&mut self, from: Slot, executor: &mut Executor, options: &Options) {
         let compares = executor.membership().level >= SINCE;
         self.shift = compares.then(|| shift(options));
-        self.whole_from = executed;
+        self.whole_from = from;
         executor.tally(self.shift);
     }
 
-    /// Other options.
-    pub(super) fn reconfigure(
-        &mut self,
-        executed: Slot,
-        executor: &mut Executor,
-        options: &Options,
-    ) {
-        if self.shift.is_some_and(|now| now != shift(options)) {
-            self.restart(executed, executor, options);
+    /// The slots from `from` to `end` hold noops, and are not executed one by one. The stretch that
+    /// they end has led to what it has led to by now; whole stretches of noops are not compared.
+    pub(super) fn passed_noops(&mut self, from: Slot, end: Slot, executor: &mut Executor) {
+        let Some(shift) = self.shift else {
+            return;
+        };
+        let next = Slot(((from.0 >> shift) + 1) << shift);
+        if from.0.trailing_zeros() < shift && next <= end {
+            self.complete(next, shift, executor);
         }
+    }
+
+    /// Whether stretches have another length by these options.
+    fn differs(&self, options: &Options) -> bool {
+        self.shift.is_some_and(|now| now != shift(options))
     }
 
     fn complete(&mut self, end: Slot, shift: u32, executor: &mut Executor) {
@@ -212,11 +217,30 @@ impl ReplicaCore {
             .executed(self.executed, &mut self.executor, options);
     }
 
-    /// It has another state than by execution.
+    /// It has another state than by execution, or other options.
     pub(super) fn begin_to_compare(&mut self) {
         let options = self.config.options();
-        self.divergence
-            .restart(self.executed, &mut self.executor, options);
+        // What is executed early is not summed up again.
+        let from = self.early.seen(self.executed);
+        self.divergence.restart(from, &mut self.executor, options);
+    }
+
+    /// It has other options.
+    pub(super) fn compare_by_options(&mut self) {
+        if self.divergence.differs(self.config.options()) {
+            self.begin_to_compare();
+        }
+    }
+
+    /// It has passed noops, from this slot on.
+    pub(super) fn note_passed(&mut self, from: Slot) {
+        let Self {
+            divergence,
+            executor,
+            executed,
+            ..
+        } = self;
+        divergence.passed_noops(from, *executed, executor);
     }
 
     /// Another replica says what a stretch of the log has led to.

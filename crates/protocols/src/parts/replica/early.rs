@@ -112,7 +112,9 @@ impl ReplicaCore {
                 self.learned += 1;
             }
         } else {
+            let from = self.executed;
             self.pass_over(end);
+            self.note_passed(from);
             self.answer_deferred(now);
         }
         self.execute_ready(now, port);

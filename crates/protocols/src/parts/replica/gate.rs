@@ -310,6 +310,7 @@ impl ReplicaCore {
     ) {
         self.begin_turns();
         self.pass_over(executed);
+        self.begin_to_compare();
         self.answer_deferred(now);
         self.open(now, gate, port);
     }
