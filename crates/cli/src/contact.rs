@@ -11,7 +11,7 @@ use ionian_tls::{ClientAuth, Expected, Files, Kind, Live};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// Who this process is to nodes. A process runs one command, for one cluster.
+/// Who this process is to nodes. A process runs one command or one node, for one cluster.
 #[derive(Debug)]
 struct Identity {
     tls: Option<NodeTls>,
@@ -49,6 +49,11 @@ pub(crate) fn identify_as(tls: Option<&Path>, data: Option<&Path>) -> Result<()>
     // A command that asks again has the same command line.
     IDENTITY.get_or_init(|| Identity { tls, places });
     Ok(())
+}
+
+/// Takes the identity of the node that this process runs.
+pub(crate) fn identify_node(tls: Option<NodeTls>) {
+    IDENTITY.get_or_init(|| Identity { tls, places: None });
 }
 
 /// The certificate in a directory, of the expected owner.

@@ -6,10 +6,11 @@
 //! ```
 
 use ionian_deployment::Deployment;
-use ionian_gateway::{ClientTls, Gateway, InfoWriter, Limits, Measured, Peer};
+use ionian_gateway::{ClientTls, Family, Gateway, InfoWriter, Limits, Measured, Outcome, Peer};
 use ionian_kernel::client::Reply;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::Options;
+use ionian_runtime::status::{ClientsStatus, counts};
 use ionian_runtime::{Application, LaneHandle, NodeTls, PUBLISHED_EVERY, TlsMode};
 use std::net::TcpListener;
 use std::time::Duration;
@@ -38,6 +39,24 @@ impl Application for GatewayApplication {
 
     fn clients(&self) -> usize {
         self.gateway.connections()
+    }
+
+    fn measured(&self) -> Option<ClientsStatus> {
+        let measured = self.gateway.measured();
+        let commands = Family::ALL.iter().zip(&measured.commands);
+        let commands = commands.map(|((_, family), outcomes)| {
+            let outcomes = Outcome::ALL.iter().zip(outcomes);
+            let outcomes = outcomes.map(|((_, name), count)| (name.to_string(), *count));
+            (family.to_string(), outcomes.collect())
+        });
+        let service = Family::ALL.iter().zip(&measured.service);
+        Some(ClientsStatus {
+            connections: measured.connections,
+            commands: commands.collect(),
+            service: service
+                .map(|((_, family), times)| (family.to_string(), counts(times)))
+                .collect(),
+        })
     }
 }
 

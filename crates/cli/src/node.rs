@@ -10,6 +10,7 @@ mod service;
 mod stop;
 
 use crate::address::{endpoint, listen, resolve};
+use crate::contact;
 use crate::data_paths::DataPaths;
 use crate::gateway_app;
 use crate::netfs_app;
@@ -48,6 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let tls = secure::load(arguments)?;
     let (name, overrides) = (&arguments.name, &arguments.overrides);
     let data = DataPaths::new(&arguments.data).node(name);
+    contact::identify_node(tls.clone());
     let reports = http::start(arguments, &arguments.data)?;
     let given = match (&arguments.config, &arguments.join) {
         (Some(file), _) => {
@@ -73,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         (None, None) => unreachable!("one of them is required"),
     };
-    reports.is_member_of(&given.deployment.cluster);
+    reports.is_member_of(&given);
     raise_file_limit();
     ignore_sigxfsz();
     let protocol = given.deployment.protocol.clone();

@@ -54,6 +54,12 @@ impl ServiceNeeds {
     }
 }
 
+/// The names of the kinds of roles of a protocol, in its order; none if there is no such protocol.
+pub(crate) fn kinds(protocol: &str) -> Vec<String> {
+    let kinds = registry::description(protocol).map_or(&[][..], |it| it.kinds);
+    kinds.iter().map(|kind| kind.to_string()).collect()
+}
+
 /// Those of these numbers that instances can have: a server may say anything.
 pub(crate) fn members(indices: impl Iterator<Item = Index>) -> Members {
     indices

@@ -3,6 +3,7 @@
 //! | file | job |
 //! |---|---|
 //! | `cluster` | the statuses of all nodes |
+//! | `dashboard` | the same for the dashboard of a node |
 //! | `health` | whether the cluster serves |
 //! | `needs` | what serving requires, and how many more nodes may fail |
 //! | `links` | which nodes are connected |
@@ -14,6 +15,7 @@
 
 mod arguments;
 mod cluster;
+mod dashboard;
 mod health;
 mod links;
 mod needs;
@@ -27,17 +29,19 @@ mod trouble;
 
 use crate::member;
 use crate::output::say;
-use crate::source::{self, NoAnswer};
+use crate::source::{self, ANSWER_LIMIT, NoAnswer};
 use crate::waiting;
 use anyhow::Result;
 pub(crate) use arguments::Arguments;
 pub(crate) use cluster::{Answer, ClusterStatus, ask_all};
+pub(crate) use dashboard::look_from_node;
 use health::{Health, Verdict};
 use ionian_deployment::Configuration;
 pub(crate) use seen::tolerance_seen_by;
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use trouble::Trouble;
 
 /// Interval between queries with `--wait`.
 const ASK_EVERY: Duration = Duration::from_millis(200);
@@ -49,6 +53,12 @@ struct Report {
     health: Health,
     #[serde(flatten)]
     cluster: ClusterStatus,
+}
+
+impl Report {
+    fn document(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a report is made of numbers, strings and lists")
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -77,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     })?;
     let mut shown = match arguments.json {
-        true => serde_json::to_string_pretty(&report)?,
+        true => report.document(),
         false => text::show(&known, &report.cluster, &report.health),
     };
     shown.truncate(shown.trim_end().len());
@@ -94,10 +104,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// Queries once, and judges.
 async fn look(given: Configuration, probes: bool) -> (Configuration, Report) {
     // At the same time, so that a silent node delays the command once only.
-    let (known, cluster) = tokio::join!(member::newest_since(given.clone()), ask_all(&given));
+    let (known, cluster) = tokio::join!(
+        member::newest_since(given.clone()),
+        ask_all(&given, ANSWER_LIMIT)
+    );
     let cluster = match known.epoch() == given.epoch() {
         true => cluster,
-        false => ask_all(&known).await,
+        false => ask_all(&known, ANSWER_LIMIT).await,
     };
     let probes = match probes {
         true => Some(probe::all(&cluster).await),

@@ -6,6 +6,7 @@ use crate::cluster_args::{ChangeArgs, ClusterArgs};
 use crate::member::{Found, possible, wait_if_asked};
 use crate::output::{self, say};
 use crate::protocols::{self, Work};
+use crate::source::ANSWER_LIMIT;
 use crate::status::{Answer, ask_all};
 use crate::waiting;
 use anyhow::{Result, bail};
@@ -53,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         match &arguments.command {
             UpgradeCommand::Status { cluster_args } => {
                 let found = Found::find(cluster_args).await?;
-                let nodes = ask_all(&found.known).await.nodes;
+                let nodes = ask_all(&found.known, ANSWER_LIMIT).await.nodes;
                 output::print(format_args!("{}", shown(&found.known, &nodes)));
                 Ok(())
             }
@@ -131,7 +132,7 @@ async fn finalize(change_args: &ChangeArgs) -> Result<()> {
     loop {
         let found = Found::find(&change_args.cluster_args).await?;
         let level = found.known.membership.level;
-        let nodes = ask_all(&found.known).await.nodes;
+        let nodes = ask_all(&found.known, ANSWER_LIMIT).await.nodes;
         let most = match highest(&nodes) {
             Ok(most) => most,
             Err(reason) => bail!(

@@ -1,6 +1,7 @@
 //! The HTTP server: read-only, on a thread of its own, with limits for unknown clients.
 
 use crate::health::{self, Check};
+use crate::impatient::Impatient;
 use crate::process;
 use crate::text::{self, OPEN_METRICS, PROMETHEUS};
 use crate::view::{Answers, Sources, View};
@@ -19,7 +20,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, Semaphore};
 
 /// The largest head of a request. A larger one gets 431.
@@ -37,6 +38,9 @@ const PROBE_LIMIT: Duration = Duration::from_secs(1);
 /// Requests within this time get the same answer, so that clients cannot fill the log.
 const PROBED_EVERY: Duration = Duration::from_secs(1);
 
+/// A connection is closed if its client has read nothing for this long.
+const DEAF: Duration = Duration::from_secs(15);
+
 /// After a failure to accept, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -47,6 +51,8 @@ pub struct Settings {
     /// Names by which clients may address it, besides IP addresses and `localhost`. A web page can
     /// make a browser connect to any address, but then the browser sends the page's name.
     pub hosts: Vec<String>,
+    /// Further pages to serve.
+    pub pages: Router,
 }
 
 struct Shared {
@@ -84,7 +90,11 @@ impl Server {
     /// If the socket or the thread cannot be set up.
     pub fn start(settings: Settings, sources: Sources) -> std::io::Result<Server> {
         process::started();
-        let Settings { listener, hosts } = settings;
+        let Settings {
+            listener,
+            hosts,
+            pages,
+        } = settings;
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -98,7 +108,7 @@ impl Server {
         });
         let serve = async move {
             match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => serve(listener, shared).await,
+                Ok(listener) => serve(listener, router(shared.clone(), pages), shared).await,
                 Err(error) => tracing::error!(id = "E0801", "cannot serve metrics: {error}"),
             }
         };
@@ -114,8 +124,7 @@ impl Server {
     }
 }
 
-async fn serve(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
-    let router = router(shared.clone());
+async fn serve(listener: tokio::net::TcpListener, router: Router, shared: Arc<Shared>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
@@ -135,7 +144,7 @@ async fn serve(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
 }
 
 /// Serves one connection.
-async fn converse(stream: TcpStream, router: Router) {
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -144,23 +153,30 @@ async fn converse(stream: TcpStream, router: Router) {
     let service = TowerToHyperService::new(router);
     // The reasons why connections break are the clients' business.
     let _ = builder
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Impatient::new(stream, DEAF)), service)
         .await;
 }
 
-fn router(shared: Arc<Shared>) -> Router {
+fn router(shared: Arc<Shared>, pages: Router) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/healthz/cluster", get(cluster))
         .fallback(|| async { (StatusCode::NOT_FOUND, PATHS) })
-        .layer(from_fn_with_state(shared.clone(), guard))
-        .with_state(shared)
+        .with_state(shared.clone())
+        .merge(pages)
+        .layer(from_fn_with_state(shared, guard))
 }
 
 /// What there is.
-const PATHS: &str = "not found; there are /metrics, /livez, /readyz and /healthz/cluster\n";
+const PATHS: &str = "not found; there are the dashboard /, /metrics, /livez, /readyz, \
+                     /healthz/cluster and /api/v1/cluster\n";
+
+/// What a page may load, and what may be done with it: nothing that is not from here, nothing that
+/// is written within the page.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Refuses other methods and foreign hosts, and counts answers.
 async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
@@ -184,7 +200,8 @@ async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) 
         ("x-content-type-options", "nosniff"),
         ("x-frame-options", "DENY"),
         ("cache-control", "no-store"),
-        ("content-security-policy", "default-src 'none'"),
+        ("content-security-policy", POLICY),
+        ("referrer-policy", "no-referrer"),
     ];
     (headers, response).into_response()
 }

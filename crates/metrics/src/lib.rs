@@ -1,4 +1,4 @@
-//! The metrics and the health of a node, over HTTP.
+//! The metrics and the health of a node, over HTTP, and the server for further pages.
 //!
 //! The server runs on a thread of its own and reads what the node publishes once a second
 //! ([`ionian_runtime::StatusReader`]): a request costs the event loop nothing, and a node whose
@@ -15,6 +15,7 @@
 //! | `process` | what the system says of the process |
 //! | `health` | the checks of `/livez` and `/readyz` |
 //! | `http` | the server |
+//! | `impatient` | closes connections whose clients do not read |
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +24,7 @@ mod definition;
 mod disk;
 mod health;
 mod http;
+mod impatient;
 mod node;
 mod peers;
 mod process;

@@ -145,8 +145,9 @@ pub(crate) const LOOP: &[Definition] = &[
                 return;
             };
             let status = &published.status;
-            let main = status.loop_cpu_us + status.measured.log.loop_sync_us;
-            out.with(["0".into()], seconds(main));
+            if let Some(work) = &status.work {
+                out.with(["0".into()], seconds(work.loop_busy_us));
+            }
             for other in &status.role_loops {
                 out.with([other.number.to_string().into()], seconds(other.cpu_us));
             }
@@ -159,7 +160,7 @@ pub(crate) const LOOP: &[Definition] = &[
         "how long the main loop's thread was ready to run and had no processor",
         |view, out| {
             let wait = view.published.as_ref();
-            let wait = wait.and_then(|published| published.status.measured.loop_wait_us);
+            let wait = wait.and_then(|published| published.status.work.as_ref()?.loop_wait_us);
             wait.into_iter().for_each(|us| out.one(seconds(us)));
         },
     ),

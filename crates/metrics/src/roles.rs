@@ -138,7 +138,8 @@ pub(crate) const FIELDS: &[Definition] = &[
         |view, out| {
             if let Some(published) = &view.published {
                 let status = &published.status;
-                for (role, busy) in status.roles.iter().zip(&status.measured.role_busy_us) {
+                let busy = status.work.iter().flat_map(|work| &work.role_busy_us);
+                for (role, busy) in status.roles.iter().zip(busy) {
                     out.with(labels(role), seconds(*busy));
                 }
             }

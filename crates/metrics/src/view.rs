@@ -45,7 +45,7 @@ pub(crate) struct Answers {
 }
 
 /// The codes that the server answers.
-pub(crate) const CODES: [u16; 5] = [200, 403, 404, 405, 503];
+pub(crate) const CODES: [u16; 6] = [200, 400, 403, 404, 405, 503];
 
 impl Answers {
     pub(crate) fn count(&self, code: u16) {

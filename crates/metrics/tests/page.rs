@@ -11,10 +11,11 @@ const HEAD: &str = "\
 Written from the registry, by `WRITE_DOCS=1 cargo test -p ionian-metrics --test page`.
 `ionian metrics list` prints the same.
 
-`ionian node --http HOST:PORT` serves, and `ionian up --http` for each node:
+`ionian node --http HOST:PORT` serves, and `ionian up` for each node:
 
 | path | answer |
 |---|---|
+| `/` | the [dashboard](dashboard.md) |
 | `/metrics` | all metrics, in OpenMetrics or in the text format of Prometheus, by the header `Accept` |
 | `/livez` | 200, or 503 if the event loop has not turned for 10 s: restart the node then |
 | `/readyz` | 200 if this node would serve when the cluster can: it has recovered, takes part, does not \
@@ -24,9 +25,10 @@ client lane can answer 200 |
 
 `?verbose` lists each check, `?exclude=NAME,NAME` leaves checks out. The answers come from a thread
 of its own, which reads what the event loop publishes once a second. The server only reads: it takes
-GET and HEAD, heads of at most 8 KiB, and 100 connections. It refuses requests whose `Host` is
-neither an IP address nor `localhost` nor named by `--http` or `--http-host`: a web page can make a
-browser connect here, but the browser then sends the page's name.
+GET and HEAD, heads of at most 8 KiB, and 100 connections, and closes one whose client reads nothing
+for 15 s. It refuses requests whose `Host` is neither an IP address nor `localhost` nor named by
+`--http` or `--http-host`: a web page can make a browser connect here, but the browser then sends
+the page's name.
 
 Every sample has the labels `cluster` and `node`. Counters begin with 0 when the process starts.
 Alert rules are in [monitoring](../monitoring/ionian.rules.yaml); [alerts.md](alerts.md) says what

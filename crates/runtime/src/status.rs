@@ -69,24 +69,64 @@ pub struct NodeStatus {
     /// How connections are secured; `None` if they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsStatus>,
-    /// What the driver has measured. Not a part of the JSON document.
+    /// What it has measured of its work; `None` from programs that do not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<WorkStatus>,
+    /// What the driver has measured besides. Not a part of the JSON document.
     #[serde(skip)]
     pub measured: Measured,
+}
+
+/// What a node has measured of its work since its start: two reports of the same process show
+/// rates and utilizations.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkStatus {
+    /// Processor time of the main loop's thread, and its own waits for the disk, in microseconds.
+    pub loop_busy_us: u64,
+    /// How long that thread was ready to run and had no processor, in microseconds; `None` where
+    /// the system does not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loop_wait_us: Option<u64>,
+    /// Estimated time that role instances have spent on messages, in microseconds, in the order of
+    /// [`NodeStatus::roles`]. Empty if the node has several loops.
+    #[serde(default)]
+    pub role_busy_us: Vec<u64>,
+    /// How many syncs of the log took up to 50 us, up to 100 us, and so on ([`counts`]).
+    #[serde(default)]
+    pub syncs: Vec<u64>,
+    /// What the node has measured of its clients; `None` if it serves none that are measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<ClientsStatus>,
+}
+
+/// What a node has measured of its clients since its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientsStatus {
+    /// Clients that are connected.
+    pub connections: u64,
+    /// Commands by family and by outcome.
+    pub commands: BTreeMap<String, BTreeMap<String, u64>>,
+    /// By family: how many commands took up to 50 us, up to 100 us, and so on ([`counts`]), from
+    /// their receipt to their reply.
+    pub service: BTreeMap<String, Vec<u64>>,
+}
+
+/// The counts of a histogram, each for times up to twice those of the one before, beginning with
+/// 50 us. Zeros at the end are left out.
+pub fn counts(times: &Times) -> Vec<u64> {
+    let mut counts: Vec<u64> = times.buckets().map(|(_, count)| count).collect();
+    let used = counts.iter().rposition(|count| *count > 0);
+    counts.truncate(used.map_or(0, |last| last + 1));
+    counts
 }
 
 /// What a driver has measured since the start of the process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// How long the thread of the main loop was ready to run and had no processor, in microseconds;
-    /// `None` where the system does not report it.
-    pub loop_wait_us: Option<u64>,
     /// How long each run of the main loop took.
     pub iterations: Times,
     /// What the log has measured.
     pub log: LogMeasured,
-    /// Estimated time that role instances have spent on messages, in microseconds, in the order of
-    /// [`NodeStatus::roles`]. Empty if the node has several loops.
-    pub role_busy_us: Vec<u64>,
 }
 
 /// What the log of a node has measured.

@@ -24,12 +24,15 @@ const KINDS_WITHIN: &[(&str, &[&str])] = &[
     ("bench/peers/results/", &[".json"]),
     ("crates/bench/src/figure/published/", &[".csv"]),
     ("crates/canaries/patches/", &[".patch", "/inherits"]),
+    ("crates/dashboard/src/page/", &[".html", ".css", ".js"]),
     ("crates/sim/tests/plays/", &[".play"]),
     ("crates/machines/tests/", &[".txt"]),
     ("monitoring/", &[".yaml"]),
+    ("monitoring/browser/", &[".mjs", ".json"]),
     ("crates/protocols/tests/proptest-regressions/", &[".txt"]),
     ("crates/protocols/tests/wire/golden/", &[".txt"]),
     ("docs/figures/", &[".svg", ".csv"]),
+    ("docs/images/", &[".png"]),
     (
         "packaging/",
         &[

@@ -39,9 +39,13 @@ pub(crate) struct Arguments {
     /// The form of log lines; docs/messages.md lists ids and fields
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) log_format: LogFormat,
-    /// Serve metrics (/metrics) and health (/livez, /readyz, /healthz/cluster) over HTTP here
+    /// Serve the dashboard (/), metrics (/metrics) and health (/livez, /readyz, /healthz/cluster)
+    /// over HTTP here
     #[arg(long, value_name = "HOST:PORT", value_parser = http_address)]
     pub(crate) http: Option<String>,
+    /// Run without HTTP if that address is taken
+    #[arg(long, hide = true, requires = "http")]
+    pub(crate) http_optional: bool,
     /// A name, besides IP addresses and localhost, by which HTTP clients may address this node;
     /// repeatable
     #[arg(long = "http-host", value_name = "NAME", requires = "http")]

@@ -1,12 +1,14 @@
-//! The HTTP server of a node: what it serves is in the crate `metrics`.
+//! The HTTP server of a node: what it serves is in the crates `metrics` and `dashboard`.
 
 use super::arguments::Arguments;
 use crate::address::{listen, resolve};
 use crate::status;
 use anyhow::{Context, Result};
+use ionian_dashboard::{Dashboard, Looking};
+use ionian_deployment::Configuration;
 use ionian_gateway::Measured;
 use ionian_metrics::{Server, Settings, Sources};
-use ionian_runtime::{StatusFeed, status_feed};
+use ionian_runtime::{StatusFeed, StatusReader, status_feed};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
@@ -16,13 +18,15 @@ pub(super) struct Reports {
     pub(super) feed: Option<StatusFeed>,
     pub(super) gateway: watch::Sender<Option<Measured>>,
     cluster: Arc<OnceLock<String>>,
+    given: Arc<OnceLock<Configuration>>,
 }
 
 impl Reports {
     /// The node is a member of this cluster.
-    pub(super) fn is_member_of(&self, cluster: &str) {
+    pub(super) fn is_member_of(&self, given: &Configuration) {
         // Set once: a node has one cluster.
-        let _ = self.cluster.set(cluster.to_owned());
+        let _ = self.cluster.set(given.deployment.cluster.clone());
+        let _ = self.given.set(given.clone());
     }
 }
 
@@ -33,24 +37,38 @@ impl Reports {
 pub(super) fn start(arguments: &Arguments, data: &Path) -> Result<Reports> {
     let (gateway, measured) = watch::channel(None);
     let cluster = Arc::new(OnceLock::new());
+    let given = Arc::new(OnceLock::new());
     let mut reports = Reports {
         feed: None,
         gateway,
         cluster: cluster.clone(),
+        given: given.clone(),
     };
     let Some(text) = &arguments.http else {
         return Ok(reports);
     };
     let address = resolve("--http", text)?;
-    let listener = listen(address).with_context(|| format!("cannot listen on --http {text:?}"))?;
+    let listener = match listen(address) {
+        Err(error) if arguments.http_optional => {
+            tracing::warn!(
+                id = "E0802",
+                "no dashboard and no metrics at {text}: {error}"
+            );
+            return Ok(reports);
+        }
+        listener => listener.with_context(|| format!("cannot listen on --http {text:?}"))?,
+    };
     let (feed, reader) = status_feed();
     let own = text.rsplit_once(':').map(|(host, _)| host.to_owned());
+    let dashboard = Dashboard::start(reader.clone(), looking(reader.clone(), given))
+        .context("cannot start the dashboard")?;
     let settings = Settings {
         listener,
         hosts: own
             .into_iter()
             .chain(arguments.http_hosts.clone())
             .collect(),
+        pages: dashboard.routes(),
     };
     let sources = Sources {
         status: reader,
@@ -62,7 +80,21 @@ pub(super) fn start(arguments: &Arguments, data: &Path) -> Result<Reports> {
         data: data.to_owned(),
     };
     let server = Server::start(settings, sources).context("cannot serve metrics")?;
-    tracing::info!("metrics and health at http://{}/metrics", server.address());
+    tracing::info!(
+        "dashboard, metrics and health at http://{}/",
+        server.address()
+    );
     reports.feed = Some(feed);
     Ok(reports)
+}
+
+/// Looks at the cluster by the membership that the node knows, or else by the one with which it
+/// started.
+fn looking(reader: StatusReader, given: Arc<OnceLock<Configuration>>) -> Looking {
+    Box::new(move || {
+        let published = reader.last();
+        let known = published.and_then(|published| published.configuration.clone());
+        let known = known.or_else(|| given.get().cloned());
+        Box::pin(async move { Some(status::look_from_node(&known?).await) })
+    })
 }

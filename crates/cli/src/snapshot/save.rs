@@ -48,7 +48,7 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
     } = &known.deployment;
     let level = known.membership.level;
     let head = Head::new(cluster, protocol, machine, "", Origin::Saved, level);
-    let status = ask_all(known).await;
+    let status = ask_all(known, source::ANSWER_LIMIT).await;
     let wanted = wanted(known, &status)?;
     let complete = wanted.is_some();
     if !complete && !allow_stale {

@@ -2,12 +2,13 @@
 
 use crate::contact;
 use crate::output::explain;
-use crate::source::ANSWER_LIMIT;
 use anyhow::{Context, Result};
 use ionian_deployment::Configuration;
 use ionian_runtime::status::RoleStatus;
 use ionian_runtime::{NodeStatus, query_status};
 use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
 use tokio::task::JoinSet;
 
 /// What is known of a cluster.
@@ -49,8 +50,30 @@ pub(super) fn instances(cluster: &ClusterStatus) -> impl Iterator<Item = (&Answe
     up.flat_map(|(node, status)| status.roles.iter().map(move |role| (node, role)))
 }
 
-/// Queries every member.
-pub(crate) async fn ask_all(known: &Configuration) -> ClusterStatus {
+/// How many slots the slowest executor of a node is behind the most advanced executor of its kind
+/// in the cluster.
+pub(super) fn lags(cluster: &ClusterStatus) -> BTreeMap<&str, u64> {
+    // Those of one kind execute one log.
+    let executors = || {
+        instances(cluster).filter_map(|(node, role)| {
+            Some((node.name.as_str(), role.role.as_str(), role.executed?))
+        })
+    };
+    let mut furthest: BTreeMap<&str, u64> = BTreeMap::new();
+    for (_, kind, executed) in executors() {
+        let known = furthest.entry(kind).or_default();
+        *known = executed.max(*known);
+    }
+    let mut lags = BTreeMap::new();
+    for (node, kind, executed) in executors() {
+        let lag: &mut u64 = lags.entry(node).or_default();
+        *lag = (*lag).max(furthest[kind] - executed);
+    }
+    lags
+}
+
+/// Queries every member, each for at most `limit`.
+pub(crate) async fn ask_all(known: &Configuration, limit: Duration) -> ClusterStatus {
     let deployment = &known.deployment;
     let mut questions = JoinSet::new();
     for (place, node) in known.nodes() {
@@ -61,7 +84,7 @@ pub(crate) async fn ask_all(known: &Configuration) -> ClusterStatus {
         );
         let (cluster, protocol) = (deployment.cluster.clone(), deployment.protocol.clone());
         questions.spawn(async move {
-            let (error, status) = match ask(&name, &address, (&cluster, &protocol)).await {
+            let (error, status) = match ask((&name, &address), (&cluster, &protocol), limit).await {
                 Ok(status) => (None, Some(status)),
                 Err(error) => (Some(explain(&error)), None),
             };
@@ -95,9 +118,13 @@ pub(crate) async fn ask_all(known: &Configuration) -> ClusterStatus {
 }
 
 /// The status of a node, unless the node at its address is another.
-async fn ask(name: &str, address: &str, (cluster, protocol): (&str, &str)) -> Result<NodeStatus> {
+async fn ask(
+    (name, address): (&str, &str),
+    (cluster, protocol): (&str, &str),
+    limit: Duration,
+) -> Result<NodeStatus> {
     let node = contact::to(Some(name), &format!("node.{name}.address"), address)?;
-    let status = query_status(node, ANSWER_LIMIT)
+    let status = query_status(node, limit)
         .await
         .with_context(|| address.to_owned())?;
     anyhow::ensure!(

@@ -186,6 +186,7 @@ fn node_status(
         log: LogStatus::default(),
         roles,
         peers,
+        work: None,
         measured: Measured::default(),
     }
 }

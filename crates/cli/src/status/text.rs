@@ -1,12 +1,11 @@
 //! The status of a cluster as text.
 
-use super::cluster::{ClusterStatus, instances};
+use super::cluster::{ClusterStatus, instances, lags};
 use super::health::{Health, Verdict, no_further};
 use crate::protocols;
 use ionian_deployment::{Configuration, Deployment};
 use ionian_runtime::NodeStatus;
 use ionian_runtime::status::{LeadsStatus, PeerState, RoleStatus};
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// The whole status. Problems come last, next to the prompt.
@@ -155,28 +154,6 @@ fn leaders_of_parts(all: &[(&str, &RoleStatus)], parts: u64) -> String {
         ));
     }
     format!("leaders: {}\n", said.join("; "))
-}
-
-/// How many slots the slowest executor of a node is behind the most advanced executor of its kind
-/// in the cluster.
-fn lags(cluster: &ClusterStatus) -> BTreeMap<&str, u64> {
-    // Those of one kind execute one log.
-    let executors = || {
-        instances(cluster).filter_map(|(node, role)| {
-            Some((node.name.as_str(), role.role.as_str(), role.executed?))
-        })
-    };
-    let mut furthest: BTreeMap<&str, u64> = BTreeMap::new();
-    for (_, kind, executed) in executors() {
-        let known = furthest.entry(kind).or_default();
-        *known = executed.max(*known);
-    }
-    let mut lags = BTreeMap::new();
-    for (node, kind, executed) in executors() {
-        let lag: &mut u64 = lags.entry(node).or_default();
-        *lag = (*lag).max(furthest[kind] - executed);
-    }
-    lags
 }
 
 fn nodes(cluster: &ClusterStatus) -> String {

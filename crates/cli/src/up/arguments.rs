@@ -47,8 +47,9 @@ pub(crate) struct Arguments {
     /// disk, or that of the file or directory]
     #[arg(long, value_enum)]
     pub(crate) durability: Option<Durability>,
-    /// Serve metrics and health of each node over HTTP: the first node at this address, the others
-    /// at the next ports [default without a value: 127.0.0.1:9400]
+    /// Serve the dashboard, metrics and health over HTTP: the first node at this address, the
+    /// others at the next ports [default: 127.0.0.1, 2021 ports above the gateways (9400), if those
+    /// are free; none with --tls. Without a value: 127.0.0.1:9400]
     #[arg(
         long,
         value_name = "HOST:PORT",
@@ -57,6 +58,9 @@ pub(crate) struct Arguments {
         value_parser = socket_address
     )]
     pub(crate) http: Option<SocketAddr>,
+    /// Serve no dashboard
+    #[arg(long, conflicts_with = "http")]
+    pub(crate) no_http: bool,
     /// Secure all connections: makes certificates in DIR/tls, or uses those that are there
     #[arg(long)]
     pub(crate) tls: bool,

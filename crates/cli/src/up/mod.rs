@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `directory` | the data directory: who uses it, which deployment it holds, which node
 //! directories start empty |
+//! | `http` | where the nodes serve the dashboard |
 //! | `ports` | whether the addresses are free |
 //! | `members` | which nodes run here |
 //! | `supervisor` | the processes: start, watch, restart, stop |
@@ -13,6 +14,7 @@
 mod arguments;
 mod backoff;
 mod directory;
+mod http;
 mod members;
 mod ports;
 mod ready;
@@ -26,6 +28,7 @@ use crate::source;
 use anyhow::{Context, Result, anyhow, bail};
 pub(crate) use arguments::Arguments;
 use directory::LockedDirectory;
+use http::Http;
 use ionian_deployment::{Deployment, Durability, Node};
 use ionian_runtime::has_taken_part;
 use members::Members;
@@ -33,10 +36,9 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::io::Write;
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
-use supervisor::{Ended, Refusal, Supervisor, http_address};
+use supervisor::{Ended, Refusal, Supervisor};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// After this time `up` prints what the start waits for.
@@ -112,7 +114,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         &claimed,
         members,
         (!arguments.no_restart, is_new, has_tls),
-        (&deployment, arguments.http),
+        (&deployment, arguments),
     ))
 }
 
@@ -139,8 +141,10 @@ async fn supervise(
     claimed: &LockedDirectory,
     mut members: Members,
     (restart, is_new, has_tls): (bool, bool, bool),
-    (deployment, http): (&Deployment, Option<SocketAddr>),
+    (deployment, arguments): (&Deployment, &Arguments),
 ) -> Result<ExitCode> {
+    let nodes = members.here();
+    let http = http(arguments, &members, &nodes, has_tls);
     let drain = deployment.options.options().drain;
     let mut signals = Signals::listen()?;
     let mut supervisor = Supervisor::new(
@@ -150,7 +154,6 @@ async fn supervise(
         drain,
         http,
     )?;
-    let nodes = members.here();
     for node in &nodes {
         members.start(node, &mut supervisor)?;
     }
@@ -171,12 +174,12 @@ async fn supervise(
                 .iter()
                 .filter(|node| !missing.borrow().contains(&node.name))
                 .collect();
-            let metrics = served.iter().filter_map(|node| {
-                let address = http_address(http, members.number(node)?)?;
-                Some(format!("http://{address}/metrics"))
+            let pages = served.iter().filter_map(|node| {
+                let address = http?.of(members.number(node)?)?;
+                Some(format!("http://{address}/"))
             });
-            let metrics: Vec<String> = metrics.collect();
-            let (served, machine) = ((&served[..], &metrics[..]), &deployment.machine);
+            let pages: Vec<String> = pages.collect();
+            let (served, machine) = ((&served[..], &pages[..]), &deployment.machine);
             announce(served, machine, claimed.places(), has_tls);
             tokio::select! {
                 biased;
@@ -200,6 +203,28 @@ async fn supervise(
             "node {node} does not start: {how}. The other nodes do not start either, see above"
         )),
         Err(Ended::All) => Err(anyhow!("no node is left")),
+    }
+}
+
+/// Where nodes serve the dashboard: at the address of the flag, or beside the gateways. With TLS
+/// only by the flag, because the page has no TLS.
+fn http(arguments: &Arguments, members: &Members, nodes: &[Node], has_tls: bool) -> Option<Http> {
+    if arguments.no_http || (has_tls && arguments.http.is_none()) {
+        return None;
+    }
+    if let Some(first) = arguments.http {
+        return Some(Http::at(first));
+    }
+    let numbered = nodes
+        .iter()
+        .filter_map(|node| Some((members.number(node)?, node)));
+    let numbered: Vec<_> = numbered.collect();
+    match Http::beside_gateways(&numbered) {
+        Ok(http) => Some(http),
+        Err(why) => {
+            eprintln!("no dashboard: {why}. --http HOST:PORT serves it elsewhere");
+            None
+        }
     }
 }
 
@@ -236,7 +261,7 @@ async fn serving(nodes: &[Node], missing: &Missing) {
 
 /// The line that scripts wait for, and a line for people.
 fn announce(
-    (nodes, metrics): (&[&Node], &[String]),
+    (nodes, pages): (&[&Node], &[String]),
     machine: &str,
     places: &DataPaths,
     has_tls: bool,
@@ -263,8 +288,9 @@ fn announce(
             "connect with any Redis client, to any of these: redis-cli{tls}{host} -p {port}\n"
         ));
     }
-    if !metrics.is_empty() {
-        text.push_str(&format!("metrics: {}\n", metrics.join(" ")));
+    // Every node serves the same page.
+    if let Some(first) = pages.first() {
+        text.push_str(&format!("dashboard: {first}\n"));
     }
     // The reader of standard output may be gone, which is not a reason to stop.
     let mut out = std::io::stdout().lock();

@@ -4,6 +4,7 @@
 //! carries failures at the first start.
 
 use super::backoff::Backoff;
+use super::http::Http;
 use crate::certs;
 use crate::contact;
 use crate::data_paths::DataPaths;
@@ -85,8 +86,8 @@ struct Common {
     cluster: String,
     program: PathBuf,
     restart: bool,
-    /// Where the first node serves metrics.
-    http: Option<SocketAddr>,
+    /// Where nodes serve dashboard and metrics.
+    http: Option<Http>,
     /// Whether the cluster has never run. Its first start needs all nodes.
     is_new: bool,
     /// Whether connections are secured.
@@ -106,7 +107,7 @@ struct Watched {
     contact: Option<String>,
     /// Its address for other nodes.
     address: String,
-    /// Where it serves metrics.
+    /// Where it serves dashboard and metrics.
     http: Option<SocketAddr>,
     has_gateway: bool,
     /// The directory of its certificate, with TLS.
@@ -132,7 +133,7 @@ impl Supervisor {
         cluster: &str,
         (restart, is_new, has_tls): (bool, bool, bool),
         drain: Duration,
-        http: Option<SocketAddr>,
+        http: Option<Http>,
     ) -> Result<Self> {
         let program =
             std::env::current_exe().context("cannot find the program that is to run the nodes")?;
@@ -190,7 +191,7 @@ impl Supervisor {
             name: node.name.clone(),
             contact,
             address: node.address.clone(),
-            http: http_address(self.common.http, id),
+            http: self.common.http.and_then(|http| http.of(id)),
             has_gateway,
             tls,
             stops_at: if has_gateway {
@@ -321,6 +322,12 @@ impl Watched {
                 self.http
                     .iter()
                     .flat_map(|http| ["--http".to_owned(), http.to_string()]),
+            )
+            .args(
+                self.common
+                    .http
+                    .filter(|http| http.is_optional && self.http.is_some())
+                    .map(|_| "--http-optional"),
             )
             .arg("--data")
             .arg(self.common.places.root())
@@ -503,14 +510,6 @@ impl Watched {
             (None, None) => "has ended for an unknown reason".to_owned(),
         }
     }
-}
-
-/// Where the node with this number serves metrics, if the first node does so at `first`. A node
-/// whose port would be too high serves none.
-pub(crate) fn http_address(first: Option<SocketAddr>, id: NodeId) -> Option<SocketAddr> {
-    let first = first?;
-    let port = first.port().checked_add(id.0)?;
-    Some(SocketAddr::new(first.ip(), port))
 }
 
 /// Sends SIGTERM to the process.

@@ -337,9 +337,12 @@ pub(crate) fn is_alive(pid: Pid) -> bool {
 
 fn spawn(directory: &Directory, flags: &[&str]) -> (Child, Receiver<String>) {
     let stderr = fs::File::create(directory.path("stderr")).unwrap();
+    // Its ports could be those that another test has chosen.
+    let has_http = flags.iter().any(|flag| flag.starts_with("--http"));
     let mut up = ionian()
         .arg("up")
         .args(flags)
+        .args((!has_http).then_some("--no-http"))
         .args(["--data", directory.path("data").to_str().unwrap()])
         .stdout(Stdio::piped())
         .stderr(stderr)

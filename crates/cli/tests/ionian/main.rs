@@ -4,6 +4,7 @@ mod addresses;
 mod cluster;
 mod commands;
 mod common;
+mod dashboard;
 mod disks;
 mod drain;
 mod failures;

@@ -11,25 +11,38 @@ use std::process::{Command, Stdio};
 /// The most series that a node may have, so that a cluster of 22 nodes stays small.
 const MOST_SERIES: usize = 1500;
 
-/// The code and the body of the answer to this request.
-fn asked(port: u16, request: &str) -> (u16, String) {
+/// The answer to these bytes.
+fn answer(port: u16, bytes: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.write_all(request.as_bytes()).unwrap();
+    stream.write_all(bytes.as_bytes()).unwrap();
     let mut answer = Vec::new();
     // The server may close the connection before it has read all of a bad request.
     let _ = stream.read_to_end(&mut answer);
-    let answer = text(&answer);
+    text(&answer)
+}
+
+/// The answer with its head.
+pub(crate) fn request(port: u16, path: &str) -> String {
+    answer(
+        port,
+        &format!("GET {path} HTTP/1.1\r\nConnection: close\r\nHost: 127.0.0.1\r\n\r\n"),
+    )
+}
+
+/// The code and the body of the answer to this request.
+fn asked(port: u16, request: &str) -> (u16, String) {
+    let answer = answer(port, request);
     let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
     (code.unwrap_or(0), body.to_owned())
 }
 
-fn get(port: u16, path: &str, header: &str) -> (u16, String) {
+pub(crate) fn get(port: u16, path: &str, header: &str) -> (u16, String) {
     let request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n{header}\r\n\r\n");
     asked(port, &request)
 }
 
-fn get_own(port: u16, path: &str) -> (u16, String) {
+pub(crate) fn get_own(port: u16, path: &str) -> (u16, String) {
     get(port, path, "Host: 127.0.0.1")
 }
 
@@ -55,7 +68,7 @@ fn sum(port: u16, name: &str, labels: &[&str]) -> f64 {
 }
 
 /// The first of three free ports, below those that other tests use.
-fn free_ports() -> u16 {
+pub(crate) fn free_ports() -> u16 {
     loop {
         let first = free_port() - 12_000;
         let next = (0..3).map(|offset| TcpListener::bind(("127.0.0.1", first + offset)));
@@ -210,6 +223,7 @@ fn unknown_clients(port: u16) {
         "/readyz",
         "/healthz/cluster",
         "/",
+        "/api/v1/events",
         "/x",
     ] {
         for host in [

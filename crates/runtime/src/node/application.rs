@@ -1,6 +1,7 @@
 //! The interface for users of a node's client lanes: the Redis gateway, a cluster handle, a load
 //! generator.
 
+use crate::status::ClientsStatus;
 use ionian_kernel::client::{Reply, Request};
 use ionian_kernel::id::ClientId;
 use std::cell::{Cell, RefCell};
@@ -26,6 +27,11 @@ pub trait Application {
     /// The number of clients that a node which drains has to wait for.
     fn clients(&self) -> usize {
         0
+    }
+
+    /// What it has measured of its clients, for the node's status.
+    fn measured(&self) -> Option<ClientsStatus> {
+        None
     }
 }
 

@@ -7,7 +7,7 @@ use super::state::{State, role_status};
 use crate::admin::change::Response;
 use crate::admin::control::{Answer, NodeControl};
 use crate::admin::status::cpu_time_us;
-use crate::status::{Measured, NodeStatus, RoleLoopStatus, RoleStatus};
+use crate::status::{Measured, NodeStatus, RoleLoopStatus, RoleStatus, WorkStatus, counts};
 use bytes::Bytes;
 use ionian_deployment::Configuration;
 use ionian_kernel::client::Refusal;
@@ -70,14 +70,10 @@ impl<P: Protocol> EventLoop<P> {
             log,
             roles: Vec::new(),
             peers: io.peers.status(),
+            work: Some(state.work(loop_cpu_us)),
             measured: Measured {
-                loop_wait_us: run_queue_wait_us(),
                 iterations: io.iterations,
                 log: io.log.measured(),
-                role_busy_us: match io.loops {
-                    None => node.instances().map(|(it, _)| state.busy.of(it)).collect(),
-                    Some(_) => Vec::new(),
-                },
             },
             tls: tls.as_ref().map(certificates::status),
         };
@@ -101,6 +97,27 @@ impl<P: Protocol> EventLoop<P> {
             answers.extend(answer.await.ok());
         }
         answers
+    }
+}
+
+impl<P: Protocol> State<P> {
+    /// What the node has measured of its work, if the loop's thread has run for this long.
+    fn work(&self, loop_cpu_us: u64) -> WorkStatus {
+        let io = &self.io;
+        let measured = io.log.measured();
+        WorkStatus {
+            loop_busy_us: loop_cpu_us + measured.loop_sync_us,
+            loop_wait_us: run_queue_wait_us(),
+            role_busy_us: match io.loops {
+                None => {
+                    let instances = self.node.instances();
+                    instances.map(|(it, _)| self.busy.of(it)).collect()
+                }
+                Some(_) => Vec::new(),
+            },
+            syncs: counts(&measured.sync_times),
+            clients: io.application.measured(),
+        }
     }
 }
 

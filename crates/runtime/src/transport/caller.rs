@@ -71,9 +71,8 @@ impl Caller {
 fn allowed(purpose: Purpose) -> &'static [Kind] {
     match purpose {
         Purpose::Peer => &[Kind::Node],
-        Purpose::Status => &[Kind::Operator, Kind::Monitor],
-        // Nodes that join or were away ask each other.
-        Purpose::Membership => &[Kind::Operator, Kind::Monitor, Kind::Node],
+        // Nodes ask each other for the dashboard, and when they join or were away.
+        Purpose::Status | Purpose::Membership => &[Kind::Operator, Kind::Monitor, Kind::Node],
         Purpose::Snapshot | Purpose::Change | Purpose::Drain => &[Kind::Operator],
     }
 }
@@ -102,7 +101,7 @@ mod tests {
     fn row(purpose: Purpose) -> [bool; 6] {
         match purpose {
             Purpose::Peer => [true, false, false, false, true, false],
-            Purpose::Status => [true, false, true, true, false, true],
+            Purpose::Status => [true, false, true, true, true, true],
             Purpose::Snapshot => [true, false, false, true, false, true],
             Purpose::Membership => [true, false, true, true, true, true],
             Purpose::Change => [true, false, false, true, false, true],

@@ -1,0 +1,397 @@
+//! What limits the cluster, as far as the numbers say.
+//!
+//! The law is that of utilization: an event loop is one processor, and the cluster cannot do more
+//! than its busiest loop. A loop includes what its node does outside of roles, such as clients and
+//! connections. The gain that a text names is an upper bound, and assumes that the work of all
+//! loops grows with the load.
+
+use crate::picture::percent;
+use crate::rates::Rates;
+use serde::Serialize;
+
+/// Below this utilization nothing is named: the cluster has nearly nothing to do.
+const QUIET: f64 = 0.3;
+
+/// A node is short of processors if it waits for one this much of the time that it works.
+const STARVED: f64 = 0.3;
+
+/// A disk is slow if one sync in a hundred takes longer, in microseconds.
+const SLOW_SYNC_US: f64 = 25_000.0;
+
+/// With fewer syncs in the window nothing is said of a disk.
+const SYNCS: u64 = 20;
+
+/// What limits the cluster.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Bottleneck {
+    pub(crate) kind: Kind,
+    /// The node that is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<String>,
+    /// The role that is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) role: Option<String>,
+    /// In a few words.
+    pub(crate) title: String,
+    /// What follows from it, and why.
+    pub(crate) text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    /// There are no two reports of a node yet.
+    Unknown,
+    /// No loop has much to do.
+    None,
+    /// A node has too little of its processors.
+    Starved,
+    /// A disk is slow.
+    SlowDisk,
+    /// A role, or what its node does outside of roles.
+    Loop,
+}
+
+/// An event loop of a node.
+struct Loaded<'a> {
+    node: &'a str,
+    number: u64,
+    busy: f64,
+    wait: f64,
+    rates: &'a Rates,
+}
+
+impl Loaded<'_> {
+    fn name(&self) -> String {
+        match self.rates.loops.len() {
+            1 => self.node.to_owned(),
+            _ => format!("loop {} of {}", self.number, self.node),
+        }
+    }
+}
+
+/// Judges from the rates of all nodes that answer.
+pub(crate) fn judge(nodes: &[(&str, &Rates)]) -> Bottleneck {
+    let mut loops: Vec<Loaded<'_>> = nodes
+        .iter()
+        .flat_map(|(node, rates)| loaded(node, rates))
+        .collect();
+    loops.sort_by(|one, other| other.busy.total_cmp(&one.busy));
+    let Some(busiest) = loops.first() else {
+        return said(
+            Kind::Unknown,
+            None,
+            "not known yet",
+            "It takes two reports of a node.",
+        );
+    };
+    let starved = loops
+        .iter()
+        .max_by(|one, other| one.wait.total_cmp(&other.wait));
+    if let Some(it) = starved
+        && it.wait >= STARVED * it.busy
+        && it.wait + it.busy >= QUIET
+    {
+        return starvation(it);
+    }
+    if let Some((node, us)) = slowest_disk(nodes).filter(|(_, us)| *us > SLOW_SYNC_US) {
+        return slow_disk(node, us);
+    }
+    if busiest.busy < QUIET {
+        let text = format!(
+            "The busiest event loop, {}, works {} of the time.",
+            busiest.name(),
+            percent(busiest.busy)
+        );
+        return said(Kind::None, None, "nothing", &text);
+    }
+    let commands = nodes.iter().map(|(_, rates)| rates.all_commands()).sum();
+    limit(busiest, loops.get(1), commands)
+}
+
+fn loaded<'a>(node: &'a str, rates: &'a Rates) -> impl Iterator<Item = Loaded<'a>> {
+    rates.loops.iter().map(move |(number, busy)| Loaded {
+        node,
+        number: *number,
+        busy: *busy,
+        // That of other loops is not measured.
+        wait: if *number == 0 { rates.wait } else { 0.0 },
+        rates,
+    })
+}
+
+fn starvation(it: &Loaded<'_>) -> Bottleneck {
+    let title = format!(
+        "{}: short of processors, waits for one {} of the time",
+        it.node,
+        percent(it.wait)
+    );
+    let text = format!(
+        "Its event loop works {} of the time. Other programs of its machine, or other nodes there, take the processors. \
+         More instances of a role would not help; what another processor brings cannot be computed from these numbers.",
+        percent(it.busy)
+    );
+    said(Kind::Starved, Some(it.node), &title, &text)
+}
+
+fn slowest_disk<'a>(nodes: &[(&'a str, &Rates)]) -> Option<(&'a str, f64)> {
+    let measured = nodes
+        .iter()
+        .filter(|(_, rates)| rates.syncs.count() >= SYNCS);
+    let slow = measured.filter_map(|(node, rates)| Some((*node, rates.syncs.quantile(0.99)?)));
+    slow.max_by(|one, other| one.1.total_cmp(&other.1))
+}
+
+fn slow_disk(node: &str, us: f64) -> Bottleneck {
+    let title = format!(
+        "{node}: slow disk, one sync in a hundred takes {:.0} ms or more",
+        us / 1000.0
+    );
+    let text = "Writes wait for syncs, and for this node where a quorum needs it. What a faster disk brings cannot be \
+                computed from these numbers.";
+    said(Kind::SlowDisk, Some(node), &title, text)
+}
+
+/// The busiest loop is the limit.
+fn limit(busiest: &Loaded<'_>, next: Option<&Loaded<'_>>, commands: f64) -> Bottleneck {
+    let roles = busiest.rates.roles.iter();
+    let largest = roles.max_by(|one, other| one.2.total_cmp(&other.2));
+    let (role, title) = match (largest, busiest.rates.outside()) {
+        (Some((role, index, busy)), Some(outside)) if *busy >= outside => {
+            let role = format!("{} {index}", role.replace('_', " "));
+            let title = format!("{role} on {}, {} busy", busiest.node, percent(*busy));
+            (Some(role), title)
+        }
+        (_, Some(outside)) => {
+            let what = "clients, connections and waits for the disk";
+            (
+                None,
+                format!("{}: {what}, {} busy", busiest.name(), percent(outside)),
+            )
+        }
+        (_, None) => (
+            None,
+            format!("{}, {} busy", busiest.name(), percent(busiest.busy)),
+        ),
+    };
+    let mut text = format!(
+        "The event loop of {} works {} of the time.",
+        busiest.name(),
+        percent(busiest.busy)
+    );
+    if commands >= 1.0 {
+        let peak = commands / busiest.busy.min(1.0);
+        text += &format!(
+            " At this mix of commands the cluster ends at about {} a second.",
+            rounded(peak)
+        );
+    }
+    text += &match next {
+        None => " There is no other event loop to compare it with.".to_owned(),
+        Some(next) => without(busiest, next),
+    };
+    Bottleneck {
+        role,
+        ..said(Kind::Loop, Some(busiest.node), &title, &text)
+    }
+}
+
+/// What would be the limit without the busiest loop.
+fn without(busiest: &Loaded<'_>, next: &Loaded<'_>) -> String {
+    let next_name = next.name();
+    let times = busiest.busy / next.busy.max(0.001);
+    if times < 1.05 {
+        return format!(" {next_name} is as busy, so to relieve this one alone brings nothing.");
+    }
+    let bound = match times {
+        large if large > 10.0 => "more than 10".to_owned(),
+        times => format!("at most {times:.1}"),
+    };
+    format!(
+        " Without this limit {next_name} is the next, {} busy: {bound} times as much, if all work grows with the load.",
+        percent(next.busy)
+    )
+}
+
+/// With two digits, in thousands or millions.
+fn rounded(value: f64) -> String {
+    let digits = value.log10().floor() - 1.0;
+    let unit = 10f64.powf(digits);
+    let value = (value / unit).round() * unit;
+    match value {
+        large if large >= 1e6 => format!("{:.1} million", large / 1e6),
+        middle if middle >= 1e4 => format!("{:.0},000", middle / 1e3),
+        middle if middle >= 1e3 => format!("{:.1} thousand", middle / 1e3),
+        small => format!("{small:.0}"),
+    }
+}
+
+fn said(kind: Kind, node: Option<&str>, title: &str, text: &str) -> Bottleneck {
+    Bottleneck {
+        kind,
+        node: node.map(str::to_owned),
+        role: None,
+        title: title.to_owned(),
+        text: text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rates::tests::{report, role};
+    use ionian_kernel::id::Index;
+    use ionian_runtime::status::WorkStatus;
+
+    /// Rates of a node whose main loop has this utilization, and its roles these.
+    fn rates(busy: f64, roles: &[(&str, Index, f64)]) -> Rates {
+        let roles = roles
+            .iter()
+            .map(|(role, index, busy)| (role.to_string(), *index, *busy));
+        Rates {
+            loops: vec![(0, busy)],
+            roles: roles.collect(),
+            commands: [100.0, 300.0, 0.0, 0.0],
+            ..Rates::default()
+        }
+    }
+
+    /// Rates with this many syncs of the given bucket.
+    fn synced(mut rates: Rates, bucket: usize, count: u64) -> Rates {
+        let mut syncs = vec![0; bucket + 1];
+        syncs[bucket] = count;
+        let work = |syncs| WorkStatus {
+            syncs,
+            ..WorkStatus::default()
+        };
+        let between = Rates::between(&report("n", 1, work(vec![])), &report("n", 2, work(syncs)));
+        rates.syncs = between.unwrap().syncs;
+        rates
+    }
+
+    #[test]
+    fn the_largest_role_of_the_busiest_loop_is_named() {
+        // A role of n2 works more than any of n1, but n1 as a whole is busier.
+        let n1 = rates(0.8, &[("alpha", 0, 0.5), ("beta", 2, 0.2)]);
+        let n2 = rates(0.6, &[("alpha", 1, 0.55)]);
+        let found = judge(&[("n1", &n1), ("n2", &n2)]);
+        assert_eq!(
+            (found.kind, found.node.as_deref(), found.role.as_deref()),
+            (Kind::Loop, Some("n1"), Some("alpha 0"))
+        );
+        assert_eq!(found.title, "alpha 0 on n1, 50 % busy");
+        assert_eq!(
+            found.text,
+            "The event loop of n1 works 80 % of the time. At this mix of commands the cluster ends at about 1.0 thousand a \
+             second. Without this limit n2 is the next, 60 % busy: at most 1.3 times as much, if all work grows with the \
+             load."
+        );
+    }
+
+    #[test]
+    fn what_a_node_does_outside_of_roles_is_named_if_it_is_most() {
+        let n0 = rates(0.9, &[("alpha", 0, 0.3), ("beta", 0, 0.1)]);
+        let found = judge(&[("n0", &n0)]);
+        assert_eq!(
+            (found.title.as_str(), found.role),
+            (
+                "n0: clients, connections and waits for the disk, 50 % busy",
+                None
+            )
+        );
+        assert!(
+            found
+                .text
+                .ends_with("There is no other event loop to compare it with.")
+        );
+        // With several loops the time of roles is not measured.
+        let mut n0 = rates(0.2, &[]);
+        n0.loops.push((1, 0.7));
+        assert_eq!(judge(&[("n0", &n0)]).title, "loop 1 of n0, 70 % busy");
+    }
+
+    #[test]
+    fn two_loops_that_are_equally_busy_promise_nothing() {
+        let n0 = rates(0.80, &[("beta", 0, 0.7)]);
+        let n1 = rates(0.79, &[("beta", 1, 0.7)]);
+        let text = judge(&[("n0", &n0), ("n1", &n1)]).text;
+        assert!(
+            text.ends_with("n1 is as busy, so to relieve this one alone brings nothing."),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn nothing_is_named_in_a_quiet_cluster_or_before_two_reports() {
+        let quiet = rates(0.29, &[("alpha", 0, 0.29)]);
+        assert_eq!(judge(&[("n0", &quiet)]).kind, Kind::None);
+        let busy = rates(0.31, &[("alpha", 0, 0.31)]);
+        assert_eq!(judge(&[("n0", &busy)]).kind, Kind::Loop);
+        assert_eq!(judge(&[]).kind, Kind::Unknown);
+    }
+
+    #[test]
+    fn a_node_that_waits_for_processors_is_named_instead_of_a_role() {
+        let mut starved = rates(0.4, &[("alpha", 0, 0.4)]);
+        starved.wait = 0.13;
+        let busy = rates(0.5, &[("beta", 1, 0.5)]);
+        let found = judge(&[("n0", &starved), ("n1", &busy)]);
+        assert_eq!(
+            (found.kind, found.node.as_deref(), found.role),
+            (Kind::Starved, Some("n0"), None)
+        );
+        starved.wait = 0.11;
+        assert_eq!(judge(&[("n0", &starved), ("n1", &busy)]).kind, Kind::Loop);
+        let mut quiet = rates(0.1, &[]);
+        quiet.wait = 0.1;
+        assert_eq!(
+            judge(&[("n0", &quiet)]).kind,
+            Kind::None,
+            "it has nothing to do"
+        );
+    }
+
+    #[test]
+    fn a_slow_disk_is_named_instead_of_a_role() {
+        let busy = rates(0.5, &[("beta", 1, 0.5)]);
+        // Up to 51.2 ms, and up to 25.6 ms.
+        let slow = synced(rates(0.1, &[]), 10, 20);
+        let found = judge(&[("n0", &busy), ("n1", &slow)]);
+        assert_eq!(
+            (found.kind, found.node.as_deref()),
+            (Kind::SlowDisk, Some("n1"))
+        );
+        assert_eq!(
+            found.title,
+            "n1: slow disk, one sync in a hundred takes 51 ms or more"
+        );
+        let fast = synced(rates(0.1, &[]), 8, 20);
+        assert_eq!(judge(&[("n0", &busy), ("n1", &fast)]).kind, Kind::Loop);
+        let few = synced(rates(0.1, &[]), 10, 19);
+        assert_eq!(judge(&[("n0", &busy), ("n1", &few)]).kind, Kind::Loop);
+    }
+
+    #[test]
+    fn the_role_that_is_slowed_down_is_the_one_that_is_named() {
+        // From reports, as they come from nodes: an instance works 1.2 s of 2 s.
+        let work = |busy: [u64; 2]| WorkStatus {
+            loop_busy_us: busy[0] + busy[1] + 1000,
+            role_busy_us: busy.to_vec(),
+            ..WorkStatus::default()
+        };
+        for slow in 0..2 {
+            let mut busy = [100_000; 2];
+            busy[slow] = 1_200_000;
+            let mut pair = [
+                report("n0", 10, work([0, 0])),
+                report("n0", 2010, work(busy)),
+            ];
+            for it in &mut pair {
+                it.roles = vec![role("gamma", 0), role("long_name", 1)];
+            }
+            let rates = Rates::between(&pair[0], &pair[1]).unwrap();
+            let named = judge(&[("n0", &rates)]).role;
+            assert_eq!(named.as_deref(), Some(["gamma 0", "long name 1"][slow]));
+        }
+    }
+}
