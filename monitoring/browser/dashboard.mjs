@@ -119,7 +119,7 @@ try {
 
   const names = await reached(page);
   const wanted = ["of", "span", "Commands/s: moment", "Write time: moment", "Read time: moment",
-    "Load: moment", "table of nodes", "trouble-list", "event-list"];
+    "Load: moment", "kinds", "table of nodes", "trouble-list", "event-list"];
   check(wanted.every((name) => names.includes(name)), `the Tab key reaches every control (${names.join(", ")})`);
   const plot = page.locator("svg.plot").first();
   await plot.focus();

@@ -2,8 +2,8 @@
 //!
 //! The law is that of utilization: an event loop is one processor, and the cluster cannot do more
 //! than its busiest loop. A loop includes what its node does outside of roles, such as clients and
-//! connections. The gain that a text names is an upper bound, and assumes that the work of all
-//! loops grows with the load.
+//! connections. The limits that a text names are upper bounds, and assume that the work of all
+//! loops grows with the load. Waits for a disk do not: one sync serves all that waits for it.
 
 use crate::picture::percent;
 use crate::rates::Rates;
@@ -46,7 +46,7 @@ pub(crate) enum Kind {
     None,
     /// A node has too little of its processors.
     Starved,
-    /// A disk is slow.
+    /// A disk is slow, or a node waits for it most of the time.
     SlowDisk,
     /// A role, or what its node does outside of roles.
     Loop,
@@ -96,6 +96,14 @@ pub(crate) fn judge(nodes: &[(&str, &Rates)]) -> Bottleneck {
     }
     if let Some((node, us)) = slowest_disk(nodes).filter(|(_, us)| *us > SLOW_SYNC_US) {
         return slow_disk(node, us);
+    }
+    let waits = nodes
+        .iter()
+        .max_by(|one, other| one.1.disk.total_cmp(&other.1.disk));
+    if let Some((node, rates)) = waits
+        && rates.disk >= QUIET.max(busiest.busy)
+    {
+        return busy_disk(node, rates, busiest);
     }
     if busiest.busy < QUIET {
         let text = format!(
@@ -152,6 +160,20 @@ fn slow_disk(node: &str, us: f64) -> Bottleneck {
     said(Kind::SlowDisk, Some(node), &title, text)
 }
 
+fn busy_disk(node: &str, rates: &Rates, busiest: &Loaded<'_>) -> Bottleneck {
+    let title = format!(
+        "{node}: waits for its disk {} of the time",
+        percent(rates.disk)
+    );
+    let text = format!(
+        "No event loop takes more processor time: the busiest, {}, takes {}. One sync serves all that waits for it, so the \
+         share of waiting grows more slowly than the load, and no limit can be computed from it.",
+        busiest.name(),
+        percent(busiest.busy)
+    );
+    said(Kind::SlowDisk, Some(node), &title, &text)
+}
+
 /// The busiest loop is the limit.
 fn limit(busiest: &Loaded<'_>, next: Option<&Loaded<'_>>, commands: f64) -> Bottleneck {
     let roles = busiest.rates.roles.iter();
@@ -163,7 +185,7 @@ fn limit(busiest: &Loaded<'_>, next: Option<&Loaded<'_>>, commands: f64) -> Bott
             (Some(role), title)
         }
         (_, Some(outside)) => {
-            let what = "clients, connections and waits for the disk";
+            let what = "clients and connections";
             (
                 None,
                 format!("{}: {what}, {} busy", busiest.name(), percent(outside)),
@@ -182,7 +204,7 @@ fn limit(busiest: &Loaded<'_>, next: Option<&Loaded<'_>>, commands: f64) -> Bott
     if commands >= 1.0 {
         let peak = commands / busiest.busy.min(1.0);
         text += &format!(
-            " At this mix of commands the cluster ends at about {} a second.",
+            " At this mix of commands the cluster ends at {} a second or earlier.",
             rounded(peak)
         );
     }
@@ -282,8 +304,8 @@ mod tests {
         assert_eq!(found.title, "alpha 0 on n1, 50 % busy");
         assert_eq!(
             found.text,
-            "The event loop of n1 works 80 % of the time. At this mix of commands the cluster ends at about 1.0 thousand a \
-             second. Without this limit n2 is the next, 60 % busy: at most 1.3 times as much, if all work grows with the \
+            "The event loop of n1 works 80 % of the time. At this mix of commands the cluster ends at 1.0 thousand a \
+             second or earlier. Without this limit n2 is the next, 60 % busy: at most 1.3 times as much, if all work grows with the \
              load."
         );
     }
@@ -294,10 +316,7 @@ mod tests {
         let found = judge(&[("n0", &n0)]);
         assert_eq!(
             (found.title.as_str(), found.role),
-            (
-                "n0: clients, connections and waits for the disk, 50 % busy",
-                None
-            )
+            ("n0: clients and connections, 50 % busy", None)
         );
         assert!(
             found
@@ -372,10 +391,27 @@ mod tests {
     }
 
     #[test]
+    fn waits_for_a_disk_are_named_without_a_limit_if_they_are_most() {
+        let busy = rates(0.5, &[("beta", 1, 0.5)]);
+        let mut waits = rates(0.1, &[]);
+        waits.disk = 0.6;
+        let found = judge(&[("n0", &busy), ("n1", &waits)]);
+        assert_eq!(
+            (found.kind, found.node.as_deref()),
+            (Kind::SlowDisk, Some("n1"))
+        );
+        assert_eq!(found.title, "n1: waits for its disk 60 % of the time");
+        assert!(!found.text.contains("a second"), "{}", found.text);
+        waits.disk = 0.4;
+        assert_eq!(judge(&[("n0", &busy), ("n1", &waits)]).kind, Kind::Loop);
+        waits.disk = 0.2;
+        assert_eq!(judge(&[("n1", &waits)]).kind, Kind::None);
+    }
+
+    #[test]
     fn the_role_that_is_slowed_down_is_the_one_that_is_named() {
         // From reports, as they come from nodes: an instance works 1.2 s of 2 s.
         let work = |busy: [u64; 2]| WorkStatus {
-            loop_busy_us: busy[0] + busy[1] + 1000,
             role_busy_us: busy.to_vec(),
             ..WorkStatus::default()
         };
@@ -388,6 +424,7 @@ mod tests {
             ];
             for it in &mut pair {
                 it.roles = vec![role("gamma", 0), role("long_name", 1)];
+                it.loop_cpu_us = it.uptime_us / 10 * 7;
             }
             let rates = Rates::between(&pair[0], &pair[1]).unwrap();
             let named = judge(&[("n0", &rates)]).role;

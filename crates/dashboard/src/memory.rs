@@ -181,13 +181,11 @@ mod tests {
 
     fn look(nodes: &[(&str, u64, u64)]) -> Look {
         let node = |(name, ms, busy_ms): &(&str, u64, u64)| {
-            let work = WorkStatus {
-                loop_busy_us: busy_ms * 1000,
-                ..WorkStatus::default()
-            };
+            let mut status = report(name, *ms, WorkStatus::default());
+            status.loop_cpu_us = busy_ms * 1000;
             Node {
                 name: name.to_string(),
-                status: Some(report(name, *ms, work)),
+                status: Some(status),
                 ..Node::default()
             }
         };
@@ -232,14 +230,7 @@ mod tests {
         let published = |ms: u64| {
             Arc::new(Published {
                 at: memory_start() + Duration::from_millis(ms),
-                status: report(
-                    "n0",
-                    ms,
-                    WorkStatus {
-                        loop_busy_us: ms * 500,
-                        ..WorkStatus::default()
-                    },
-                ),
+                status: report("n0", ms, WorkStatus::default()),
                 configuration: None,
             })
         };

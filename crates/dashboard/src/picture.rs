@@ -66,13 +66,15 @@ struct Member<'a> {
     level: u16,
     uptime_s: u64,
     lag: Option<u64>,
-    /// The utilization of its busiest event loop.
+    /// Share of processor time of its busiest event loop.
     busy: Option<f64>,
     /// Share of the time that its main loop works on anything but messages of roles; `None` if that
     /// is not known.
     outside: Option<f64>,
     /// Share of the time that it waits for a processor.
     wait: Option<f64>,
+    /// Share of the time that its main loop waits for the disk.
+    disk: Option<f64>,
     sync_p99_us: Option<f64>,
     backlog_bytes: u64,
     connections: Option<u64>,
@@ -214,6 +216,7 @@ fn member<'a>(node: &'a Node, rates: Option<&Rates>) -> Member<'a> {
         busy: loops.map(|loops| loops.fold(0.0, f64::max)),
         outside: rates.and_then(Rates::outside),
         wait: rates.map(|rates| rates.wait),
+        disk: rates.map(|rates| rates.disk),
         sync_p99_us: rates.and_then(|rates| rates.syncs.quantile(0.99)),
         backlog_bytes: peers.map(|peer| peer.backlog_bytes).sum(),
         connections: clients.map(|clients| clients.connections),

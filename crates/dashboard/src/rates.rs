@@ -13,10 +13,12 @@ pub(crate) const FAMILIES: [&str; 4] = ["read", "write", "transaction", "admin"]
 /// What a node did between two reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rates {
-    /// Utilization of each event loop by its number, the main one first.
+    /// Share of processor time of each event loop by its number, the main one first.
     pub(crate) loops: Vec<(u64, f64)>,
     /// Share of the time in which the main loop was ready to run and had no processor.
     pub(crate) wait: f64,
+    /// Share of the time in which the main loop itself waited for the disk.
+    pub(crate) disk: f64,
     /// Share of the time that role instances worked; empty if the node has several loops.
     pub(crate) roles: Vec<(String, Index, f64)>,
     /// How many syncs took how long.
@@ -39,7 +41,8 @@ impl Rates {
         }
         let share = |then: u64, now: u64| now.saturating_sub(then) as f64 / us as f64;
         let mut rates = Rates {
-            loops: vec![(0, share(then.loop_busy_us, now.loop_busy_us))],
+            loops: vec![(0, share(earlier.loop_cpu_us, later.loop_cpu_us))],
+            disk: share(then.loop_sync_us, now.loop_sync_us),
             wait: match (then.loop_wait_us, now.loop_wait_us) {
                 (Some(then), Some(now)) => share(then, now),
                 _ => 0.0,
@@ -200,7 +203,7 @@ pub(crate) mod tests {
     #[test]
     fn rates_are_differences_over_the_time_of_the_node() {
         let mut before = WorkStatus {
-            loop_busy_us: 5_000_000,
+            loop_sync_us: 5_000_000,
             loop_wait_us: Some(100),
             role_busy_us: vec![10, 1_000_000],
             syncs: vec![4],
@@ -208,16 +211,17 @@ pub(crate) mod tests {
         };
         let mut earlier = report("n0", 10_000, before.clone());
         earlier.roles = vec![role("a", 0), role("b", 3)];
-        before.loop_busy_us += 1_000_000;
+        before.loop_sync_us += 500_000;
         before.loop_wait_us = Some(200_100);
         before.role_busy_us = vec![500_000, 600_010];
         before.syncs = vec![4, 0, 9];
         before.clients = Some(clients(140, 20, vec![100, 60]));
         let mut later = report("n0", 12_000, before);
+        (earlier.loop_cpu_us, later.loop_cpu_us) = (7_000_000, 8_000_000);
         // Another instance has come, and the order is another.
         later.roles = vec![role("c", 0), role("a", 0)];
         let rates = Rates::between(&earlier, &later).unwrap();
-        assert_eq!(rates.loops, [(0, 0.5)]);
+        assert_eq!((rates.loops, rates.disk), (vec![(0, 0.5)], 0.25));
         assert_eq!(rates.wait, 0.1);
         assert_eq!(rates.roles, [("a".to_owned(), 0, 0.3)]);
         assert_eq!(rates.syncs.count(), 9);

@@ -146,7 +146,10 @@ pub(crate) const LOOP: &[Definition] = &[
             };
             let status = &published.status;
             if let Some(work) = &status.work {
-                out.with(["0".into()], seconds(work.loop_busy_us));
+                out.with(
+                    ["0".into()],
+                    seconds(status.loop_cpu_us + work.loop_sync_us),
+                );
             }
             for other in &status.role_loops {
                 out.with([other.number.to_string().into()], seconds(other.cpu_us));

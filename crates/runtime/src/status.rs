@@ -81,8 +81,9 @@ pub struct NodeStatus {
 /// rates and utilizations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkStatus {
-    /// Processor time of the main loop's thread, and its own waits for the disk, in microseconds.
-    pub loop_busy_us: u64,
+    /// How long the main loop itself has waited for syncs of the log, in microseconds. That is no
+    /// processor time.
+    pub loop_sync_us: u64,
     /// How long that thread was ready to run and had no processor, in microseconds; `None` where
     /// the system does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -67,13 +67,10 @@ mod tests {
         // A port that the system chooses is free.
         let own = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
         let taken = own.local_addr().unwrap().port();
-        let options = PresetOptions {
-            first_gateway_port: taken - ABOVE_GATEWAYS - 1,
-            ..PresetOptions::default()
-        };
-        let deployment = Deployment::preset("colocated", &options).unwrap();
-        let nodes: Vec<_> = (0..).map(NodeId).zip(&deployment.nodes).collect();
-        let refused = Http::beside_gateways(&nodes[1..]).unwrap_err();
+        let deployment = Deployment::preset("colocated", &PresetOptions::default()).unwrap();
+        let mut second = deployment.nodes[1].clone();
+        second.gateway = Some(format!("127.0.0.1:{}", taken - ABOVE_GATEWAYS - 1));
+        let refused = Http::beside_gateways(&[(NodeId(1), &second)]).unwrap_err();
         assert!(refused.starts_with(&format!("port {taken}: ")), "{refused}");
 
         let mut high = deployment.nodes[0].clone();

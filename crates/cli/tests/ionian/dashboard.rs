@@ -178,7 +178,7 @@ fn same_document(cluster: &Cluster, port: u16) {
             .collect()
     };
     assert_eq!(processes(&page), processes(&printed));
-    assert!(here.contains(".nodes.status.work.loop_busy_us"), "{here:?}");
+    assert!(here.contains(".nodes.status.work.loop_sync_us"), "{here:?}");
 }
 
 #[test]

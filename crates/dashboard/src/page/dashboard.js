@@ -262,23 +262,14 @@ function instance(kind, it, bottleneck) {
   return row;
 }
 
-/** What the event loop of a node does besides the messages of roles. */
-function drawOutside(look) {
-  const rows = look.nodes.map((node) => make("li", { cls: node.error === null ? "" : "down" }, [
-    make("span", { text: node.error === null ? "" : "✕" }), make("span", { text: node.name }), bar(node.outside),
-    make("span", { cls: "value", text: node.error === null ? percent(node.outside) : "down" })]));
-  const title = "clients, connections to other nodes, waits for the disk";
-  return make("li", {}, [make("div", { cls: "kind outside", title }, [
-    make("h3", { text: "outside of roles" }), make("ul", {}, rows)])]);
-}
-
 function drawKinds(look) {
   const kinds = look.kinds.map(({ role, instances }) => {
     const rows = instances.map((it) => instance(role, it, look.bottleneck));
     const head = instances.length > 1 ? `${words(role)} ×${instances.length}` : words(role);
-    return make("li", {}, [make("div", { cls: "kind" }, [make("h3", { text: head }), make("ul", {}, rows)])]);
+    const cls = instances.length > 5 ? "kind many" : "kind";
+    return make("li", {}, [make("div", { cls }, [make("h3", { text: head }), make("ul", {}, rows)])]);
   });
-  byId("kinds").replaceChildren(drawOutside(look), ...kinds);
+  byId("kinds").replaceChildren(...kinds);
 }
 
 function member(node, leader) {
@@ -287,13 +278,15 @@ function member(node, leader) {
   const state = node.error === null ? `${node.state}${node.name === leader ? " ★ leads" : ""}` : "✕ no answer";
   const cells = [
     [node.name], [state, node.state !== "serves"], [percent(node.busy), node.busy > 0.8],
+    [percent(node.outside)],
     [percent(node.wait), node.wait > 0.3 && node.wait > 0.3 * node.busy],
+    [percent(node.disk)],
     [node.lag === null ? NONE : `${count(node.lag)} ${node.lag === 1 ? "slot" : "slots"}`], [micros(node.sync_p99_us), node.sync_p99_us > 25e3],
     [node.error === null ? bytes(node.backlog_bytes) : NONE],
     [node.connections === null ? NONE : count(node.connections)],
     [node.error === null ? duration(node.uptime_s) : NONE],
     [ends === null ? "none" : ends > 0 ? duration(ends) : "expired", ends !== null && ends < 14 * 86400], [version]];
-  if (node.error !== null) cells[9] = [NONE];
+  if (node.error !== null) cells[11] = [NONE];
   const row = cells.map(([text, alarm]) => make("td", { cls: alarm ? "alarm" : "", text: alarm && node.error === null ? `! ${text}` : text }));
   row[1].title = node.error || "";
   row[0].title = node.gateway ? `clients: ${node.gateway}` : "";

@@ -70,7 +70,7 @@ impl<P: Protocol> EventLoop<P> {
             log,
             roles: Vec::new(),
             peers: io.peers.status(),
-            work: Some(state.work(loop_cpu_us)),
+            work: Some(state.work()),
             measured: Measured {
                 iterations: io.iterations,
                 log: io.log.measured(),
@@ -101,12 +101,12 @@ impl<P: Protocol> EventLoop<P> {
 }
 
 impl<P: Protocol> State<P> {
-    /// What the node has measured of its work, if the loop's thread has run for this long.
-    fn work(&self, loop_cpu_us: u64) -> WorkStatus {
+    /// What the node has measured of its work.
+    fn work(&self) -> WorkStatus {
         let io = &self.io;
         let measured = io.log.measured();
         WorkStatus {
-            loop_busy_us: loop_cpu_us + measured.loop_sync_us,
+            loop_sync_us: measured.loop_sync_us,
             loop_wait_us: run_queue_wait_us(),
             role_busy_us: match io.loops {
                 None => {
