@@ -75,6 +75,37 @@ async function reached(page) {
   return names;
 }
 
+/** Words of the cluster that are HTML stay words. */
+async function hostileNames(context, page) {
+  const look = await page.evaluate(() => new Promise((resolve) => {
+    const stream = new EventSource("api/v1/events");
+    stream.addEventListener("look", (event) => { stream.close(); resolve(JSON.parse(event.data)); });
+  }));
+  const evil = "<img src=x onerror=alert(1)>";
+  Object.assign(look, { cluster: evil, protocol: evil, leader: evil, bottleneck: { kind: "loop", title: evil, text: evil } });
+  look.nodes[0].name = evil;
+  look.nodes[1].error = evil;
+  look.kinds[0].role = evil;
+  look.kinds[0].instances[0].node = evil;
+  look.troubles = [{ id: evil, text: evil, stops: true, since_ms: 1 }];
+  look.events = [{ at_ms: 1, text: evil }];
+  const other = await context.newPage();
+  let dialogs = 0;
+  other.on("dialog", (dialog) => { dialogs += 1; dialog.dismiss(); });
+  await other.route("**/api/v1/events", (route) => route.fulfill({
+    contentType: "text/event-stream", body: `event: look\ndata: ${JSON.stringify(look)}\n\n` }));
+  if (given.page) {
+    await other.route("**/dashboard.js", (route) => route.fulfill({
+      contentType: "text/javascript", body: readFileSync(`${given.page}/dashboard.js`) }));
+  }
+  await other.goto(given.url);
+  await other.waitForFunction((name) => document.getElementById("cluster").textContent === name, evil, { timeout: LIMIT });
+  const images = await other.evaluate(() => document.querySelectorAll("img").length);
+  const shown = await other.evaluate((name) => document.body.textContent.split(name).length - 1, evil);
+  check(images === 0 && dialogs === 0 && shown >= 9, `names that are HTML stay text (${shown} of them, ${images} images)`);
+  await other.close();
+}
+
 async function widthFits(page, what) {
   const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
   check(over <= 0, `nothing is wider than the screen: ${what} (${over} pixels too wide)`);
@@ -153,6 +184,8 @@ try {
     if (given.shots) await page.screenshot({ path: `${given.shots}/${what}.png`, fullPage: true });
   }
   await page.setViewportSize({ width: 1280, height: 800 });
+
+  await hostileNames(context, page);
 
   if (given.kill) {
     const begun = Date.now();
