@@ -321,6 +321,7 @@ fn a_cluster_that_cannot_start_stops_with_a_reason() {
     .unwrap();
     let refused = run(&[
         "up",
+        "--no-http",
         file.to_str().unwrap(),
         "--data",
         data.to_str().unwrap(),
