@@ -100,7 +100,8 @@ impl Replica {
     /// The replica of this birth.
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
         // Any stripe's configuration will do: replicas, readers and quorums are the same in all.
-        let core = ReplicaCore::new(config.of(Stripe(0)).clone(), birth);
+        let mut core = ReplicaCore::new(config.of(Stripe(0)).clone(), birth);
+        core.set_unordered(config.settings.out_of_order);
         Replica {
             id: ReplicaId(birth.address.index),
             core,
@@ -311,6 +312,7 @@ impl Role for Replica {
 
     fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
         self.core.reconfigure(config.of(Stripe(0)).clone());
+        self.core.set_unordered(config.settings.out_of_order);
         // What commutes may go ahead from now on.
         self.learned = true;
         self.config = config;

@@ -51,6 +51,9 @@ pub struct Mark {
 /// See the top of this file.
 #[derive(Default)]
 pub(super) struct Divergence {
+    /// Whether replicas execute commands in different orders: what is sent again may be executed in
+    /// one slot here and in another elsewhere, so sums differ that need not.
+    unordered: bool,
     /// A stretch has 2^`shift` slots; none while nothing is compared.
     shift: Option<u32>,
     /// It has executed every slot from this one on.
@@ -71,7 +74,7 @@ impl Divergence {
     #[inline]
     pub(super) fn executed(&mut self, executed: Slot, executor: &mut Executor, options: &Options) {
         match self.shift {
-            None if executor.membership().level >= SINCE => {
+            None if executor.membership().level >= SINCE && !self.unordered => {
                 self.restart(executed, executor, options);
             }
             Some(shift) if executed.0.trailing_zeros() >= shift => {
@@ -84,7 +87,7 @@ impl Divergence {
     /// The state was not reached by execution, or the length of stretches may be another: nothing
     /// from the slot `from` on is executed yet.
     pub(super) fn restart(&mut self, from: Slot, executor: &mut Executor, options: &Options) {
-        let compares = executor.membership().level >= SINCE;
+        let compares = executor.membership().level >= SINCE && !self.unordered;
         self.shift = compares.then(|| shift(options));
         self.whole_from = from;
         executor.tally(self.shift);
@@ -223,6 +226,13 @@ impl ReplicaCore {
         // What is executed early is not summed up again.
         let from = self.early.seen(self.executed);
         self.divergence.restart(from, &mut self.executor, options);
+    }
+
+    /// Whether replicas execute what commutes in different orders: then nothing is compared.
+    pub(crate) fn set_unordered(&mut self, unordered: bool) {
+        if core::mem::replace(&mut self.divergence.unordered, unordered) != unordered {
+            self.begin_to_compare();
+        }
     }
 
     /// It has other options.
