@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod acl;
 pub mod kv;
 pub mod nothing;
 pub mod register;

@@ -7,11 +7,18 @@ use super::command::{Command, Compound, Condition, Expiry, Kind, Only, Op, SetFo
 use super::long_double::LongDouble;
 use super::stream::codec as stream;
 
-const FORMAT: u8 = 2;
+pub(super) const FORMAT: u8 = 2;
 
 const PIPELINE: u8 = 0;
 const TRANSACTION: u8 = 1;
 const VERSIONS: u8 = 2;
+// From level 18 on.
+const SET_USER: u8 = 3;
+const DELETE_USERS: u8 = 4;
+const USERS: u8 = 5;
+/// Stands before the others, with the epoch of the users by which a gateway judged; without it the
+/// epoch is zero.
+pub(super) const JUDGED: u8 = 6;
 
 /// A compound as it lies in the log.
 #[derive(Debug, PartialEq)]
@@ -22,6 +29,14 @@ pub(super) enum Decoded<'a> {
         commands: Vec<Op<&'a [u8]>>,
     },
     Versions(Vec<&'a [u8]>),
+    SetUser {
+        name: &'a [u8],
+        rules: Vec<&'a [u8]>,
+    },
+    DeleteUsers(Vec<&'a [u8]>),
+    Users {
+        known: u64,
+    },
 }
 
 /// The commands of a pipeline. Most have but one, for which nothing is allocated.
@@ -45,7 +60,8 @@ impl Decoded<'_> {
         match self {
             Decoded::Pipeline(commands) => commands.as_slice().iter().all(Op::is_read),
             Decoded::Transaction { commands, .. } => commands.iter().all(Op::is_read),
-            Decoded::Versions(_) => true,
+            Decoded::Versions(_) | Decoded::Users { .. } => true,
+            Decoded::SetUser { .. } | Decoded::DeleteUsers(_) => false,
         }
     }
 }
@@ -55,7 +71,10 @@ pub(super) fn encode(compound: &Compound) -> Vec<u8> {
         Compound::Pipeline(commands) | Compound::Transaction { commands, .. } => {
             commands.iter().map(Command::encoded_len).sum()
         }
-        Compound::Versions(_) => 0,
+        Compound::Versions(_)
+        | Compound::SetUser { .. }
+        | Compound::DeleteUsers(_)
+        | Compound::Users { .. } => 0,
     };
     let mut out = Vec::with_capacity(len + 16);
     out.push(FORMAT);
@@ -75,6 +94,19 @@ pub(super) fn encode(compound: &Compound) -> Vec<u8> {
         Compound::Versions(keys) => {
             out.push(VERSIONS);
             list(&mut out, keys, |out, key| bytes(out, key));
+        }
+        Compound::SetUser { name, rules } => {
+            out.push(SET_USER);
+            bytes(&mut out, name);
+            list(&mut out, rules, |out, rule| bytes(out, rule));
+        }
+        Compound::DeleteUsers(names) => {
+            out.push(DELETE_USERS);
+            list(&mut out, names, |out, name| bytes(out, name));
+        }
+        Compound::Users { known } => {
+            out.push(USERS);
+            out.put(&known.to_le_bytes());
         }
     }
     out
@@ -286,22 +318,35 @@ fn fields<S: Sink, B: AsRef<[u8]>>(out: &mut S, command: &Op<B>) {
     }
 }
 
-/// The compound that `input` encodes, borrowed from it; `None` if it encodes none.
-pub(super) fn decode(input: &[u8]) -> Option<Decoded<'_>> {
+/// The compound that `input` encodes, borrowed from it, and by which epoch of the users it was
+/// judged; `None` if it encodes none.
+pub(super) fn decode(input: &[u8]) -> Option<(u64, Decoded<'_>)> {
     let mut input = Input(input);
     if input.byte()? != FORMAT {
         return None;
     }
-    let decoded = match input.byte()? {
+    let (judged_at, kind) = match input.byte()? {
+        JUDGED => (input.u64().filter(|epoch| *epoch > 0)?, input.byte()?),
+        kind => (0, kind),
+    };
+    let decoded = match kind {
         PIPELINE => Decoded::Pipeline(input.pipeline()?),
         TRANSACTION => Decoded::Transaction {
             watched: input.list(|input| Some((input.bytes()?, input.u64()?)))?,
             commands: input.list(Input::op)?,
         },
         VERSIONS => Decoded::Versions(input.list(Input::bytes)?),
+        SET_USER => Decoded::SetUser {
+            name: input.bytes()?,
+            rules: input.list(Input::bytes)?,
+        },
+        DELETE_USERS => Decoded::DeleteUsers(input.list(Input::bytes)?),
+        USERS => Decoded::Users {
+            known: input.u64()?,
+        },
         _ => return None,
     };
-    input.0.is_empty().then_some(decoded)
+    input.0.is_empty().then_some((judged_at, decoded))
 }
 
 pub(super) struct Input<'a>(&'a [u8]);

@@ -38,7 +38,7 @@ impl Command {
         match parse::parse(argv) {
             Ok(op) => Ok(Command(op).without_block()),
             Err(parse::Refused::AtOnce(text)) => Err(text),
-            Err(parse::Refused::WhenExecuted(text)) => Ok(Command(Op::Fail(text.into()))),
+            Err(parse::Refused::WhenExecuted(text)) => Ok(Command::refused(text)),
         }
     }
 
@@ -94,6 +94,11 @@ impl Command {
         })
     }
 
+    /// A read that answers this error: for a command that must not be executed, in its place.
+    pub fn refused(text: String) -> Command {
+        Command(Op::Fail(text.into()))
+    }
+
     /// The same command without BLOCK.
     #[must_use]
     pub fn without_block(mut self) -> Command {
@@ -139,6 +144,22 @@ pub enum Compound {
     /// The versions of keys, for WATCH: an array of integers. A key that was changed, or came and
     /// went, has another one.
     Versions(Vec<Bytes>),
+    /// ACL SETUSER: changes a user by rules in their order, all or none. Passwords are hashes.
+    /// The reply is that of Redis. From level 18 on.
+    SetUser {
+        /// The name of the user.
+        name: Bytes,
+        /// The rules.
+        rules: Vec<Bytes>,
+    },
+    /// ACL DELUSER: the reply is that of Redis. From level 18 on.
+    DeleteUsers(Vec<Bytes>),
+    /// The users of the cluster, unless this epoch of them is the present one
+    /// ([`known_users`](super::known_users)). From level 18 on.
+    Users {
+        /// The epoch that is known; the greatest number if none is.
+        known: u64,
+    },
 }
 
 impl Compound {
@@ -148,7 +169,8 @@ impl Compound {
             Compound::Pipeline(commands) | Compound::Transaction { commands, .. } => {
                 commands.iter().all(Command::is_read)
             }
-            Compound::Versions(_) => true,
+            Compound::Versions(_) | Compound::Users { .. } => true,
+            Compound::SetUser { .. } | Compound::DeleteUsers(_) => false,
         }
     }
 

@@ -22,6 +22,10 @@ pub(super) fn of_compound(compound: &Decoded, footprint: &mut Footprint) {
             commands.iter().for_each(|op| of_command(op, footprint));
         }
         Decoded::Versions(keys) => reads(footprint, keys),
+        // All commands depend on the users: they are refused if the users have changed.
+        Decoded::SetUser { .. } | Decoded::DeleteUsers(_) | Decoded::Users { .. } => {
+            footprint.everything = true;
+        }
     }
 }
 

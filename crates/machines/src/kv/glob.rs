@@ -6,7 +6,7 @@
 /// Everything except `*` matches exactly one byte, so it is enough to come back to the last `*`
 /// when something does not match: the time is at most the product of the lengths, where recursion
 /// on every `*` would let a client stall all replicas with a pattern like `a*a*a*a*b`.
-pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut pattern, mut text) = (pattern, text);
     let mut retry: Option<(&[u8], &[u8])> = None;
     loop {

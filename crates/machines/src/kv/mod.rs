@@ -18,12 +18,16 @@
 //! - EXEC is sometimes refused, once in 65,536 creations of other keys, though no watched key has
 //!   changed: a missing key's version is that of all missing keys of its bucket (`shard.rs`).
 //! - RANDOMKEY answers the same key until something changes.
+//!
+//! The machine keeps the users of the cluster ([`Users`]) beside the keys. It does not judge
+//! commands: a gateway does, and says by which epoch of the users it has. The machine refuses what
+//! was judged by an earlier epoch than its own ([`judged_at`]).
 
 mod codec;
 mod command;
 mod entry;
 mod footprint;
-mod glob;
+pub(crate) mod glob;
 mod hash;
 pub mod log;
 mod long_double;
@@ -36,11 +40,14 @@ mod snapshot;
 mod store;
 mod stream;
 mod table;
+mod users;
 mod write;
 
 pub use command::{Command, Compound, MAX_VALUE_LEN};
 pub use table::{CommandInfo, command_info, command_table, knows};
+pub use users::{is_outdated, judged_at, known_users};
 
+use crate::acl::Users;
 use bytes::Bytes;
 use codec::Decoded;
 use command::Op;
@@ -50,6 +57,7 @@ use shard::{Key, SEGMENTS};
 use snapshot::Picture;
 use std::any::Any;
 use std::hint::black_box;
+use std::sync::Arc;
 use store::Store;
 
 /// How many expired keys one command removes besides its own work. More than one, so that a stream
@@ -69,6 +77,8 @@ const MAX_REPLY_BYTES: usize = 64 << 20;
 #[derive(Default)]
 pub struct Kv {
     store: Store,
+    /// Who may do what: gateways ask for it, and judge by it.
+    users: Arc<Users>,
     /// The time of the last command. It only tells snapshots which keys have expired.
     now: u64,
 }
@@ -77,9 +87,12 @@ impl StateMachine for Kv {
     fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
         self.now = now.0;
         self.store.purge(now.0, PURGED_PER_COMMAND);
-        let Some(compound) = codec::decode(command) else {
+        let Some((judged_at, compound)) = codec::decode(command) else {
             return reply::error(reply, MALFORMED);
         };
+        if self.is_outdated(judged_at, &compound) {
+            return users::outdated(reply);
+        }
         match &compound {
             Decoded::Pipeline(commands) => {
                 self.approach(commands.as_slice());
@@ -90,7 +103,10 @@ impl StateMachine for Kv {
             Decoded::Transaction { watched, commands } if self.unchanged(now.0, watched) => {
                 transaction(commands, reply, |op, reply| self.execute(now.0, op, reply));
             }
-            Decoded::Transaction { .. } | Decoded::Versions(_) => {
+            Decoded::SetUser { .. } | Decoded::DeleteUsers(_) => {
+                users::change(Arc::make_mut(&mut self.users), &compound, reply);
+            }
+            Decoded::Transaction { .. } | Decoded::Versions(_) | Decoded::Users { .. } => {
                 self.answer(now.0, &compound, reply);
             }
         }
@@ -98,25 +114,30 @@ impl StateMachine for Kv {
 
     fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
         match codec::decode(query) {
-            Some(compound) if !compound.is_read() => return Err(NotARead),
-            Some(compound) => self.answer(now.0, &compound, reply),
+            Some((_, compound)) if !compound.is_read() => return Err(NotARead),
+            Some((judged_at, compound)) if self.is_outdated(judged_at, &compound) => {
+                users::outdated(reply);
+            }
+            Some((_, compound)) => self.answer(now.0, &compound, reply),
             None => reply::error(reply, MALFORMED),
         }
         Ok(())
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {
-        let mut picture = Picture::new(&self.store, self.now);
+        let mut picture = Picture::new(&self.store, &self.users, self.now);
         while picture.write_some(out) {}
     }
 
     fn freeze(&self) -> Box<dyn Frozen> {
-        Box::new(Picture::new(&self.store, self.now))
+        Box::new(Picture::new(&self.store, &self.users, self.now))
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
+        let (store, users) = snapshot::read(snapshot)?;
         *self = Kv {
-            store: snapshot::read(snapshot)?,
+            store,
+            users: Arc::new(users),
             now: 0,
         };
         Ok(())
@@ -124,7 +145,7 @@ impl StateMachine for Kv {
 
     fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
         // What cannot be decoded touches nothing.
-        if let Some(compound) = codec::decode(command) {
+        if let Some((_, compound)) = codec::decode(command) {
             footprint::of_compound(&compound, footprint);
         }
     }
@@ -153,6 +174,7 @@ impl Parts for Kv {
     fn lend(&mut self, part: usize) -> Box<dyn StateMachine> {
         Box::new(Kv {
             store: self.store.lend(part),
+            users: self.users.clone(),
             now: self.now,
         })
     }
@@ -166,6 +188,12 @@ impl Parts for Kv {
 }
 
 impl Kv {
+    /// Whether the gateway judged a compound by users that have changed since. Who asks for
+    /// the users need not know them.
+    fn is_outdated(&self, judged_at: u64, compound: &Decoded) -> bool {
+        judged_at < self.users.epoch() && !matches!(compound, Decoded::Users { .. })
+    }
+
     fn unchanged(&self, now: u64, watched: &[(&[u8], u64)]) -> bool {
         watched
             .iter()
@@ -223,6 +251,8 @@ impl Kv {
                     reply::integer(reply, version as i64);
                 }
             }
+            Decoded::Users { known } => users::answer(&self.users, *known, reply),
+            Decoded::SetUser { .. } | Decoded::DeleteUsers(_) => unreachable!("it is no read"),
         }
     }
 }

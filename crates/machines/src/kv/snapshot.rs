@@ -12,7 +12,8 @@
 //!           | how many there are: u64
 //!           | per entry: ID: 2 * u64 | length: u32 | fields and values (`stream/entries.rs`)
 //! ```
-//! Format 2 had no streams; it is still read.
+//! Format 2 had no streams; it is still read. Format 4 has the users after the modifications
+//! (`acl/users.rs`); it is written if they were ever changed.
 //!
 //! What has expired is left out, so that the picture does not show how far its removal has come.
 
@@ -20,11 +21,14 @@ use super::entry::Entry;
 use super::shard::{self, BUCKETS, Key, Segment};
 use super::store::Store;
 use super::stream::{self, Head, Id, Item, Stream};
+use crate::acl::Users;
 use ionian_kernel::machine::{Frozen, RestoreError};
 use std::sync::Arc;
 use std::vec;
 
 const FORMAT: u8 = 3;
+/// The same with users.
+const WITH_USERS: u8 = 4;
 /// The format before, which has no streams and is otherwise the same.
 const WITHOUT_STREAMS: u8 = 2;
 /// What a part of the picture begins with.
@@ -62,8 +66,13 @@ enum Written {
 }
 
 impl Picture {
-    pub(super) fn new(store: &Store, now: u64) -> Picture {
-        let head = [&[FORMAT][..], &store.modifications().to_le_bytes()].concat();
+    pub(super) fn new(store: &Store, users: &Users, now: u64) -> Picture {
+        let changed = users.epoch() > 0;
+        let format = if changed { WITH_USERS } else { FORMAT };
+        let mut head = [&[format][..], &store.modifications().to_le_bytes()].concat();
+        if changed {
+            users.encode(&mut head);
+        }
         Picture {
             now,
             piece: PIECE,
@@ -197,25 +206,31 @@ fn arrivals(number: usize, segment: &Segment, out: &mut Vec<u8>) {
     }
 }
 
-pub(super) fn read(snapshot: &[u8]) -> Result<Store, RestoreError> {
+pub(super) fn read(snapshot: &[u8]) -> Result<(Store, Users), RestoreError> {
     parse(snapshot).map_err(|what| RestoreError(what.to_owned()))
 }
 
 const CUT: &str = "it ends too early";
 
-fn parse(mut input: &[u8]) -> Result<Store, &'static str> {
+fn parse(mut input: &[u8]) -> Result<(Store, Users), &'static str> {
     let [format] = take::<1>(&mut input)?;
-    if format != FORMAT && format != WITHOUT_STREAMS {
+    if ![WITHOUT_STREAMS, FORMAT, WITH_USERS].contains(&format) {
         return Err("its format is unknown");
     }
     let mut store = Store::default();
     store.set_modifications(u64::from_le_bytes(take(&mut input)?));
+    let users = match format {
+        WITH_USERS => Users::decode(&mut input)
+            .filter(|users| users.epoch() > 0)
+            .ok_or("its users are malformed")?,
+        _ => Users::default(),
+    };
     let mut last: Option<(u64, Vec<u8>)> = None;
     let mut last_bucket: Option<usize> = None;
     while !input.is_empty() {
         let is_stream = match take::<1>(&mut input)? {
             [ENTRY] => false,
-            [STREAM] if format == FORMAT => true,
+            [STREAM] if format != WITHOUT_STREAMS => true,
             [ARRIVALS] => {
                 let bucket = usize::from(u16::from_le_bytes(take(&mut input)?));
                 let count = u64::from_le_bytes(take(&mut input)?);
@@ -249,7 +264,7 @@ fn parse(mut input: &[u8]) -> Result<Store, &'static str> {
         last = Some((position, key.to_vec()));
         store.insert(entry);
     }
-    Ok(store)
+    Ok((store, users))
 }
 
 fn take_entry(is_stream: bool, input: &mut &[u8]) -> Result<Entry, &'static str> {
@@ -424,7 +439,7 @@ mod tests {
             Taken(
                 Picture {
                     piece,
-                    ..Picture::new(&kv.store, kv.now)
+                    ..Picture::new(&kv.store, &kv.users, kv.now)
                 },
                 Vec::new(),
                 expected,

@@ -1,9 +1,11 @@
 //! The table of commands: what a client asks COMMAND for, and how the arguments are parsed.
 
+use super::Command;
 use super::command::Op;
 use super::parse::{self, Parse};
 use super::stream;
 use super::stream::parse as streams;
+use crate::acl::{Access, CommandId};
 use bytes::Bytes;
 
 /// What COMMAND tells a client about one command.
@@ -21,7 +23,43 @@ pub struct CommandInfo {
     pub last_key: i32,
     /// The distance from one key to the next.
     pub step: i32,
+    /// What rules about users call it: its categories, those of its subcommands.
+    pub id: CommandId,
+    /// What it does with its first key, and with the others.
+    access: [Access; 2],
     pub(super) parse: Parse,
+}
+
+impl CommandInfo {
+    /// The places of the keys among the words of a command, and what it does with each. The number
+    /// of words must be [right](CommandId::takes).
+    pub fn keys(&self, words: &[Bytes]) -> Vec<(usize, Access)> {
+        if self.flags.contains(&MOVABLE) {
+            let keys = Command::parse(words).map_or(0, |command| command.read_keys().len());
+            // They are the first half behind the word that names their kind.
+            let first = words.len() - 2 * keys;
+            return (first..first + keys)
+                .map(|place| (place, self.access[0]))
+                .collect();
+        }
+        let last = match self.last_key {
+            last if last < 0 => words.len() as i32 + last,
+            last => last,
+        };
+        let places = (self.first_key..=last).step_by(self.step.max(1) as usize);
+        let access = |at: usize| match at {
+            // Only with GET it shows the value.
+            0 if self.name == "set" && !words[3..].iter().any(|word| parse::is(word, "get")) => {
+                Access::WRITE
+            }
+            at => self.access[at.min(1)],
+        };
+        places
+            .filter(|place| *place > 0 && (*place as usize) < words.len())
+            .enumerate()
+            .map(|(at, place)| (place as usize, access(at)))
+            .collect()
+    }
 }
 
 /// All commands of the machine, by name.
@@ -54,135 +92,211 @@ const fn info(
     name: &'static str,
     arity: i32,
     flags: &'static [&'static str],
-    keys: [i32; 3],
+    keys: Keys,
     parse: Parse,
 ) -> CommandInfo {
     CommandInfo {
         name,
         arity,
         flags,
-        first_key: keys[0],
-        last_key: keys[1],
-        step: keys[2],
+        first_key: keys.places[0],
+        last_key: keys.places[1],
+        step: keys.places[2],
+        id: CommandId::of(name),
+        access: keys.access,
         parse,
     }
 }
+
+/// Where the keys of a command are, and what it does with the first one and with the others.
+struct Keys {
+    places: [i32; 3],
+    access: [Access; 2],
+}
+
+impl Keys {
+    const fn at(places: [i32; 3], access: Access) -> Keys {
+        Keys {
+            places,
+            access: [access; 2],
+        }
+    }
+}
+
+const fn one(access: Access) -> Keys {
+    Keys::at([1, 1, 1], access)
+}
+
+const fn second(access: Access) -> Keys {
+    Keys::at([2, 2, 1], access)
+}
+
+/// A source and a destination.
+const fn two(from: Access, to: Access) -> Keys {
+    Keys {
+        places: [1, 2, 1],
+        access: [from, to],
+    }
+}
+
+const fn all(access: Access) -> Keys {
+    Keys::at([1, -1, 1], access)
+}
+
+/// Keys, each with its value behind it.
+const fn pairs(access: Access) -> Keys {
+    Keys::at([1, -1, 2], access)
+}
+
+const NONE: Keys = Keys::at([0; 3], Access::NONE);
+/// Those that are not in one place.
+const READ_MOVABLE: Keys = Keys::at([0; 3], Access::READ);
 
 type Flags = &'static [&'static str];
 const READ: Flags = &["readonly"];
 const READ_FAST: Flags = &["readonly", "fast"];
 /// Its keys are not in one place.
-const BLOCKING: Flags = &["readonly", "blocking", "movablekeys"];
+const BLOCKING: Flags = &["readonly", "blocking", MOVABLE];
+const MOVABLE: &str = "movablekeys";
 const WRITE: Flags = &["write"];
 const WRITE_FAST: Flags = &["write", "fast"];
 /// May take memory: Redis refuses these when it has none left.
 const GROW: Flags = &["write", "denyoom"];
 const GROW_FAST: Flags = &["write", "denyoom", "fast"];
 
-const NONE: [i32; 3] = [0, 0, 0];
-const ONE: [i32; 3] = [1, 1, 1];
-const SECOND: [i32; 3] = [2, 2, 1];
-const TWO: [i32; 3] = [1, 2, 1];
-const ALL: [i32; 3] = [1, -1, 1];
-const PAIRS: [i32; 3] = [1, -1, 2];
-
 /// Sorted by name, for the search.
 const COMMANDS: &[CommandInfo] = &[
-    info("append", 3, GROW_FAST, ONE, parse::append),
-    info("copy", -3, GROW, TWO, parse::copy),
+    info("append", 3, GROW_FAST, one(Access::WRITE), parse::append),
+    info(
+        "copy",
+        -3,
+        GROW,
+        two(Access::READ, Access::WRITE),
+        parse::copy,
+    ),
     info("dbsize", 1, READ_FAST, NONE, |_| Ok(Op::DbSize)),
-    info("decr", 2, GROW_FAST, ONE, |argv| parse::incr(argv, -1)),
-    info("decrby", 3, GROW_FAST, ONE, parse::decr_by),
-    info("del", -2, WRITE, ALL, |argv| {
+    info("decr", 2, GROW_FAST, one(Access::BOTH), |argv| {
+        parse::incr(argv, -1)
+    }),
+    info("decrby", 3, GROW_FAST, one(Access::BOTH), parse::decr_by),
+    info("del", -2, WRITE, all(Access::WRITE), |argv| {
         Ok(Op::Del(argv[1..].to_vec()))
     }),
-    info("exists", -2, READ_FAST, ALL, |argv| {
+    info("exists", -2, READ_FAST, all(Access::NONE), |argv| {
         Ok(Op::Exists(argv[1..].to_vec()))
     }),
-    info("expire", -3, WRITE_FAST, ONE, |argv| {
+    info("expire", -3, WRITE_FAST, one(Access::WRITE), |argv| {
         parse::expire(argv, true, true)
     }),
-    info("expireat", -3, WRITE_FAST, ONE, |argv| {
+    info("expireat", -3, WRITE_FAST, one(Access::WRITE), |argv| {
         parse::expire(argv, true, false)
     }),
-    info("expiretime", 2, READ_FAST, ONE, |argv| {
+    info("expiretime", 2, READ_FAST, one(Access::READ), |argv| {
         parse::ttl(argv, true, false)
     }),
     info("flushall", -1, WRITE, NONE, parse::flush),
     info("flushdb", -1, WRITE, NONE, parse::flush),
-    info("get", 2, READ_FAST, ONE, |argv| Ok(Op::Get(key(argv)))),
-    info("getdel", 2, WRITE_FAST, ONE, |argv| {
+    info("get", 2, READ_FAST, one(Access::READ), |argv| {
+        Ok(Op::Get(key(argv)))
+    }),
+    info("getdel", 2, WRITE_FAST, one(Access::BOTH), |argv| {
         Ok(Op::GetDel(key(argv)))
     }),
-    info("getex", -2, WRITE_FAST, ONE, parse::get_ex),
-    info("getrange", 4, READ, ONE, parse::get_range),
-    info("getset", 3, GROW_FAST, ONE, parse::get_set),
-    info("incr", 2, GROW_FAST, ONE, |argv| parse::incr(argv, 1)),
-    info("incrby", 3, GROW_FAST, ONE, parse::incr_by),
-    info("incrbyfloat", 3, GROW_FAST, ONE, parse::incr_by_float),
+    info("getex", -2, WRITE_FAST, one(Access::BOTH), parse::get_ex),
+    info("getrange", 4, READ, one(Access::READ), parse::get_range),
+    info("getset", 3, GROW_FAST, one(Access::BOTH), parse::get_set),
+    info("incr", 2, GROW_FAST, one(Access::BOTH), |argv| {
+        parse::incr(argv, 1)
+    }),
+    info("incrby", 3, GROW_FAST, one(Access::BOTH), parse::incr_by),
+    info(
+        "incrbyfloat",
+        3,
+        GROW_FAST,
+        one(Access::BOTH),
+        parse::incr_by_float,
+    ),
     info("keys", 2, READ, NONE, |argv| Ok(Op::Keys(key(argv)))),
-    info("mget", -2, READ_FAST, ALL, |argv| {
+    info("mget", -2, READ_FAST, all(Access::READ), |argv| {
         Ok(Op::MGet(argv[1..].to_vec()))
     }),
-    info("mset", -3, GROW, PAIRS, |argv| {
+    info("mset", -3, GROW, pairs(Access::WRITE), |argv| {
         Ok(Op::MSet(parse::pairs(argv, "mset")?))
     }),
-    info("msetnx", -3, GROW, PAIRS, |argv| {
+    info("msetnx", -3, GROW, pairs(Access::WRITE), |argv| {
         Ok(Op::MSetNx(parse::pairs(argv, "msetnx")?))
     }),
-    info("persist", 2, WRITE_FAST, ONE, |argv| {
+    info("persist", 2, WRITE_FAST, one(Access::WRITE), |argv| {
         Ok(Op::Persist(key(argv)))
     }),
-    info("pexpire", -3, WRITE_FAST, ONE, |argv| {
+    info("pexpire", -3, WRITE_FAST, one(Access::WRITE), |argv| {
         parse::expire(argv, false, true)
     }),
-    info("pexpireat", -3, WRITE_FAST, ONE, |argv| {
+    info("pexpireat", -3, WRITE_FAST, one(Access::WRITE), |argv| {
         parse::expire(argv, false, false)
     }),
-    info("pexpiretime", 2, READ_FAST, ONE, |argv| {
+    info("pexpiretime", 2, READ_FAST, one(Access::READ), |argv| {
         parse::ttl(argv, false, false)
     }),
-    info("psetex", 4, GROW, ONE, |argv| parse::set_ex(argv, false)),
-    info("pttl", 2, READ_FAST, ONE, |argv| {
+    info("psetex", 4, GROW, one(Access::WRITE), |argv| {
+        parse::set_ex(argv, false)
+    }),
+    info("pttl", 2, READ_FAST, one(Access::READ), |argv| {
         parse::ttl(argv, false, true)
     }),
     info("randomkey", 1, READ, NONE, |_| Ok(Op::RandomKey)),
-    info("rename", 3, WRITE, TWO, |argv| parse::rename(argv, false)),
-    info("renamenx", 3, WRITE_FAST, TWO, |argv| {
-        parse::rename(argv, true)
-    }),
+    info(
+        "rename",
+        3,
+        WRITE,
+        two(Access::BOTH, Access::WRITE),
+        |argv| parse::rename(argv, false),
+    ),
+    info(
+        "renamenx",
+        3,
+        WRITE_FAST,
+        two(Access::BOTH, Access::WRITE),
+        |argv| parse::rename(argv, true),
+    ),
     info("scan", -2, READ, NONE, parse::scan),
-    info("set", -3, GROW, ONE, parse::set),
-    info("setex", 4, GROW, ONE, |argv| parse::set_ex(argv, true)),
-    info("setnx", 3, GROW_FAST, ONE, parse::set_nx),
-    info("setrange", 4, GROW, ONE, parse::set_range),
-    info("strlen", 2, READ_FAST, ONE, |argv| {
+    info("set", -3, GROW, one(Access::BOTH), parse::set),
+    info("setex", 4, GROW, one(Access::WRITE), |argv| {
+        parse::set_ex(argv, true)
+    }),
+    info("setnx", 3, GROW_FAST, one(Access::WRITE), parse::set_nx),
+    info("setrange", 4, GROW, one(Access::WRITE), parse::set_range),
+    info("strlen", 2, READ_FAST, one(Access::NONE), |argv| {
         Ok(Op::StrLen(key(argv)))
     }),
-    info("substr", 4, READ, ONE, parse::get_range),
-    info("touch", -2, READ_FAST, ALL, |argv| {
+    info("substr", 4, READ, one(Access::READ), parse::get_range),
+    info("touch", -2, READ_FAST, all(Access::NONE), |argv| {
         Ok(Op::Exists(argv[1..].to_vec()))
     }),
-    info("ttl", 2, READ_FAST, ONE, |argv| {
+    info("ttl", 2, READ_FAST, one(Access::READ), |argv| {
         parse::ttl(argv, true, true)
     }),
-    info("type", 2, READ_FAST, ONE, |argv| Ok(Op::Type(key(argv)))),
-    info("unlink", -2, WRITE_FAST, ALL, |argv| {
+    info("type", 2, READ_FAST, one(Access::NONE), |argv| {
+        Ok(Op::Type(key(argv)))
+    }),
+    info("unlink", -2, WRITE_FAST, all(Access::WRITE), |argv| {
         Ok(Op::Del(argv[1..].to_vec()))
     }),
-    info("xadd", -5, GROW_FAST, ONE, streams::add),
-    info("xdel", -3, WRITE_FAST, ONE, streams::delete),
-    info("xinfo", -2, READ, SECOND, streams::info),
-    info("xlen", 2, READ_FAST, ONE, |argv| {
+    info("xadd", -5, GROW_FAST, one(Access::WRITE), streams::add),
+    info("xdel", -3, WRITE_FAST, one(Access::WRITE), streams::delete),
+    info("xinfo", -2, READ, second(Access::READ), streams::info),
+    info("xlen", 2, READ_FAST, one(Access::NONE), |argv| {
         Ok(Op::StreamRead(stream::Ask::Len(key(argv))))
     }),
-    info("xrange", -4, READ, ONE, |argv| streams::range(argv, false)),
-    info("xread", -4, BLOCKING, NONE, streams::read),
-    info("xrevrange", -4, READ, ONE, |argv| {
+    info("xrange", -4, READ, one(Access::READ), |argv| {
+        streams::range(argv, false)
+    }),
+    info("xread", -4, BLOCKING, READ_MOVABLE, streams::read),
+    info("xrevrange", -4, READ, one(Access::READ), |argv| {
         streams::range(argv, true)
     }),
-    info("xsetid", -3, GROW_FAST, ONE, streams::set_id),
-    info("xtrim", -4, WRITE, ONE, streams::trim),
+    info("xsetid", -3, GROW_FAST, one(Access::WRITE), streams::set_id),
+    info("xtrim", -4, WRITE, one(Access::WRITE), streams::trim),
 ];
 
 fn key(argv: &[Bytes]) -> Bytes {

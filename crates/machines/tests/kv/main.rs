@@ -6,6 +6,7 @@ mod in_parts;
 mod properties;
 mod replies;
 mod streams;
+mod users;
 mod watching;
 
 use bytes::Bytes;

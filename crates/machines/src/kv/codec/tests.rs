@@ -1,6 +1,7 @@
 //! What is encoded is decoded, and nothing else is.
 
 use super::super::stream::{Ask, Deed};
+use super::super::users::judged_at;
 use super::*;
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -105,6 +106,9 @@ fn compound() -> impl Strategy<Value = Compound> {
         (vec((key(), any::<u64>()), 0..4), commands())
             .prop_map(|(watched, commands)| Compound::Transaction { watched, commands }),
         vec(key(), 0..4).prop_map(Compound::Versions),
+        (key(), vec(key(), 0..4)).prop_map(|(name, rules)| Compound::SetUser { name, rules }),
+        vec(key(), 0..4).prop_map(Compound::DeleteUsers),
+        any::<u64>().prop_map(|known| Compound::Users { known }),
     ]
 }
 
@@ -292,16 +296,34 @@ proptest! {
     #[test]
     fn what_is_encoded_is_decoded(compound in compound()) {
         let encoded = compound.encode();
-        let decoded = match decode(&encoded).expect("it was encoded") {
+        let (judged, decoded) = decode(&encoded).expect("it was encoded");
+        prop_assert_eq!(judged, 0);
+        let is_read = decoded.is_read();
+        let decoded = match decoded {
             Decoded::Pipeline(ops) => Compound::Pipeline(owned(ops.as_slice())),
             Decoded::Transaction { watched, commands } => Compound::Transaction {
                 watched: watched.iter().map(|(name, version)| (key(name), *version)).collect(),
                 commands: owned(&commands),
             },
             Decoded::Versions(keys) => Compound::Versions(keys.iter().map(key).collect()),
+            Decoded::SetUser { name, rules } => Compound::SetUser {
+                name: key(&name),
+                rules: rules.iter().map(key).collect(),
+            },
+            Decoded::DeleteUsers(names) => {
+                Compound::DeleteUsers(names.iter().map(key).collect())
+            }
+            Decoded::Users { known } => Compound::Users { known },
         };
         prop_assert_eq!(&decoded, &compound);
-        prop_assert_eq!(decoded.is_read(), decode(&encoded).unwrap().is_read());
+        prop_assert_eq!(decoded.is_read(), is_read);
+        for epoch in [7, 0, u64::MAX] {
+            let again = judged_at(epoch, &judged_at(3, &encoded));
+            let (judged, same) = decode(&again).expect("it was encoded");
+            prop_assert_eq!(judged, epoch);
+            prop_assert_eq!(&same, &decode(&encoded).unwrap().1);
+            prop_assert_eq!(again.len() - encoded.len(), if epoch == 0 { 0 } else { 9 });
+        }
         let more = [&encoded[..], &[0]].concat();
         prop_assert_eq!(decode(&more), None);
         for len in 0..encoded.len() {

@@ -1,0 +1,194 @@
+//! What rules are about: commands, subcommands and their categories.
+
+#[path = "commands.rs"]
+mod commands;
+
+use bytes::Bytes;
+use commands::{COMMANDS, NAMES};
+use std::ops::Range;
+
+/// Marks the commands that a client may use before AUTH, and every user may use.
+const WITHOUT_AUTH: u32 = 1 << 31;
+
+/// The number of commands and subcommands.
+pub(super) const COUNT: usize = COMMANDS.len();
+
+struct Entry {
+    name: &'static str,
+    arity: i32,
+    categories: u32,
+}
+
+/// A command, or a subcommand of one. The number is its place in the table of this program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandId(u16);
+
+impl CommandId {
+    /// The command with this name in lower case. In a constant, a name that is not in the table
+    /// does not compile.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub const fn of(name: &str) -> CommandId {
+        let mut at = 0;
+        while at < COMMANDS.len() {
+            if is_same(COMMANDS[at].name.as_bytes(), name.as_bytes()) {
+                return CommandId(at as u16);
+            }
+            at += 1;
+        }
+        panic!("the table of categories has every command");
+    }
+
+    /// The command or subcommand, such as `client|list`, in any case.
+    pub fn named(name: &[u8]) -> Option<CommandId> {
+        let mut lower = [0; 32];
+        let lower = lower.get_mut(..name.len())?;
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        let at = COMMANDS
+            .binary_search_by(|entry| entry.name.as_bytes().cmp(lower))
+            .ok()?;
+        Some(CommandId(at as u16))
+    }
+
+    /// The subcommand that the second word names; the command itself if it has no such one.
+    #[must_use]
+    pub fn with_subcommand(self, words: &[Bytes]) -> CommandId {
+        let Some(word) = words.get(1).filter(|_| self.is_container()) else {
+            return self;
+        };
+        self.subcommands()
+            .map(CommandId)
+            .find(|sub| word.eq_ignore_ascii_case(sub.last_word().as_bytes()))
+            .unwrap_or(self)
+    }
+
+    /// Its name in lower case; that of a subcommand has the command before it: `client|list`.
+    pub fn name(self) -> &'static str {
+        self.entry().name
+    }
+
+    /// The name of a subcommand without the command.
+    fn last_word(self) -> &'static str {
+        let name = self.name();
+        name.split_once('|').map_or(name, |(_, sub)| sub)
+    }
+
+    /// Whether it may have this number of words, its name included.
+    pub fn takes(self, words: usize) -> bool {
+        let arity = self.entry().arity;
+        let least = arity.unsigned_abs() as usize;
+        words == least || arity < 0 && words > least
+    }
+
+    /// Whether a client may use it before AUTH, and every user whatever its rules are.
+    pub fn is_free(self) -> bool {
+        self.entry().categories & WITHOUT_AUTH != 0
+    }
+
+    /// Whether the commands that this one stands for are its subcommands.
+    pub fn is_container(self) -> bool {
+        !self.subcommands().is_empty()
+    }
+
+    /// Whether it is a subcommand.
+    pub fn is_subcommand(self) -> bool {
+        self.name().contains('|')
+    }
+
+    /// All commands and subcommands.
+    pub fn all() -> impl Iterator<Item = CommandId> {
+        (0..COUNT as u16).map(CommandId)
+    }
+
+    /// The categories that it belongs to.
+    pub fn categories(self) -> impl Iterator<Item = Category> {
+        Category::all().filter(move |category| category.contains(self))
+    }
+
+    pub(super) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    pub(super) fn subcommands(self) -> Range<u16> {
+        let name = self.name();
+        let first = self.0 + 1;
+        let count = COMMANDS[usize::from(first)..]
+            .iter()
+            .take_while(|entry| {
+                let sub = entry.name.strip_prefix(name);
+                sub.is_some_and(|sub| sub.starts_with('|'))
+            })
+            .count();
+        first..first + count as u16
+    }
+
+    fn entry(self) -> &'static Entry {
+        &COMMANDS[self.index()]
+    }
+}
+
+const fn is_same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < a.len() {
+        if a[at] != b[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// A category of commands, such as `@read`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Category(usize);
+
+impl Category {
+    /// All categories, in Redis's order.
+    pub fn all() -> impl Iterator<Item = Category> {
+        (0..NAMES.len()).map(Category)
+    }
+
+    /// The category with this name, in any case.
+    pub fn named(name: &[u8]) -> Option<Category> {
+        Category::all().find(|category| name.eq_ignore_ascii_case(category.name().as_bytes()))
+    }
+
+    /// Its name, without `@`.
+    pub fn name(self) -> &'static str {
+        NAMES[self.0]
+    }
+
+    /// Whether the command belongs to it.
+    pub fn contains(self, command: CommandId) -> bool {
+        command.entry().categories & 1 << self.0 != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_subcommands_follow_their_command() {
+        assert!(COMMANDS.is_sorted_by(|a, b| a.name < b.name));
+        for command in CommandId::all() {
+            assert_eq!(CommandId::named(command.name().as_bytes()), Some(command));
+            assert!(command.name().len() <= 32 && command.categories().next().is_some());
+            if let Some((parent, sub)) = command.name().split_once('|') {
+                let words = [parent, sub].map(|word| Bytes::from(word.to_uppercase()));
+                let parent = CommandId::of(parent);
+                assert!(parent.is_container() && !command.is_container());
+                assert_eq!(parent.with_subcommand(&words), command);
+            }
+        }
+        let free: Vec<_> = CommandId::all().filter(|id| id.is_free()).collect();
+        assert_eq!(free, ["auth", "hello", "quit", "reset"].map(CommandId::of));
+        assert_eq!(CommandId::named(b"nothing"), None);
+        assert_eq!(CommandId::named(&[b'x'; 33]), None);
+    }
+}

@@ -1,0 +1,224 @@
+//! Users in the state of the machine: what was judged by earlier ones is refused, on every replica,
+//! whatever it was restored from.
+
+use crate::{NOW, argv, pipeline, shown};
+use bytes::Bytes;
+use ionian_kernel::machine::{Footprint, StateMachine};
+use ionian_kernel::time::Timestamp;
+use ionian_machines::acl::{CommandId, Users};
+use ionian_machines::kv::{self, Compound, Kv};
+use proptest::prelude::*;
+
+const OUTDATED: &[u8] = &[1];
+
+fn set_user(line: &str) -> Compound {
+    let mut words = argv(&line.split(' ').collect::<Vec<_>>());
+    Compound::SetUser {
+        name: words.remove(0),
+        rules: words,
+    }
+}
+
+fn apply_at(kv: &mut Kv, epoch: u64, compound: &Compound) -> Vec<u8> {
+    let mut reply = Vec::new();
+    let command = kv::judged_at(epoch, &compound.encode());
+    kv.apply(Timestamp(NOW), &command, &mut reply);
+    reply
+}
+
+fn read_at(kv: &Kv, epoch: u64, compound: &Compound) -> Vec<u8> {
+    let mut reply = Vec::new();
+    let query = kv::judged_at(epoch, &compound.encode());
+    kv.read(Timestamp(NOW), &query, &mut reply).expect("a read");
+    reply
+}
+
+fn users(kv: &Kv) -> Users {
+    let reply = read_at(kv, 0, &Compound::Users { known: u64::MAX });
+    kv::known_users(&reply.into())
+        .expect("users")
+        .expect("others than known")
+}
+
+fn snapshot(kv: &Kv) -> Vec<u8> {
+    let mut out = Vec::new();
+    kv.snapshot(&mut out);
+    out
+}
+
+fn restored(snapshot: &[u8]) -> Kv {
+    let mut kv = Kv::default();
+    kv.restore(snapshot).expect("a snapshot");
+    kv
+}
+
+#[test]
+fn what_was_judged_by_earlier_users_is_not_executed() {
+    let mut kv = Kv::default();
+    let (set, get) = (pipeline(&["set k v"]), pipeline(&["get k"]));
+    assert_eq!(apply_at(&mut kv, 0, &set), b"+OK\r\n");
+    let plain = snapshot(&kv);
+    assert_eq!(apply_at(&mut kv, 0, &set_user("u on ~a* +get")), b"+OK\r\n");
+    for compound in [
+        &set,
+        &get,
+        &set_user("u reset"),
+        &Compound::Versions(vec![]),
+    ] {
+        assert_eq!(apply_at(&mut kv, 0, compound), OUTDATED);
+    }
+    assert_eq!(read_at(&kv, 0, &get), OUTDATED);
+    assert!(kv::is_outdated(OUTDATED) && !kv::is_outdated(b"+OK\r\n"));
+    assert_eq!(read_at(&kv, 1, &get), b"$1\r\nv\r\n");
+    assert_eq!(apply_at(&mut kv, 1, &pipeline(&["set k w"])), b"+OK\r\n");
+    let known = users(&kv);
+    assert_eq!((known.epoch(), known.iter().len()), (1, 2));
+    assert_eq!(read_at(&kv, 0, &Compound::Users { known: 1 }), b"");
+    // What is refused changes nothing.
+    let wrong = apply_at(&mut kv, 1, &set_user("u +set +nothing"));
+    let text = "-ERR Error in ACL SETUSER modifier '+nothing': Unknown command or category name \
+                in ACL\r\n";
+    assert_eq!(shown(&wrong), shown(text.as_bytes()));
+    assert_eq!(users(&kv), known);
+    let delete = Compound::DeleteUsers(argv(&["u", "u", "none"]));
+    assert_eq!(apply_at(&mut kv, 1, &delete), b":1\r\n");
+    assert_eq!(apply_at(&mut kv, 2, &delete), b":0\r\n");
+    assert_eq!(users(&kv).epoch(), 2);
+    // Snapshots of clusters without users are as they always were.
+    assert_eq!(plain[0], 3);
+    assert_eq!(users(&restored(&plain)), Users::default());
+}
+
+#[test]
+fn a_change_of_users_conflicts_with_everything() {
+    let footprint = |compound: &Compound| {
+        let mut footprint = Footprint::default();
+        Kv::default().footprint(&compound.encode(), &mut footprint);
+        footprint
+    };
+    let (set, get) = (
+        footprint(&set_user("u on")),
+        footprint(&pipeline(&["get k"])),
+    );
+    assert!(set.conflicts(&get) && get.conflicts(&set));
+}
+
+const RULES: &[&str] = &[
+    "on",
+    "off",
+    "nopass",
+    "resetpass",
+    "reset",
+    "allkeys",
+    "resetkeys",
+    "~a*",
+    "%R~b*",
+    "%W~c",
+    "%RW~*",
+    "%R~*",
+    "&x",
+    "allchannels",
+    "resetchannels",
+    "+@all",
+    "-@all",
+    "+@read",
+    "-@write",
+    "+@string",
+    "-@fast",
+    "+get",
+    "-set",
+    "+client|list",
+    "-client",
+    "+select|0",
+    "+nothing",
+    "(~x +get)",
+    "(%R~y* +@read -ttl)",
+    "clearselectors",
+    "sanitize-payload",
+    "~(a)",
+    "(~a)",
+    "#aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    "!aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+];
+
+fn compound() -> impl Strategy<Value = Compound> {
+    let name = || prop::sample::select(&["default", "a", "b", ""][..]);
+    let rules = prop::collection::vec(prop::sample::select(RULES), 0..8);
+    prop_oneof![
+        6 => (name(), rules).prop_map(|(name, rules)| Compound::SetUser {
+            name: name.into(),
+            rules: rules.into_iter().map(Bytes::from).collect(),
+        }),
+        1 => name().prop_map(|name| Compound::DeleteUsers(vec![name.into()])),
+        2 => Just(pipeline(&["incr n"])),
+        1 => Just(pipeline(&["get n"])),
+    ]
+}
+
+proptest! {
+    /// One replica executes everything, the other is restored from a snapshot of itself after each
+    /// command. Both answer the same, and have the same users, at each point. The epochs are those
+    /// that gateways could have.
+    #[test]
+    fn users_are_the_same_on_a_replica_that_is_restored_at_every_point(
+        compounds in prop::collection::vec((compound(), 0..2u64), 1..30),
+    ) {
+        let (mut one, mut other) = (Kv::default(), Kv::default());
+        for (compound, late) in compounds {
+            let present = users(&one).epoch();
+            let epoch = present.saturating_sub(late);
+            let reply = apply_at(&mut one, epoch, &compound);
+            prop_assert_eq!(reply == OUTDATED, epoch < present);
+            prop_assert_eq!(&reply, &apply_at(&mut other, epoch, &compound));
+            prop_assert_eq!(snapshot(&one), snapshot(&other));
+            other = restored(&snapshot(&other));
+            prop_assert_eq!(&users(&one), &users(&other));
+            for (name, user) in users(&other).iter() {
+                let same = users(&one).get(name).map(|user| user.describe());
+                prop_assert_eq!(same, Some(user.describe()));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_user_may_do_what_its_rules_say() {
+    let mut kv = Kv::default();
+    let line = "u on +@all ~rw:* %R~r:* %W~w:* (+get ~extra) (-@all +set ~only) resetchannels";
+    apply_at(&mut kv, 0, &set_user(line));
+    let users = users(&kv);
+    let user = users.get(b"u").expect("it was made");
+    let may = |line: &str| {
+        let words = argv(&line.split(' ').collect::<Vec<_>>());
+        let info = kv::command_info(&words[0]).expect("a command");
+        let id: CommandId = info.id.with_subcommand(&words);
+        user.check(id, &words, || info.keys(&words)).is_ok()
+    };
+    for (line, expected) in [
+        ("get rw:1", true),
+        ("get w:1", false),
+        ("get extra", true),
+        ("set extra 1", false),
+        ("set only 1", true),
+        ("set w:1 1", true),
+        ("set w:1 1 get", false),
+        ("set r:1 1", false),
+        ("copy r:1 w:1", true),
+        ("copy w:1 r:1", false),
+        ("rename r:1 w:1", false),
+        ("rename rw:1 w:1", true),
+        ("mset w:1 1 w:2 1 r:1 1", false),
+        ("mset w:1 1 w:2 1 rw:1 1", true),
+        ("exists w:1 r:1", true),
+        ("exists w:1 x", false),
+        ("xread streams r:1 rw:1 0 0", true),
+        ("xread streams r:1 w:1 0 0", false),
+        ("xread count 1 block 5 streams w:1 0", false),
+        ("xinfo stream w:1", false),
+        ("xinfo help", true),
+        ("keys *", true),
+        ("flushall", true),
+    ] {
+        assert_eq!(may(line), expected, "{line}");
+    }
+}
