@@ -75,6 +75,7 @@ pub(crate) fn start(
     let first = handle
         .first_lane()
         .expect("a node with a gateway has a client lane");
+    let level = handle.clone();
     // A membership change can give the node another lane. Without a lane the node refuses requests.
     let submit = move |request| handle.submit(handle.first_lane().unwrap_or(first), request);
     let tls = tls.map(|tls| ClientTls {
@@ -88,6 +89,7 @@ pub(crate) fn start(
         tls,
     );
     gateway.set_gateways(gateways(deployment, name));
+    gateway.set_level(Box::new(move || level.level()));
     // The socket listens and is non-blocking. Tokio accepts such a socket unless it is out of
     // memory.
     let listener = tokio::net::TcpListener::from_std(listener)

@@ -10,9 +10,11 @@
 //! for many commands. The gateway's own commands keep their place among the others: such a command
 //! waits, and all input behind it, until everything before it is answered.
 
+mod admission;
 mod blocking;
 mod compound;
 mod execution;
+mod outdated;
 
 use crate::host::{Client, ClientMemory, Host, count};
 use crate::limits::MIN_BYTES_PER_SECOND;
@@ -21,10 +23,12 @@ use crate::output::Output;
 use crate::parser::{Parser, ProtocolError};
 use crate::reply::{self};
 use crate::transaction::{Expected, Transaction};
+use admission::Fetched;
 use blocking::Blocked;
 use bytes::Bytes;
 use ionian_kernel::client::Operation;
 use ionian_machines::kv::Command;
+use outdated::Outdated;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -59,6 +63,13 @@ pub struct Connection {
     blocked: Option<Blocked>,
     /// The compound to send, until it is taken.
     request: Option<(Operation, Bytes)>,
+    /// The compound in flight, if it may have to be judged again.
+    flight_request: Option<(Operation, Bytes)>,
+    /// Whether the compound in flight was judged again already.
+    sent_again: bool,
+    /// The compound that was judged by users that have changed, while those of now are fetched.
+    outdated: Option<Outdated>,
+    fetched: Fetched,
     /// Size of the compound in flight, including the commands that may have to be sent again.
     flight_bytes: usize,
     /// Whether the compound in flight can change something.
@@ -89,6 +100,10 @@ struct Note {
     since: Instant,
     /// The keys that the client tracks.
     tracked: Vec<Bytes>,
+    /// The epoch of the users by which it was judged.
+    epoch: u64,
+    /// Its words, to judge it again; none at epoch zero.
+    judged: Vec<Bytes>,
 }
 
 /// The progress of an incomplete command.
@@ -117,6 +132,10 @@ impl Connection {
             flight: None,
             blocked: None,
             request: None,
+            flight_request: None,
+            sent_again: false,
+            outdated: None,
+            fetched: Fetched::default(),
             flight_bytes: 0,
             flight_changes: false,
             flight_notes: Vec::new(),
@@ -336,6 +355,7 @@ impl Connection {
         (self.waiting, self.notes, self.waiting_bytes) = (VecDeque::new(), VecDeque::new(), 0);
         self.flight_notes = Vec::new();
         (self.flight, self.request, self.flight_bytes) = (None, None, 0);
+        (self.flight_request, self.outdated) = (None, None);
         (self.stalled, self.failure, self.unfinished) = (false, None, None);
         self.unblock();
         self.transaction.reset(&self.client);

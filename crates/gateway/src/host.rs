@@ -6,13 +6,17 @@ use crate::limits::Limits;
 use crate::measured::Meter;
 use crate::peers::Peer;
 use crate::process;
+use crate::rights::Rights;
 use crate::slowlog::SlowLog;
 use crate::usage::Usage;
 use bytes::Bytes;
 use ionian_kernel::client::ReadLevel;
+use ionian_kernel::level::Level;
+use ionian_machines::acl::{DEFAULT, User};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The version of Redis whose replies the gateway imitates. Clients use it to decide which commands
@@ -38,6 +42,7 @@ pub struct Host {
     pub(crate) usage: Usage,
     pub(crate) meter: Meter,
     pub(crate) slow: SlowLog,
+    pub(crate) rights: Rights,
     /// All gateways of the cluster, this one first; empty until it is set.
     pub(crate) gateways: RefCell<Vec<Peer>>,
 }
@@ -108,6 +113,12 @@ pub(crate) struct Client {
     pub(crate) tracking: Cell<Tracking>,
     /// The argument of CLIENT CACHING for the next command or transaction.
     pub(crate) caching: Cell<Option<bool>>,
+    /// The name of its user.
+    pub(crate) user: RefCell<Bytes>,
+    /// Whether it has logged in, by AUTH or HELLO.
+    pub(crate) logged_in: Cell<bool>,
+    /// That user, if there is one, at an epoch of the users.
+    pub(crate) rights: RefCell<Option<(u64, Option<Arc<User>>)>>,
 }
 
 /// Which keys a caching client tracks.
@@ -172,8 +183,14 @@ impl Host {
             usage: Usage::default(),
             meter: Meter::default(),
             slow: SlowLog::default(),
+            rights: Rights::default(),
             gateways: RefCell::default(),
         })
+    }
+
+    /// Sets the level of the cluster, which decides whether it has users.
+    pub fn set_level(&self, level: Level) {
+        self.rights.set_level(level);
     }
 
     /// Adds a new connection to the list.
@@ -197,6 +214,9 @@ impl Host {
             memory: Cell::default(),
             tracking: Cell::default(),
             caching: Cell::default(),
+            user: RefCell::new(Bytes::from_static(DEFAULT)),
+            logged_in: Cell::new(false),
+            rights: RefCell::default(),
         });
         count(&self.stats.connections, 1);
         self.clients.borrow_mut().insert(client.id, client.clone());
@@ -259,6 +279,9 @@ impl Host {
         self.stats.for_each(|name, value| {
             info.field(name, value);
         });
+        info.field("acl_access_denied_auth", self.rights.denied_auth.get())
+            .field("acl_access_denied_cmd", self.rights.denied_commands.get())
+            .field("acl_access_denied_key", self.rights.denied_keys.get());
         (self.info)(info);
         process::write_cpu(info);
         self.usage.write(info);
@@ -279,5 +302,8 @@ impl Client {
         self.level.set(ReadLevel::default());
         self.tracking.set(Tracking::Off);
         self.caching.set(None);
+        self.user.replace(Bytes::from_static(DEFAULT));
+        self.logged_in.set(false);
+        self.rights.take();
     }
 }

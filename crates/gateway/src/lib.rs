@@ -14,6 +14,8 @@
 //! | `tracking` | what a client that caches receives |
 //! | `host`, `limits`, `peers` | what all connections share |
 //! | `waiting`, `awaited` | clients that wait until a stream grows, their streams |
+//! | `rights`, `acl_log` | who may do what, and what was refused |
+//! | `following` | keeps the copy of the users up to date |
 //! | `room` | how many replies are on their way at once |
 //! | `measured` | what metrics say of clients and commands |
 //! | `slowlog` | commands that took long |
@@ -21,10 +23,12 @@
 
 #![forbid(unsafe_code)]
 
+mod acl_log;
 mod awaited;
 mod commands;
 mod connection;
 mod drain;
+mod following;
 mod host;
 mod info;
 mod inline;
@@ -36,6 +40,7 @@ mod peers;
 mod process;
 mod reply;
 mod resp3;
+mod rights;
 mod room;
 mod serve;
 mod slots;

@@ -21,6 +21,7 @@ use crate::socket::{self, ClientTls, Input, Output};
 use crate::waiting::Waiting;
 use bytes::Bytes;
 use ionian_kernel::client::{Reply, Request};
+use ionian_kernel::level::Level;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
@@ -82,6 +83,10 @@ pub(crate) struct Inner {
     greeting: Cell<usize>,
     /// When a refused client was logged last.
     last_refusal: Cell<Option<Instant>>,
+    /// Where the level of the cluster is known; `None` stands for the first one.
+    pub(crate) level: RefCell<Option<Box<dyn Fn() -> Level>>>,
+    /// Number of questions for the users.
+    pub(crate) polls: Cell<u32>,
 }
 
 impl Gateway {
@@ -110,6 +115,8 @@ impl Gateway {
                 tls,
                 greeting: Cell::new(0),
                 last_refusal: Cell::new(None),
+                level: RefCell::default(),
+                polls: Cell::new(0),
             }),
         }
     }
@@ -126,6 +133,7 @@ impl Gateway {
                 tokio::select! {
                     () = inner.accept_for_ever(&listener) => {}
                     () = inner.drain.begins() => listener = inner.pause(listener).await,
+                    () = inner.follow_users() => {}
                 }
             }
         })
@@ -140,7 +148,7 @@ impl Gateway {
     /// Accepts the reply to a request, in the node's loop. Call [`flush`](Self::flush) at the end
     /// of the burst. Drops replies for which no client waits any more. Submits nothing.
     pub fn on_reply(&self, reply: Reply) {
-        if self.inner.on_tails(&reply) {
+        if self.inner.on_tails(&reply) || self.inner.on_polled(&reply) {
             return;
         }
         let length = reply.outcome.as_ref().map_or(0, Bytes::len);
@@ -167,6 +175,12 @@ impl Gateway {
     /// Sets the list of all gateways of the cluster, this one first, for clients that ask for it.
     pub fn set_gateways(&self, gateways: Vec<Peer>) {
         self.inner.host.gateways.replace(gateways);
+    }
+
+    /// Sets where the gateway learns the level of the cluster: it asks now, and once a second.
+    pub fn set_level(&self, level: Box<dyn Fn() -> Level>) {
+        self.inner.host.set_level(level());
+        self.inner.level.replace(Some(level));
     }
 
     /// What the gateway has measured so far.
@@ -439,7 +453,8 @@ impl Inner {
         }
     }
 
-    fn flush(self: Rc<Self>) {
+    pub(crate) fn flush(self: Rc<Self>) {
+        self.part_from_users();
         loop {
             let mut dirty = std::mem::take(&mut *self.dirty.borrow_mut());
             if dirty.is_empty() {

@@ -17,6 +17,7 @@ use crate::reply::Context;
 use crate::resp3;
 use crate::tracking;
 use bytes::Bytes;
+use ionian_kernel::client::ReadLevel;
 use ionian_machines::kv::{Command, Compound};
 
 const ABORTED: &str = "EXECABORT Transaction discarded because of previous errors.";
@@ -44,8 +45,18 @@ struct Queue {
     bytes: usize,
     /// Tracked keys of reads.
     tracked: Vec<Bytes>,
+    /// The words of all commands, if they can be judged again.
+    judged: Judged,
     /// Whether a command could not be queued, so that EXEC must fail.
     failed: bool,
+}
+
+/// By which users commands were judged, and their words.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Judged {
+    pub(crate) epoch: u64,
+    /// None at epoch zero, at which everything is allowed.
+    pub(crate) words: Vec<Vec<Bytes>>,
 }
 
 /// One of the gateway's own commands in a transaction.
@@ -78,7 +89,11 @@ pub(crate) enum Expected {
     /// Whether a quorum answers, for IONIAN CHECK.
     Check,
     /// The replies of all commands in an array, or null; replies of own commands are inserted.
-    Transaction(Vec<OwnInQueue>),
+    Transaction(Vec<OwnInQueue>, Judged),
+    /// The reply of ACL SETUSER or DELUSER with these words.
+    UsersChanged(Vec<Bytes>),
+    /// The users of the cluster.
+    Users(ReadLevel),
     /// The versions of these keys.
     Versions(Vec<Bytes>),
 }
@@ -94,6 +109,16 @@ impl Queue {
             failed: true,
             ..Queue::default()
         };
+    }
+
+    fn judged_at(epoch: u64) -> Queue {
+        Queue {
+            judged: Judged {
+                epoch,
+                words: Vec::new(),
+            },
+            ..Queue::default()
+        }
     }
 }
 
@@ -127,6 +152,26 @@ impl Transaction {
         context.client.queued.set(Some(queue.len()));
     }
 
+    /// A command was refused before it was queued, so that EXEC must fail.
+    pub(crate) fn fail(&mut self) {
+        if let Some(queue) = &mut self.queue {
+            queue.fail();
+        }
+    }
+
+    /// By which users the queued commands were judged, unless EXEC fails in any case.
+    pub(crate) fn judged(&self) -> Option<&Judged> {
+        let queue = self.queue.as_ref().filter(|queue| !queue.failed)?;
+        Some(&queue.judged)
+    }
+
+    /// The queued commands were judged again, by the users at this epoch.
+    pub(crate) fn set_judged(&mut self, epoch: u64) {
+        if let Some(queue) = &mut self.queue {
+            queue.judged.epoch = epoch;
+        }
+    }
+
     /// Executes a control command that concerns transactions.
     pub(crate) fn control(
         &mut self,
@@ -137,7 +182,7 @@ impl Transaction {
         match control {
             Control::Multi if self.is_open() => context.error("ERR MULTI calls can not be nested"),
             Control::Multi => {
-                self.queue = Some(Queue::default());
+                self.queue = Some(Queue::judged_at(context.host.rights.epoch()));
                 context.client.queued.set(Some(0));
                 context.ok();
             }
@@ -215,7 +260,7 @@ impl Transaction {
                 watched,
                 commands: queue.commands,
             };
-            return Step::Submit(compound, Expected::Transaction(queue.own));
+            return Step::Submit(compound, Expected::Transaction(queue.own, queue.judged));
         }
         Step::Answered
     }
@@ -280,6 +325,10 @@ impl Queue {
         }
         // Queued words may remain for long, so they are copied to release the input.
         let words = compact(words);
+        if self.judged.epoch > 0 {
+            self.bytes += words.len() * size_of::<Bytes>();
+            self.judged.words.push(words.clone());
+        }
         if own.is_some() {
             self.bytes += words.iter().map(Bytes::len).sum::<usize>();
             self.own.push(OwnInQueue {

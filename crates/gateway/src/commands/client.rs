@@ -238,7 +238,7 @@ fn flags(client: &Client) -> String {
 }
 
 /// One line of CLIENT LIST.
-fn line(client: &Client) -> String {
+pub(crate) fn line(client: &Client) -> String {
     let text =
         |field: &std::cell::RefCell<Bytes>| String::from_utf8_lossy(&field.borrow()).into_owned();
     let memory = client.memory.get();
@@ -246,7 +246,7 @@ fn line(client: &Client) -> String {
     writeln!(
         line,
         "id={} addr={} laddr={} name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 multi={} watch={} qbuf={} \
-         multi-mem={} obl={} oll=0 omem={} tot-mem={} cmd={} tot-cmds={} user=default redir={} resp={} lib-name={} \
+         multi-mem={} obl={} oll=0 omem={} tot-mem={} cmd={} tot-cmds={} user={} redir={} resp={} lib-name={} \
          lib-ver={} consistency={}",
         client.id,
         client.address,
@@ -264,6 +264,7 @@ fn line(client: &Client) -> String {
         memory.total(),
         client.last_command.get(),
         client.commands.get(),
+        text(&client.user),
         if client.tracking.get() == Tracking::Off { -1 } else { 0 },
         if client.resp3.get() { 3 } else { 2 },
         text(&client.library),

@@ -5,9 +5,14 @@ use super::{NOT_AN_INTEGER, SYNTAX, is, number};
 use crate::host::REDIS_VERSION;
 use crate::reply::Context;
 use bytes::Bytes;
+use ionian_machines::acl::DEFAULT;
 
 pub(super) const BAD_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
+
+const HELLO_NO_AUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, \
+    otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and \
+    select the RESP protocol version at the same time";
 
 const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
@@ -31,19 +36,33 @@ pub(super) fn select(context: &mut Context<'_>, words: &[Bytes]) {
     }
 }
 
-/// There are no users and no passwords. As in Redis without a password, the user `default` accepts
-/// any password. A password without a user name is refused, so that no client believes it protects
-/// the data.
+/// The password alone is that of `default`. If that needs none it is refused, so that no client
+/// believes it protects the data.
 pub(super) fn auth(context: &mut Context<'_>, words: &[Bytes]) {
-    match words.len() {
-        3 if &words[1][..] == b"default" => context.ok(),
-        3 => context.error(WRONG_PASS),
-        2 => context.error(
-            "ERR AUTH <password> called without any password configured for the default user. \
-             Are you sure your configuration is correct?",
-        ),
-        _ => context.error(SYNTAX),
+    let (name, password) = match words {
+        [_, password] => {
+            let users = context.host.rights.users();
+            let default = users.as_ref().and_then(|users| users.get(DEFAULT));
+            if default.is_some_and(|user| user.is_without_password()) {
+                return context.error(
+                    "ERR AUTH <password> called without any password configured for the default \
+                     user. Are you sure your configuration is correct?",
+                );
+            }
+            (DEFAULT, password)
+        }
+        [_, name, password] => (&name[..], password),
+        _ => return context.error(SYNTAX),
+    };
+    match context.host.log_in(context.client, name, password) {
+        true => context.ok(),
+        false => context.error(WRONG_PASS),
     }
+}
+
+/// Whether HELLO logs in.
+pub(crate) fn hello_logs_in(words: &[Bytes]) -> bool {
+    words.iter().skip(2).any(|word| is(word, "AUTH"))
 }
 
 pub(super) fn hello(context: &mut Context<'_>, words: &[Bytes]) {
@@ -56,14 +75,12 @@ pub(super) fn hello(context: &mut Context<'_>, words: &[Bytes]) {
             return context.error("ERR Protocol version is not an integer or out of range");
         }
     };
-    let mut name = None;
+    let (mut name, mut login) = (None, None);
     let mut options = words.get(2..).unwrap_or_default();
     while let [option, rest @ ..] = options {
         options = match rest {
-            [user, _password, rest @ ..] if is(option, "AUTH") => {
-                if &user[..] != b"default" {
-                    return context.error(WRONG_PASS);
-                }
+            [user, password, rest @ ..] if is(option, "AUTH") => {
+                login = Some((user, password));
                 rest
             }
             [wanted, rest @ ..] if is(option, "SETNAME") => {
@@ -78,6 +95,14 @@ pub(super) fn hello(context: &mut Context<'_>, words: &[Bytes]) {
                 return context.error(format_args!("ERR Syntax error in HELLO option '{option}'"));
             }
         };
+    }
+    if let Some((user, password)) = login
+        && !context.host.log_in(context.client, user, password)
+    {
+        return context.error(WRONG_PASS);
+    }
+    if !context.host.is_logged_in(context.client) {
+        return context.error(HELLO_NO_AUTH);
     }
     if let Some(name) = name {
         context.client.name.replace(Bytes::copy_from_slice(name));

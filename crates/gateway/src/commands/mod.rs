@@ -1,10 +1,11 @@
 //! The commands that the gateway executes itself: those about the connection, the server and
 //! transactions. All others go to the state machine.
 
-mod client;
+pub(crate) mod acl;
+pub(crate) mod client;
 mod cluster;
 mod config;
-mod connection;
+pub(crate) mod connection;
 mod ionian;
 pub(crate) mod server;
 mod slow;
@@ -12,6 +13,7 @@ mod table;
 
 use crate::reply::Context;
 use bytes::Bytes;
+use ionian_machines::acl::CommandId;
 
 /// One of the gateway's own commands, with its description for COMMAND.
 pub(crate) struct Own {
@@ -20,6 +22,8 @@ pub(crate) struct Own {
     pub(crate) arity: i32,
     pub(crate) flags: &'static [&'static str],
     pub(crate) keys: [i32; 3],
+    /// What rules about users call it.
+    pub(crate) id: CommandId,
     pub(crate) run: Run,
 }
 
@@ -58,12 +62,14 @@ const fn own(name: &'static str, arity: i32, run: Run) -> Own {
         arity,
         flags: &["loading", "stale", "fast"],
         keys: [0; 3],
+        id: CommandId::of(name),
         run,
     }
 }
 
 /// Sorted by name, for the binary search.
 pub(crate) const OWN: &[Own] = &[
+    own("acl", -2, Run::Plain(acl::acl)),
     own("asking", 1, Run::Plain(cluster::any_node)),
     own("auth", -2, Run::Plain(connection::auth)),
     own("client", -2, Run::Plain(client::client)),

@@ -3,6 +3,7 @@
 use super::{OWN, SYNTAX, is, matches};
 use crate::reply::Context;
 use bytes::Bytes;
+use ionian_machines::acl::{Category, CommandId};
 use ionian_machines::kv;
 
 const HELP: &[&str] = &[
@@ -21,6 +22,7 @@ struct Entry {
     arity: i32,
     flags: &'static [&'static str],
     keys: [i32; 3],
+    id: CommandId,
 }
 
 pub(super) fn command(context: &mut Context<'_>, words: &[Bytes]) {
@@ -58,21 +60,33 @@ fn entries() -> impl Iterator<Item = Entry> {
         arity: own.arity,
         flags: own.flags,
         keys: own.keys,
+        id: own.id,
     });
     own.chain(kv::command_table().iter().map(|info| Entry {
         name: info.name,
         arity: info.arity,
         flags: info.flags,
         keys: [info.first_key, info.last_key, info.step],
+        id: info.id,
     }))
+}
+
+/// What rules about users call a command, if the gateway or the machine has it.
+pub(super) fn id(name: &[u8]) -> Option<CommandId> {
+    find(name).map(|entry| entry.id)
+}
+
+/// Whether the gateway or the machine has a command, or the command of a subcommand.
+pub(super) fn has(command: CommandId) -> bool {
+    let name = command.name().split('|').next();
+    name.is_some_and(|name| find(name.as_bytes()).is_some())
 }
 
 fn find(name: &[u8]) -> Option<Entry> {
     entries().find(|entry| is(name, entry.name))
 }
 
-/// The ten elements of Redis 7; the last four (categories, tips, key specifications, subcommands)
-/// are empty.
+/// The ten elements of Redis 7; the last three (tips, key specifications, subcommands) are empty.
 fn describe(context: &mut Context<'_>, entry: Entry) {
     context.array(10);
     context.bulk(entry.name);
@@ -83,24 +97,33 @@ fn describe(context: &mut Context<'_>, entry: Entry) {
         .keys
         .iter()
         .for_each(|&key| context.integer(i64::from(key)));
-    context.set(0);
+    let categories: Vec<_> = entry.id.categories().map(Category::name).collect();
+    context.set(categories.len());
+    categories
+        .iter()
+        .for_each(|name| context.simple(&format!("@{name}")));
     (0..3).for_each(|_| context.array(0));
 }
 
 fn list(context: &mut Context<'_>, words: &[Bytes]) {
-    let pattern = match words {
-        [] => &b"*"[..],
-        [filter, kind, pattern] if is(filter, "FILTERBY") && is(kind, "PATTERN") => pattern,
-        // Modules and categories do not exist here, so these filters match nothing.
-        [filter, kind, _]
-            if is(filter, "FILTERBY") && (is(kind, "MODULE") || is(kind, "ACLCAT")) =>
-        {
-            b""
+    let (pattern, category) = match words {
+        [] => (&b"*"[..], None),
+        [filter, kind, pattern] if is(filter, "FILTERBY") && is(kind, "PATTERN") => {
+            (&pattern[..], None)
         }
+        [filter, kind, name] if is(filter, "FILTERBY") && is(kind, "ACLCAT") => {
+            match Category::named(name) {
+                Some(category) => (&b"*"[..], Some(category)),
+                None => (&b""[..], None),
+            }
+        }
+        // Modules do not exist here, so this filter matches nothing.
+        [filter, kind, _] if is(filter, "FILTERBY") && is(kind, "MODULE") => (&b""[..], None),
         _ => return context.error(SYNTAX),
     };
     let found: Vec<_> = entries()
         .filter(|entry| matches(pattern, entry.name))
+        .filter(|entry| category.is_none_or(|category| category.contains(entry.id)))
         .collect();
     context.array(found.len());
     found.iter().for_each(|entry| context.bulk(entry.name));

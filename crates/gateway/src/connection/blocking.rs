@@ -8,6 +8,7 @@
 //!
 //! While a client waits, its further commands wait behind it, as in Redis.
 
+use super::admission::judge_again;
 use super::{Connection, Note};
 use crate::transaction::Expected;
 use bytes::Bytes;
@@ -71,7 +72,14 @@ impl Connection {
         self.ask(command);
     }
 
-    fn ask(&mut self, command: Command) {
+    fn ask(&mut self, mut command: Command) {
+        let epoch = self.host.rights.epoch();
+        if let Some(note) = self.flight_notes.first_mut().filter(|it| it.epoch != epoch) {
+            note.epoch = epoch;
+            if let Err(text) = judge_again(&self.host, &self.client, &note.judged) {
+                command = Command::refused(text);
+            }
+        }
         self.submit(&Compound::Pipeline(vec![command]));
         self.flight = Some(Expected::Blocking);
     }

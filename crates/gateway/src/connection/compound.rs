@@ -67,6 +67,17 @@ impl Connection {
             // It was aborted meanwhile, and its client is to see no more than it has.
             return;
         }
+        if let Expected::Users(level) = expected {
+            self.on_users(level, outcome);
+            return self.account();
+        }
+        let is_outdated = outcome.as_ref().is_ok_and(|reply| kv::is_outdated(reply));
+        // The answers to these say nothing of what users may do.
+        if is_outdated && !matches!(expected, Expected::Info(_) | Expected::Check) {
+            self.on_outdated(expected, notes);
+            return self.account();
+        }
+        self.flight_request = None;
         let is_blocking = matches!(expected, Expected::Blocking);
         let times = Times { now, took };
         if is_blocking {
@@ -112,7 +123,12 @@ impl Connection {
                 transaction::write_replies(&replies, &mut context);
                 count_executed(&replies, &notes, times, &mut context);
             }
-            (Ok(reply), Expected::Transaction(own)) => {
+            (Ok(reply), Expected::UsersChanged(words)) => {
+                context.out.extend_from_slice(&reply);
+                commands::acl::on_changed(&context, &words, &reply);
+            }
+            (_, Expected::Users(_)) => unreachable!("it was taken before"),
+            (Ok(reply), Expected::Transaction(own, _)) => {
                 transaction::write_executed(&reply, &own, &mut context);
                 count_executed(&reply, &notes, times, &mut context);
             }
@@ -139,7 +155,9 @@ impl Connection {
                 }
                 let commands = match expected {
                     Expected::Pipeline(commands) => commands.len(),
-                    Expected::Transaction(_)
+                    Expected::Transaction(..)
+                    | Expected::UsersChanged(_)
+                    | Expected::Users(_)
                     | Expected::One
                     | Expected::Blocking
                     | Expected::Check
@@ -163,6 +181,7 @@ impl Connection {
         {
             return false;
         }
+        self.judge_waiting();
         let Some(first) = self.waiting.front() else {
             return false;
         };
@@ -201,10 +220,13 @@ impl Connection {
 
     pub(super) fn submit(&mut self, compound: &Compound) {
         let operation = match compound {
+            Compound::SetUser { .. } | Compound::DeleteUsers(_) => Operation::Write,
             _ if !compound.is_read() => Operation::Write,
             // A watch must see the present version, whatever the consistency level of the
             // connection.
-            Compound::Versions(_) => Operation::Read(ReadLevel::Linearizable),
+            Compound::Versions(_) | Compound::Users { .. } => {
+                Operation::Read(ReadLevel::Linearizable)
+            }
             Compound::Transaction { watched, .. } if !watched.is_empty() => {
                 Operation::Read(ReadLevel::Linearizable)
             }
@@ -229,7 +251,12 @@ impl Connection {
         count(&self.host.stats.compounds, 1);
         self.flight_since = Instant::now();
         self.asked_at = self.flight_since;
-        let payload = Bytes::from(compound.encode());
+        let mut payload = Bytes::from(compound.encode());
+        if self.host.rights.are_checked() {
+            payload = self.host.rights.judged(payload);
+            self.flight_request = Some((operation, payload.clone()));
+        }
+        self.sent_again = false;
         self.flight_bytes = payload.len();
         self.flight_changes = !matches!(operation, Operation::Read(_));
         self.request = Some((operation, payload));
@@ -304,7 +331,7 @@ pub(super) fn footprint(command: &Command) -> usize {
 }
 
 /// The error for a refusal. Clients know both codes: the same command may succeed later.
-fn refusal_text(refusal: Refusal) -> &'static str {
+pub(super) fn refusal_text(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::Busy => {
             "BUSY Ionian is overloaded: too much in flight, the command was not executed, try again later"

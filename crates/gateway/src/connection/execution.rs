@@ -1,6 +1,7 @@
 //! Executes commands: the gateway's own at once, those for the state machine by queueing them for a
 //! compound.
 
+use super::admission::Admission;
 use super::compound::footprint;
 use super::{Connection, Note};
 use crate::commands::{self, Control, Own, Run};
@@ -34,6 +35,11 @@ impl Connection {
 
     /// Executes a command; returns false if the command must wait until all before it are answered.
     fn execute(&mut self, words: &[Bytes]) -> bool {
+        match self.admit(words) {
+            Admission::Granted => {}
+            Admission::Waits => return false,
+            Admission::Answered => return true,
+        }
         match commands::find(&words[0]) {
             Some(own) => self.is_idle() && self.execute_own(own, words),
             None if self.transaction.is_open() => {
@@ -131,12 +137,19 @@ impl Connection {
         self.client.last_command.set(name);
         let tracked = tracking::keys(&self.client, words);
         self.client.caching.set(None);
+        let epoch = self.host.rights.epoch();
+        let judged = match epoch {
+            0 => Vec::new(),
+            _ => words.to_vec(),
+        };
         Note {
             name,
             family: Family::of(info.flags),
             words: words.len(),
             since: self.client.last_active.get(),
             tracked,
+            epoch,
+            judged,
         }
     }
 
@@ -180,6 +193,9 @@ impl Connection {
         }
         self.ends_with_answer = false;
         self.client.last_command.set(own.name);
+        if matches!(own.run, Run::Control(Control::Exec)) && !self.judge_queue() {
+            return true;
+        }
         let replied = self.output.tail().len();
         let began = Instant::now();
         let mut context = Context {
@@ -211,6 +227,14 @@ impl Connection {
                 );
                 self.flight = Some(Expected::Check);
             }
+            Run::Plain(run) if own.name == "acl" => match commands::acl::change(&context, words) {
+                Ok(None) => run(&mut context, words),
+                Err(text) => context.error(text),
+                Ok(Some(compound)) => {
+                    self.submit_at(Operation::Write, &compound);
+                    self.flight = Some(Expected::UsersChanged(words.to_vec()));
+                }
+            },
             Run::Plain(run) => run(&mut context, words),
             Run::Control(Control::Quit) => {
                 context.ok();
@@ -225,7 +249,7 @@ impl Connection {
                 if let Step::Submit(compound, expected) =
                     self.transaction.control(control, words, &mut context)
                 {
-                    if let Expected::Transaction(_) = expected {
+                    if let Expected::Transaction(..) = expected {
                         let tracked = self.transaction.take_tracked();
                         self.flight_notes = vec![Note {
                             name: own.name,
@@ -233,6 +257,8 @@ impl Connection {
                             words: words.len(),
                             since: began,
                             tracked,
+                            epoch: self.host.rights.epoch(),
+                            judged: Vec::new(),
                         }];
                         self.client.caching.set(None);
                     }

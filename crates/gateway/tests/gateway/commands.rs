@@ -281,7 +281,7 @@ fn command() {
     assert!(ask("COMMAND LIST").starts_with(&format!("*{count}\n")));
     assert_eq!(
         ask("COMMAND INFO get nope"),
-        "*2\n*10\n$3\nget\n:2\n*2\n+readonly\n+fast\n:1\n:1\n:1\n*0\n*0\n*0\n*0\n$-1\n"
+        "*2\n*10\n$3\nget\n:2\n*2\n+readonly\n+fast\n:1\n:1\n:1\n*3\n+@read\n+@string\n+@fast\n*0\n*0\n*0\n$-1\n"
     );
     assert_eq!(ask("COMMAND GETKEYS GET a"), "*1\n$1\na\n");
     assert_eq!(ask("COMMAND GETKEYS MSET a 1 b 2"), "*2\n$1\na\n$1\nb\n");

@@ -1,5 +1,6 @@
 //! The gateway as its clients see it. One binary, so that it is linked once.
 
+mod acl;
 mod blocking;
 mod commands;
 mod common;

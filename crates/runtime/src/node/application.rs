@@ -4,6 +4,7 @@
 use crate::status::ClientsStatus;
 use ionian_kernel::client::{Reply, Request};
 use ionian_kernel::id::ClientId;
+use ionian_kernel::level::Level;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tokio::sync::Notify;
@@ -75,15 +76,18 @@ pub(crate) struct Submissions {
     queue: RefCell<Vec<(ClientId, Request)>>,
     /// The client lanes of this node, according to the membership.
     pub(crate) lanes: RefCell<Vec<ClientId>>,
+    /// The level of the cluster, according to the membership.
+    pub(crate) level: Cell<Level>,
     closed: Cell<bool>,
 }
 
 impl Submissions {
-    pub(crate) fn new(lanes: Vec<ClientId>) -> Rc<Self> {
+    pub(crate) fn new(lanes: Vec<ClientId>, level: Level) -> Rc<Self> {
         Rc::new(Submissions {
             wake: Wake::default(),
             queue: RefCell::default(),
             lanes: RefCell::new(lanes),
+            level: Cell::new(level),
             closed: Cell::new(false),
         })
     }
@@ -132,6 +136,11 @@ impl LaneHandle {
     /// The first lane at this moment.
     pub fn first_lane(&self) -> Option<ClientId> {
         self.submissions.first_lane()
+    }
+
+    /// The level of the cluster at this moment, as far as this node knows.
+    pub fn level(&self) -> Level {
+        self.submissions.level.get()
     }
 
     /// Queues a request and wakes the loop. It never enters a role, so it can be called from

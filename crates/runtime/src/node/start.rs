@@ -30,6 +30,7 @@ use crate::tasks::Tasks;
 use crate::transport::admission::Admission;
 use crate::transport::connection::Transport;
 use crate::transport::peers::Peers;
+use ionian_kernel::level::Level;
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use std::future::Future;
@@ -157,7 +158,9 @@ fn assemble<P: Protocol>(
     admission.log_waiting();
 
     let lanes = settings.layout.client_lanes(settings.node).iter().collect();
-    let submissions = Submissions::new(lanes);
+    let known = settings.configuration.as_ref();
+    let level = known.map_or(Level::FIRST, |known| known.membership.level);
+    let submissions = Submissions::new(lanes, level);
     let tasks = Rc::new(Tasks::default());
     let cleanup = Cleanup {
         tasks: tasks.clone(),

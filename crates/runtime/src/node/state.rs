@@ -224,6 +224,7 @@ impl<P: Protocol> State<P> {
     /// message of a role that assumes it, so that no node receives a message of an epoch that it
     /// does not know. Then the roles learn it.
     fn apply_membership(&mut self, membership: Membership) -> Result<bool, NodeError> {
+        let level = membership.level;
         let Some(configuration) = self.membership.advanced(membership)? else {
             return Ok(true);
         };
@@ -247,6 +248,7 @@ impl<P: Protocol> State<P> {
             self.io.loops = None;
             return Ok(false);
         }
+        self.submissions.level.set(level);
         self.admission.change(addresses.len() - 1, &left)?;
         self.io.place(&layout);
         match self.started {

@@ -1,0 +1,214 @@
+//! Whether a command may be executed, before it is.
+
+use super::Connection;
+use crate::commands::{self, Control, Run};
+use crate::reply::{self, Context};
+use crate::rights::{CHANGED, Verdict};
+use crate::transaction::Expected;
+use bytes::Bytes;
+use ionian_kernel::client::{Operation, ReadLevel, Refusal};
+use ionian_machines::kv::Command;
+
+const GONE: &str = "ERR closed: the user of this connection was deleted or switched off";
+
+/// What becomes of a command.
+pub(super) enum Admission {
+    Granted,
+    /// It must wait for the commands before it, or for the users of the cluster.
+    Waits,
+    /// It was refused.
+    Answered,
+}
+
+/// What a connection knows of the users.
+#[derive(Debug, Default)]
+pub(super) struct Fetched {
+    /// The users are those of now: they were fetched for the next command.
+    is_fresh: bool,
+    /// Why they could not be fetched for the next command.
+    refusal: Option<Refusal>,
+}
+
+impl Connection {
+    /// Judges a command that was received.
+    #[inline]
+    pub(super) fn admit(&mut self, words: &[Bytes]) -> Admission {
+        match self.host.rights.are_checked() {
+            true => self.admit_checked(words),
+            false => Admission::Granted,
+        }
+    }
+
+    fn admit_checked(&mut self, words: &[Bytes]) -> Admission {
+        let needs_users = !self.host.rights.are_known()
+            || !self.transaction.is_open() && !self.fetched.is_fresh && depends_on_users(words);
+        if needs_users && self.is_idle() {
+            if let Some(refusal) = self.fetched.refusal.take() {
+                reply::error(self.output.tail(), super::compound::refusal_text(refusal));
+                return Admission::Answered;
+            }
+            self.fetch_users(ReadLevel::Linearizable);
+        }
+        if needs_users {
+            return Admission::Waits;
+        }
+        let verdict = self.host.judge(&self.client, words);
+        if verdict != Verdict::Allowed && !self.is_idle() {
+            return Admission::Waits;
+        }
+        self.fetched = Fetched::default();
+        match verdict {
+            Verdict::Allowed => return Admission::Granted,
+            Verdict::Refused(text) => self.refuse(words, &text),
+            Verdict::Gone => self.close_gone(),
+        }
+        Admission::Answered
+    }
+
+    /// Answers a command that is not allowed.
+    fn refuse(&mut self, words: &[Bytes], text: &str) {
+        let is_exec = commands::find(&words[0])
+            .is_some_and(|own| matches!(own.run, Run::Control(Control::Exec)));
+        let mut context = Context {
+            host: &self.host,
+            client: &self.client,
+            out: self.output.tail(),
+        };
+        if is_exec {
+            self.transaction.reset(&self.client);
+            context.error(format_args!(
+                "EXECABORT Transaction discarded because of: {text}"
+            ));
+        } else {
+            self.transaction.fail();
+            context.error(text);
+        }
+    }
+
+    /// Closes the connection if its user was deleted or switched off. Only the output remains.
+    pub(crate) fn leave_if_gone(&mut self) {
+        if !self.closing && self.host.is_gone(&self.client) {
+            self.close_gone();
+        }
+    }
+
+    fn close_gone(&mut self) {
+        self.close_for(format_args!("{GONE}"));
+    }
+
+    /// Asks for the users of the cluster, for the next command or for a compound that was judged by
+    /// other ones.
+    pub(super) fn fetch_users(&mut self, level: ReadLevel) {
+        let question = self.host.rights.question();
+        self.submit_at(Operation::Read(level), &question);
+        self.flight = Some(Expected::Users(level));
+    }
+
+    /// Takes the reply to that.
+    pub(super) fn on_users(&mut self, level: ReadLevel, outcome: Result<Bytes, Refusal>) {
+        let learned = outcome.and_then(|reply| match self.host.rights.learn(&reply) {
+            true => Ok(()),
+            // A replica of an earlier program does not know the question.
+            false => Err(Refusal::Unavailable),
+        });
+        // Reads that may be stale are served without a quorum, by what the gateway can learn then.
+        if learned.is_err() && !self.host.rights.are_known() && level == ReadLevel::Linearizable {
+            return self.fetch_users(ReadLevel::Eventual);
+        }
+        match (self.outdated.take(), learned) {
+            (Some(outdated), Ok(())) => self.submit_again(outdated),
+            (Some(outdated), Err(refusal)) => self.give_up_outdated(outdated, refusal),
+            (None, Ok(())) => self.fetched.is_fresh = true,
+            (None, Err(refusal)) => self.fetched.refusal = Some(refusal),
+        }
+    }
+
+    /// Judges the commands that wait again, if the users have changed.
+    pub(super) fn judge_waiting(&mut self) {
+        let epoch = self.host.rights.epoch();
+        if self.notes.front().is_none_or(|note| note.epoch == epoch) {
+            return;
+        }
+        for (command, note) in self.waiting.iter_mut().zip(&mut self.notes) {
+            if note.epoch == epoch {
+                break;
+            }
+            note.epoch = epoch;
+            let before = super::compound::footprint(command);
+            if let Err(text) = judge_again(&self.host, &self.client, &note.judged) {
+                *command = Command::refused(text);
+            }
+            self.waiting_bytes = self.waiting_bytes - before + super::compound::footprint(command);
+        }
+    }
+
+    /// Judges the queued commands again before EXEC, if the users have changed. Answers EXEC and
+    /// returns false if one is not allowed any more.
+    pub(super) fn judge_queue(&mut self) -> bool {
+        let epoch = self.host.rights.epoch();
+        let Some(judged) = self.transaction.judged().filter(|it| it.epoch != epoch) else {
+            return true;
+        };
+        let verdict = judge_all_again(&self.host, &self.client, judged);
+        match verdict {
+            Ok(()) => self.transaction.set_judged(epoch),
+            Err(text) => {
+                self.transaction.reset(&self.client);
+                let mut context = Context {
+                    host: &self.host,
+                    client: &self.client,
+                    out: self.output.tail(),
+                };
+                context.error(text);
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Whether the answer needs the users as they are now: also where they are only looked at.
+fn depends_on_users(words: &[Bytes]) -> bool {
+    let Some(own) = commands::find(&words[0]) else {
+        return false;
+    };
+    match own.name {
+        "auth" => true,
+        "hello" => commands::connection::hello_logs_in(words),
+        "acl" => commands::acl::depends_on_users(words),
+        _ => false,
+    }
+}
+
+/// Judges a command by the present users, after it was judged by others.
+pub(super) fn judge_again(
+    host: &crate::Host,
+    client: &crate::host::Client,
+    words: &[Bytes],
+) -> Result<(), String> {
+    if words.is_empty() {
+        return Err(CHANGED.to_owned());
+    }
+    match host.judge(client, words) {
+        Verdict::Allowed => Ok(()),
+        Verdict::Refused(text) => Err(text),
+        Verdict::Gone => Err(GONE.to_owned()),
+    }
+}
+
+/// The same for a transaction: all its commands are executed, or none.
+pub(super) fn judge_all_again(
+    host: &crate::Host,
+    client: &crate::host::Client,
+    judged: &crate::transaction::Judged,
+) -> Result<(), String> {
+    let because = |text: String| format!("EXECABORT Transaction discarded because of: {text}");
+    if judged.epoch == 0 {
+        return Err(because(CHANGED.to_owned()));
+    }
+    judged
+        .words
+        .iter()
+        .try_for_each(|words| judge_again(host, client, words))
+        .map_err(because)
+}

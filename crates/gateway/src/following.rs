@@ -1,0 +1,60 @@
+//! Keeps the gateway's copy of the users up to date, also without commands of clients: a client
+//! whose user was deleted or switched off is closed about a second later on every gateway.
+
+use crate::serve::Inner;
+use ionian_kernel::client::{Operation, ReadLevel, Reply, Request};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How often the gateway asks for the users, while it has clients.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// The upper half of the tokens of these questions: no connection has this index.
+const POLLING: u64 = i32::MAX as u64 - 1;
+
+impl Inner {
+    /// Asks for the level and the users from time to time, without end.
+    pub(crate) async fn follow_users(&self) {
+        loop {
+            tokio::time::sleep(EVERY).await;
+            if let Some(level) = &*self.level.borrow() {
+                self.host.set_level(level());
+            }
+            if self.host.rights.are_checked() && self.slots.borrow().len() > 0 {
+                self.polls.set(self.polls.get().wrapping_add(1));
+                (self.submit)(Request {
+                    token: POLLING << 32 | u64::from(self.polls.get()),
+                    operation: Operation::Read(ReadLevel::Linearizable),
+                    payload: self.host.rights.question().encode().into(),
+                });
+            }
+        }
+    }
+
+    /// Takes the reply to such a question; false if it is the reply to something else.
+    pub(crate) fn on_polled(&self, reply: &Reply) -> bool {
+        let is_mine = reply.token >> 32 == POLLING;
+        if is_mine && let Ok(users) = &reply.outcome {
+            self.host.rights.learn(users);
+        }
+        is_mine
+    }
+
+    /// Closes the clients whose users are gone, if the users have changed.
+    pub(crate) fn part_from_users(self: &Rc<Self>) {
+        if !self.host.rights.take_changed() {
+            return;
+        }
+        let mut slots = self.slots.borrow_mut();
+        let indices: Vec<u32> = slots.open().collect();
+        for index in indices {
+            let Some(open) = slots.get(index) else {
+                continue;
+            };
+            open.connection.leave_if_gone();
+            if open.connection.is_closing() && !std::mem::replace(&mut open.dirty, true) {
+                self.dirty.borrow_mut().push(index);
+            }
+        }
+    }
+}

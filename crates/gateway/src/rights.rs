@@ -1,0 +1,305 @@
+//! Who may do what: the gateway's copy of the users of the cluster, and its judgement of commands.
+//!
+//! The users are part of the state of the key-value machine. A gateway judges a command by its
+//! copy, and sends it with the epoch of that copy. The machine refuses it if the users have changed
+//! since; the gateway then asks for them and judges again (`connection/outdated.rs`). Below
+//! [`SINCE`] a cluster has no users but `default`, which may do everything, and nothing is judged.
+
+use crate::acl_log::{AclLog, Reason};
+use crate::commands;
+use crate::host::{Client, Host, count};
+use bytes::Bytes;
+use ionian_kernel::level::Level;
+use ionian_machines::acl::{self, CommandId, Denied, User, Users};
+use ionian_machines::kv;
+use sha2::{Digest, Sha256};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use subtle::{Choice, ConstantTimeEq};
+
+/// The level of the cluster since which it has users.
+pub(crate) const SINCE: Level = Level(18);
+
+const NO_AUTH: &str = "NOAUTH Authentication required.";
+
+/// The error in place of a command that was judged by users that have changed, and cannot be judged
+/// again.
+pub(crate) const CHANGED: &str =
+    "TRYAGAIN the rules for users have changed, the command was not executed";
+
+/// The rights of all clients of a gateway.
+#[derive(Debug, Default)]
+pub(crate) struct Rights {
+    level: Cell<Level>,
+    /// The copy; `None` until it is known.
+    users: RefCell<Option<Rc<Users>>>,
+    /// Whether it has changed since [`take_changed`](Self::take_changed).
+    changed: Cell<bool>,
+    pub(crate) log: RefCell<AclLog>,
+    pub(crate) denied_auth: Cell<u64>,
+    pub(crate) denied_commands: Cell<u64>,
+    pub(crate) denied_keys: Cell<u64>,
+}
+
+/// What may become of a command.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Verdict {
+    Allowed,
+    /// The error for the client.
+    Refused(String),
+    /// Its user was deleted or switched off, so the connection is closed.
+    Gone,
+}
+
+/// Who uses a connection.
+enum Who {
+    User(Arc<User>),
+    NotLoggedIn,
+    Gone,
+}
+
+impl Rights {
+    /// Sets the level of the cluster.
+    pub(crate) fn set_level(&self, level: Level) {
+        self.level.set(level);
+    }
+
+    pub(crate) fn level(&self) -> Level {
+        self.level.get()
+    }
+
+    /// Whether commands are judged.
+    #[inline]
+    pub(crate) fn are_checked(&self) -> bool {
+        self.level.get() >= SINCE
+    }
+
+    /// The copy of the users, if it is known.
+    pub(crate) fn users(&self) -> Option<Rc<Users>> {
+        match self.are_checked() {
+            true => self.users.borrow().clone(),
+            false => Some(Rc::default()),
+        }
+    }
+
+    pub(crate) fn are_known(&self) -> bool {
+        !self.are_checked() || self.users.borrow().is_some()
+    }
+
+    /// The epoch of the copy; zero without one.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.users
+            .borrow()
+            .as_ref()
+            .map_or(0, |users| users.epoch())
+    }
+
+    /// The question for the users, if they are others than these.
+    pub(crate) fn question(&self) -> kv::Compound {
+        let known = self.users.borrow().as_ref().map(|users| users.epoch());
+        kv::Compound::Users {
+            known: known.unwrap_or(u64::MAX),
+        }
+    }
+
+    /// The same compound with the epoch of the copy.
+    pub(crate) fn judged(&self, compound: Bytes) -> Bytes {
+        match self.epoch() {
+            0 => compound,
+            epoch => kv::judged_at(epoch, &compound),
+        }
+    }
+
+    /// Takes the answer to it. Returns whether it is one.
+    pub(crate) fn learn(&self, reply: &Bytes) -> bool {
+        match kv::known_users(reply) {
+            Ok(None) => self.users.borrow().is_some(),
+            Ok(Some(users)) => {
+                // Answers may overtake each other.
+                if self.users.borrow().is_none() || users.epoch() > self.epoch() {
+                    self.users.replace(Some(Rc::new(users)));
+                    self.changed.set(true);
+                }
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Whether the copy has changed since the last call.
+    pub(crate) fn take_changed(&self) -> bool {
+        self.changed.take()
+    }
+}
+
+impl Host {
+    /// Judges the command with these words by the copy of the users, which must be known.
+    pub(crate) fn judge(&self, client: &Client, words: &[Bytes]) -> Verdict {
+        let users = self.rights.users().filter(|users| users.epoch() > 0);
+        // What is no command is answered so, as in Redis.
+        let (Some(users), Some(asked)) = (users, Asked::of(words)) else {
+            return Verdict::Allowed;
+        };
+        let user = match who(client, &users) {
+            Who::User(user) => user,
+            Who::Gone => return Verdict::Gone,
+            Who::NotLoggedIn if asked.command.is_free() => return Verdict::Allowed,
+            Who::NotLoggedIn => return Verdict::Refused(NO_AUTH.to_owned()),
+        };
+        let denied = user.check(asked.command, words, || asked.keys(words));
+        match denied {
+            Ok(()) => Verdict::Allowed,
+            Err(denied) => {
+                let (reason, object) = match denied {
+                    Denied::Command => (Reason::Command, asked.command.name().as_bytes()),
+                    Denied::Key(place) => (Reason::Key, &words[place][..]),
+                };
+                count(
+                    match denied {
+                        Denied::Command => &self.rights.denied_commands,
+                        Denied::Key(_) => &self.rights.denied_keys,
+                    },
+                    1,
+                );
+                self.log_denied(client, reason, object, &client.user.borrow());
+                Verdict::Refused(format!(
+                    "NOPERM this user has no permissions to {}",
+                    match denied {
+                        Denied::Command => format!("run the '{}' command", asked.command.name()),
+                        Denied::Key(_) => "access one of the keys used as arguments".to_owned(),
+                    }
+                ))
+            }
+        }
+    }
+
+    /// Whether the user of the connection was deleted or switched off.
+    pub(crate) fn is_gone(&self, client: &Client) -> bool {
+        let users = self.rights.users().filter(|users| users.epoch() > 0);
+        users.is_some_and(|users| matches!(who(client, &users), Who::Gone))
+    }
+
+    /// Whether the client needs no AUTH, or has done it.
+    pub(crate) fn is_logged_in(&self, client: &Client) -> bool {
+        self.rights
+            .users()
+            .is_some_and(|users| matches!(who(client, &users), Who::User(_)))
+    }
+
+    /// Logs a client in, if the password is right.
+    pub(crate) fn log_in(&self, client: &Client, name: &[u8], password: &[u8]) -> bool {
+        let users = self.rights.users();
+        let user = users.as_ref().and_then(|users| users.get(name));
+        let is_right = user.is_some_and(|user| {
+            let is_known = user.is_without_password() || has_password(user, password);
+            user.is_on() && is_known
+        });
+        match is_right {
+            true => {
+                client.user.replace(Bytes::copy_from_slice(name));
+                client.logged_in.set(true);
+                client.rights.take();
+            }
+            false => {
+                count(&self.rights.denied_auth, 1);
+                self.log_denied(client, Reason::Auth, name, name);
+                let (user, from) = (String::from_utf8_lossy(name), &client.address);
+                tracing::info!(
+                    target: AUDIT,
+                    user = &*user,
+                    from,
+                    request = "AUTH",
+                    outcome = "refused"
+                );
+            }
+        }
+        is_right
+    }
+
+    fn log_denied(&self, client: &Client, reason: Reason, object: &[u8], user: &[u8]) {
+        let line = commands::client::line(client);
+        let in_multi = client.queued.get().is_some();
+        self.rights
+            .log
+            .borrow_mut()
+            .add((reason, in_multi), object, user, line);
+    }
+}
+
+/// The target of the lines of the audit log.
+pub(crate) const AUDIT: &str = "ionian::audit";
+
+fn who(client: &Client, users: &Users) -> Who {
+    if !client.logged_in.get() {
+        // As in Redis, a client is `default` without AUTH as long as that has no password.
+        let default = users.get(acl::DEFAULT);
+        let default = default.filter(|user| user.is_on() && user.is_without_password());
+        return default.map_or(Who::NotLoggedIn, |user| Who::User(user.clone()));
+    }
+    let mut cached = client.rights.borrow_mut();
+    let (_, user) = match &mut *cached {
+        Some(cached) if cached.0 == users.epoch() => cached,
+        cached => {
+            let user = users.get(&client.user.borrow()).cloned();
+            cached.insert((users.epoch(), user))
+        }
+    };
+    match user {
+        Some(user) if user.is_on() => Who::User(user.clone()),
+        _ => Who::Gone,
+    }
+}
+
+/// The hash of a password, in hexadecimal digits.
+pub(crate) fn hash(password: &[u8]) -> String {
+    let hash = Sha256::digest(password);
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Compares with all hashes, in a time that does not depend on which one it is.
+fn has_password(user: &User, password: &[u8]) -> bool {
+    let hash = hash(password);
+    let equal = user
+        .hashes()
+        .iter()
+        .map(|known| known.ct_eq(hash.as_bytes()));
+    equal.fold(Choice::from(0), |any, one| any | one).into()
+}
+
+/// The command that a client has asked for.
+pub(crate) struct Asked {
+    pub(crate) command: CommandId,
+    info: Option<&'static kv::CommandInfo>,
+}
+
+impl Asked {
+    /// The command; `None` if there is none with this name and this number of words.
+    pub(crate) fn of(words: &[Bytes]) -> Option<Asked> {
+        if let Some(own) = commands::find(&words[0]) {
+            return own.takes(words.len()).then(|| Asked {
+                command: own.id.with_subcommand(words),
+                info: None,
+            });
+        }
+        let info = kv::command_info(&words[0])?;
+        let command = info.id.with_subcommand(words);
+        let is_whole = info.id.takes(words.len()) && !command.is_container();
+        is_whole.then_some(Asked {
+            command,
+            info: Some(info),
+        })
+    }
+
+    /// The places of its keys, and what it does with each.
+    pub(crate) fn keys(&self, words: &[Bytes]) -> Vec<(usize, acl::Access)> {
+        match self.info {
+            Some(info) => info.keys(words),
+            // WATCH alone of the gateway's own commands has keys.
+            None if self.command == CommandId::of("watch") => (1..words.len())
+                .map(|place| (place, acl::Access::NONE))
+                .collect(),
+            None => Vec::new(),
+        }
+    }
+}
