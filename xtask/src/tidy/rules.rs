@@ -26,6 +26,7 @@ const KINDS_WITHIN: &[(&str, &[&str])] = &[
     ("crates/canaries/patches/", &[".patch", "/inherits"]),
     ("crates/dashboard/src/page/", &[".html", ".css", ".js"]),
     ("crates/sim/tests/plays/", &[".play"]),
+    ("crates/gateway/tests/", &[".txt"]),
     ("crates/machines/tests/", &[".txt"]),
     ("monitoring/", &[".yaml"]),
     ("monitoring/browser/", &[".mjs", ".json"]),

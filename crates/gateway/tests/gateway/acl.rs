@@ -53,7 +53,7 @@ fn users_may_do_what_their_rules_say_through_every_gateway() {
     // The other gateway learns of it when a client logs in.
     let mut user = Client::new(&other);
     assert_eq!(user.ask(&mut cluster, "AUTH u wrong"), WRONG_PASS);
-    assert_eq!(user.ask(&mut cluster, "AUTH nobody secret"), WRONG_PASS);
+    assert_eq!(user.ask(&mut cluster, "AUTH none secret"), WRONG_PASS);
     assert_eq!(user.ask(&mut cluster, "AUTH u secret"), "+OK\n");
     assert_eq!(user.ask(&mut cluster, "GET a:1"), "$1\nx\n");
     assert_eq!(user.ask(&mut cluster, "ACL WHOAMI"), "$1\nu\n");

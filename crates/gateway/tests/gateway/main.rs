@@ -8,6 +8,7 @@ mod connection;
 mod memory;
 mod model;
 mod parsing;
+mod redis7_acl;
 mod socket;
 mod tls;
 mod transactions;

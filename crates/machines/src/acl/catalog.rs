@@ -129,6 +129,47 @@ impl CommandId {
     }
 }
 
+/// A set of commands: a bit for each.
+pub(super) type Bits = [u64; COUNT.div_ceil(64)];
+
+/// For each category, the commands that belong to it; and these with all their subcommands.
+static MEMBERS: [[Bits; 2]; NAMES.len()] = {
+    let mut members = [[[0; COUNT.div_ceil(64)]; 2]; NAMES.len()];
+    let mut category = 0;
+    while category < NAMES.len() {
+        // A subcommand follows its command, with a bar in its name.
+        let (mut at, mut with_parent) = (0, false);
+        while at < COUNT {
+            let is_member = COMMANDS[at].categories & 1 << category != 0;
+            let is_sub = has_bar(COMMANDS[at].name.as_bytes());
+            if !is_sub {
+                with_parent = is_member;
+            }
+            let bit = 1 << (at % 64);
+            if is_member {
+                members[category][0][at / 64] |= bit;
+            }
+            if is_member || is_sub && with_parent {
+                members[category][1][at / 64] |= bit;
+            }
+            at += 1;
+        }
+        category += 1;
+    }
+    members
+};
+
+const fn has_bar(name: &[u8]) -> bool {
+    let mut at = 0;
+    while at < name.len() {
+        if name[at] == b'|' {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
 const fn is_same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;
@@ -163,6 +204,16 @@ impl Category {
         NAMES[self.0]
     }
 
+    /// The commands that belong to it.
+    pub(super) fn members(self) -> &'static Bits {
+        &MEMBERS[self.0][0]
+    }
+
+    /// The commands that a rule about it allows or forbids: these with all their subcommands.
+    pub(super) fn covered(self) -> &'static Bits {
+        &MEMBERS[self.0][1]
+    }
+
     /// Whether the command belongs to it.
     pub fn contains(self, command: CommandId) -> bool {
         command.entry().categories & 1 << self.0 != 0
@@ -178,7 +229,8 @@ mod tests {
         assert!(COMMANDS.is_sorted_by(|a, b| a.name < b.name));
         for command in CommandId::all() {
             assert_eq!(CommandId::named(command.name().as_bytes()), Some(command));
-            assert!(command.name().len() <= 32 && command.categories().next().is_some());
+            let has_category = command.categories().next().is_some();
+            assert!(command.name().len() <= 32 && has_category != (command.name() == "ionian"));
             if let Some((parent, sub)) = command.name().split_once('|') {
                 let words = [parent, sub].map(|word| Bytes::from(word.to_uppercase()));
                 let parent = CommandId::of(parent);

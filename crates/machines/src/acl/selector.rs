@@ -1,7 +1,7 @@
 //! A selector: which commands may be used, on which keys. A user has one at its root, and any
 //! number of further ones in parentheses.
 
-use super::catalog::{COUNT, Category, CommandId};
+use super::catalog::{Bits, Category, CommandId};
 use crate::kv::glob;
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -82,12 +82,10 @@ pub enum Denied {
     Key(usize),
 }
 
-const WORDS: usize = COUNT.div_ceil(64);
-
 /// A set of commands.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Commands {
-    bits: [u64; WORDS],
+    bits: Bits,
     /// Whether it began as all commands: those of later versions are in it too.
     future: bool,
 }
@@ -95,7 +93,7 @@ struct Commands {
 impl Commands {
     fn all() -> Commands {
         Commands {
-            bits: [u64::MAX; WORDS],
+            bits: Bits::default().map(|_| u64::MAX),
             future: true,
         }
     }
@@ -122,17 +120,21 @@ impl Commands {
     }
 
     fn set_category(&mut self, category: Category, value: bool) {
-        CommandId::all()
-            .filter(|command| category.contains(*command))
-            .for_each(|command| self.set(command, value));
+        for (bits, covered) in self.bits.iter_mut().zip(category.covered()) {
+            match value {
+                true => *bits |= covered,
+                false => *bits &= !covered,
+            }
+        }
     }
 
     /// How many commands of the category are in it, and how many are not.
-    fn count(&self, category: Category) -> (usize, usize) {
-        let (on, off): (Vec<_>, Vec<_>) = CommandId::all()
-            .filter(|command| category.contains(*command))
-            .partition(|command| self.contains(*command));
-        (on.len(), off.len())
+    fn count(&self, category: Category) -> (u32, u32) {
+        let both = self.bits.iter().zip(category.members());
+        both.fold((0, 0), |(on, off), (bits, members)| {
+            let on = on + (bits & members).count_ones();
+            (on, off + (!bits & members).count_ones())
+        })
     }
 
     /// The categories that describe it best, as Redis finds them: each time the one with the fewest
@@ -141,7 +143,7 @@ impl Commands {
         let mut rest = self.clone();
         let mut applied = Vec::new();
         loop {
-            let mut best: Option<(usize, usize, Category)> = None;
+            let mut best: Option<(u32, u32, Category)> = None;
             for category in Category::all().filter(|category| !applied.contains(category)) {
                 let (on, off) = rest.count(category);
                 let (differ, agree) = if self.future { (on, off) } else { (off, on) };
@@ -194,6 +196,7 @@ impl Selector {
 
     fn set_special(&mut self, rule: &[u8]) -> Result<(), RuleError> {
         match rule {
+            [b'~' | b'%', ..] if self.all_keys => Err(RuleError::KeysAfterAll),
             [b'~', text @ ..] => self.add_keys(Access::BOTH, text),
             [b'%', rest @ ..] => {
                 let (access, text) = access(rest)?;
@@ -256,9 +259,6 @@ impl Selector {
     }
 
     fn add_keys(&mut self, access: Access, text: &[u8]) -> Result<(), RuleError> {
-        if self.all_keys {
-            return Err(RuleError::KeysAfterAll);
-        }
         if has_space(text) {
             return Err(RuleError::Syntax);
         }
@@ -419,7 +419,10 @@ fn access(rule: &[u8]) -> Result<(Access, &[u8]), RuleError> {
         }
         access.0 |= bit.0;
     }
-    Ok((access, rest))
+    match access {
+        Access::NONE => Err(RuleError::Syntax),
+        access => Ok((access, rest)),
+    }
 }
 
 /// Whether there is white space or a NUL in it.

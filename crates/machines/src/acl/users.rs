@@ -210,13 +210,21 @@ fn merged(rules: &[&[u8]]) -> Result<Vec<Vec<u8>>, String> {
     let mut all = Vec::new();
     let mut open: Option<Vec<u8>> = None;
     for rule in rules {
+        if rule.starts_with(b"(") && !rule.ends_with(b")") {
+            // As in Redis, what was begun before is forgotten.
+            open = Some(rule.to_vec());
+            continue;
+        }
         let word = match open.take() {
             Some(begun) => [&begun, &b" "[..], rule].concat(),
-            None => rule.to_vec(),
+            None => {
+                all.push(rule.to_vec());
+                continue;
+            }
         };
-        match word.starts_with(b"(") && !word.ends_with(b")") {
-            true => open = Some(word),
-            false => all.push(word),
+        match word.ends_with(b")") {
+            true => all.push(word),
+            false => open = Some(word),
         }
     }
     match open {
