@@ -425,7 +425,7 @@ impl Connection {
             } else if !self.has_room() {
                 return;
             } else {
-                match self.parser.next(&mut self.input, &self.host.limits) {
+                match self.parse() {
                     Ok(true) => self.act(),
                     Ok(false) => return,
                     Err(failure) => {

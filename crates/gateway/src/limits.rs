@@ -62,6 +62,18 @@ pub struct Limits {
 /// Minimum rate of a client whose command is incomplete: 64 kilobit per second.
 pub(crate) const MIN_BYTES_PER_SECOND: u32 = 8 << 10;
 
+impl Limits {
+    /// Those of a client that has to log in, as in Redis: 10 words, of 16 KiB together.
+    pub(crate) fn before_login(self) -> Limits {
+        Limits {
+            args: self.args.min(10),
+            bulk_bytes: self.bulk_bytes.min(16 << 10),
+            inline_bytes: self.inline_bytes.min(16 << 10),
+            ..self
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Limits {

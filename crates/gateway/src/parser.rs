@@ -40,6 +40,21 @@ pub enum ProtocolError {
     TooBigInline,
     /// An inline command with an unclosed quote.
     UnbalancedQuotes,
+    /// `*N` with an N that is above the limit before AUTH.
+    UnauthenticatedMultibulkLength,
+    /// `$N` with an N that is above the limit before AUTH.
+    UnauthenticatedBulkLength,
+}
+
+impl ProtocolError {
+    /// The error of a client that has to log in, under [its limits](Limits::before_login).
+    pub(crate) fn before_login(self) -> ProtocolError {
+        match self {
+            ProtocolError::InvalidMultibulkLength => ProtocolError::UnauthenticatedMultibulkLength,
+            ProtocolError::InvalidBulkLength => ProtocolError::UnauthenticatedBulkLength,
+            other => other,
+        }
+    }
 }
 
 impl fmt::Display for ProtocolError {
@@ -57,6 +72,10 @@ impl fmt::Display for ProtocolError {
             ProtocolError::ExpectedDollar(_) => f.write_str("expected '$', got ' '"),
             ProtocolError::TooBigInline => f.write_str("too big inline request"),
             ProtocolError::UnbalancedQuotes => f.write_str("unbalanced quotes in request"),
+            ProtocolError::UnauthenticatedMultibulkLength => {
+                f.write_str("unauthenticated multibulk length")
+            }
+            ProtocolError::UnauthenticatedBulkLength => f.write_str("unauthenticated bulk length"),
         }
     }
 }

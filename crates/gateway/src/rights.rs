@@ -36,6 +36,8 @@ pub(crate) struct Rights {
     users: RefCell<Option<Rc<Users>>>,
     /// Whether it has changed since [`take_changed`](Self::take_changed).
     changed: Cell<bool>,
+    /// Whether a client of this gateway has changed the users since the copy was fetched.
+    suspect: Cell<bool>,
     pub(crate) log: RefCell<AclLog>,
     pub(crate) denied_auth: Cell<u64>,
     pub(crate) denied_commands: Cell<u64>,
@@ -84,7 +86,12 @@ impl Rights {
     }
 
     pub(crate) fn are_known(&self) -> bool {
-        !self.are_checked() || self.users.borrow().is_some()
+        !self.are_checked() || !self.suspect.get() && self.users.borrow().is_some()
+    }
+
+    /// A client of this gateway has changed the users: the next command waits for them.
+    pub(crate) fn suspect(&self) {
+        self.suspect.set(true);
     }
 
     /// The epoch of the copy; zero without one.
@@ -113,7 +120,11 @@ impl Rights {
 
     /// Takes the answer to it. Returns whether it is one.
     pub(crate) fn learn(&self, reply: &Bytes) -> bool {
-        match kv::known_users(reply) {
+        let users = kv::known_users(reply);
+        if users.is_ok() {
+            self.suspect.set(false);
+        }
+        match users {
             Ok(None) => self.users.borrow().is_some(),
             Ok(Some(users)) => {
                 // Answers may overtake each other.
@@ -185,6 +196,13 @@ impl Host {
         self.rights
             .users()
             .is_some_and(|users| matches!(who(client, &users), Who::User(_)))
+    }
+
+    /// Whether the client may do nothing but log in, as far as the gateway knows.
+    #[inline]
+    pub(crate) fn must_log_in(&self, client: &Client) -> bool {
+        let checks = self.rights.are_checked() && !client.logged_in.get();
+        checks && self.rights.are_known() && !self.is_logged_in(client)
     }
 
     /// Logs a client in, if the password is right.

@@ -105,6 +105,7 @@ pub(crate) fn on_changed(context: &Context<'_>, words: &[Bytes], reply: &[u8]) {
         true => "refused",
         false => "permitted",
     };
+    context.host.rights.suspect();
     tracing::info!(target: AUDIT, user, from, request, object, outcome);
 }
 

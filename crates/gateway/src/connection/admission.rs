@@ -2,6 +2,7 @@
 
 use super::Connection;
 use crate::commands::{self, Control, Run};
+use crate::parser::ProtocolError;
 use crate::reply::{self, Context};
 use crate::rights::{CHANGED, Verdict};
 use crate::transaction::Expected;
@@ -63,6 +64,16 @@ impl Connection {
             Verdict::Gone => self.close_gone(),
         }
         Admission::Answered
+    }
+
+    /// Parses the next command, under stricter limits if the client has to log in.
+    pub(super) fn parse(&mut self) -> Result<bool, ProtocolError> {
+        if !self.host.must_log_in(&self.client) {
+            return self.parser.next(&mut self.input, &self.host.limits);
+        }
+        let limits = self.host.limits.before_login();
+        let parsed = self.parser.next(&mut self.input, &limits);
+        parsed.map_err(ProtocolError::before_login)
     }
 
     /// Answers a command that is not allowed.

@@ -1,6 +1,6 @@
 //! Users and their rules, through gateways that share a cluster.
 
-use crate::common::{Client, Cluster, host, text};
+use crate::common::{Client, Cluster, host, request, text};
 use ionian_gateway::{Host, Limits};
 use ionian_kernel::client::{Operation, Refusal};
 use ionian_kernel::level::Level;
@@ -261,6 +261,32 @@ fn without_a_quorum_no_client_logs_in_and_eventual_reads_go_on() {
     user.answer(Err(Refusal::Unknown));
     assert_eq!(text(&user.take()), unavailable);
     assert_eq!(user.ask(&mut cluster, "GET k"), "$1\nv\n");
+}
+
+#[test]
+fn a_client_that_has_to_log_in_has_limits_of_its_own() {
+    let (host, mut cluster) = (gateway(), Cluster::default());
+    let mut admin = Client::new(&host);
+    let words = |count: usize, len: usize| {
+        let word = "x".repeat(len);
+        request(&vec![word.as_bytes(); count])
+    };
+    let setup = "ACL SETUSER u on >p +@all\nAUTH u p\nACL SETUSER default off";
+    assert_eq!(admin.ask(&mut cluster, setup), "+OK\n+OK\n+OK\n");
+    for (bytes, what) in [
+        (words(11, 1), "unauthenticated multibulk length"),
+        (words(1, (16 << 10) + 1), "unauthenticated bulk length"),
+    ] {
+        admin.send(&bytes);
+        let reply = text(&admin.finish(&mut cluster));
+        assert!(reply.starts_with("-ERR unknown command"), "{reply}");
+        let mut client = Client::new(&host);
+        assert_eq!(client.ask(&mut cluster, "PING"), NO_AUTH);
+        client.send(&bytes);
+        let expected = format!("-ERR Protocol error: {what}\n");
+        assert_eq!(text(&client.finish(&mut cluster)), expected);
+        assert!(client.connection.is_closed());
+    }
 }
 
 #[test]
