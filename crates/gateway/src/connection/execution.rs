@@ -56,6 +56,8 @@ impl Connection {
             Ok(command) if command.block_ms().is_some() => {
                 return self.is_idle() && self.execute_blocking(words);
             }
+            // A transaction in flight may contain HELLO, which changes the client's protocol.
+            Ok(command) if command.has_maps() && !self.is_idle() => return false,
             Ok(command) => {
                 let command = self.for_client(command);
                 self.waiting_bytes += footprint(&command);

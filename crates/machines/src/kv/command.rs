@@ -117,6 +117,11 @@ impl Command {
         self
     }
 
+    /// Whether a client of RESP3 gets another reply than one of RESP2.
+    pub fn has_maps(&self) -> bool {
+        matches!(self.0, Op::StreamRead(Ask::Read { .. } | Ask::Info { .. }))
+    }
+
     /// Whether the command leaves the state as it is.
     pub fn is_read(&self) -> bool {
         self.0.is_read()
