@@ -24,11 +24,12 @@ use tokio_rustls::TlsConnector;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The first bytes of requests for the status, for the membership and for a change of it, in any
-/// version.
+/// The first bytes of requests for the status and for the membership, in any version.
 const ASKS_STATUS: &[u8] = b"\x96ionian\n\x05\x00\x01\x00\x00";
 const ASKS_MEMBERSHIP: &[u8] = b"\x96ionian\n\x05\x00\x03\x00\x00";
-const ASKS_CHANGE: &[u8] = b"\x96ionian\n\x05\x00\x04\x00\x00";
+
+/// Those of a change of the membership, in version 17.
+const ASKS_CHANGE: &[u8] = b"\x96ionian\n\x11\x00\x04\x00\x00";
 
 /// An authority, and the certificates of a test.
 struct Pki {
