@@ -298,9 +298,6 @@ impl Role for Replica {
     }
 
     fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
-        if self.core.is_out() {
-            return Picture::Never;
-        }
         self.core.freeze(now, cover)
     }
 
@@ -347,17 +344,11 @@ impl Role for Replica {
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if self.core.is_out() {
-            return;
-        }
         let (core, mut port) = self.part(out);
         core.on_timer(now, &mut port);
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        if self.core.is_out() {
-            return None;
-        }
         self.core.next_timer()
     }
 
@@ -371,9 +362,6 @@ impl Role for Replica {
     }
 
     fn invariants(&self) {
-        if self.core.is_out() {
-            return;
-        }
         self.core.invariants();
         self.skipped.iter().for_each(Skipped::invariants);
         if let Some((stripe, start, end)) = self.told {

@@ -379,9 +379,6 @@ impl Role for Replica {
     }
 
     fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
-        if self.core.is_out() {
-            return Picture::Never;
-        }
         self.core.freeze(now, cover)
     }
 
@@ -457,17 +454,11 @@ impl Role for Replica {
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if self.core.is_out() {
-            return;
-        }
         let (core, mut port) = self.part(out);
         core.on_timer(now, &mut port);
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        if self.core.is_out() {
-            return None;
-        }
         self.core.next_timer()
     }
 
@@ -481,9 +472,6 @@ impl Role for Replica {
     }
 
     fn invariants(&self) {
-        if self.core.is_out() {
-            return;
-        }
         self.core.invariants();
     }
 

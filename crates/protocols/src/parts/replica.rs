@@ -475,7 +475,7 @@ impl ReplicaCore {
 
     /// See [`Role::freeze`](ionian_kernel::role::Role::freeze).
     pub fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
-        let Some(at) = cover.stamp() else {
+        let Some(at) = cover.stamp().filter(|_| !self.is_out()) else {
             return Picture::Never;
         };
         if self.executed.0 >= at && self.is_a_prefix(now) {
@@ -525,6 +525,9 @@ impl ReplicaCore {
 
     /// When it next wants to be called though nothing arrives.
     pub fn next_timer(&self) -> Option<Instant> {
+        if self.is_out() {
+            return None;
+        }
         // Reads that can be answered wait only for answers to leave: they are next.
         if self.deferred.is_ready(self.executed) {
             return Some(Instant::ZERO);

@@ -476,9 +476,6 @@ impl Role for Replica {
     }
 
     fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
-        if self.core().is_out() {
-            return Picture::Never;
-        }
         self.inner.freeze(now, cover)
     }
 
@@ -532,9 +529,6 @@ impl Role for Replica {
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if self.core().is_out() {
-            return;
-        }
         self.call(out, |inner, out| inner.on_timer(now, out));
         self.go_on(now, out);
         self.fetch_missing(now, out);
@@ -559,9 +553,6 @@ impl Role for Replica {
     }
 
     fn invariants(&self) {
-        if self.core().is_out() {
-            return;
-        }
         self.inner.invariants();
         self.gathering.invariants();
         assert_eq!(
