@@ -2,61 +2,48 @@
 //!
 //! Run it with `cargo run --example counter`.
 
-use ionian::{NotARead, ReadLevel, RestoreError, StateMachine, Timestamp};
+use ionian::{Context, Machine, ReadLevel, Typed, TypedClient};
+use serde::{Deserialize, Serialize};
 
-/// The service: `+` increments, `?` reads.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct Counter(u64);
 
-impl StateMachine for Counter {
-    fn apply(&mut self, _now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
-        if command == b"+" {
-            self.0 += 1;
-        }
-        reply.extend_from_slice(self.0.to_string().as_bytes());
+/// The command: to increment the counter.
+#[derive(Serialize, Deserialize)]
+struct Increment;
+
+impl Machine for Counter {
+    type Command = Increment;
+    type Reply = u64;
+    type Query = ();
+    type Answer = u64;
+
+    fn apply(&mut self, _: &Context, Increment: Increment) -> u64 {
+        self.0 += 1;
+        self.0
     }
 
-    fn read(&self, _now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
-        if query != b"?" {
-            return Err(NotARead);
-        }
-        reply.extend_from_slice(self.0.to_string().as_bytes());
-        Ok(())
-    }
-
-    fn snapshot(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0.to_le_bytes());
-    }
-
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
-        let bytes = snapshot
-            .try_into()
-            .map_err(|_| RestoreError("a counter has 8 bytes".into()))?;
-        self.0 = u64::from_le_bytes(bytes);
-        Ok(())
+    fn read(&self, _: &Context, (): ()) -> u64 {
+        self.0
     }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let cluster = ionian::start::<Counter>("colocated")?;
-    let workers: Vec<_> = (0..4).map(|_| (cluster.client(), 250)).collect();
+    let cluster = ionian::start::<Typed<Counter>>("colocated")?;
+    let client = TypedClient::<Counter>::new(cluster.client());
+    let count = || -> Result<(), ionian::TypedError> {
+        // Each command executes exactly once, however often the cluster retries it.
+        (0..250).try_for_each(|_| client.write_blocking(&Increment).map(drop))
+    };
     std::thread::scope(|scope| {
-        for (client, times) in workers {
-            // Each command executes exactly once, however often the lane retries it.
-            scope.spawn(move || {
-                (0..times)
-                    .for_each(|_| drop(client.write_blocking("+").expect("a cluster that serves")))
-            });
-        }
-    });
-    let count = cluster
-        .client()
-        .read_blocking("?", ReadLevel::Linearizable)?;
-    println!(
-        "four threads have counted to {}",
-        String::from_utf8_lossy(&count)
-    );
-    assert_eq!(count, "1000");
+        let threads = [(); 4].map(|()| scope.spawn(count));
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().expect("no thread panics"))
+    })?;
+    let count = client.read_blocking(&(), ReadLevel::Linearizable)?;
+    println!("four threads have counted to {count}");
+    assert_eq!(count, 1000);
     Ok(())
 }
 

@@ -1,45 +1,43 @@
 //! State machine replication in which every bottleneck can be scaled on its own: the library.
 //!
-//! Implement [`StateMachine`] for your service, choose a deployment, and get linearizable writes
-//! and reads from any number of threads:
+//! Implement [`Machine`] for your service, choose a deployment, and get linearizable writes and
+//! reads from any number of threads:
 //!
 //! ```
-//! use ionian::{NotARead, ReadLevel, RestoreError, StateMachine, Timestamp};
+//! use ionian::{Context, Machine, ReadLevel, Typed, TypedClient};
+//! use serde::{Deserialize, Serialize};
 //!
 //! /// Remembers the longest word it was told.
-//! #[derive(Default)]
-//! struct Longest(Vec<u8>);
+//! #[derive(Default, Serialize, Deserialize)]
+//! struct Longest(String);
 //!
-//! impl StateMachine for Longest {
-//!     fn apply(&mut self, _: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
-//!         if command.len() > self.0.len() {
-//!             self.0 = command.to_vec();
+//! impl Machine for Longest {
+//!     type Command = String;
+//!     type Reply = String;
+//!     type Query = ();
+//!     type Answer = String;
+//!
+//!     fn apply(&mut self, _: &Context, word: String) -> String {
+//!         if word.len() > self.0.len() {
+//!             self.0 = word;
 //!         }
-//!         reply.extend_from_slice(&self.0);
+//!         self.0.clone()
 //!     }
-//!     fn read(&self, _: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
-//!         if !query.is_empty() {
-//!             return Err(NotARead);
-//!         }
-//!         reply.extend_from_slice(&self.0);
-//!         Ok(())
-//!     }
-//!     fn snapshot(&self, out: &mut Vec<u8>) {
-//!         out.extend_from_slice(&self.0);
-//!     }
-//!     fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
-//!         self.0 = snapshot.to_vec();
-//!         Ok(())
+//!     fn read(&self, _: &Context, (): ()) -> String {
+//!         self.0.clone()
 //!     }
 //! }
 //!
-//! let cluster = ionian::start::<Longest>("colocated")?;
-//! let client = cluster.client();
-//! client.write_blocking("short")?;
-//! client.write_blocking("longer")?;
-//! assert_eq!(client.read_blocking("", ReadLevel::Linearizable)?, "longer");
+//! let cluster = ionian::start::<Typed<Longest>>("colocated")?;
+//! let client = TypedClient::<Longest>::new(cluster.client());
+//! client.write_blocking(&"short".into())?;
+//! client.write_blocking(&"longer".into())?;
+//! assert_eq!(client.read_blocking(&(), ReadLevel::Linearizable)?, "longer");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! [`StateMachine`] is the trait beneath, with bytes instead of types: for a format of your own,
+//! snapshots that are written piece by piece, and parallel execution.
 //!
 //! That is a cluster in one process; `examples/counter.rs` is a complete program. [`Node`] is one
 //! node of a cluster of several machines, which `docs/library.md` in the repository is about, with
@@ -50,11 +48,14 @@
 //! role does and what can be tuned. What a node does is logged by the crate `tracing`; nothing
 //! subscribes to that but you.
 #![forbid(unsafe_code)]
+// The process is the user's.
+#![forbid(clippy::exit)]
 
 mod node;
 mod shared_log;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod typed;
 
 pub use ionian_deployment::{
     Deployment, DeploymentError, Durability as DeploymentDurability, Node as NodeDescription,
@@ -72,10 +73,11 @@ pub use ionian_protocols::registry::types::*;
 pub use ionian_runtime::in_process::cluster::ClusterError;
 pub use ionian_runtime::{
     Client, Cluster, ClusterOptions, DiskOptions, Durability, LogError, NodeError, NodeStatus,
-    QueryError,
+    Published, QueryError,
 };
 pub use node::{Node, NodeOptions, Origin};
 pub use shared_log::{Position, SharedLog, SharedLogError, Subscription, Unexpected};
+pub use typed::{Context, Machine, Typed, TypedClient, TypedError};
 
 /// The code blocks of the README and of the documents, so that the compiler checks them.
 #[cfg(doctest)]
@@ -116,12 +118,16 @@ pub enum StartError {
 pub fn start<M: StateMachine + Default + 'static>(
     preset: &str,
 ) -> Result<Cluster<MultiPaxos>, StartError> {
+    start_in_memory(preset, || Box::new(M::default()))
+}
+
+/// No type parameters: what it calls, which is most of the driver, is compiled with this crate.
+fn start_in_memory(
+    preset: &str,
+    machine: fn() -> Box<dyn StateMachine>,
+) -> Result<Cluster<MultiPaxos>, StartError> {
     let deployment = Deployment::preset(preset, &PresetOptions::default())?;
-    start_deployment(
-        &deployment,
-        || Box::new(M::default()),
-        ClusterOptions::in_memory(),
-    )
+    start_deployment(&deployment, machine, ClusterOptions::in_memory())
 }
 
 /// As [`start`], for any deployment and protocol: `start_deployment::<Unreplicated>(..)`, for one.

@@ -6,8 +6,13 @@ use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_protocols::registry::{self, Work};
 use ionian_runtime::storage::membership_file;
-use ionian_runtime::{Calls, Client, Hosted, NodeError, NodeSettings, Stop, wait_for_membership};
+use ionian_runtime::{
+    Calls, Client, Hosted, NodeError, NodeSettings, Published, StatusReader, Stop, status_feed,
+    wait_for_membership,
+};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// The identity of the node.
 #[derive(Clone, Debug)]
@@ -46,6 +51,7 @@ pub struct Node {
     hosted: Hosted,
     calls: Calls,
     gateway: Option<String>,
+    status: StatusReader,
 }
 
 impl Node {
@@ -71,6 +77,12 @@ impl Node {
         options: NodeOptions,
         machine: impl Fn() -> Box<dyn StateMachine> + Send + 'static,
     ) -> Result<Node, StartError> {
+        Self::start_boxed(options, Box::new(machine))
+    }
+
+    /// No type parameters: what it calls, which is the driver with every protocol, is compiled with
+    /// this crate, and not once more for each user.
+    fn start_boxed(options: NodeOptions, machine: MakeMachine) -> Result<Node, StartError> {
         let data = options.data.join("nodes").join(&options.name);
         let given = match options.origin {
             Origin::Founded(deployment) => Configuration::founded(deployment),
@@ -111,6 +123,22 @@ impl Node {
         self.gateway.as_deref()
     }
 
+    /// What the node published of itself last, with the time: it does so once a second, and this
+    /// asks it nothing. `None` until it has recovered and listens. An old status means that its
+    /// event loop is stuck. The status can be serialized: it is what `ionian status --json` prints.
+    pub fn status(&self) -> Option<Arc<Published>> {
+        self.status.last()
+    }
+
+    /// Whether the cluster can write now, seen from this node: sends a command without effect
+    /// through the log. For a readiness check.
+    ///
+    /// # Errors
+    /// Why the command did not pass the log, or that it did not within `limit`.
+    pub async fn probe(&self, limit: Duration) -> Result<(), String> {
+        self.status.probe(limit).await
+    }
+
     /// Waits until the node ends by itself: because its disk fails, because others refuse it, or,
     /// without an error, because it is no longer a member of the cluster.
     ///
@@ -135,14 +163,16 @@ impl Node {
     }
 }
 
-struct Start<F> {
+type MakeMachine = Box<dyn Fn() -> Box<dyn StateMachine> + Send>;
+
+struct Start {
     given: Configuration,
     name: String,
     data: PathBuf,
-    machine: F,
+    machine: MakeMachine,
 }
 
-impl<F: Fn() -> Box<dyn StateMachine> + Send + 'static> Work for Start<F> {
+impl Work for Start {
     type Output = Result<Node, StartError>;
 
     fn run<P: Protocol>(self) -> Self::Output {
@@ -152,7 +182,9 @@ impl<F: Fn() -> Box<dyn StateMachine> + Send + 'static> Work for Start<F> {
             data,
             machine,
         } = self;
-        let settings = NodeSettings::new::<P>(given, &name, Some(&data))?;
+        let mut settings = NodeSettings::new::<P>(given, &name, Some(&data))?;
+        let (feed, status) = status_feed();
+        settings.feed = Some(feed);
         let config = P::configure(settings.layout.clone())?;
         let known = settings
             .configuration
@@ -164,6 +196,7 @@ impl<F: Fn() -> Box<dyn StateMachine> + Send + 'static> Work for Start<F> {
             hosted,
             calls,
             gateway,
+            status,
         })
     }
 }

@@ -1,7 +1,8 @@
 //! A test kit for a state machine of yours: [`exercise`] tries the machine by itself,
 //! [`Simulation`] tries it replicated, under faults, in the simulator that tests the protocols.
 //!
-//! Both need [`Commands`]: what clients of your service send. Both decide everything by the seed:
+//! Both need [`Commands`]: what clients of your service send; for a typed machine,
+//! [`TypedCommands`]. Both decide everything by the seed:
 //! the same seed gives the same run. The feature `testing` brings them; use it in
 //! `dev-dependencies`, so that the simulator is in no program that you ship.
 //!
@@ -52,12 +53,14 @@
 mod exercise;
 mod order;
 mod simulation;
+mod typed;
 
 use crate::StateMachine;
 pub use exercise::{Exercised, MachineFault, exercise};
 pub use ionian_kernel::random::Random;
 pub use ionian_sim::Report;
 pub use simulation::{Simulation, SimulationFailure};
+pub use typed::TypedCommands;
 
 /// A state machine and what its clients send. `Default` is its state before the first command.
 pub trait Commands: StateMachine + Default + 'static {

@@ -13,7 +13,6 @@ use ionian_sim::model::{Call, Model, Specification, Want};
 use ionian_sim::{Durability, Failure, Scenario, Watch, run_seed_with};
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -129,19 +128,40 @@ impl Simulation {
         let run = Run {
             simulation: self,
             deployment: &deployment,
-            machine: PhantomData::<M>,
+            service: Service::of::<M>(),
         };
         registry::with_protocol(&deployment.protocol, run).ok_or_else(unknown)?
     }
 }
 
-struct Run<'a, M> {
-    simulation: &'a Simulation,
-    deployment: &'a Deployment,
-    machine: PhantomData<M>,
+/// The machine and its commands. Functions instead of a type: the simulator of every protocol is
+/// then compiled with this crate, and not once more for each machine.
+#[derive(Clone, Copy)]
+struct Service {
+    machine: fn() -> Box<dyn StateMachine>,
+    random_write: fn(&mut Random) -> Vec<u8>,
+    random_read: fn(&mut Random) -> Vec<u8>,
+    part: fn(&[u8]) -> u64,
 }
 
-impl<M: Commands> Work for Run<'_, M> {
+impl Service {
+    fn of<M: Commands>() -> Self {
+        Service {
+            machine: || Box::new(M::default()),
+            random_write: M::random_write,
+            random_read: M::random_read,
+            part: M::part,
+        }
+    }
+}
+
+struct Run<'a> {
+    simulation: &'a Simulation,
+    deployment: &'a Deployment,
+    service: Service,
+}
+
+impl Work for Run<'_> {
     type Output = Result<Report, SimulationFailure>;
 
     fn run<P: Protocol>(self) -> Self::Output {
@@ -176,7 +196,11 @@ impl<M: Commands> Work for Run<'_, M> {
                 let file = std::fs::File::create(file).map_err(SimulationFailure::Trace)?;
                 watch.trace = Some(Box::new(std::io::BufWriter::new(file)));
             }
-            let outcome = run_seed_with(&scenario, seed, Clients::<M>::default(), watch);
+            let clients = Clients {
+                next: 0,
+                service: self.service,
+            };
+            let outcome = run_seed_with(&scenario, seed, clients, watch);
             report.merge(&outcome.report);
             if let Err(failure) = outcome.result {
                 return Err(SimulationFailure::Run {
@@ -191,18 +215,9 @@ impl<M: Commands> Work for Run<'_, M> {
 }
 
 /// The clients of the machine.
-struct Clients<M> {
+struct Clients {
     next: u64,
-    machine: PhantomData<M>,
-}
-
-impl<M> Default for Clients<M> {
-    fn default() -> Self {
-        Clients {
-            next: 0,
-            machine: PhantomData,
-        }
-    }
+    service: Service,
 }
 
 /// A client's request.
@@ -211,6 +226,7 @@ struct Asked {
     bytes: Bytes,
     part: u64,
     is_read: bool,
+    service: Service,
 }
 
 /// The answer.
@@ -236,52 +252,31 @@ impl fmt::Display for Told {
 
 /// The state after these commands. It is computed by executing them again, so that it does not
 /// depend on `restore`, which is under test.
-struct State<M> {
+#[derive(Clone, Default)]
+struct State {
     commands: Vec<(Timestamp, Bytes)>,
     /// Equal states have equal snapshots.
     snapshot: Vec<u8>,
-    machine: PhantomData<M>,
 }
 
-// By hand, because the derived implementations would require the same of the machine.
-impl<M> Clone for State<M> {
-    fn clone(&self) -> Self {
-        State {
-            commands: self.commands.clone(),
-            snapshot: self.snapshot.clone(),
-            machine: PhantomData,
-        }
-    }
-}
-
-impl<M> Default for State<M> {
-    fn default() -> Self {
-        State {
-            commands: Vec::new(),
-            snapshot: Vec::new(),
-            machine: PhantomData,
-        }
-    }
-}
-
-impl<M> PartialEq for State<M> {
+impl PartialEq for State {
     fn eq(&self, other: &Self) -> bool {
         self.snapshot == other.snapshot
     }
 }
 
-impl<M> Eq for State<M> {}
+impl Eq for State {}
 
-impl<M> Hash for State<M> {
+impl Hash for State {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.snapshot.hash(state);
     }
 }
 
-impl<M: Commands> Specification for Clients<M> {
+impl Specification for Clients {
     type Action = Asked;
     type Answer = Told;
-    type State = State<M>;
+    type State = State;
 
     fn key(action: &Asked) -> u64 {
         action.part
@@ -291,8 +286,8 @@ impl<M: Commands> Specification for Clients<M> {
         action.is_read
     }
 
-    fn apply(state: &mut State<M>, action: &Asked, at: Timestamp) -> Told {
-        let (mut machine, mut reply) = (M::default(), Vec::new());
+    fn apply(state: &mut State, action: &Asked, at: Timestamp) -> Told {
+        let (mut machine, mut reply) = ((action.service.machine)(), Vec::new());
         for (at, command) in &state.commands {
             machine.apply(*at, command, &mut reply);
             reply.clear();
@@ -310,7 +305,7 @@ impl<M: Commands> Specification for Clients<M> {
     }
 }
 
-impl<M: Commands> Model for Clients<M> {
+impl Model for Clients {
     fn next(&mut self, random: &mut Random, want: Want) -> Call<Asked> {
         let operation = match want {
             Want::Read(level) => Operation::Read(level),
@@ -319,17 +314,18 @@ impl<M: Commands> Model for Clients<M> {
         };
         let is_read = matches!(operation, Operation::Read(_));
         let bytes = if is_read {
-            M::random_read(random)
+            (self.service.random_read)(random)
         } else {
-            M::random_write(random)
+            (self.service.random_write)(random)
         };
         self.next += 1;
         let mut payload = bytes.clone();
         payload.extend_from_slice(&self.next.to_le_bytes());
         let action = Asked {
-            part: M::part(&bytes),
+            part: (self.service.part)(&bytes),
             bytes: bytes.into(),
             is_read,
+            service: self.service,
         };
         Call {
             operation,
@@ -347,19 +343,19 @@ impl<M: Commands> Model for Clients<M> {
     }
 
     fn machine(&self) -> Box<dyn StateMachine> {
-        Box::new(Numbered(M::default()))
+        Box::new(Numbered((self.service.machine)()))
     }
 }
 
 /// The machine without the numbers.
-struct Numbered<M>(M);
+struct Numbered(Box<dyn StateMachine>);
 
 /// The command without its number.
 fn plain(command: &[u8]) -> &[u8] {
     &command[..command.len().saturating_sub(NUMBER)]
 }
 
-impl<M: StateMachine> StateMachine for Numbered<M> {
+impl StateMachine for Numbered {
     delegate!(0: snapshot freeze restore next_deadline);
 
     fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
