@@ -1,6 +1,7 @@
 //! The project's gates, one command each: `cargo xtask verify` only reads, `cargo xtask fix`
 //! applies automatic fixes, `cargo xtask check` is the part of `verify` that takes less than a
-//! minute once the tree is built.
+//! minute once the tree is built. `cargo xtask features` tests what only builds with features
+//! contain.
 //! `cargo xtask tidy` checks the house rules of STYLE.md.
 //! `cargo xtask costs` counts what a command costs each role, `cargo xtask pages` tries the
 //! commands of the documents. `cargo xtask torture` builds the program as it is released, and
@@ -156,35 +157,25 @@ const VERIFY: &[Step] = &[
             "set::",
         ],
     ),
-    // Both kinds of build in one: each builds the workspace anew. To optimize it takes longer than
-    // the few tests that run in it.
-    Step {
-        what: "a protocol that is a folder and a line of the registry works everywhere, and so do hundreds of nodes",
-        arguments: &[
-            "test",
+    // That it compiles is most of what can break; `cargo xtask features` runs it.
+    step(
+        "a protocol that is a folder and a line of the registry compiles everywhere, and so do hundreds of nodes",
+        &[
+            "clippy",
             "--package",
             "ionian-cli",
             "--package",
             "ionian-tools",
             "--package",
             "ionian-sim",
+            "--all-targets",
             "--features",
-            "ionian-cli/toy,ionian-tools/toy,ionian-sim/toy,ionian-sim/hundreds",
-            "--test",
-            "ionian",
-            "--test",
-            "tools",
-            "--test",
-            "every_protocol",
-            "--test",
-            "hundreds",
+            FEATURES,
             "--",
-            "toy::",
-            "hundreds_of",
+            "-D",
+            "warnings",
         ],
-        environment: &[("CARGO_PROFILE_DEV_OPT_LEVEL", "0")],
-        limit_min: 30,
-    },
+    ),
     Step {
         what: "the tests pass",
         arguments: &["test", "--workspace", "--no-fail-fast"],
@@ -192,6 +183,38 @@ const VERIFY: &[Step] = &[
         limit_min: 75,
     },
 ];
+
+const FEATURES: &str = "ionian-cli/toy,ionian-tools/toy,ionian-sim/toy,ionian-sim/hundreds";
+
+/// What only builds with features contain. They build the workspace anew, which takes longer than
+/// their few tests, so this is no part of `verify`.
+const WITH_FEATURES: &[Step] = &[Step {
+    what: "a protocol that is a folder and a line of the registry works everywhere, and so do hundreds of nodes",
+    arguments: &[
+        "test",
+        "--package",
+        "ionian-cli",
+        "--package",
+        "ionian-tools",
+        "--package",
+        "ionian-sim",
+        "--features",
+        FEATURES,
+        "--test",
+        "ionian",
+        "--test",
+        "tools",
+        "--test",
+        "simulator",
+        "--test",
+        "hundreds",
+        "--",
+        "toy::",
+        "hundreds_of",
+    ],
+    environment: &[("CARGO_PROFILE_DEV_OPT_LEVEL", "0")],
+    limit_min: 30,
+}];
 
 /// What can be checked in less than a minute, for the time between two edits: nothing is built for
 /// release, and no process is started.
@@ -258,6 +281,7 @@ fn main() -> ExitCode {
         Some("verify") => VERIFY,
         Some("check") => CHECK,
         Some("fix") => FIX,
+        Some("features") => WITH_FEATURES,
         Some("tidy") => return tidy::run(env::args_os().skip(2)),
         Some("costs") => return costs::run(env::args_os().skip(2)),
         Some("pages") => return pages::run_commands(env::args_os().skip(2)),
@@ -271,9 +295,15 @@ fn main() -> ExitCode {
                 return code;
             }
             eprintln!(
-                "usage: cargo xtask verify|check|fix|tidy|costs|pages|numbers|torture|soak|restart-time|group-commit|burden|dist|sbom|deb|image"
+                "usage: cargo xtask verify|check|fix|features|tidy|costs|pages|numbers|torture|soak|restart-time|group-commit|burden|dist|sbom|deb|image"
             );
-            for (name, steps) in [("verify", VERIFY), ("check", CHECK), ("fix", FIX)] {
+            let gates = [
+                ("verify", VERIFY),
+                ("check", CHECK),
+                ("fix", FIX),
+                ("features", WITH_FEATURES),
+            ];
+            for (name, steps) in gates {
                 for step in steps {
                     eprintln!(
                         "  {name}: {} (cargo {})",

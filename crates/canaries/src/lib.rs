@@ -7,5 +7,6 @@
 //! all of them are compiled at once and a run has one of them or none.
 
 pub mod canary;
+pub mod seeds;
 
 include!(concat!(env!("OUT_DIR"), "/protocols/lib.rs"));

@@ -15,15 +15,23 @@ use ionian_deployment::Settings;
 use ionian_kernel::protocol::Protocol;
 use ionian_sim::machine::Lists;
 use ionian_sim::play::{Play, PlayError};
-use ionian_sim::{Durability, Failure, Scenario, Summary, Watch, run_seeds};
+use ionian_sim::{Durability, Failure, Outcome, Scenario};
 
 fn canary<P: Protocol>(name: &str) -> &'static Canary {
     let known = Canary::named(P::NAME, name);
     known.unwrap_or_else(|| panic!("{} has no canary {name}", P::NAME))
 }
 
-fn run<P: Protocol>(scenario: &Scenario, seeds: impl IntoIterator<Item = u64>) -> Summary {
-    run_seeds::<P>(scenario, seeds, true, |_| Watch::default(), |_| {})
+/// Runs the seeds until one fails.
+fn first_failure<P: Protocol>(
+    scenario: &Scenario,
+    seeds: impl IntoIterator<Item = u64>,
+) -> Option<Outcome> {
+    let run = |seed| ionian_canaries::seeds::run(P::NAME, scenario, seed).expect("a protocol");
+    seeds
+        .into_iter()
+        .map(run)
+        .find(|outcome| outcome.result.is_err())
 }
 
 /// The defect must be found within `seeds` seeds, and the protocol without it pass the seed that
@@ -39,19 +47,16 @@ fn catches<P: Protocol>(
         ..scenario
     };
     let active = canary::<P>(name).activate();
-    let found = run::<P>(&scenario, 0..seeds).failures;
-    drop(active);
-    let found = found
-        .first()
+    let found = first_failure::<P>(&scenario, 0..seeds)
         .unwrap_or_else(|| panic!("{name} was not caught in {seeds} seeds"));
-    let without = run::<P>(&scenario, [found.seed]);
+    drop(active);
     assert!(
-        without.failures.is_empty(),
+        first_failure::<P>(&scenario, [found.seed]).is_none(),
         "{name}: seed {} fails without it as well",
         found.seed
     );
     println!("{} {name}: seed {}", P::NAME, found.seed);
-    found.result.clone().expect_err("was caught")
+    found.result.expect_err("was caught")
 }
 
 /// The cluster that the play names.

@@ -9,6 +9,7 @@ mod checker;
 mod coverage;
 mod determinism;
 mod epaxos_load;
+mod every_protocol;
 mod leaving;
 mod oracles;
 mod outages;

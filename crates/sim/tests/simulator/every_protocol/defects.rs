@@ -1,7 +1,7 @@
 //! Defects that the simulator's driver builds in, under any protocol: a tester that does not find
 //! them shows nothing. The defects of roles are canaries (`crates/canaries`).
 
-use crate::shapes::{self, AMNESIA};
+use super::shapes::{self, AMNESIA};
 use ionian_kernel::protocol::Protocol;
 use ionian_sim::{Canary, Durability, FailureKind, Scenario, Watch, run_seeds};
 

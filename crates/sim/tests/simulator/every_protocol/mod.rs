@@ -1,6 +1,6 @@
 //! What every protocol of the registry must do under the simulator. A protocol gets these tests
-//! with its line there, in a module of its name: `cargo test -p ionian-sim --test every_protocol
-//! mencius::` runs those of one.
+//! with its line there, in a module of its name: `cargo test -p ionian-sim --test simulator
+//! every_protocol::mencius` runs those of one.
 
 mod defects;
 mod seeds;
@@ -11,7 +11,7 @@ macro_rules! tests {
         $(
             $(#[$when])?
             mod $module {
-                use crate::{defects, seeds};
+                use crate::every_protocol::{defects, seeds};
                 use ionian_protocols::registry::types::$protocol as Protocol;
 
                 #[test]

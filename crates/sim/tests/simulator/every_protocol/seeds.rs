@@ -1,13 +1,13 @@
 //! Seeded runs. Each shape gets as many seeds as make a number of events, so that all shapes take
 //! about the same time; `ionian sim` runs more.
 
-use crate::shapes;
+use super::shapes;
 use ionian_kernel::layout::{Layout, LayoutError};
 use ionian_kernel::protocol::Protocol;
 use ionian_sim::{Durability, Report, Scenario, Watch, run_seed, run_seeds, variations};
 
 /// Events of the runs of one shape with one durability.
-const EVENTS: u64 = 100_000;
+const EVENTS: u64 = 50_000;
 /// A shape gets at least this number of seeds, and runs in batches of it.
 const LEAST_SEEDS: u64 = 6;
 /// A shape whose runs are short gets at most this number of seeds with one durability.
