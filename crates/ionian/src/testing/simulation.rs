@@ -121,6 +121,10 @@ impl Simulation {
     /// # Errors
     /// The first seed that fails, and why.
     pub fn run<M: Commands>(&self) -> Result<Report, SimulationFailure> {
+        self.run_service(Service::of::<M>())
+    }
+
+    fn run_service(&self, service: Service) -> Result<Report, SimulationFailure> {
         let preset = Deployment::preset(&self.preset, &PresetOptions::default());
         let deployment = preset.map_err(|error| SimulationFailure::Start(error.into()))?;
         let unknown =
@@ -128,14 +132,14 @@ impl Simulation {
         let run = Run {
             simulation: self,
             deployment: &deployment,
-            service: Service::of::<M>(),
+            service,
         };
         registry::with_protocol(&deployment.protocol, run).ok_or_else(unknown)?
     }
 }
 
 /// The machine and its commands. Functions instead of a type: the simulator of every protocol is
-/// then compiled with this crate, and not once more for each machine.
+/// then compiled with this crate, and not once more by each user for each machine.
 #[derive(Clone, Copy)]
 struct Service {
     machine: fn() -> Box<dyn StateMachine>,
