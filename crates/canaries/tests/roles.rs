@@ -76,7 +76,7 @@ mod strays;
 mod time;
 
 use caught::caught;
-use craq::{chain, changes, leases, master, reads};
+use craq::{chain, changes, leases, master, reads, replacing};
 use mencius_leader::{limits, repairing, revoking};
 use psmr::{catching_up, merge};
 use relay::{asking, questions, reading, relayed};
@@ -108,6 +108,7 @@ caught! {
     "craq/early-tail": reads::c4_a_new_tail_says_nothing_before_it_has_committed_what_it_had_received,
     "craq/other-epoch": chain::c8_a_message_of_another_epoch_changes_nothing,
     "craq/removes-all": master::c10_suspicions_leave_as_many_members_as_can_be_alive,
+    "craq/hands-over-early": replacing::until_the_chain_is_handed_over_only_the_nodes_before_count,
     "craq/flag": reads::c12_a_key_is_clean_when_no_write_to_it_is_under_way,
     "craq/keeps-void": changes::a_node_that_is_removed_discards_what_is_not_committed,
     "craq/lease-from-answer": leases::c15_a_read_under_a_lease_is_answered_at_once_until_its_end,

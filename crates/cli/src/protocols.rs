@@ -67,12 +67,11 @@ pub(crate) fn members(indices: impl Iterator<Item = Index>) -> Members {
         .collect()
 }
 
-/// Why neither the options nor the members of a running cluster of this protocol can be changed, if
-/// that is so.
+/// Why the options of a running cluster of this protocol cannot be changed, if that is so.
 ///
 /// # Errors
 /// If there is no such protocol.
-pub(crate) fn unchangeable(protocol: &str) -> Result<Option<String>> {
+pub(crate) fn fixed_options(protocol: &str) -> Result<Option<String>> {
     struct Look;
     impl Work for Look {
         type Output = Option<String>;
@@ -81,6 +80,23 @@ pub(crate) fn unchangeable(protocol: &str) -> Result<Option<String>> {
         }
     }
     with_protocol(protocol, Look)
+}
+
+/// Why the members of a running cluster cannot be changed, if that is so.
+///
+/// # Errors
+/// If there is no such protocol.
+pub(crate) fn fixed_members(deployment: &Deployment) -> Result<Option<String>> {
+    struct Look<'a>(&'a Deployment);
+    impl Work for Look<'_> {
+        type Output = Option<String>;
+        fn run<P: Protocol>(self) -> Option<String> {
+            let layout = self.0.layout(P::KINDS).ok()?;
+            let reason = P::transition(&layout, &layout).err()?;
+            Some(reason.to_string())
+        }
+    }
+    with_protocol(&deployment.protocol, Look(deployment))
 }
 
 /// The quorums of a deployment with this number of voters, in words.

@@ -6,6 +6,7 @@ use crate::client::{Reply, Request};
 use crate::guard::Guard;
 use crate::id::{ClientId, Epoch, Members, SessionId, Slot};
 use crate::layout::{Address, Layout, LayoutError, NodeId, Options};
+use crate::level::Level;
 use crate::machine::{RestoreError, StateMachine};
 use crate::preset::Preset;
 use crate::role::{Cover, Lsn, Outbox, Picture};
@@ -41,6 +42,8 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     const EXECUTES_BEFORE_STABLE: bool = false;
     /// Its settings beside those of all protocols. Another protocol may have the same.
     const SETTINGS: &'static [Setting] = &[];
+    /// The level of a cluster from which on its members can be changed.
+    const MEMBERS_SINCE: Level = Level::FIRST;
     /// A message to any of its roles.
     type Message: Message;
     /// A message with its typed destination.
@@ -76,6 +79,14 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Says why they cannot.
     fn check_tunable() -> Result<(), LayoutError> {
         Ok(())
+    }
+
+    /// Whether the level of a running cluster can be changed through its log.
+    ///
+    /// # Errors
+    /// Says why it cannot.
+    fn check_level() -> Result<(), LayoutError> {
+        Self::check_tunable()
     }
 
     /// The rare branches of its roles, which [say so](crate::role::Out::reached) when they take

@@ -52,7 +52,7 @@ impl<P: Protocol> Configurations<P> {
             })
             .collect();
         let founded = scenario.layout.options.clone();
-        let others = if scenario.tunes {
+        let others = if scenario.tunes && P::check_tunable().is_ok() {
             let accepts = |options: &Options| {
                 let options = options.clone();
                 let commutes = P::commutes(&options) == P::commutes(&founded);
@@ -138,9 +138,12 @@ impl<P: Protocol> Configurations<P> {
     /// The next request of the operator: to abandon a change in progress, or to change to other
     /// options, another level or another layout.
     pub(crate) fn request(&mut self, membership: &Membership, turn: u64) -> Option<Request> {
+        // Where members change from a level on it is raised first, and stays.
+        let is_low = membership.level < P::MEMBERS_SINCE;
+        let must_stay = P::MEMBERS_SINCE == membership.level && P::MEMBERS_SINCE > Level::FIRST;
         if membership.is_changing() {
             Some(self.abandon(membership))
-        } else if turn % 5 == 4 && P::check_tunable().is_ok() {
+        } else if is_low || turn % 5 == 4 && P::check_level().is_ok() && !must_stay {
             let (base, up) = (membership.epoch, membership.level < Level::LATEST);
             let to = match up {
                 true => Level(membership.level.0 + 1),
@@ -170,13 +173,16 @@ impl<P: Protocol> Configurations<P> {
     /// If there is no such layout, or the protocol does not allow the change.
     pub(crate) fn change(&mut self, membership: &Membership, to: u8) -> Result<Request, String> {
         let [here, tuning] = places(&membership.text);
-        let from = &self.layouts[usize::from(here)];
+        let from = Layout {
+            since: membership.since,
+            ..self.layouts[usize::from(here)].clone()
+        };
         let next = self.layouts.get(usize::from(to));
         let next = next.ok_or_else(|| {
             let last = self.layouts.len() - 1;
             format!("there is no layout {to}: the last is {last}")
         })?;
-        let transition = P::transition(from, next).map_err(|error| error.to_string())?;
+        let transition = P::transition(&from, next).map_err(|error| error.to_string())?;
         Ok(self.of_change(&Change::Begin {
             base: membership.epoch,
             from: Bytes::copy_from_slice(&[here, tuning]),

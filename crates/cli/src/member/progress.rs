@@ -218,10 +218,16 @@ pub(super) fn waits(known: &Configuration, statuses: &Statuses) -> Vec<String> {
             .iter()
             .filter_map(|role| Some((role, role.executed?, role.stored?)))
     };
-    let end = executors().map(|(_, executed, _)| executed).max();
     for (role, _, stored) in executors() {
         let instance = (role.role.clone(), role.index);
-        if after.contains(&instance) && !before.contains(&instance) && Some(stored) < end {
+        let is_new = after.contains(&instance) && !before.contains(&instance);
+        // A protocol may have several logs, each with executors of its own.
+        let same = executors().filter(|(other, ..)| other.role == role.role);
+        let end = same.map(|(_, executed, _)| executed).max();
+        if is_new && role.remembers == Some(false) {
+            let (role, index) = (&role.role, role.index);
+            waits.push(format!("{role} {index} to have all that was acknowledged"));
+        } else if is_new && role.remembers.is_none() && Some(stored) < end {
             waits.push(format!(
                 "{} {} to store the executed slots: {stored} of {}",
                 role.role,

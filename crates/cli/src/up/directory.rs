@@ -105,7 +105,7 @@ pub(crate) fn deployment(
     let tuned = options_alone(&earlier, &wanted);
     if !tuned.is_empty() {
         let root = places.root().display();
-        let how = match protocols::unchangeable(&earlier.protocol)? {
+        let how = match protocols::fixed_options(&earlier.protocol)? {
             None => format!(
                 "To change the options of an existing cluster, start it without them, then run: ionian options set {} \
                  --data {root}",

@@ -158,12 +158,12 @@ async fn supervise(
         members.start(node, &mut supervisor)?;
     }
     let missing = Missing::default();
-    let unchangeable = protocols::unchangeable(&deployment.protocol)?;
+    let fixed = protocols::fixed_members(&deployment)?;
     let ready = tokio::select! {
         biased;
         () = signals.stop() => None,
         ended = supervisor.run_until_ready(serving(&nodes, &missing), |refusal| {
-            do_without(refusal, &missing, unchangeable.as_deref());
+            do_without(refusal, &missing, fixed.as_deref());
         }) => Some(ended),
     };
     let result = match ready {
@@ -232,9 +232,9 @@ fn http(arguments: &Arguments, members: &Members, nodes: &[Node], has_tls: bool)
 type Missing = RefCell<BTreeSet<String>>;
 
 /// The others continue, because the cluster may be able to serve without this node.
-/// `unchangeable` says why members cannot be replaced, if that is so.
-fn do_without(Refusal { node, how }: Refusal, missing: &Missing, unchangeable: Option<&str>) {
-    let instead = match unchangeable {
+/// `fixed` says why members cannot be replaced, if that is so.
+fn do_without(Refusal { node, how }: Refusal, missing: &Missing, fixed: Option<&str>) {
+    let instead = match fixed {
         None => format!("replace it by a node of another name (ionian member replace {node} NEW)"),
         Some(reason) => format!("found another cluster, since {reason} (docs/backup.md)"),
     };

@@ -34,5 +34,8 @@ branches! {
     FULL = "chain node: it has all that was acknowledged, and serves as the tail",
     FAR_BEHIND = "chain node: the last member lacks what its predecessor has forgotten",
     RESYNC = "chain node: one that restarted finds its neighbours again in the same epoch",
+    CHANGE = "chain node: it hands a change of the membership to the master",
+    HANDED_OVER = "chain node: it tells leaders that the chain is handed over to new nodes",
+    BEGINS_ANEW = "chain node: one that was added before is added again, and begins anew",
     MASTER_SILENT = "chain node: the master leaves a question unanswered",
 }

@@ -28,6 +28,7 @@
 //!
 //! The reads have an argument of their own (`reads.rs`).
 
+mod changing;
 mod entering;
 mod history;
 mod joining;
@@ -41,6 +42,7 @@ mod replies;
 mod standing;
 mod writes;
 
+use self::changing::Changing;
 use self::history::History;
 use self::joining::Joining;
 use self::lease::Inquiries;
@@ -54,8 +56,8 @@ use self::replies::Replies;
 use self::writes::{Down, Up, Writes};
 use super::config::Config;
 use super::id::{ChainEpoch, ChainNodeId};
-use super::message::{Chain, FIRST_LIFE};
-use super::{Envelope, branch, metrics};
+use super::message::Chain;
+use super::{Envelope, branch, kind, metrics};
 use crate::multipaxos;
 use crate::parts::leader::clock::LogClock;
 use crate::parts::{self, workers::workers};
@@ -63,6 +65,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ionian_kernel::id::*;
+use ionian_kernel::layout::NodeId;
 use ionian_kernel::machine::RestoreError;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
@@ -238,6 +241,7 @@ messages! {
 /// A chain node.
 pub struct ChainNode {
     id: ChainNodeId,
+    node: NodeId,
     config: Arc<Config>,
     amnesiac: bool,
     /// Which of its lives this is: one more for each time that it has lost its memory.
@@ -267,6 +271,7 @@ pub struct ChainNode {
     /// The time of reads, and what it stamps as the head.
     clock: LogClock,
     link: Link,
+    changing: Changing,
     joining: Joining,
     snapshots: Snapshots,
     beat_at: Instant,
@@ -281,6 +286,7 @@ impl ChainNode {
         let executor = Executor::with_workers(birth, expiry, workers(options));
         ChainNode {
             id: ChainNodeId(birth.address.index),
+            node: birth.node,
             amnesiac: birth.amnesiac,
             life: 0,
             chain: config.founding(),
@@ -300,6 +306,7 @@ impl ChainNode {
             peers: Peers::default(),
             clock: LogClock::new(birth.node, layout.f),
             link: Link::new(config.master.clone(), birth),
+            changing: Changing::default(),
             joining: Joining::default(),
             snapshots: Snapshots::new(birth.keeps_records),
             beat_at: Instant::ZERO,
@@ -355,12 +362,16 @@ impl Role for ChainNode {
 
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.life == 0 || self.amnesiac {
-            self.life += 1;
-            if self.life > FIRST_LIFE {
-                out.reached(branch::NEW_LIFE);
-            }
+            self.life = match self.life {
+                0 => self.first_life(),
+                life => {
+                    out.reached(branch::NEW_LIFE);
+                    life + 1
+                }
+            };
             out.persist_vital(Record::Life { life: self.life });
         }
+        self.begin_anew(out);
         self.take_place();
         if self.place.is_none() && !self.is_aside() {
             // What it had copied last, and did not know to have applied, is copied again.
@@ -383,7 +394,14 @@ impl Role for ChainNode {
 
     fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, out: &mut Out<'_, Self>) {
         self.link.reconfigure(now, config.master.clone(), out);
+        self.clock.reconfigure(&config.master);
+        let near = config.near(kind::Unbatcher, self.node);
+        self.replies.reconfigure(&config, near);
+        self.peers.reconfigure(now, config.nodes());
         self.config = config;
+        if self.begin_anew(out) {
+            self.lose_place(now, out);
+        }
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {

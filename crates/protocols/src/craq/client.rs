@@ -58,6 +58,8 @@ pub struct ClientLane {
     batchers: Choice<BatcherId>,
     /// Where reads go.
     nodes: Choice<ChainNodeId>,
+    /// Changes of the membership that were sent.
+    turn: u64,
     /// Writes of this burst, for a batcher.
     writes: BatchBuilder,
     writes_via: Option<(BatcherId, Set<BatcherId>)>,
@@ -89,6 +91,7 @@ impl ClientLane {
                 config.near(kind::ChainNode, birth.node),
                 random.any(),
             ),
+            turn: random.any() >> 1,
             writes: BatchBuilder::default(),
             writes_via: None,
             reads: BatchBuilder::default(),
@@ -118,6 +121,9 @@ impl ClientLane {
 
     fn write(&mut self, now: Instant, write: DueWrite, out: &mut Out<'_, Self>) {
         let DueWrite { command, via, .. } = write;
+        if command.purpose == Purpose::Change {
+            return self.change(&command, out);
+        }
         if self.batchers.is_empty() {
             let Some(node) = self.entrance.next(now, &self.config) else {
                 return;
@@ -147,6 +153,19 @@ impl ClientLane {
         self.writes.push(&command);
         if self.writes.byte_len() >= self.config.options().batch_bytes {
             self.flush_writes(out);
+        }
+    }
+
+    /// Any chain node hands a change of the membership to the master: each in turn.
+    fn change(&mut self, command: &Command, out: &mut Out<'_, Self>) {
+        self.turn += 1;
+        if let Some(node) = self.config.nodes().pick(self.turn) {
+            let message = chain_node::In::Write {
+                batch: Batch::one(command),
+                from: None,
+                handed: false,
+            };
+            out.send(Envelope::ToChainNodes(Set::one(node), message));
         }
     }
 

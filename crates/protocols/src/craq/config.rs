@@ -4,17 +4,18 @@ use super::id::ChainNodeId;
 use super::kind;
 use super::message::Chain;
 use super::settings::lease;
-use crate::multipaxos::config::Config as Ordering;
+use crate::multipaxos::config::{Config as Ordering, check_places};
 use crate::multipaxos::kind as ordering;
 use crate::places::{at_least, seen_as_multipaxos};
 use alloc::format;
 use alloc::sync::Arc;
-use ionian_kernel::id::{Id, Set};
+use ionian_kernel::id::{Epoch, Id, Index, Set};
 use ionian_kernel::layout::{Layout, LayoutError, NodeId, Options};
+use ionian_kernel::protocol::Transition;
 
-/// How many things a chain node asks of its master at a time: an inquiry, a look and a step; and
-/// more bytes than any of them takes.
-const ASKS: usize = 3;
+/// How many things a chain node asks of its master at a time: an inquiry, a look, which nodes
+/// count, a step, and a change of the membership; and more bytes than any but the last takes.
+const ASKS: usize = 5;
 const ASK_BYTES: usize = 1 << 10;
 
 /// A layout that was checked.
@@ -22,6 +23,10 @@ const ASK_BYTES: usize = 1 << 10;
 pub struct Config {
     layout: Layout,
     nodes: Set<ChainNodeId>,
+    /// Those of the configuration before the change that is under way, or of the only one.
+    now: Set<ChainNodeId>,
+    /// Those of the configuration after it.
+    next: Option<Set<ChainNodeId>>,
     /// The deployment as the master's roles see it: their clients are the chain nodes.
     pub master: Arc<Ordering>,
 }
@@ -51,11 +56,55 @@ impl Config {
                 layout.name(node)
             )));
         }
+        let of = |layout: &Layout| chain_nodes(layout).map(ChainNodeId).collect();
+        let mut master = Ordering::new(view(&layout))?;
+        // The chain has to be handed over too, before a change of the membership is finished.
+        master.waits_for_word = true;
         Ok(Config {
-            master: Arc::new(Ordering::new(view(&layout))?),
+            master: Arc::new(master),
             nodes: layout.all(kind::ChainNode),
+            now: of(&layout),
+            next: layout.next.as_deref().map(of),
             layout,
         })
+    }
+
+    /// How to get from one layout to another: with an epoch of both where chain nodes, or acceptors
+    /// or replicas of the master, are others.
+    ///
+    /// # Errors
+    /// When either breaks a rule, an instance would move to another node, or the number of chain
+    /// nodes, or of those that may fail, would be another: the master counts with it.
+    pub fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError> {
+        let plain = |layout: &Layout| Layout {
+            next: None,
+            ..layout.clone()
+        };
+        let ordering = Ordering::transition(&view(from), &view(to))?;
+        Config::new(plain(from))?;
+        Config::new(plain(to))?;
+        check_places(from, to, super::KINDS)?;
+        let [before, after] = [from, to].map(|layout| chain_nodes(layout).count());
+        if before != after || from.f != to.f {
+            return Err(LayoutError(format!(
+                "the chain has {before} nodes and f={}, and would have {after} and f={}: chain \
+                 nodes can be replaced, but their number and f stay; to change these, save the \
+                 state, and found another cluster with it",
+                from.f, to.f
+            )));
+        }
+        let joint = ordering == Transition::Joint || chain_nodes(from).ne(chain_nodes(to));
+        if !joint {
+            return Ok(Transition::AtOnce);
+        }
+        match from.since > Epoch::default() || chain_nodes(from).eq(0..before as Index) {
+            true => Ok(Transition::Joint),
+            false => Err(LayoutError(
+                "the chain nodes of this cluster were not numbered from 0 on when it was founded, \
+                 so that none can be replaced: save the state, and found another cluster with it"
+                    .into(),
+            )),
+        }
     }
 
     /// The layout as it was checked.
@@ -73,9 +122,35 @@ impl Config {
         self.nodes
     }
 
-    /// The chain that the cluster begins with.
+    /// The epoch that the layout is of.
+    pub fn epoch(&self) -> Epoch {
+        self.layout.epoch
+    }
+
+    /// The chain nodes before the change of the membership that is under way, and those after it;
+    /// or those that there are.
+    pub fn standing(&self) -> (Set<ChainNodeId>, Option<Set<ChainNodeId>>) {
+        (self.now, self.next)
+    }
+
+    /// The chain nodes that the change of the membership adds.
+    pub fn added(&self) -> Set<ChainNodeId> {
+        self.nodes.without(self.now)
+    }
+
+    /// Whether the chain nodes are those that the cluster began with: no change of them was begun.
+    pub fn is_founding(&self) -> bool {
+        self.layout.since == Epoch::default() && self.next.is_none()
+    }
+
+    /// The chain that the cluster began with. Only one whose chain nodes were numbered from 0 on
+    /// has come to others since.
     pub fn founding(&self) -> Chain {
-        Chain::founding(self.nodes())
+        if self.layout.since == Epoch::default() {
+            return Chain::founding(self.now);
+        }
+        let first = 0..self.now.len() as Index;
+        Chain::founding(first.map(ChainNodeId).collect())
     }
 
     /// Whether inquiries give leases.
@@ -85,7 +160,7 @@ impl Config {
 
     /// The fewest members that suspicions leave in the chain.
     pub fn least(&self) -> usize {
-        self.nodes().len().saturating_sub(self.layout.f).max(1)
+        self.now.len().saturating_sub(self.layout.f).max(1)
     }
 
     /// All instances of a kind.
@@ -97,6 +172,14 @@ impl Config {
     pub fn near<I: Id>(&self, kind: u8, node: NodeId) -> Set<I> {
         self.layout.near(kind, node)
     }
+}
+
+/// The numbers of the chain nodes of a configuration alone.
+fn chain_nodes(layout: &Layout) -> impl Iterator<Item = Index> {
+    let places = layout.instances.get(usize::from(kind::ChainNode));
+    places
+        .into_iter()
+        .flat_map(|places| places.iter().map(|(index, _)| index))
 }
 
 /// The layout as the master's roles see it.

@@ -34,18 +34,23 @@
 //! made it is removed: others make their own, and wait anew.
 //!
 //! A node that has lost its memory says itself that its earlier life is over: that needs no number
-//! of members, for it is certain.
+//! of members, for it is certain. Another node that has got its number says it too: where there are
+//! leases that is not certain, and its neighbours have it removed.
+//!
+//! When the membership of the cluster changes, which chain nodes count changes (`roster.rs`).
 
 use super::Taken;
 use super::id::ChainNodeId;
-use super::message::{Announcement, Aside, Chain, Leaving, Member, Step};
+use super::message::{Announcement, Aside, Chain, FIRST_LIFE, Leaving, Member, Step, birth_of};
+use super::roster::{Roster, counted};
 use crate::multipaxos::replica;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use bytes::Bytes;
+use ionian_kernel::id::Set;
 use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
 use ionian_kernel::time::Timestamp;
-use ionian_kernel::wire::{Wire, decode_all};
+use ionian_kernel::wire::{Reader, Wire, WireError, decode_all};
 
 pub use crate::multipaxos::replica::In;
 
@@ -60,6 +65,8 @@ pub struct ChainMaster {
     least: usize,
     /// Whether inquiries give leases.
     leases: bool,
+    /// Which nodes count, once the membership has changed.
+    roster: Option<Roster>,
 }
 
 /// What a suspicion does to a member.
@@ -74,31 +81,50 @@ pub enum Outcome {
 }
 
 /// What becomes of the member at this place if it is suspected, where suspicions leave at least
-/// this number of members. Nothing, if the suspicion does not fit.
-pub fn outcome(chain: &Chain, place: usize, least: usize) -> Option<Outcome> {
+/// this number of members that count. Nothing, if the suspicion does not fit.
+pub fn outcome(
+    chain: &Chain,
+    place: usize,
+    least: usize,
+    roster: Option<&Roster>,
+) -> Option<Outcome> {
     let members = &chain.members;
-    if !members[place].full {
+    let Member { node, full, .. } = members[place];
+    if !full {
         return Some(Outcome::Removed);
     }
-    let (full, has_aside) = (full_besides(chain, place), chain.aside.is_some());
+    let besides = full_besides(chain, place);
+    let aside = chain.aside.as_ref().map(|aside| aside.member.node);
+    let all: Vec<_> = counted(chain, roster)
+        .filter(|counted| counted.contains(node))
+        .map(|counted| {
+            let aside = aside.is_some_and(|aside| counted.contains(aside));
+            let left = besides.and(counted).len() + usize::from(aside);
+            (left >= least, counted)
+        })
+        .collect();
     let feeds_the_last = members.len() == place + 2 && !members[place + 1].full;
-    if full > 0 && full + usize::from(has_aside) >= least {
+    // The last member is to count in its place.
+    let is_replaced = || {
+        let last = members[place + 1].node;
+        let mut all = all.iter();
+        all.all(|(enough, counted)| *enough || counted.contains(last))
+    };
+    if !besides.is_empty() && all.iter().all(|(enough, _)| *enough) {
         Some(Outcome::Removed)
-    } else if feeds_the_last && has_aside {
+    } else if feeds_the_last && aside.is_some() && is_replaced() {
         Some(Outcome::Exchanged)
-    } else if feeds_the_last && full > 0 {
+    } else if feeds_the_last && !besides.is_empty() && is_replaced() {
         Some(Outcome::Aside)
     } else {
         None
     }
 }
 
-/// How many full members there are beside the one at `place`.
-fn full_besides(chain: &Chain, place: usize) -> usize {
-    let others = chain.members.iter().enumerate();
-    others
-        .filter(|(other, member)| *other != place && member.full)
-        .count()
+/// The full members beside the one at `place`.
+fn full_besides(chain: &Chain, place: usize) -> Set<ChainNodeId> {
+    let node = chain.members[place].node;
+    chain.full().without(Set::one(node))
 }
 
 impl ChainMaster {
@@ -109,7 +135,13 @@ impl ChainMaster {
             chain,
             least,
             leases,
+            roster: None,
         }
+    }
+
+    /// Which nodes count, once the membership has changed.
+    pub fn roster(&self) -> Option<&Roster> {
+        self.roster.as_ref()
     }
 
     /// The chain now.
@@ -119,6 +151,13 @@ impl ChainMaster {
 
     /// Takes a step, if it fits.
     pub fn step(&mut self, step: Step) {
+        self.take_step(step);
+        if let Some(roster) = &mut self.roster {
+            roster.hand_over(&self.chain, self.least);
+        }
+    }
+
+    fn take_step(&mut self, step: Step) {
         match step {
             Step::Suspect {
                 epoch,
@@ -133,27 +172,15 @@ impl ChainMaster {
                     self.suspect(place, from);
                 }
             }
-            Step::Begin { node, life } => {
-                let is_over = |member: &Member| member.node == node && member.life < life;
-                if self
-                    .chain
-                    .aside
-                    .take_if(|aside| is_over(&aside.member))
-                    .is_some()
-                {
-                    self.chain.revision += 1;
-                }
-                if let Some(place) = self.chain.members.iter().position(is_over) {
-                    self.end(place);
-                }
-            }
+            Step::Begin { node, life } => self.begin(node, life),
             Step::Ready { epoch, node, life } => {
-                let members = &mut self.chain.members;
                 let is_it = |member: &Member| member.node == node;
-                let is_whole = members.iter().all(|member| member.full);
-                if epoch == self.chain.epoch && is_whole && !members.iter().any(is_it) {
+                let is_whole = self.chain.members.iter().all(|member| member.full);
+                let is_member = self.chain.members.iter().any(is_it);
+                let fits = epoch == self.chain.epoch && is_whole && !is_member;
+                if fits && self.admits(node, life) {
                     let full = false;
-                    members.push(Member { node, life, full });
+                    self.chain.members.push(Member { node, life, full });
                     self.next_epoch();
                 }
             }
@@ -190,6 +217,41 @@ impl ChainMaster {
                     self.chain.revision += 1;
                 }
             }
+            Step::Members { epoch, now, next } => {
+                let roster = self.roster.get_or_insert_default();
+                roster.follow(epoch, (now, next));
+            }
+        }
+    }
+
+    /// A node has begun a life.
+    fn begin(&mut self, node: ChainNodeId, life: u64) {
+        if let Some(roster) = &mut self.roster {
+            roster.hear(node, life);
+        }
+        let leases = self.leases;
+        let is_over = |member: &Member| {
+            // One that was born in another epoch of the membership is of another machine.
+            let is_certain = !leases || birth_of(member.life) == birth_of(life);
+            member.node == node && member.life < life && is_certain
+        };
+        let aside = &mut self.chain.aside;
+        if aside.take_if(|aside| is_over(&aside.member)).is_some() {
+            self.chain.revision += 1;
+        }
+        if let Some(place) = self.chain.members.iter().position(is_over) {
+            self.end(place);
+        }
+    }
+
+    /// Whether a node may be a member: in a configuration that is in force, and in its last life.
+    fn admits(&mut self, node: ChainNodeId, life: u64) -> bool {
+        match &mut self.roster {
+            None => birth_of(life) == birth_of(FIRST_LIFE),
+            Some(roster) => {
+                let is_known = roster.lists(node) && birth_of(life) <= roster.epoch;
+                is_known && roster.hear(node, life)
+            }
         }
     }
 
@@ -210,7 +272,7 @@ impl ChainMaster {
         if !full || !self.leases {
             return self.take_out(place);
         }
-        let fits = outcome(&self.chain, place, self.least).is_some();
+        let fits = outcome(&self.chain, place, self.least, self.roster.as_ref()).is_some();
         if fits && self.chain.leaving_of(node).is_none() {
             self.chain.revision += 1;
             let (epoch, revision) = self.chain.order();
@@ -226,7 +288,7 @@ impl ChainMaster {
 
     /// Takes a member out, if that fits.
     fn take_out(&mut self, place: usize) {
-        match outcome(&self.chain, place, self.least) {
+        match outcome(&self.chain, place, self.least, self.roster.as_ref()) {
             Some(Outcome::Removed) => self.remove(place),
             Some(Outcome::Exchanged) => self.exchange(place),
             Some(Outcome::Aside) => {
@@ -247,7 +309,7 @@ impl ChainMaster {
     /// The life of a member is over.
     fn end(&mut self, place: usize) {
         let is_full = self.chain.members[place].full;
-        if !is_full || full_besides(&self.chain, place) > 0 {
+        if !is_full || !full_besides(&self.chain, place).is_empty() {
             self.remove(place);
         } else if self.chain.aside.is_some() {
             self.exchange(place);
@@ -295,18 +357,41 @@ impl StateMachine for ChainMaster {
         self.chain.encode(reply);
     }
 
-    fn read(&self, _: Timestamp, _: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
-        self.chain.encode(reply);
+    /// A query with anything in it asks which nodes count.
+    fn read(&self, _: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
+        match query {
+            [] => self.chain.encode(reply),
+            _ => self.roster.encode(reply),
+        }
         Ok(())
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {
         self.chain.encode(out);
+        // As programs wrote it that knew no changes of the membership, as long as there was none.
+        if let Some(roster) = &self.roster {
+            roster.encode(out);
+        }
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
-        let chain = decode_all(&Bytes::copy_from_slice(snapshot));
-        self.chain = chain.map_err(|error| RestoreError(error.to_string()))?;
+        let restored = restored(&Bytes::copy_from_slice(snapshot));
+        let restored = restored.map_err(|error| RestoreError(error.to_string()))?;
+        (self.chain, self.roster) = restored;
         Ok(())
+    }
+}
+
+/// What a snapshot has.
+fn restored(snapshot: &Bytes) -> Result<(Chain, Option<Roster>), WireError> {
+    let mut reader = Reader::new(snapshot);
+    let chain = Chain::decode(&mut reader)?;
+    let roster = match reader.remaining() {
+        0 => None,
+        _ => Some(Roster::decode(&mut reader)?),
+    };
+    match reader.remaining() {
+        0 => Ok((chain, roster)),
+        count => Err(WireError::TrailingBytes { count }),
     }
 }

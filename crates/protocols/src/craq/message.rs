@@ -2,7 +2,7 @@
 
 use super::id::{ChainEpoch, ChainNodeId};
 use alloc::vec::Vec;
-use ionian_kernel::id::Set;
+use ionian_kernel::id::{Epoch, Set};
 use ionian_kernel::{wire_enum, wire_struct};
 
 /// A member of the chain.
@@ -139,8 +139,19 @@ impl Chain {
     }
 }
 
-/// The life of a node that has lost nothing.
+/// The life of a node that has lost nothing, of the cluster's first nodes.
 pub const FIRST_LIFE: u64 = 1;
+
+/// The first life of a node that begins in this epoch of the membership. Numbers of nodes that have
+/// left are given again, to others: so lives say when they began.
+pub const fn first_life(epoch: Epoch) -> u64 {
+    ((epoch.0 as u64) << 32) + FIRST_LIFE
+}
+
+/// The epoch of the membership in which a node began that is in this life.
+pub const fn birth_of(life: u64) -> Epoch {
+    Epoch((life >> 32) as u32)
+}
 
 /// A command of the master's log: a step from one chain to the next, if it fits that chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,6 +210,15 @@ pub enum Step {
         /// The announcement.
         announced: Announcement,
     },
+    /// The membership of the cluster has changed, or is changing.
+    Members {
+        /// The epoch of the membership.
+        epoch: Epoch,
+        /// The chain nodes, before the change that is under way.
+        now: Set<ChainNodeId>,
+        /// Those after it, if one is.
+        next: Option<Set<ChainNodeId>>,
+    },
 }
 
 wire_enum! { Step {
@@ -208,4 +228,5 @@ wire_enum! { Step {
     3 => Full { epoch, node, life },
     4 => Remove { from, life, announced },
     5 => Withdraw { from, life, announced },
+    6 since 18 => Members { epoch, now, next },
 } }

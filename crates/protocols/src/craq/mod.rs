@@ -31,6 +31,15 @@
 //! chain node ── Fetch ──> chain node ══ Entries, Piece ══> chain node        (to join the chain)
 //! chain node ── Chain ──> chain nodes, batchers, clients
 //! ```
+//!
+//! Changes of the membership are commands of the master's log. A client lane gives them to any
+//! chain node, as a `Write` of nothing else, and that hands them to the master. Chain nodes tell
+//! the leaders when the chain is handed over to the new nodes (`chain_node/changing.rs`).
+//!
+//! ```text
+//! client ── Write ──> chain node (any) ── Propose ──> leader
+//! chain node ── Ready ──> leaders
+//! ```
 
 pub mod client;
 
@@ -77,6 +86,7 @@ pub mod invariants;
 pub mod message;
 mod metrics;
 mod presets;
+pub mod roster;
 mod service;
 mod settings;
 
@@ -91,6 +101,7 @@ use id::ChainNodeId;
 use ionian_kernel::adapted::{Adapted, Translate};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Address, Layout, LayoutError, Options};
+use ionian_kernel::level::Level;
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
@@ -151,6 +162,8 @@ impl Protocol for Craq {
     const PRESETS: &'static [Preset] = presets::PRESETS;
     const EXECUTORS: &'static [u8] = &[kind::ChainNode];
     const SETTINGS: &'static [Setting] = settings::SETTINGS;
+    // The master learns of changes by steps that programs of the level before do not know.
+    const MEMBERS_SINCE: Level = Level(18);
     type Message = Message;
     type Envelope = Envelope;
     type Instance = Instance;
@@ -161,18 +174,22 @@ impl Protocol for Craq {
         Config::new(layout).map(Arc::new)
     }
 
-    fn transition(_: &Layout, _: &Layout) -> Result<Transition, LayoutError> {
-        Self::check_tunable().map(|()| Transition::AtOnce)
+    fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError> {
+        Config::transition(from, to)
     }
 
     fn latest_epoch(config: &Self::Config) -> Epoch {
-        config.master.epoch()
+        config.epoch()
     }
 
     fn check_tunable() -> Result<(), LayoutError> {
-        let reason = "a cluster of CRAQ cannot be changed while it runs: save its state, and found \
-                      another cluster with it";
+        let reason = "the options of a cluster of CRAQ cannot be changed while it runs: save its \
+                      state, and found another cluster with it";
         Err(LayoutError(reason.into()))
+    }
+
+    fn check_level() -> Result<(), LayoutError> {
+        Ok(())
     }
 
     fn branches() -> Vec<&'static str> {

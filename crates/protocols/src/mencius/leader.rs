@@ -357,8 +357,8 @@ impl Leader {
             | Message::ProxyAlive { .. }
             | Message::Recover { .. }
             | Message::AdvanceClock { .. } => {}
-            // Of relays, which it does not have.
-            Message::Relayed { .. } | Message::Promises { .. } => {}
+            // Of relays, which it does not have, and of state that it waits for no word of.
+            Message::Relayed { .. } | Message::Promises { .. } | Message::Ready { .. } => {}
         });
     }
 

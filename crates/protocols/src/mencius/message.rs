@@ -83,7 +83,8 @@ fn to_leaders(stripe: Stripe, message: multipaxos::leader::In) -> leader::In {
         | Theirs::TakeOver { .. }
         | Theirs::Declined { .. }
         | Theirs::Relayed { .. }
-        | Theirs::Promises { .. }) => leader::In::InStripe { stripe, message },
+        | Theirs::Promises { .. }
+        | Theirs::Ready { .. }) => leader::In::InStripe { stripe, message },
     }
 }
 

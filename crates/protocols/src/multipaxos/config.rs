@@ -36,6 +36,9 @@ pub struct Config {
     /// Whether leaders order references, so that the bytes of what replicas execute never fill
     /// their windows (S-Paxos).
     pub orders_references: bool,
+    /// Whether a change of the membership is finished only when another role says that what it
+    /// keeps is handed over (CRAQ).
+    pub waits_for_word: bool,
 }
 
 /// The highest of what acceptors have promised. While the membership is changing, what the
@@ -86,7 +89,7 @@ impl Config {
             .map(|kind| layout.all::<ClientId>(kind as u8).members())
             .collect();
         let (before, keepers, initial_leader) = (None, Vec::from([keepers]), LeaderId(0));
-        let (beside, orders_references) = (Vec::new(), false);
+        let (beside, orders_references, waits_for_word) = (Vec::new(), false, false);
         let quorums = now;
         let relaying = Relaying::new(&layout)?;
         let mut config = Config {
@@ -98,6 +101,7 @@ impl Config {
             initial_leader,
             relaying,
             orders_references,
+            waits_for_word,
             layout,
         };
         if let Some(next) = &config.layout.next {

@@ -8,7 +8,7 @@ use super::config::Config;
 use super::message::{Proposer, Times, Votes};
 use super::{Envelope, acceptor, batcher, client, kind, proxy_leader, replica};
 pub use crate::parts::leader::Record;
-use crate::parts::leader::{Heartbeat, LeaderCore, LeaderPort, Proposal};
+use crate::parts::leader::{Heartbeat, LeaderCore, LeaderPort, Proposal, Ready};
 use crate::parts::metrics;
 use crate::pigpaxos::leading::{self, Leading};
 use crate::pigpaxos::message::{Promises, RelayId};
@@ -131,6 +131,11 @@ messages! {
             /// The promises, and a stretch of votes.
             promises: Box<Promises>,
         },
+        /// The state that another role keeps is handed over to the configuration to come (CRAQ).
+        14 since 18 => Ready {
+            /// The epoch of both configurations.
+            epoch: Epoch,
+        },
     }
 }
 
@@ -147,14 +152,12 @@ impl Leader {
     /// The leader of this birth.
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
         let id = LeaderId(birth.address.index);
+        let place = (id, birth.node);
+        let mut core = LeaderCore::new(config.clone(), place, !birth.amnesiac, birth.seed);
+        core.set_ready(ready(&config));
         Leader {
             id,
-            core: LeaderCore::new(
-                config.clone(),
-                (id, birth.node),
-                !birth.amnesiac,
-                birth.seed,
-            ),
+            core,
             leading: Leading::new(&config, birth),
             config,
         }
@@ -206,6 +209,14 @@ impl Leader {
             out,
         };
         (&mut self.core, port)
+    }
+}
+
+/// What other roles are ready for before they have said anything.
+fn ready(config: &Config) -> Ready {
+    Ready {
+        to_finish: !config.waits_for_word,
+        ..Ready::default()
     }
 }
 
@@ -354,6 +365,7 @@ impl Role for Leader {
     fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, out: &mut Out<'_, Self>) {
         self.config = config.clone();
         self.leading.reconfigure(&config);
+        self.core.set_ready(ready(&config));
         let (core, mut port) = self.part(now, out);
         core.reconfigure(now, config, &mut port);
     }
@@ -421,6 +433,12 @@ impl Role for Leader {
                 port.leading.heard(now, from, promises.missing);
                 leading::on_promises(core, now, round, *promises, port);
             }
+            In::Ready { epoch } if epoch == port.config.epoch() => {
+                core.set_ready(Ready::default());
+                core.finish_change(now, port);
+            }
+            // Of a change that is over.
+            In::Ready { .. } => {}
         }
     }
 

@@ -294,6 +294,8 @@ impl Leader {
                 port.leading.heard(now, from, promises.missing);
                 leading::on_promises(core, now, round, *promises, port);
             }
+            // Stabilizers say themselves what they have taken over.
+            Message::Ready { .. } => {}
         }
         self.carry(now, out);
     }

@@ -17,6 +17,8 @@ mod leaving;
 pub(crate) mod master;
 #[path = "craq/reads.rs"]
 pub(crate) mod reads;
+#[path = "craq/replacing.rs"]
+pub(crate) mod replacing;
 
 use crate::stage::{self, Stage};
 use ionian_kernel::id::*;
@@ -271,6 +273,15 @@ fn inquiries(sends: &[Envelope]) -> Vec<u64> {
 /// The master answers the inquiry that the node has just begun (`sends`): the chain is this one.
 /// Returns what the node then sends.
 fn master_says(node: &mut Stage<ChainNode>, sends: &[Envelope], chain: &Chain) -> Vec<Envelope> {
+    master_answers(node, sends, |_| ionian_kernel::wire::encode_all(chain))
+}
+
+/// The same, with what it answers to a query.
+fn master_answers(
+    node: &mut Stage<ChainNode>,
+    sends: &[Envelope],
+    answer: impl Fn(&[u8]) -> Vec<u8>,
+) -> Vec<Envelope> {
     use multipaxos::client::In as ToLane;
     let inquiry = *inquiries(sends).last().expect("an inquiry");
     let mut asks = Vec::new();
@@ -295,7 +306,7 @@ fn master_says(node: &mut Stage<ChainNode>, sends: &[Envelope], chain: &Chain) -
             client: command.client,
             purpose: command.purpose,
             number: command.number,
-            outcome: Outcome::Done(ionian_kernel::wire::encode_all(chain)),
+            outcome: Outcome::Done(answer(command.payload)),
         });
         let answers = answers.take_all(0, Slot(0));
         let message = ToLane::Answers { answers };

@@ -46,6 +46,16 @@ pub enum ChangeError {
         /// The level that was asked for.
         to: Level,
     },
+    /// The members of a cluster of this protocol cannot change at its level.
+    #[error(
+        "the members of a cluster of this protocol change from level {needed} on, and this one is at level {now}: raise it first with `ionian upgrade finalize`"
+    )]
+    MembersSince {
+        /// The level of the cluster.
+        now: Level,
+        /// The lowest at which they do.
+        needed: Level,
+    },
     /// The change was planned for an epoch that this node does not know yet. Another node knows it,
     /// and this node will.
     #[error("this node does not know epoch {0} yet")]
@@ -87,7 +97,7 @@ pub fn begin<P: Protocol>(
     to: &Deployment,
 ) -> Result<Change, ChangeError> {
     let base = base(configuration)?;
-    let joint = is_joint::<P>(&configuration.deployment, to)?;
+    let joint = is_joint::<P>(configuration, &configuration.deployment, to)?;
     let (from, to) = texts(configuration, to)?;
     Ok(Change::Begin {
         base,
@@ -128,7 +138,7 @@ pub fn level<P: Protocol>(configuration: &Configuration, to: Level) -> Result<Ch
 }
 
 fn check_level<P: Protocol>(configuration: &Configuration, to: Level) -> Result<(), ChangeError> {
-    P::check_tunable()?;
+    P::check_level()?;
     let now = configuration.membership.level;
     match to.is_supported() && to.0.abs_diff(now.0) == 1 {
         true => Ok(()),
@@ -145,10 +155,21 @@ fn tuning<P: Protocol>(from: &Deployment, to: &Deployment) -> Result<(u64, u64),
     Ok((expiry_ms(from), expiry_ms(to)))
 }
 
-fn is_joint<P: Protocol>(from: &Deployment, to: &Deployment) -> Result<bool, ChangeError> {
+fn is_joint<P: Protocol>(
+    configuration: &Configuration,
+    from: &Deployment,
+    to: &Deployment,
+) -> Result<bool, ChangeError> {
+    let (now, needed) = (configuration.membership.level, P::MEMBERS_SINCE);
+    if now < needed {
+        return Err(ChangeError::MembersSince { now, needed });
+    }
     from.check_change(to)?;
-    let layouts: (Layout, Layout) = (from.layout(P::KINDS)?, to.layout(P::KINDS)?);
-    Ok(P::transition(&layouts.0, &layouts.1)? == Transition::Joint)
+    let from = Layout {
+        since: configuration.membership.since,
+        ..from.layout(P::KINDS)?
+    };
+    Ok(P::transition(&from, &to.layout(P::KINDS)?)? == Transition::Joint)
 }
 
 /// The command that abandons the change in progress and returns to the previous deployment.
@@ -203,7 +224,7 @@ pub(crate) fn check<P: Protocol>(
             }
             let (from, to) = (read(from)?, read(to)?);
             let as_planned = match change {
-                Change::Begin { joint, .. } => is_joint::<P>(&from, &to)? == *joint,
+                Change::Begin { joint, .. } => is_joint::<P>(configuration, &from, &to)? == *joint,
                 Change::Tune { expiry_ms, .. } => tuning::<P>(&from, &to)? == *expiry_ms,
                 Change::Finish { .. } | Change::Abandon { .. } | Change::Level { .. } => true,
             };

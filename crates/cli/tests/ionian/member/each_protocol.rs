@@ -20,6 +20,12 @@ fn a_killed_node_of_spaxos_is_replaced_under_load() {
     replaces_a_killed_node_and_starts_again_without_it("spaxos");
 }
 
+/// Its disk is lost.
+#[test]
+fn a_killed_node_of_craq_is_replaced_under_load() {
+    replaces_a_killed_node_and_starts_again_without_it("craq");
+}
+
 #[test]
 fn a_change_of_multipaxos_that_waits_for_a_node_can_be_abandoned_or_finished() {
     abandons_or_finishes_a_change_that_waits_for_a_node("colocated");

@@ -219,8 +219,23 @@ fn the_members_of_a_cluster_of_p_smr_cannot_change() {
 }
 
 #[test]
-fn the_members_of_a_craq_cluster_cannot_change() {
-    members_stay_what_they_are("craq", "a cluster of CRAQ cannot be changed while it runs");
+fn the_nodes_of_a_craq_cluster_can_be_replaced_from_level_18_on_and_their_number_stays() {
+    let cluster = Cluster::start("craq", &[], &[]);
+    let address = local(free_port());
+    let replace = ["replace", "n1", "n3", "--address", &address];
+    let (code, said) = refused(&member(&cluster, &replace));
+    assert_eq!(code, Some(1), "{said}");
+    let low = "change from level 18 on, and this one is at level 17: raise it first with `ionian \
+               upgrade finalize`";
+    assert!(said.contains(low), "{said}");
+    done(&run(&["upgrade", "finalize", "--data", &cluster.data()]));
+    let add = ["add", "n3", "--address", &address, "--roles", "chain_node"];
+    let (code, said) = refused(&member(&cluster, &add));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("the chain has 3 nodes and f=1, and would have 4 and f=1"),
+        "{said}"
+    );
 }
 
 #[test]

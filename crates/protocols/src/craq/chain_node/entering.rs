@@ -77,6 +77,19 @@ impl ChainNode {
         self.chain.is_aside(self.id, self.life)
     }
 
+    /// It is in another life now: it is no member, whatever it was.
+    pub(super) fn lose_place(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let was_member = self.place.is_some();
+        self.take_place();
+        self.leave(now, was_member, out);
+        let (chain, end) = (self.chain.clone(), self.history.end());
+        out.persist(Record::Entered { chain, end });
+        self.entered = (now, end);
+        (self.up, self.down) = (Up::new(now, false), None);
+        self.joining.restart(now);
+        self.reads_in_new_chain(now, out);
+    }
+
     /// It is no member of the chain: the others go on from what is committed.
     fn leave(&mut self, now: Instant, was_member: bool, out: &mut Out<'_, Self>) {
         if was_member {

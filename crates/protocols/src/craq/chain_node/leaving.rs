@@ -15,7 +15,6 @@
 
 use super::ChainNode;
 use super::link::Ask;
-use crate::craq::master::outcome;
 use crate::craq::message::{Announcement, Leaving};
 use crate::craq::settings::lease;
 use alloc::collections::BTreeMap;
@@ -106,13 +105,11 @@ impl ChainNode {
 
     /// The announcement of a member that is to be removed now that the node has looked, if any.
     pub(super) fn removable(&self, now: Instant) -> Option<Announcement> {
-        let least = self.config.least();
         let is_dead = |leaving: &&Leaving| {
             let wait = self.waits.0.get(&leaving.announced);
             let place = self.chain.place_of(leaving.node);
-            let fits = place.and_then(|place| outcome(&self.chain, place, least));
             matches!(wait, Some(Wait::Looks))
-                && fits.is_some()
+                && place.is_some_and(|place| self.may_be_removed(place))
                 && self.suspects(now).any(|node| node == leaving.node)
         };
         let dead = self.chain.leaving.iter().find(is_dead);
@@ -121,8 +118,10 @@ impl ChainNode {
 
     /// The announcement that this node has made and that is to be withdrawn, if any.
     pub(super) fn recovered(&self, now: Instant) -> Option<Announcement> {
-        let is_heard =
-            |leaving: &&Leaving| leaving.by == self.id && self.hears_steadily(leaving.node, now);
+        let is_heard = |leaving: &&Leaving| {
+            let node = leaving.node;
+            leaving.by == self.id && self.hears_steadily(node, now) && !self.has_left(node)
+        };
         let heard = self.chain.leaving.iter().find(is_heard);
         heard.map(|leaving| leaving.announced)
     }

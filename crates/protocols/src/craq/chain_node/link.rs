@@ -25,9 +25,16 @@ pub(super) enum Ask {
     Inquiry,
     /// What the chain is, for this node.
     Look,
+    /// Which nodes count.
+    Roster,
     /// To take a step.
     Step,
+    /// To change the membership.
+    Change,
 }
+
+/// The query that asks which nodes count.
+const ROSTER: Bytes = Bytes::from_static(&[1]);
 
 /// See the top of this file.
 pub(super) struct Link {
@@ -111,10 +118,25 @@ impl Link {
         self.lane.invariants();
     }
 
-    /// Asks what the chain is, if that is not being asked already. Says whether it has asked.
+    /// Asks what the chain is, or which nodes count, if that is not being asked already. Says
+    /// whether it has asked.
     pub(super) fn look(&mut self, now: Instant, ask: Ask, out: &mut Out<'_, ChainNode>) -> bool {
         let operation = Operation::Read(ReadLevel::Linearizable);
-        self.ask(now, ask, operation, Bytes::new(), out)
+        let query = match ask {
+            Ask::Roster => ROSTER,
+            _ => Bytes::new(),
+        };
+        self.ask(now, ask, operation, query, out)
+    }
+
+    /// Asks for a change of the membership, if none is being asked for. Says whether it has asked.
+    pub(super) fn change(
+        &mut self,
+        now: Instant,
+        change: Bytes,
+        out: &mut Out<'_, ChainNode>,
+    ) -> bool {
+        self.ask(now, Ask::Change, Operation::Change, change, out)
     }
 
     /// Asks for a step, if none is being asked for already.
@@ -147,14 +169,13 @@ impl Link {
         true
     }
 
-    /// The next reply: what it answers, and the chain, if the master has answered.
-    fn reply(&mut self) -> Option<(Ask, Option<Chain>)> {
+    /// The next reply: what it answers, and what the master has answered, if it has.
+    fn reply(&mut self) -> Option<(Ask, Option<Bytes>)> {
         while let Some(Reply { token, outcome }) = self.replies.pop() {
             let answered = self.asked.iter().find(|(_, asked)| **asked == token);
             if let Some(ask) = answered.map(|(ask, _)| *ask) {
                 self.asked.remove(&ask);
-                let chain = outcome.ok().and_then(|bytes| decode_all(&bytes).ok());
-                return Some((ask, chain));
+                return Some((ask, outcome.ok()));
             }
         }
         None
@@ -164,7 +185,19 @@ impl Link {
 impl ChainNode {
     /// Acts on what the master has answered.
     pub(super) fn take_replies(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        while let Some((ask, chain)) = self.link.reply() {
+        while let Some((ask, answer)) = self.link.reply() {
+            if ask == Ask::Change {
+                self.changed(answer);
+                continue;
+            }
+            if ask == Ask::Roster {
+                let roster = answer.and_then(|bytes| decode_all(&bytes).ok());
+                if let Some(roster) = roster {
+                    self.on_roster(now, roster, out);
+                }
+                continue;
+            }
+            let chain = answer.and_then(|bytes| decode_all::<Chain>(&bytes).ok());
             let Some(chain) = chain else {
                 out.reached(branch::MASTER_SILENT);
                 if ask == Ask::Inquiry {
@@ -180,7 +213,7 @@ impl ChainNode {
             match ask {
                 Ask::Inquiry => self.confirmed(now, &chain, out),
                 Ask::Look => self.looked(now, out),
-                Ask::Step => {}
+                Ask::Step | Ask::Roster | Ask::Change => {}
             }
             if is_new && ask == Ask::Step {
                 let chain = self.chain.clone();

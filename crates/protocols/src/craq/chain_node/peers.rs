@@ -42,6 +42,18 @@ impl Peers {
         self.hears_us = nodes.iter().map(|node| (node, now)).collect();
     }
 
+    /// The membership has changed: those that are new are not suspected yet.
+    pub(super) fn reconfigure(&mut self, now: Instant, nodes: Set<ChainNodeId>) {
+        let hears_us = nodes.iter().map(|node| (node, self.hears_us.get(&node)));
+        self.hears_us = hears_us
+            .map(|(node, at)| (node, at.copied().unwrap_or(now)))
+            .collect();
+        self.heard.retain(|node, _| nodes.contains(*node));
+        self.steady.retain(|node, _| nodes.contains(*node));
+        self.suspected.retain(|node, _| nodes.contains(*node));
+        self.clocks = self.clocks.and(nodes);
+    }
+
     /// Of how many other nodes the clocks are known.
     pub(super) fn known(&self) -> usize {
         self.clocks.len()
@@ -152,6 +164,7 @@ impl ChainNode {
     pub(super) fn look_around(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let limit = self.config.options().election_timeout;
         self.peers.heard.retain(|_, at| now.since(*at) <= limit);
+        self.look_at_roster(now, out);
         match self.place {
             None => self.look(now, out),
             Some(_) if self.lacks_nothing() => self.become_whole(now, out),
@@ -197,7 +210,8 @@ impl ChainNode {
         let slow = self.slow_successor(now);
         let neighbours = [self.predecessor(), self.successor()];
         let is_suspect = move |node: &ChainNodeId| {
-            self.peers.is_silent(*node, now, limit) || slow == Some(*node)
+            let is_absent = self.peers.is_silent(*node, now, limit) || self.has_left(*node);
+            is_absent || slow == Some(*node)
         };
         neighbours.into_iter().flatten().filter(is_suspect)
     }
@@ -208,6 +222,12 @@ impl ChainNode {
         let is_late = now.since(self.entered.0) > limit;
         self.successor()
             .filter(|node| is_late && !self.chain.full().contains(*node))
+    }
+
+    /// Whether a suspicion of the member at this place fits, as far as this node knows.
+    pub(super) fn may_be_removed(&self, place: usize) -> bool {
+        let least = self.config.least();
+        outcome(&self.chain, place, least, self.changing.roster()).is_some()
     }
 
     /// The master has said what the chain is, and this node has entered it.
@@ -241,11 +261,10 @@ impl ChainNode {
             return self.link.step(now, step, out);
         }
         // What does not fit is not asked for.
-        let least = self.config.least();
         let fits = |node: &ChainNodeId| {
             let place = self.chain.place_of(*node);
             let is_announced = self.chain.leaving_of(*node).is_some();
-            !is_announced && place.is_some_and(|place| outcome(&self.chain, place, least).is_some())
+            !is_announced && place.is_some_and(|place| self.may_be_removed(place))
         };
         let suspect = self.suspects(now).find(fits);
         if let Some(node) = suspect {

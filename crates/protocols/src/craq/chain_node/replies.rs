@@ -47,6 +47,12 @@ impl Replies {
         }
     }
 
+    /// The membership has changed; `near` are the unbatchers on its node.
+    pub(super) fn reconfigure(&mut self, config: &Config, near: Set<UnbatcherId>) {
+        self.near = near;
+        self.present.reconfigure(config.all(kind::Unbatcher));
+    }
+
     /// All unbatchers count as present.
     pub(super) fn start(&mut self, now: Instant) {
         self.present.start(now);

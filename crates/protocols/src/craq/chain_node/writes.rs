@@ -7,6 +7,7 @@
 //! small ones not behind the large ones. What comes again while it waits is dropped, and so is what
 //! finds no room: its clients ask again.
 
+use super::changing::change_in;
 use super::{ChainNode, In, Record};
 use crate::craq::id::{ChainEpoch, ChainNodeId};
 use crate::craq::{Envelope, batcher, branch, client};
@@ -111,6 +112,9 @@ impl ChainNode {
         handed: bool,
         out: &mut Out<'_, Self>,
     ) {
+        if let Some(change) = change_in(&batch) {
+            return self.on_change(now, &change, out);
+        }
         if !self.is_head() {
             if !handed && from.is_none() {
                 self.replies.note(&batch);

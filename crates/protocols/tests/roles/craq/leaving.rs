@@ -9,7 +9,7 @@ use ionian_protocols::craq::message::{Leaving, Step};
 pub(super) const WAIT: Duration = Duration::from_micros(440_001);
 
 /// The node has a session with the master's log.
-fn with_session(mut node: Stage<ChainNode>) -> Stage<ChainNode> {
+pub(super) fn with_session(mut node: Stage<ChainNode>) -> Stage<ChainNode> {
     let sends = node.started().sends;
     let sends: Vec<_> = sends.into_iter().map(|(envelope, _)| envelope).collect();
     steps(&mut node, &sends);

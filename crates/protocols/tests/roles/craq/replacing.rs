@@ -1,0 +1,389 @@
+//! Changes of the membership: which nodes count, and what chain nodes do for a change.
+
+use super::*;
+use crate::stage::only;
+use ionian_kernel::client::{Operation, Request};
+use ionian_kernel::role::Role;
+use ionian_kernel::wire::{decode_all, encode_all};
+use ionian_protocols::craq::client::ClientLane;
+use ionian_protocols::craq::master::ChainMaster;
+use ionian_protocols::craq::message::{Step, first_life};
+use ionian_protocols::craq::roster::Roster;
+use ionian_protocols::multipaxos::leader;
+
+fn nodes(numbers: &[u8]) -> Set<ChainNodeId> {
+    numbers.iter().map(|number| ChainNodeId(*number)).collect()
+}
+
+/// Chain node 2 is replaced by 3, in epoch 1; or the change is over, in that epoch.
+fn members(epoch: u32, now: &[u8], next: Option<&[u8]>) -> Step {
+    Step::Members {
+        epoch: Epoch(epoch),
+        now: nodes(now),
+        next: next.map(nodes),
+    }
+}
+
+fn suspect(epoch: u64, from: u8, node: u8) -> Step {
+    Step::Suspect {
+        epoch: ChainEpoch(epoch),
+        from: ChainNodeId(from),
+        life: 1,
+        node: ChainNodeId(node),
+    }
+}
+
+fn joins(epoch: u64, node: u8, life: u64) -> [Step; 2] {
+    let (node, next) = (ChainNodeId(node), ChainEpoch(epoch + 1));
+    let epoch = ChainEpoch(epoch);
+    [
+        Step::Ready { epoch, node, life },
+        Step::Full {
+            epoch: next,
+            node,
+            life,
+        },
+    ]
+}
+
+const ABC: &[(u8, u64, bool)] = &[(0, 1, true), (1, 1, true), (2, 1, true)];
+const NEW: u64 = first_life(Epoch(1));
+
+/// The master after these steps, of which suspicions leave two of three nodes.
+fn master(leases: bool, steps: &[Step]) -> ChainMaster {
+    let mut master = ChainMaster::new(chain(0, ABC), 2, leases);
+    steps.iter().for_each(|step| master.step(*step));
+    master
+}
+
+fn standing(master: &ChainMaster) -> Vec<u8> {
+    let members = master.chain().members.iter();
+    members.map(|member| member.node.0).collect()
+}
+
+fn is_handed_over(master: &ChainMaster) -> bool {
+    master.roster().is_some_and(|roster| roster.handed_over)
+}
+
+fn joint() -> Step {
+    members(1, &[0, 1, 2], Some(&[0, 1, 3]))
+}
+
+#[test]
+fn a_new_node_joins_once_the_master_knows_of_it_and_then_the_chain_is_handed_over() {
+    let [ready, full] = joins(0, 3, NEW);
+    assert_eq!(standing(&master(false, &[ready])), [0, 1, 2], "not yet");
+    let mut master = master(false, &[joint(), ready]);
+    assert_eq!(standing(&master), [0, 1, 2, 3]);
+    assert!(!is_handed_over(&master), "it may lack something");
+    master.step(full);
+    assert!(is_handed_over(&master));
+    // It stays so while the old nodes go.
+    master.step(suspect(1, 1, 2));
+    assert!(is_handed_over(&master));
+}
+
+/// The change can be abandoned, and the new node is gone then.
+#[test]
+pub(crate) fn until_the_chain_is_handed_over_only_the_nodes_before_count() {
+    let all_new = members(1, &[0, 1, 2], Some(&[3, 4, 5]));
+    let [ready, full] = joins(0, 3, NEW);
+    let mut master = master(false, &[all_new, ready, full]);
+    master.step(suspect(1, 1, 0));
+    assert_eq!(standing(&master), [1, 2, 3], "two are left");
+    master.step(suspect(2, 2, 1));
+    assert_eq!(standing(&master), [1, 2, 3], "one would be");
+    assert!(!is_handed_over(&master), "4 and 5 have nothing");
+}
+
+#[test]
+fn when_the_chain_is_handed_over_enough_of_both_configurations_stay() {
+    let [ready, full] = joins(0, 3, NEW);
+    let mut master = master(false, &[joint(), ready, full, suspect(1, 1, 0)]);
+    assert_eq!(standing(&master), [1, 2, 3]);
+    for node in [1, 2, 3] {
+        let from = if node == 1 { 2 } else { 1 };
+        master.step(suspect(2, from, node));
+        assert_eq!(standing(&master), [1, 2, 3], "{node}");
+    }
+    // The change is finished: the one that has left counts no longer.
+    master.step(members(2, &[0, 1, 3], None));
+    master.step(suspect(2, 1, 2));
+    assert_eq!(standing(&master), [1, 3]);
+    master.step(suspect(3, 1, 3));
+    assert_eq!(standing(&master), [1, 3]);
+}
+
+/// The last member would take the place of one that counts, and counts for nothing itself.
+#[test]
+fn none_is_put_aside_for_a_node_that_does_not_count() {
+    let [ready, _] = joins(1, 3, NEW);
+    let mut master = master(false, &[joint(), suspect(0, 1, 0), ready]);
+    assert_eq!(standing(&master), [1, 2, 3]);
+    master.step(suspect(2, 1, 2));
+    assert_eq!(standing(&master), [1, 2, 3]);
+    assert_eq!(master.chain().aside, None);
+}
+
+/// After a change that was abandoned the next new node may have the number of one that has left.
+#[test]
+fn a_node_that_had_the_number_before_is_not_taken_for_the_new_one() {
+    let [ready, full] = joins(0, 3, NEW);
+    let over = members(2, &[0, 1, 2], None);
+    let again = members(3, &[0, 1, 2], Some(&[0, 1, 3]));
+    let steps = [joint(), ready, full, over, again];
+    for leases in [false, true] {
+        let mut master = master(leases, &steps);
+        assert_eq!(standing(&master), [0, 1, 2, 3]);
+        assert!(!is_handed_over(&master), "this one has left");
+        let life = first_life(Epoch(3));
+        let node = ChainNodeId(3);
+        master.step(Step::Begin { node, life });
+        let stays: &[u8] = if leases { &[3] } else { &[] };
+        assert_eq!(standing(&master)[3..], *stays, "it may have a lease");
+        if leases {
+            continue;
+        }
+        let [late, _] = joins(2, 3, NEW);
+        master.step(late);
+        assert_eq!(standing(&master), [0, 1, 2], "its life is over");
+        for step in joins(2, 3, life) {
+            master.step(step);
+        }
+        assert!(is_handed_over(&master));
+    }
+}
+
+/// As programs wrote it that knew no changes.
+#[test]
+fn a_snapshot_says_which_nodes_count_once_the_membership_has_changed() {
+    let snapshot = |master: &ChainMaster| {
+        let mut bytes = Vec::new();
+        master.snapshot(&mut bytes);
+        bytes
+    };
+    let roster = |master: &ChainMaster| {
+        let mut reply = Vec::new();
+        master.read(Timestamp(0), &[1], &mut reply).expect("a read");
+        decode_all::<Option<Roster>>(&reply.into()).expect("a roster")
+    };
+    let before = master(false, &[]);
+    assert_eq!(snapshot(&before), encode_all(&chain(0, ABC)));
+    assert_eq!(roster(&before), None);
+    let after = master(false, &[&[joint()][..], &joins(0, 3, NEW)].concat());
+    let mut other = master(false, &[]);
+    other.restore(&snapshot(&after)).expect("a snapshot");
+    assert_eq!(
+        (other.chain(), other.roster()),
+        (after.chain(), after.roster())
+    );
+    assert_eq!(roster(&other).as_ref(), after.roster());
+    let longer = [snapshot(&after), vec![0]].concat();
+    assert!(other.restore(&longer).is_err());
+    other.restore(&snapshot(&before)).expect("a snapshot");
+    assert_eq!(other.roster(), None);
+}
+
+/// The layout with these chain nodes, each on the node of its number.
+fn with(numbers: &[u8]) -> Layout {
+    let mut layout = layout(3);
+    let places = numbers
+        .iter()
+        .map(|index| (*index, NodeId((*index).into())));
+    layout.instances[usize::from(kind::ChainNode)] = places.collect();
+    layout
+}
+
+/// Chain node 2 is being replaced by 3.
+fn changing(epoch: u32) -> Arc<Config> {
+    let layout = Layout {
+        epoch: Epoch(epoch),
+        next: Some(Box::new(with(&[0, 1, 3]))),
+        ..with(&[0, 1, 2])
+    };
+    Craq::configure(layout).expect("a deployment")
+}
+
+/// The master says which nodes count, when the node looks with a heartbeat. Returns what it sends.
+fn look(node: &mut Stage<ChainNode>, roster: Option<&Roster>) -> Vec<Envelope> {
+    for _ in 0..1000 {
+        let sends = node.timer();
+        if !inquiries(&sends).is_empty() {
+            return master_answers(node, &sends, |query| match query {
+                [] => encode_all(&chain(0, ABC)),
+                _ => encode_all(&roster.cloned()),
+            });
+        }
+    }
+    panic!("it does not look")
+}
+
+fn ready(sends: &[Envelope]) -> Vec<Epoch> {
+    let ready = |envelope: &Envelope| match envelope {
+        Envelope::ToLeaders(_, leader::In::Ready { epoch }) => Some(*epoch),
+        _ => None,
+    };
+    sends.iter().filter_map(ready).collect()
+}
+
+#[test]
+fn leaders_are_told_when_the_master_says_that_the_chain_is_handed_over() {
+    let mut head = leaving::with_session(node(0, 3));
+    head.reconfigure(changing(1));
+    let sends = look(&mut head, None);
+    assert_eq!(ready(&sends), []);
+    assert_eq!(leases::steps(&mut head, &sends), [joint()]);
+    let mut roster = Roster {
+        epoch: Epoch(1),
+        now: nodes(&[0, 1, 2]),
+        next: Some(nodes(&[0, 1, 3])),
+        ..Roster::default()
+    };
+    let sends = look(&mut head, Some(&roster));
+    assert_eq!(ready(&sends), [], "it is not");
+    roster.handed_over = true;
+    let sends = look(&mut head, Some(&roster));
+    assert_eq!(ready(&sends), [Epoch(1)]);
+    // Of an earlier change it says nothing of this one.
+    head.reconfigure(changing(3));
+    let sends = look(&mut head, Some(&roster));
+    assert_eq!(ready(&sends), []);
+}
+
+/// Whoever had the number before: it is another member.
+#[test]
+fn a_node_that_joins_the_cluster_begins_a_life_of_that_epoch() {
+    let begin = |config: Arc<Config>, records: Vec<Record>| {
+        let birth = birth(3);
+        let mut role = ChainNode::new(config, &birth);
+        records.into_iter().for_each(|record| role.recover(record));
+        Stage::unstarted(role, birth.keeps_records)
+            .started()
+            .records
+    };
+    let life = |life| (encode_all(&Record::Life { life }), true);
+    assert_eq!(begin(changing(1), vec![]), [life(NEW)]);
+    let known = Record::Life { life: NEW };
+    assert_eq!(begin(changing(1), vec![known.clone()]), [], "it restarts");
+    let anew = first_life(Epoch(3));
+    assert_eq!(begin(changing(3), vec![known]), [life(anew)], "added again");
+}
+
+fn change(number: u64) -> Batch {
+    Batch::one(&Command {
+        client: ClientId(1),
+        purpose: Purpose::Change,
+        number,
+        floor: 0,
+        payload: (&b"change"[..]).into(),
+    })
+}
+
+#[test]
+fn a_change_goes_from_any_node_to_the_master_and_its_answer_to_the_client() {
+    let mut middle = node(1, 3);
+    let write = |number| In::Write {
+        batch: change(number),
+        from: None,
+        handed: false,
+    };
+    let asked = middle.asked(write(7));
+    let [(envelope, _)] = &asked.sends[..] else {
+        panic!("{asked:?}");
+    };
+    let Envelope::ToLeaders(_, leader::In::Propose { batch, .. }) = envelope else {
+        panic!("{envelope:?}");
+    };
+    let command = batch.commands().next().expect("a command");
+    let (purpose, payload) = (command.purpose, command.payload);
+    assert_eq!((purpose, payload), (Purpose::Change, &b"change"[..]));
+    assert_eq!(asked, only(vec![], asked.sends.clone()), "and no more");
+    // Another one waits for its client to ask again.
+    assert_eq!(middle.asked(write(8)), only(vec![], vec![]));
+    let mut answers = ionian_replication::batch::AnswersByClient::default();
+    answers.push(&Answer {
+        client: ClientId(1),
+        purpose: Purpose::Change,
+        number: command.number,
+        outcome: Outcome::Done(b"verdict"),
+    });
+    let message = multipaxos::client::In::Answers {
+        answers: answers.take_all(0, Slot(0)),
+    };
+    let sends = middle.tell(In::Master { message });
+    let [Envelope::ToClients(to, client::In::Answers { answers })] = &sends[..] else {
+        panic!("{sends:?}");
+    };
+    let answers: Vec<_> = answers.iter().collect();
+    let [
+        Answer {
+            purpose,
+            number,
+            outcome,
+            ..
+        },
+    ] = &answers[..]
+    else {
+        panic!("{answers:?}");
+    };
+    assert_eq!(*to, Set::one(ClientId(1)));
+    assert_eq!((*purpose, *number), (Purpose::Change, 7));
+    assert!(matches!(outcome, Outcome::Done(verdict) if verdict[..] == b"verdict"[..]));
+}
+
+#[test]
+fn a_lane_sends_a_change_to_each_chain_node_in_turn() {
+    let birth = stage::birth(kind::Client, 0, NodeId(30));
+    let mut lane = Stage::new(config(3), &birth, |config, birth| {
+        ClientLane::new(&config, birth)
+    });
+    let request = Request {
+        token: 1,
+        operation: Operation::Change,
+        payload: (&b"a"[..]).into(),
+    };
+    let mut sends = lane.tell(client::In::Submit { request });
+    let mut asked = Vec::new();
+    for _ in 0..100 {
+        asked.extend(sends.iter().filter_map(|envelope| match envelope {
+            Envelope::ToChainNodes(to, In::Write { batch, .. })
+                if batch.commands().any(|one| one.purpose == Purpose::Change) =>
+            {
+                to.iter().next()
+            }
+            _ => None,
+        }));
+        sends = lane.timer();
+    }
+    let all: Set<ChainNodeId> = asked.iter().take(3).copied().collect();
+    assert_eq!(all, nodes(&[0, 1, 2]), "{asked:?}");
+}
+
+#[test]
+fn chain_nodes_are_replaced_and_their_number_stays() {
+    let transition = |from: &Layout, to: &[u8]| Craq::transition(from, &with(to));
+    let refused = |from: &Layout, to: &[u8]| transition(from, to).unwrap_err().0;
+    use ionian_kernel::protocol::Transition;
+    assert_eq!(
+        transition(&with(&[0, 1, 2]), &[0, 1, 2]),
+        Ok(Transition::AtOnce)
+    );
+    assert_eq!(
+        transition(&with(&[0, 1, 2]), &[0, 1, 3]),
+        Ok(Transition::Joint)
+    );
+    let more = refused(&with(&[0, 1, 2]), &[0, 1, 2, 3]);
+    assert!(more.contains("3 nodes and f=1, and would have 4"), "{more}");
+    // What the master's log began with could not be told any more.
+    let numbered = refused(&with(&[0, 1, 5]), &[0, 1, 6]);
+    assert!(numbered.contains("numbered from 0"), "{numbered}");
+    let later = Layout {
+        since: Epoch(2),
+        ..with(&[0, 1, 5])
+    };
+    assert_eq!(transition(&later, &[0, 1, 6]), Ok(Transition::Joint));
+    let founding = |layout| Craq::configure(layout).expect("a deployment").founding();
+    assert_eq!(founding(later), chain(0, ABC), "0, 1 and 2 were the first");
+    let first = [(0, 1, true), (1, 1, true), (5, 1, true)];
+    assert_eq!(founding(with(&[0, 1, 5])), chain(0, &first));
+}
