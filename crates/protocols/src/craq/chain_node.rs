@@ -342,7 +342,7 @@ impl Role for ChainNode {
     type Record = Record;
 
     fn check_record(&self, record: &Record) -> Result<(), WireError> {
-        records::check(record, &self.history)
+        records::check(record, &self.history, !self.config.is_founding())
     }
 
     fn recover(&mut self, record: Record) {
@@ -361,7 +361,7 @@ impl Role for ChainNode {
     }
 
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if self.life == 0 || self.amnesiac {
+        if self.life == 0 || self.amnesiac || self.changing.lacks_records {
             self.life = match self.life {
                 0 => self.first_life(),
                 life => {

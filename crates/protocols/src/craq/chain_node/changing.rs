@@ -41,6 +41,8 @@ pub(super) struct Changing {
     settled: Epoch,
     /// Which nodes count, as the master has said last.
     roster: Option<Roster>,
+    /// Whether its log lacks entries (`records.rs`).
+    pub(super) lacks_records: bool,
 }
 
 impl Changing {

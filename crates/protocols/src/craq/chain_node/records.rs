@@ -3,9 +3,16 @@
 //! Entries have their number for a key, and are released when a snapshot contains them. What the
 //! node has entered is written behind the entries that it had then, with their end: what comes
 //! before in the log and beyond that end was void.
+//!
+//! A node that has left the cluster, and is added again, begins with nothing, in a life of another
+//! epoch of the membership. Its log may still have records from before, without the snapshot that
+//! they follow. So where the membership has changed entries may be missing in the log. What comes
+//! behind them is not taken in; if no later life has begun behind them, the node begins one, as if
+//! it had lost its memory.
 
 use super::history::History;
 use super::{Chain, ChainNode};
+use crate::craq::message::birth_of;
 use ionian_kernel::id::Slot;
 use ionian_kernel::role::Out;
 use ionian_kernel::wire::WireError;
@@ -48,10 +55,10 @@ wire_enum! { Record {
     2 => Entry { slot, committed, value },
 } }
 
-/// No record is missing before this one.
-pub(super) fn check(record: &Record, history: &History) -> Result<(), WireError> {
+/// No record is missing before this one, where none `may_lack`.
+pub(super) fn check(record: &Record, history: &History, may_lack: bool) -> Result<(), WireError> {
     match record {
-        Record::Entry { slot, .. } if *slot > history.end() => Err(WireError::Gap {
+        Record::Entry { slot, .. } if *slot > history.end() && !may_lack => Err(WireError::Gap {
             what: "entry",
             missing: history.end().0,
             found: slot.0,
@@ -132,13 +139,22 @@ impl ChainNode {
     /// Takes in a record that it wrote before a crash.
     pub(super) fn recover_record(&mut self, record: Record) {
         match record {
-            Record::Life { life } => self.life = life,
+            Record::Life { life } => {
+                if birth_of(life) != birth_of(self.life) {
+                    self.changing.lacks_records = false;
+                    self.history.truncate(self.history.applied());
+                }
+                self.life = life;
+            }
             Record::Entered { chain, end } => {
                 self.chain = chain;
                 self.history.truncate(end.max(self.history.applied()));
             }
             // What is in the snapshot may still be in the log.
             Record::Entry { slot, .. } if slot < self.history.applied() => {}
+            Record::Entry { slot, .. } if slot > self.history.end() => {
+                self.changing.lacks_records = true;
+            }
             Record::Entry {
                 slot,
                 committed,

@@ -250,7 +250,7 @@ fn leaders_are_told_when_the_master_says_that_the_chain_is_handed_over() {
     assert_eq!(ready(&sends), []);
 }
 
-/// Whoever had the number before: it is another member.
+/// It is another member than one that had its number before.
 #[test]
 fn a_node_that_joins_the_cluster_begins_a_life_of_that_epoch() {
     let begin = |config: Arc<Config>, records: Vec<Record>| {
@@ -267,6 +267,40 @@ fn a_node_that_joins_the_cluster_begins_a_life_of_that_epoch() {
     assert_eq!(begin(changing(1), vec![known.clone()]), [], "it restarts");
     let anew = first_life(Epoch(3));
     assert_eq!(begin(changing(3), vec![known]), [life(anew)], "added again");
+}
+
+/// A node that was added again, and whose log has records of the time before it had left.
+#[test]
+fn entries_are_missing_only_in_the_log_of_a_node_that_may_have_left() {
+    let life = |life| Record::Life { life };
+    let entry = |slot| Record::Entry {
+        slot: Slot(slot),
+        committed: Slot(slot),
+        value: value(b"a"),
+    };
+    let role = |config: Arc<Config>, records: &[Record]| {
+        let mut role = ChainNode::new(config, &birth(3));
+        records.iter().for_each(|record| {
+            role.check_record(record).expect("nothing is missing");
+            role.recover(record.clone());
+        });
+        role
+    };
+    let founding = role(config(4), &[life(1)]);
+    assert!(founding.check_record(&entry(0)).is_ok());
+    assert!(founding.check_record(&entry(5)).is_err());
+    let begin = |records: &[Record]| {
+        let mut node = Stage::unstarted(role(changing(1), records), true);
+        (node.started().records, node.role.received())
+    };
+    let before = [life(1), entry(5), entry(6)];
+    let after = [life(NEW), entry(0), entry(1)];
+    let all = [&before[..], &after].concat();
+    assert_eq!(begin(&all), (vec![], Slot(1)), "what is committed");
+    // Of the last life something is missing: the node counts as one that has lost its memory.
+    let began = encode_all(&life(NEW + 1));
+    let lacks = [life(NEW), entry(5)];
+    assert_eq!(begin(&lacks), (vec![(began, true)], Slot(0)));
 }
 
 fn change(number: u64) -> Batch {
