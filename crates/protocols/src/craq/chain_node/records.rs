@@ -140,9 +140,9 @@ impl ChainNode {
     pub(super) fn recover_record(&mut self, record: Record) {
         match record {
             Record::Life { life } => {
-                if birth_of(life) != birth_of(self.life) {
+                // The first one in a log that was cut may say again in which life entries came.
+                if self.life > 0 && birth_of(life) != birth_of(self.life) {
                     self.changing.lacks_records = false;
-                    self.history.truncate(self.history.applied());
                 }
                 self.life = life;
             }

@@ -297,6 +297,9 @@ fn entries_are_missing_only_in_the_log_of_a_node_that_may_have_left() {
     let after = [life(NEW), entry(0), entry(1)];
     let all = [&before[..], &after].concat();
     assert_eq!(begin(&all), (vec![], Slot(1)), "what is committed");
+    // The first record of its life was cut off, and it has said that again.
+    let cut = [entry(0), entry(1), life(NEW), entry(2)];
+    assert_eq!(role(changing(1), &cut).received(), Slot(3));
     // Of the last life something is missing: the node counts as one that has lost its memory.
     let began = encode_all(&life(NEW + 1));
     let lacks = [life(NEW), entry(5)];
