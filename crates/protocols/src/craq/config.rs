@@ -101,7 +101,8 @@ impl Config {
             true => Ok(Transition::Joint),
             false => Err(LayoutError(
                 "the chain nodes of this cluster were not numbered from 0 on when it was founded, \
-                 so that none can be replaced: save the state, and found another cluster with it"
+                 so that none can be replaced: save the state, and found another cluster with it, from \
+                 a file that leaves the numbers out"
                     .into(),
             )),
         }

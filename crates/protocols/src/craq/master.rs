@@ -231,8 +231,10 @@ impl ChainMaster {
         }
         let leases = self.leases;
         let is_over = |member: &Member| {
-            // One that was born in another epoch of the membership is of another machine.
-            let is_certain = !leases || birth_of(member.life) == birth_of(life);
+            // One that was born in another epoch of the membership is of another machine. A member
+            // that is not full has no lease.
+            let is_same = birth_of(member.life) == birth_of(life);
+            let is_certain = !leases || !member.full || is_same;
             member.node == node && member.life < life && is_certain
         };
         let aside = &mut self.chain.aside;

@@ -204,16 +204,34 @@ impl ChainNode {
         heard.any(|node| suspects(node).is_some_and(|those| those.contains(member)))
     }
 
-    /// The neighbours that are to be removed.
+    /// The members that are to be removed: neighbours that are silent, whatever has left the
+    /// cluster, and who cannot become full.
     pub(super) fn suspects(&self, now: Instant) -> impl Iterator<Item = ChainNodeId> + use<'_> {
+        let (slow, stranded) = (self.slow_successor(now), self.stranded(now));
+        let members = self.chain.members.iter().map(|member| member.node);
+        members.filter(move |node| {
+            let is_absent = self.is_silent_neighbour(*node, now) || self.has_left(*node);
+            *node != self.id && (is_absent || slow == Some(*node) || stranded == Some(*node))
+        })
+    }
+
+    fn is_silent_neighbour(&self, node: ChainNodeId, now: Instant) -> bool {
         let limit = self.config.options().election_timeout;
-        let slow = self.slow_successor(now);
-        let neighbours = [self.predecessor(), self.successor()];
-        let is_suspect = move |node: &ChainNodeId| {
-            let is_absent = self.peers.is_silent(*node, now, limit) || self.has_left(*node);
-            is_absent || slow == Some(*node)
+        let is_neighbour = [self.predecessor(), self.successor()].contains(&Some(node));
+        is_neighbour && self.peers.is_silent(node, now, limit)
+    }
+
+    /// The last member, if it is not full and who feeds it is dead, but cannot be removed before
+    /// there is another: a new node does not count as long as its change can be abandoned
+    /// (`roster.rs`). None joins behind one that is not full.
+    fn stranded(&self, now: Instant) -> Option<ChainNodeId> {
+        let [.., feeder, last] = &self.chain.members[..] else {
+            return None;
         };
-        neighbours.into_iter().flatten().filter(is_suspect)
+        let is_dead = self.is_silent_neighbour(feeder.node, now) || self.is_suspected(feeder.node);
+        let is_stranded =
+            !last.full && is_dead && !self.may_be_removed(self.chain.members.len() - 2);
+        is_stranded.then_some(last.node)
     }
 
     /// The successor, if it takes too long to become full.

@@ -12,7 +12,6 @@
 
 use super::history::History;
 use super::{Chain, ChainNode};
-use crate::craq::message::birth_of;
 use ionian_kernel::id::Slot;
 use ionian_kernel::role::Out;
 use ionian_kernel::wire::WireError;
@@ -141,7 +140,7 @@ impl ChainNode {
         match record {
             Record::Life { life } => {
                 // The first one in a log that was cut may say again in which life entries came.
-                if self.life > 0 && birth_of(life) != birth_of(self.life) {
+                if self.life > 0 && life != self.life {
                     self.changing.lacks_records = false;
                 }
                 self.life = life;

@@ -203,7 +203,8 @@ impl ChainNode {
     /// are other members if these are more: a dead one leaves the chain. And while a node stands
     /// aside there must be nothing new (`master.rs`).
     fn numbers(&self) -> bool {
-        let (nodes, f) = (self.config.nodes().len(), self.config.layout().f);
+        let (now, _) = self.config.standing();
+        let (nodes, f) = (now.len(), self.config.layout().f);
         let alive = (nodes - 1).saturating_sub(f);
         let others = self.chain.members.len().saturating_sub(1);
         self.peers.known() >= f.min(alive.max(others)) && self.chain.aside.is_none()

@@ -125,6 +125,49 @@ fn none_is_put_aside_for_a_node_that_does_not_count() {
     assert_eq!(master.chain().aside, None);
 }
 
+/// It holds up the chain if its predecessor is dead: members have it removed.
+#[test]
+fn a_node_that_cannot_become_full_is_removed_where_it_does_not_count() {
+    let stuck = chain(1, &[(1, 1, true), (2, 1, true), (3, NEW, false)]);
+    let mut middle = leaving::with_session(node(1, 3));
+    middle.reconfigure(changing(1));
+    let roster = Roster {
+        epoch: Epoch(1),
+        now: nodes(&[0, 1, 2]),
+        next: Some(nodes(&[0, 1, 3])),
+        ..Roster::default()
+    };
+    assert_eq!(suspicion(&mut middle, &[2, 3], (&stuck, &roster)), None);
+    let of_3 = suspect(1, 1, 3);
+    assert_eq!(suspicion(&mut middle, &[3], (&stuck, &roster)), Some(of_3));
+    let mut master = master(false, &[joint(), suspect(0, 1, 0)]);
+    let [ready, _] = joins(1, 3, NEW);
+    master.step(ready);
+    master.step(suspect(2, 1, 3));
+    assert_eq!(standing(&master), [1, 2], "now another one can join");
+}
+
+/// Its neighbours may be dead.
+#[test]
+fn each_member_has_one_removed_that_has_left_the_cluster() {
+    let mut head = leaving::with_session(node(0, 3));
+    let (epoch, since) = (Epoch(2), Epoch(2));
+    let layout = Layout {
+        epoch,
+        since,
+        ..with(&[0, 1, 3])
+    };
+    head.reconfigure(Craq::configure(layout).expect("a deployment"));
+    let roster = Roster {
+        epoch,
+        now: nodes(&[0, 1, 3]),
+        ..Roster::default()
+    };
+    let abc = chain(0, ABC);
+    let found = suspicion(&mut head, &[1], (&abc, &roster));
+    assert_eq!(found, Some(suspect(0, 0, 2)));
+}
+
 /// After a change that was abandoned the next new node may have the number of one that has left.
 #[test]
 fn a_node_that_had_the_number_before_is_not_taken_for_the_new_one() {
@@ -152,6 +195,16 @@ fn a_node_that_had_the_number_before_is_not_taken_for_the_new_one() {
         }
         assert!(is_handed_over(&master));
     }
+    // One that is not full has no lease.
+    let [ready, _] = joins(0, 3, NEW);
+    let [over, again] = [
+        members(2, &[0, 1, 2], None),
+        members(3, &[0, 1, 2], Some(&[0, 1, 3])),
+    ];
+    let mut master = master(true, &[joint(), ready, over, again]);
+    let (node, life) = (ChainNodeId(3), first_life(Epoch(3)));
+    master.step(Step::Begin { node, life });
+    assert_eq!(standing(&master), [0, 1, 2]);
 }
 
 /// As programs wrote it that knew no changes.
@@ -216,6 +269,33 @@ fn look(node: &mut Stage<ChainNode>, roster: Option<&Roster>) -> Vec<Envelope> {
         }
     }
     panic!("it does not look")
+}
+
+/// Whom the node suspects, where it hears these and the master says this.
+fn suspicion(
+    node: &mut Stage<ChainNode>,
+    heard: &[u8],
+    (chain, roster): (&Chain, &Roster),
+) -> Option<Step> {
+    for _ in 0..300 {
+        for from in heard {
+            node.tell(beat(*from, chain.epoch.0, true));
+        }
+        let sends = node.timer();
+        let sends = match inquiries(&sends)[..] {
+            [] => sends,
+            _ => master_answers(node, &sends, |query| match query {
+                [] => encode_all(chain),
+                _ => encode_all(&Some(roster.clone())),
+            }),
+        };
+        let steps = leases::steps(node, &sends);
+        let is_suspicion = |step: &Step| matches!(step, Step::Suspect { .. });
+        if let Some(step) = steps.into_iter().find(is_suspicion) {
+            return Some(step);
+        }
+    }
+    None
 }
 
 fn ready(sends: &[Envelope]) -> Vec<Epoch> {
@@ -304,6 +384,10 @@ fn entries_are_missing_only_in_the_log_of_a_node_that_may_have_left() {
     let began = encode_all(&life(NEW + 1));
     let lacks = [life(NEW), entry(5)];
     assert_eq!(begin(&lacks), (vec![(began, true)], Slot(0)));
+    // It lacks them once: a later life has begun behind them.
+    let began = [life(NEW + 1), entry(0), entry(1)];
+    let again = [&lacks[..], &began].concat();
+    assert_eq!(begin(&again), (vec![], Slot(1)));
 }
 
 fn change(number: u64) -> Batch {
