@@ -50,7 +50,24 @@ fn init(
 ) -> Result<()> {
     let deployment = source::preset(preset, listen, Some(node_port))?.with_overrides(overrides)?;
     protocols::check(&deployment)?;
-    let text = deployment.to_toml();
+    write(file, &deployment.to_toml(), force)?;
+    if file == Path::new("-") {
+        return Ok(());
+    }
+    let file = file.display();
+    match deployment.machine.as_str() {
+        protocols::MACHINE | ionian_netfs::NAME => {
+            say!("wrote {file}; `ionian up {file}` starts it")
+        }
+        other => {
+            say!("wrote {file}; its nodes need a program that contains the state machine {other:?}")
+        }
+    }
+    Ok(())
+}
+
+/// Writes a deployment file; `-` is standard output.
+pub(crate) fn write(file: &Path, text: &str, force: bool) -> Result<()> {
     if file == Path::new("-") {
         return std::io::stdout()
             .write_all(text.as_bytes())
@@ -74,17 +91,7 @@ fn init(
         opened => opened.with_context(|| format!("cannot write {}", file.display()))?,
     };
     out.write_all(text.as_bytes())
-        .with_context(|| format!("cannot write {}", file.display()))?;
-    let file = file.display();
-    match deployment.machine.as_str() {
-        protocols::MACHINE | ionian_netfs::NAME => {
-            say!("wrote {file}; `ionian up {file}` starts it")
-        }
-        other => {
-            say!("wrote {file}; its nodes need a program that contains the state machine {other:?}")
-        }
-    }
-    Ok(())
+        .with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn check(file: &Path, overrides: &[String]) -> Result<()> {

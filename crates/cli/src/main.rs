@@ -8,6 +8,8 @@
 //! mounts) connect what listens at its gateway address to its client lane |
 //! | `up` | every node of a deployment as a supervised process |
 //! | `config`, `status`, `drain`, `member`, `options`, `exec`, `mount` | one command each |
+//! | `plan` | which deployment carries a load |
+//! | `advise` | what limits a running cluster |
 //! | `metrics` | the metrics that nodes report |
 //! | `snapshot` | backups: save, inspect, restore, salvage |
 //! | `certs` | certificates of nodes and operators |
@@ -27,6 +29,7 @@
 extern crate alloc;
 
 mod address;
+mod advise;
 mod certs;
 mod cluster_args;
 mod completions;
@@ -44,6 +47,7 @@ mod mount;
 mod netfs_app;
 mod node;
 mod options;
+mod plan;
 mod protocols;
 mod snapshot;
 mod source;
@@ -81,6 +85,8 @@ enum Command {
     Up(up::Arguments),
     Node(node::Arguments),
     Config(config::Arguments),
+    Plan(plan::Arguments),
+    Advise(advise::Arguments),
     Status(status::Arguments),
     Drain(drain::Arguments),
     Member(member::Arguments),
@@ -117,6 +123,8 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Up(arguments) => up::run(arguments),
         Command::Node(arguments) => node::run(arguments),
         Command::Config(arguments) => config::run(arguments),
+        Command::Plan(arguments) => plan::run(arguments),
+        Command::Advise(arguments) => advise::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::Drain(arguments) => drain::run(arguments),
         Command::Member(arguments) => member::run(arguments),

@@ -19,6 +19,14 @@ pub(crate) fn preset(
     listen: Option<SocketAddr>,
     node_port: Option<u16>,
 ) -> Result<Deployment> {
+    Ok(Deployment::preset(
+        name,
+        &preset_options(listen, node_port),
+    )?)
+}
+
+/// The addresses that the flags give.
+pub(crate) fn preset_options(listen: Option<SocketAddr>, node_port: Option<u16>) -> PresetOptions {
     let mut options = PresetOptions::default();
     if let Some(listen) = listen {
         options.gateway_host = host(listen);
@@ -27,7 +35,7 @@ pub(crate) fn preset(
     if let Some(port) = node_port {
         options.first_node_port = port;
     }
-    Ok(Deployment::preset(name, &options)?)
+    options
 }
 
 /// Moves the gateways: the first to `listen`, the others to the next ports.

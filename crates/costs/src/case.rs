@@ -83,6 +83,7 @@ impl Case {
             skew: 0.0,
             read_level: ReadLevel::Linearizable,
             value_bytes: 16,
+            pipeline: 1,
             keys: 1000,
             burst: 400,
             filled: false,

@@ -56,6 +56,8 @@ pub struct Load {
     pub read_level: ReadLevel,
     /// The size of a value in bytes.
     pub value_bytes: usize,
+    /// Commands in each request, as a connection of a gateway pipelines them.
+    pub pipeline: usize,
     /// How many keys are written and read.
     pub keys: usize,
     /// Commands of a burst, of all lanes together.
@@ -89,9 +91,14 @@ impl Commands {
         let key = |key: usize| Bytes::from(format!("key:{key:012}"));
         let write = |number| vec![Bytes::from_static(b"SET"), key(number), value.clone()];
         let read = |number| vec![Bytes::from_static(b"GET"), key(number)];
+        // A request is about its key and those after it.
+        let request = |of: &dyn Fn(usize) -> Vec<Bytes>, first: usize| {
+            let keys = (first..first + load.pipeline).map(|key| key % load.keys);
+            payload(keys.map(of))
+        };
         Commands {
-            writes: (0..load.keys).map(|key| payload(&write(key))).collect(),
-            reads: (0..load.keys).map(|key| payload(&read(key))).collect(),
+            writes: (0..load.keys).map(|key| request(&write, key)).collect(),
+            reads: (0..load.keys).map(|key| request(&read, key)).collect(),
             filled: load.filled,
             read_fraction: load.read_fraction,
             skew: load.skew,
@@ -136,10 +143,10 @@ fn part(number: usize, odd: u64) -> f64 {
     mixed as f64 / (1_u64 << 32) as f64
 }
 
-/// A lone command.
-fn payload(words: &[Bytes]) -> Bytes {
-    let command = kv::Command::parse(words).expect("a command of the store");
-    Bytes::from(kv::Compound::Pipeline(vec![command]).encode())
+/// A request with these commands.
+fn payload(commands: impl Iterator<Item = Vec<Bytes>>) -> Bytes {
+    let parsed = |words: Vec<Bytes>| kv::Command::parse(&words).expect("a command of the store");
+    Bytes::from(kv::Compound::Pipeline(commands.map(parsed).collect()).encode())
 }
 
 #[cfg(test)]
@@ -153,6 +160,7 @@ mod tests {
             skew: 0.25,
             read_level: ReadLevel::Linearizable,
             value_bytes: 16,
+            pipeline: 1,
             keys: 1000,
             burst: 1000,
             filled: true,
@@ -181,6 +189,7 @@ mod tests {
             skew: 1.0,
             read_level: ReadLevel::Linearizable,
             value_bytes: 16,
+            pipeline: 1,
             keys: 10,
             burst: 10,
             filled: true,

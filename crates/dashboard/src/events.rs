@@ -162,7 +162,7 @@ fn differences(before: &Before, now: &Before) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::look::{Node, Trouble};
-    use crate::rates::tests::report;
+    use ionian_planner::live::testing::report;
     use ionian_runtime::status::WorkStatus;
 
     fn node(name: &str, pid: Option<u32>) -> Node {

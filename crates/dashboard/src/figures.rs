@@ -1,6 +1,6 @@
 //! What charts draw of one moment: of one node, or of the cluster.
 
-use crate::rates::{Counts, FAMILIES, Rates};
+use ionian_planner::live::rates::{Counts, FAMILIES, Rates};
 
 /// The most kinds of roles that are drawn. A protocol has at most this many.
 pub(crate) const KINDS: usize = 16;

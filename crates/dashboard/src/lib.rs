@@ -7,27 +7,25 @@
 //! | file | job |
 //! |---|---|
 //! | `look` | what one look at the cluster finds |
-//! | `rates` | rates and utilizations, from two reports of a node |
 //! | `figures` | what charts draw of one moment |
 //! | `history` | the figures of the last hour |
-//! | `bottleneck` | what limits the cluster |
 //! | `events` | what changed between two looks |
 //! | `picture` | what the page draws, as JSON |
 //! | `memory` | what is kept from look to look |
 //! | `watch` | the thread that looks |
 //! | `routes` | the page and its interfaces |
 //! | `page` | HTML, style and script |
+//!
+//! Rates of nodes, and what limits the cluster, are in the crate `planner`.
 
 #![forbid(unsafe_code)]
 
-mod bottleneck;
 mod events;
 mod figures;
 mod history;
 mod look;
 mod memory;
 mod picture;
-mod rates;
 mod routes;
 mod watch;
 

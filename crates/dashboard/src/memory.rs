@@ -5,7 +5,7 @@ use crate::figures::Figures;
 use crate::history::History;
 use crate::look::Look;
 use crate::picture;
-use crate::rates::Rates;
+use ionian_planner::live::rates::Rates;
 use ionian_runtime::{NodeStatus, Published};
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -176,7 +176,7 @@ fn wall_ms() -> u64 {
 mod tests {
     use super::*;
     use crate::look::Node;
-    use crate::rates::tests::report;
+    use ionian_planner::live::testing::report;
     use ionian_runtime::status::WorkStatus;
 
     fn look(nodes: &[(&str, u64, u64)]) -> Look {

@@ -1,21 +1,16 @@
 //! What the page draws after a look, as JSON.
 
-use crate::bottleneck::{self, Bottleneck};
 use crate::events::{Event, Events};
 use crate::figures::{Figures, NAMES};
 use crate::look::{Look, Node};
-use crate::rates::Rates;
 use ionian_kernel::id::Index;
+use ionian_planner::live::bottleneck::{self, Bottleneck};
+use ionian_planner::live::rates::Rates;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// The most events that the page shows.
 const EVENTS: usize = 50;
-
-/// A share in percent, in words.
-pub(crate) fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
-}
 
 #[derive(Serialize)]
 struct Picture<'a> {
@@ -229,7 +224,7 @@ fn member<'a>(node: &'a Node, rates: Option<&Rates>) -> Member<'a> {
 mod tests {
     use super::*;
     use crate::look::Placed;
-    use crate::rates::tests::{report, role};
+    use ionian_planner::live::testing::{report, role};
     use ionian_runtime::status::{LeadsStatus, WorkStatus};
 
     #[test]

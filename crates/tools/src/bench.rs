@@ -4,7 +4,7 @@ use crate::family::{self, Work};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use ionian_bench::load::ThisNode;
-use ionian_bench::{figure, load, role};
+use ionian_bench::{demands, figure, load, role};
 use ionian_kernel::protocol::Protocol;
 use ionian_runtime::{NodeSettings, run_node_blocking};
 use std::process::ExitCode;
@@ -22,6 +22,7 @@ pub(crate) struct Bench {
 #[derive(Debug, Subcommand)]
 enum Command {
     Role(role::arguments::Role),
+    Demands(demands::Demands),
     Figure(figure::arguments::Figure),
 }
 
@@ -29,6 +30,7 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode> {
     match &arguments.command {
         None => load::run(&arguments.load, run_node),
         Some(Command::Role(arguments)) => role::run(arguments),
+        Some(Command::Demands(arguments)) => demands::run(arguments),
         Some(Command::Figure(arguments)) => figure::run(arguments),
     }
 }

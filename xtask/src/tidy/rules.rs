@@ -25,6 +25,8 @@ const KINDS_WITHIN: &[(&str, &[&str])] = &[
     ("crates/bench/src/figure/published/", &[".csv"]),
     ("crates/canaries/patches/", &[".patch", "/inherits"]),
     ("crates/dashboard/src/page/", &[".html", ".css", ".js"]),
+    ("crates/planner/src/", &["/demands.json"]),
+    ("crates/planner/tests/plans/pages/", &[".txt"]),
     ("crates/sim/tests/plays/", &[".play"]),
     ("crates/gateway/tests/", &[".txt"]),
     ("crates/machines/tests/", &[".txt"]),

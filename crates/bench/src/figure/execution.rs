@@ -11,8 +11,8 @@ use super::point::{Measure, Point, short};
 use super::sheet::Sheet;
 use super::simulate::Bench;
 use crate::model::Workload;
-use crate::model::projection::Projection;
 use anyhow::{Context, Result};
+use ionian_planner::projection::Projection;
 
 const LANES: usize = 3;
 /// Up to this many microseconds, by steps of one quarter.

@@ -3,8 +3,8 @@
 use super::deployments::{batches, preset};
 use crate::model::Workload;
 use crate::model::measure::{Clock, measure};
-use crate::model::projection::{Projection, project};
 use ionian_kernel::client::ReadLevel;
+use ionian_planner::projection::{Projection, project};
 
 /// What messages of one command cost, in microseconds; others cost nothing.
 pub(super) const UNBATCHED: fn(&str, f64) -> f64 = |name, _| match name {

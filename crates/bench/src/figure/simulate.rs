@@ -7,11 +7,9 @@ use super::live::{self, Subject};
 use super::point::{Measure, Point};
 use crate::model::Workload;
 use crate::model::costs::MessageCosts;
-use crate::model::executed::Counted;
-use crate::model::kernel::Kernel;
-use crate::model::measure::{Clock, Measured, measure};
+use crate::model::kernel;
+use crate::model::measure::{Clock, measure};
 use crate::model::parallel::{Found, Meter};
-use crate::model::projection::{Projection, project};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use ionian_costs::{Commands, Service};
@@ -21,6 +19,9 @@ use ionian_kernel::layout::Layout;
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_machines::kv;
+use ionian_planner::demand::Measured;
+use ionian_planner::executed::Counted;
+use ionian_planner::projection::{Projection, project};
 use ionian_protocols::registry::{Work, with_protocol};
 use ionian_sim::performance::{self, Setting};
 use std::cell::RefCell;
@@ -73,7 +74,7 @@ impl Bench {
             true => (1, (1, 2000)),
             false => (ROUNDS, (LOADED_ROUNDS, 131_072)),
         };
-        let kernel = Kernel::measure()?;
+        let kernel = kernel::measure()?;
         let clock = Clock::Processor { kernel, rounds };
         let wake = Duration::from_nanos((arguments.wake_us * 1000.0) as u64);
         let meter = Meter::processor(kernel, wake, loaded)?;

@@ -40,6 +40,7 @@ pub use lanes::{RunNode, ThisNode};
 use outcome::{Asked, Measured, Outcome, Ratios};
 use own::Own;
 use progress::Progress;
+pub(crate) use round::Round;
 use side::Side;
 use std::path::Path;
 use std::process::ExitCode;
@@ -87,7 +88,7 @@ pub fn run(load: &Load, run_node: RunNode) -> Result<ExitCode> {
 /// Whether the figures are what they seem to be.
 fn judge(load: &Load, outcome: &Outcome) -> Result<()> {
     for side in &outcome.sides {
-        let errors: u64 = side.rounds.iter().map(round::Round::error_count).sum();
+        let errors: u64 = side.rounds.iter().map(Round::error_count).sum();
         if errors > 0 {
             bail!("{}: {errors} error replies", side.name);
         }
@@ -101,7 +102,11 @@ fn judge(load: &Load, outcome: &Outcome) -> Result<()> {
     Ok(())
 }
 
-fn measure(load: &Load, run_node: RunNode) -> Result<Outcome> {
+/// Measures what was typed.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn measure(load: &Load, run_node: RunNode) -> Result<Outcome> {
     let machine = Machine::look();
     ionian_harness::process::raise_file_limit()?;
     let shared = Arc::new(Shared::default());

@@ -1,11 +1,11 @@
 //! What each message costs, for the simulator: as much as it costs the same node when the
 //! deployment is measured.
 
-use super::executed::executed;
-use super::measure::{Measured, Message};
 use ionian_kernel::layout::{Address, Layout};
 use ionian_kernel::protocol::{Message as _, Protocol};
 use ionian_kernel::wire::Wire;
+use ionian_planner::demand::{Measured, Message};
+use ionian_planner::executed::executed;
 use ionian_sim::performance::Costs;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

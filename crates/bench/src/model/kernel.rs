@@ -4,7 +4,8 @@
 
 use super::measure::processor_time;
 use anyhow::{Context, Result, anyhow};
-use ionian_costs::Traffic;
+use ionian_planner::demand::SystemCalls;
+use ionian_planner::line::Line;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::sync_channel;
@@ -20,62 +21,20 @@ const LONG: usize = 16 << 10;
 /// How often each is measured; the median counts.
 const ROUNDS: usize = 301;
 
-/// Microseconds of processor time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Kernel {
-    pub(crate) write: Line,
-    pub(crate) read: Line,
-}
-
-/// What grows with the number of bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Line {
-    /// Microseconds for each call.
-    pub(crate) fixed_us: f64,
-    /// Microseconds for each byte.
-    pub(crate) byte_us: f64,
-}
-
-impl Line {
-    /// Through two points of bytes and microseconds; neither part is below zero.
-    pub(crate) fn through((bytes, us): (f64, f64), (more_bytes, more_us): (f64, f64)) -> Self {
-        let slope = (more_us - us) / (more_bytes - bytes);
-        let byte_us = slope.clamp(0.0, more_us / more_bytes);
-        Line {
-            fixed_us: more_us - byte_us * more_bytes,
-            byte_us,
-        }
-    }
-
-    /// Microseconds for this many calls with this many bytes together.
-    pub(crate) fn us(&self, calls: f64, bytes: f64) -> f64 {
-        calls * self.fixed_us + bytes * self.byte_us
-    }
-}
-
-impl Kernel {
-    /// Measures it.
-    ///
-    /// # Errors
-    /// If loopback connections cannot be opened.
-    pub(crate) fn measure() -> Result<Self> {
-        let mut pairs = (0..CONNECTIONS)
-            .map(|_| connect())
-            .collect::<Result<Vec<_>>>()?;
-        let [short, long] = median_us(&mut pairs, [SHORT, LONG])?;
-        let line = |short, long| Line::through((SHORT as f64, short), (LONG as f64, long));
-        Ok(Kernel {
-            write: line(short.0, long.0),
-            read: line(short.1, long.1),
-        })
-    }
-
-    /// What it takes for all that a node sends and receives.
-    pub(crate) fn us(&self, traffic: &Traffic) -> f64 {
-        self.write
-            .us(traffic.writes as f64, traffic.bytes_out as f64)
-            + self.read.us(traffic.reads as f64, traffic.bytes_in as f64)
-    }
+/// Measures it.
+///
+/// # Errors
+/// If loopback connections cannot be opened.
+pub(crate) fn measure() -> Result<SystemCalls> {
+    let mut pairs = (0..CONNECTIONS)
+        .map(|_| connect())
+        .collect::<Result<Vec<_>>>()?;
+    let [short, long] = median_us(&mut pairs, [SHORT, LONG])?;
+    let line = |short, long| Line::through((SHORT as f64, short), (LONG as f64, long));
+    Ok(SystemCalls {
+        write: line(short.0, long.0),
+        read: line(short.1, long.1),
+    })
 }
 
 /// Processor time that a thread takes to give something to another one that sleeps.
@@ -146,25 +105,13 @@ fn median(mut times: Vec<Duration>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_goes_through_both_points_and_not_below_zero() {
-        let line = Line::through((10.0, 2.0), (110.0, 3.0));
-        assert!(
-            (line.us(1.0, 10.0) - 2.0).abs() < 1e-9 && (line.us(1.0, 110.0) - 3.0).abs() < 1e-9
-        );
-        assert!((line.us(2.0, 100.0) - (2.0 * 1.9 + 1.0)).abs() < 1e-9);
-        let falling = Line::through((10.0, 2.0), (110.0, 1.0));
-        assert_eq!((falling.fixed_us, falling.byte_us), (1.0, 0.0));
-        let steep = Line::through((10.0, 0.0), (110.0, 1.0));
-        assert!(steep.fixed_us.abs() < 1e-9 && (steep.us(1.0, 110.0) - 1.0).abs() < 1e-9);
-    }
+    use ionian_costs::Traffic;
 
     /// How much more the longer one costs is not compared: on a busy machine neighbours add more
     /// than that.
     #[test]
     fn system_calls_cost_something_and_not_less_for_more_bytes() {
-        let kernel = Kernel::measure().unwrap();
+        let kernel = measure().unwrap();
         let us = |bytes| {
             let (bytes_out, bytes_in) = (bytes, bytes);
             kernel.us(&Traffic {

@@ -1,22 +1,23 @@
 //! What each node of a deployment spends on a command. The whole deployment runs in this process
 //! (`crates/costs`): real roles, bytes in and bytes out, no system call. The processor time of this
 //! thread is measured node by node; what the kernel would take for the node's writes and reads is
-//! added ([`Kernel`]). No node waits for another one or for the bench, so each is as busy as a
+//! added ([`kernel`]). No node waits for another one or for the bench, so each is as busy as a
 //! bottleneck, and what else the machine does is not in the numbers.
 
 use super::Workload;
-use super::executed::CountedService;
-use super::kernel::{Kernel, Line};
-use super::profile::{Handled, Name, Profile};
-use anyhow::{Context, Result, ensure};
+use super::kernel;
+use super::profile::{Handled, Profile};
+use anyhow::{Context, Result};
 use ionian_costs::count::{Counter, Pass, Place, Uncounted};
 use ionian_costs::{KeyValue, Load, Run, Traffic, begin_with};
 use ionian_deployment::Deployment;
-use ionian_kernel::layout::NodeId;
 use ionian_kernel::work::Inline;
+use ionian_planner::demand::{By, Measured, Message, Name, Node, PerCommand, SystemCalls, scale};
+use ionian_planner::executed::CountedService;
+use ionian_planner::handled;
+use ionian_planner::line::Line;
 use ionian_protocols::registry;
 use nix::time::{ClockId, clock_gettime};
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -37,131 +38,11 @@ const FEW_COMMANDS: usize = 16;
 /// have had its turn.
 const LEAST_BURSTS: usize = 16;
 
-/// What each node of a deployment spends on a command of the deployment.
-#[derive(Clone, Debug)]
-pub(crate) struct Measured {
-    pub(crate) nodes: Vec<Node>,
-    /// The names of the kinds of roles.
-    pub(crate) kinds: &'static [&'static str],
-}
-
-/// See [`Measured`].
-#[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) id: NodeId,
-    pub(crate) name: String,
-    /// What it handles. What ends of bursts, timers and system calls cost is shared out over the
-    /// messages in proportion to their own costs.
-    pub(crate) messages: BTreeMap<Name, Message>,
-    pub(crate) traffic: PerCommand,
-}
-
-/// Messages of one name.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Message {
-    /// How many the node handles for each command of the deployment.
-    pub(crate) per_command: f64,
-    /// What its cost depends on.
-    by: By,
-    /// How much of that one has, on average.
-    size: f64,
-    /// What one costs, by its size.
-    cost: Line,
-}
-
-/// What the cost of a message depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
-    /// Its bytes: it contains the commands that it is about.
-    Bytes,
-    /// How many commands the node executes because of it.
-    Executed,
-}
-
-/// What a node sends and receives for each command of the deployment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct PerCommand {
-    messages_in: f64,
-    messages_out: f64,
-    bytes_in: f64,
-    bytes_out: f64,
-    writes: f64,
-}
-
-impl Message {
-    /// Microseconds for one of this many bytes, without what the node executes because of it if
-    /// that is priced apart.
-    pub(crate) fn us(&self, bytes: usize) -> f64 {
-        match self.by {
-            By::Bytes => self.cost.us(1.0, bytes as f64),
-            By::Executed => self.cost.fixed_us,
-        }
-    }
-
-    /// Microseconds for this many commands that the node executes because of it, if they are priced
-    /// apart.
-    pub(crate) fn executing_us(&self, commands: u64) -> f64 {
-        match self.by {
-            By::Bytes => 0.0,
-            By::Executed => self.cost.us(0.0, commands as f64),
-        }
-    }
-
-    /// Whether the cost depends on the bytes.
-    pub(crate) fn has_sizes(&self) -> bool {
-        self.by == By::Bytes && self.cost.byte_us > 0.0
-    }
-
-    /// Microseconds for each command of the deployment.
-    pub(crate) fn demand_us(&self) -> f64 {
-        self.per_command * self.cost.us(1.0, self.size)
-    }
-}
-
-impl Node {
-    /// Microseconds that each kind of role spends on a command of the deployment.
-    pub(crate) fn roles(&self) -> BTreeMap<u8, f64> {
-        let mut roles = BTreeMap::new();
-        for ((kind, _), message) in &self.messages {
-            *roles.entry(*kind).or_default() += message.demand_us();
-        }
-        roles
-    }
-
-    /// Microseconds that all of them spend.
-    pub(crate) fn demand_us(&self) -> f64 {
-        self.roles().values().fold(0.0, |sum, us| sum + us)
-    }
-}
-
-impl Measured {
-    /// The kinds of roles with these names.
-    pub(crate) fn kinds_named(&self, names: &[&str]) -> Vec<u8> {
-        let all = (0..).zip(self.kinds);
-        all.filter(|(_, kind)| names.contains(kind))
-            .map(|(number, _)| number)
-            .collect()
-    }
-
-    /// Microseconds that the busiest instance of a role spends on a command, and all of them
-    /// together.
-    ///
-    /// # Errors
-    /// If there is none.
-    pub(crate) fn role(&self, name: &str) -> Result<(f64, f64)> {
-        let kinds = self.kinds_named(&[name]);
-        let of = |node: &Node| node.roles().get(kinds.first()?).copied();
-        let us: Vec<f64> = self.nodes.iter().filter_map(of).collect();
-        ensure!(!us.is_empty(), "no node has the role {name}");
-        Ok((us.iter().copied().fold(0.0, f64::max), us.iter().sum()))
-    }
-}
-
 /// Who says how long it takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Clock {
     /// The processor, with what the kernel takes; this many rounds, of which the median counts.
-    Processor { kernel: Kernel, rounds: usize },
+    Processor { kernel: SystemCalls, rounds: usize },
     /// A test, which invents what a message of this name and this many bytes costs.
     #[cfg(test)]
     Invented(fn(&str, f64) -> f64),
@@ -173,7 +54,7 @@ impl Clock {
     /// # Errors
     /// If the costs of the kernel cannot be measured.
     pub(crate) fn processor(rounds: usize) -> Result<Self> {
-        let kernel = Kernel::measure()?;
+        let kernel = kernel::measure()?;
         Ok(Clock::Processor { kernel, rounds })
     }
 
@@ -218,7 +99,7 @@ pub(crate) fn measure(
             id: *id,
             name: names.name(*id).to_owned(),
             messages: trial.messages(place, &small, clock),
-            traffic: trial.per_command(place),
+            traffic: PerCommand::of(&trial.traffic[place], trial.profiled),
         });
     Ok(Measured {
         nodes: nodes.collect(),
@@ -299,29 +180,33 @@ impl Trial {
         let price = |name: &Name, handled: &Handled| match (clock, name) {
             (Clock::Processor { .. }, _) => handled.mean_us(),
             #[cfg(test)]
-            (Clock::Invented(price), (_, name)) => price(name, handled.mean_bytes()),
+            (Clock::Invented(price), (_, name)) => price(name, handled.counted.mean_bytes()),
         };
         let mut messages = BTreeMap::new();
         let all = self.profile.node(place).iter();
-        for (name, handled) in all.filter(|(_, handled)| handled.count > 0) {
+        for (name, handled) in all.filter(|(_, handled)| handled.counted.count > 0) {
             let small = small.profile.node(place).get(name);
-            let small = small.filter(|small| small.count > 0);
+            let small = small.filter(|small| small.counted.count > 0);
             let us = price(name, handled);
-            let line = |size: fn(&Handled) -> f64| {
-                let small = small.filter(|small| size(small) * 1.5 < size(handled))?;
-                let less = (size(small), price(name, small));
-                Some(Line::through(less, (size(handled), us)))
+            let line = |size: fn(&handled::Handled) -> f64| {
+                let small =
+                    small.filter(|small| size(&small.counted) * 1.5 < size(&handled.counted))?;
+                let less = (size(&small.counted), price(name, small));
+                Some(Line::through(less, (size(&handled.counted), us)))
             };
-            let (by, cost) = match (line(Handled::mean_bytes), line(Handled::mean_executed)) {
+            let (by, cost) = match (
+                line(handled::Handled::mean_bytes),
+                line(handled::Handled::mean_executed),
+            ) {
                 (Some(cost), _) => (By::Bytes, cost),
                 (None, Some(cost)) => (By::Executed, cost),
-                (None, None) => (By::Bytes, fixed(us)),
+                (None, None) => (By::Bytes, Line::fixed(us)),
             };
             let size = match by {
-                By::Bytes => handled.mean_bytes(),
-                By::Executed => handled.mean_executed(),
+                By::Bytes => handled.counted.mean_bytes(),
+                By::Executed => handled.counted.mean_executed(),
             };
-            let per_command = handled.count as f64 / self.profiled;
+            let per_command = handled.counted.count as f64 / self.profiled;
             let message = Message {
                 per_command,
                 by,
@@ -335,35 +220,6 @@ impl Trial {
             scale(&mut messages, us[place] + system);
         }
         messages
-    }
-
-    fn per_command(&self, place: usize) -> PerCommand {
-        let of = |number| number as f64 / self.profiled;
-        let traffic = &self.traffic[place];
-        PerCommand {
-            messages_in: of(traffic.frames_in),
-            messages_out: of(traffic.frames_out),
-            bytes_in: of(traffic.bytes_in),
-            bytes_out: of(traffic.bytes_out),
-            writes: of(traffic.writes),
-        }
-    }
-}
-
-/// The same cost whatever the size.
-fn fixed(us: f64) -> Line {
-    Line {
-        fixed_us: us,
-        byte_us: 0.0,
-    }
-}
-
-/// Makes the messages of a node cost this much for each command.
-fn scale(messages: &mut BTreeMap<Name, Message>, total: f64) {
-    let sum: f64 = messages.values().map(Message::demand_us).sum();
-    for Message { cost, .. } in messages.values_mut().filter(|_| sum > 0.0) {
-        cost.fixed_us *= total / sum;
-        cost.byte_us *= total / sum;
     }
 }
 

@@ -1,13 +1,14 @@
 //! What a deployment with workers can do: every node of it, and every worker, has a processor of
 //! its own (`threads`), and the busiest is busy all the time.
 
-use super::kernel::{Kernel, waking};
+use super::kernel::waking;
 use super::measure::processor_time;
 use super::threads::{Look, Spent, Timelines, Waking};
 use anyhow::{Context, Result, ensure};
 use ionian_costs::count::{Counter, Pass, Place, Uncounted};
 use ionian_costs::{Load, Run, Service, Traffic, begin_with};
 use ionian_deployment::{CLIENT, Deployment};
+use ionian_planner::demand::SystemCalls;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ const RETAINED_SLOTS: &str = "options.retained_slots=1024";
 #[derive(Clone)]
 pub(crate) struct Meter {
     look: Look,
-    kernel: Option<Kernel>,
+    kernel: Option<SystemCalls>,
     waking: Waking,
     /// Of a number of rounds the median counts.
     rounds: usize,
@@ -32,7 +33,7 @@ impl Meter {
     /// # Errors
     /// If the system does not have such a clock, or threads cannot be started.
     pub(crate) fn processor(
-        kernel: Kernel,
+        kernel: SystemCalls,
         lasts: Duration,
         (rounds, commands): (usize, usize),
     ) -> Result<Self> {

@@ -1,39 +1,25 @@
 //! What each message costs a node, as part of what the node spends.
 
-use super::executed::executed;
 use super::measure::processor_time;
 use ionian_costs::count::{Counter, Observer, Pass, Place};
+use ionian_planner::demand::Name;
+use ionian_planner::executed::executed;
+use ionian_planner::handled;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-
-/// A message, by the kind of role that handles it and its name.
-pub(super) type Name = (u8, &'static str);
 
 /// Messages of one name that a node has handled.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Handled {
-    pub(super) count: u64,
-    /// Their bytes, encoded.
-    pub(super) bytes: u64,
-    /// Commands that were executed because of them.
-    executed: u64,
+    pub(super) counted: handled::Handled,
     /// How long receiving and handling them took.
     time: Duration,
 }
 
 impl Handled {
-    pub(super) fn mean_bytes(&self) -> f64 {
-        self.bytes as f64 / self.count as f64
-    }
-
-    /// Commands that one of them has executed.
-    pub(super) fn mean_executed(&self) -> f64 {
-        self.executed as f64 / self.count as f64
-    }
-
     /// Microseconds for one of them.
     pub(super) fn mean_us(&self) -> f64 {
-        self.time.as_secs_f64() * 1e6 / self.count as f64
+        self.time.as_secs_f64() * 1e6 / self.counted.count as f64
     }
 }
 
@@ -125,9 +111,7 @@ impl Observer for Stopwatch<'_> {
     fn handled(&mut self, kind: u8, name: &'static str, bytes: usize) {
         let executed = executed() - self.executed;
         let handled = self.end((kind, name));
-        handled.count += 1;
-        handled.bytes += bytes as u64;
-        handled.executed += executed;
+        handled.counted.add(bytes, executed);
     }
 }
 

@@ -22,6 +22,7 @@ use ionian_costs::{Load, group_name};
 use ionian_deployment::CLIENT;
 use ionian_harness::cluster::program;
 use ionian_kernel::client::ReadLevel;
+use ionian_planner::demand::Node;
 use ionian_program::BadUsage;
 use ionian_protocols::registry;
 use shown::Shown;
@@ -70,7 +71,7 @@ pub(crate) struct Outcome {
     scene: Scene,
     pub(crate) rounds: Vec<Measured>,
     /// The same node when the deployment runs in one process.
-    pub(crate) modelled: measure::Node,
+    pub(crate) modelled: Node,
 }
 
 /// Runs it.
@@ -107,6 +108,7 @@ fn measure(arguments: &Role, group: Group, clock: Clock) -> Result<Outcome> {
         skew: scene.load.skew,
         read_level: scene.load.read_level,
         batch: scene.deployment.options.options().batch_commands,
+        pipeline: scene.load.pipeline,
         value_bytes: scene.load.value_bytes,
         burst: None,
     };
@@ -276,6 +278,7 @@ fn scene(arguments: &Role, group: &Group) -> Result<Scene> {
         skew: 0.0,
         read_level: ReadLevel::Linearizable,
         value_bytes: arguments.value_bytes as usize,
+        pipeline: 1,
         keys: arguments.keys as usize,
         burst: in_flight as usize,
         filled: true,

@@ -2,10 +2,10 @@
 
 use super::arguments::Role;
 use super::{Outcome, median, range};
-use crate::model::measure::PerCommand;
 use crate::report;
 use anyhow::Result;
 use ionian_harness::host::Machine;
+use ionian_planner::demand::PerCommand;
 use serde::Serialize;
 
 /// The result so far.

@@ -11,8 +11,8 @@ use super::{
     size, systems, workload,
 };
 use crate::model::Workload;
-use crate::model::measure::Node;
 use anyhow::{Context, Result};
+use ionian_planner::demand::Node;
 
 /// Those of the paper, up to its 120.
 const CLIENTS: [usize; 6] = [1, 10, 30, 60, 90, 120];

@@ -5,8 +5,7 @@
 //! connections. The limits that a text names are upper bounds, and assume that the work of all
 //! loops grows with the load. Waits for a disk do not: one sync serves all that waits for it.
 
-use crate::picture::percent;
-use crate::rates::Rates;
+use super::rates::Rates;
 use serde::Serialize;
 
 /// Below this utilization nothing is named: the cluster has nearly nothing to do.
@@ -23,23 +22,25 @@ const SYNCS: u64 = 20;
 
 /// What limits the cluster.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Bottleneck {
-    pub(crate) kind: Kind,
+pub struct Bottleneck {
+    /// What kind of limit it is.
+    pub kind: Kind,
     /// The node that is named.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) node: Option<String>,
+    pub node: Option<String>,
     /// The role that is named.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) role: Option<String>,
+    pub role: Option<String>,
     /// In a few words.
-    pub(crate) title: String,
+    pub title: String,
     /// What follows from it, and why.
-    pub(crate) text: String,
+    pub text: String,
 }
 
+/// Kinds of limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
+pub enum Kind {
     /// There are no two reports of a node yet.
     Unknown,
     /// No loop has much to do.
@@ -71,7 +72,7 @@ impl Loaded<'_> {
 }
 
 /// Judges from the rates of all nodes that answer.
-pub(crate) fn judge(nodes: &[(&str, &Rates)]) -> Bottleneck {
+pub fn judge(nodes: &[(&str, &Rates)]) -> Bottleneck {
     let mut loops: Vec<Loaded<'_>> = nodes
         .iter()
         .flat_map(|(node, rates)| loaded(node, rates))
@@ -235,6 +236,11 @@ fn without(busiest: &Loaded<'_>, next: &Loaded<'_>) -> String {
     )
 }
 
+/// A share in words.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
 /// With two digits, in thousands or millions.
 fn rounded(value: f64) -> String {
     let digits = value.log10().floor() - 1.0;
@@ -261,7 +267,7 @@ fn said(kind: Kind, node: Option<&str>, title: &str, text: &str) -> Bottleneck {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rates::tests::{report, role};
+    use crate::live::testing::{report, role};
     use ionian_kernel::id::Index;
     use ionian_runtime::status::WorkStatus;
 

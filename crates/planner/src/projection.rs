@@ -1,21 +1,21 @@
 //! The utilization law: a deployment in which each node has a processor of its own reaches its peak
 //! when one of them is busy all the time.
 
-use super::measure::Measured;
+use crate::demand::Measured;
 use anyhow::{Context, Result};
 use ionian_deployment::CLIENT;
 use std::collections::BTreeMap;
 
 /// What a deployment can do under a workload, and what it is that it cannot do more.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Projection {
+pub struct Projection {
     /// Commands per second.
-    pub(crate) peak: f64,
+    pub peak: f64,
     /// The role on the node that is busy first; "a whole node" where several roles share it.
-    pub(crate) bottleneck: String,
+    pub bottleneck: String,
     /// For each role the microseconds that its busiest node spends on it for each command of the
     /// workload.
-    pub(crate) roles: BTreeMap<String, f64>,
+    pub roles: BTreeMap<String, f64>,
 }
 
 /// A role with a smaller part of what its node spends does not take part in commands.
@@ -26,7 +26,7 @@ const PART: f64 = 0.01;
 ///
 /// # Errors
 /// When no node takes part in a command.
-pub(crate) fn project(measured: &Measured, exempt: &[&str]) -> Result<Projection> {
+pub fn project(measured: &Measured, exempt: &[&str]) -> Result<Projection> {
     let is_free = |kind: u8| {
         let name = measured.kinds[usize::from(kind)];
         name == CLIENT || exempt.contains(&name)

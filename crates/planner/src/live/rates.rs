@@ -8,32 +8,35 @@ use ionian_runtime::status::{ClientsStatus, WorkStatus};
 use std::collections::BTreeMap;
 
 /// Kinds of commands, as the status names them.
-pub(crate) const FAMILIES: [&str; 4] = ["read", "write", "transaction", "admin"];
+pub const FAMILIES: [&str; 4] = ["read", "write", "transaction", "admin"];
 
 /// What a node did between two reports.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Rates {
+pub struct Rates {
     /// Share of processor time of each event loop by its number, the main one first.
-    pub(crate) loops: Vec<(u64, f64)>,
+    pub loops: Vec<(u64, f64)>,
     /// Share of the time in which the main loop was ready to run and had no processor.
-    pub(crate) wait: f64,
+    pub wait: f64,
     /// Share of the time in which the main loop itself waited for the disk.
-    pub(crate) disk: f64,
+    pub disk: f64,
     /// Share of the time that role instances worked; empty if the node has several loops.
-    pub(crate) roles: Vec<(String, Index, f64)>,
+    pub roles: Vec<(String, Index, f64)>,
     /// How many syncs took how long.
-    pub(crate) syncs: Counts,
+    pub syncs: Counts,
     /// Commands a second, by family.
-    pub(crate) commands: [f64; FAMILIES.len()],
+    pub commands: [f64; FAMILIES.len()],
+    /// Requests a second that the node has sent through its client lanes: what a connection
+    /// pipelines is one request.
+    pub requests: f64,
     /// Commands a second that the cluster did not answer, or not in time.
-    pub(crate) failed: f64,
+    pub failed: f64,
     /// How many commands took how long, by family.
-    pub(crate) service: [Counts; FAMILIES.len()],
+    pub service: [Counts; FAMILIES.len()],
 }
 
 impl Rates {
     /// `None` if the reports are not of one process, or no time lies between them.
-    pub(crate) fn between(earlier: &NodeStatus, later: &NodeStatus) -> Option<Rates> {
+    pub fn between(earlier: &NodeStatus, later: &NodeStatus) -> Option<Rates> {
         let us = later.uptime_us.checked_sub(earlier.uptime_us)?;
         let (then, now) = (earlier.work.as_ref()?, later.work.as_ref()?);
         if us == 0 || earlier.pid != later.pid {
@@ -49,6 +52,10 @@ impl Rates {
             },
             roles: roles((earlier, then), (later, now), share),
             syncs: Counts::between(&then.syncs, &now.syncs),
+            requests: {
+                let (then, now) = (earlier.event_loop.requests, later.event_loop.requests);
+                now.saturating_sub(then) as f64 / (us as f64 / 1e6)
+            },
             ..Rates::default()
         };
         for it in &later.role_loops {
@@ -82,7 +89,7 @@ impl Rates {
 
     /// The share of the time that the event loop works on anything but messages of roles; `None` if
     /// there are several loops.
-    pub(crate) fn outside(&self) -> Option<f64> {
+    pub fn outside(&self) -> Option<f64> {
         let [(_, busy)] = self.loops[..] else {
             return None;
         };
@@ -91,7 +98,7 @@ impl Rates {
     }
 
     /// Commands a second.
-    pub(crate) fn all_commands(&self) -> f64 {
+    pub fn all_commands(&self) -> f64 {
         self.commands.iter().sum()
     }
 }
@@ -119,7 +126,7 @@ fn roles(
 
 /// How many of something took how long: counts up to the bounds of [`Times`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts([u64; BOUNDS + 1]);
+pub struct Counts([u64; BOUNDS + 1]);
 
 impl Counts {
     fn between(then: &[u64], now: &[u64]) -> Self {
@@ -129,13 +136,15 @@ impl Counts {
         }))
     }
 
-    pub(crate) fn add(&mut self, other: &Counts) {
+    /// Adds those of another node.
+    pub fn add(&mut self, other: &Counts) {
         for (own, theirs) in self.0.iter_mut().zip(other.0) {
             *own = own.saturating_add(theirs);
         }
     }
 
-    pub(crate) fn count(&self) -> u64 {
+    /// How many there are.
+    pub fn count(&self) -> u64 {
         self.0
             .iter()
             .fold(0, |sum, count| sum.saturating_add(*count))
@@ -143,7 +152,7 @@ impl Counts {
 
     /// A time in microseconds that this share of them did not exceed: between the bounds of its
     /// bucket as if they were spread evenly there, as in Prometheus. `None` without any.
-    pub(crate) fn quantile(&self, share: f64) -> Option<f64> {
+    pub fn quantile(&self, share: f64) -> Option<f64> {
         let all = self.count();
         let wanted = share * all as f64;
         let bounds = Times::default();
@@ -163,33 +172,9 @@ impl Counts {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use ionian_runtime::status::RoleStatus;
-
-    /// A report of a node: how long it has run, in milliseconds, and what it measured.
-    pub(crate) fn report(name: &str, ms: u64, work: WorkStatus) -> NodeStatus {
-        let document = serde_json::json!({
-            "cluster": "c", "protocol": "p", "founding": "", "epoch": 0, "changing": false,
-            "node": 0, "name": name, "wire_version": 17, "pid": 7, "uptime_us": ms * 1000,
-            "amnesiac": false, "directory": null, "drains": null, "takes_part": true,
-            "process_cpu_us": 0, "loop_cpu_us": 0, "event_loop": {
-                "pumps": 0, "messages_in": 0, "ignored": 0, "overdue": 0, "messages_out": 0,
-                "requests": 0, "replies": 0, "records": 0, "syncs": 0 },
-            "log": { "durability": "disk", "bytes": 0, "position": 0, "lag": 0, "syncs": 0,
-                "checkpoints": 0, "snapshots": 0 },
-            "roles": [], "peers": [], "work": work,
-        });
-        serde_json::from_value(document).unwrap()
-    }
-
-    pub(crate) fn role(role: &str, index: Index) -> RoleStatus {
-        RoleStatus {
-            role: role.into(),
-            index,
-            ..RoleStatus::default()
-        }
-    }
+    use crate::live::testing::{report, role};
 
     fn clients(ok: u64, busy: u64, times: Vec<u64>) -> ClientsStatus {
         let outcomes = BTreeMap::from([("ok".into(), ok), ("busy".into(), busy)]);
@@ -218,6 +203,7 @@ pub(crate) mod tests {
         before.clients = Some(clients(140, 20, vec![100, 60]));
         let mut later = report("n0", 12_000, before);
         (earlier.loop_cpu_us, later.loop_cpu_us) = (7_000_000, 8_000_000);
+        (earlier.event_loop.requests, later.event_loop.requests) = (10, 40);
         // Another instance has come, and the order is another.
         later.roles = vec![role("c", 0), role("a", 0)];
         let rates = Rates::between(&earlier, &later).unwrap();
@@ -225,6 +211,7 @@ pub(crate) mod tests {
         assert_eq!(rates.wait, 0.1);
         assert_eq!(rates.roles, [("a".to_owned(), 0, 0.3)]);
         assert_eq!(rates.syncs.count(), 9);
+        assert_eq!(rates.requests, 15.0);
         assert_eq!(
             (rates.commands, rates.failed),
             ([0.0, 30.0, 0.0, 0.0], 10.0)

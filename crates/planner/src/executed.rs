@@ -15,12 +15,12 @@ thread_local! {
 }
 
 /// How many commands and queries the machines that are [`Counted`] have executed on this thread.
-pub(crate) fn executed() -> u64 {
+pub fn executed() -> u64 {
     EXECUTED.get()
 }
 
 /// A state machine whose commands and queries are counted.
-pub(crate) struct Counted(pub(crate) Box<dyn StateMachine>);
+pub struct Counted(pub Box<dyn StateMachine>);
 
 impl StateMachine for Counted {
     delegate!(0: snapshot freeze restore footprint parts next_deadline);
@@ -37,7 +37,7 @@ impl StateMachine for Counted {
 }
 
 /// A service whose machine counts.
-pub(crate) struct CountedService<S>(pub(crate) S);
+pub struct CountedService<S>(pub S);
 
 impl<S: Service> Service for CountedService<S> {
     fn machine(&self) -> Box<dyn StateMachine> {

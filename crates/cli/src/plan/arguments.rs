@@ -1,0 +1,106 @@
+//! Arguments of `ionian plan`.
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum, value_parser};
+use ionian_deployment::Durability;
+use ionian_program::Level;
+use ionian_protocols::registry;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Considers every protocol.
+pub(super) const ANY: &str = "any";
+
+/// Find the deployment with the fewest nodes that carries a load
+///
+/// Computes how busy each node of a deployment would be, from what messages cost, and adds nodes
+/// where the limits do not hold. Prints what each group of nodes has to do, at which load the
+/// deployment ends and why, what one node more or less would change, and what was assumed. With
+/// --out it writes the deployment file. No servers are needed.
+///
+/// The costs were measured on the machine that the page names. Measure those of another machine
+/// with `ionian bench demands`, or scale them with --speed.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  ionian plan --writes 20000 --reads 80000\n  \
+    ionian plan --writes 200000 --connections 1000 --f 1 --out cluster.toml\n  \
+    ionian plan --writes 5000 --reads 1e6 --level eventual --pipeline 16 --json\n\n\
+    Exit codes: 0 a plan, 1 no deployment carries the load, 2 bad usage."
+)]
+pub(crate) struct Arguments {
+    /// Writes (SET) a second
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 0.0)]
+    pub(super) writes: f64,
+    /// Reads (GET) a second
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 0.0)]
+    pub(super) reads: f64,
+    /// How fresh reads must be
+    #[arg(long, value_enum, value_name = "LEVEL", default_value = "linearizable")]
+    pub(super) level: Level,
+    /// Bytes of a value, on average
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = value_parser!(u64).range(1..=65536))]
+    pub(super) value_bytes: u64,
+    /// Commands that a connection sends at once
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u64).range(1..=10_000))]
+    pub(super) pipeline: u64,
+    /// Connections that wait for an answer at a time, of all clients; above 256 as at 256
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = value_parser!(u64).range(1..=1_000_000))]
+    pub(super) connections: u64,
+    /// How many nodes may fail
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u64).range(1..=31))]
+    pub(super) f: u64,
+    /// Where nodes store what must survive a crash
+    #[arg(long, value_enum, default_value = "disk")]
+    pub(super) durability: Keeps,
+    /// The protocol
+    #[arg(long, value_name = "NAME", default_value = ANY, value_parser = protocols())]
+    pub(super) protocol: String,
+    /// How busy the event loop of a node may be, as a share of a processor; after f failures it may
+    /// be 0.9
+    #[arg(long, value_name = "SHARE", default_value_t = 0.6)]
+    pub(super) headroom: f64,
+    /// How many times as fast a processor is as the one that the demands were measured on
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    pub(super) speed: f64,
+    /// What messages cost, as `ionian bench demands` writes it [default: what comes with Ionian]
+    #[arg(long, value_name = "FILE")]
+    pub(super) demands: Option<PathBuf>,
+    /// Write the deployment file; all its nodes are on one machine until their addresses are
+    /// changed
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: Option<PathBuf>,
+    /// Overwrite an existing file
+    #[arg(long, requires = "out")]
+    pub(super) force: bool,
+    /// Client address of the first gateway in that file; the others use the next ports [default:
+    /// 127.0.0.1:7379]
+    #[arg(long, value_name = "ADDR", requires = "out")]
+    pub(super) listen: Option<SocketAddr>,
+    /// Port of the first node in that file; the others use the next ports
+    #[arg(long, value_name = "PORT", default_value_t = 17400, requires = "out")]
+    pub(super) node_port: u16,
+    /// Print one JSON document instead of the page
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// What survives the end of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Keeps {
+    Disk,
+    Memory,
+}
+
+impl Keeps {
+    /// As a deployment file says it.
+    pub(super) fn durability(self) -> Durability {
+        match self {
+            Keeps::Disk => Durability::Disk,
+            Keeps::Memory => Durability::Memory,
+        }
+    }
+}
+
+fn protocols() -> PossibleValuesParser {
+    PossibleValuesParser::new([ANY].iter().chain(registry::NAMES))
+}

@@ -1,0 +1,8 @@
+//! What the nodes of a running cluster report, and what limits it: for the dashboard and for
+//! `ionian advise`.
+
+pub mod advice;
+pub mod bottleneck;
+pub mod rates;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
