@@ -201,8 +201,8 @@ impl Family {
                 f: self.preset.f,
                 ..self.clone()
             };
-            for group in 0..self.groups.len() {
-                self.groups[group].in_grid = counts[group] == rows * columns
+            for (group, count) in counts.iter().enumerate() {
+                self.groups[group].in_grid = *count == rows * columns
                     && of_preset.shrunk(&shape, group).is_none()
                     && of_preset.grown(&shape, group, 1).is_none();
             }

@@ -7,7 +7,7 @@
 use super::bottleneck::{Bottleneck, Kind, judge, percent};
 use super::rates::Rates;
 use crate::counted::count;
-use crate::demand::Measured;
+use crate::demand::{Measured, SystemCalls};
 use crate::family::validate;
 use crate::prices::{Commands, Corner, Prices};
 use anyhow::Result;
@@ -214,8 +214,52 @@ fn command(node: &Node) -> String {
     )
 }
 
+/// Stands for the system calls of a node, beside its roles.
+const CALLS: &str = "system calls";
+
 /// What each role of each node spends, in microseconds a second.
 type Spent = BTreeMap<(String, &'static str), f64>;
+
+/// Instances share their work evenly if none does this many times as much as they do on average.
+const EVEN: f64 = 1.2;
+
+/// Makes instances that share their work evenly do the same: who of them got a message more when
+/// messages were counted is chance.
+fn evened(mut spent: Spent) -> Spent {
+    let roles = spread(&spent);
+    for ((_, role), us) in &mut spent {
+        let of = &roles[*role];
+        if of.is_even() {
+            *us = of.sum / of.count;
+        }
+    }
+    spent
+}
+
+/// What all instances of a role spend.
+#[derive(Default)]
+struct Spread {
+    sum: f64,
+    most: f64,
+    count: f64,
+}
+
+impl Spread {
+    fn is_even(&self) -> bool {
+        self.most < EVEN * self.sum / self.count
+    }
+}
+
+fn spread(spent: &Spent) -> BTreeMap<&'static str, Spread> {
+    let mut roles: BTreeMap<&'static str, Spread> = BTreeMap::new();
+    for ((_, role), us) in spent {
+        let of = roles.entry(*role).or_default();
+        of.sum += us;
+        of.most = of.most.max(*us);
+        of.count += 1.0;
+    }
+    roles
+}
 
 /// A cluster as it is.
 struct Now<'a> {
@@ -257,27 +301,38 @@ impl<'a> Now<'a> {
         Ok(now)
     }
 
-    /// By the model.
+    /// By the model. What a node reports of its roles does not contain system calls: they are
+    /// apart here too.
     fn spent_in(&self, deployment: &Deployment) -> Result<Spent> {
-        let mut spent = Spent::new();
+        let (mut spent, mut calls) = (Spent::new(), Spent::new());
         for (commands, rate) in self.rates.iter().filter(|(_, rate)| *rate > 0.0) {
             let counted = count(deployment, *commands, Corner::SMALL, BURST)?;
             let costs = self.prices.of(self.preset, *commands, Corner::SMALL);
             let Some(costs) = costs else { continue };
-            let Measured { nodes, kinds } = counted.priced(costs, &self.prices.system_calls);
-            for node in nodes {
+            let with_calls = counted.priced(costs, &self.prices.system_calls);
+            let Measured { nodes, kinds } = counted.priced(costs, &SystemCalls::default());
+            for (node, with_calls) in nodes.iter().zip(&with_calls.nodes) {
                 for (kind, us) in node.roles() {
                     let role = (node.name.clone(), kinds[usize::from(kind)]);
                     *spent.entry(role).or_default() += rate * us;
                 }
+                let us = with_calls.demand_us() - node.demand_us();
+                *calls.entry((node.name.clone(), CALLS)).or_default() += rate * us;
             }
         }
+        let mut spent = evened(spent);
+        spent.append(&mut calls);
         Ok(spent)
     }
 
     /// How many times as much the cluster could do with a new node, and the limit then.
     fn with(&self, to: &Deployment, new: &Node) -> Result<(f64, String)> {
         let spent = self.spent_in(to)?;
+        let (was, is) = (most(&self.spent), most(&spent));
+        let relief = |role: &str| match (was.get(role), is.get(role)) {
+            (Some(was), Some(is)) if *was > 0.0 => (is / was).min(1.0),
+            _ => 1.0,
+        };
         let gateways = to.nodes.iter().filter(|node| node.gateway.is_some());
         let gateways = gateways.count() as f64;
         // Connections of clients spread over one gateway more.
@@ -285,48 +340,57 @@ impl<'a> Now<'a> {
             Some(_) => (gateways - 1.0) / gateways,
             None => 1.0,
         };
-        let (mut before, mut after) = (0.0, (0.0, String::new()));
-        let mut outside_most: f64 = 0.0;
-        // What the busiest instance of each role does for a microsecond of the model.
-        let mut scales: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+        let (mut before, mut then) = (0.0, (self.on_new(&spent, &was, new, fewer), &*new.name));
         for (name, rates) in self.nodes {
             let busy: f64 = rates.loops.iter().map(|(_, busy)| busy).sum();
-            let outside = rates.outside().unwrap_or(0.0);
-            outside_most = outside_most.max(outside);
-            let mut then = outside * fewer;
-            for (role, _, busy) in &rates.roles {
-                let Some(((_, kind), was)) = self
-                    .spent
-                    .iter()
-                    .find(|((node, kind), _)| node == name && kind == role)
-                else {
-                    then += busy;
-                    continue;
-                };
-                let is = spent.get(&((*name).to_owned(), *kind)).copied();
-                then += busy * (is.unwrap_or(0.0) / was.max(f64::MIN_POSITIVE)).min(1.0);
-                let scale = scales.entry(*kind).or_default();
-                if *busy > scale.0 {
-                    *scale = (*busy, *was);
-                }
-            }
             before = f64::max(before, busy);
-            if then > after.0 {
-                after = (then, (*name).to_owned());
+            let calls = |of: &Spent| of.get(&((*name).to_owned(), CALLS)).copied();
+            let outside = match (calls(&self.spent), calls(&spent)) {
+                _ if rates.all_commands() > 0.0 => fewer,
+                (Some(was), Some(is)) if was > 0.0 => (is / was).min(1.0),
+                _ => 1.0,
+            };
+            let roles = rates.roles.iter();
+            let roles: f64 = roles.map(|(role, _, busy)| busy * relief(role)).sum();
+            let after = roles + rates.outside().unwrap_or(0.0) * outside;
+            if after > then.0 {
+                then = (after, name);
             }
         }
-        let own = spent.iter().filter(|((node, _), _)| *node == new.name);
-        let own = own.map(|((_, kind), us)| {
-            let (busy, was) = scales.get(kind).copied().unwrap_or_default();
-            if was > 0.0 { busy * us / was } else { 0.0 }
-        });
-        let gateway = if new.gateway.is_some() { fewer } else { 0.0 };
-        let own = own.sum::<f64>() + outside_most * gateway;
-        if own > after.0 {
-            after = (own, new.name.clone());
-        }
-        Ok((before / after.0.max(f64::MIN_POSITIVE), after.1))
+        let (after, limit) = then;
+        Ok((before / after.max(f64::MIN_POSITIVE), limit.to_owned()))
     }
+
+    /// How busy the new node would be: in each role, and in its connections, as the busiest node is
+    /// now, by the ratio of the model.
+    fn on_new(&self, spent: &Spent, was: &Most, new: &Node, fewer: f64) -> f64 {
+        let busiest = |role: &str| {
+            let all = self.nodes.iter().flat_map(|(_, rates)| &rates.roles);
+            let same = all.filter(|(of, ..)| of == role).map(|(.., busy)| *busy);
+            same.fold(0.0, f64::max)
+        };
+        let own = spent.iter().filter(|((node, _), _)| *node == new.name);
+        let roles = own.map(|((_, role), us)| match was.get(role) {
+            Some(was) if *was > 0.0 => busiest(role) * us / was,
+            _ => 0.0,
+        });
+        let outside = self.nodes.iter().filter_map(|(_, rates)| rates.outside());
+        let outside = match new.gateway {
+            Some(_) => outside.fold(0.0, f64::max) * fewer,
+            None => 0.0,
+        };
+        roles.sum::<f64>() + outside
+    }
+}
+
+/// What the busiest instance of each role spends, where instances share their work. Others do what
+/// they do however many there are: one leader leads.
+type Most = BTreeMap<&'static str, f64>;
+
+fn most(spent: &Spent) -> Most {
+    let roles = spread(spent).into_iter();
+    let shared = roles.filter(|(_, of)| of.is_even());
+    shared.map(|(role, of)| (role, of.most)).collect()
 }
 
 /// The preset of the same protocol that has the most roles of a deployment and the fewest others.

@@ -1,5 +1,6 @@
 //! Plans: their properties, and their pages.
 
+mod advice;
 mod pages;
 mod properties;
 
