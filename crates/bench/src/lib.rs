@@ -3,7 +3,8 @@
 //! a role spends on a command) and **simulated** (`figure`: deployments that do not fit on this
 //! machine, from the demands).
 //!
-//! `demands` measures what `ionian plan` computes with, `payload` makes commands of the key-value store, `report` writes tables.
+//! `demands` measures what `ionian plan` computes with, `payload` makes commands of the key-value
+//! store, `report` writes tables.
 #![forbid(unsafe_code)]
 
 pub mod demands;

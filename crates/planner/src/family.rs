@@ -76,7 +76,7 @@ impl Family {
     /// Those that grow from a preset, for this f.
     ///
     /// # Errors
-    /// If there is no such preset, or no deployment of its kind tolerates so many failures.
+    /// If there is no such preset, or no deployment of its kind tolerates that number of failures.
     pub fn of(preset: &str, f: usize, durability: Durability) -> Result<Family> {
         let named = presets().find(|(_, known)| known.name == preset);
         let (protocol, preset) = named.with_context(|| format!("no preset {preset:?}"))?;

@@ -29,10 +29,20 @@ pub(super) const ANY: &str = "any";
 )]
 pub(crate) struct Arguments {
     /// Writes (SET) a second
-    #[arg(long, value_name = "PER_SECOND", default_value_t = 0.0)]
+    #[arg(
+        long,
+        value_name = "PER_SECOND",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
     pub(super) writes: f64,
     /// Reads (GET) a second
-    #[arg(long, value_name = "PER_SECOND", default_value_t = 0.0)]
+    #[arg(
+        long,
+        value_name = "PER_SECOND",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
     pub(super) reads: f64,
     /// How fresh reads must be
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "linearizable")]

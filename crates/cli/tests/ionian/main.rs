@@ -17,6 +17,7 @@ mod member;
 mod metrics;
 mod mount;
 mod options;
+mod plan;
 mod resp;
 mod service;
 mod snapshot;
