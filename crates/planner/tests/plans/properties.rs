@@ -86,14 +86,17 @@ fn the_same_input_gives_the_same_bytes() {
 fn every_plan_is_a_valid_deployment_within_its_limits() {
     let counts = Counts::default();
     let prices = shipped();
-    for (writes, reads, f, durability) in [
-        (100.0, 0.0, 1, Durability::Disk),
-        (20_000.0, 5_000.0, 2, Durability::Memory),
-        (150_000.0, 0.0, 1, Durability::Disk),
+    for (writes, reads, f, durability, headroom) in [
+        (100.0, 0.0, 1, Durability::Disk, 0.6),
+        (20_000.0, 5_000.0, 2, Durability::Memory, 0.6),
+        // Failures are what limits it.
+        (65_000.0, 0.0, 1, Durability::Disk, 0.9),
+        (150_000.0, 0.0, 1, Durability::Disk, 0.6),
     ] {
         let wanted = Wanted {
             f,
             durability,
+            headroom,
             ..wanted(writes, reads)
         };
         let plan = plan(&wanted, &prices, &counts).unwrap();
