@@ -108,6 +108,8 @@ pub enum StartError {
     Protocol(String),
 }
 
+type Started = Cluster<MultiPaxos>;
+
 /// Starts a cluster of the MultiPaxos deployment `preset` in this process, each node on a thread of
 /// its own, all replicating machines of type `M`. Its data is kept in memory and gone with
 /// it: [`start_deployment`] keeps it on disk.
@@ -115,9 +117,7 @@ pub enum StartError {
 /// # Errors
 /// When there is no such preset, when it is one of another protocol (see [`start_deployment`]), or
 /// when the operating system gives no thread or port.
-pub fn start<M: StateMachine + Default + 'static>(
-    preset: &str,
-) -> Result<Cluster<MultiPaxos>, StartError> {
+pub fn start<M: StateMachine + Default + 'static>(preset: &str) -> Result<Started, StartError> {
     start_in_memory(preset, || Box::new(M::default()))
 }
 
@@ -125,7 +125,7 @@ pub fn start<M: StateMachine + Default + 'static>(
 fn start_in_memory(
     preset: &str,
     machine: fn() -> Box<dyn StateMachine>,
-) -> Result<Cluster<MultiPaxos>, StartError> {
+) -> Result<Started, StartError> {
     let deployment = Deployment::preset(preset, &PresetOptions::default())?;
     start_deployment(&deployment, machine, ClusterOptions::in_memory())
 }

@@ -158,7 +158,7 @@ async fn supervise(
         members.start(node, &mut supervisor)?;
     }
     let missing = Missing::default();
-    let fixed = protocols::fixed_members(&deployment)?;
+    let fixed = protocols::fixed_members(deployment)?;
     let ready = tokio::select! {
         biased;
         () = signals.stop() => None,
