@@ -3,7 +3,7 @@
 use crate::cluster_args::ClusterArgs;
 use crate::output::{self, say};
 use crate::source::{self, ANSWER_LIMIT};
-use crate::status::ask_all;
+use crate::status::{ask_all, not_served};
 use crate::{member, waiting};
 use anyhow::{Result, bail};
 use clap::Args;
@@ -43,6 +43,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         let later = ask_all(&known, ANSWER_LIMIT).await;
         anyhow::Ok((known, earlier, later))
     })?;
+    let lost = not_served(&known, &later);
+    if !lost.is_empty() {
+        let lost = lost.join("; ");
+        bail!("the cluster does not serve all that it should, see `ionian status`: {lost}");
+    }
     let both = earlier.nodes.iter().zip(&later.nodes);
     let rates: Vec<(&str, Rates)> = both
         .filter_map(|(earlier, later)| {

@@ -101,6 +101,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(report.health.health.exit_code().into())
 }
 
+/// What a cluster that gave these answers does not serve.
+pub(crate) fn not_served(known: &Configuration, cluster: &ClusterStatus) -> Vec<String> {
+    let health = health::judge(known, cluster, None);
+    health.not_served.into_iter().map(|it| it.text).collect()
+}
+
 /// Queries once, and judges.
 async fn look(given: Configuration, probes: bool) -> (Configuration, Report) {
     // At the same time, so that a silent node delays the command once only.

@@ -14,6 +14,7 @@ extern crate alloc;
 mod branches;
 pub mod craq;
 pub mod epaxos;
+mod failures;
 pub mod mencius;
 pub mod multipaxos;
 pub mod parts;

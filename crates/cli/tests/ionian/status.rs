@@ -1,6 +1,6 @@
 //! `ionian status` as a health check.
 
-use crate::cluster::{Cluster, eventually, run, text};
+use crate::cluster::{Cluster, eventually, fails, run, text};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -90,6 +90,12 @@ fn status_reports_health_by_exit_code_and_failure_tolerance() {
     assert!(
         why.contains("writes, for want of a write quorum: 1 of 3 acceptors answer"),
         "{why}"
+    );
+    let advise = ["advise", "--seconds", "1", "--data", &cluster.data()];
+    fails(
+        &advise,
+        1,
+        "does not serve all that it should, see `ionian status`: writes,",
     );
     let shown = text(&run(&["status", "--data", &cluster.data()]).stdout);
     assert!(

@@ -1,6 +1,7 @@
 //! Which layouts are deployments of MultiPaxos, and what every role needs to know of its own.
 
 use super::kind;
+use crate::failures::failures;
 use crate::pigpaxos::relaying::Relaying;
 use crate::places::{at_least, check_replicas};
 use alloc::collections::BTreeSet;
@@ -426,7 +427,7 @@ fn check(layout: &Layout) -> Result<(QuorumSystem, (Set<ReplicaId>, usize)), Lay
 /// Any f nodes may fail: what is left must hold quorums and one of each role. Counting instances
 /// is not enough where a node has several.
 fn check_failures(layout: &Layout, quorums: &QuorumSystem) -> Result<(), LayoutError> {
-    for failed in worst_failures(layout) {
+    for failed in worst_failures(layout)? {
         if let Some(lost) = lost_with(layout, quorums, &failed) {
             let failed: Vec<_> = failed.iter().map(|node| layout.name(*node)).collect();
             return Err(LayoutError(format!(
@@ -442,7 +443,7 @@ fn check_failures(layout: &Layout, quorums: &QuorumSystem) -> Result<(), LayoutE
 /// Sets of nodes that may fail, among which is one that does harm if any set of f nodes does: all
 /// that host some kind; and, where a node has several acceptors, those with the most, or each f
 /// that host acceptors. Where no node has two, the arrangement was checked to tolerate f.
-fn worst_failures(layout: &Layout) -> Vec<Vec<NodeId>> {
+fn worst_failures(layout: &Layout) -> Result<Vec<Vec<NodeId>>, LayoutError> {
     let hosts = |kind: u8| -> BTreeSet<NodeId> {
         layout.places(kind).iter().map(|(_, node)| node).collect()
     };
@@ -452,7 +453,7 @@ fn worst_failures(layout: &Layout) -> Vec<Vec<NodeId>> {
     let acceptors = |node: &NodeId| layout.near::<AcceptorId>(kind::Acceptor, *node).len();
     let mut of_acceptors: Vec<NodeId> = hosts(kind::Acceptor).into_iter().collect();
     if of_acceptors.len() == layout.count(kind::Acceptor) {
-        return worst;
+        return Ok(worst);
     }
     if matches!(
         layout.quorums,
@@ -462,9 +463,9 @@ fn worst_failures(layout: &Layout) -> Vec<Vec<NodeId>> {
         of_acceptors.truncate(layout.f);
         worst.push(of_acceptors);
     } else {
-        worst.extend(combinations(&of_acceptors, layout.f));
+        worst.extend(failures(&of_acceptors, layout.f)?);
     }
-    worst
+    Ok(worst)
 }
 
 fn lost_with(layout: &Layout, quorums: &QuorumSystem, failed: &[NodeId]) -> Option<&'static str> {
@@ -495,21 +496,6 @@ fn lost_with(layout: &Layout, quorums: &QuorumSystem, failed: &[NodeId]) -> Opti
             layout.count(*kind) > 0 && !layout.places(*kind).iter().any(|it| stays(&it))
         })
         .map(|(_, name)| name)
-}
-
-/// Every choice of `count` of `items`.
-pub(crate) fn combinations<T: Copy>(items: &[T], count: usize) -> Vec<Vec<T>> {
-    if count == 0 {
-        return Vec::from([Vec::new()]);
-    }
-    let mut all = Vec::new();
-    for (i, first) in items.iter().enumerate() {
-        for mut rest in combinations(&items[i + 1..], count - 1) {
-            rest.push(*first);
-            all.push(rest);
-        }
-    }
-    all
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use super::cut::{place_of, server_at};
 use super::id::{AggregatorId, ServerId};
 use super::kind;
 use super::settings::{OPEN_SHARDS, SERVER_TIMEOUT_MS};
-use crate::multipaxos::config::{Config as Ordering, combinations};
+use crate::failures::failures;
+use crate::multipaxos::config::Config as Ordering;
 use crate::multipaxos::kind as ordering;
 use crate::places::{at_least, seen_as_multipaxos};
 use alloc::format;
@@ -181,7 +182,7 @@ fn check(layout: &Layout) -> Result<(), LayoutError> {
         }
     }
     let nodes: Vec<NodeId> = layout.nodes().into_iter().collect();
-    for failed in combinations(&nodes, f) {
+    for failed in failures(&nodes, f)? {
         let is_whole = |shard: &[NodeId]| shard.iter().all(|node| !failed.contains(node));
         if !places.chunks(size).any(is_whole) {
             let failed: Vec<String> = failed.iter().map(|node| layout.name(*node)).collect();

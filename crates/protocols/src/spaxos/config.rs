@@ -3,7 +3,8 @@
 use super::id::{DisseminatorId, StabilizerId};
 use super::kind;
 use super::settings::stale_bytes;
-use crate::multipaxos::config::{Config as Ordering, check_places, combinations};
+use crate::failures::failures;
+use crate::multipaxos::config::{Config as Ordering, check_places};
 use crate::multipaxos::kind as ordering;
 use crate::places::{at_least, seen_as_multipaxos};
 use alloc::format;
@@ -272,7 +273,7 @@ fn check(layout: &Layout) -> Result<Stabilizers, LayoutError> {
     }
     let stabilizers = arrange(layout)?;
     let nodes: Vec<NodeId> = layout.nodes().into_iter().collect();
-    for failed in combinations(&nodes, f) {
+    for failed in failures(&nodes, f)? {
         if let Some(lost) = lost_with(layout, &stabilizers, &failed) {
             let failed: Vec<String> = failed.iter().map(|node| layout.name(*node)).collect();
             let failed = failed.join(" and ");

@@ -141,7 +141,9 @@ fn of_craq() {
     let mut elsewhere = MultiPaxos::branches();
     // It takes a node that was silent for seconds: a few in a thousand runs with disks.
     elsewhere.push("chain node: asked for a piece of a snapshot that is gone");
-    let all = scenarios::<Craq>(&["craq", "craq-6"], false);
+    let presets = ["craq", "craq-6"];
+    let all = [false, true].map(|changes| scenarios::<Craq>(&presets, changes));
+    let all = all.concat();
     reaches::<Craq>(&all, &elsewhere);
 }
 
