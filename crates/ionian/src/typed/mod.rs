@@ -59,7 +59,7 @@ pub struct Context {
 /// Every replica must compute the same state and the same answers from its state and the arguments:
 /// no clock but that of the [`Context`], no random numbers, and no `HashMap` in the state, because
 /// its order differs from process to process, and so would the snapshots. `BTreeMap` has an order.
-/// [`testing::exercise`](crate::testing::exercise) finds such defects (with the feature `testing`).
+/// `testing::exercise`, with the feature `testing`, finds such defects.
 ///
 /// If clients are not to be trusted, commands should not be recursive types, nor contain sequences
 /// of elements without bytes, such as `Vec<()>`: short malformed bytes can then ask for a deep
