@@ -53,7 +53,8 @@ fn run(
         delay_us,
         bytes_per_second: f64::INFINITY,
     };
-    let sources = (0..nodes as u8).map(|lane| source(lane, clients, Pace::Answered));
+    let sources =
+        (0..nodes as ionian_kernel::id::Index).map(|lane| source(lane, clients, Pace::Answered));
     let experiment = Experiment {
         layout,
         changes,

@@ -63,7 +63,7 @@ impl Oracle<MultiPaxos> for Promises {
         // A promise that was not on disk yet was revealed to no role and may be forgotten.
         self.highest.remove(&Address {
             kind: kind::Acceptor,
-            index: node.0 as u8,
+            index: node.0 as ionian_kernel::id::Index,
         });
     }
 

@@ -2,7 +2,7 @@
 //! change of members also moves that of a leader that stays.
 
 use ionian_deployment::{Deployment, PresetOptions};
-use ionian_kernel::id::LeaderId;
+use ionian_kernel::id::{Index, LeaderId};
 use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::protocol::Protocol;
 use ionian_protocols::mencius::Mencius;
@@ -13,8 +13,8 @@ use ionian_sim::{Durability, Scenario, Watch, run_seeds};
 const SEEDS: u64 = 25;
 
 /// Every role on each of these servers, under the server's number.
-fn servers(founded: &Layout, numbers: [u8; 3]) -> Layout {
-    let places = |number: u8| (number, NodeId(number.into()));
+fn servers(founded: &Layout, numbers: [Index; 3]) -> Layout {
+    let places = |number: Index| (number, NodeId(u16::from(number)));
     let kinds = founded.instances.iter();
     let instances = kinds
         .map(|founded| match founded.iter().next() {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use ionian_deployment::{Deployment, PresetOptions};
-use ionian_kernel::id::ClientId;
+use ionian_kernel::id::{ClientId, Index};
 use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
@@ -60,7 +60,7 @@ fn link(bytes_per_second: f64) -> Link {
     }
 }
 
-pub(crate) fn source(lane: u8, clients: usize, pace: Pace) -> Source {
+pub(crate) fn source(lane: Index, clients: usize, pace: Pace) -> Source {
     Source {
         lane: ClientId(lane),
         clients,
