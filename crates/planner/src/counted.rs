@@ -9,7 +9,6 @@ use anyhow::{Context, Result};
 use ionian_costs::count::Uncounted;
 use ionian_costs::{KeyValue, Load, Traffic, begin_with};
 use ionian_deployment::Deployment;
-use ionian_kernel::client::{Operation, ReadLevel};
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::work::Inline;
 use ionian_protocols::registry;
@@ -56,10 +55,7 @@ pub fn count(
 ) -> Result<Counted> {
     let burst = burst.clamp(1, MAX_BURST);
     let bursts = (REQUESTS / burst).clamp(BURSTS.0, BURSTS.1);
-    let (read_fraction, read_level) = match commands.operation() {
-        Operation::Read(level) => (1.0, level),
-        _ => (0.0, ReadLevel::Linearizable),
-    };
+    let (read_fraction, read_level) = commands.share_of_reads();
     let load = Load {
         read_fraction,
         skew: 0.0,

@@ -152,34 +152,35 @@ impl Family {
 
     /// With `more` nodes of a group, or as many columns of the grid; `None` if that is not valid.
     pub fn grown(&self, shape: &Shape, group: usize, more: usize) -> Option<Shape> {
-        let mut to = shape.clone();
-        if self.groups[group].in_grid {
-            to.grid.1 += more;
-            for (count, group) in to.counts.iter_mut().zip(&self.groups) {
-                if group.in_grid {
-                    *count = to.grid.0 * to.grid.1;
-                }
-            }
-        } else {
-            to.counts[group] += more;
-        }
-        self.is_valid(&to).then_some(to)
+        self.resized(shape, group, |count| Some(count + more))
     }
 
     /// With one node of a group less, or one column; `None` if that is not valid.
     pub fn shrunk(&self, shape: &Shape, group: usize) -> Option<Shape> {
-        let mut to = shape.clone();
+        self.resized(shape, group, |count| count.checked_sub(1))
+    }
+
+    /// With another number of nodes of a group, or of columns of the grid.
+    fn resized(
+        &self,
+        shape: &Shape,
+        group: usize,
+        to: impl FnOnce(usize) -> Option<usize>,
+    ) -> Option<Shape> {
+        let mut resized = shape.clone();
         if self.groups[group].in_grid {
-            to.grid.1 = to.grid.1.checked_sub(1)?;
-            for (count, group) in to.counts.iter_mut().zip(&self.groups) {
+            let (rows, columns) = &mut resized.grid;
+            *columns = to(*columns)?;
+            let nodes = *rows * *columns;
+            for (count, group) in resized.counts.iter_mut().zip(&self.groups) {
                 if group.in_grid {
-                    *count = to.grid.0 * to.grid.1;
+                    *count = nodes;
                 }
             }
         } else {
-            to.counts[group] = to.counts[group].checked_sub(1)?;
+            resized.counts[group] = to(resized.counts[group])?;
         }
-        self.is_valid(&to).then_some(to)
+        self.is_valid(&resized).then_some(resized)
     }
 
     /// The smallest valid deployment: that of the preset with enough of everything for f failures,

@@ -85,10 +85,9 @@ impl NodeLoad {
 }
 
 impl Loads {
-    /// The busiest node of a group.
-    pub fn busiest(&self, group: usize) -> Option<&NodeLoad> {
-        let of_group = self.0.iter().filter(|node| node.group == group);
-        of_group.max_by(|one, other| one.busy().total_cmp(&other.busy()))
+    /// The nodes of a group.
+    pub fn of_group(&self, group: usize) -> impl Iterator<Item = &NodeLoad> {
+        self.0.iter().filter(move |node| node.group == group)
     }
 }
 

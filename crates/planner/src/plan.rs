@@ -1,7 +1,7 @@
 //! A plan: the deployment, what it can do, and why it is not a smaller one.
 
 use crate::family::{Family, MAX_NODES};
-use crate::model::{Counts, Model};
+use crate::model::{Counts, Model, NodeLoad};
 use crate::prices::{Prices, Provenance};
 use crate::search::{Candidate, MAX_AFTER_FAILURES, Outcome, Search};
 use crate::workload::Workload;
@@ -277,8 +277,8 @@ fn step(wanted: &Wanted, search: &Search<'_>, group: usize, then: &Candidate) ->
 }
 
 fn group_plan(search: &Search<'_>, found: &Candidate, group: usize) -> GroupPlan {
-    let of_group = || found.loads.0.iter().filter(|node| node.group == group);
-    let most = |of: fn(&crate::model::NodeLoad) -> f64| of_group().map(of).fold(0.0, f64::max);
+    let of_group = || found.loads.of_group(group);
+    let most = |of: fn(&NodeLoad) -> f64| of_group().map(of).fold(0.0, f64::max);
     let (busy, failed) = (most(|node| node.busy()), most(|node| node.failed));
     let nearest = match busy / search.headroom >= failed / MAX_AFTER_FAILURES {
         true => Limit::Headroom,

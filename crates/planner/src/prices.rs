@@ -3,7 +3,7 @@
 use crate::demand::{By, SystemCalls};
 use crate::line::Line;
 use anyhow::{Context, Result, ensure};
-use ionian_kernel::client::{Operation, ReadLevel};
+use ionian_kernel::client::ReadLevel;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -129,13 +129,13 @@ impl Commands {
         }
     }
 
-    /// What a lane is asked for.
-    pub fn operation(self) -> Operation {
+    /// The share of reads among the commands of a load of them, and the level of these.
+    pub fn share_of_reads(self) -> (f64, ReadLevel) {
         match self {
-            Commands::Writes => Operation::Write,
-            Commands::LinearizableReads => Operation::Read(ReadLevel::Linearizable),
-            Commands::SequentialReads => Operation::Read(ReadLevel::Sequential),
-            Commands::EventualReads => Operation::Read(ReadLevel::Eventual),
+            Commands::Writes => (0.0, ReadLevel::Linearizable),
+            Commands::LinearizableReads => (1.0, ReadLevel::Linearizable),
+            Commands::SequentialReads => (1.0, ReadLevel::Sequential),
+            Commands::EventualReads => (1.0, ReadLevel::Eventual),
         }
     }
 

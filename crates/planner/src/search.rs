@@ -79,8 +79,8 @@ impl<'a> Search<'a> {
 
     /// The most of all nodes of a group.
     pub fn group_strain(&self, loads: &Loads, group: usize) -> f64 {
-        let of_group = loads.0.iter().filter(|node| node.group == group);
-        of_group.map(|it| self.strain(it)).fold(0.0, f64::max)
+        let strains = loads.of_group(group).map(|node| self.strain(node));
+        strains.fold(0.0, f64::max)
     }
 
     /// The group that is nearest to its limit, or furthest beyond it; of equals the first.

@@ -14,7 +14,6 @@ use anyhow::Result;
 use clap::Args;
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_harness::host::Machine;
-use ionian_kernel::client::{Operation, ReadLevel};
 use ionian_planner::demand::{Measured, SystemCalls};
 use ionian_planner::line::Line;
 use ionian_planner::prices::{Commands, Corner, Costs, Price, Prices, Provenance};
@@ -111,10 +110,7 @@ fn measured(
     corner: Corner,
     rounds: u32,
 ) -> Result<Measured> {
-    let (read_fraction, read_level) = match commands.operation() {
-        Operation::Read(level) => (1.0, level),
-        _ => (0.0, ReadLevel::Linearizable),
-    };
+    let (read_fraction, read_level) = commands.share_of_reads();
     let options = deployment.options.options();
     let mut workload = Workload {
         read_fraction,

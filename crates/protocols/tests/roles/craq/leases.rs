@@ -269,12 +269,7 @@ fn master() -> ChainMaster {
 }
 
 pub(super) fn suspect(from: u8, node: u8) -> Step {
-    Step::Suspect {
-        epoch: ChainEpoch(0),
-        from: ChainNodeId(from),
-        life: 1,
-        node: ChainNodeId(node),
-    }
+    super::master::suspect(0, from, node)
 }
 
 pub(super) fn announcement(revision: u64) -> Announcement {

@@ -8,7 +8,7 @@ use ionian_protocols::craq::id::{ChainEpoch, ChainNodeId};
 use ionian_protocols::craq::master::ChainMaster;
 use ionian_protocols::craq::message::{Aside, Chain, Step};
 
-fn suspect(epoch: u64, from: u8, node: u8) -> Step {
+pub(super) fn suspect(epoch: u64, from: u8, node: u8) -> Step {
     Step::Suspect {
         epoch: ChainEpoch(epoch),
         from: ChainNodeId(from),

@@ -1,5 +1,6 @@
 //! Changes of the membership: which nodes count, and what chain nodes do for a change.
 
+use super::master::suspect;
 use super::*;
 use crate::stage::only;
 use ionian_kernel::client::{Operation, Request};
@@ -21,15 +22,6 @@ fn members(epoch: u32, now: &[u8], next: Option<&[u8]>) -> Step {
         epoch: Epoch(epoch),
         now: nodes(now),
         next: next.map(nodes),
-    }
-}
-
-fn suspect(epoch: u64, from: u8, node: u8) -> Step {
-    Step::Suspect {
-        epoch: ChainEpoch(epoch),
-        from: ChainNodeId(from),
-        life: 1,
-        node: ChainNodeId(node),
     }
 }
 
