@@ -10,6 +10,7 @@ use ionian_netfs::NetFs;
 use ionian_program::family::{self, MakeMachine};
 pub(crate) use ionian_program::family::{MACHINE, Work, check, configure, with_protocol};
 use ionian_protocols::registry;
+use ionian_runtime::admin::change;
 
 /// The constructor of the deployment's state machine.
 pub(crate) fn machine(deployment: &Deployment) -> Result<MakeMachine> {
@@ -86,17 +87,16 @@ pub(crate) fn fixed_options(protocol: &str) -> Result<Option<String>> {
 ///
 /// # Errors
 /// If there is no such protocol.
-pub(crate) fn fixed_members(deployment: &Deployment) -> Result<Option<String>> {
-    struct Look<'a>(&'a Deployment);
+pub(crate) fn fixed_members(known: &Configuration) -> Result<Option<String>> {
+    struct Look<'a>(&'a Configuration);
     impl Work for Look<'_> {
         type Output = Option<String>;
         fn run<P: Protocol>(self) -> Option<String> {
-            let layout = self.0.layout(P::KINDS).ok()?;
-            let reason = P::transition(&layout, &layout).err()?;
+            let reason = change::check_protocol::<P>(self.0).err()?;
             Some(reason.to_string())
         }
     }
-    with_protocol(&deployment.protocol, Look(deployment))
+    with_protocol(&known.deployment.protocol, Look(known))
 }
 
 /// The quorums of a deployment with this number of voters, in words.

@@ -8,7 +8,7 @@ use crate::scenario::Scenario;
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, Request};
 use ionian_kernel::id::Epoch;
-use ionian_kernel::layout::{Layout, Options};
+use ionian_kernel::layout::{Layout, NodeId, Options};
 use ionian_kernel::level::Level;
 use ionian_kernel::membership::{Change, Membership};
 use ionian_kernel::protocol::{Protocol, Transition};
@@ -144,12 +144,7 @@ impl<P: Protocol> Configurations<P> {
         if membership.is_changing() {
             Some(self.abandon(membership))
         } else if is_low || turn % 5 == 4 && P::check_level().is_ok() && !must_stay {
-            let (base, up) = (membership.epoch, membership.level < Level::LATEST);
-            let to = match up {
-                true => Level(membership.level.0 + 1),
-                false => Level::OLDEST,
-            };
-            Some(self.of_change(&Change::Level { base, to }))
+            Some(self.change_level(membership))
         } else if self.layouts.len() == 1 || self.tunings.len() > 1 && turn.is_multiple_of(2) {
             let [here, before] = places(&membership.text);
             let after = (turn / 2 % self.tunings.len() as u64) as u8;
@@ -165,6 +160,54 @@ impl<P: Protocol> Configurations<P> {
             let to = (turn / 2 % self.layouts.len() as u64) as u8;
             self.change(membership, to).ok()
         }
+    }
+
+    /// A request for the next level, or after the last for the first.
+    fn change_level(&mut self, membership: &Membership) -> Request {
+        let (base, up) = (membership.epoch, membership.level < Level::LATEST);
+        let to = match up {
+            true => Level(membership.level.0 + 1),
+            false => Level::OLDEST,
+        };
+        self.of_change(&Change::Level { base, to })
+    }
+
+    /// The next request of an operator who wants this node out of the cluster, if there is anything
+    /// to do.
+    pub(crate) fn replace(
+        &mut self,
+        membership: &Membership,
+        node: NodeId,
+        turn: u64,
+    ) -> Option<Request> {
+        if let Some(next) = &membership.next {
+            return self.has(next, node).then(|| self.abandon(membership));
+        }
+        let to = self.layout_without(membership, node, turn)?;
+        match membership.level < P::MEMBERS_SINCE {
+            true => Some(self.change_level(membership)),
+            false => self.change(membership, to).ok(),
+        }
+    }
+
+    /// Whether a layout is without this node, which is a member, and the cluster can change to it.
+    pub(crate) fn can_replace(&self, membership: &Membership, node: NodeId) -> bool {
+        self.has(&membership.text, node) && self.layout_without(membership, node, 0).is_some()
+    }
+
+    fn has(&self, text: &Bytes, node: NodeId) -> bool {
+        !self.layout(text).on_node(node).is_empty()
+    }
+
+    fn layout_without(&self, membership: &Membership, node: NodeId, turn: u64) -> Option<u8> {
+        let from = self.layout(&membership.text);
+        let count = self.layouts.len() as u64;
+        let places = (0..count).map(|step| (turn.wrapping_add(step) % count) as usize);
+        let mut others = places.filter(|place| self.layouts[*place].on_node(node).is_empty());
+        others
+            .find(|place| P::transition(&from, &self.layouts[*place]).is_ok())
+            .filter(|_| !from.on_node(node).is_empty())
+            .map(|place| place as u8)
     }
 
     /// A request to change to this one of the layouts.
@@ -224,7 +267,8 @@ fn tunings(founded: &Options, own: &[Setting], accepts: impl Fn(&Options) -> boo
         resend_after: founded.resend_after * 2,
         batch_commands: less(founded.batch_commands),
         batches_in_flight: less(founded.batches_in_flight),
-        window_slots: less(founded.window_slots),
+        // One slot at a time is less than what clients ask for who give up soon.
+        window_slots: less(founded.window_slots).max(2),
         retained_slots: less(founded.retained_slots),
         thrifty: !founded.thrifty,
         session_expiry: founded.lane.patience + Duration::from_secs(1),

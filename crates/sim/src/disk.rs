@@ -144,6 +144,14 @@ impl Disk {
         }
     }
 
+    /// An empty one of the same kind.
+    pub(crate) fn another(&self, seed: u64) -> Self {
+        Disk {
+            syncs_before_snapshot: self.syncs_before_snapshot,
+            ..Disk::new(seed, self.segment_bytes, self.defect)
+        }
+    }
+
     fn log(&mut self) -> &mut Wal<FaultDisk> {
         self.wal.as_mut().expect("the node is up")
     }

@@ -9,6 +9,8 @@ pub(crate) enum Fault {
     Crash,
     /// This node crashes, if it has not crashed since.
     CrashInSync { node: usize, life: u32 },
+    /// One node crashes, and its machine never returns.
+    Lose,
     /// Every node crashes.
     Blackout,
     /// A crashed node restarts, unless it has restarted already.
@@ -49,6 +51,8 @@ pub(crate) struct Outages {
     pub(crate) partitions: u64,
     /// Nodes that have crashed at least once.
     pub(crate) crashed: BTreeSet<usize>,
+    /// The node whose machine is lost, as long as it is a member.
+    pub(crate) lost: Option<usize>,
     /// For each kind, the highest slot that any replica had executed when it crashed.
     pub(crate) furthest: BTreeMap<u8, u64>,
 }

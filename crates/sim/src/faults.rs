@@ -30,6 +30,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         {
             self.plan_next(fault);
         }
+        self.plan_loss();
     }
 
     fn recurring(&self, fault: Fault) -> Option<Recurring> {
@@ -79,6 +80,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 let lasts = self.random.between(1000, 300_000);
                 self.crash(node, lasts, false);
             }
+            Fault::Lose => self.lose(),
             Fault::Blackout => {
                 let lasts = self.plan_next(fault);
                 for node in 0..self.nodes.len() {
@@ -151,7 +153,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         (0..self.nodes.len()).filter(holds).collect()
     }
 
-    fn random_victim(&mut self) -> Option<usize> {
+    pub(crate) fn random_victim(&mut self) -> Option<usize> {
         let Some(kind) = self.knobs.victims.filter(|_| !self.random.once_in(6)) else {
             return self.random_node();
         };
@@ -173,7 +175,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     }
 
     /// Whether the scenario allows that `node` crashes now.
-    fn may_crash(&self, node: usize, blackout: bool) -> bool {
+    pub(crate) fn may_crash(&self, node: usize, blackout: bool) -> bool {
         // One that was never up holds nothing, and is not missed yet; one that left is missed no
         // more.
         let is_down = |node: &&SimNode<P>| {
@@ -261,7 +263,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         self.outages.crashed.insert(node);
         let in_turn = self.knobs.in_turn && self.outages.crashed.len() > self.scenario.layout.f;
         self.report.crashes_in_turn += u64::from(in_turn);
-        if !self.stays_down() {
+        if !self.stays_down() && !self.is_lost(node) {
             let life = self.nodes[node].life;
             self.heap.plan(
                 self.now() + lasts,
@@ -342,7 +344,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     }
 
     pub(crate) fn restart(&mut self, node: usize) -> Step {
-        if self.nodes[node].host.is_some() {
+        if self.nodes[node].host.is_some() || self.is_lost(node) {
             return Ok(());
         }
         self.report.restarts += 1;

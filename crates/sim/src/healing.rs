@@ -29,7 +29,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             }
         }
         self.remove_the_absent()?;
-        if self.knobs.apart {
+        if self.outages.lost.is_some() {
+            self.plan_change();
+        } else if self.knobs.apart {
             self.leave_one_apart();
         }
         let plans = self.workload.finish();

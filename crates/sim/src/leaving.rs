@@ -38,7 +38,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             && !self.is_member(node, configuration)
     }
 
-    fn is_member(&self, node: usize, configuration: &Configuration<P>) -> bool {
+    pub(crate) fn is_member(&self, node: usize, configuration: &Configuration<P>) -> bool {
         !configuration.layout.on_node(self.nodes[node].id).is_empty()
     }
 
@@ -98,8 +98,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                     format!("{known} members know")
                 });
                 // It may be a member again by now: it was down while the others heard of that.
-                if let Some((_, newest)) = self.newest() {
-                    self.call_back(&newest);
+                if let Some((membership, newest)) = self.newest() {
+                    self.call_back(&membership, &newest);
                 }
             }
         }
@@ -112,12 +112,17 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     }
 
     /// A later membership has members that left: their operator starts them again.
-    pub(crate) fn call_back(&mut self, configuration: &Configuration<P>) {
+    pub(crate) fn call_back(
+        &mut self,
+        membership: &Membership,
+        configuration: &Rc<Configuration<P>>,
+    ) {
         for node in 0..self.nodes.len() {
             if self.nodes[node].standing != Standing::Present
                 && self.is_member(node, configuration)
                 && configuration.layout.epoch > self.nodes[node].membership.epoch
             {
+                self.renew(node, membership, configuration);
                 self.nodes[node].standing = Standing::Present;
                 let (at, life) = (
                     self.now() + self.random.between(1000, 300_000),
@@ -163,8 +168,11 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let (newest, _) = self.newest()?;
         let epoch = newest.epoch.0;
         // Where nodes that stop stay away, one of those that a change adds may be missing.
-        let changing = newest.is_changing() && !self.stays_down();
-        changing.then(|| format!("the change of epoch {epoch} is not finished"))
+        if newest.is_changing() && !self.stays_down() {
+            return Some(format!("the change of epoch {epoch} is not finished"));
+        }
+        let lost = self.is_to_be_replaced(&newest);
+        lost.then(|| format!("in epoch {epoch} a member is lost for good"))
     }
 }
 

@@ -32,6 +32,7 @@ mod leaving;
 mod levels;
 pub mod linearizability;
 mod loops;
+mod losing;
 pub mod machine;
 mod meddling;
 mod membership;

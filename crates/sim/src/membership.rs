@@ -26,7 +26,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     /// The operator asks some node for a change, as that node sees the cluster.
     pub(crate) fn operate(&mut self) -> Step {
-        if self.is_calm() {
+        if self.is_calm() && self.outages.lost.is_none() {
             return Ok(());
         }
         self.plan_change();
@@ -40,9 +40,14 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         };
         let membership = self.nodes[node].membership.clone();
         let lane = self.nodes[node].lanes().next().expect("a node with lanes");
-        if (abandons || !membership.is_changing())
-            && let Some(request) = self.configurations.request(&membership, turn)
-        {
+        let request = match self.is_calm() || abandons {
+            true if self.outages.lost.is_some() => self.replacement(&membership, turn),
+            _ if abandons || !membership.is_changing() => {
+                self.configurations.request(&membership, turn)
+            }
+            _ => None,
+        };
+        if let Some(request) = request {
             let now = self.now();
             self.trace.note(now, node, "operate", turn, || {
                 format!("{:?}", request.payload)
@@ -66,7 +71,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let found = self.configurations.of(membership);
         let configuration = found.map_err(|what| self.fail(FailureKind::Divergence, what))?;
         let now = self.now();
-        self.call_back(&configuration);
+        self.call_back(membership, &configuration);
+        self.write_off(membership, &configuration);
         self.trace
             .note(now, node, "adopt", u64::from(membership.epoch.0), || {
                 format!("{membership:?}")

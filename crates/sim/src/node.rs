@@ -46,6 +46,10 @@ pub(crate) struct SimNode<P: Protocol> {
     called_at: Micros,
     /// The number of crashes.
     pub(crate) life: u32,
+    /// How many there were before its machine began.
+    pub(crate) born: u32,
+    /// Whether the machine that it ran on last is there.
+    pub(crate) has_machine: bool,
     /// The time of the next wake-up.
     pub(crate) wake_at: Option<Micros>,
     burst_open: bool,
@@ -227,6 +231,8 @@ impl<P: Protocol> SimNode<P> {
             paused: false,
             called_at: 0,
             life: 0,
+            born: 0,
+            has_machine: true,
             wake_at: None,
             burst_open: false,
             told: Lsn(0),
@@ -254,7 +260,7 @@ impl<P: Protocol> SimNode<P> {
         effects: &mut Effects<P::Message>,
     ) -> Result<Loss, Unopened> {
         let mut host = Node::new(&self.configuration.config, boot.keeps_records);
-        for (address, instance) in self.missing(|_| false, boot, self.life > 0) {
+        for (address, instance) in self.missing(|_| false, boot, self.life > self.born) {
             host.host(address, instance);
         }
         let hosted = self.configuration.layout.on_node(self.id);

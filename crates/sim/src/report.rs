@@ -158,6 +158,10 @@ counters! {
     meddlings,
     /// Nodes that lost their memory after another had lost its own and was whole again.
     crashes_in_turn,
+    /// Machines that were lost for good.
+    lost_machines,
+    /// Machines that began with an empty disk under a number that another one had before.
+    new_machines,
     /// Records appended.
     records,
     /// Syncs of a disk.

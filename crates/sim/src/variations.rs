@@ -9,11 +9,11 @@ use ionian_kernel::quorum_spec::QuorumSpec;
 /// All nodes of a deployment with at most this many are replaced together.
 const SMALL: usize = 5;
 
-/// For [`Scenario::changes`](crate::Scenario::changes): the first and the last node replaced by new
-/// ones, all nodes of a small deployment replaced, one more on a new node of everything of which
-/// there can be one more, one more of all that can be added without an epoch of both
-/// configurations, and, where there are three acceptors in majorities, a grid of four. Instances
-/// have the same numbers wherever they occur, so that each can be changed into each.
+/// For [`Scenario::changes`](crate::Scenario::changes): the first, the last and the middle node
+/// replaced by new ones, all nodes of a small deployment replaced, one more on a new node of
+/// everything of which there can be one more, one more of all that can be added without an epoch of
+/// both configurations, and, where there are three acceptors in majorities, a grid of four.
+/// Instances have the same numbers wherever they occur, so that each can be changed into each.
 pub fn variations<P: Protocol>(layout: &Layout) -> Vec<Layout> {
     let nodes = layout.nodes();
     let (Some(first), Some(last)) = (nodes.first().copied(), nodes.last().copied()) else {
@@ -47,6 +47,9 @@ pub fn variations<P: Protocol>(layout: &Layout) -> Vec<Layout> {
         variations.push(grid);
     }
     variations.push(more);
+    let middle = nodes.iter().nth(nodes.len() / 2).copied();
+    let middle = middle.filter(|node| ![first, last].contains(node));
+    variations.extend(middle.map(|node| numbers.replace(layout, node)));
     variations
 }
 

@@ -3,7 +3,7 @@
 use super::cluster::{ClusterStatus, instances};
 use super::trouble::{Id, Trouble};
 use crate::protocols::{ServiceNeeds, members};
-use ionian_deployment::Configuration;
+use ionian_deployment::{Configuration, Durability};
 use ionian_kernel::layout::NodeId;
 use ionian_runtime::status::{DrainStatus, RoleStatus};
 
@@ -37,11 +37,20 @@ fn losses_of(service_needs: &ServiceNeeds, roles: &[&RoleStatus]) -> Vec<(&'stat
 }
 
 /// What an instance without memory waits for.
-fn forgot(node: &str, role: &RoleStatus, service_needs: &ServiceNeeds) -> String {
+fn forgot(
+    node: &str,
+    role: &RoleStatus,
+    (service_needs, durability): (&ServiceNeeds, Durability),
+) -> String {
+    // What is on disk is not lost: a new member has not got it yet.
+    let what = match durability {
+        Durability::Disk => "does not hold yet what was acknowledged",
+        Durability::Memory => "lost its memory when its process ended",
+    };
     let mut memories = service_needs.service.memories.iter();
     let memory = memories.find(|memory| service_needs.name(memory.by.kind) == role.role);
     format!(
-        "{} {} on {node} lost its memory when its process ended. {}",
+        "{} {} on {node} {what}. {}",
         role.role,
         role.index,
         memory.map_or("", |memory| memory.waits)
@@ -109,10 +118,9 @@ pub(super) fn troubles(
             }
         }
     }
+    let kept = (service_needs, known.deployment.durability);
     let waiting = instances(cluster).filter(|(_, role)| role.remembers == Some(false));
-    found.extend(
-        waiting.map(|(node, role)| Id::MemoryLost.with(forgot(&node.name, role, service_needs))),
-    );
+    found.extend(waiting.map(|(node, role)| Id::MemoryLost.with(forgot(&node.name, role, kept))));
     found.extend(instances(cluster).filter_map(|(node, role)| {
         let text = diverged(&node.name, role)?;
         Some(Id::Diverged.with(text))
@@ -150,8 +158,13 @@ mod tests {
     #[test]
     fn an_instance_without_memory_waits_for_what_its_protocol_declares() {
         let service_needs = service_needs("spaxos");
-        let said = ["acceptor", "stabilizer"]
-            .map(|kind| forgot("n0", &forgetful(kind, 0), &service_needs));
+        let said = ["acceptor", "stabilizer"].map(|kind| {
+            forgot(
+                "n0",
+                &forgetful(kind, 0),
+                (&service_needs, Durability::Memory),
+            )
+        });
         assert!(
             said[0].contains("must not vote before the leader has let it in again"),
             "{}",
@@ -166,6 +179,18 @@ mod tests {
             said[1].contains("read quorum of the other stabilizers") && !said[1].contains("vote"),
             "{}",
             said[1]
+        );
+    }
+
+    /// A new chain node of a cluster that stores everything has lost nothing.
+    #[test]
+    fn an_instance_with_a_disk_has_lost_no_memory() {
+        let service_needs = service_needs("craq");
+        let role = forgetful("chain_node", 3);
+        let said = forgot("n3", &role, (&service_needs, Durability::Disk));
+        assert!(
+            said.starts_with("chain_node 3 on n3 does not hold yet") && said.contains("copies"),
+            "{said}"
         );
     }
 

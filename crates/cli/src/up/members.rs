@@ -66,6 +66,11 @@ impl Members {
             .collect()
     }
 
+    /// The configuration of the cluster, as far as is known here.
+    pub(crate) fn known(&self) -> &Configuration {
+        &self.known
+    }
+
     /// The name of the cluster.
     pub(crate) fn cluster(&self) -> &str {
         &self.known.deployment.cluster

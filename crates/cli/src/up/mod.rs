@@ -29,7 +29,7 @@ use anyhow::{Context, Result, anyhow, bail};
 pub(crate) use arguments::Arguments;
 use directory::LockedDirectory;
 use http::Http;
-use ionian_deployment::{Deployment, Durability, Node};
+use ionian_deployment::{Configuration, Deployment, Durability, Node};
 use ionian_runtime::has_taken_part;
 use members::Members;
 use std::cell::RefCell;
@@ -158,12 +158,12 @@ async fn supervise(
         members.start(node, &mut supervisor)?;
     }
     let missing = Missing::default();
-    let fixed = protocols::fixed_members(deployment)?;
+    let known = members.known().clone();
     let ready = tokio::select! {
         biased;
         () = signals.stop() => None,
         ended = supervisor.run_until_ready(serving(&nodes, &missing), |refusal| {
-            do_without(refusal, &missing, fixed.as_deref());
+            do_without(refusal, &missing, &known);
         }) => Some(ended),
     };
     let result = match ready {
@@ -231,13 +231,22 @@ fn http(arguments: &Arguments, members: &Members, nodes: &[Node], has_tls: bool)
 /// The nodes that failed to start while the others run.
 type Missing = RefCell<BTreeSet<String>>;
 
+/// What to do about a node that does not start, if its cause cannot be removed.
+fn instead(known: &Configuration, node: &str) -> String {
+    let is_joining = known.deployment.place(node).is_err() && known.next.is_some();
+    match protocols::fixed_members(known) {
+        Ok(Some(reason)) => format!("found another cluster, since {reason} (docs/backup.md)"),
+        _ if is_joining => format!(
+            "go back to the members before it (ionian member abandon), and change them again, with a node of another \
+             name than {node}"
+        ),
+        _ => format!("replace it by a node of another name (ionian member replace {node} NEW)"),
+    }
+}
+
 /// The others continue, because the cluster may be able to serve without this node.
-/// `fixed` says why members cannot be replaced, if that is so.
-fn do_without(Refusal { node, how }: Refusal, missing: &Missing, fixed: Option<&str>) {
-    let instead = match fixed {
-        None => format!("replace it by a node of another name (ionian member replace {node} NEW)"),
-        Some(reason) => format!("found another cluster, since {reason} (docs/backup.md)"),
-    };
+fn do_without(Refusal { node, how }: Refusal, missing: &Missing, known: &Configuration) {
+    let instead = instead(known, &node);
     eprintln!(
         "node {node} does not start: {how}. The others serve without it if they are a quorum (see `ionian status`). Remove \
          the cause, and the node restarts; or {instead}"

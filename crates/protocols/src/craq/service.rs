@@ -30,7 +30,7 @@ pub(super) fn service(config: &Config, epoch: Epoch) -> Service {
     needs.extend(one_of_each(config.layout(), KINDS));
     let copies = Memory {
         by: Enough::any(kind::ChainNode, config.nodes().members()),
-        waits: "It is in the chain no more, or not yet, and copies what it has lost from the tail",
+        waits: "It is in the chain no more, or not yet, and copies what it lacks from the tail",
         lost: "every chain node has lost its memory: acknowledged writes are lost. Stop the \
                cluster and start anew",
         is_vital: true,

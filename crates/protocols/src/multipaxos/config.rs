@@ -299,12 +299,13 @@ impl Config {
             .expect("a deployment has leaders")
     }
 
-    /// The replicas that serve clients; new replicas are excluded until the change finishes.
+    /// The replicas that serve clients; new replicas are excluded until the change finishes. So are
+    /// those that leave, if there are enough others: f may fail.
     pub fn serving(&self) -> Set<ReplicaId> {
-        let (first, _) = self.keepers[0];
+        let (first, f) = self.keepers[0];
         let (last, _) = self.keepers[self.keepers.len() - 1];
         let both = first.and(last);
-        if both.is_empty() { first } else { both }
+        if both.len() > f { both } else { first }
     }
 
     /// The layout as it was checked.
@@ -501,6 +502,7 @@ fn lost_with(layout: &Layout, quorums: &QuorumSystem, failed: &[NodeId]) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::boxed::Box;
     use alloc::string::String;
     use ionian_kernel::layout::numbered;
 
@@ -519,6 +521,23 @@ mod tests {
 
     fn refusal(layout: Layout) -> String {
         Config::new(layout).unwrap_err().0
+    }
+
+    /// f of those that serve may fail while members change: the change may never be finished then.
+    #[test]
+    fn f_plus_one_replicas_serve_while_one_is_replaced() {
+        let serving = |replicas: usize| {
+            let layout = apart(1, [1, 0, 0, 2, 2, 3, replicas, 0], QuorumSpec::Majority);
+            let mut next = layout.clone();
+            let others = (1..=replicas as Index).map(|index| (index, NodeId(90 + index as u16)));
+            next.instances[usize::from(kind::Replica)] = others.collect();
+            let next = Some(Box::new(next));
+            let config = Config::new(Layout { next, ..layout });
+            config.expect("a change of replicas").serving()
+        };
+        let of = |replicas: &[Index]| replicas.iter().copied().map(ReplicaId).collect();
+        assert_eq!(serving(2), of(&[0, 1]));
+        assert_eq!(serving(3), of(&[1, 2]));
     }
 
     #[test]

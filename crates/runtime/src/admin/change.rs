@@ -48,7 +48,7 @@ pub enum ChangeError {
     },
     /// The members of a cluster of this protocol cannot change at its level.
     #[error(
-        "the members of a cluster of this protocol change from level {needed} on, and this one is at level {now}: raise it first with `ionian upgrade finalize`"
+        "the members of a cluster of this protocol change from level {needed} on, and this one is at level {now}: `ionian upgrade finalize` raises it, while all nodes are up"
     )]
     MembersSince {
         /// The level of the cluster.
@@ -71,7 +71,16 @@ pub enum ChangeError {
 /// The reason why it cannot.
 pub fn check_protocol<P: Protocol>(configuration: &Configuration) -> Result<(), ChangeError> {
     let layout = configuration.deployment.layout(P::KINDS)?;
-    Ok(P::transition(&layout, &layout).map(drop)?)
+    P::transition(&layout, &layout)?;
+    check_members_level::<P>(configuration)
+}
+
+fn check_members_level<P: Protocol>(configuration: &Configuration) -> Result<(), ChangeError> {
+    let (now, needed) = (configuration.membership.level, P::MEMBERS_SINCE);
+    match now < needed {
+        true => Err(ChangeError::MembersSince { now, needed }),
+        false => Ok(()),
+    }
 }
 
 /// The epoch that a change begins from: one in which no other change is under way.
@@ -160,10 +169,7 @@ fn is_joint<P: Protocol>(
     from: &Deployment,
     to: &Deployment,
 ) -> Result<bool, ChangeError> {
-    let (now, needed) = (configuration.membership.level, P::MEMBERS_SINCE);
-    if now < needed {
-        return Err(ChangeError::MembersSince { now, needed });
-    }
+    check_members_level::<P>(configuration)?;
     from.check_change(to)?;
     let from = Layout {
         since: configuration.membership.since,

@@ -11,6 +11,22 @@ fn three_nodes() -> Layout {
     deployment.layout(MultiPaxos::KINDS).unwrap()
 }
 
+/// Operators replace machines that never return. Numbers are given to other machines, which have
+/// nothing of what was stored under them before.
+#[test]
+fn machines_are_lost_for_good_and_numbers_given_to_others() {
+    let layout = three_nodes();
+    let scenario = Scenario {
+        changes: variations::<MultiPaxos>(&layout),
+        ..Scenario::new("losing", layout)
+    };
+    let summary = run_seeds::<MultiPaxos>(&scenario, 0..30, true, |_| Watch::default(), |_| {});
+    assert_eq!(summary.failures.len(), 0);
+    let report = summary.report;
+    assert!(report.lost_machines > 0, "{report}");
+    assert!(report.new_machines > 0, "{report}");
+}
+
 /// The members wait for quorums of nodes that are gone.
 #[test]
 fn a_node_that_stops_before_members_know_that_it_left_is_found() {

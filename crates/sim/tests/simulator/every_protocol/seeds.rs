@@ -4,7 +4,12 @@
 use super::shapes;
 use ionian_kernel::layout::{Layout, LayoutError};
 use ionian_kernel::protocol::Protocol;
-use ionian_sim::{Durability, Report, Scenario, Watch, run_seed, run_seeds, variations};
+use ionian_sim::{
+    Durability, Report, Scenario, Watch, run_seed, run_seed_watched, run_seeds, variations,
+};
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
 
 /// Events of the runs of one shape with one durability.
 const EVENTS: u64 = 50_000;
@@ -13,13 +18,32 @@ const LEAST_SEEDS: u64 = 6;
 /// A shape whose runs are short gets at most this number of seeds with one durability.
 const MOST_SEEDS: u64 = 100;
 
+/// Runs a seed again for its trace, which no command of the tools would give: some shapes are made
+/// here.
+fn write_trace<P: Protocol>(scenario: &Scenario, seed: u64) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let path = directory.join(format!("{}-{seed}.trace", P::NAME));
+    let file = File::create(&path).expect("tests may write there");
+    let watch = Watch {
+        trace: Some(Box::new(BufWriter::new(file))),
+        ..Watch::default()
+    };
+    let _ = run_seed_watched::<P>(scenario, seed, watch);
+    path
+}
+
 /// None of these seeds may fail.
 fn pass_range<P: Protocol>(scenario: &Scenario, seeds: core::ops::Range<u64>) -> Report {
     let summary = run_seeds::<P>(scenario, seeds, true, |_| Watch::default(), |_| {});
     if let Some(failed) = summary.failures.first() {
         panic!(
-            "{} {:?}: seed {} [{}]: {:?}",
-            scenario.name, scenario.durability, failed.seed, failed.knobs, failed.result
+            "{} {:?}: seed {} [{}]: {:?}; its trace: {}",
+            scenario.name,
+            scenario.durability,
+            failed.seed,
+            failed.knobs,
+            failed.result,
+            write_trace::<P>(scenario, failed.seed).display()
         );
     }
     summary.report
@@ -103,7 +127,8 @@ fn assert_is_a_reason<P: Protocol>(reason: &str) {
 }
 
 pub(crate) fn pass_while_members_change<P: Protocol>() {
-    for shape in shapes::presets::<P>() {
+    let shapes = shapes::presets::<P>().into_iter();
+    for shape in shapes.chain(shapes::fewest::<P>()) {
         let changes = variations::<P>(&shape.layout);
         if let Some(reason) = why_fixed::<P>(&shape.layout, &changes) {
             assert_is_a_reason::<P>(&reason.0);

@@ -42,6 +42,7 @@ pub(crate) fn smallest<P: Protocol>() -> Scenario {
 /// All shapes.
 pub(crate) fn all<P: Protocol>() -> Vec<Scenario> {
     let mut shapes = presets::<P>();
+    shapes.extend(fewest::<P>());
     shapes.extend(together::<P>());
     shapes.extend(presets::<P>().iter().flat_map(arranged::<P>));
     let base = smallest::<P>();
@@ -58,6 +59,22 @@ pub(crate) fn all<P: Protocol>() -> Vec<Scenario> {
     }
     shapes.push(one_slot_at_a_time(base));
     shapes
+}
+
+/// The smallest preset with f+1 of what executes, if it has more and the protocol accepts that:
+/// after f failures a single one is left.
+pub(crate) fn fewest<P: Protocol>() -> Option<Scenario> {
+    let base = smallest::<P>();
+    let mut layout = base.layout.clone();
+    let fewest = layout.f + 1;
+    for kind in P::EXECUTORS {
+        let places = &mut layout.instances[usize::from(*kind)];
+        *places = places.iter().take(fewest).collect();
+    }
+    P::configure(layout.clone()).ok()?;
+    let is_fewer = layout.instances != base.layout.instances;
+    let name = format!("{} with f+1 of what executes", base.name);
+    is_fewer.then(|| scenario::<P>(name, layout))
 }
 
 /// Every role on each of 1, 3 and 5 nodes, and every role of the smallest preset, where the

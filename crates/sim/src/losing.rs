@@ -1,0 +1,103 @@
+//! Machines that are lost for good, and others that get their numbers.
+//!
+//! One machine of a run may crash and never return. Its operator replaces it, under faults or when
+//! they are over, and the cluster must serve without it until then. A number that is in use again
+//! is another machine's most of the time: its disk is empty, and it learns the membership from the
+//! others before it starts.
+
+use crate::configurations::Configuration;
+use crate::leaving::Standing;
+use crate::model::Model;
+use crate::trace::mix;
+use crate::world::{Event, Simulation};
+use crate::{event::Micros, fault::Fault};
+use ionian_kernel::client::Request;
+use ionian_kernel::id::ClientId;
+use ionian_kernel::membership::Membership;
+use ionian_kernel::protocol::Protocol;
+use std::rc::Rc;
+
+/// One node in this number that is a member again runs on the machine that it ran on before.
+const SAME_MACHINE_ONCE_IN: u64 = 4;
+
+impl<P: Protocol, M: Model> Simulation<P, M> {
+    /// Plans the loss of a machine.
+    pub(crate) fn plan_loss(&mut self) {
+        if self.knobs.loses {
+            let at: Micros = self.random.below(self.knobs.duration);
+            self.heap.plan(at, Event::Fault(Fault::Lose));
+        }
+    }
+
+    /// A machine is lost, as one of the nodes that may fail.
+    pub(crate) fn lose(&mut self) {
+        let Some(node) = self.random_victim() else {
+            return;
+        };
+        let lanes: Vec<ClientId> = self.nodes[node].lanes().collect();
+        if self.may_crash(node, false) && self.workload.has_lane_besides(&lanes) {
+            self.outages.lost = Some(node);
+            self.report.lost_machines += 1;
+            self.crash(node, 0, false);
+        }
+    }
+
+    /// Whether this node's machine is lost.
+    pub(crate) fn is_lost(&self, node: usize) -> bool {
+        self.outages.lost == Some(node)
+    }
+
+    /// A configuration may be without the machine that was lost: that is missed no longer.
+    pub(crate) fn write_off(
+        &mut self,
+        membership: &Membership,
+        configuration: &Rc<Configuration<P>>,
+    ) {
+        if let Some(node) = self.outages.lost
+            && !self.is_member(node, configuration)
+        {
+            self.outages.lost = None;
+            let lost = &mut self.nodes[node];
+            lost.standing = Standing::Gone;
+            lost.has_machine = false;
+            lost.membership = membership.clone();
+            lost.configuration = configuration.clone();
+        }
+    }
+
+    /// A node that left, and is a member again, may run on another machine.
+    pub(crate) fn renew(
+        &mut self,
+        node: usize,
+        membership: &Membership,
+        configuration: &Rc<Configuration<P>>,
+    ) {
+        let stays = self.nodes[node].has_machine && self.random.once_in(SAME_MACHINE_ONCE_IN);
+        if self.nodes[node].standing != Standing::Gone || stays {
+            return;
+        }
+        let born = self.nodes[node].life;
+        let disk = mix(mix(self.seed, 4), (node as u64) << 32 | u64::from(born));
+        let renewed = &mut self.nodes[node];
+        renewed.disk = renewed.disk.another(disk);
+        (renewed.born, renewed.has_machine) = (born, true);
+        renewed.membership = membership.clone();
+        renewed.configuration = configuration.clone();
+        self.report.new_machines += 1;
+        let now = self.now();
+        self.trace
+            .note(now, node, "renewed", u64::from(born), String::new);
+    }
+
+    /// What the operator asks for who has lost a machine, as a node sees the cluster.
+    pub(crate) fn replacement(&mut self, membership: &Membership, turn: u64) -> Option<Request> {
+        let lost = self.nodes[self.outages.lost?].id;
+        self.configurations.replace(membership, lost, turn)
+    }
+
+    /// Whether the operator can replace the machine that was lost, as its cluster is now.
+    pub(crate) fn is_to_be_replaced(&self, membership: &Membership) -> bool {
+        let lost = self.outages.lost.map(|node| self.nodes[node].id);
+        lost.is_some_and(|lost| self.configurations.can_replace(membership, lost))
+    }
+}
