@@ -224,6 +224,12 @@ impl Deployment {
             quoted(self.durability.name()),
             quoted(to.durability.name()),
             LASTING,
+        )?;
+        fixed(
+            "level",
+            self.level.to_string(),
+            to.level.to_string(),
+            FOUNDING,
         )
     }
 
@@ -257,6 +263,8 @@ impl Deployment {
 }
 
 const LASTING: &str = "it is fixed for the life of a cluster";
+const FOUNDING: &str =
+    "it is the level that the cluster was founded with; `ionian upgrade finalize` raises it";
 const OPTION: &str = "options cannot change together with the members; use `ionian options set`";
 const REPLACE: &str = "to move a node, replace it by a node of another name";
 

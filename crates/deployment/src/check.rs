@@ -3,6 +3,8 @@
 use crate::deployment::{Deployment, MAX_NODES, Node};
 use crate::endpoint::Endpoint;
 use crate::error::{DeploymentError, Problem};
+use ionian_kernel::level::Level;
+use ionian_protocols::registry;
 
 impl Deployment {
     /// Checks what parsing checks of the parts together; for a deployment made or changed in code.
@@ -24,6 +26,7 @@ impl Deployment {
             }
             .into());
         }
+        self.check_level()?;
         self.check_names()?;
         self.check_numbers()?;
         self.check_addresses()?;
@@ -41,6 +44,20 @@ impl Deployment {
                 }
                 .into())
             }
+        }
+    }
+
+    /// Some protocols know the first level only.
+    fn check_level(&self) -> Result<(), DeploymentError> {
+        let known = registry::description(&self.protocol).filter(|_| self.level > Level::FIRST);
+        match known.map_or(Ok(()), |protocol| (protocol.check_level)()) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(Problem::Value {
+                key: "level".to_owned(),
+                value: self.level.to_string(),
+                allowed: format!("{}, the only one of {}", Level::FIRST, self.protocol),
+            }
+            .into()),
         }
     }
 

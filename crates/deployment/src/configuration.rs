@@ -33,7 +33,7 @@ impl Configuration {
     pub fn founded(deployment: Deployment) -> Self {
         Configuration {
             founding: deployment.digest(),
-            membership: Membership::default(),
+            membership: Membership::founding(deployment.level),
             deployment,
             next: None,
         }

@@ -6,6 +6,7 @@ use crate::options::{self, Settings};
 use crate::words::shortened;
 use ionian_kernel::id::{Index, MAX_INSTANCES};
 use ionian_kernel::layout::{Layout, NodeId};
+use ionian_kernel::level::Level;
 use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_kernel::setting::Setting;
 use std::collections::BTreeMap;
@@ -37,6 +38,8 @@ pub struct Deployment {
     pub quorums: QuorumSpec,
     /// Where nodes store state that must survive a crash.
     pub durability: Durability,
+    /// The level that the cluster is founded with. The log can raise it.
+    pub level: Level,
     /// The options.
     pub options: Settings,
     /// Simulated distances between sites, if any.
@@ -219,6 +222,7 @@ impl Deployment {
             quorums: self.quorums,
             instances,
             options,
+            founding_level: self.level,
             names,
             ..Layout::default()
         })

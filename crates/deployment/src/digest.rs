@@ -2,13 +2,14 @@
 
 use crate::deployment::Deployment;
 use crate::quorums;
+use ionian_kernel::level::Level;
 use std::fmt::Write;
 
 impl Deployment {
     /// A hash of what nodes must agree on, for them to compare when they connect; the same on every
     /// machine and in every build that writes it this way.
     ///
-    /// It covers the cluster's name, protocol, machine, f, quorums, durability, the
+    /// It covers the cluster's name, protocol, machine, f, quorums, durability, level, the
     /// shared options with their defaults, and the nodes in order with
     /// the instances on each, and their numbers where these are not what the order says. Durability
     /// counts, because what an acceptor's vote is worth to the others depends on it.
@@ -32,6 +33,7 @@ impl Deployment {
             f,
             quorums,
             durability,
+            level,
             options,
             nodes,
             network: _,
@@ -42,6 +44,10 @@ impl Deployment {
             "{cluster:?} {protocol:?} {machine:?} {f} {quorums:?} {:?}",
             durability.name()
         );
+        // Programs of the first level did not write it.
+        if *level > Level::FIRST {
+            let _ = writeln!(text, "level {level}");
+        }
         for setting in self.settings().filter(|setting| setting.shared) {
             let _ = writeln!(text, "{} {}", setting.key, options.value(setting));
         }

@@ -7,6 +7,7 @@ use crate::network::{Link, Network};
 use crate::options::range_text;
 use crate::quorums;
 use crate::words::is_name;
+use ionian_kernel::level::Level;
 use std::fmt::Write;
 use std::fs::File;
 use std::io::{self, Read};
@@ -119,6 +120,7 @@ impl Deployment {
             f,
             quorums,
             durability,
+            level,
             ..
         } = self;
         let quorums = quorums::write(*quorums);
@@ -150,8 +152,13 @@ impl Deployment {
                 "\"disk\", or \"memory\": a node that stops has forgotten",
             ),
         ];
+        // Programs of the first level do not know the key, and read files of running clusters.
+        let level = (*level > Level::FIRST).then(|| {
+            let about = "the level of the new cluster, 17 for programs of former releases too";
+            ("level", level.to_string(), about)
+        });
         let mut text = HEADER.to_owned();
-        for (key, value, about) in head {
+        for (key, value, about) in head.into_iter().chain(level) {
             let _ = writeln!(text, "{:<32}# {about}", format!("{key} = {value}"));
         }
         text.push_str(OPTIONS_HEADER);

@@ -7,6 +7,7 @@ use crate::options::{allowed_text, named};
 use crate::quorums;
 use crate::words::{digits, is_name, one_of, shortened};
 use ionian_kernel::id::{Index, MAX_INSTANCES};
+use ionian_kernel::level::Level;
 use ionian_protocols::registry::NAMES;
 use std::str::FromStr;
 
@@ -17,6 +18,7 @@ pub(crate) const KEYS: &[&str] = &[
     "f",
     "quorums",
     "durability",
+    "level",
     "options",
     "network",
     "node",
@@ -72,6 +74,7 @@ impl Deployment {
             f: 0,
             quorums: Default::default(),
             durability: Durability::default(),
+            level: Level::FIRST,
             options: Default::default(),
             network: None,
             nodes: Vec::new(),
@@ -143,6 +146,10 @@ impl Deployment {
                     .find(|durability| given.text() == Some(durability.name()));
                 self.durability =
                     found.ok_or_else(|| given.wrong(key, one_of(&all.map(Durability::name))))?;
+            }
+            "level" => {
+                let [least, most] = [Level::OLDEST, Level::LATEST].map(|it| usize::from(it.0));
+                self.level = Level(given.number_between(key, least, most)? as u16);
             }
             // Only if the value in the file or flag is not a table.
             "options" => return Err(given.wrong(key, "a table, begun with [options]")),

@@ -3,12 +3,15 @@
 use ionian_deployment::{Configuration, Deployment, Node, Placed, PresetOptions};
 use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::NodeId;
+use ionian_kernel::level::Level;
 use ionian_kernel::membership::{Membership, SessionExpiry};
 
 const KINDS: &[&str] = &["client", "leader", "proxy_leader", "acceptor", "replica"];
 
+/// Founded by a program that knew no levels.
 fn baseline() -> Deployment {
-    Deployment::preset("baseline", &PresetOptions::default()).unwrap()
+    let preset = Deployment::preset("baseline", &PresetOptions::default()).unwrap();
+    preset.with_overrides(&["level=17"]).unwrap()
 }
 
 fn node(name: &str, port: u16, roles: &[&str]) -> Node {
@@ -498,4 +501,51 @@ fn a_configuration_stores_the_founding_session_expiry() {
             .to_string()
             .starts_with("session_expiry_ms is missing")
     );
+}
+
+/// The file of a cluster says its level, so that every node begins with it, and programs that do
+/// not know the level refuse the file. Those of the first level read files without the key.
+#[test]
+fn a_cluster_is_founded_with_the_level_of_its_file() {
+    let first = baseline();
+    let latest = first.clone().with_overrides(&["level=18"]).unwrap();
+    assert!(!first.to_toml().contains("\nlevel"), "{}", first.to_toml());
+    assert_ne!(first.digest(), latest.digest());
+    for (deployment, level) in [(&first, 17), (&latest, 18)] {
+        let founded = Configuration::founded(deployment.clone());
+        assert_eq!(
+            Deployment::parse(&deployment.to_toml()).unwrap(),
+            *deployment
+        );
+        assert_eq!(founded.membership.level, Level(level));
+        assert_eq!(founded.layout(KINDS).unwrap().founding_level, Level(level));
+        assert_eq!(
+            Configuration::parse(&founded.to_toml()).unwrap().membership,
+            founded.membership
+        );
+    }
+    let error = first.check_change(&latest).unwrap_err().to_string();
+    assert!(
+        error.starts_with("level = 18: must be 17 as in the running cluster"),
+        "{error}"
+    );
+    for (wrong, allowed) in [
+        ("16", "from 17 to 18"),
+        ("19", "from 17 to 18"),
+        ("x", "from 17"),
+    ] {
+        let error = first
+            .clone()
+            .with_overrides(&[format!("level={wrong}")])
+            .unwrap_err();
+        assert!(error.to_string().contains(allowed), "{error}");
+    }
+    // Its log cannot raise the level.
+    let preset = Deployment::preset("epaxos", &PresetOptions::default()).unwrap();
+    assert_eq!(preset.level, Level::FIRST);
+    let error = preset
+        .with_overrides(&["level=18"])
+        .unwrap_err()
+        .to_string();
+    assert_eq!(error, "level = 18: must be 17, the only one of epaxos");
 }

@@ -57,8 +57,7 @@ fn not_toml() {
 
 #[test]
 fn unknown_keys() {
-    let known =
-        "available: cluster, protocol, machine, f, quorums, durability, options, network, node";
+    let known = "available: cluster, protocol, machine, f, quorums, durability, level, options, network, node";
     refused(
         5,
         "quorum = \"majority\"",
@@ -426,7 +425,7 @@ fn overrides() {
         ),
         (
             "x=1",
-            "unknown key x; available: cluster, protocol, machine, f, quorums, durability, options, network, node",
+            "unknown key x; available: cluster, protocol, machine, f, quorums, durability, level, options, network, node",
         ),
         (
             "node.a.roles=leader,",
@@ -454,7 +453,7 @@ fn files() {
         format!("{shown}: cannot be read: No such file or directory (os error 2)")
     );
     std::fs::write(&path, "f = 1\nx = 1").unwrap();
-    let known = "cluster, protocol, machine, f, quorums, durability, options, network, node";
+    let known = "cluster, protocol, machine, f, quorums, durability, level, options, network, node";
     assert_eq!(
         load().unwrap_err(),
         format!("{shown}: line 2, column 1: unknown key x; available: {known}")

@@ -135,7 +135,7 @@ fn the_digest_covers_what_nodes_must_agree_on_and_nothing_else() {
     };
     for agreed in [
         "cluster=other",
-        "protocol=unreplicated",
+        "level=17",
         "machine=other",
         "f=0",
         "quorums=groups 1",

@@ -16,11 +16,11 @@ impl Inner {
     /// Asks for the level and the users from time to time, without end.
     pub(crate) async fn follow_users(&self) {
         loop {
-            tokio::time::sleep(EVERY).await;
             if let Some(level) = &*self.level.borrow() {
                 self.host.set_level(level());
             }
-            if self.host.rights.are_checked() && self.slots.borrow().len() > 0 {
+            let has_clients = self.slots.borrow().len() > 0;
+            if self.host.rights.are_checked() && has_clients && !self.polling.replace(true) {
                 self.polls.set(self.polls.get().wrapping_add(1));
                 (self.submit)(Request {
                     token: POLLING << 32 | u64::from(self.polls.get()),
@@ -28,12 +28,16 @@ impl Inner {
                     payload: self.host.rights.question().encode().into(),
                 });
             }
+            tokio::time::sleep(EVERY).await;
         }
     }
 
     /// Takes the reply to such a question; false if it is the reply to something else.
     pub(crate) fn on_polled(&self, reply: &Reply) -> bool {
         let is_mine = reply.token >> 32 == POLLING;
+        if is_mine {
+            self.polling.set(false);
+        }
         if is_mine && let Ok(users) = &reply.outcome {
             self.host.rights.learn(users);
         }

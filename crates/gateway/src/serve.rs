@@ -87,6 +87,8 @@ pub(crate) struct Inner {
     pub(crate) level: RefCell<Option<Box<dyn Fn() -> Level>>>,
     /// Number of questions for the users.
     pub(crate) polls: Cell<u32>,
+    /// Whether the last of them has no answer yet.
+    pub(crate) polling: Cell<bool>,
 }
 
 impl Gateway {
@@ -117,6 +119,7 @@ impl Gateway {
                 last_refusal: Cell::new(None),
                 level: RefCell::default(),
                 polls: Cell::new(0),
+                polling: Cell::new(false),
             }),
         }
     }

@@ -3,6 +3,7 @@
 
 use crate::client::{ClientLimits, LaneLimits};
 use crate::id::{ClientId, Epoch, Id, Index, Set, Slot};
+use crate::level::Level;
 use crate::quorum_spec::QuorumSpec;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -80,6 +81,8 @@ pub struct Layout {
     pub options: Options,
     /// How long sessions lived when the cluster was founded, if that was changed since.
     pub founding_expiry: Option<Duration>,
+    /// The level that the cluster was founded with.
+    pub founding_level: Level,
     /// What people call the nodes; may be left out.
     pub names: Vec<String>,
     /// The layout that this one is being changed into. Until the change is finished the instances

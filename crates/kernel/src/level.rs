@@ -21,7 +21,7 @@ const APART: u16 = if cfg!(feature = "hundreds") {
 };
 
 impl Level {
-    /// That of the programs which knew no levels; a new cluster begins with it.
+    /// That of the programs which knew no levels, and of clusters that were founded by them.
     pub const FIRST: Level = Level(17);
 
     /// The lowest that this program supports.

@@ -181,6 +181,14 @@ pub enum Verdict {
 wire_enum! { Verdict { 0 => Accepted { epoch }, 1 => Outdated { epoch, changing }, 2 => Malformed {} } }
 
 impl Membership {
+    /// That of a new cluster.
+    pub fn founding(level: Level) -> Self {
+        Membership {
+            level,
+            ..Membership::default()
+        }
+    }
+
     /// Whether a change is under way.
     pub fn is_changing(&self) -> bool {
         self.next.is_some()

@@ -163,6 +163,8 @@ pub struct Description {
     pub presets: &'static [Preset],
     /// See [`Protocol::SETTINGS`].
     pub settings: &'static [Setting],
+    /// See [`Protocol::check_level`].
+    pub check_level: fn() -> Result<(), LayoutError>,
     /// See [`Protocol::quorum_systems`].
     pub quorum_systems: fn(&Options) -> usize,
 }
@@ -177,6 +179,7 @@ impl Description {
             executors: P::EXECUTORS,
             presets: P::PRESETS,
             settings: P::SETTINGS,
+            check_level: P::check_level,
             quorum_systems: P::quorum_systems,
         }
     }

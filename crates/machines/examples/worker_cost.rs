@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use ionian_kernel::id::{ClientId, SessionId, Slot};
-use ionian_kernel::layout::{Address, NodeId};
+use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::time::Timestamp;
@@ -16,7 +16,7 @@ use ionian_machines::tree::{self, Partitioned, Published, TreeStore};
 use ionian_replication::batch::{AnswersByClient, BatchBuilder, Command as Logged, Purpose, Value};
 use ionian_replication::executor::Executor;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const COMMANDS: u64 = 1 << 20;
 
@@ -124,7 +124,7 @@ fn main() {
                 guard: None,
                 workers: Some(&|count| Box::new(Measured((0..count).map(|_| None).collect()))),
             };
-            let mut executor = Executor::with_workers(&birth, Duration::from_secs(60), workers);
+            let mut executor = Executor::with_workers(&birth, &Layout::default(), workers);
             let mut answers = AnswersByClient::default();
             let mut open = BatchBuilder::default();
             open.push(&Logged {

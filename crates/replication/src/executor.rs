@@ -10,6 +10,8 @@ use bytes::Bytes;
 use core::time::Duration;
 use ionian_kernel::guard::{Call, Guard, LogCommand, NotDone, Unguarded};
 use ionian_kernel::id::{SessionId, Slot};
+use ionian_kernel::layout::Layout;
+use ionian_kernel::level::Level;
 use ionian_kernel::machine::{Footprint, Frozen, NotARead, RestoreError, StateMachine};
 use ionian_kernel::membership::Membership;
 use ionian_kernel::protocol::Birth;
@@ -60,18 +62,21 @@ impl Executor {
         Self::guarded(machine, session_expiry, Arc::new(Unguarded))
     }
 
-    /// What an instance born so executes the log on.
-    pub fn of(birth: &Birth<'_>, session_expiry: Duration) -> Self {
-        match birth.guard {
+    /// What an instance born so executes the log on, in a cluster of this layout.
+    pub fn of(birth: &Birth<'_>, layout: &Layout) -> Self {
+        let session_expiry = layout.founding_expiry();
+        let mut executor = match birth.guard {
             Some(guard) => Self::guarded((birth.machine)(), session_expiry, guard.clone()),
             None => Self::new((birth.machine)(), session_expiry),
-        }
+        };
+        executor.membership = Membership::founding(layout.founding_level);
+        executor
     }
 
     /// As [`of`](Self::of), with this many threads, as far as the driver has them and the machine
     /// has [parts](StateMachine::parts).
-    pub fn with_workers(birth: &Birth<'_>, session_expiry: Duration, workers: usize) -> Self {
-        let mut executor = Self::of(birth, session_expiry);
+    pub fn with_workers(birth: &Birth<'_>, layout: &Layout, workers: usize) -> Self {
+        let mut executor = Self::of(birth, layout);
         if let Some(parts) = executor.machine.parts().filter(|_| workers > 1) {
             let hired = birth.workers.unwrap_or(&Inline::hire)(workers);
             let count = parts.divide(hired.count().clamp(1, MAX_PARTS));
@@ -535,19 +540,19 @@ fn release(reply: &mut Vec<u8>) {
     reply.shrink_to(MAX_IDLE_REPLY_BYTES);
 }
 
-/// A snapshot with the same state, for a cluster of its own: nothing has ever changed its
-/// membership.
+/// A snapshot with the same state, for a cluster of its own that is founded with this level:
+/// nothing has ever changed its membership.
 ///
 /// # Errors
 /// Says what is wrong with the bytes.
-pub fn refounded(snapshot: &Bytes) -> Result<Bytes, RestoreError> {
+pub fn refounded(snapshot: &Bytes, level: Level) -> Result<Bytes, RestoreError> {
     let mut reader = Reader::new(snapshot);
     let malformed = |error: WireError| RestoreError(error.to_string());
     let now = Timestamp::decode(&mut reader).map_err(malformed)?;
     Membership::decode(&mut reader).map_err(malformed)?;
     let mut out = Vec::new();
     now.encode(&mut out);
-    Membership::default().encode(&mut out);
+    Membership::founding(level).encode(&mut out);
     out.extend_from_slice(&snapshot[snapshot.len() - reader.remaining()..]);
     Ok(Bytes::from(out))
 }

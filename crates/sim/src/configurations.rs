@@ -48,6 +48,7 @@ impl<P: Protocol> Configurations<P> {
             .chain(&scenario.changes)
             .map(|layout| Layout {
                 options: scenario.layout.options.clone(),
+                founding_level: scenario.layout.founding_level,
                 ..layout.clone()
             })
             .collect();
@@ -73,8 +74,13 @@ impl<P: Protocol> Configurations<P> {
             known: BTreeMap::new(),
             requests: 0,
         };
-        configurations.of(&Membership::default())?;
+        configurations.founding()?;
         Ok(configurations)
+    }
+
+    /// The configuration that nodes are founded with.
+    pub(crate) fn founding(&mut self) -> Result<Rc<Configuration<P>>, String> {
+        self.of(&Membership::founding(self.layouts[0].founding_level))
     }
 
     fn layout(&self, text: &Bytes) -> Layout {

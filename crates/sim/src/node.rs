@@ -220,7 +220,7 @@ impl<P: Protocol> SimNode<P> {
     ) -> Self {
         SimNode {
             id,
-            membership: Membership::default(),
+            membership: Membership::founding(configuration.layout.founding_level),
             configuration,
             standing: Standing::default(),
             host: None,

@@ -7,6 +7,7 @@ use crate::event::Micros;
 use crate::scenario::{Durability, Scenario};
 use ionian_kernel::client::ReadLevel;
 use ionian_kernel::layout::Options;
+use ionian_kernel::level::Level;
 use ionian_kernel::random::Random;
 use ionian_kernel::setting::Setting;
 use std::collections::BTreeMap;
@@ -102,6 +103,8 @@ pub(crate) struct Knobs {
     pub(crate) apart: bool,
     /// How often an operator asks for a change of the membership.
     pub(crate) change_every: Option<Micros>,
+    /// The level that the cluster is founded with.
+    pub(crate) founding_level: Level,
     pub(crate) clock_ahead: Micros,
     pub(crate) clock_drift_ppm: i64,
     /// Once in this many bursts the clock is read before the input comes.
@@ -278,6 +281,7 @@ impl Knobs {
             syncs_before_snapshot: syncs_before_snapshot(seed),
             change_every: (!scenario.changes.is_empty() || scenario.tunes)
                 .then(|| pick(&mut swarm.random, &CHANGE_EVERY)),
+            founding_level: founding_level(seed, scenario),
             cut: None,
             strand: None,
             disk_error: None,
@@ -476,6 +480,7 @@ impl Knobs {
             ("wrong-clocks", self.clock_ahead > 60_000 * MS),
             ("early-clocks", self.early_clock.is_some()),
             ("lost-machine", self.loses),
+            ("first-level", self.founding_level == Level::FIRST),
         ];
         switches
             .iter()
@@ -491,6 +496,15 @@ fn early_clock(seed: u64) -> Option<u64> {
     let mut random = Random::new(seed ^ 0x0063_6c6f_636b);
     let once_in = pick(&mut random, &[2, 10, 100]);
     random.once_in(3).then_some(once_in)
+}
+
+/// The level that the cluster is founded with: that of the scenario, or in one seed of three the
+/// first one. Drawn as above.
+fn founding_level(seed: u64, scenario: &Scenario) -> Level {
+    match Random::new(seed ^ 0x006c_6576_656c).once_in(3) {
+        true => Level::FIRST,
+        false => scenario.layout.founding_level,
+    }
 }
 
 /// Whether a machine is lost for good: in some seeds in which members change. Drawn as above.

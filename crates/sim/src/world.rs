@@ -120,6 +120,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let mut scenario = scenario.clone();
         let knobs = Knobs::draw(seed, &scenario, P::SETTINGS);
         scenario.layout.options = knobs.options.clone();
+        scenario.layout.founding_level = knobs.founding_level;
         scenario.order = scenario.promised_order::<P>(&model);
         let explain = |message| Failure {
             kind: FailureKind::Layout,
@@ -127,7 +128,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             at: 0,
         };
         let mut configurations = Configurations::<P>::new(&scenario).map_err(explain)?;
-        let founding = configurations.of(&Membership::default()).map_err(explain)?;
+        let founding = configurations.founding().map_err(explain)?;
         oracles.push(Box::new(OwnInvariants::<P>::new(&founding.config)));
         let mut random = Random::new(seed);
         let defect = match scenario.canary {

@@ -101,9 +101,11 @@ impl Arguments {
             "options.window_slots=2048",
             "options.retained_slots=2048",
         ];
+        // The former release founds the cluster too.
+        let first = self.former.iter().map(|_| "level=17".to_owned());
+        let often = often.map(String::from).into_iter();
         often
-            .map(String::from)
-            .into_iter()
+            .chain(first)
             .chain(self.overrides.iter().cloned())
             .collect()
     }

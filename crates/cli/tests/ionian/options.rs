@@ -63,7 +63,7 @@ fn options_and_the_level_change_under_load_and_survive_restarts() {
         ("spaxos", Some("stale_bytes=1000")),
     ] {
         let set: Vec<&str> = common.into_iter().chain(own).collect();
-        let mut cluster = Cluster::start(preset, &["options.batch_commands=10"], &[]);
+        let mut cluster = Cluster::start(preset, &["options.batch_commands=10", "level=17"], &[]);
         let writer = Writer::start(cluster.gateways()[0], "k");
         writer.go_on(50);
         let said = done(&options(&cluster, &set));

@@ -282,8 +282,7 @@ impl ChainNode {
     /// The chain node of this birth.
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
         let (layout, options) = (config.layout(), config.options());
-        let expiry = layout.founding_expiry();
-        let executor = Executor::with_workers(birth, expiry, workers(options));
+        let executor = Executor::with_workers(birth, layout, workers(options));
         ChainNode {
             id: ChainNodeId(birth.address.index),
             node: birth.node,
@@ -377,9 +376,7 @@ impl Role for ChainNode {
             // What it had copied last, and did not know to have applied, is copied again.
             self.history.truncate(self.history.applied());
         }
-        self.entered = (now, self.history.end());
-        self.up = Up::new(now, self.predecessor().is_none());
-        self.joining.restart(now);
+        self.begin_in_chain(now, self.history.end());
         self.note_leaving(now);
         self.peers.start(now, self.config.nodes());
         self.replies.start(now);

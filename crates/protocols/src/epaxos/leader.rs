@@ -206,7 +206,7 @@ impl Leader {
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
         let mut random = Random::new(birth.seed);
         let id = LeaderId(birth.address.index);
-        let machine = Executor::of(birth, config.layout().founding_expiry());
+        let machine = Executor::of(birth, config.layout());
         Leader {
             id,
             life: 0,

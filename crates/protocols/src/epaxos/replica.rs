@@ -168,7 +168,7 @@ impl Replica {
         Replica {
             id,
             life: random.any(),
-            executor: Executor::of(birth, config.layout().founding_expiry()),
+            executor: Executor::of(birth, config.layout()),
             founded: 0,
             graph: Graph::new(ExecutedSet::default()),
             ready: Vec::new(),

@@ -7,7 +7,6 @@ use crate::places::{at_least, check_replicas};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
-use core::time::Duration;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError, NodeId, Options};
 use ionian_kernel::protocol::Transition;
@@ -311,11 +310,6 @@ impl Config {
     /// The layout as it was checked.
     pub fn layout(&self) -> &Layout {
         &self.layout
-    }
-
-    /// How long sessions live in the first slot of the log.
-    pub fn founding_expiry(&self) -> Duration {
-        self.layout.founding_expiry()
     }
 
     /// Tunables.

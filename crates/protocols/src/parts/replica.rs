@@ -129,11 +129,7 @@ impl ReplicaCore {
         let unbatchers: Set<UnbatcherId> = config.all(kind::Unbatcher);
         ReplicaCore {
             id,
-            executor: Executor::with_workers(
-                birth,
-                config.founding_expiry(),
-                workers(config.options()),
-            ),
+            executor: Executor::with_workers(birth, config.layout(), workers(config.options())),
             log: SlotWindow::new(Slot::ZERO, config.options().retained_slots + MAX_AHEAD),
             executed: Slot::ZERO,
             retained_bytes: 0,

@@ -70,11 +70,7 @@ impl Server {
     /// The server of this birth.
     pub fn new(layout: &Layout, birth: &Birth<'_>) -> Self {
         Server {
-            executor: Executor::with_workers(
-                birth,
-                layout.founding_expiry(),
-                workers(&layout.options),
-            ),
+            executor: Executor::with_workers(birth, layout, workers(&layout.options)),
             executed: Slot::ZERO,
             kept: Slot::ZERO,
             // A node that keeps nothing stores none, and never says that one is stored.

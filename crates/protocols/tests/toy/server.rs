@@ -60,7 +60,7 @@ impl Oracle {
     /// The server of this birth.
     pub fn new(layout: &Layout, birth: &Birth<'_>) -> Self {
         Oracle {
-            executor: Executor::of(birth, layout.founding_expiry()),
+            executor: Executor::of(birth, layout),
             executed: Slot::ZERO,
             kept: Slot::ZERO,
             storing: !birth.keeps_records,

@@ -59,7 +59,7 @@ const MOST_STEPS: usize = 100_000;
 impl<P: Protocol, M: Model> Stage<P, M> {
     pub(super) fn new(scenario: &Scenario, model: M) -> Result<Self, String> {
         let mut configurations = Configurations::<P>::new(scenario)?;
-        let configuration = configurations.of(&Membership::default())?;
+        let configuration = configurations.founding()?;
         let nodes = (0..scenario.nodes()).map(|index| {
             let id = NodeId(index as u16);
             let disk = Disk::new(index as u64, SEGMENT_BYTES, Defect::None);

@@ -36,9 +36,7 @@ impl ChainNode {
             self.commit_as_tail(now, out);
             return true;
         }
-        self.entered = (now, end);
-        (self.up, self.down) = (Up::new(now, self.predecessor().is_none()), None);
-        self.joining.restart(now);
+        self.begin_in_chain(now, end);
         if let Some(place) = self.place
             && before.0.is_some()
         {
@@ -84,10 +82,15 @@ impl ChainNode {
         self.leave(now, was_member, out);
         let (chain, end) = (self.chain.clone(), self.history.end());
         out.persist(Record::Entered { chain, end });
-        self.entered = (now, end);
-        (self.up, self.down) = (Up::new(now, false), None);
-        self.joining.restart(now);
+        self.begin_in_chain(now, end);
         self.reads_in_new_chain(now, out);
+    }
+
+    /// It knows nothing of its neighbours yet, and has received what is below `end`.
+    pub(super) fn begin_in_chain(&mut self, now: Instant, end: Slot) {
+        self.entered = (now, end);
+        (self.up, self.down) = (Up::new(now, self.predecessor().is_none()), None);
+        self.joining.restart(now);
     }
 
     /// It is no member of the chain: the others go on from what is committed.

@@ -10,7 +10,7 @@ use alloc::vec;
 use bytes::Bytes;
 use core::time::Duration;
 use ionian_kernel::id::ClientId;
-use ionian_kernel::layout::{Address, NodeId};
+use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::machine::{NotARead, Parts, RestoreError, StateMachine};
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
@@ -129,7 +129,9 @@ fn guarded(workers: usize, seed: u64, guard: Option<&Arc<dyn Guard>>) -> Executo
         guard,
         workers: Some(&hire),
     };
-    Executor::with_workers(&birth, Duration::from_secs(1), workers)
+    let mut layout = Layout::default();
+    layout.options.session_expiry = Duration::from_secs(1);
+    Executor::with_workers(&birth, &layout, workers)
 }
 
 /// An answer without what is the same for all.
