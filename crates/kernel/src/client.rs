@@ -1,6 +1,7 @@
 //! The border between an application (the Redis gateway, the library's handle, a load generator)
 //! and the client lane that carries its commands.
 
+use crate::trace::CommandId;
 use crate::wire::{Reader, Wire, WireError};
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -47,6 +48,8 @@ pub struct Request {
 pub struct Reply {
     /// The token of the request.
     pub token: u64,
+    /// The name of the command, for [traces](crate::trace); none if the cluster has not answered.
+    pub command: Option<CommandId>,
     /// The answer of the state machine, or why it was not asked. Answers that arrived together
     /// share memory: an application that keeps a short one for long copies it.
     pub outcome: Result<Bytes, Refusal>,

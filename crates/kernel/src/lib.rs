@@ -30,5 +30,6 @@ mod set;
 pub mod setting;
 pub mod status;
 pub mod time;
+pub mod trace;
 pub mod wire;
 pub mod work;

@@ -5,7 +5,9 @@ pub mod homes;
 mod keyed;
 mod moves;
 mod positions;
+mod rare;
 pub mod role_loop;
+mod traces;
 
 use self::keyed::Keyed;
 use crate::client::{Reply, Request};
@@ -16,6 +18,7 @@ use crate::membership::Membership;
 use crate::protocol::{Instance, Message, Protocol, Routed};
 use crate::role::{Cover, Lsn, Outbox, Outgoing, Picture, RecordEnd};
 use crate::time::{Instant, earliest};
+use crate::trace::Recorder;
 use crate::wire::{Reader, Wire, WireError};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -75,6 +78,8 @@ pub struct Node<P: Protocol> {
     ignored: u64,
     /// The number of messages that were not sent, because their time was over.
     overdue: u64,
+    /// What notes messages for traces, while it is asked for.
+    recorder: Option<Box<Recorder>>,
     /// Positions of the records of the present call: `lsns[n]` is the position of record n of the
     /// call. Reused.
     lsns: Vec<Lsn>,
@@ -114,6 +119,7 @@ impl<P: Protocol> Node<P> {
             latest: P::latest_epoch(config),
             ignored: 0,
             overdue: 0,
+            recorder: None,
             lsns: Vec::new(),
         }
     }
@@ -340,6 +346,9 @@ impl<P: Protocol> Node<P> {
                 self.ignored += 1;
                 continue;
             }
+            if self.recorder.is_some() {
+                self.note((place as usize, false), &message, world);
+            }
             self.call(place as usize, world, |instance, outbox| {
                 instance.on_message(now, message, outbox)
             });
@@ -413,7 +422,7 @@ impl<P: Protocol> Node<P> {
                 .is_some_and(|(fence, _)| *fence <= durable)
             {
                 let (_, routed) = self.hosted[place].fenced.pop_front().expect("just seen");
-                self.route(routed, world);
+                self.route(place, routed, world);
             }
         }
         for place in 0..self.hosted.len() {
@@ -499,7 +508,7 @@ impl<P: Protocol> Node<P> {
         };
         let routed = outgoing.envelope.into();
         if fence <= durable {
-            return self.route(routed, world);
+            return self.route(place, routed, world);
         }
         let fenced = &mut self.hosted[place].fenced;
         debug_assert!(
@@ -525,43 +534,13 @@ impl<P: Protocol> Node<P> {
         self.outbox.records.clear();
     }
 
-    /// Does what few calls ask for.
-    fn carry_out_rare(&mut self, place: usize, world: &mut impl World<P>) {
-        let hosted = &mut self.hosted[place];
-        if let Some(released) = self.outbox.release.take() {
-            hosted.keyed.release_below(released);
+    /// Passes on what the instance at `place` sends.
+    fn route(&mut self, place: usize, routed: Routed<P::Message>, world: &mut impl World<P>) {
+        if self.recorder.is_some()
+            && let Routed::Roles { message, .. } = &routed
+        {
+            self.note((place, true), message, world);
         }
-        if let Some((stamp, frozen)) = self.outbox.snapshot.take() {
-            world.store_snapshot(hosted.address, stamp, frozen);
-        }
-        if let Some(membership) = self.outbox.membership.take() {
-            world.announce(membership);
-        }
-        for branch in self.outbox.reached.drain(..) {
-            world.reached(branch);
-        }
-        self.drop_overdue(world);
-    }
-
-    /// Drops what may not be sent any more.
-    fn drop_overdue(&mut self, world: &impl World<P>) {
-        let Outbox {
-            sends, deadlines, ..
-        } = &mut self.outbox;
-        if deadlines.is_empty() {
-            return;
-        }
-        let now = world.clock();
-        // From the last to the first: the places of the others stay.
-        for (place, until) in deadlines.drain(..).rev() {
-            if until <= now {
-                sends.remove(place);
-                self.overdue += 1;
-            }
-        }
-    }
-
-    fn route(&mut self, routed: Routed<P::Message>, world: &mut impl World<P>) {
         match routed {
             Routed::Application { lane, reply } => world.reply(lane, reply),
             Routed::Roles {

@@ -15,6 +15,7 @@ use crate::service::Service;
 use crate::setting::Setting;
 use crate::status::{Metrics, Status};
 use crate::time::Instant;
+use crate::trace::Subject;
 use crate::wire::{Reader, Wire, WireError};
 use crate::work::HireWorkers;
 use alloc::boxed::Box;
@@ -264,6 +265,10 @@ pub trait Message: Wire + Clone + Debug + Send {
     fn kind(&self) -> u8;
     /// Its name, for traces and counters: the role's and the variant's.
     fn name(&self) -> &'static str;
+    /// What it is about, if traces show it.
+    fn subject(&self) -> Option<Subject<'_>> {
+        None
+    }
 }
 
 /// Where a message goes, untyped.
@@ -429,6 +434,11 @@ macro_rules! protocol {
                     $(Message::$kind(message) => message.name(),)*
                 }
             }
+            fn subject(&self) -> Option<$crate::trace::Subject<'_>> {
+                match self {
+                    $(Message::$kind(message) => message.subject(),)*
+                }
+            }
         }
 
         impl $crate::protocol::Instance for Instance {
@@ -531,14 +541,14 @@ macro_rules! protocol {
 
 /// Writes the `In` enumeration of a role: its variants with their fields, wire format and names. A
 /// variant `via` one of its fields is called by that field's name: it carries a message of another
-/// protocol's role.
+/// protocol's role. A variant `for "stage" of` some of its fields is shown in
+/// [traces](crate::trace): these fields say what it is about, the stage what the role does then.
 #[macro_export]
 macro_rules! messages {
     ($(#[$doc:meta])* $role:literal $name:ident {
-        $($(#[$variant_doc:meta])* $tag:literal $(since $level:literal)? => $variant:ident $(via $inner:ident)? { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }),* $(,)?
+        $($(#[$variant_doc:meta])* $tag:literal $(since $level:literal)? $(for $stage:literal of $($part:ident)+)? => $variant:ident $(via $inner:ident)? { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }),* $(,)?
     }) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq)]
+        $(#[$doc])* #[derive(Clone, Debug, PartialEq)]
         pub enum $name {
             $($(#[$variant_doc])* $variant { $($(#[$field_doc])* $field: $type),* },)*
         }
@@ -552,8 +562,32 @@ macro_rules! messages {
                     $($name::$variant { $($inner,)? .. } => $crate::message_name!($role $variant $($inner)?),)*
                 }
             }
+
+            /// What the message is about, if traces show it.
+            pub fn subject(&self) -> Option<$crate::trace::Subject<'_>> {
+                match self {
+                    $($name::$variant { $($inner,)? $($($part,)+)? .. } => $crate::message_subject!($($inner)? $($stage $($part)+)?),)*
+                }
+            }
         }
     };
+}
+
+/// The subject of a message, for [`messages!`](crate::messages!).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! message_subject {
+    () => {
+        None
+    };
+    ($inner:ident) => {
+        $inner.subject()
+    };
+    ($stage:literal $($part:ident)+) => {{
+        let mut subject = $crate::trace::Subject::new($stage);
+        $($crate::trace::Names::add_to($part, &mut subject);)+
+        Some(subject)
+    }};
 }
 
 /// The name of a message, for [`messages!`](crate::messages!).

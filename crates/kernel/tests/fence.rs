@@ -122,7 +122,14 @@ mod actor {
                     }
                     Step::Reply { token } => {
                         let outcome = Ok(Bytes::new());
-                        out.send(Envelope::ToApplication(LANE, Reply { token, outcome }));
+                        out.send(Envelope::ToApplication(
+                            LANE,
+                            Reply {
+                                token,
+                                command: None,
+                                outcome,
+                            },
+                        ));
                     }
                     Step::Release { below } => out.release_below(below),
                     Step::SendUntil { what, until } => {

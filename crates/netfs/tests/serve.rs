@@ -98,6 +98,7 @@ async fn execute(
         };
         server.on_reply(LaneReply {
             token: request.token,
+            command: None,
             outcome,
         });
     }

@@ -19,6 +19,7 @@ use ionian_kernel::id::{ClientId, Index, Members, SessionId, Slot};
 use ionian_kernel::layout::Options;
 use ionian_kernel::random::Random;
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
+use ionian_kernel::trace::CommandId;
 
 /// The estimate of the answer size decays by 1/FORGETS with each answer.
 const FORGETS: usize = 16;
@@ -176,12 +177,14 @@ impl Lane {
         if payload.len() > self.limits.payload_bytes {
             due.replies.push(Reply {
                 token,
+                command: None,
                 outcome: Err(Refusal::TooLarge),
             });
         } else if self.is_full(payload.len()) || in_flight.is_stretched(self.limits.in_flight_bytes)
         {
             due.replies.push(Reply {
                 token,
+                command: None,
                 outcome: Err(Refusal::Busy),
             });
         } else {
@@ -379,6 +382,7 @@ impl Lane {
         due: &mut Due,
     ) -> Option<Index> {
         let pending = self.reads.take(number, 0)?;
+        let command = Some(self.named(number, true));
         let outcome = match outcome {
             Outcome::Done(reply) => {
                 let before = self.read_answer_bytes;
@@ -390,6 +394,7 @@ impl Lane {
         };
         due.replies.push(Reply {
             token: pending.token,
+            command,
             outcome,
         });
         match pending.operation {
@@ -407,11 +412,22 @@ impl Lane {
         let kept = outcome.as_ref().map_or(0, Bytes::len);
         let pending = self.writes.take(number, kept)?;
         self.make_room(&pending);
+        let command = Some(self.named(number, false));
         due.replies.push(Reply {
             token: pending.token,
+            command,
             outcome,
         });
         pending.via
+    }
+
+    /// A command as traces name it.
+    fn named(&self, number: u64, sessionless: bool) -> CommandId {
+        CommandId {
+            client: self.id,
+            sessionless,
+            number,
+        }
     }
 
     /// The cluster has forgotten the session. What was sent in it may have been executed before
@@ -421,6 +437,7 @@ impl Lane {
             if pending.asked > 0 {
                 due.replies.push(Reply {
                     token: pending.token,
+                    command: None,
                     outcome: Err(Refusal::Unknown),
                 });
             } else {
@@ -626,6 +643,7 @@ impl Lane {
             });
             due.replies.push(Reply {
                 token: pending.token,
+                command: None,
                 outcome,
             });
         }
@@ -638,6 +656,7 @@ impl Lane {
             };
             due.replies.push(Reply {
                 token: pending.token,
+                command: None,
                 outcome: Err(refusal),
             });
         }

@@ -16,6 +16,7 @@ pub mod election;
 pub mod executor;
 pub mod flow;
 pub mod lane;
+mod names;
 pub mod queue;
 pub mod quorum;
 pub mod session;

@@ -34,7 +34,7 @@
 //! | `admin` | `contact`, `query` | the client side of requests from operators and tools |
 //! | | `change` | changes of the membership: planned, checked, requested |
 //! | | `control` | the node as requests see it |
-//! | | `status`, `membership`, `backup` | both sides of each other request |
+//! | | `status`, `membership`, `backup`, `traces` | both sides of each other request |
 //! | | `server` | dispatches requests on the server side |
 //! | `node` | `settings` | what a node is started with |
 //! | | `application` | the interface for users of client lanes |
@@ -46,6 +46,7 @@
 //! | | `busy` | how much time roles spend on messages |
 //! | | `state`, `bursts` | the roles and what they share; what other loops ask of the main loop |
 //! | | `event_loop`, `control` | the main loop, which runs the roles; requests to it |
+//! | | `notes` | what is noted for traces |
 //! | | `feed` | what the node publishes for readers on other threads |
 //! | | `listener`, `peer_tasks` | accepts connections; the tasks for each peer |
 //! | | `unix_socket`, `certificates` | administration from this machine; new certificates |
@@ -62,6 +63,7 @@ extern crate alloc;
 
 pub mod status;
 pub mod storage;
+pub mod traces;
 
 pub mod error;
 mod tasks;
@@ -80,11 +82,12 @@ pub use admin::contact::Contact;
 pub use admin::membership::query_membership;
 pub use admin::query::QueryError;
 pub use admin::status::{Addressee, query_status, request_drain};
+pub use admin::traces::{Record, query_notes};
 pub use error::NodeError;
 pub use in_process::client::{Calls, Client};
 pub use in_process::cluster::{Cluster, ClusterOptions};
 pub use in_process::hosted::{Hosted, Stop};
-pub use node::application::{Application, LaneHandle};
+pub use node::application::{Application, Kept, LaneHandle};
 pub use node::feed::{PUBLISHED_EVERY, Published, StatusFeed, StatusReader, status_feed};
 pub use node::joining::wait_for_membership;
 pub use node::settings::{NodeSettings, resolve};

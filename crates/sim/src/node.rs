@@ -22,6 +22,7 @@ use ionian_kernel::node::{Node, World};
 use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::role::Lsn;
 use ionian_kernel::time::Instant;
+use ionian_kernel::trace::Recording;
 use ionian_kernel::wire::{Reader, decode_all};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -183,6 +184,12 @@ impl Burst {
     pub(crate) const AT_ONCE: u64 = 256;
 }
 
+/// What nodes note for traces, where they do.
+const EVERYTHING: Recording = Recording {
+    one_in: 1,
+    until: Instant(u64::MAX),
+};
+
 /// The parameters of a node's start.
 pub(crate) struct Boot<'a> {
     pub(crate) seed: u64,
@@ -285,6 +292,9 @@ impl<P: Protocol> SimNode<P> {
             host.recover(from, lsn, &mut reader)
                 .and_then(|()| reader.finish())
                 .map_err(|error| format!("record {} of {from:?}, {record:02x?}: {error}", lsn.0))?;
+        }
+        if boot.scenario.records {
+            host.record(EVERYTHING);
         }
         self.told = self.disk.durable();
         let opened = Lsn(self.disk.next().0 - 1);

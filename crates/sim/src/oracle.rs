@@ -3,6 +3,7 @@
 use crate::node::SimNode;
 use ionian_kernel::layout::{Address, NodeId};
 use ionian_kernel::protocol::{Invariants, Protocol};
+use ionian_kernel::trace::path::Seen;
 use std::collections::BTreeSet;
 
 /// Observes one run of a protocol. Each run has its own.
@@ -133,6 +134,19 @@ impl<'a, P: Protocol> View<'a, P> {
         node: NodeId,
     ) -> impl Iterator<Item = (Address, &'a P::Instance)> + use<'a, P> {
         self.nodes[node.0 as usize].instances()
+    }
+
+    /// What the running nodes have noted for traces, each in order, if the scenario
+    /// [records](crate::scenario::Scenario::records).
+    pub fn noted(&self) -> Vec<Seen> {
+        let mut noted = Vec::new();
+        for node in self.nodes {
+            let name = format!("n{}", node.id.0);
+            for host in node.hosts() {
+                noted.extend(host.events().0.map(|it| Seen::of(it, &name, P::KINDS)));
+            }
+        }
+        noted
     }
 
     /// The instances of all nodes.

@@ -50,6 +50,8 @@ pub struct Scenario {
     pub liveness_bound: Duration,
     /// How many steps the linearizability checker may take for one key.
     pub check_limit: u64,
+    /// Whether nodes note all messages for traces, from their start.
+    pub records: bool,
     /// A run with more events than this is taken for one that never ends; of a large cluster, with
     /// some times as many.
     pub max_events: u64,
@@ -98,6 +100,7 @@ impl Scenario {
             vary_options: true,
             liveness_bound: Duration::from_secs(60),
             check_limit: 500_000,
+            records: false,
             max_events: 2_000_000,
         }
     }

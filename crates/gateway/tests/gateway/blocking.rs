@@ -163,6 +163,7 @@ fn a_refusal_is_answered_and_a_refused_wake_up_is_repeated() {
             match is_wake_up && wake_ups < 4 {
                 true => Reply {
                     token: request.token,
+                    command: None,
                     outcome: Err(Refusal::Unavailable),
                 },
                 false => execute(cluster, request),
@@ -180,6 +181,7 @@ fn a_refusal_is_answered_and_a_refused_wake_up_is_repeated() {
     let refuse: Node = Box::new(|_, requests| {
         let refusal = |request: &ionian_kernel::client::Request| Reply {
             token: request.token,
+            command: None,
             outcome: Err(Refusal::Unavailable),
         };
         requests.iter().map(refusal).collect()

@@ -20,6 +20,7 @@ pub(crate) type Node = Box<dyn FnMut(&mut Cluster, Vec<Request>) -> Vec<Reply>>;
 pub(crate) fn execute(cluster: &mut Cluster, request: &Request) -> Reply {
     Reply {
         token: request.token,
+        command: None,
         outcome: cluster.execute(request.operation, &request.payload),
     }
 }

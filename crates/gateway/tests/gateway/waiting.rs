@@ -133,6 +133,7 @@ fn a_client_goes_on_waiting_when_the_cluster_is_busy() {
             match request.operation {
                 Operation::Read(ReadLevel::Linearizable) if (2..5).contains(&reads) => Reply {
                     token: request.token,
+                    command: None,
                     outcome: Err(Refusal::Busy),
                 },
                 _ => execute(cluster, request),

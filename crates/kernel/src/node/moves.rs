@@ -5,6 +5,8 @@ use crate::id::{MAX_INSTANCES, Members};
 use crate::layout::Address;
 use crate::protocol::Protocol;
 use crate::role::Outbox;
+use crate::trace::Recorder;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -39,6 +41,7 @@ impl<P: Protocol> Node<P> {
             latest: self.latest,
             ignored: 0,
             overdue: 0,
+            recorder: self.recording().map(|it| Box::new(Recorder::new(it))),
             lsns: Vec::new(),
         };
         other.index();

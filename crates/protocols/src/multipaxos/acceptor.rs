@@ -38,7 +38,7 @@ messages! {
             end: Slot,
         },
         /// A proxy leader asks for a vote.
-        1 => Phase2a {
+        1 for "sync" of slot value => Phase2a {
             /// The proxy leader.
             from: ProxyLeaderId,
             /// The slot.
@@ -79,7 +79,7 @@ messages! {
         },
         /// The value that it voted for in this slot and round is chosen: the replicas on its node
         /// are to have it.
-        6 => Learn {
+        6 for "learn" of slot => Learn {
             /// The slot.
             slot: Slot,
             /// The round in which the value was chosen.
@@ -89,7 +89,7 @@ messages! {
         },
         /// A relay asks for a vote, and says what is chosen; or a proxy leader itself, where there
         /// are relays.
-        7 => RelayedPhase2a {
+        7 for "sync" of slot value => RelayedPhase2a {
             /// Who asks.
             from: Requester,
             /// The slot.

@@ -27,7 +27,7 @@ messages! {
     /// The messages that a leader receives.
     "leader" In {
         /// A batch to get chosen.
-        0 => Propose {
+        0 for "propose" of batch => Propose {
             /// Who proposes it.
             proposer: Proposer,
             /// The replicas on the proposer's node: an answer given there has the shortest way.

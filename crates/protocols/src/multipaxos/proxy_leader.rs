@@ -28,7 +28,7 @@ messages! {
     /// The messages that a proxy leader receives.
     "proxy_leader" In {
         /// A leader wants this value chosen in this slot.
-        0 => Phase2a {
+        0 for "phase2a" of slot value => Phase2a {
             /// The slot.
             slot: Slot,
             /// The leader's round.
@@ -41,7 +41,7 @@ messages! {
             replier: ReplicaId,
         },
         /// An acceptor voted.
-        1 => Phase2b {
+        1 for "chosen" of slot => Phase2b {
             /// The acceptor.
             from: AcceptorId,
             /// The slot.
@@ -61,7 +61,7 @@ messages! {
             below: Slot,
         },
         /// A relay has asked the acceptors of its group.
-        4 => Votes {
+        4 for "chosen" of slot => Votes {
             /// The relay.
             from: RelayId,
             /// The slot.

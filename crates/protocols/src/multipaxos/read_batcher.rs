@@ -27,7 +27,7 @@ messages! {
     /// The messages that a read batcher receives.
     "read_batcher" In {
         /// Linearizable reads of a client.
-        0 => Reads {
+        0 for "batch.wait" of reads => Reads {
             /// The reads.
             reads: Batch,
         },

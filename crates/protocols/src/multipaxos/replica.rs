@@ -31,7 +31,7 @@ messages! {
     /// The messages that a replica receives.
     "replica" In {
         /// A value is chosen.
-        0 => Chosen {
+        0 for "execute" of slot value => Chosen {
             /// The slot.
             slot: Slot,
             /// The value.
@@ -40,7 +40,7 @@ messages! {
             replier: ReplicaId,
         },
         /// Reads to answer once every slot below `executed` is executed.
-        1 => Read {
+        1 for "read" of reads => Read {
             /// The reads.
             reads: Batch,
             /// What they must see.

@@ -42,7 +42,7 @@ messages! {
     /// The messages that a relay receives.
     "relay" In {
         /// Asks it to have acceptors vote.
-        0 => Phase2a {
+        0 for "relay" of slot value => Phase2a {
             /// Who asks, and gets the votes.
             from: Requester,
             /// The slot.

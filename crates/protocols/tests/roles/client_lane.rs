@@ -11,6 +11,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::layout::{NodeId, Options};
 use ionian_kernel::role::Asked;
 use ionian_kernel::time::Duration;
+use ionian_kernel::trace::CommandId;
 use ionian_protocols::multipaxos::client::{ClientLane, In};
 use ionian_protocols::multipaxos::config::Config;
 use ionian_protocols::multipaxos::message::{Proposer, ReaderId};
@@ -143,9 +144,35 @@ fn to_leader(leader: u8, command: &Command, again: bool) -> Envelope {
     Envelope::ToLeaders(Set::one(LeaderId(leader)), message)
 }
 
-fn reply(token: u64, outcome: Result<&'static str, Refusal>) -> Envelope {
-    let outcome = outcome.map(Bytes::from);
-    Envelope::ToApplication(ID, Reply { token, outcome })
+/// A write.
+fn written(number: u64) -> Option<CommandId> {
+    Some(CommandId {
+        client: ID,
+        sessionless: false,
+        number,
+    })
+}
+
+/// A read.
+fn read(number: u64) -> Option<CommandId> {
+    written(number).map(|command| CommandId {
+        sessionless: true,
+        ..command
+    })
+}
+
+/// The reply to this command, if the cluster has answered it.
+fn reply(
+    token: u64,
+    command: Option<CommandId>,
+    outcome: Result<&'static str, Refusal>,
+) -> Envelope {
+    let reply = Reply {
+        token,
+        command,
+        outcome: outcome.map(Bytes::from),
+    };
+    Envelope::ToApplication(ID, reply)
 }
 
 /// The number of the one read that goes to a replica, and the slot below which that must have
@@ -210,10 +237,16 @@ fn writes_say_below_which_number_all_answers_have_come() {
         lane.tell(submit_write(70 + number, "a"));
     }
     // Answers come in any order; number 0 is still missing.
-    assert_eq!(lane.asked(done(1)), only(vec![reply(71, Ok("done"))]));
+    assert_eq!(
+        lane.asked(done(1)),
+        only(vec![reply(71, written(1), Ok("done"))])
+    );
     let expected = to_batcher(1, &[write(3, 0, "a")]);
     assert_eq!(lane.asked(submit_write(73, "a")), only(vec![expected]));
-    assert_eq!(lane.asked(done(0)), only(vec![reply(70, Ok("done"))]));
+    assert_eq!(
+        lane.asked(done(0)),
+        only(vec![reply(70, written(0), Ok("done"))])
+    );
     let expected = to_batcher(1, &[write(4, 2, "a")]);
     assert_eq!(lane.asked(submit_write(74, "a")), only(vec![expected]));
 }
@@ -222,7 +255,10 @@ fn writes_say_below_which_number_all_answers_have_come() {
 fn an_answer_that_comes_again_is_ignored() {
     let mut lane = open();
     lane.tell(submit_write(70, "a"));
-    assert_eq!(lane.asked(done(0)), only(vec![reply(70, Ok("done"))]));
+    assert_eq!(
+        lane.asked(done(0)),
+        only(vec![reply(70, written(0), Ok("done"))])
+    );
     assert_eq!(lane.asked(done(0)), only(vec![]));
 }
 
@@ -305,7 +341,10 @@ fn what_was_sent_in_a_session_that_the_cluster_has_forgotten_has_an_unknown_outc
     let [reply_to_it, (Envelope::ToBatchers(to, message), Some(0))] = &asked.sends[..] else {
         panic!("{asked:?}")
     };
-    assert_eq!(*reply_to_it, (reply(70, Err(Refusal::Unknown)), Some(0)));
+    assert_eq!(
+        *reply_to_it,
+        (reply(70, None, Err(Refusal::Unknown)), Some(0))
+    );
     let batcher::In::Commands { commands } = message else {
         panic!("{message:?}")
     };
@@ -318,7 +357,7 @@ fn a_write_that_is_never_answered_has_an_unknown_outcome_in_the_end() {
     let mut lane = open();
     lane.tell(submit_write(70, "a"));
     let submitted = lane.now;
-    let expected = (reply(70, Err(Refusal::Unknown)), Some(0));
+    let expected = (reply(70, None, Err(Refusal::Unknown)), Some(0));
     while !lane.woken().sends.contains(&expected) {
         let patience = LaneLimits::default().patience;
         assert!(lane.now <= submitted + 2 * patience, "it waits without end");
@@ -331,7 +370,7 @@ fn a_write_that_was_never_sent_has_no_effect_in_the_end() {
     let (mut lane, _) = opening(config(Options::default()));
     lane.tell(submit_write(70, "a"));
     let submitted = lane.now;
-    let expected = (reply(70, Err(Refusal::Unavailable)), Some(0));
+    let expected = (reply(70, None, Err(Refusal::Unavailable)), Some(0));
     while !lane.woken().sends.contains(&expected) {
         let patience = LaneLimits::default().patience;
         assert!(lane.now <= submitted + 2 * patience, "it waits without end");
@@ -351,7 +390,7 @@ fn requests_beyond_the_limits_of_the_lane_are_refused_at_once() {
         ..Options::default()
     };
     let mut lane = open_in(config(options));
-    let refused = |token, refusal| only(vec![reply(token, Err(refusal))]);
+    let refused = |token, refusal| only(vec![reply(token, None, Err(refusal))]);
     let asked = lane.asked(submit_write(70, "123456789"));
     assert_eq!(asked, refused(70, Refusal::TooLarge));
     lane.tell(submit_write(71, "1234567"));
@@ -383,7 +422,7 @@ fn linearizable_reads_go_to_the_read_batcher_of_the_node() {
     assert_eq!((*to, reads), (Set::one(ReadBatcherId(1)), &expected));
     let answer = (Purpose::Read, number, Outcome::Done(Bytes::from("x")));
     let asked = lane.asked(answers(3, &[answer]));
-    assert_eq!(asked, only(vec![reply(70, Ok("x"))]));
+    assert_eq!(asked, only(vec![reply(70, read(number), Ok("x"))]));
 }
 
 /// "Upon receiving PreReadAck messages from a read quorum, the client sends Read to a replica"
@@ -531,7 +570,10 @@ fn a_write_that_came_as_a_read_is_refused() {
     let mut lane = open();
     let (number, _) = read_of(&lane.asked(submit_read(70, ReadLevel::Eventual)));
     let asked = lane.asked(answers(9, &[(Purpose::Read, number, Outcome::NotARead)]));
-    assert_eq!(asked, only(vec![reply(70, Err(Refusal::NotARead))]));
+    assert_eq!(
+        asked,
+        only(vec![reply(70, read(number), Err(Refusal::NotARead))])
+    );
 }
 
 /// A node that comes back knows no leader, and asks one after the other: those that are down must

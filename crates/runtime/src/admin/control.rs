@@ -1,7 +1,9 @@
 //! The event loop, as administration uses it.
 
 use super::change::Response;
+use super::traces::TraceRequest;
 use crate::status::NodeStatus;
+use crate::traces::NodeNotes;
 use bytes::Bytes;
 use ionian_kernel::client::Refusal;
 use ionian_kernel::membership::Change;
@@ -15,6 +17,9 @@ pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 /// What operators and tools can ask of a running node.
 pub(crate) trait NodeControl {
     fn status(&self) -> Answer<'_, NodeStatus>;
+
+    /// What it has noted for traces.
+    fn notes(&self, request: TraceRequest) -> Answer<'_, NodeNotes>;
 
     /// Starts to drain the node (no new clients, another node is to lead), or ends it.
     fn drain(&self, drains: bool);

@@ -9,3 +9,4 @@ pub mod membership;
 pub mod query;
 pub(crate) mod server;
 pub mod status;
+pub mod traces;

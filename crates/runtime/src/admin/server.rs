@@ -5,6 +5,7 @@ use super::change::Response;
 use super::control::NodeControl;
 use super::membership::send_document;
 use super::status::send_status;
+use super::traces::send_notes;
 use crate::status::NodeStatus;
 use crate::transport::hello::{self, AdminRequest, DrainRequest, HandshakeError};
 use crate::transport::membership_exchange::{receive_bytes, send_bytes};
@@ -68,6 +69,9 @@ impl AdminServer {
     ) -> Result<Option<LongRequest>, HandshakeError> {
         match request {
             AdminRequest::Status => send_status(stream, &self.node.status().await).await?,
+            AdminRequest::Notes(request) => {
+                send_notes(stream, &self.node.notes(request).await).await?;
+            }
             AdminRequest::Drain(request) => {
                 if let Some(reason) = mistaken(&request, &self.node.status().await) {
                     hello::decline(stream, &reason).await?;

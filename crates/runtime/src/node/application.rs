@@ -5,8 +5,10 @@ use crate::status::ClientsStatus;
 use ionian_kernel::client::{Reply, Request};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::level::Level;
+use ionian_kernel::trace::{CommandId, TraceParent};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// A user of the client lanes of a node. It runs on the node's event loop and must not block.
@@ -30,10 +32,42 @@ pub trait Application {
         0
     }
 
+    /// Keeps the times of one in this number of commands, by their names
+    /// ([`CommandId::is_sampled`]), for this long.
+    fn keep(&mut self, one_in: u64, lasting: Duration) {
+        let _ = (one_in, lasting);
+    }
+
+    /// The commands whose times it has kept, the oldest first.
+    fn kept(&self) -> Vec<Kept> {
+        Vec::new()
+    }
+
     /// What it has measured of its clients, for the node's status.
     fn measured(&self) -> Option<ClientsStatus> {
         None
     }
+}
+
+/// A command of a client, with the times of its way through an application.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept {
+    /// Its name, without arguments.
+    pub name: &'static str,
+    /// How many commands went with it, itself included.
+    pub together: usize,
+    /// Its name in the cluster; none if the cluster has not answered.
+    pub command: Option<CommandId>,
+    /// The trace and the span that it is a part of, if its client gave them.
+    pub parent: Option<TraceParent>,
+    /// Whether it is kept because it was slow.
+    pub slow: bool,
+    /// When it was received.
+    pub received: Instant,
+    /// When it was given to the lane.
+    pub submitted: Instant,
+    /// When its reply was there.
+    pub answered: Instant,
 }
 
 /// For a node whose lanes are not used.

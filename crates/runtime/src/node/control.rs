@@ -7,7 +7,9 @@ use super::state::{State, role_status};
 use crate::admin::change::Response;
 use crate::admin::control::{Answer, NodeControl};
 use crate::admin::status::cpu_time_us;
+use crate::admin::traces::TraceRequest;
 use crate::status::{Measured, NodeStatus, RoleLoopStatus, RoleStatus, WorkStatus, counts};
+use crate::traces::NodeNotes;
 use bytes::Bytes;
 use ionian_deployment::Configuration;
 use ionian_kernel::client::Refusal;
@@ -81,7 +83,7 @@ impl<P: Protocol> EventLoop<P> {
     }
 
     /// Asks every other loop something; one that has ended does not answer.
-    async fn ask_others<T: Send + 'static>(
+    pub(super) async fn ask_others<T: Send + 'static>(
         &self,
         question: impl Fn(&mut RoleThread<P>) -> T + Clone + Send + 'static,
     ) -> Vec<T> {
@@ -157,6 +159,10 @@ impl<P: Protocol> NodeControl for EventLoop<P> {
             status.roles = roles.into_iter().map(|(_, status)| status).collect();
             status
         })
+    }
+
+    fn notes(&self, request: TraceRequest) -> Answer<'_, NodeNotes> {
+        Box::pin(self.notes(request))
     }
 
     fn drain(&self, drains: bool) {

@@ -86,6 +86,7 @@ impl<P: Protocol> NodeIo<P> {
     pub(crate) fn refuse(&mut self, lane: ClientId, request: Request) {
         let reply = Reply {
             token: request.token,
+            command: None,
             outcome: Err(Refusal::Unavailable),
         };
         self.deliver_reply(lane, reply);

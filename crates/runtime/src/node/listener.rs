@@ -224,13 +224,18 @@ fn is_trusted(user: u32, own: Uid) -> bool {
 /// Logs a request that changes or reads more than the status, and each request that is refused.
 fn audit(caller: &Caller, from: &str, hello: &Hello, refused: Option<&String>) {
     let request = match hello.purpose() {
-        Purpose::Peer | Purpose::Status | Purpose::Membership if refused.is_none() => return,
+        Purpose::Peer | Purpose::Status | Purpose::Membership | Purpose::Notes
+            if refused.is_none() =>
+        {
+            return;
+        }
         Purpose::Peer => "peer",
         Purpose::Status => "status",
         Purpose::Membership => "membership",
         Purpose::Snapshot => "snapshot",
         Purpose::Change => "change",
         Purpose::Drain => "drain",
+        Purpose::Notes => "traces",
     };
     let outcome = refused.map_or("permitted", |_| "refused");
     let caller = caller.to_string();

@@ -17,6 +17,7 @@ mod leaving;
 mod listener;
 mod loops;
 mod membership;
+mod notes;
 mod peer_tasks;
 pub mod settings;
 pub(crate) mod start;

@@ -72,7 +72,9 @@ fn allowed(purpose: Purpose) -> &'static [Kind] {
     match purpose {
         Purpose::Peer => &[Kind::Node],
         // Nodes ask each other for the dashboard, and when they join or were away.
-        Purpose::Status | Purpose::Membership => &[Kind::Operator, Kind::Monitor, Kind::Node],
+        Purpose::Status | Purpose::Membership | Purpose::Notes => {
+            &[Kind::Operator, Kind::Monitor, Kind::Node]
+        }
         Purpose::Snapshot | Purpose::Change | Purpose::Drain => &[Kind::Operator],
     }
 }
@@ -85,12 +87,14 @@ fn described(purpose: Purpose) -> &'static str {
         Purpose::Membership => "the request for the membership",
         Purpose::Change => "the change of the membership",
         Purpose::Drain => "the request to drain",
+        Purpose::Notes => "the request for traces",
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::traces::TraceRequest;
     use crate::transport::hello::{AdminRequest, DrainRequest};
     use ionian_kernel::id::Epoch;
     use ionian_kernel::level::Level;
@@ -106,6 +110,7 @@ mod tests {
             Purpose::Membership => [true, false, true, true, true, true],
             Purpose::Change => [true, false, false, true, false, true],
             Purpose::Drain => [true, false, false, true, false, true],
+            Purpose::Notes => [true, false, true, true, true, true],
         }
     }
 
@@ -122,7 +127,8 @@ mod tests {
                 process: None,
                 drains: true,
             }),
-            Purpose::Drain => return None,
+            Purpose::Drain => AdminRequest::Notes(TraceRequest::default()),
+            Purpose::Notes => return None,
         }))
     }
 

@@ -6,6 +6,7 @@
 
 use super::admission::Objection;
 use super::stream::NodeStream;
+use crate::admin::traces::TraceRequest;
 use crate::storage::identity::DirectoryId;
 use bytes::Bytes;
 use ionian_kernel::id::Epoch;
@@ -34,6 +35,7 @@ const FOR_SNAPSHOT: u8 = 2;
 const FOR_MEMBERSHIP: u8 = 3;
 const FOR_CHANGE: u8 = 4;
 const FOR_DRAIN: u8 = 5;
+const FOR_NOTES: u8 = 6;
 
 const ACCEPTED: u8 = 0;
 const REFUSED: u8 = 1;
@@ -68,6 +70,7 @@ impl Hello {
             Hello::Admin(AdminRequest::Membership) => Purpose::Membership,
             Hello::Admin(AdminRequest::Change) => Purpose::Change,
             Hello::Admin(AdminRequest::Drain(_)) => Purpose::Drain,
+            Hello::Admin(AdminRequest::Notes(_)) => Purpose::Notes,
         }
     }
 }
@@ -81,6 +84,7 @@ pub(crate) enum Purpose {
     Membership,
     Change,
     Drain,
+    Notes,
 }
 
 /// The requests of operators and tools.
@@ -97,6 +101,8 @@ pub(crate) enum AdminRequest {
     Change,
     /// Start to drain a node, or end that.
     Drain(DrainRequest),
+    /// What the node has noted for traces.
+    Notes(TraceRequest),
 }
 
 /// The node that should drain. Another node can have its address by now.
@@ -245,6 +251,7 @@ pub(crate) async fn receive_hello(stream: &mut NodeStream) -> Result<Hello, Hand
         FOR_SNAPSHOT => Ok(Hello::Admin(AdminRequest::Snapshot(decode_all(&body)?))),
         FOR_CHANGE => Ok(Hello::Admin(AdminRequest::Change)),
         FOR_DRAIN => Ok(Hello::Admin(AdminRequest::Drain(decode_all(&body)?))),
+        FOR_NOTES => Ok(Hello::Admin(AdminRequest::Notes(decode_all(&body)?))),
         tag => Err(WireError::UnknownTag {
             what: "purpose of a connection",
             tag,
@@ -265,6 +272,7 @@ pub(crate) async fn send_hello(
         Hello::Admin(AdminRequest::Membership) => (PLAIN, FOR_MEMBERSHIP, Vec::new()),
         Hello::Admin(AdminRequest::Change) => (PLAIN, FOR_CHANGE, Vec::new()),
         Hello::Admin(AdminRequest::Drain(request)) => (PLAIN, FOR_DRAIN, encode_all(request)),
+        Hello::Admin(AdminRequest::Notes(request)) => (PLAIN, FOR_NOTES, encode_all(request)),
     };
     send_part(stream, version, purpose, &body).await
 }

@@ -118,6 +118,7 @@ pub mod client {
                         let all = open.told.values().flatten().copied().collect::<Vec<u8>>();
                         let reply = Reply {
                             token,
+                            command: None,
                             outcome: Ok(all.into()),
                         };
                         out.send(Envelope::ToApplication(self.id, reply));

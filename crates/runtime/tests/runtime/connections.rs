@@ -552,6 +552,7 @@ fn an_application_that_always_submits_does_not_starve_connections() {
         let mut application = Restless(handle);
         let reply = ionian_kernel::client::Reply {
             token: 0,
+            command: None,
             outcome: Ok(Bytes::new()),
         };
         ionian_runtime::Application::on_reply(&mut application, ClientId(0), reply);

@@ -412,7 +412,7 @@ impl<P: Protocol, M: Model> Stage<P, M> {
                 }
             }
         }
-        for (lane, Reply { token, outcome }) in std::mem::take(&mut self.effects.replies) {
+        for (lane, Reply { token, outcome, .. }) in std::mem::take(&mut self.effects.replies) {
             let heard = match (self.asked.get(&token), outcome) {
                 (None, outcome) if token > OPERATOR => answer(&outcome),
                 (None, _) => "an answer to nothing asked".into(),

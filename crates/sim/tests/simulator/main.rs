@@ -20,4 +20,5 @@ mod steady;
 mod stripes;
 #[allow(unreachable_pub)]
 mod toy;
+mod traces;
 mod wan;

@@ -116,6 +116,7 @@ pub mod client {
                     self.id,
                     Reply {
                         token,
+                        command: None,
                         outcome: outcome.clone(),
                     },
                 ));

@@ -171,7 +171,7 @@ impl Link {
 
     /// The next reply: what it answers, and what the master has answered, if it has.
     fn reply(&mut self) -> Option<(Ask, Option<Bytes>)> {
-        while let Some(Reply { token, outcome }) = self.replies.pop() {
+        while let Some(Reply { token, outcome, .. }) = self.replies.pop() {
             let answered = self.asked.iter().find(|(_, asked)| **asked == token);
             if let Some(ask) = answered.map(|(ask, _)| *ask) {
                 self.asked.remove(&ask);

@@ -1,0 +1,47 @@
+//! What a node notes for traces.
+
+use super::{Node, World};
+use crate::protocol::Protocol;
+use crate::trace::{Event, Recorder, Recording};
+use alloc::boxed::Box;
+
+impl<P: Protocol> Node<P> {
+    /// Notes messages from now on, for [traces](crate::trace). A node that does so already goes on
+    /// as long as either asks, in as much detail.
+    pub fn record(&mut self, recording: Recording) {
+        match &mut self.recorder {
+            Some(recorder) => recorder.extend(recording),
+            none => *none = Some(Box::new(Recorder::new(recording))),
+        }
+    }
+
+    /// What is noted now.
+    pub fn recording(&self) -> Option<Recording> {
+        Some(self.recorder.as_ref()?.recording())
+    }
+
+    /// The events that it has noted, the oldest first, and how many earlier ones made room.
+    pub fn events(&self) -> (impl Iterator<Item = &Event>, u64) {
+        let events = self.recorder.as_ref().map(|recorder| recorder.events());
+        let lost = events.as_ref().map_or(0, |(_, lost)| *lost);
+        (events.into_iter().flat_map(|(events, _)| events), lost)
+    }
+
+    /// Notes a message that the instance at this place has sent (`sent`) or begins to handle. Not
+    /// inlined: few nodes record.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn note(
+        &mut self,
+        (place, sent): (usize, bool),
+        message: &P::Message,
+        world: &impl World<P>,
+    ) {
+        let role = self.hosted[place].address;
+        let recorder = self.recorder.as_mut();
+        let goes_on = recorder.is_some_and(|it| it.note(|| world.clock(), (role, sent), message));
+        if !goes_on {
+            self.recorder = None;
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Traces: which messages about a command the roles of a node have received and sent, and when.
+//!
+//! Nothing rides on the wire for it. Messages name the slots and the commands that they are about
+//! anyway ([`Subject`]), so [`Node`](crate::node::Node) notes what passes while a driver wants it
+//! to, and a tool joins the notes of all nodes to the [path](path) of one command. Roles do not
+//! know of it (`docs/decisions/0047-tracing.md`).
+
+mod parent;
+pub mod path;
+
+pub use parent::TraceParent;
+
+use crate::id::{ClientId, Slot};
+use crate::layout::Address;
+use crate::protocol::Message;
+use crate::time::Instant;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// The name of a command: its lane's number for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommandId {
+    /// The client lane.
+    pub client: ClientId,
+    /// Whether it needs no session, such as reads: a lane counts these apart.
+    pub sessionless: bool,
+    /// The lane's number for it. A lane that opens another session counts anew.
+    pub number: u64,
+}
+
+impl CommandId {
+    /// Whether it is one of a sample of one in this number of commands: the same on all nodes.
+    pub fn is_sampled(self, one_in: u64) -> bool {
+        let apart = u64::from(self.client.0) << 1 | u64::from(self.sessionless);
+        // The finalizer of SplitMix64: numbers that follow each other are spread evenly.
+        let mut hash = self.number ^ apart.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (hash ^ hash >> 31).is_multiple_of(one_in.max(1))
+    }
+}
+
+/// Commands that follow each other in the count of their lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first.
+    pub first: CommandId,
+    /// How many there are, at least one.
+    pub count: u32,
+}
+
+impl Run {
+    /// Whether this command is one of them.
+    pub fn contains(&self, command: CommandId) -> bool {
+        let apart = |id: CommandId| (id.client, id.sessionless);
+        let offset = command.number.checked_sub(self.first.number);
+        apart(self.first) == apart(command) && offset.is_some_and(|it| it < self.count.into())
+    }
+
+    /// Adds a command, if it is the next one.
+    fn grow(&mut self, command: CommandId) -> bool {
+        let next = CommandId {
+            number: self.first.number.wrapping_add(self.count.into()),
+            ..self.first
+        };
+        let follows = command == next && self.count < u32::MAX;
+        self.count += u32::from(follows);
+        follows
+    }
+}
+
+/// What holds commands, or answers to them.
+pub trait Commands {
+    /// Shows the name of each.
+    fn each_id(&self, show: &mut dyn FnMut(CommandId));
+}
+
+/// What a message is about. Messages of which traces show nothing have none.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// The name of what its receiver does with it.
+    pub stage: &'static str,
+    /// The slot.
+    pub slot: Option<Slot>,
+    /// The commands that are in it.
+    pub commands: Option<&'a dyn Commands>,
+}
+
+impl<'a> Subject<'a> {
+    /// Neither a slot nor commands yet.
+    pub fn new(stage: &'static str) -> Self {
+        Subject {
+            stage,
+            slot: None,
+            commands: None,
+        }
+    }
+}
+
+/// A field of a message that says what the message is about.
+pub trait Names {
+    /// Adds what it names.
+    fn add_to<'a>(&'a self, subject: &mut Subject<'a>);
+}
+
+impl Names for Slot {
+    fn add_to<'a>(&'a self, subject: &mut Subject<'a>) {
+        subject.slot = Some(*self);
+    }
+}
+
+impl<T: Commands> Names for T {
+    fn add_to<'a>(&'a self, subject: &mut Subject<'a>) {
+        subject.commands = Some(self);
+    }
+}
+
+/// A message that a role has received or sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When, by the clock of the node.
+    pub at: Instant,
+    /// The role.
+    pub role: Address,
+    /// Whether it has sent the message; otherwise it begins to handle it.
+    pub sent: bool,
+    /// The name of the message.
+    pub message: &'static str,
+    /// What the receiver does with it.
+    pub stage: &'static str,
+    /// The slot that the message names.
+    pub slot: Option<Slot>,
+    /// Commands in the message: one event for each run of them.
+    pub commands: Option<Run>,
+}
+
+/// How many events a node keeps; the oldest makes room. They take three megabytes.
+pub const MOST_EVENTS: usize = 1 << 15;
+
+/// How many runs of commands of one message are noted, at most. A batch has one for each client
+/// lane, unless lanes skip numbers.
+const MOST_RUNS: usize = 64;
+
+/// How many slots of sampled commands are remembered: more than are in progress at once.
+const REMEMBERED: usize = 1 << 8;
+
+/// What a node is to note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recording {
+    /// One in this number of commands; with 1 all. Not zero.
+    pub one_in: u64,
+    /// Until then.
+    pub until: Instant,
+}
+
+/// Notes events.
+#[derive(Debug)]
+pub struct Recorder {
+    recording: Recording,
+    events: VecDeque<Event>,
+    /// How many events have made room for others.
+    lost: u64,
+    /// The last slots with sampled commands, each at the place of its number's remainder.
+    slots: Vec<Option<Slot>>,
+}
+
+impl Recorder {
+    /// With room for all events that it keeps.
+    pub fn new(recording: Recording) -> Self {
+        Recorder {
+            recording,
+            events: VecDeque::new(),
+            lost: 0,
+            slots: alloc::vec![None; REMEMBERED],
+        }
+    }
+
+    /// Goes on as long, and in as much detail, as either wants.
+    pub fn extend(&mut self, other: Recording) {
+        let Recording { one_in, until } = &mut self.recording;
+        *one_in = other.one_in.min(*one_in);
+        *until = other.until.max(*until);
+    }
+
+    /// The events in order, and how many earlier ones are lost.
+    pub fn events(&self) -> (impl Iterator<Item = &Event>, u64) {
+        (self.events.iter(), self.lost)
+    }
+
+    /// What is recorded, and until when.
+    pub fn recording(&self) -> Recording {
+        self.recording
+    }
+
+    /// A role has sent a message (`sent`) or begins to handle one. Returns whether recording goes
+    /// on.
+    pub(crate) fn note<M: Message>(
+        &mut self,
+        clock: impl FnOnce() -> Instant,
+        (role, sent): (Address, bool),
+        message: &M,
+    ) -> bool {
+        let Some(subject) = message.subject() else {
+            return true;
+        };
+        let Subject {
+            stage,
+            slot,
+            commands,
+        } = subject;
+        let runs = commands.map(|commands| self.sampled_runs(commands));
+        let is_wanted = match &runs {
+            Some(runs) => !runs.is_empty(),
+            None => slot.is_some_and(|slot| self.is_wanted(slot)),
+        };
+        if !is_wanted {
+            return true;
+        }
+        let at = clock();
+        if at >= self.recording.until {
+            return false;
+        }
+        let event = Event {
+            at,
+            role,
+            sent,
+            message: message.name(),
+            stage,
+            slot,
+            commands: None,
+        };
+        if let Some(slot) = slot {
+            self.slots[slot.0 as usize % REMEMBERED] = Some(slot);
+        }
+        match runs {
+            None => self.push(event),
+            Some(runs) => runs.into_iter().for_each(|run| {
+                self.push(Event {
+                    commands: Some(run),
+                    ..event
+                })
+            }),
+        }
+        true
+    }
+
+    /// Whether a message that names only this slot is noted.
+    fn is_wanted(&self, slot: Slot) -> bool {
+        self.recording.one_in == 1 || self.slots[slot.0 as usize % REMEMBERED] == Some(slot)
+    }
+
+    fn sampled_runs(&self, commands: &dyn Commands) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        let one_in = self.recording.one_in;
+        commands.each_id(&mut |command| {
+            let is_wanted = one_in == 1 || command.is_sampled(one_in);
+            if is_wanted
+                && !runs.last_mut().is_some_and(|last| last.grow(command))
+                && runs.len() < MOST_RUNS
+            {
+                let (first, count) = (command, 1);
+                runs.push(Run { first, count });
+            }
+        });
+        runs
+    }
+
+    fn push(&mut self, event: Event) {
+        if self.events.len() == MOST_EVENTS {
+            self.events.pop_front();
+            self.lost += 1;
+        }
+        self.events.push_back(event);
+    }
+}

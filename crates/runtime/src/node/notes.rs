@@ -1,0 +1,130 @@
+//! What the event loops of a node have noted for traces.
+
+use super::application::Kept;
+use super::clock::Clock;
+use super::event_loop::EventLoop;
+use super::loops::RoleThread;
+use crate::admin::traces::{LONGEST, MOST_COMMANDS, TraceRequest};
+use crate::traces::{KeptCommand, NodeNotes, NotedEvent, RecordingStatus};
+use ionian_kernel::node::Node;
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::time::Instant;
+use ionian_kernel::trace::{CommandId, Event, Recording};
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// The most events in a document: some for each of its commands. They take about four megabytes.
+const MOST_EVENTS: usize = 20_000;
+
+/// What a request asks of each loop.
+#[derive(Clone)]
+struct Question {
+    record: Option<Recording>,
+    commands: Vec<CommandId>,
+}
+
+/// What a loop answers.
+#[derive(Default)]
+struct Notes {
+    events: Vec<NotedEvent>,
+    lost: u64,
+    recording: Option<Recording>,
+}
+
+impl Question {
+    fn of(request: &TraceRequest, now: Instant) -> Self {
+        let lasting = Duration::from_millis(request.for_ms).min(LONGEST);
+        let commands = request.commands.iter().take(MOST_COMMANDS);
+        Question {
+            record: request.one_in.map(|one_in| Recording {
+                one_in: one_in.max(1),
+                until: now + lasting,
+            }),
+            commands: commands.filter_map(|name| name.id()).collect(),
+        }
+    }
+
+    fn ask<P: Protocol>(&self, node: &mut Node<P>) -> Notes {
+        if let Some(recording) = self.record {
+            node.record(recording);
+        }
+        let recording = node.recording();
+        let (events, lost) = node.events();
+        let mut notes = Notes {
+            recording,
+            lost,
+            ..Notes::default()
+        };
+        if self.commands.is_empty() {
+            return notes;
+        }
+        let events: Vec<&Event> = events.collect();
+        let is_meant = |event: &Event| {
+            let run = event.commands.as_ref();
+            run.is_some_and(|run| self.commands.iter().any(|command| run.contains(*command)))
+        };
+        let meant = events.iter().filter(|event| is_meant(event));
+        let slots: HashSet<u64> = meant.filter_map(|event| Some(event.slot?.0)).collect();
+        let wanted = events.iter().filter(|event| {
+            let in_slot = |slot| slots.contains(&slot);
+            is_meant(event)
+                || event.commands.is_none() && event.slot.is_some_and(|slot| in_slot(slot.0))
+        });
+        notes.events = wanted
+            .take(MOST_EVENTS)
+            .map(|event| NotedEvent::of(event, P::KINDS))
+            .collect();
+        notes
+    }
+}
+
+impl Kept {
+    /// The times of this process's clock are those of the node's.
+    fn command(self, clock: Clock) -> KeptCommand {
+        let (now, node_now) = (std::time::Instant::now(), clock.now());
+        let at = |time| (node_now - now.saturating_duration_since(time)).0;
+        KeptCommand {
+            name: self.name.to_owned(),
+            together: self.together as u64,
+            command: self.command.map(Into::into),
+            parent: self.parent.map(|parent| parent.to_string()),
+            slow: self.slow,
+            received_us: at(self.received),
+            submitted_us: at(self.submitted),
+            answered_us: at(self.answered),
+        }
+    }
+}
+
+impl<P: Protocol> EventLoop<P> {
+    /// Carries out a request.
+    pub(super) async fn notes(&self, request: TraceRequest) -> NodeNotes {
+        let now = self.clock.now();
+        let question = Question::of(&request, now);
+        let asked = question.clone();
+        let others = self
+            .ask_others(move |thread: &mut RoleThread<P>| asked.ask(&mut thread.role_loop.node));
+        let others = others.await;
+        let state = &mut *self.state.borrow_mut();
+        if let Some(Recording { one_in, until }) = question.record {
+            state.io.application.keep(one_in, until.since(now));
+        }
+        let own = question.ask(&mut state.node);
+        let mut notes = NodeNotes {
+            node: self.info.name.clone(),
+            protocol: self.info.identity.protocol.clone(),
+            recording: own.recording.map(|recording| RecordingStatus {
+                one_in: recording.one_in,
+                for_ms: recording.until.since(now).as_millis() as u64,
+            }),
+            ..NodeNotes::default()
+        };
+        for of_loop in others.into_iter().chain([own]) {
+            notes.lost += of_loop.lost;
+            notes.events.extend(of_loop.events);
+        }
+        let kept = state.io.application.kept();
+        notes.commands = kept.into_iter().map(|it| it.command(self.clock)).collect();
+        notes
+    }
+}

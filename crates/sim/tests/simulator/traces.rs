@@ -1,0 +1,133 @@
+//! What nodes note for traces is joined to the path of each command: every role that a command
+//! needs is in it, and it does not depend on anything but the seed.
+
+use ionian_deployment::{Deployment, PresetOptions};
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::trace::path::{Path, SUBMIT, Seen};
+use ionian_kernel::trace::{CommandId, Run};
+use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_sim::{Faults, Oracle, Scenario, View, Watch, run_seed_watched};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// Keeps what the nodes have noted until the end of a run.
+struct Keeper(Rc<RefCell<Vec<Seen>>>);
+
+impl<P: Protocol> Oracle<P> for Keeper {
+    fn after_event(&mut self, _: &View<'_, P>) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn at_end(&mut self, view: &View<'_, P>) -> Result<(), String> {
+        self.0.replace(view.noted());
+        Ok(())
+    }
+}
+
+/// What is noted in a run of this preset without faults.
+fn noted<P: Protocol>(preset: &str, seed: u64) -> Vec<Seen> {
+    let deployment = Deployment::preset(preset, &PresetOptions::default()).expect("a preset");
+    let scenario = Scenario {
+        faults: Faults::NONE,
+        vary_options: false,
+        records: true,
+        ..Scenario::new(preset, deployment.layout(P::KINDS).expect("a layout"))
+    };
+    let kept = Rc::new(RefCell::new(Vec::new()));
+    let watch = Watch::<P> {
+        oracles: vec![Box::new(Keeper(kept.clone()))],
+        trace: None,
+    };
+    let outcome = run_seed_watched(&scenario, seed, watch);
+    assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+    kept.take()
+}
+
+/// The commands that lanes have sent, and whether they are writes.
+fn commands(events: &[Seen]) -> BTreeSet<CommandId> {
+    let sent = events
+        .iter()
+        .filter(|event| event.sent && event.place.role == "client");
+    sent.filter_map(|event| event.commands)
+        .flat_map(|Run { first, count }| {
+            (0..u64::from(count)).map(move |offset| CommandId {
+                number: first.number + offset,
+                ..first
+            })
+        })
+        .collect()
+}
+
+/// What each command passes: the name of the role, and of what it does.
+type Stages = &'static [(&'static str, &'static str)];
+
+const WRITE: Stages = &[
+    ("acceptor", "sync"),
+    ("client", "answers"),
+    ("client", SUBMIT),
+    ("leader", "propose"),
+    ("proxy_leader", "chosen"),
+    ("proxy_leader", "phase2a"),
+    ("replica", "execute"),
+];
+
+const BATCHED: Stages = &[("batcher", "batch.wait"), ("unbatcher", "unbatch")];
+
+fn assert_paths<P: Protocol>(preset: &str, seed: u64, expected: &[Stages]) {
+    let events = noted::<P>(preset, seed);
+    let expected: BTreeSet<_> = expected.iter().copied().flatten().copied().collect();
+    let mut writes = 0;
+    for command in commands(&events) {
+        let path = Path::of(command, &events);
+        let told = format!("{preset}, seed {seed}, {command:?}: {path:#?}");
+        assert!(path.is_connected(), "{told}");
+        let each: BTreeSet<_> = path.spans.iter().map(|it| (&it.place, &it.stage)).collect();
+        assert_eq!(each.len(), path.spans.len(), "a span twice: {told}");
+        let (Some(first), Some(last)) = (path.steps.first(), path.steps.last()) else {
+            panic!("no steps: {told}");
+        };
+        let sum: u64 = path.steps.iter().map(|it| it.ended.0 - it.began.0).sum();
+        assert_eq!(
+            sum,
+            last.ended.0 - first.began.0,
+            "steps leave gaps: {told}"
+        );
+        if command.sessionless {
+            continue;
+        }
+        writes += 1;
+        // A vote leaves when it is on disk.
+        let synced = path
+            .steps
+            .iter()
+            .filter(|it| it.at.is_some() && it.stage == "sync");
+        assert!(
+            synced.map(|it| it.ended.0 - it.began.0).sum::<u64>() > 0,
+            "no disk: {told}"
+        );
+        let mut stages = BTreeSet::new();
+        for span in &path.spans {
+            stages.insert((span.place.role.as_str(), span.stage.as_str()));
+        }
+        stages.remove(&("acceptor", "learn"));
+        assert_eq!(stages, expected, "{told}");
+    }
+    assert!(writes > 5, "{writes} writes in {preset}, seed {seed}");
+}
+
+#[test]
+fn the_path_of_each_command_has_every_role_and_is_connected() {
+    for seed in 0..4 {
+        assert_paths::<MultiPaxos>("colocated", seed, &[WRITE, BATCHED]);
+        assert_paths::<MultiPaxos>("compartmentalized", seed, &[WRITE]);
+        assert_paths::<MultiPaxos>("batched", seed, &[WRITE, BATCHED]);
+    }
+}
+
+#[test]
+fn notes_depend_on_the_seed_alone() {
+    let noted = noted::<MultiPaxos>;
+    assert_eq!(noted("compartmentalized", 7), noted("compartmentalized", 7));
+    assert_ne!(noted("compartmentalized", 7), noted("compartmentalized", 8));
+}
