@@ -1,13 +1,14 @@
 //! `ionian exec`: one command over the Redis protocol.
 
 use crate::address::resolve;
-use crate::cluster_args::DATA;
+use crate::cluster_args::{ClusterArgs, DATA};
 use crate::contact;
 use crate::data_paths::DataPaths;
 use crate::output;
 use crate::source;
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use ionian_deployment::Configuration;
 use ionian_program::Level;
 use ionian_redis_client::{Connection, Limits, Reply};
 use ionian_runtime::NodeTls;
@@ -90,11 +91,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
-/// The certificate for gateways with TLS.
-fn identity(arguments: &Arguments, data: &Path) -> Result<Option<NodeTls>> {
-    let made = DataPaths::new(data).tls().join("operator");
-    let is_local = arguments.at.is_none() && made.exists();
-    let directory = arguments.tls.clone().or(is_local.then_some(made));
+/// The certificate for gateways with TLS: the one that was named, or that of the data directory.
+fn identity(named: Option<&Path>, data: Option<&Path>) -> Result<Option<NodeTls>> {
+    let made = data.map(|data| DataPaths::new(data).tls().join("operator"));
+    let directory = named
+        .map(Path::to_owned)
+        .or(made.filter(|made| made.exists()));
     let expected = Expected {
         kinds: Kind::ALL.to_vec(),
         ..Expected::default()
@@ -118,15 +120,11 @@ fn open(gateway: &str, tls: Option<&NodeTls>) -> Result<Connection> {
 /// Connects to the gateway that was named, or to the first that can be reached.
 fn connect(arguments: &Arguments) -> Result<Connection> {
     let data = arguments.data.as_deref().unwrap_or(Path::new(DATA));
-    let mut advice = "`ionian status` shows which nodes run, and which of them drain";
+    let mut advice = RUNNING;
     let gateways: Vec<String> = match &arguments.at {
         Some(at) => vec![at.clone()],
         None => match (source::known_in(data)?, &arguments.data) {
-            (Some(known), _) => known
-                .nodes()
-                .into_values()
-                .filter_map(|node| node.gateway.clone())
-                .collect(),
+            (Some(known), _) => gateways(&known),
             (None, None) => {
                 advice = "Is the cluster running? `ionian up` starts one";
                 vec![DEFAULT_GATEWAY.to_owned()]
@@ -137,10 +135,39 @@ fn connect(arguments: &Arguments) -> Result<Connection> {
             ),
         },
     };
-    let tls = identity(arguments, data)?;
+    let tls = identity(
+        arguments.tls.as_deref(),
+        arguments.at.is_none().then_some(data),
+    )?;
+    first_of(&gateways, tls.as_ref(), advice)
+}
+
+/// What to do if no gateway of a cluster that is known can be reached.
+const RUNNING: &str = "`ionian status` shows which nodes run, and which of them drain";
+
+fn gateways(known: &Configuration) -> Vec<String> {
+    let nodes = known.nodes().into_values();
+    nodes.filter_map(|node| node.gateway.clone()).collect()
+}
+
+/// Connects to a gateway of this cluster: the one that was named, or the first that can be reached.
+pub(crate) fn connect_within(
+    known: &Configuration,
+    named: Option<&str>,
+    cluster_args: &ClusterArgs,
+) -> Result<Connection> {
+    let is_local = cluster_args.at.is_none() && cluster_args.config.is_none();
+    let data = is_local.then_some(&*cluster_args.data);
+    let tls = identity(cluster_args.tls.as_deref(), data)?;
+    let gateways = named.map_or_else(|| gateways(known), |named| vec![named.to_owned()]);
+    first_of(&gateways, tls.as_ref(), RUNNING)
+}
+
+/// Connects to the first of these gateways that can be reached.
+fn first_of(gateways: &[String], tls: Option<&NodeTls>, advice: &str) -> Result<Connection> {
     let mut failures = Vec::new();
-    for gateway in &gateways {
-        match open(gateway, tls.as_ref()) {
+    for gateway in gateways {
+        match open(gateway, tls) {
             Ok(connection) => return Ok(connection),
             Err(error) => failures.push(format!("{gateway}: {}", output::explain(&error))),
         }

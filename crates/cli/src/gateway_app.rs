@@ -11,7 +11,7 @@ use ionian_kernel::client::Reply;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::Options;
 use ionian_runtime::status::{ClientsStatus, counts};
-use ionian_runtime::{Application, LaneHandle, NodeTls, PUBLISHED_EVERY, TlsMode};
+use ionian_runtime::{Application, Kept, LaneHandle, NodeTls, PUBLISHED_EVERY, TlsMode};
 use std::net::TcpListener;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -39,6 +39,25 @@ impl Application for GatewayApplication {
 
     fn clients(&self) -> usize {
         self.gateway.connections()
+    }
+
+    fn keep(&mut self, one_in: u64, lasting: Duration) {
+        self.gateway.sample(one_in, lasting);
+    }
+
+    fn kept(&self) -> Vec<Kept> {
+        let kept = self.gateway.kept().into_iter();
+        kept.map(|it| Kept {
+            name: it.name,
+            together: it.together,
+            command: it.command,
+            parent: it.parent,
+            slow: it.slow,
+            received: it.received,
+            submitted: it.submitted,
+            answered: it.answered,
+        })
+        .collect()
     }
 
     fn measured(&self) -> Option<ClientsStatus> {
@@ -131,6 +150,7 @@ fn limits(deployment: &Deployment) -> Limits {
         memory_bytes: clients.memory_bytes,
         client_bytes: clients.client_bytes,
         unfinished: clients.unfinished,
+        slower_than: clients.slower_than,
         copies: deployment.f as u32,
         ..defaults
     }

@@ -10,6 +10,7 @@
 //! | `config`, `status`, `drain`, `member`, `options`, `exec`, `mount` | one command each |
 //! | `plan` | which deployment carries a load |
 //! | `advise` | what limits a running cluster |
+//! | `trace` | the path of a command through all roles |
 //! | `metrics` | the metrics that nodes report |
 //! | `snapshot` | backups: save, inspect, restore, salvage |
 //! | `certs` | certificates of nodes and operators |
@@ -52,6 +53,7 @@ mod protocols;
 mod snapshot;
 mod source;
 mod status;
+mod trace;
 mod up;
 mod upgrade;
 mod version;
@@ -93,6 +95,7 @@ enum Command {
     Options(options::Arguments),
     Upgrade(upgrade::Arguments),
     Exec(exec::Arguments),
+    Trace(trace::Arguments),
     Mount(mount::Arguments),
     #[command(about = tools::SIM)]
     Sim,
@@ -131,6 +134,7 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Options(arguments) => options::run(arguments),
         Command::Upgrade(arguments) => upgrade::run(arguments),
         Command::Exec(arguments) => exec::run(arguments),
+        Command::Trace(arguments) => trace::run(arguments),
         Command::Mount(arguments) => mount::run(arguments),
         Command::Sim | Command::Bench => start_tools(),
         Command::Log(arguments) => log::run(arguments),

@@ -85,6 +85,8 @@ settings! {
         "how long a stopping node continues to answer waiting clients";
     "loops" count loops, 1..=8, false,
         "event loops of a node, each with a thread, over which its roles are spread";
+    "trace_one_in" count trace_one_in, 0..=1 << 30, false,
+        "one in this number of commands is noted for traces, 0: none";
     "in_flight" count lane.in_flight, 1..=MAX_IN_FLIGHT, false,
         "requests of a client lane in flight at once; one more is refused";
     "in_flight_bytes" count lane.in_flight_bytes, 1..=1 << 40, false,
@@ -103,6 +105,8 @@ settings! {
         "MiB that a node holds for one client; then it is closed";
     "unfinished_s" s clients.unfinished, 1..=86_400, false,
         "a client whose command is not complete after this long is closed";
+    "slow_ms" ms clients.slower_than, 1..=3_600_000, false,
+        "a command that takes this long is in SLOWLOG and ionian trace slow";
 }
 
 /// The keys of the `[options]` table for this protocol: the common ones and the protocol's own.
@@ -148,8 +152,11 @@ pub(crate) fn named(key: &str, protocol: &str) -> Result<&'static Setting, Deplo
 pub fn at_start(setting: &Setting) -> Option<&'static str> {
     match setting.key {
         "payload_bytes" | "patience_ms" | "max_clients" | "clients_mib" | "client_mib"
-        | "unfinished_s" => Some("the gateway of each node takes its limits when the node starts"),
+        | "unfinished_s" | "slow_ms" => {
+            Some("the gateway of each node takes its limits when the node starts")
+        }
         "drain_ms" => Some("a node takes its drain limit when it starts"),
+        "trace_one_in" => Some("a node begins to note messages when it starts"),
         "loops" => Some("a node starts its event loops when it starts"),
         _ => None,
     }
@@ -374,6 +381,7 @@ mod tests {
             session_expiry: _,
             drain: _,
             loops: _,
+            trace_one_in: _,
             lane:
                 ionian_kernel::client::LaneLimits {
                     in_flight: _,
@@ -388,10 +396,11 @@ mod tests {
                     memory_bytes: _,
                     client_bytes: _,
                     unfinished: _,
+                    slower_than: _,
                 },
             own,
         } = options;
-        assert_eq!(COMMON.len(), 25);
+        assert_eq!(COMMON.len(), 27);
         assert_eq!(own.len() + COMMON.len(), all().count());
         let keys: BTreeSet<_> = all().map(|setting| setting.key).collect();
         assert_eq!(keys.len(), all().count(), "no key stands for two settings");

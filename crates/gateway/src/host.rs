@@ -8,6 +8,7 @@ use crate::peers::Peer;
 use crate::process;
 use crate::rights::Rights;
 use crate::slowlog::SlowLog;
+use crate::traces::{Traces, Tracing};
 use crate::usage::Usage;
 use bytes::Bytes;
 use ionian_kernel::client::ReadLevel;
@@ -42,6 +43,7 @@ pub struct Host {
     pub(crate) usage: Usage,
     pub(crate) meter: Meter,
     pub(crate) slow: SlowLog,
+    pub(crate) traces: Traces,
     pub(crate) rights: Rights,
     /// All gateways of the cluster, this one first; empty until it is set.
     pub(crate) gateways: RefCell<Vec<Peer>>,
@@ -113,6 +115,8 @@ pub(crate) struct Client {
     pub(crate) tracking: Cell<Tracking>,
     /// The argument of CLIENT CACHING for the next command or transaction.
     pub(crate) caching: Cell<Option<bool>>,
+    /// Whether its commands are traced.
+    pub(crate) tracing: Cell<Tracing>,
     /// The name of its user.
     pub(crate) user: RefCell<Bytes>,
     /// Whether it has logged in, by AUTH or HELLO.
@@ -183,6 +187,7 @@ impl Host {
             usage: Usage::default(),
             meter: Meter::default(),
             slow: SlowLog::default(),
+            traces: Traces::default(),
             rights: Rights::default(),
             gateways: RefCell::default(),
         })
@@ -214,6 +219,7 @@ impl Host {
             memory: Cell::default(),
             tracking: Cell::default(),
             caching: Cell::default(),
+            tracing: Cell::default(),
             user: RefCell::new(Bytes::from_static(DEFAULT)),
             logged_in: Cell::new(false),
             rights: RefCell::default(),
@@ -302,6 +308,7 @@ impl Client {
         self.level.set(ReadLevel::default());
         self.tracking.set(Tracking::Off);
         self.caching.set(None);
+        self.tracing.set(Tracing::Off);
         self.user.replace(Bytes::from_static(DEFAULT));
         self.logged_in.set(false);
         self.rights.take();

@@ -18,7 +18,7 @@
 //! | `following` | keeps the copy of the users up to date |
 //! | `room` | how many replies are on their way at once |
 //! | `measured` | what metrics say of clients and commands |
-//! | `slowlog` | commands that took long |
+//! | `slowlog`, `traces` | commands that took long; commands that are traced |
 //! | `usage`, `process` | what INFO says of commands and of the process |
 
 #![forbid(unsafe_code)]
@@ -46,6 +46,7 @@ mod serve;
 mod slots;
 mod slowlog;
 mod socket;
+mod traces;
 mod tracking;
 mod transaction;
 mod usage;
@@ -60,3 +61,4 @@ pub use parser::{Parser, ProtocolError};
 pub use peers::Peer;
 pub use serve::Gateway;
 pub use socket::ClientTls;
+pub use traces::Kept;

@@ -54,6 +54,8 @@ pub struct Limits {
     /// How long to wait for the answer to a compound. A safety net: the client lane answers within
     /// its own patience, which must be shorter.
     pub deadline: Duration,
+    /// A command that takes this long, from its receipt to its reply, is slow.
+    pub slower_than: Duration,
     /// The answer of WAIT: the number of further machines that have a write when it is
     /// acknowledged. For majorities this is `f`.
     pub copies: u32,
@@ -107,6 +109,8 @@ impl Default for Limits {
             linger_bytes: 1 << 30,
             // The default patience of `LaneLimits` plus a second.
             deadline: Duration::from_secs(6),
+            // The default of Redis's `slowlog-log-slower-than`.
+            slower_than: Duration::from_millis(10),
             copies: 1,
         }
     }

@@ -56,7 +56,7 @@ const REJECTION: Duration = Duration::from_secs(2);
 /// The Redis protocol front of a node. Clones are handles of the same gateway.
 #[derive(Clone)]
 pub struct Gateway {
-    inner: Rc<Inner>,
+    pub(crate) inner: Rc<Inner>,
 }
 
 pub(crate) struct Inner {
@@ -160,7 +160,7 @@ impl Gateway {
         let Some((index, open)) = slots.waiting_for(reply.token) else {
             return;
         };
-        open.connection.on_reply(reply.outcome);
+        open.connection.on_reply(reply.command, reply.outcome);
         if !std::mem::replace(&mut open.dirty, true) {
             self.inner.dirty.borrow_mut().push(index);
         }

@@ -4,12 +4,10 @@
 //! replication included. Unlike Redis it keeps no arguments, only their number: they may be secret,
 //! and would have to be copied for every command.
 
+use crate::traces::Kept;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
-
-/// A command that takes this long is slow: the default of Redis's `slowlog-log-slower-than`.
-pub(crate) const SLOWER_THAN: Duration = Duration::from_millis(10);
 
 /// The number of entries. The oldest makes room: the default of Redis's `slowlog-max-len`.
 pub(crate) const ENTRIES: usize = 128;
@@ -25,6 +23,8 @@ pub(crate) struct Slow {
     pub(crate) arguments: usize,
     pub(crate) address: String,
     pub(crate) client: Vec<u8>,
+    /// What its time consists of.
+    pub(crate) kept: Kept,
 }
 
 /// See the top of this file.

@@ -135,6 +135,8 @@ pub struct ClientLimits {
     pub client_bytes: usize,
     /// How long a command may stay unfinished.
     pub unfinished: Duration,
+    /// A command that takes this long is slow: its times are kept.
+    pub slower_than: Duration,
 }
 
 impl Default for ClientLimits {
@@ -147,6 +149,8 @@ impl Default for ClientLimits {
             // The largest reply, and room.
             client_bytes: 80 << 20,
             unfinished: Duration::from_secs(60),
+            // The default of Redis's `slowlog-log-slower-than`.
+            slower_than: Duration::from_millis(10),
         }
     }
 }

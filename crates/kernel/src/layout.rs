@@ -240,6 +240,8 @@ pub struct Options {
     pub drain: Duration,
     /// On how many event loops a node runs its roles, each with a thread.
     pub loops: usize,
+    /// One in this number of commands is noted for traces; 0 stands for none.
+    pub trace_one_in: usize,
     /// Limits of every client lane.
     pub lane: LaneLimits,
     /// Limits of the clients of a node.
@@ -269,6 +271,7 @@ impl Default for Options {
             session_expiry: Duration::from_secs(600),
             drain: Duration::from_secs(5),
             loops: 1,
+            trace_one_in: 0,
             lane: LaneLimits::default(),
             clients: ClientLimits::default(),
             own: BTreeMap::new(),

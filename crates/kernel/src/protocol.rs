@@ -543,10 +543,11 @@ macro_rules! protocol {
 /// variant `via` one of its fields is called by that field's name: it carries a message of another
 /// protocol's role. A variant `for "stage" of` some of its fields is shown in
 /// [traces](crate::trace): these fields say what it is about, the stage what the role does then.
+/// The slots of a variant `in` one of its fields are those of one of several logs.
 #[macro_export]
 macro_rules! messages {
     ($(#[$doc:meta])* $role:literal $name:ident {
-        $($(#[$variant_doc:meta])* $tag:literal $(since $level:literal)? $(for $stage:literal of $($part:ident)+)? => $variant:ident $(via $inner:ident)? { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }),* $(,)?
+        $($(#[$variant_doc:meta])* $tag:literal $(since $level:literal)? $(for $stage:literal of $($part:ident)+)? $(in $log:ident)? => $variant:ident $(via $inner:ident)? { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }),* $(,)?
     }) => {
         $(#[$doc])* #[derive(Clone, Debug, PartialEq)]
         pub enum $name {
@@ -566,28 +567,11 @@ macro_rules! messages {
             /// What the message is about, if traces show it.
             pub fn subject(&self) -> Option<$crate::trace::Subject<'_>> {
                 match self {
-                    $($name::$variant { $($inner,)? $($($part,)+)? .. } => $crate::message_subject!($($inner)? $($stage $($part)+)?),)*
+                    $($name::$variant { $($inner,)? $($($part,)+)? $($log,)? .. } => $crate::message_subject!($($inner)? $($log)? $($stage $($part)+)?),)*
                 }
             }
         }
     };
-}
-
-/// The subject of a message, for [`messages!`](crate::messages!).
-#[doc(hidden)]
-#[macro_export]
-macro_rules! message_subject {
-    () => {
-        None
-    };
-    ($inner:ident) => {
-        $inner.subject()
-    };
-    ($stage:literal $($part:ident)+) => {{
-        let mut subject = $crate::trace::Subject::new($stage);
-        $($crate::trace::Names::add_to($part, &mut subject);)+
-        Some(subject)
-    }};
 }
 
 /// The name of a message, for [`messages!`](crate::messages!).

@@ -7,6 +7,8 @@
 
 mod parent;
 pub mod path;
+#[cfg(test)]
+mod tests;
 
 pub use parent::TraceParent;
 
@@ -75,13 +77,23 @@ pub trait Commands {
     fn each_id(&self, show: &mut dyn FnMut(CommandId));
 }
 
+/// A slot. In protocols with several logs, or parts of one that count their slots by themselves,
+/// these have numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogSlot {
+    /// 0 for the log of all, or the number of one of several and one more.
+    pub log: u16,
+    /// The slot in it.
+    pub slot: Slot,
+}
+
 /// What a message is about. Messages of which traces show nothing have none.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     /// The name of what its receiver does with it.
     pub stage: &'static str,
     /// The slot.
-    pub slot: Option<Slot>,
+    pub slot: Option<LogSlot>,
     /// The commands that are in it.
     pub commands: Option<&'a dyn Commands>,
 }
@@ -95,6 +107,14 @@ impl<'a> Subject<'a> {
             commands: None,
         }
     }
+
+    /// The same where slots are those of the log with this number.
+    pub fn in_log(mut self, number: impl Into<u16>) -> Self {
+        if let Some(slot) = &mut self.slot {
+            slot.log = number.into() + 1;
+        }
+        self
+    }
 }
 
 /// A field of a message that says what the message is about.
@@ -105,7 +125,10 @@ pub trait Names {
 
 impl Names for Slot {
     fn add_to<'a>(&'a self, subject: &mut Subject<'a>) {
-        subject.slot = Some(*self);
+        subject.slot = Some(LogSlot {
+            log: 0,
+            slot: *self,
+        });
     }
 }
 
@@ -129,7 +152,7 @@ pub struct Event {
     /// What the receiver does with it.
     pub stage: &'static str,
     /// The slot that the message names.
-    pub slot: Option<Slot>,
+    pub slot: Option<LogSlot>,
     /// Commands in the message: one event for each run of them.
     pub commands: Option<Run>,
 }
@@ -144,6 +167,9 @@ const MOST_RUNS: usize = 64;
 /// How many slots of sampled commands are remembered: more than are in progress at once.
 const REMEMBERED: usize = 1 << 8;
 
+/// How many requests to record are remembered at once.
+const MOST_RECORDINGS: usize = 8;
+
 /// What a node is to note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recording {
@@ -156,30 +182,43 @@ pub struct Recording {
 /// Notes events.
 #[derive(Debug)]
 pub struct Recorder {
-    recording: Recording,
+    /// What is recorded now, and what goes on after that: each in less detail than the one before,
+    /// and for longer.
+    recordings: Vec<Recording>,
     events: VecDeque<Event>,
     /// How many events have made room for others.
     lost: u64,
     /// The last slots with sampled commands, each at the place of its number's remainder.
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<LogSlot>>,
 }
 
 impl Recorder {
     /// With room for all events that it keeps.
     pub fn new(recording: Recording) -> Self {
         Recorder {
-            recording,
+            recordings: alloc::vec![recording],
             events: VecDeque::new(),
             lost: 0,
             slots: alloc::vec![None; REMEMBERED],
         }
     }
 
-    /// Goes on as long, and in as much detail, as either wants.
+    /// Goes on as long as either wants, in as much detail.
     pub fn extend(&mut self, other: Recording) {
-        let Recording { one_in, until } = &mut self.recording;
-        *one_in = other.one_in.min(*one_in);
-        *until = other.until.max(*until);
+        let has = |one: &Recording| one.one_in <= other.one_in && one.until >= other.until;
+        if self.recordings.iter().any(has) {
+            return;
+        }
+        self.recordings
+            .retain(|one| one.one_in < other.one_in || one.until > other.until);
+        let place = self
+            .recordings
+            .partition_point(|one| one.one_in < other.one_in);
+        self.recordings.insert(place, other);
+        // What lasts longest stays.
+        if self.recordings.len() > MOST_RECORDINGS {
+            self.recordings.remove(0);
+        }
     }
 
     /// The events in order, and how many earlier ones are lost.
@@ -188,8 +227,12 @@ impl Recorder {
     }
 
     /// What is recorded, and until when.
-    pub fn recording(&self) -> Recording {
-        self.recording
+    pub fn recording(&self) -> Option<Recording> {
+        self.recordings.first().copied()
+    }
+
+    fn one_in(&self) -> u64 {
+        self.recordings.first().map_or(1, |now| now.one_in)
     }
 
     /// A role has sent a message (`sent`) or begins to handle one. Returns whether recording goes
@@ -217,8 +260,14 @@ impl Recorder {
             return true;
         }
         let at = clock();
-        if at >= self.recording.until {
-            return false;
+        let over = self
+            .recordings
+            .iter()
+            .take_while(|it| it.until <= at)
+            .count();
+        if over > 0 {
+            self.recordings.drain(..over);
+            return !self.recordings.is_empty();
         }
         let event = Event {
             at,
@@ -230,7 +279,7 @@ impl Recorder {
             commands: None,
         };
         if let Some(slot) = slot {
-            self.slots[slot.0 as usize % REMEMBERED] = Some(slot);
+            self.slots[slot.slot.0 as usize % REMEMBERED] = Some(slot);
         }
         match runs {
             None => self.push(event),
@@ -245,13 +294,13 @@ impl Recorder {
     }
 
     /// Whether a message that names only this slot is noted.
-    fn is_wanted(&self, slot: Slot) -> bool {
-        self.recording.one_in == 1 || self.slots[slot.0 as usize % REMEMBERED] == Some(slot)
+    fn is_wanted(&self, slot: LogSlot) -> bool {
+        self.one_in() == 1 || self.slots[slot.slot.0 as usize % REMEMBERED] == Some(slot)
     }
 
     fn sampled_runs(&self, commands: &dyn Commands) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
-        let one_in = self.recording.one_in;
+        let one_in = self.one_in();
         commands.each_id(&mut |command| {
             let is_wanted = one_in == 1 || command.is_sampled(one_in);
             if is_wanted
@@ -272,4 +321,24 @@ impl Recorder {
         }
         self.events.push_back(event);
     }
+}
+
+/// The subject of a message, for [`messages!`](crate::messages!).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! message_subject {
+    () => {
+        None
+    };
+    ($inner:ident) => {
+        $inner.subject()
+    };
+    ($inner:ident $log:ident) => {
+        $inner.subject().map(|subject| subject.in_log(*$log))
+    };
+    ($stage:literal $($part:ident)+) => {{
+        let mut subject = $crate::trace::Subject::new($stage);
+        $($crate::trace::Names::add_to($part, &mut subject);)+
+        Some(subject)
+    }};
 }

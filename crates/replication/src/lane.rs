@@ -11,6 +11,7 @@ use self::pending::Pending;
 use crate::backoff::doubled;
 use crate::batch::{Answer, Answers, Command, Outcome, Purpose};
 use crate::flow::ByteWindow;
+use crate::names::named;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -19,7 +20,6 @@ use ionian_kernel::id::{ClientId, Index, Members, SessionId, Slot};
 use ionian_kernel::layout::Options;
 use ionian_kernel::random::Random;
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
-use ionian_kernel::trace::CommandId;
 
 /// The estimate of the answer size decays by 1/FORGETS with each answer.
 const FORGETS: usize = 16;
@@ -382,7 +382,7 @@ impl Lane {
         due: &mut Due,
     ) -> Option<Index> {
         let pending = self.reads.take(number, 0)?;
-        let command = Some(self.named(number, true));
+        let command = Some(named(self.id, true, number));
         let outcome = match outcome {
             Outcome::Done(reply) => {
                 let before = self.read_answer_bytes;
@@ -412,22 +412,13 @@ impl Lane {
         let kept = outcome.as_ref().map_or(0, Bytes::len);
         let pending = self.writes.take(number, kept)?;
         self.make_room(&pending);
-        let command = Some(self.named(number, false));
+        let command = Some(named(self.id, false, number));
         due.replies.push(Reply {
             token: pending.token,
             command,
             outcome,
         });
         pending.via
-    }
-
-    /// A command as traces name it.
-    fn named(&self, number: u64, sessionless: bool) -> CommandId {
-        CommandId {
-            client: self.id,
-            sessionless,
-            number,
-        }
     }
 
     /// The cluster has forgotten the session. What was sent in it may have been executed before

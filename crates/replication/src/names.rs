@@ -4,18 +4,22 @@ use crate::batch::{Answers, Batch, Purpose, Value};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::trace::{CommandId, Commands};
 
-/// As traces name it; none for what a lane does not count.
-fn traced(client: ClientId, purpose: Purpose, number: u64) -> Option<CommandId> {
-    let sessionless = match purpose {
-        Purpose::Execute(_) => false,
-        Purpose::Read | Purpose::Change => true,
-        Purpose::KeepAlive(_) | Purpose::Open | Purpose::Internal => return None,
-    };
-    Some(CommandId {
+/// A command as traces name it: the lane counts those that need no session apart.
+pub(crate) fn named(client: ClientId, sessionless: bool, number: u64) -> CommandId {
+    CommandId {
         client,
         sessionless,
         number,
-    })
+    }
+}
+
+/// The same of its purpose; none for what a lane does not count.
+fn traced(client: ClientId, purpose: Purpose, number: u64) -> Option<CommandId> {
+    match purpose {
+        Purpose::Execute(_) => Some(named(client, false, number)),
+        Purpose::Read | Purpose::Change => Some(named(client, true, number)),
+        Purpose::KeepAlive(_) | Purpose::Open | Purpose::Internal => None,
+    }
 }
 
 impl Commands for Batch {

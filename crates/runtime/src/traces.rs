@@ -1,9 +1,9 @@
 //! What a node reports for traces: a JSON document.
 
-use ionian_kernel::id::ClientId;
+use ionian_kernel::id::{ClientId, Slot};
 use ionian_kernel::time::Instant;
 use ionian_kernel::trace::path::{Place, Seen};
-use ionian_kernel::trace::{CommandId, Event, Run};
+use ionian_kernel::trace::{CommandId, Event, LogSlot, Run};
 use serde::{Deserialize, Serialize};
 
 /// What a node has noted.
@@ -51,6 +51,9 @@ pub struct NotedEvent {
     /// The slot that the message names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u64>,
+    /// The number of the log that counts it, and one more, in protocols with several.
+    #[serde(default)]
+    pub log: u16,
     /// The first command of a run in the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandName>,
@@ -136,7 +139,8 @@ impl NotedEvent {
             sent,
             message,
             stage,
-            slot,
+            slot: slot.map(|it| it.slot.0),
+            log: slot.map_or(0, |it| it.log),
             command: commands.map(|run| run.first.into()),
             count: commands.map_or(0, |run| run.count),
         }
@@ -156,7 +160,10 @@ impl NodeNotes {
             sent: event.sent,
             message: event.message.clone(),
             stage: event.stage.clone(),
-            slot: event.slot,
+            slot: event.slot.map(|slot| LogSlot {
+                log: event.log,
+                slot: Slot(slot),
+            }),
             commands: event.command.and_then(|name| {
                 let (first, count) = (name.id()?, event.count);
                 Some(Run { first, count })

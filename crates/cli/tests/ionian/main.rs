@@ -27,4 +27,5 @@ mod tls;
 mod tools;
 #[cfg(feature = "toy")]
 mod toy;
+mod trace;
 mod up;

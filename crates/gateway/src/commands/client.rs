@@ -4,7 +4,9 @@ use super::connection::BAD_NAME;
 use super::{SYNTAX, is, number};
 use crate::host::{Client, Tracking};
 use crate::reply::Context;
+use crate::traces::Tracing;
 use bytes::Bytes;
+use ionian_kernel::trace::TraceParent;
 use std::fmt::Write;
 
 /// Longest name in bytes, so that names do not fill memory.
@@ -22,6 +24,7 @@ const HELP: &[&str] = &[
     "REPLY ON -- Accepted; OFF and SKIP are not supported.",
     "SETINFO (LIB-NAME|LIB-VER) <value> -- Set the client library's name or version.",
     "SETNAME <name> -- Assign the name <name> to the current connection.",
+    "TRACE (ON|OFF|<traceparent>) -- Keep the times of this connection's commands for `ionian trace`.",
     "TRACKING (ON|OFF) [OPTIN] [OPTOUT] [NOLOOP] -- Each tracked key is invalidated right after it was read.",
 ];
 
@@ -51,6 +54,7 @@ const SUBCOMMANDS: &[(&str, usize, usize, Sub)] = &[
     ("reply", 1, 1, reply),
     ("setinfo", 2, 2, set_info),
     ("setname", 1, 1, set_name),
+    ("trace", 1, 1, trace),
     ("tracking", 1, usize::MAX, tracking),
 ];
 
@@ -133,6 +137,23 @@ fn reply(context: &mut Context<'_>, words: &[Bytes]) {
         b"off" | b"skip" => context.error("ERR CLIENT REPLY OFF and SKIP are not supported"),
         _ => context.error(SYNTAX),
     }
+}
+
+fn trace(context: &mut Context<'_>, words: &[Bytes]) {
+    let tracing = match &words[0] {
+        word if is(word, "ON") => Tracing::On,
+        word if is(word, "OFF") => Tracing::Off,
+        word => match TraceParent::parse(word) {
+            Some(parent) => Tracing::Within(parent),
+            None => {
+                return context.error(
+                    "ERR CLIENT TRACE takes ON, OFF or a traceparent of W3C Trace Context, 00-<32 hex digits>-<16>-<2>",
+                );
+            }
+        },
+    };
+    context.client.tracing.set(tracing);
+    context.ok();
 }
 
 fn tracking(context: &mut Context<'_>, words: &[Bytes]) {

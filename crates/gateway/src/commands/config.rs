@@ -4,7 +4,7 @@
 use super::matches;
 use crate::host::Host;
 use crate::reply::Context;
-use crate::slowlog::{ENTRIES, SLOWER_THAN};
+use crate::slowlog::ENTRIES;
 use bytes::Bytes;
 
 const HELP: &[&str] = &[
@@ -68,7 +68,7 @@ fn parameters(host: &Host) -> Vec<(&'static str, String)> {
         ("save", String::new()),
         (
             "slowlog-log-slower-than",
-            SLOWER_THAN.as_micros().to_string(),
+            limits.slower_than.as_micros().to_string(),
         ),
         ("slowlog-max-len", ENTRIES.to_string()),
         ("timeout", "0".into()),

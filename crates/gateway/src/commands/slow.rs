@@ -111,7 +111,8 @@ mod tests {
     use crate::host::Host;
     use crate::limits::Limits;
     use crate::slowlog::{ENTRIES, Slow};
-    use std::time::Duration;
+    use crate::traces::Kept;
+    use std::time::{Duration, Instant};
 
     fn said(host: &Host, text: &str) -> String {
         let client = host.connect("1.2.3.4:5".into(), String::new());
@@ -133,6 +134,7 @@ mod tests {
     }
 
     fn slow(number: u64) -> Slow {
+        let now = Instant::now();
         Slow {
             id: 0,
             at: UNIX_EPOCH + Duration::from_secs(1000 + number),
@@ -141,6 +143,16 @@ mod tests {
             arguments: 2,
             address: "1.2.3.4:5".into(),
             client: b"me".to_vec(),
+            kept: Kept {
+                name: "set",
+                together: 1,
+                command: None,
+                parent: None,
+                slow: true,
+                received: now,
+                submitted: now,
+                answered: now,
+            },
         }
     }
 

@@ -7,11 +7,13 @@ use crate::measured::{Outcome, micros};
 use crate::reply::Context;
 use crate::resp3;
 use crate::room;
-use crate::slowlog::{SLOWER_THAN, Slow};
+use crate::slowlog::Slow;
+use crate::traces::Kept;
 use crate::tracking;
 use crate::transaction::{self, Expected};
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel, Refusal};
+use ionian_kernel::trace::CommandId;
 use ionian_machines::kv::{self, Command, Compound};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -47,15 +49,16 @@ impl Connection {
     /// whether it was sent or not. Call [`advance`](Self::advance) afterwards.
     pub fn give_up(&mut self) {
         let sent = self.request.take().is_none();
-        self.on_reply(Err(if sent && self.flight_changes {
-            Refusal::Unknown
-        } else {
-            Refusal::Unavailable
-        }));
+        let refusal = match sent && self.flight_changes {
+            true => Refusal::Unknown,
+            false => Refusal::Unavailable,
+        };
+        self.on_reply(None, Err(refusal));
     }
 
-    /// The reply to the compound in flight. [`advance`](Self::advance) is to follow.
-    pub fn on_reply(&mut self, outcome: Result<Bytes, Refusal>) {
+    /// The reply to the compound in flight, which the cluster knows by this name.
+    /// [`advance`](Self::advance) is to follow.
+    pub fn on_reply(&mut self, command: Option<CommandId>, outcome: Result<Bytes, Refusal>) {
         let Some(expected) = self.flight.take() else {
             return;
         };
@@ -79,7 +82,12 @@ impl Connection {
         }
         self.flight_request = None;
         let is_blocking = matches!(expected, Expected::Blocking);
-        let times = Times { now, took };
+        let times = Times {
+            now,
+            took,
+            submitted: self.flight_since,
+            command,
+        };
         if is_blocking {
             if self.waits_after(&outcome, &mut notes) {
                 return self.account();
@@ -268,6 +276,9 @@ impl Connection {
 struct Times {
     now: Instant,
     took: Duration,
+    submitted: Instant,
+    /// The name of the compound in the cluster.
+    command: Option<CommandId>,
 }
 
 impl Times {
@@ -303,25 +314,40 @@ fn count_executed(replies: &[u8], notes: &[Note], times: Times, context: &mut Co
         rest = after;
     }
     // The first has waited longest. One of each compound is enough to see what is slow.
-    if let Some(first) = notes.first().filter(|it| times.of(it) >= SLOWER_THAN) {
-        note_slow(first, times.of(first), context);
+    if let Some(first) = notes.first() {
+        keep(first, notes.len(), times, context);
     }
     notes
         .iter()
         .for_each(|note| tracking::invalidate(&note.tracked, context));
 }
 
-/// Adds a command to the slow ones.
-fn note_slow(note: &Note, waited: Duration, context: &Context<'_>) {
-    context.host.slow.add(Slow {
-        id: 0,
-        at: SystemTime::now(),
-        took: waited,
+/// Keeps the times of a command, the first of `together`, if it was slow or is traced.
+fn keep(note: &Note, together: usize, times: Times, context: &Context<'_>) {
+    let (host, client, took) = (context.host, context.client, times.of(note));
+    let kept = Kept {
         name: note.name,
-        arguments: note.words.saturating_sub(1),
-        address: context.client.address.clone(),
-        client: context.client.name.borrow().to_vec(),
-    });
+        together,
+        command: times.command,
+        parent: None,
+        slow: took >= host.limits.slower_than,
+        received: note.since,
+        submitted: times.submitted,
+        answered: times.now,
+    };
+    if kept.slow {
+        host.slow.add(Slow {
+            id: 0,
+            at: SystemTime::now(),
+            took,
+            name: note.name,
+            arguments: note.words.saturating_sub(1),
+            address: client.address.clone(),
+            client: client.name.borrow().to_vec(),
+            kept,
+        });
+    }
+    host.traces.offer(kept, client.tracing.get());
 }
 
 /// Approximate memory of a waiting command: its words are slices of the input, with their lengths

@@ -104,7 +104,7 @@ impl Client {
             self.request.take().is_some(),
             "there is a request to be answered"
         );
-        self.connection.on_reply(outcome);
+        self.connection.on_reply(None, outcome);
         self.connection.advance();
         self.push(64 << 10);
     }

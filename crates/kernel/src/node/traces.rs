@@ -17,7 +17,7 @@ impl<P: Protocol> Node<P> {
 
     /// What is noted now.
     pub fn recording(&self) -> Option<Recording> {
-        Some(self.recorder.as_ref()?.recording())
+        self.recorder.as_ref()?.recording()
     }
 
     /// The events that it has noted, the oldest first, and how many earlier ones made room.

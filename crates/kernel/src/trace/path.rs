@@ -4,7 +4,7 @@
 //! that has sent a message of that name about the same slot or command. Times of different nodes
 //! are compared: where their clocks differ, so do the times between them.
 
-use super::{CommandId, Event, Run};
+use super::{CommandId, Event, LogSlot, Run};
 use crate::time::Instant;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -35,7 +35,7 @@ pub struct Seen {
     /// What the receiver does with it.
     pub stage: String,
     /// The slot that the message names.
-    pub slot: Option<u64>,
+    pub slot: Option<LogSlot>,
     /// Commands in the message.
     pub commands: Option<Run>,
 }
@@ -54,7 +54,7 @@ impl Seen {
             sent: event.sent,
             message: event.message.into(),
             stage: event.stage.into(),
-            slot: event.slot.map(|slot| slot.0),
+            slot: event.slot,
             commands: event.commands,
         }
     }
@@ -98,7 +98,7 @@ pub struct Step {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Path {
     /// The slot of the command; none for a read that needs none.
-    pub slot: Option<u64>,
+    pub slot: Option<LogSlot>,
     /// What roles have done, in the order in which they began.
     pub spans: Vec<Span>,
     /// What the answer waited for, from the lane back to it, without gaps. Empty if events are
@@ -110,7 +110,7 @@ impl Path {
     /// The path of a command; the events of each node are in the order in which they happened.
     pub fn of(command: CommandId, events: &[Seen]) -> Path {
         let has = |event: &Seen| event.commands.is_some_and(|run| run.contains(command));
-        let slots: BTreeSet<u64> = events
+        let slots: BTreeSet<LogSlot> = events
             .iter()
             .filter(|event| has(event))
             .filter_map(|event| event.slot)
@@ -125,7 +125,8 @@ impl Path {
         // Stable: what happened on a node stays in order.
         relevant.sort_by_key(|event| event.at);
         Path {
-            // A command that was proposed twice is executed in the first.
+            // A command that was proposed twice is executed in the first; the log of all comes
+            // before its parts.
             slot: slots.first().copied(),
             spans: spans(&relevant),
             steps: steps(&relevant).unwrap_or_default(),

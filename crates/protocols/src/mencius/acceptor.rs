@@ -32,7 +32,7 @@ messages! {
     /// The messages that an acceptor receives.
     "acceptor" In {
         /// What MultiPaxos's receives, of the slots of a stripe.
-        0 => InStripe via message {
+        0 in stripe => InStripe via message {
             /// The stripe.
             stripe: Stripe,
             /// The message.

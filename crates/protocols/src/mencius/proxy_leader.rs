@@ -25,7 +25,7 @@ messages! {
     /// The messages that a proxy leader receives.
     "proxy_leader" In {
         /// What MultiPaxos's receives, of the slots of a stripe.
-        0 => InStripe via message {
+        0 in stripe => InStripe via message {
             /// The stripe.
             stripe: Stripe,
             /// The message.

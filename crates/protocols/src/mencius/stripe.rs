@@ -36,6 +36,12 @@ impl StripePosition {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stripe(pub Index);
 
+impl From<Stripe> for u16 {
+    fn from(stripe: Stripe) -> u16 {
+        stripe.0.into()
+    }
+}
+
 impl Wire for Stripe {
     fn encode(&self, out: &mut Vec<u8>) {
         self.0.encode(out);

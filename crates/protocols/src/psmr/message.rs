@@ -3,6 +3,7 @@
 use crate::multipaxos;
 use ionian_kernel::client::Request;
 use ionian_kernel::id::{ReplicaId, Slot};
+use ionian_kernel::trace::Subject;
 use ionian_kernel::{protocol, wire_enum};
 
 /// A message to any role of this protocol.
@@ -92,6 +93,15 @@ impl protocol::Message for Message {
             Message::WantSkip { .. } => "leader::WantSkip",
             Message::WantBarrier { .. } => "leader::WantBarrier",
             Message::NeedState { .. } => "replica::NeedState",
+        }
+    }
+
+    fn subject(&self) -> Option<Subject<'_>> {
+        match self {
+            Message::InGroup { group, message } => {
+                Some(protocol::Message::subject(message)?.in_log(*group))
+            }
+            _ => None,
         }
     }
 }

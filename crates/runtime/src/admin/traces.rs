@@ -45,7 +45,8 @@ wire_struct! { CommandName { lane, sessionless, number } }
 /// so far: at most [`MOST_COMMANDS`].
 ///
 /// # Errors
-/// If the node cannot be reached, does not answer within `limit`, or the answer is no such document.
+/// If the node cannot be reached or does not answer within `limit`, or if the answer is no such
+/// document.
 pub async fn query_notes(
     contact: impl Into<Contact>,
     record: Option<Record>,

@@ -9,8 +9,8 @@ use crate::traces::{KeptCommand, NodeNotes, NotedEvent, RecordingStatus};
 use ionian_kernel::node::Node;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::time::Instant;
-use ionian_kernel::trace::{CommandId, Event, Recording};
-use std::collections::HashSet;
+use ionian_kernel::trace::{CommandId, Event, LogSlot, Recording};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The most events in a document: some for each of its commands. They take about four megabytes.
@@ -64,12 +64,13 @@ impl Question {
             run.is_some_and(|run| self.commands.iter().any(|command| run.contains(*command)))
         };
         let meant = events.iter().filter(|event| is_meant(event));
-        let slots: HashSet<u64> = meant.filter_map(|event| Some(event.slot?.0)).collect();
-        let wanted = events.iter().filter(|event| {
-            let in_slot = |slot| slots.contains(&slot);
-            is_meant(event)
-                || event.commands.is_none() && event.slot.is_some_and(|slot| in_slot(slot.0))
-        });
+        let slots: BTreeSet<LogSlot> = meant.filter_map(|event| event.slot).collect();
+        let in_slot = |event: &Event| {
+            event.commands.is_none() && event.slot.is_some_and(|slot| slots.contains(&slot))
+        };
+        let wanted = events
+            .iter()
+            .filter(|event| is_meant(event) || in_slot(event));
         notes.events = wanted
             .take(MOST_EVENTS)
             .map(|event| NotedEvent::of(event, P::KINDS))

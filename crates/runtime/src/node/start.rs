@@ -33,6 +33,7 @@ use crate::transport::peers::Peers;
 use ionian_kernel::level::Level;
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
+use ionian_kernel::trace::Recording;
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
@@ -43,6 +44,9 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, LocalSet};
+
+/// For how long a node notes the sample of the deployment for traces.
+const UNTIL_IT_STOPS: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// How long a node that stops waits for its peers to receive what was written to them.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
@@ -168,6 +172,11 @@ fn assemble<P: Protocol>(
     };
     let peers = peers_of(&settings, &tasks);
     let clock = Clock::start(settings.clock_ahead_ms);
+    let one_in = settings.layout.options.trace_one_in as u64;
+    if one_in > 0 {
+        let until = clock.now() + UNTIL_IT_STOPS;
+        node.record(Recording { one_in, until });
+    }
     let loops = match settings.layout.options.loops {
         0 | 1 => None,
         loops => Some(
@@ -175,7 +184,10 @@ fn assemble<P: Protocol>(
                 .map_err(NodeError::Start)?,
         ),
     };
-    let application = application(LaneHandle::new(submissions.clone()));
+    let mut application = application(LaneHandle::new(submissions.clone()));
+    if one_in > 0 {
+        application.keep(one_in, UNTIL_IT_STOPS);
+    }
     let state = State::new(
         node,
         NodeIo::new(

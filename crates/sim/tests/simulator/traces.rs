@@ -5,7 +5,9 @@ use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::trace::path::{Path, SUBMIT, Seen};
 use ionian_kernel::trace::{CommandId, Run};
+use ionian_protocols::mencius::Mencius;
 use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_protocols::psmr::PSmr;
 use ionian_sim::{Faults, Oracle, Scenario, View, Watch, run_seed_watched};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -122,6 +124,14 @@ fn the_path_of_each_command_has_every_role_and_is_connected() {
         assert_paths::<MultiPaxos>("colocated", seed, &[WRITE, BATCHED]);
         assert_paths::<MultiPaxos>("compartmentalized", seed, &[WRITE]);
         assert_paths::<MultiPaxos>("batched", seed, &[WRITE, BATCHED]);
+    }
+}
+
+#[test]
+fn parts_of_logs_with_slots_of_their_own_are_not_mixed_up() {
+    for seed in 0..4 {
+        assert_paths::<Mencius>("mencius", seed, &[WRITE]);
+        assert_paths::<PSmr>("p-smr", seed, &[WRITE, BATCHED]);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Paths of commands through two roles on two nodes.
 
 use super::*;
-use crate::id::ClientId;
+use crate::id::{ClientId, Slot};
 use alloc::borrow::ToOwned;
 use alloc::vec;
 
@@ -12,6 +12,12 @@ const fn command(number: u64) -> CommandId {
         number,
     }
 }
+
+/// The slot of the commands.
+const SLOT: LogSlot = LogSlot {
+    log: 0,
+    slot: Slot(9),
+};
 
 /// A lane of node a.
 const LANE: (&str, &str) = ("a", "lane");
@@ -32,7 +38,7 @@ fn seen((node, role): (&str, &str), at: u64, sent: bool, message: &str, about: u
         sent,
         message: message.to_owned(),
         stage: message.to_lowercase(),
-        slot: is_slot.then_some(9),
+        slot: is_slot.then_some(SLOT),
         commands: (message != "Slot").then(|| Run {
             first: command(about),
             count: 2,
@@ -65,7 +71,7 @@ fn stages(path: &Path) -> Vec<(&str, u64)> {
 #[test]
 fn a_path_joins_slots_and_commands_of_all_nodes() {
     let path = Path::of(command(5), &events());
-    assert_eq!(path.slot, Some(9));
+    assert_eq!(path.slot, Some(SLOT));
     assert!(path.is_connected());
     let parents: Vec<_> = path
         .spans

@@ -1,0 +1,123 @@
+//! Asks all nodes for their notes, and joins those about a command.
+
+use crate::contact;
+use crate::output::explain;
+use anyhow::{Context, Result};
+use ionian_deployment::Configuration;
+use ionian_kernel::trace::path::{Path, Seen};
+use ionian_runtime::traces::{CommandName, KeptCommand, NodeNotes};
+use ionian_runtime::{Record, query_notes};
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// What the nodes have answered.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    pub(super) notes: Vec<NodeNotes>,
+    /// Why others have not.
+    pub(super) failures: Vec<String>,
+}
+
+/// A command of a client, and its path through the roles.
+#[derive(Debug)]
+pub(super) struct Traced {
+    /// The node of its gateway.
+    pub(super) node: String,
+    pub(super) kept: KeptCommand,
+    pub(super) path: Path,
+}
+
+/// Has every node record, if it is to, and asks for the events about these commands.
+pub(super) async fn ask_all(
+    known: &Configuration,
+    record: Option<Record>,
+    commands: &[CommandName],
+    limit: Duration,
+) -> Gathered {
+    let mut questions = JoinSet::new();
+    for (place, node) in known.nodes() {
+        let (name, address) = (node.name.clone(), node.address.clone());
+        let commands = commands.to_vec();
+        questions.spawn(async move {
+            let answer = ask((&name, &address), record, &commands, limit).await;
+            (place, answer.with_context(|| format!("node {name}")))
+        });
+    }
+    let mut answers = questions.join_all().await;
+    answers.sort_by_key(|(place, _)| *place);
+    let mut gathered = Gathered::default();
+    for (_, answer) in answers {
+        match answer {
+            Ok(notes) => gathered.notes.push(notes),
+            Err(error) => gathered.failures.push(explain(&error)),
+        }
+    }
+    gathered
+}
+
+async fn ask(
+    (name, address): (&str, &str),
+    record: Option<Record>,
+    commands: &[CommandName],
+    limit: Duration,
+) -> Result<NodeNotes> {
+    let node = contact::to(Some(name), &format!("node.{name}.address"), address)?;
+    Ok(query_notes(node, record, commands, limit).await?)
+}
+
+impl Gathered {
+    /// The commands that gateways have kept and that are wanted, the newest first.
+    pub(super) fn kept(&self, wanted: impl Fn(&KeptCommand) -> bool) -> Vec<(String, KeptCommand)> {
+        let of_node = |notes: &NodeNotes| {
+            let node = notes.node.clone();
+            let kept = notes.commands.clone().into_iter();
+            kept.map(move |kept| (node.clone(), kept))
+        };
+        let mut all: Vec<_> = self.notes.iter().flat_map(of_node).collect();
+        all.retain(|(_, kept)| wanted(kept));
+        all.sort_by_key(|(_, kept)| std::cmp::Reverse(kept.answered_us));
+        all
+    }
+
+    fn seen(&self) -> Vec<Seen> {
+        self.notes.iter().flat_map(NodeNotes::seen).collect()
+    }
+
+    /// Whether all nodes that have answered note all commands now.
+    pub(super) fn records_all(&self) -> bool {
+        let of_node = |notes: &NodeNotes| notes.recording.as_ref().is_some_and(|it| it.one_in == 1);
+        self.notes.iter().all(of_node)
+    }
+}
+
+/// The paths of these commands.
+pub(super) async fn paths(
+    known: &Configuration,
+    kept: Vec<(String, KeptCommand)>,
+    limit: Duration,
+) -> (Vec<Traced>, Gathered) {
+    let names: Vec<CommandName> = kept.iter().filter_map(|(_, kept)| kept.command).collect();
+    let gathered = ask_all(known, None, &names, limit).await;
+    let seen = gathered.seen();
+    let traced = kept.into_iter().map(|(node, kept)| {
+        let id = kept.command.and_then(CommandName::id);
+        let mut during = seen.clone();
+        during.retain(|event| is_near(&kept, event));
+        Traced {
+            path: id.map_or_else(Path::default, |id| Path::of(id, &during)),
+            node,
+            kept,
+        }
+    });
+    (traced.collect(), gathered)
+}
+
+/// How much later or earlier an event about a command may be, by a clock that differs.
+const NEAR_US: u64 = 60_000_000;
+
+/// Whether an event may be about this command. A lane that opens another session counts anew: what
+/// was long before is about another command of this name.
+fn is_near(kept: &KeptCommand, event: &Seen) -> bool {
+    let (first, last) = (kept.received_us, kept.answered_us);
+    (first.saturating_sub(NEAR_US)..=last.saturating_add(NEAR_US)).contains(&event.at.0)
+}

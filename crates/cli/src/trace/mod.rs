@@ -1,0 +1,190 @@
+//! `ionian trace`: the path of a command through all roles, and what slow commands waited for.
+//!
+//! docs/tracing.md explains what is shown.
+
+mod arguments;
+mod gather;
+mod text;
+
+pub(crate) use arguments::Arguments;
+
+use crate::cluster_args::ClusterArgs;
+use crate::exec;
+use crate::member;
+use crate::output::{self, say};
+use crate::source::{self, ANSWER_LIMIT};
+use crate::waiting;
+use anyhow::{Result, bail};
+use arguments::{Shown, TraceCommand};
+use gather::{Gathered, Traced, ask_all, paths};
+use ionian_deployment::Configuration;
+use ionian_kernel::trace::TraceParent;
+use ionian_redis_client::Reply;
+use ionian_runtime::Record;
+use ionian_runtime::traces::KeptCommand;
+use serde_json::json;
+use std::ffi::OsString;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// For how long nodes note everything for one command: longer than the patience of a lane.
+const FOR_ONE: Duration = Duration::from_secs(10);
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    match &arguments.command {
+        TraceCommand::Exec {
+            gateway,
+            shown,
+            words,
+        } => trace_one(gateway.as_deref(), shown, words),
+        TraceCommand::Slow { count, shown } => list(*count, shown, |kept| kept.slow),
+        TraceCommand::Kept { count, shown } => list(*count, shown, |kept| !kept.slow),
+        TraceCommand::Record {
+            one_in,
+            seconds,
+            cluster_args,
+        } => record(*one_in, Duration::from_secs(*seconds), cluster_args),
+    }
+}
+
+async fn known(cluster_args: &ClusterArgs) -> Result<Configuration> {
+    Ok(member::newest_since(source::running(cluster_args).await?).await)
+}
+
+/// Warns of nodes that have not answered.
+fn warn(gathered: &Gathered) {
+    for failure in &gathered.failures {
+        eprintln!("what this node did is missing: {failure}");
+    }
+}
+
+fn record(one_in: u64, lasting: Duration, cluster_args: &ClusterArgs) -> Result<ExitCode> {
+    let record = Record { one_in, lasting };
+    let gathered = waiting::block_on(async {
+        let known = known(cluster_args).await?;
+        Ok(ask_all(&known, Some(record), &[], ANSWER_LIMIT).await)
+    })?;
+    for notes in &gathered.notes {
+        let recording = notes.recording.clone().unwrap_or_default();
+        say!(
+            "{} notes one in {} commands for {} s",
+            notes.node,
+            recording.one_in,
+            recording.for_ms.div_ceil(1000)
+        );
+    }
+    if !gathered.failures.is_empty() {
+        bail!(
+            "not recorded by all nodes: {}",
+            gathered.failures.join("; ")
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(count: u32, shown: &Shown, wanted: impl Fn(&KeptCommand) -> bool) -> Result<ExitCode> {
+    let (traced, gathered) = waiting::block_on(async {
+        let known = known(&shown.cluster_args).await?;
+        let gathered = ask_all(&known, None, &[], ANSWER_LIMIT).await;
+        let mut kept = gathered.kept(wanted);
+        kept.truncate(count as usize);
+        Ok(paths(&known, kept, ANSWER_LIMIT).await)
+    })?;
+    warn(&gathered);
+    if shown.json {
+        let all: Vec<_> = traced.iter().map(Traced::document).collect();
+        say!("{}", serde_json::to_string_pretty(&all)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if traced.is_empty() {
+        say!("no gateway has kept such a command");
+    }
+    for one in &traced {
+        let mut lines = format!("{}\n", one.title());
+        one.waited(&mut lines);
+        output::print(format_args!("{lines}"));
+    }
+    let is_partial = traced.iter().any(|it| it.path.steps.is_empty());
+    if is_partial && !gathered.records_all() {
+        say!(
+            "\"cluster\" is the time of all roles: `ionian trace record` has nodes note what each does"
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A trace of its own.
+fn new_parent() -> TraceParent {
+    let random = || RandomState::new().build_hasher().finish();
+    TraceParent {
+        trace: u128::from(random()) << 64 | u128::from(random() | 1),
+        span: random() | 1,
+    }
+}
+
+fn trace_one(gateway: Option<&str>, shown: &Shown, words: &[OsString]) -> Result<ExitCode> {
+    let record = Record {
+        one_in: 1,
+        lasting: FOR_ONE,
+    };
+    let known = waiting::block_on(async {
+        let known = known(&shown.cluster_args).await?;
+        warn(&ask_all(&known, Some(record), &[], ANSWER_LIMIT).await);
+        Ok(known)
+    })?;
+    let parent = new_parent().to_string();
+    let mut connection = exec::connect_within(&known, gateway, &shown.cluster_args)?;
+    if let Reply::Error(error) = connection.call(&[b"CLIENT", b"TRACE", parent.as_bytes()])? {
+        bail!("the gateway does not trace: {error}");
+    }
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    let began = Instant::now();
+    let reply = connection.call(&words)?;
+    let client_us = began.elapsed().as_micros() as u64;
+    let (traced, gathered) = waiting::block_on(async {
+        let gathered = ask_all(&known, None, &[], ANSWER_LIMIT).await;
+        let kept = gathered.kept(|kept| !kept.slow && kept.parent.as_ref() == Some(&parent));
+        Ok(paths(&known, kept, ANSWER_LIMIT).await)
+    })?;
+    warn(&gathered);
+    let Some(one) = traced.first() else {
+        let reply = match reply {
+            Reply::Error(error) => format!("its reply is {error}"),
+            _ => "the gateway answered it".to_owned(),
+        };
+        bail!("no command reached the roles: {reply}");
+    };
+    match shown.json {
+        true => {
+            let mut document = one.document();
+            document["client_us"] = json!(client_us);
+            say!("{}", serde_json::to_string_pretty(&document)?);
+        }
+        false => output::print(format_args!("{}", told(one, client_us, &gathered))),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One command in full.
+fn told(one: &Traced, client_us: u64, gathered: &Gathered) -> String {
+    let mut text = format!("{}\n\n", one.title());
+    text += "The reply waited for\n";
+    one.waited(&mut text);
+    let outside = client_us.saturating_sub(one.took_us());
+    text += &format!("{:>12}  connection\n", text::ms(outside));
+    text += &format!("{:>12}  at the client\n", text::ms(client_us));
+    if one.path.spans.is_empty() {
+        let protocol = gathered.notes.first().map_or("?", |notes| &notes.protocol);
+        text += &format!(
+            "\nNo role has noted the command: messages of {protocol} do not say what they are about\n"
+        );
+        return text;
+    }
+    text += &format!(
+        "\n{:<52} {:>12} {:>12}\n",
+        "What roles did", "after", "took"
+    );
+    text + &text::tree(&one.path)
+}

@@ -1,0 +1,144 @@
+//! `ionian trace` on clusters of real processes.
+
+use crate::cluster::{Cluster, run, text};
+use crate::resp::Reply;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// The document that a command prints.
+#[track_caller]
+fn document(cluster: &Cluster, arguments: &[&str]) -> Value {
+    let named = ["--json", "--data", &cluster.data()];
+    let (command, words) = arguments.split_at(1);
+    let output = run(&[&["trace"], command, &named, words].concat());
+    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    serde_json::from_slice(&output.stdout).expect(&said)
+}
+
+fn sum(shares: &Value) -> u64 {
+    let shares = shares.as_array().expect("a list").iter();
+    shares
+        .map(|share| share["us"].as_u64().expect("a time"))
+        .sum()
+}
+
+/// What roles have done, by kind and stage.
+fn stages(traced: &Value) -> BTreeSet<String> {
+    let spans = traced["spans"].as_array().expect("a list").iter();
+    let name = |of: &Value| of.as_str().expect("a name").to_owned();
+    spans
+        .map(|span| format!("{} {}", name(&span["at"]["role"]), name(&span["stage"])))
+        .collect()
+}
+
+#[test]
+fn a_traced_write_has_every_role_and_times_that_add_up() {
+    for (preset, expected) in [("colocated", BATCHED), ("compartmentalized", PLAIN)] {
+        let cluster = Cluster::start(preset, &[], &[]);
+        let traced = document(&cluster, &["exec", "SET", "name", "Ionian"]);
+        let told = format!("{preset}: {traced:#}");
+        let expected: BTreeSet<String> = expected.iter().map(|it| (*it).to_owned()).collect();
+        let mut found = stages(&traced);
+        found.remove("acceptor learn");
+        assert_eq!(found, expected, "{told}");
+        let spans = traced["spans"].as_array().expect("a list");
+        let roots = spans.iter().filter(|span| span["parent"].is_null());
+        assert_eq!(roots.count(), 1, "not connected: {told}");
+        assert_eq!(sum(&traced["shares"]), traced["took_us"], "{told}");
+        assert!(
+            traced["client_us"].as_u64() >= traced["took_us"].as_u64(),
+            "{told}"
+        );
+        assert!(!told.contains("Ionian"), "a value is shown: {told}");
+        let read = document(&cluster, &["exec", "GET", "name"]);
+        assert!(stages(&read).contains("replica read"), "{read:#}");
+    }
+}
+
+/// Longer than `slow_ms` below.
+const STOPPED: Duration = Duration::from_millis(300);
+
+#[test]
+fn a_slow_write_is_explained_by_the_role_that_waited() {
+    let cluster = Cluster::start("baseline", &["options.slow_ms=200"], &[]);
+    let recorded = run(&["trace", "record", "--data", &cluster.data()]);
+    assert_eq!(
+        recorded.status.code(),
+        Some(0),
+        "{}",
+        text(&recorded.stderr)
+    );
+    let mut client = cluster.client(0);
+    client.set("a", "quick");
+    // The first node may lead or not: no quorum votes without the others.
+    [1, 2].map(|node| cluster.signal(node, Signal::SIGSTOP));
+    let write = std::thread::spawn(move || client.set("b", "slow"));
+    std::thread::sleep(STOPPED);
+    [1, 2].map(|node| cluster.signal(node, Signal::SIGCONT));
+    write.join().expect("it is written");
+    let slow = document(&cluster, &["slow"]);
+    let all = slow.as_array().expect("a list");
+    assert!(!all.is_empty() && all.len() <= 2, "{slow:#}");
+    let traced = &all[0];
+    assert_eq!(traced["command"]["name"], "set", "{slow:#}");
+    assert!(traced["took_us"].as_u64() >= Some(200_000), "{slow:#}");
+    assert_eq!(sum(&traced["shares"]), traced["took_us"], "{slow:#}");
+    let shares = traced["shares"].as_array().expect("a list");
+    let longest = shares.iter().max_by_key(|share| share["us"].as_u64());
+    let stage = longest.expect("some")["stage"].as_str();
+    assert_ne!(stage, Some("cluster"), "it is not explained: {slow:#}");
+    assert!(
+        document(&cluster, &["kept"])
+            .as_array()
+            .expect("a list")
+            .is_empty()
+    );
+}
+
+#[test]
+fn a_sample_is_kept_and_clients_trace_what_they_want() {
+    let cluster = Cluster::start("baseline", &["options.trace_one_in=4"], &[]);
+    let mut client = cluster.client(0);
+    (0..40).for_each(|number| client.set("a", &number.to_string()));
+    let sample = document(&cluster, &["kept", "--count", "100"]);
+    let sample = sample.as_array().expect("a list");
+    assert!((1..30).contains(&sample.len()), "{} of 40", sample.len());
+    for traced in sample {
+        assert!(stages(traced).contains("acceptor sync"), "{traced:#}");
+    }
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let refused = client.call(&["CLIENT", "TRACE", "yes"]).expect("a reply");
+    assert!(matches!(refused, Reply::Error(_)), "{refused:?}");
+    client.call(&["CLIENT", "TRACE", parent]).expect("a reply");
+    client.set("b", "traced");
+    client.call(&["CLIENT", "TRACE", "OFF"]).expect("a reply");
+    let kept = document(&cluster, &["kept", "--count", "100"]);
+    let all = kept.as_array().expect("a list").iter();
+    let mine = all.filter(|traced| traced["command"]["parent"] == parent);
+    assert_eq!(mine.count(), 1, "{kept:#}");
+}
+
+const PLAIN: &[&str] = &[
+    "acceptor sync",
+    "client answers",
+    "client submit",
+    "leader propose",
+    "proxy_leader chosen",
+    "proxy_leader phase2a",
+    "replica execute",
+];
+
+const BATCHED: &[&str] = &[
+    "acceptor sync",
+    "batcher batch.wait",
+    "client answers",
+    "client submit",
+    "leader propose",
+    "proxy_leader chosen",
+    "proxy_leader phase2a",
+    "replica execute",
+    "unbatcher unbatch",
+];
