@@ -189,7 +189,8 @@ const VERIFY: &[Step] = &[
     },
 ];
 
-const FEATURES: &str = "ionian-cli/toy,ionian-tools/toy,ionian-sim/toy,ionian-sim/hundreds";
+const FEATURES: &str =
+    "ionian-cli/toy,ionian-cli/otel,ionian-tools/toy,ionian-sim/toy,ionian-sim/hundreds";
 
 /// What only builds with features contain. They build the workspace anew, which takes longer than
 /// their few tests, so this is no part of `verify`.
@@ -205,6 +206,8 @@ const WITH_FEATURES: &[Step] = &[Step {
         "ionian-sim",
         "--features",
         FEATURES,
+        "--bin",
+        "ionian",
         "--test",
         "ionian",
         "--test",
@@ -216,6 +219,7 @@ const WITH_FEATURES: &[Step] = &[Step {
         "--",
         "toy::",
         "hundreds_of",
+        "trace::export",
     ],
     environment: &[("CARGO_PROFILE_DEV_OPT_LEVEL", "0")],
     limit_min: 30,

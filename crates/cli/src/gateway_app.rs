@@ -56,6 +56,8 @@ impl Application for GatewayApplication {
             received: it.received,
             submitted: it.submitted,
             answered: it.answered,
+            written: it.written,
+            id: it.id,
         })
         .collect()
     }

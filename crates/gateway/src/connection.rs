@@ -215,6 +215,9 @@ impl Connection {
     pub fn on_sent(&mut self, len: usize) {
         count(&self.host.stats.bytes_out, len as u64);
         self.output.on_sent(len);
+        if self.output.len() == 0 {
+            self.host.on_written(&self.client);
+        }
         self.account();
     }
 

@@ -117,6 +117,8 @@ pub(crate) struct Client {
     pub(crate) caching: Cell<Option<bool>>,
     /// Whether its commands are traced.
     pub(crate) tracing: Cell<Tracing>,
+    /// The number of the last kept command whose reply is not written.
+    pub(crate) unwritten: Cell<Option<u64>>,
     /// The name of its user.
     pub(crate) user: RefCell<Bytes>,
     /// Whether it has logged in, by AUTH or HELLO.
@@ -220,6 +222,7 @@ impl Host {
             tracking: Cell::default(),
             caching: Cell::default(),
             tracing: Cell::default(),
+            unwritten: Cell::default(),
             user: RefCell::new(Bytes::from_static(DEFAULT)),
             logged_in: Cell::new(false),
             rights: RefCell::default(),

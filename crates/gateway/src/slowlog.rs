@@ -7,7 +7,7 @@
 use crate::traces::Kept;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The number of entries. The oldest makes room: the default of Redis's `slowlog-max-len`.
 pub(crate) const ENTRIES: usize = 128;
@@ -43,6 +43,14 @@ impl SlowLog {
         }
         let id = self.next_id.replace(self.next_id.get() + 1);
         entries.push_front(Slow { id, ..slow });
+    }
+
+    /// The reply of the command with this number is written.
+    pub(crate) fn on_written(&self, id: u64, at: Instant) {
+        let mut entries = self.entries.borrow_mut();
+        entries
+            .iter_mut()
+            .for_each(|slow| slow.kept.on_written(id, at));
     }
 
     /// The newest entries first.

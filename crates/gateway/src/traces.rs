@@ -1,7 +1,9 @@
 //! Commands whose times this gateway keeps for traces: those of clients that asked for it, and a
 //! sample. The slow ones are in [`slowlog`](crate::slowlog).
 
+use crate::host::{Client, Host};
 use crate::serve::Gateway;
+use crate::slowlog::Slow;
 use ionian_kernel::trace::{CommandId, TraceParent};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -33,6 +35,40 @@ pub struct Kept {
     pub submitted: Instant,
     /// When the answer came.
     pub answered: Instant,
+    /// When the reply was written to the client's socket, with all before it; none if it is not.
+    pub written: Option<Instant>,
+    /// A number of its own, of this process.
+    pub id: u64,
+}
+
+impl Kept {
+    /// A command that is not written.
+    pub(crate) fn new(
+        (name, together): (&'static str, usize),
+        command: Option<CommandId>,
+        [received, submitted, answered]: [Instant; 3],
+        slow: bool,
+    ) -> Self {
+        Kept {
+            name,
+            together,
+            command,
+            parent: None,
+            slow,
+            received,
+            submitted,
+            answered,
+            written: None,
+            id: 0,
+        }
+    }
+
+    /// Its reply is written, if it is the one with this number.
+    pub(crate) fn on_written(&mut self, id: u64, at: Instant) {
+        if self.id == id {
+            self.written.get_or_insert(at);
+        }
+    }
 }
 
 /// What a client has asked for with CLIENT TRACE.
@@ -53,6 +89,7 @@ pub(crate) struct Traces {
     sampling: Cell<Option<(u64, Instant)>>,
     /// When the present second began, and how many commands were kept in it.
     second: Cell<Option<(Instant, u32)>>,
+    next_id: Cell<u64>,
 }
 
 impl Traces {
@@ -62,21 +99,39 @@ impl Traces {
         self.sampling.set(until.map(|until| (one_in, until)));
     }
 
-    /// Keeps a command, if its client has asked for it or it is in the sample.
-    pub(crate) fn offer(&self, kept: Kept, asked: Tracing) {
+    /// Keeps a command, if its client has asked for it or it is in the sample. Whether it does.
+    pub(crate) fn offer(&self, kept: Kept, asked: Tracing) -> bool {
         let parent = match asked {
-            Tracing::Off if !self.samples(&kept) => return,
+            Tracing::Off if !self.samples(&kept) => return false,
             Tracing::Off | Tracing::On => None,
             Tracing::Within(parent) => Some(parent),
         };
         if !self.has_room(kept.answered) {
-            return;
+            return false;
         }
         let mut all = self.kept.borrow_mut();
         if all.len() == ENTRIES {
             all.pop_front();
         }
-        all.push_back(Kept { parent, ..kept });
+        let slow = false;
+        all.push_back(Kept {
+            parent,
+            slow,
+            ..kept
+        });
+        true
+    }
+
+    /// The same command with a number of its own.
+    pub(crate) fn numbered(&self, kept: Kept) -> Kept {
+        let id = self.next_id.get() + 1;
+        self.next_id.set(id);
+        Kept { id, ..kept }
+    }
+
+    fn on_written(&self, id: u64, at: Instant) {
+        let mut all = self.kept.borrow_mut();
+        all.iter_mut().for_each(|kept| kept.on_written(id, at));
     }
 
     fn samples(&self, kept: &Kept) -> bool {
@@ -103,6 +158,33 @@ impl Traces {
     }
 }
 
+impl Host {
+    /// Keeps the times of a command, if it was slow or is traced.
+    pub(crate) fn keep(&self, kept: Kept, client: &Client, slow: impl FnOnce(Kept) -> Slow) {
+        let tracing = client.tracing.get();
+        if !kept.slow && tracing == Tracing::Off && !self.traces.samples(&kept) {
+            return;
+        }
+        let kept = self.traces.numbered(kept);
+        let is_kept = self.traces.offer(kept, tracing);
+        if kept.slow {
+            self.slow.add(slow(kept));
+        }
+        if is_kept || kept.slow {
+            client.unwritten.set(Some(kept.id));
+        }
+    }
+
+    /// All replies of a client are written.
+    pub(crate) fn on_written(&self, client: &Client) {
+        if let Some(id) = client.unwritten.take() {
+            let now = Instant::now();
+            self.traces.on_written(id, now);
+            self.slow.on_written(id, now);
+        }
+    }
+}
+
 impl Gateway {
     /// Keeps the times of one in this number of commands for traces, for this long.
     pub fn sample(&self, one_in: u64, lasting: Duration) {
@@ -124,20 +206,12 @@ mod tests {
     use ionian_kernel::id::ClientId;
 
     fn kept(number: u64, answered: Instant) -> Kept {
-        Kept {
-            name: "set",
-            together: 1,
-            command: Some(CommandId {
-                client: ClientId(0),
-                sessionless: false,
-                number,
-            }),
-            parent: None,
-            slow: false,
-            received: answered,
-            submitted: answered,
-            answered,
-        }
+        let command = CommandId {
+            client: ClientId(0),
+            sessionless: false,
+            number,
+        };
+        Kept::new(("set", 1), Some(command), [answered; 3], false)
     }
 
     #[test]

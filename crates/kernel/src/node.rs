@@ -347,7 +347,7 @@ impl<P: Protocol> Node<P> {
                 continue;
             }
             if self.recorder.is_some() {
-                self.note((place as usize, false), &message, world);
+                self.note((place as usize, None), &message, world);
             }
             self.call(place as usize, world, |instance, outbox| {
                 instance.on_message(now, message, outbox)
@@ -537,9 +537,11 @@ impl<P: Protocol> Node<P> {
     /// Passes on what the instance at `place` sends.
     fn route(&mut self, place: usize, routed: Routed<P::Message>, world: &mut impl World<P>) {
         if self.recorder.is_some()
-            && let Routed::Roles { message, .. } = &routed
+            && let Routed::Roles {
+                members, message, ..
+            } = &routed
         {
-            self.note((place, true), message, world);
+            self.note((place, Some(*members)), message, world);
         }
         match routed {
             Routed::Application { lane, reply } => world.reply(lane, reply),

@@ -12,7 +12,7 @@ mod tests;
 
 pub use parent::TraceParent;
 
-use crate::id::{ClientId, Slot};
+use crate::id::{ClientId, Members, Slot};
 use crate::layout::Address;
 use crate::protocol::Message;
 use crate::time::Instant;
@@ -145,8 +145,8 @@ pub struct Event {
     pub at: Instant,
     /// The role.
     pub role: Address,
-    /// Whether it has sent the message; otherwise it begins to handle it.
-    pub sent: bool,
+    /// The instances that it has sent the message to; none if it begins to handle it.
+    pub sent: Option<Members>,
     /// The name of the message.
     pub message: &'static str,
     /// What the receiver does with it.
@@ -204,7 +204,8 @@ impl Recorder {
     }
 
     /// Goes on as long as either wants, in as much detail.
-    pub fn extend(&mut self, other: Recording) {
+    pub fn extend(&mut self, now: Instant, other: Recording) {
+        self.recordings.retain(|one| one.until > now);
         let has = |one: &Recording| one.one_in <= other.one_in && one.until >= other.until;
         if self.recordings.iter().any(has) {
             return;
@@ -235,12 +236,12 @@ impl Recorder {
         self.recordings.first().map_or(1, |now| now.one_in)
     }
 
-    /// A role has sent a message (`sent`) or begins to handle one. Returns whether recording goes
-    /// on.
+    /// A role has sent a message to instances (`sent`) or begins to handle one. Returns whether
+    /// recording goes on.
     pub(crate) fn note<M: Message>(
         &mut self,
         clock: impl FnOnce() -> Instant,
-        (role, sent): (Address, bool),
+        (role, sent): (Address, Option<Members>),
         message: &M,
     ) -> bool {
         let Some(subject) = message.subject() else {

@@ -42,8 +42,9 @@ pub struct NotedEvent {
     pub role: String,
     /// Its number among its kind.
     pub index: u64,
-    /// Whether it has sent the message.
-    pub sent: bool,
+    /// The numbers of the instances that it has sent the message to; none if it has received it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<Vec<u64>>,
     /// The name of the message.
     pub message: String,
     /// What the receiver does with it.
@@ -119,6 +120,10 @@ pub struct KeptCommand {
     pub submitted_us: u64,
     /// When its reply was there.
     pub answered_us: u64,
+    /// When its reply was written to its connection.
+    pub written_us: u64,
+    /// A number of its own, of this process.
+    pub id: u64,
 }
 
 impl NotedEvent {
@@ -157,7 +162,7 @@ impl NodeNotes {
                 index: event.index,
             },
             at: Instant(event.at_us),
-            sent: event.sent,
+            sent: event.sent.clone(),
             message: event.message.clone(),
             stage: event.stage.clone(),
             slot: event.slot.map(|slot| LogSlot {

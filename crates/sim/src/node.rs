@@ -294,7 +294,7 @@ impl<P: Protocol> SimNode<P> {
                 .map_err(|error| format!("record {} of {from:?}, {record:02x?}: {error}", lsn.0))?;
         }
         if boot.scenario.records {
-            host.record(EVERYTHING);
+            host.record(self.clock.read(now), EVERYTHING);
         }
         self.told = self.disk.durable();
         let opened = Lsn(self.disk.next().0 - 1);

@@ -60,6 +60,21 @@ pub(crate) enum TraceCommand {
         #[command(flatten)]
         shown: Shown,
     },
+    /// Send the commands that gateways keep, the slow ones, the traced ones and the sample, to a
+    /// collector of OpenTelemetry
+    ///
+    /// Asks once a second, until it is stopped.
+    #[cfg(feature = "otel")]
+    Export {
+        /// The collector, which takes OTLP over HTTP
+        #[arg(long, value_name = "http://HOST:PORT", default_value = "http://127.0.0.1:4318", value_parser = super::export::endpoint)]
+        otlp: hyper::Uri,
+        /// Send what is there, and end
+        #[arg(long)]
+        once: bool,
+        #[command(flatten)]
+        cluster_args: ClusterArgs,
+    },
     /// Have all nodes note what they do for a sample of commands, or for all
     Record {
         /// One in this number of commands; 1 for all

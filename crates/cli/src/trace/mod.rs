@@ -3,6 +3,8 @@
 //! docs/tracing.md explains what is shown.
 
 mod arguments;
+#[cfg(feature = "otel")]
+mod export;
 mod gather;
 mod text;
 
@@ -41,6 +43,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         } => trace_one(gateway.as_deref(), shown, words),
         TraceCommand::Slow { count, shown } => list(*count, shown, |kept| kept.slow),
         TraceCommand::Kept { count, shown } => list(*count, shown, |kept| !kept.slow),
+        #[cfg(feature = "otel")]
+        TraceCommand::Export {
+            otlp,
+            once,
+            cluster_args,
+        } => export::run(otlp, *once, cluster_args),
         TraceCommand::Record {
             one_in,
             seconds,

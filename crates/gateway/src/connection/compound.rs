@@ -325,29 +325,22 @@ fn count_executed(replies: &[u8], notes: &[Note], times: Times, context: &mut Co
 /// Keeps the times of a command, the first of `together`, if it was slow or is traced.
 fn keep(note: &Note, together: usize, times: Times, context: &Context<'_>) {
     let (host, client, took) = (context.host, context.client, times.of(note));
-    let kept = Kept {
+    let kept = Kept::new(
+        (note.name, together),
+        times.command,
+        [note.since, times.submitted, times.now],
+        took >= host.limits.slower_than,
+    );
+    host.keep(kept, client, |kept| Slow {
+        id: 0,
+        at: SystemTime::now(),
+        took,
         name: note.name,
-        together,
-        command: times.command,
-        parent: None,
-        slow: took >= host.limits.slower_than,
-        received: note.since,
-        submitted: times.submitted,
-        answered: times.now,
-    };
-    if kept.slow {
-        host.slow.add(Slow {
-            id: 0,
-            at: SystemTime::now(),
-            took,
-            name: note.name,
-            arguments: note.words.saturating_sub(1),
-            address: client.address.clone(),
-            client: client.name.borrow().to_vec(),
-            kept,
-        });
-    }
-    host.traces.offer(kept, client.tracing.get());
+        arguments: note.words.saturating_sub(1),
+        address: client.address.clone(),
+        client: client.name.borrow().to_vec(),
+        kept,
+    });
 }
 
 /// Approximate memory of a waiting command: its words are slices of the input, with their lengths

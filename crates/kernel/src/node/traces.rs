@@ -1,16 +1,18 @@
 //! What a node notes for traces.
 
 use super::{Node, World};
+use crate::id::Members;
 use crate::protocol::Protocol;
+use crate::time::Instant;
 use crate::trace::{Event, Recorder, Recording};
 use alloc::boxed::Box;
 
 impl<P: Protocol> Node<P> {
     /// Notes messages from now on, for [traces](crate::trace). A node that does so already goes on
     /// as long as either asks, in as much detail.
-    pub fn record(&mut self, recording: Recording) {
+    pub fn record(&mut self, now: Instant, recording: Recording) {
         match &mut self.recorder {
-            Some(recorder) => recorder.extend(recording),
+            Some(recorder) => recorder.extend(now, recording),
             none => *none = Some(Box::new(Recorder::new(recording))),
         }
     }
@@ -27,13 +29,13 @@ impl<P: Protocol> Node<P> {
         (events.into_iter().flat_map(|(events, _)| events), lost)
     }
 
-    /// Notes a message that the instance at this place has sent (`sent`) or begins to handle. Not
-    /// inlined: few nodes record.
+    /// Notes a message that the instance at this place has sent to others (`sent`) or begins to
+    /// handle. Not inlined: few nodes record.
     #[cold]
     #[inline(never)]
     pub(super) fn note(
         &mut self,
-        (place, sent): (usize, bool),
+        (place, sent): (usize, Option<Members>),
         message: &P::Message,
         world: &impl World<P>,
     ) {

@@ -28,8 +28,9 @@ pub struct Seen {
     pub place: Place,
     /// When, by the clock of that node.
     pub at: Instant,
-    /// Whether the role has sent the message; otherwise it has received it.
-    pub sent: bool,
+    /// The numbers of the instances that the role has sent the message to; none if it has received
+    /// it.
+    pub sent: Option<Vec<u64>>,
     /// The name of the message.
     pub message: String,
     /// What the receiver does with it.
@@ -51,7 +52,7 @@ impl Seen {
                 index: event.role.index.into(),
             },
             at: event.at,
-            sent: event.sent,
+            sent: event.sent.map(|to| to.iter().map(u64::from).collect()),
             message: event.message.into(),
             stage: event.stage.into(),
             slot: event.slot,
@@ -161,7 +162,11 @@ impl Path {
 /// The event that sent what `received` has received: the last before it, or else the first after it
 /// (clocks differ).
 fn sender<'a>(received: &Seen, events: &'a [&'a Seen]) -> Option<(usize, &'a Seen)> {
-    let is_sender = |event: &Seen| event.sent && event.message == received.message;
+    let to = received.place.index;
+    let is_sender = |event: &Seen| {
+        let reaches = |sent: &Vec<u64>| sent.contains(&to);
+        event.message == received.message && event.sent.as_ref().is_some_and(reaches)
+    };
     let sends = || {
         let all = events.iter().copied().enumerate();
         all.filter(|(_, event)| is_sender(event))
@@ -176,7 +181,7 @@ fn spans(events: &[&Seen]) -> Vec<Span> {
     let mut of_event = Vec::new();
     for event in events {
         let is_here = |span: &Span| span.place == event.place;
-        let found = match event.sent {
+        let found = match event.sent.is_some() {
             // A role sends because of what it has received last.
             true => {
                 let mut before = of_event.iter().rev().copied();
@@ -187,7 +192,7 @@ fn spans(events: &[&Seen]) -> Vec<Span> {
                 .position(|span| is_here(span) && span.stage == event.stage),
         };
         let span = found.unwrap_or_else(|| {
-            let stage = match event.sent {
+            let stage = match event.sent.is_some() {
                 true => SUBMIT.into(),
                 false => event.stage.clone(),
             };
@@ -201,7 +206,7 @@ fn spans(events: &[&Seen]) -> Vec<Span> {
             });
             spans.len() - 1
         });
-        if event.sent {
+        if event.sent.is_some() {
             spans[span].ended = event.at;
         }
         of_event.push(span);
@@ -209,7 +214,7 @@ fn spans(events: &[&Seen]) -> Vec<Span> {
     for (at, event) in events.iter().enumerate() {
         let span = of_event[at];
         let begins = of_event.iter().position(|it| *it == span) == Some(at);
-        if begins && !event.sent {
+        if begins && event.sent.is_none() {
             let from = sender(event, events).map(|(sent, _)| of_event[sent]);
             spans[span].parent = from.filter(|from| *from != span);
         }
@@ -219,9 +224,12 @@ fn spans(events: &[&Seen]) -> Vec<Span> {
 
 /// From the answer back to the lane that sent the command.
 fn steps(events: &[&Seen]) -> Option<Vec<Step>> {
-    let first = events.iter().find(|event| event.sent)?;
+    let first = events.iter().find(|event| event.sent.is_some())?;
     let at_lane = |event: &&&Seen| event.place == first.place;
-    let mut received = events.iter().filter(at_lane).find(|event| !event.sent)?;
+    let mut received = events
+        .iter()
+        .filter(at_lane)
+        .find(|event| event.sent.is_none())?;
     let mut steps = Vec::new();
     // Each step leads to an event of another role that is no later, or was, by its clock.
     for _ in 0..events.len() {
@@ -233,7 +241,7 @@ fn steps(events: &[&Seen]) -> Option<Vec<Step>> {
             ended: received.at,
         });
         let mut before = events[..sent_at].iter().rev();
-        let cause = before.find(|event| !event.sent && event.place == sent.place);
+        let cause = before.find(|event| event.sent.is_none() && event.place == sent.place);
         let Some(cause) = cause else {
             let is_lane = sent.place == first.place;
             steps.push(Step {

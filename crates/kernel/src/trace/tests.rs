@@ -15,21 +15,23 @@ fn recorded(recorder: &Recorder) -> Vec<(u64, u64)> {
 #[test]
 fn a_sample_goes_on_after_everything_was_recorded_for_a_while() {
     let mut recorder = Recorder::new(recording(1000, 500));
-    recorder.extend(recording(1, 100));
-    recorder.extend(recording(10, 50));
-    recorder.extend(recording(10, 200));
-    recorder.extend(recording(2000, 500));
+    recorder.extend(Instant(0), recording(1, 100));
+    recorder.extend(Instant(0), recording(10, 50));
+    recorder.extend(Instant(0), recording(10, 200));
+    recorder.extend(Instant(0), recording(2000, 500));
     assert_eq!(recorded(&recorder), [(1, 100), (10, 200), (1000, 500)]);
-    recorder.extend(recording(1, 300));
+    recorder.extend(Instant(0), recording(1, 300));
     assert_eq!(recorded(&recorder), [(1, 300), (1000, 500)]);
-    (2..100).for_each(|n| recorder.extend(recording(n, 300 + n)));
+    (2..100).for_each(|n| recorder.extend(Instant(0), recording(n, 300 + n)));
     assert!(recorder.recordings.len() <= MOST_RECORDINGS);
     assert_eq!(recorded(&recorder).last(), Some(&(1000, 500)));
+    recorder.extend(Instant(500), recording(7, 501));
+    assert_eq!(recorded(&recorder), [(7, 501)], "the others are over");
 }
 
 #[test]
 fn one_in_some_commands_is_sampled_whatever_their_numbers() {
-    for (client, step) in [(0, 1), (3, 1), (3, 64), (7, 1000)] {
+    for (client, step) in [(0, 1_u64), (3, 1), (3, 64), (7, 1000)] {
         let command = |number| CommandId {
             client: ClientId(client),
             sessionless: false,

@@ -68,6 +68,10 @@ pub struct Kept {
     pub submitted: Instant,
     /// When its reply was there.
     pub answered: Instant,
+    /// When its reply was written to its connection; none if it is not yet.
+    pub written: Option<Instant>,
+    /// A number of its own, of this process.
+    pub id: u64,
 }
 
 /// For a node whose lanes are not used.

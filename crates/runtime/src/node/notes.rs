@@ -19,6 +19,7 @@ const MOST_EVENTS: usize = 20_000;
 /// What a request asks of each loop.
 #[derive(Clone)]
 struct Question {
+    now: Instant,
     record: Option<Recording>,
     commands: Vec<CommandId>,
 }
@@ -36,6 +37,7 @@ impl Question {
         let lasting = Duration::from_millis(request.for_ms).min(LONGEST);
         let commands = request.commands.iter().take(MOST_COMMANDS);
         Question {
+            now,
             record: request.one_in.map(|one_in| Recording {
                 one_in: one_in.max(1),
                 until: now + lasting,
@@ -46,9 +48,9 @@ impl Question {
 
     fn ask<P: Protocol>(&self, node: &mut Node<P>) -> Notes {
         if let Some(recording) = self.record {
-            node.record(recording);
+            node.record(self.now, recording);
         }
-        let recording = node.recording();
+        let recording = node.recording().filter(|it| it.until > self.now);
         let (events, lost) = node.events();
         let mut notes = Notes {
             recording,
@@ -93,6 +95,8 @@ impl Kept {
             received_us: at(self.received),
             submitted_us: at(self.submitted),
             answered_us: at(self.answered),
+            id: self.id,
+            written_us: at(self.written.unwrap_or(self.answered)),
         }
     }
 }

@@ -174,8 +174,9 @@ fn assemble<P: Protocol>(
     let clock = Clock::start(settings.clock_ahead_ms);
     let one_in = settings.layout.options.trace_one_in as u64;
     if one_in > 0 {
-        let until = clock.now() + UNTIL_IT_STOPS;
-        node.record(Recording { one_in, until });
+        let now = clock.now();
+        let until = now + UNTIL_IT_STOPS;
+        node.record(now, Recording { one_in, until });
     }
     let loops = match settings.layout.options.loops {
         0 | 1 => None,

@@ -50,7 +50,7 @@ fn noted<P: Protocol>(preset: &str, seed: u64) -> Vec<Seen> {
 fn commands(events: &[Seen]) -> BTreeSet<CommandId> {
     let sent = events
         .iter()
-        .filter(|event| event.sent && event.place.role == "client");
+        .filter(|event| event.sent.is_some() && event.place.role == "client");
     sent.filter_map(|event| event.commands)
         .flat_map(|Run { first, count }| {
             (0..u64::from(count)).map(move |offset| CommandId {

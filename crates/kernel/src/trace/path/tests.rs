@@ -35,7 +35,7 @@ fn seen((node, role): (&str, &str), at: u64, sent: bool, message: &str, about: u
             index: 0,
         },
         at: Instant(at),
-        sent,
+        sent: sent.then(|| vec![0]),
         message: message.to_owned(),
         stage: message.to_lowercase(),
         slot: is_slot.then_some(SLOT),
@@ -102,8 +102,9 @@ fn a_path_joins_slots_and_commands_of_all_nodes() {
 #[test]
 fn a_path_with_a_missing_send_is_not_connected_and_has_no_steps() {
     let all = events();
-    let sent_for_it =
-        |event: &Seen| event.sent && event.commands.is_none_or(|run| run.first.number != 6);
+    let sent_for_it = |event: &Seen| {
+        event.sent.is_some() && event.commands.is_none_or(|run| run.first.number != 6)
+    };
     for missing in (0..all.len()).filter(|it| sent_for_it(&all[*it])) {
         let mut events = all.clone();
         events.remove(missing);
@@ -121,4 +122,15 @@ fn clocks_that_differ_do_not_part_a_path() {
     ahead.for_each(|event| event.at.0 += 1000);
     let path = Path::of(command(4), &events);
     assert!(path.is_connected(), "{path:#?}");
+}
+
+#[test]
+fn a_message_comes_from_a_role_that_has_sent_it_to_the_receiver() {
+    let mut events = events();
+    // Another server, whose answer is later, and for another lane.
+    let mut other = seen(("c", "server"), 80, true, "Answer", 4);
+    other.sent = Some(vec![1]);
+    events.push(other);
+    let path = Path::of(command(4), &events);
+    assert_eq!(path.steps.last().map(|step| step.began), Some(Instant(70)));
 }
