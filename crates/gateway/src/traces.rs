@@ -231,12 +231,16 @@ mod tests {
         let (traces, now) = (Traces::default(), Instant::now());
         traces.sample(16, Duration::from_secs(100));
         let later = |number| now + Duration::from_secs(number / 10);
-        (0..900).for_each(|number| traces.offer(kept(number, later(number)), Tracing::Off));
+        for number in 0..900 {
+            traces.offer(kept(number, later(number)), Tracing::Off);
+        }
         let all = traces.all();
         assert!((30..90).contains(&all.len()), "{}", all.len());
         assert!(all.iter().all(|it| it.command.expect("one").is_sampled(16)));
         let over = now + Duration::from_secs(101);
-        (0..900).for_each(|number| traces.offer(kept(number, over), Tracing::Off));
+        for number in 0..900 {
+            traces.offer(kept(number, over), Tracing::Off);
+        }
         assert_eq!(traces.all(), all);
     }
 
