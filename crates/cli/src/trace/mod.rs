@@ -183,10 +183,11 @@ fn told(one: &Traced, client_us: u64, gathered: &Gathered) -> String {
     let outside = client_us.saturating_sub(one.took_us());
     text += &format!("{:>12}  connection\n", text::ms(outside));
     text += &format!("{:>12}  at the client\n", text::ms(client_us));
-    if one.path.spans.is_empty() {
+    if one.path.steps.is_empty() {
         let protocol = gathered.notes.first().map_or("?", |notes| &notes.protocol);
         text += &format!(
-            "\nNo role has noted the command: messages of {protocol} do not say what they are about\n"
+            "\nWhat roles did is not known: messages of {protocol} do not say what they are about, \
+             or notes are missing\n"
         );
         return text;
     }

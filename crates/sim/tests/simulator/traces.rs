@@ -130,7 +130,7 @@ fn the_path_of_each_command_has_every_role_and_is_connected() {
 #[test]
 fn parts_of_logs_with_slots_of_their_own_are_not_mixed_up() {
     for seed in 0..4 {
-        assert_paths::<Mencius>("mencius", seed, &[WRITE]);
+        assert_paths::<Mencius>("mencius", seed, &[WRITE, &[("unbatcher", "unbatch")]]);
         assert_paths::<PSmr>("p-smr", seed, &[WRITE, BATCHED]);
     }
 }
