@@ -51,20 +51,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let data = DataPaths::new(&arguments.data).node(name);
     contact::identify_node(tls.clone());
     let reports = http::start(arguments, &arguments.data)?;
-    let given = match (&arguments.config, &arguments.join) {
+    let given = match (&arguments.config, &arguments.join[..]) {
         (Some(file), _) => {
             Configuration::founded(Deployment::load(file)?.with_overrides(overrides)?)
         }
-        (None, Some(contact)) => {
-            let known = match membership_file::stored(&data)? {
-                Some(known) => Some(known),
-                None if endpoint(contact).is_none() => {
+        (None, []) => unreachable!("one of them is required"),
+        (None, contacts) => {
+            let wrong = contacts.iter().find(|contact| endpoint(contact).is_none());
+            let known = match (membership_file::stored(&data)?, wrong) {
+                (Some(known), _) => Some(known),
+                (None, Some(contact)) => {
                     let text = format!(
                         "--join {contact:?}: must be the HOST:PORT where a node accepts other nodes"
                     );
                     return Err(BadUsage(text).into());
                 }
-                None => join::wait_for_membership(name, contact, tls.as_ref(), &mut starter)?,
+                (None, None) => {
+                    join::wait_for_membership(name, contacts, tls.as_ref(), &mut starter)?
+                }
             };
             let Some(mut known) = known else {
                 return Ok(ExitCode::SUCCESS);
@@ -73,7 +77,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             known.deployment.options = known.deployment.clone().with_overrides(overrides)?.options;
             known
         }
-        (None, None) => unreachable!("one of them is required"),
     };
     reports.is_member_of(&given);
     raise_file_limit();

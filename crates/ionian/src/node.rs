@@ -95,7 +95,7 @@ impl Node {
                             .build();
                         runtime
                             .map_err(NodeError::Start)?
-                            .block_on(wait_for_membership(&options.name, &contact, None))
+                            .block_on(wait_for_membership(&options.name, &[contact], None))
                     }
                 }
             }

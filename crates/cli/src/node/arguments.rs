@@ -23,9 +23,10 @@ pub(crate) struct Arguments {
     /// The deployment file with which the cluster was founded
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Address of any node of the running cluster, to join it or to rejoin it
-    #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) join: Option<String>,
+    /// Address of any node of the running cluster, to join it or to rejoin it; or those of several,
+    /// of which some may have failed
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
+    pub(crate) join: Vec<String>,
     /// The data directory; the node uses DIR/nodes/NAME
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,

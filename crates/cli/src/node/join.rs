@@ -30,11 +30,11 @@ pub(super) fn check_overrides(
     Ok(())
 }
 
-/// Asks `contact`, and the nodes that it names, until node `name` is a member. `None` if a stop
+/// Asks these nodes, and those that they name, until node `name` is a member. `None` if a stop
 /// signal comes first.
 pub(super) fn wait_for_membership(
     name: &str,
-    contact: &str,
+    contacts: &[String],
     tls: Option<&NodeTls>,
     starter: &mut Starter,
 ) -> Result<Option<Configuration>> {
@@ -49,7 +49,7 @@ pub(super) fn wait_for_membership(
                 Ok(None)
             }
             never = service::joins() => match never {},
-            known = ionian_runtime::wait_for_membership(name, contact, tls) => Ok(Some(known)),
+            known = ionian_runtime::wait_for_membership(name, contacts, tls) => Ok(Some(known)),
         }
     })
 }

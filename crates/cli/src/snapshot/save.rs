@@ -50,8 +50,7 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
     let head = Head::new(cluster, protocol, machine, "", Origin::Saved, level);
     let status = ask_all(known, source::ANSWER_LIMIT).await;
     let wanted = wanted(known, &status)?;
-    let complete = wanted.is_some();
-    if !complete && !allow_stale {
+    if wanted.is_none() && !allow_stale {
         let salvage = match salvage::is_possible(protocol) {
             true => ", and `ionian snapshot salvage` uses the acceptors' directories",
             false => "",
@@ -69,13 +68,18 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
         .first()
         .context("no node with a replica answers")?
         .0;
-    let wanted = wanted.unwrap_or(Wanted::Below(most_advanced));
-    let at = match wanted {
-        Wanted::Below(at) => Some(at),
-        Wanted::Acknowledged => None,
-    };
+    // Replicas may stand still before what was ordered: its commands are lost.
+    let stale = (Wanted::Below(most_advanced), false);
+    let attempts = wanted.map(|wanted| (wanted, true)).into_iter();
+    let attempts = attempts.chain(allow_stale.then_some(stale));
+    let places: Vec<usize> = replicas.into_iter().map(|(_, place)| place).collect();
     let mut refusals = Vec::new();
-    for (_, place) in replicas {
+    let each = attempts.flat_map(|attempt| places.iter().map(move |place| (attempt, *place)));
+    for ((wanted, complete), place) in each {
+        let at = match wanted {
+            Wanted::Below(at) => Some(at),
+            Wanted::Acknowledged => None,
+        };
         let node = &status.nodes[place];
         let key = format!("node.{}.address", node.name);
         let contact = contact::to(Some(&node.name), &key, &node.address)?;

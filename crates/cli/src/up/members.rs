@@ -83,12 +83,12 @@ impl Members {
     pub(crate) fn start(&mut self, node: &Node, supervisor: &mut Supervisor) -> Result<()> {
         self.make_way(node)?;
         let others = self.known.nodes();
-        let contact = others
-            .values()
-            .find(|other| other.name != node.name)
-            .map(|other| other.address.clone());
+        // All of them: some may have failed, such as the one that it replaces.
+        let others = others.values().filter(|other| other.name != node.name);
+        let contacts: Vec<&str> = others.map(|other| other.address.as_str()).collect();
+        let contacts = self.joins(node).then(|| contacts.join(","));
         let id = self.number(node).unwrap_or_default();
-        supervisor.start(node, id, contact.filter(|_| self.joins(node)))?;
+        supervisor.start(node, id, contacts)?;
         self.started.insert(node.name.clone());
         Ok(())
     }

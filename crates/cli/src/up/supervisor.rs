@@ -103,8 +103,8 @@ struct Common {
 /// One node and what its process needs.
 struct Watched {
     name: String,
-    /// The node through which it joins the cluster; `None` for a founding node.
-    contact: Option<String>,
+    /// The nodes through which it joins the cluster, for `--join`; `None` for a founding node.
+    contacts: Option<String>,
     /// Its address for other nodes.
     address: String,
     /// Where it serves dashboard and metrics.
@@ -171,11 +171,16 @@ impl Supervisor {
         std::iter::from_fn(|| self.left.try_recv().ok()).collect()
     }
 
-    /// Starts a node; a node that is not in the founding deployment joins through `contact`.
+    /// Starts a node; a node that is not in the founding deployment joins through `contacts`.
     ///
     /// # Errors
     /// If the process cannot be started.
-    pub(crate) fn start(&mut self, node: &Node, id: NodeId, contact: Option<String>) -> Result<()> {
+    pub(crate) fn start(
+        &mut self,
+        node: &Node,
+        id: NodeId,
+        contacts: Option<String>,
+    ) -> Result<()> {
         let has_gateway = node.gateway.is_some();
         let Common {
             has_tls,
@@ -189,7 +194,7 @@ impl Supervisor {
         };
         let watched = Watched {
             name: node.name.clone(),
-            contact,
+            contacts,
             address: node.address.clone(),
             http: self.common.http.and_then(|http| http.of(id)),
             has_gateway,
@@ -314,8 +319,8 @@ impl Watched {
         let both = log.try_clone().context("cannot open the log twice")?;
         let child = Command::new(&self.common.program)
             .args(["node", &self.name, "--supervised"])
-            .args(match &self.contact {
-                Some(contact) => [OsStr::new("--join"), OsStr::new(contact)],
+            .args(match &self.contacts {
+                Some(contacts) => [OsStr::new("--join"), OsStr::new(contacts)],
                 None => [OsStr::new("--config"), deployment.as_os_str()],
             })
             .args(

@@ -27,6 +27,12 @@ pub(super) fn service(config: &Config, epoch: Epoch) -> Service {
             by: Enough::any(kind::Leader, config.master.leaders().members()),
         },
     ]);
+    let (nodes, least) = (config.standing().0, config.least());
+    needs.push(Need {
+        what: "writes, for want of chain nodes: no more of those that failed can be removed from \
+               the chain",
+        by: Enough::new(kind::ChainNode, nodes, move |some| some.len() >= least),
+    });
     needs.extend(one_of_each(config.layout(), KINDS));
     let copies = Memory {
         by: Enough::any(kind::ChainNode, config.nodes().members()),

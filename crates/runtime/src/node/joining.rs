@@ -15,15 +15,15 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 /// The limit for an answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
-/// Asks the node at `contact` (`host:port`), and the nodes in its answer, until the node `name` is
-/// a member of their cluster. It has no time limit; it logs what it waits for. `tls` secures the
+/// Asks the nodes at these addresses (`host:port`), and those in their answers, until the node
+/// `name` is a member of their cluster. It has no time limit; it logs what it waits for. `tls` secures the
 /// connections.
 pub async fn wait_for_membership(
     name: &str,
-    contact: &str,
+    contacts: &[String],
     tls: Option<&NodeTls>,
 ) -> Configuration {
-    let mut contacts = vec![contact.to_owned()];
+    let mut contacts = contacts.to_vec();
     let mut logged = String::new();
     loop {
         let mut wait = String::new();

@@ -239,6 +239,7 @@ fn mismatch_text(name: &str, known: DirectoryId, now: Option<DirectoryId>) -> St
     format!(
         "node '{name}' is known here by the data directory {known}, and comes with {now}: its data was deleted or \
          exchanged, and with it what it promised, so it must not take part. Start it with the data that it had, or \
-         replace it by a node of another name: ionian member replace {name} NEW --address HOST:PORT"
+         replace it by a node of another name: ionian member replace {name} NEW --address HOST:PORT. Where members \
+         cannot change, save the state and found another cluster (docs/backup.md)"
     )
 }
