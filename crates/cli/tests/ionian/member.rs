@@ -77,6 +77,24 @@ impl Drop for Node {
     }
 }
 
+/// The node that joins finds the cluster though the first one of the list is the one that it
+/// replaces, which does not come back.
+#[test]
+fn the_first_node_is_replaced_when_it_has_died() {
+    let cluster = Cluster::start("colocated", &["durability=disk"], &["--no-restart"]);
+    let (address, gateway) = (local(free_port()), local(free_port()));
+    cluster.signal(0, Signal::SIGKILL);
+    let to = ["--address", &address, "--gateway", &gateway];
+    let said = done(&member(
+        &cluster,
+        &[&["replace", "n0", "n3"], &to[..]].concat(),
+    ));
+    assert!(
+        said.ends_with("done: the cluster is in epoch 2\n"),
+        "{said}"
+    );
+}
+
 fn replaces_a_killed_node_and_starts_again_without_it(preset: &str) {
     let mut cluster = Cluster::start(preset, &["durability=disk"], &[]);
     let (address, gateway) = (local(free_port()), local(free_port()));

@@ -67,3 +67,37 @@ const KINDS: &[(u8, &str)] = &[
         "linearizable reads, and changes of the chain, for want of a replica of the master",
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ionian_kernel::id::Index;
+    use ionian_kernel::layout::{Layout, NodeId, numbered};
+
+    /// Suspicions leave n - f nodes in the chain: writes wait for a member beyond these that fails.
+    #[test]
+    fn writes_need_as_many_chain_nodes_as_suspicions_leave() {
+        let nodes: Vec<NodeId> = (0..3).map(NodeId).collect();
+        let of = |kind: usize| match kind as u8 {
+            kind::Batcher | kind::Unbatcher => Vec::new(),
+            _ => nodes.clone(),
+        };
+        let layout = Layout {
+            f: 1,
+            instances: numbered((0..crate::craq::KINDS.len()).map(of).collect()),
+            ..Layout::default()
+        };
+        let config = Config::new(layout).expect("a deployment");
+        let service = service(&config, Epoch::default());
+        let is_served = |alive: &[Index]| {
+            let alive = alive.iter().copied().collect();
+            let mut writes = service
+                .needs
+                .iter()
+                .filter(|need| need.what.starts_with("writes"));
+            writes.all(|need| need.by.is_met(alive))
+        };
+        assert!(is_served(&[0, 1, 2]) && is_served(&[0, 2]));
+        assert!(!is_served(&[1]) && !is_served(&[]));
+    }
+}

@@ -16,8 +16,8 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 /// Asks the nodes at these addresses (`host:port`), and those in their answers, until the node
-/// `name` is a member of their cluster. It has no time limit; it logs what it waits for. `tls` secures the
-/// connections.
+/// `name` is a member of their cluster. It has no time limit; it logs what it waits for. `tls`
+/// secures the connections.
 pub async fn wait_for_membership(
     name: &str,
     contacts: &[String],
