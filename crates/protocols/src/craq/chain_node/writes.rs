@@ -232,9 +232,7 @@ impl ChainNode {
         from: Option<(BatcherId, u64)>,
         out: &mut Out<'_, Self>,
     ) {
-        // A new head's clock may be behind: time never falls.
-        let last = self.history.last_stamp().unwrap_or_default();
-        self.clock.learn(now, last.max(self.executor.now()));
+        self.learn_time(now);
         let stamp = self.clock.stamp(now);
         if let Some(owner) = from {
             self.writes.owners.insert(self.history.end(), owner);
@@ -243,12 +241,21 @@ impl ChainNode {
         self.commit_as_tail(now, out);
     }
 
+    /// A new head's clock may be behind: time never falls, and goes on from there.
+    fn learn_time(&mut self, now: Instant) {
+        let last = self.history.last_stamp().unwrap_or_default();
+        self.clock.learn(now, last.max(self.executor.now()));
+    }
+
     /// If time is up for something in the state machine, the head lets it pass. What is under way
     /// has a stamp too: time passes with it.
     pub(super) fn pass_time(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let deadline = self.executor.next_deadline();
-        let is_due = deadline.is_some_and(|deadline| deadline <= self.clock.read(now));
-        if is_due && self.is_head() && self.numbers() && self.history.pending() == 0 {
+        let Some(deadline) = self.executor.next_deadline().filter(|_| self.is_head()) else {
+            return;
+        };
+        self.learn_time(now);
+        let is_due = deadline <= self.clock.read(now);
+        if is_due && self.numbers() && self.history.pending() == 0 {
             self.propose(now, Batch::default(), None, out);
         }
     }
