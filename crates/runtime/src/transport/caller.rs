@@ -169,7 +169,7 @@ mod tests {
         while let Some(next) = after(requests.last().unwrap().purpose()) {
             requests.push(next);
         }
-        assert_eq!(requests.len(), 6);
+        assert_eq!(requests.len(), 7);
         for hello in requests {
             let found = callers
                 .each_ref()

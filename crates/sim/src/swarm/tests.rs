@@ -37,7 +37,15 @@ fn what_a_scenario_forbids_stays_off() {
         let knobs = Knobs::draw(seed, &calm, &[]);
         let switches = knobs.switches().join(" ");
         let harmless = [
-            "calm", "ordered", "long", "bursts", "large", "timed", "pairs", "spans",
+            "calm",
+            "ordered",
+            "long",
+            "bursts",
+            "large",
+            "timed",
+            "pairs",
+            "spans",
+            "first-level",
         ];
         assert!(
             switches.split(' ').all(|switch| harmless.contains(&switch)),

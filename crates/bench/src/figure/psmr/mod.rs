@@ -30,6 +30,7 @@ use crate::model::parallel::{Found, NodeTime};
 use anyhow::Result;
 use ionian_costs::Service;
 use ionian_deployment::Deployment;
+use ionian_kernel::level::Level;
 use service::{Mix, Tree};
 use std::rc::Rc;
 
@@ -90,7 +91,7 @@ impl System {
             deployment = grid(scaled(deployment, "proxy_leader", 6)?, 2, 4)?;
         }
         if self == System::PSmr {
-            deployment.protocol = "psmr".to_owned();
+            (deployment.protocol, deployment.level) = ("psmr".to_owned(), Level::FIRST);
             // One for each group, and one for what is for all.
             deployment = scaled(deployment, "leader", threads + 1)?;
         }
