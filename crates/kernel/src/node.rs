@@ -536,13 +536,13 @@ impl<P: Protocol> Node<P> {
 
     /// Passes on what the instance at `place` sends.
     fn route(&mut self, place: usize, routed: Routed<P::Message>, world: &mut impl World<P>) {
-        if self.recorder.is_some()
-            && let Routed::Roles {
-                members, message, ..
-            } = &routed
-        {
-            self.note((place, Some(*members)), message, world);
+        match self.recorder {
+            None => self.pass_on(routed, world),
+            Some(_) => self.note_and_pass_on(place, routed, world),
         }
+    }
+
+    fn pass_on(&mut self, routed: Routed<P::Message>, world: &mut impl World<P>) {
         match routed {
             Routed::Application { lane, reply } => world.reply(lane, reply),
             Routed::Roles {

@@ -2,7 +2,7 @@
 
 use super::{Node, World};
 use crate::id::Members;
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, Routed};
 use crate::time::Instant;
 use crate::trace::{Event, Recorder, Recording};
 use alloc::boxed::Box;
@@ -27,6 +27,25 @@ impl<P: Protocol> Node<P> {
         let events = self.recorder.as_ref().map(|recorder| recorder.events());
         let lost = events.as_ref().map_or(0, |(_, lost)| *lost);
         (events.into_iter().flat_map(|(events, _)| events), lost)
+    }
+
+    /// Notes what the instance at this place sends, and passes it on. Apart, so that the message is
+    /// not copied for it where nothing is noted.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn note_and_pass_on(
+        &mut self,
+        place: usize,
+        routed: Routed<P::Message>,
+        world: &mut impl World<P>,
+    ) {
+        if let Routed::Roles {
+            members, message, ..
+        } = &routed
+        {
+            self.note((place, Some(*members)), message, world);
+        }
+        self.pass_on(routed, world);
     }
 
     /// Notes a message that the instance at this place has sent to others (`sent`) or begins to
