@@ -2,7 +2,7 @@
 //!
 //! Nothing rides on the wire for it. Messages name the slots and the commands that they are about
 //! anyway ([`Subject`]), so [`Node`](crate::node::Node) notes what passes while a driver wants it
-//! to, and a tool joins the notes of all nodes to the [path](path) of one command. Roles do not
+//! to, and a tool joins the notes of all nodes to the [path] of one command. Roles do not
 //! know of it (`docs/decisions/0047-tracing.md`).
 
 mod parent;
