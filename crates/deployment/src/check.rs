@@ -4,6 +4,7 @@ use crate::deployment::{Deployment, MAX_NODES, Node};
 use crate::endpoint::Endpoint;
 use crate::error::{DeploymentError, Problem};
 use ionian_kernel::level::Level;
+use ionian_kernel::protocol::Description;
 use ionian_protocols::registry;
 
 impl Deployment {
@@ -49,13 +50,14 @@ impl Deployment {
 
     /// Some protocols know the first level only.
     fn check_level(&self) -> Result<(), DeploymentError> {
-        let known = registry::description(&self.protocol).filter(|_| self.level > Level::FIRST);
-        match known.map_or(Ok(()), |protocol| (protocol.check_level)()) {
-            Ok(()) => Ok(()),
-            Err(_) => Err(Problem::Value {
+        let protocol = registry::description(&self.protocol);
+        let highest = protocol.map_or(Level::LATEST, Description::highest_level);
+        match self.level <= highest {
+            true => Ok(()),
+            false => Err(Problem::Value {
                 key: "level".to_owned(),
                 value: self.level.to_string(),
-                allowed: format!("{}, the only one of {}", Level::FIRST, self.protocol),
+                allowed: format!("{highest}, the only one of {}", self.protocol),
             }
             .into()),
         }

@@ -4,7 +4,6 @@ use crate::deployment::{CLIENT, Deployment, Durability, Node, Placed};
 use crate::error::{DeploymentError, Problem};
 use crate::options::Settings;
 use crate::words::shortened;
-use ionian_kernel::level::Level;
 use ionian_kernel::preset::{Nodes, Preset};
 use ionian_kernel::protocol::Description;
 use ionian_protocols::registry;
@@ -73,10 +72,7 @@ impl Deployment {
             f: preset.f,
             quorums: preset.quorums,
             durability: Durability::default(),
-            level: match (protocol.check_level)() {
-                Ok(()) => Level::LATEST,
-                Err(_) => Level::FIRST,
-            },
+            level: protocol.highest_level(),
             options: settings,
             nodes: placed(preset.nodes, options),
             network: None,

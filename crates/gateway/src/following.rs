@@ -37,9 +37,9 @@ impl Inner {
         let is_mine = reply.token >> 32 == POLLING;
         if is_mine {
             self.polling.set(false);
-        }
-        if is_mine && let Ok(users) = &reply.outcome {
-            self.host.rights.learn(users);
+            if let Ok(users) = &reply.outcome {
+                self.host.rights.learn(users);
+            }
         }
         is_mine
     }

@@ -186,6 +186,16 @@ impl Description {
     }
 }
 
+impl Description {
+    /// The highest level that its clusters can have.
+    pub fn highest_level(&self) -> Level {
+        match (self.check_level)() {
+            Ok(()) => Level::LATEST,
+            Err(_) => Level::FIRST,
+        }
+    }
+}
+
 /// How one configuration is changed into another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {

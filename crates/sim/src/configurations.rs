@@ -198,7 +198,7 @@ impl<P: Protocol> Configurations<P> {
 
     /// Whether a layout is without this node, which is a member, and the cluster can change to it.
     pub(crate) fn can_replace(&self, membership: &Membership, node: NodeId) -> bool {
-        self.has(&membership.text, node) && self.layout_without(membership, node, 0).is_some()
+        self.layout_without(membership, node, 0).is_some()
     }
 
     fn has(&self, text: &Bytes, node: NodeId) -> bool {
