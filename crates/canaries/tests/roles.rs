@@ -107,6 +107,8 @@ caught! {
     "craq/unhanded": changes::c5_the_new_tail_serves_when_it_has_what_its_predecessor_had_received,
     "craq/early-tail": reads::c4_a_new_tail_says_nothing_before_it_has_committed_what_it_had_received,
     "craq/other-epoch": chain::c8_a_message_of_another_epoch_changes_nothing,
+    "craq/asks-once": reads::c4_what_the_tail_of_another_chain_has_said_is_not_enough,
+    "craq/deaf-removes": changes::who_hears_too_few_others_looks_at_the_chain_and_suspects_none,
     "craq/removes-all": master::c10_suspicions_leave_as_many_members_as_can_be_alive,
     "craq/hands-over-early": replacing::until_the_chain_is_handed_over_only_the_nodes_before_count,
     "craq/flag": reads::c12_a_key_is_clean_when_no_write_to_it_is_under_way,

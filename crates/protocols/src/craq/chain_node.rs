@@ -81,7 +81,7 @@ messages! {
     /// The messages that a chain node receives.
     "chain_node" In {
         /// Commands to execute, for the head.
-        0 => Write {
+        0 for "head" of batch => Write {
             /// The commands.
             batch: Batch,
             /// The batcher that waits to hear that they are executed, with its number for them.
@@ -90,7 +90,7 @@ messages! {
             handed: bool,
         },
         /// Entries of the predecessor.
-        1 => Forward {
+        1 for "chain" of values => Forward {
             /// The predecessor.
             from: ChainNodeId,
             /// Its epoch.
@@ -112,14 +112,14 @@ messages! {
             committed: Slot,
         },
         /// Linearizable reads.
-        3 => Read {
+        3 for "read" of reads => Read {
             /// The reads.
             reads: Batch,
             /// Whether another chain node has handed them on.
             handed: bool,
         },
         /// Reads to answer once every entry below `executed` is applied.
-        4 => ReadAt {
+        4 for "read" of reads => ReadAt {
             /// The reads.
             reads: Batch,
             /// What they must see.

@@ -13,9 +13,12 @@ use ionian_kernel::id::{Epoch, Id, Index, Set};
 use ionian_kernel::layout::{Layout, LayoutError, NodeId, Options};
 use ionian_kernel::protocol::Transition;
 
+/// How many changes of the membership a chain node has the master decide on at a time.
+pub(super) const CHANGES: usize = 4;
+
 /// How many things a chain node asks of its master at a time: an inquiry, a look, which nodes
-/// count, a step, and a change of the membership; and more bytes than any but the last takes.
-const ASKS: usize = 5;
+/// count, a step, and changes of the membership; and more bytes than any but the last takes.
+const ASKS: usize = 4 + CHANGES;
 const ASK_BYTES: usize = 1 << 10;
 
 /// A layout that was checked.

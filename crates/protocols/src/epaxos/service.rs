@@ -72,11 +72,12 @@ fn of_each_group(config: &Config) -> Enough {
 
 const ACCEPTORS_LOST: &str = "too many acceptors have lost their memory: those that remember are \
      fewer than n - floor(n/2), even if every node that is down came back. This cluster cannot \
-     serve again, because acknowledged writes may be lost. Stop it and start anew";
+     serve again, because acknowledged writes may be lost. Save a snapshot of what is left \
+     (--allow-stale), stop it and start anew";
 const DEPENDENCY_NODES_LOST: &str = "too many dependency nodes have lost their memory: those that \
      remember are fewer than n - floor(n/2), even if every node that is down came back. This \
-     cluster cannot serve again, because the order of acknowledged writes may be lost. Stop it and \
-     start anew";
+     cluster cannot serve again, because the order of acknowledged writes may be lost. Save a \
+     snapshot of what is left (--allow-stale), stop it and start anew";
 
 fn memory(by: Enough, lost: &'static str) -> Memory {
     Memory {

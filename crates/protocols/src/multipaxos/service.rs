@@ -95,7 +95,7 @@ pub(crate) fn votes(kind: u8, quorums: &QuorumSystem) -> Memory {
                 acceptors that remember",
         lost: "too many acceptors have lost their memory: those that remember can hold no read quorum, even if every \
                node that is down came back. This cluster cannot serve again, because acknowledged writes may be \
-               lost. Stop it and start anew",
+               lost. Save a snapshot of what is left (--allow-stale), stop it and start anew",
         is_vital: true,
     }
 }

@@ -189,7 +189,9 @@ fn check(layout: &Layout) -> Result<(), LayoutError> {
             let failed = failed.join(" and ");
             return Err(LayoutError(format!(
                 "f={f} nodes may fail, but without node {failed} no shard has all its servers: \
-                 there must be shards that share no node"
+                 f+1 = {size} shards that share no node are enough, which is {} servers, each on a \
+                 node of its own",
+                size * size
             )));
         }
     }
@@ -259,6 +261,7 @@ mod tests {
         assert!(with(kind::Server, 0).starts_with("0 servers"));
         let lost = "without node 1 (counted from 0) no shard has all its servers";
         assert!(with(kind::Server, 2).contains(lost));
+        assert!(with(kind::Server, 2).ends_with("4 servers, each on a node of its own"));
         assert!(with(kind::Aggregator, 1).starts_with("1 aggregators"));
         let mut shared = apart(WHOLE);
         let nodes = [90, 91, 92, 92].map(NodeId).to_vec();

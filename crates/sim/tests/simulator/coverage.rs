@@ -141,6 +141,11 @@ fn of_craq() {
     let mut elsewhere = MultiPaxos::branches();
     // It takes a node that was silent for seconds: a few in a thousand runs with disks.
     elsewhere.push("chain node: asked for a piece of a snapshot that is gone");
+    // Several links are cut one after another, within milliseconds or in a certain order: plays.
+    elsewhere.extend([
+        "chain node: the tail of another chain is asked, though that of the last one has answered",
+        "chain node: the head becomes the second member",
+    ]);
     let presets = ["craq", "craq-6"];
     let all = [false, true].map(|changes| scenarios::<Craq>(&presets, changes));
     let all = all.concat();

@@ -82,10 +82,14 @@ plays! {
     acceptor_without_memory
     acceptor_without_memory_asks_for_no_joint_round
     answer_is_lost
+    craq_deaf_head
+    craq_isolated_head
     craq_lane_misses_the_chain
     craq_lane_restarts
     craq_middle_dies
     craq_partition
+    craq_queue_left_behind
+    craq_stale_read_after_old_tail
     craq_tail_dies
     craq_tail_does_not_reach_a_lane
     craq_tail_without_its_master

@@ -22,10 +22,12 @@
 use super::link::Ask;
 use super::{ChainNode, Record};
 use crate::craq::Envelope;
+use crate::craq::config::CHANGES;
 use crate::craq::id::ChainNodeId;
 use crate::craq::message::{FIRST_LIFE, Step, first_life};
 use crate::craq::roster::Roster;
 use crate::craq::{branch, kind, leader};
+use alloc::collections::BTreeMap;
 use bytes::Bytes;
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
@@ -35,8 +37,8 @@ use ionian_replication::batch::{Answer, Batch, Command, Outcome, Purpose};
 /// What a chain node knows of the membership.
 #[derive(Debug, Default)]
 pub(super) struct Changing {
-    /// The client that waits for an answer to a change, and its number for it.
-    asker: Option<(ClientId, u64)>,
+    /// The clients that wait for an answer to a change, and their numbers for it.
+    askers: BTreeMap<ClientId, u64>,
     /// The master knows the membership of this epoch, and no change is under way there.
     settled: Epoch,
     /// Which nodes count, as the master has said last.
@@ -61,7 +63,8 @@ pub(super) fn change_in(batch: &Batch) -> Option<Command<&[u8]>> {
 }
 
 impl ChainNode {
-    /// A client asks for a change: the master decides on it. One at a time; others ask again.
+    /// A client asks for a change: the master decides on it. One at a time of each client, and of
+    /// not many clients; others ask again.
     pub(super) fn on_change(
         &mut self,
         now: Instant,
@@ -69,16 +72,19 @@ impl ChainNode {
         out: &mut Out<'_, Self>,
     ) {
         let payload = Bytes::copy_from_slice(change.payload);
-        if self.link.change(now, payload, out) {
+        if self.changing.askers.len() == CHANGES {
+            return;
+        }
+        if self.link.change(now, change.client, payload, out) {
             out.reached(branch::CHANGE);
-            self.changing.asker = Some((change.client, change.number));
+            self.changing.askers.insert(change.client, change.number);
         }
     }
 
     /// The master has decided, or (none) has not answered.
-    pub(super) fn changed(&mut self, verdict: Option<Bytes>) {
-        let asker = self.changing.asker.take();
-        if let (Some((client, number)), Some(verdict)) = (asker, verdict) {
+    pub(super) fn changed(&mut self, client: ClientId, verdict: Option<Bytes>) {
+        let number = self.changing.askers.remove(&client);
+        if let (Some(number), Some(verdict)) = (number, verdict) {
             self.replies.answers.push(&Answer {
                 client,
                 purpose: Purpose::Change,

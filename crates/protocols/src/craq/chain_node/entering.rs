@@ -21,6 +21,10 @@ impl ChainNode {
         self.take_place();
         if self.place.is_none() && !self.is_aside() {
             self.leave(now, before.0.is_some(), out);
+        } else if self.place > Some(0) && before.0 == Some(0) {
+            // One that stood aside is back, before it.
+            out.reached(branch::SECOND);
+            self.hand_on_writes(out);
         }
         if self.place.is_some() && !self.whole && !same {
             // Its next predecessor may lack what its last one has sent, and nothing of it is

@@ -13,6 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel, Reply, Request};
+use ionian_kernel::id::ClientId;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Outbox, Role};
 use ionian_kernel::time::Instant;
@@ -29,8 +30,8 @@ pub(super) enum Ask {
     Roster,
     /// To take a step.
     Step,
-    /// To change the membership.
-    Change,
+    /// To change the membership, by this client.
+    Change(ClientId),
 }
 
 /// The query that asks which nodes count.
@@ -40,7 +41,7 @@ const ROSTER: Bytes = Bytes::from_static(&[1]);
 pub(super) struct Link {
     lane: ClientLane,
     outbox: Outbox<multipaxos::Envelope>,
-    /// What was asked and is not answered: one of each kind.
+    /// What was asked and is not answered: one of each kind, and a change of each client.
     asked: BTreeMap<Ask, u64>,
     next: u64,
     replies: Vec<Reply>,
@@ -129,14 +130,16 @@ impl Link {
         self.ask(now, ask, operation, query, out)
     }
 
-    /// Asks for a change of the membership, if none is being asked for. Says whether it has asked.
+    /// Asks for a change of the membership, if none is being asked for by this client. Says whether
+    /// it has asked.
     pub(super) fn change(
         &mut self,
         now: Instant,
+        client: ClientId,
         change: Bytes,
         out: &mut Out<'_, ChainNode>,
     ) -> bool {
-        self.ask(now, Ask::Change, Operation::Change, change, out)
+        self.ask(now, Ask::Change(client), Operation::Change, change, out)
     }
 
     /// Asks for a step, if none is being asked for already.
@@ -186,8 +189,8 @@ impl ChainNode {
     /// Acts on what the master has answered.
     pub(super) fn take_replies(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         while let Some((ask, answer)) = self.link.reply() {
-            if ask == Ask::Change {
-                self.changed(answer);
+            if let Ask::Change(client) = ask {
+                self.changed(client, answer);
                 continue;
             }
             if ask == Ask::Roster {
@@ -213,7 +216,7 @@ impl ChainNode {
             match ask {
                 Ask::Inquiry => self.confirmed(now, &chain, out),
                 Ask::Look => self.looked(now, out),
-                Ask::Step | Ask::Roster | Ask::Change => {}
+                Ask::Step | Ask::Roster | Ask::Change(_) => {}
             }
             if is_new && ask == Ask::Step {
                 let chain = self.chain.clone();

@@ -4,7 +4,10 @@
 //! dead: it would not get what is sent to it.
 //!
 //! Before a member has its neighbour removed it looks at the chain, and then at the neighbour
-//! again. So a node that is cut off, or was stopped for a while, has no other node removed.
+//! again. So a node that was stopped for a while has no other node removed. Nor has one that is cut
+//! off from the other chain nodes and not from the master: at most f are dead, so one that hears
+//! fewer than the others would be then is cut off itself. Otherwise it would have one neighbour
+//! removed after the other, each as soon as the one before is back, and no write would pass it.
 
 use super::{ChainNode, In};
 use crate::craq::id::{ChainEpoch, ChainNodeId};
@@ -208,11 +211,22 @@ impl ChainNode {
     /// cluster, and who cannot become full.
     pub(super) fn suspects(&self, now: Instant) -> impl Iterator<Item = ChainNodeId> + use<'_> {
         let (slow, stranded) = (self.slow_successor(now), self.stranded(now));
+        let hears_enough = self.hears_enough(now);
         let members = self.chain.members.iter().map(|member| member.node);
         members.filter(move |node| {
-            let is_absent = self.is_silent_neighbour(*node, now) || self.has_left(*node);
-            *node != self.id && (is_absent || slow == Some(*node) || stranded == Some(*node))
+            let is_absent = self.is_silent_neighbour(*node, now);
+            let is_late = slow == Some(*node) || stranded == Some(*node);
+            let is_suspect = hears_enough && (is_absent || is_late);
+            *node != self.id && (is_suspect || self.has_left(*node))
         })
+    }
+
+    /// Whether it hears as many other chain nodes, and is heard by them, as live if f are dead.
+    fn hears_enough(&self, now: Instant) -> bool {
+        let (nodes, _) = self.config.standing();
+        let others = nodes.without(Set::one(self.id));
+        let heard = others.iter().filter(|node| self.hears(*node, now)).count();
+        heard + self.config.layout().f >= others.len()
     }
 
     fn is_silent_neighbour(&self, node: ChainNodeId, now: Instant) -> bool {

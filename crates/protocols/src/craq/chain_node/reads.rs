@@ -19,7 +19,8 @@
 //! for the tail is whole. The node has those entries too, because each passed it: it applies them,
 //! and answers. An old tail, which is in e, while there is a later chain, must not answer. Without
 //! leases the node's inquiry, which runs at the same time, finds the later chain, if anything was
-//! acknowledged in it before the read began. With leases the tail answers under its own, or after
+//! acknowledged in it before the read began; then the tail of that one is asked anew, whatever the
+//! old one has said. With leases the tail answers under its own, or after
 //! an inquiry of its own, and the node that asks needs none: what the tail says was true after the
 //! read had come in.
 //!
@@ -67,6 +68,8 @@ pub(super) struct Reads {
     under_lease: Vec<Batch>,
     /// Those that what is applied answers.
     ready: Vec<Awaiting>,
+    /// Dirty ones that the tail of this epoch has answered.
+    answered: Vec<Awaiting>,
     /// Dirty ones that came since the question under way was asked.
     dirty_fresh: Vec<Awaiting>,
     /// Those that the question under way is for.
@@ -97,6 +100,7 @@ impl Reads {
             fresh: Vec::new(),
             under_lease: Vec::new(),
             ready: Vec::new(),
+            answered: Vec::new(),
             dirty_fresh: Vec::new(),
             dirty_asked: Vec::new(),
             asked_end: Slot::ZERO,
@@ -150,6 +154,7 @@ impl Reads {
         let mut dropped = Vec::new();
         for list in [
             &mut self.ready,
+            &mut self.answered,
             &mut self.dirty_fresh,
             &mut self.dirty_asked,
         ] {
@@ -289,25 +294,30 @@ impl ChainNode {
         }
         out.reached(branch::TAIL_SILENT);
         self.reads.query_at = None;
-        for (needed, reads) in core::mem::take(&mut self.reads.dirty_asked) {
-            match needed {
-                // The tail would have looked at the chain for it.
-                0 => {
-                    self.reads.leave(&reads);
-                    self.begin_clean(now, reads);
-                }
-                _ => self.answer_after(needed, now, reads, out),
-            }
+        let mut clean = core::mem::take(&mut self.reads.dirty_asked);
+        // The tail would have looked at the chain for these.
+        for (_, reads) in clean.extract_if(.., |(needed, _)| *needed == 0) {
+            self.reads.leave(&reads);
+            self.begin_clean(now, reads);
         }
+        let later = self.answer_ended(now, clean, out);
+        self.reads.ready.extend(later);
     }
 
-    /// A read that sees what it has to is answered, when the inquiry of this number has ended.
-    fn answer_after(&mut self, needed: u64, now: Instant, reads: Batch, out: &mut Out<'_, Self>) {
-        if needed > self.inquiries.ended {
-            return self.reads.ready.push((needed, reads));
+    /// Answers those of these reads, which see what they have to, whose inquiry has ended. Returns
+    /// the others.
+    fn answer_ended(
+        &mut self,
+        now: Instant,
+        mut all: Vec<Awaiting>,
+        out: &mut Out<'_, Self>,
+    ) -> Vec<Awaiting> {
+        let ended = self.inquiries.ended;
+        for (_, reads) in all.extract_if(.., |(needed, _)| *needed <= ended) {
+            self.reads.leave(&reads);
+            self.read_batch(now, &reads, None, out);
         }
-        self.reads.leave(&reads);
-        self.read_batch(now, &reads, None, out);
+        all
     }
 
     /// Answers what is clean under the lease. Everything else that was to be answered has left.
@@ -329,13 +339,10 @@ impl ChainNode {
     /// The inquiry has ended with this chain, which this node has entered.
     pub(super) fn confirmed(&mut self, now: Instant, chain: &Chain, out: &mut Out<'_, Self>) {
         self.inquired(chain);
-        let ended = self.inquiries.ended;
-        let is_over = |(needed, _): &mut Awaiting| *needed <= ended;
-        let over: Vec<_> = self.reads.ready.extract_if(.., is_over).collect();
-        for (_, reads) in over {
-            self.reads.leave(&reads);
-            self.read_batch(now, &reads, None, out);
-        }
+        let ready = core::mem::take(&mut self.reads.ready);
+        self.reads.ready = self.answer_ended(now, ready, out);
+        let answered = core::mem::take(&mut self.reads.answered);
+        self.reads.answered = self.answer_ended(now, answered, out);
     }
 
     /// The master leaves the inquiry unanswered.
@@ -491,13 +498,14 @@ impl ChainNode {
     /// What is committed is applied.
     fn answer_dirty(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.reads.query_at = None;
-        for (needed, reads) in core::mem::take(&mut self.reads.dirty_asked) {
-            self.answer_after(needed, now, reads, out);
-        }
+        let asked = core::mem::take(&mut self.reads.dirty_asked);
+        let later = self.answer_ended(now, asked, out);
+        self.reads.answered.extend(later);
     }
 
-    /// The chain is another: dirty reads are for its tail, or all for other nodes if this one is no
-    /// member. What an inquiry has found holds on: no chain later than this was decided before it.
+    /// The chain is another: dirty reads are for its tail, also if that of the last chain has
+    /// answered, or all for other nodes if this one is no member. What an inquiry has found holds
+    /// on: no chain later than this was decided before it.
     pub(super) fn reads_in_new_chain(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.inquiries.drop_lease();
         let reads = &mut self.reads;
@@ -506,6 +514,10 @@ impl ChainNode {
             .fresh
             .extend(leased.into_iter().map(|one| (one, false)));
         if self.whole {
+            if !reads.answered.is_empty() {
+                out.reached(branch::ASKED_ANEW);
+            }
+            reads.dirty_asked.append(&mut reads.answered);
             if !self.reads.dirty_asked.is_empty() {
                 self.query(now, out);
             }
@@ -516,6 +528,7 @@ impl ChainNode {
         let mut all = core::mem::take(&mut reads.fresh);
         for list in [
             &mut reads.ready,
+            &mut reads.answered,
             &mut reads.dirty_fresh,
             &mut reads.dirty_asked,
         ] {

@@ -179,7 +179,7 @@ impl ChainNode {
         }
     }
 
-    /// It is no longer in the chain: what waits here is for another head.
+    /// It is no longer the head: what waits here is for another one.
     pub(super) fn hand_on_writes(&mut self, out: &mut Out<'_, Self>) {
         self.writes.owners.clear();
         self.writes.held.clear();
@@ -314,7 +314,9 @@ impl ChainNode {
         if self.is_foreign(now, (from, epoch), out) {
             return;
         }
-        if Some(from) != self.predecessor() || self.snapshots.is_busy() {
+        // One that copies what is committed takes nothing else, which may not be.
+        let copies = self.up.far || self.snapshots.is_busy();
+        if Some(from) != self.predecessor() || copies {
             self.stale += 1;
             return;
         }

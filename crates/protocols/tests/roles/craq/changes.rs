@@ -252,6 +252,59 @@ fn a_silent_neighbour_is_removed_only_after_a_look_at_the_chain() {
     assert!(head.figure("members") == 3);
 }
 
+/// At most one is dead: who hears none of two others is cut off itself.
+#[test]
+pub(crate) fn who_hears_too_few_others_looks_at_the_chain_and_suspects_none() {
+    let nodes = |numbers: &[u8]| -> Set<ChainNodeId> {
+        numbers.iter().map(|node| ChainNodeId(*node)).collect()
+    };
+    let suspects = |heard: &[u8]| {
+        let mut middle = node(1, 3);
+        let mut all = Set::EMPTY;
+        for _ in 0..300 {
+            for from in heard {
+                middle.tell(beat(*from, 0, true));
+            }
+            for envelope in middle.timer() {
+                if let Envelope::ToChainNodes(_, In::Beat { suspects, .. }) = envelope {
+                    all = all.or(suspects);
+                }
+            }
+        }
+        all
+    };
+    assert_eq!(suspects(&[0, 2]), nodes(&[]));
+    assert_eq!(suspects(&[0]), nodes(&[2]));
+    assert_eq!(suspects(&[]), nodes(&[]));
+}
+
+#[test]
+fn a_head_that_becomes_the_second_hands_on_what_waits() {
+    let mut head = node(1, 3);
+    let aside = Chain {
+        aside: Some(Aside {
+            member: Member {
+                node: ChainNodeId(0),
+                life: 1,
+                full: true,
+            },
+            before: true,
+        }),
+        ..chain(1, &[(1, 1, true), (2, 1, false)])
+    };
+    enter(&mut head, &aside);
+    // It numbers nothing while a node stands aside.
+    assert_eq!(for_node(&head.tell(write(b"a")), 2), []);
+    let back = chain(2, &[(0, 1, true), (1, 1, true)]);
+    let sends = enter(&mut head, &back);
+    let handed = In::Write {
+        batch: stage::batch(&b"a"[..]),
+        from: None,
+        handed: true,
+    };
+    assert!(for_node(&sends, 0).contains(&handed), "{sends:?}");
+}
+
 /// Its next predecessor may lack what its last one has sent.
 #[test]
 fn a_member_that_is_not_full_discards_what_is_not_committed_when_the_chain_changes() {

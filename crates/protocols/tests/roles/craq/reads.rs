@@ -142,6 +142,36 @@ fn the_word_of_the_tail_is_not_enough_for_a_dirty_read() {
     assert_eq!(answered(&master_says(&mut head, &asked, &founding())), [7]);
 }
 
+/// The tail of an earlier chain knows nothing of what the present one has committed since.
+#[test]
+pub(crate) fn c4_what_the_tail_of_another_chain_has_said_is_not_enough() {
+    let mut head = node(0, 4);
+    head.tell(write(b"a"));
+    let asked = head.tell(ask(b"a"));
+    let [Envelope::ToChainNodes(_, In::Query { inquiry, .. })] = &between_nodes(asked.clone())[..]
+    else {
+        panic!("a question to the tail");
+    };
+    let committed = |epoch, inquiry, committed| In::Committed {
+        epoch: ChainEpoch(epoch),
+        inquiry,
+        committed: Slot(committed),
+    };
+    assert_eq!(answered(&head.tell(committed(0, *inquiry, 0))), []);
+    // Without the tail, the entry is committed, and acknowledged perhaps.
+    let three = chain(1, &[(0, 1, true), (1, 1, true), (2, 1, true)]);
+    let sends = master_says(&mut head, &asked, &three);
+    assert_eq!(answered(&sends), []);
+    let anew = In::Query {
+        from: ChainNodeId(0),
+        epoch: ChainEpoch(1),
+        inquiry: inquiry + 1,
+    };
+    assert!(sends.contains(&to(2, anew)), "{sends:?}");
+    assert_eq!(answered(&head.tell(committed(1, inquiry + 1, 1))), [7]);
+    assert_eq!(head.role.applied(), Slot(1));
+}
+
 /// The way to the tail alone may be cut: what the read must see is applied.
 #[test]
 fn a_dirty_read_needs_no_tail_once_what_it_must_see_is_committed() {

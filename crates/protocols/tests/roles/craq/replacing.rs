@@ -131,7 +131,10 @@ fn a_node_that_cannot_become_full_is_removed_where_it_does_not_count() {
     };
     assert_eq!(suspicion(&mut middle, &[2, 3], (&stuck, &roster)), None);
     let of_3 = suspect(1, 1, 3);
-    assert_eq!(suspicion(&mut middle, &[3], (&stuck, &roster)), Some(of_3));
+    assert_eq!(
+        suspicion(&mut middle, &[0, 3], (&stuck, &roster)),
+        Some(of_3)
+    );
     let mut master = master(false, &[joint(), suspect(0, 1, 0)]);
     let [ready, _] = joins(1, 3, NEW);
     master.step(ready);
@@ -382,9 +385,9 @@ fn entries_are_missing_only_in_the_log_of_a_node_that_may_have_left() {
     assert_eq!(begin(&again), (vec![], Slot(1)));
 }
 
-fn change(number: u64) -> Batch {
+fn change(client: u8, number: u64) -> Batch {
     Batch::one(&Command {
-        client: ClientId(1),
+        client: ClientId(client),
         purpose: Purpose::Change,
         number,
         floor: 0,
@@ -395,12 +398,12 @@ fn change(number: u64) -> Batch {
 #[test]
 fn a_change_goes_from_any_node_to_the_master_and_its_answer_to_the_client() {
     let mut middle = node(1, 3);
-    let write = |number| In::Write {
-        batch: change(number),
+    let write = |client, number| In::Write {
+        batch: change(client, number),
         from: None,
         handed: false,
     };
-    let asked = middle.asked(write(7));
+    let asked = middle.asked(write(1, 7));
     let [(envelope, _)] = &asked.sends[..] else {
         panic!("{asked:?}");
     };
@@ -411,8 +414,13 @@ fn a_change_goes_from_any_node_to_the_master_and_its_answer_to_the_client() {
     let (purpose, payload) = (command.purpose, command.payload);
     assert_eq!((purpose, payload), (Purpose::Change, &b"change"[..]));
     assert_eq!(asked, only(vec![], asked.sends.clone()), "and no more");
-    // Another one waits for its client to ask again.
-    assert_eq!(middle.asked(write(8)), only(vec![], vec![]));
+    // Another one waits for its client to ask again. That of another client does not.
+    assert_eq!(middle.asked(write(1, 8)), only(vec![], vec![]));
+    let other = middle.asked(write(2, 1));
+    assert!(
+        matches!(other.sends[..], [(Envelope::ToLeaders(..), _)]),
+        "{other:?}"
+    );
     let mut answers = ionian_replication::batch::AnswersByClient::default();
     answers.push(&Answer {
         client: ClientId(1),

@@ -43,6 +43,7 @@ pub(crate) fn smallest<P: Protocol>() -> Scenario {
 pub(crate) fn all<P: Protocol>() -> Vec<Scenario> {
     let mut shapes = presets::<P>();
     shapes.extend(fewest::<P>());
+    shapes.extend(parted::<P>());
     shapes.extend(together::<P>());
     shapes.extend(presets::<P>().iter().flat_map(arranged::<P>));
     let base = smallest::<P>();
@@ -75,6 +76,25 @@ pub(crate) fn fewest<P: Protocol>() -> Option<Scenario> {
     let is_fewer = layout.instances != base.layout.instances;
     let name = format!("{} with f+1 of what executes", base.name);
     is_fewer.then(|| scenario::<P>(name, layout))
+}
+
+/// The smallest preset with what executes, and clients, on nodes of their own, and with one more of
+/// what executes, if the protocol accepts that: it may be cut off from the others alone.
+pub(crate) fn parted<P: Protocol>() -> Option<Scenario> {
+    const APART: u16 = 100;
+    let base = smallest::<P>();
+    let mut layout = base.layout.clone();
+    for (kind, places) in (0..).zip(&mut layout.instances) {
+        let count = places.iter().count() as u16;
+        let nodes = match kind == 0 || P::EXECUTORS.contains(&kind) {
+            true => 0..count + 1,
+            false => APART..APART + count,
+        };
+        *places = nodes.map(NodeId).collect::<Vec<_>>().into();
+    }
+    P::configure(layout.clone()).ok()?;
+    let name = format!("{} with what executes apart", base.name);
+    Some(scenario::<P>(name, layout))
 }
 
 /// Every role on each of 1, 3 and 5 nodes, and every role of the smallest preset, where the
