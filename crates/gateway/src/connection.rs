@@ -18,6 +18,7 @@ mod outdated;
 
 use crate::host::{Client, ClientMemory, Host, count};
 use crate::limits::MIN_BYTES_PER_SECOND;
+use crate::login::LoginWait;
 use crate::measured::Family;
 use crate::output::Output;
 use crate::parser::{Parser, ProtocolError};
@@ -70,6 +71,7 @@ pub struct Connection {
     /// The compound that was judged by users that have changed, while those of now are fetched.
     outdated: Option<Outdated>,
     fetched: Fetched,
+    login_wait: LoginWait,
     /// Size of the compound in flight, including the commands that may have to be sent again.
     flight_bytes: usize,
     /// Whether the compound in flight can change something.
@@ -136,6 +138,7 @@ impl Connection {
             sent_again: false,
             outdated: None,
             fetched: Fetched::default(),
+            login_wait: LoginWait::default(),
             flight_bytes: 0,
             flight_changes: false,
             flight_notes: Vec::new(),
@@ -285,12 +288,14 @@ impl Connection {
 
     /// Whether [`on_time`](Self::on_time) must be called from time to time.
     pub fn has_deadline(&self) -> bool {
-        self.unfinished.is_some() || self.failed_at.is_some()
+        let waits = self.login_wait != LoginWait::None || self.client.unauthenticated.get();
+        waits || self.unfinished.is_some() || self.failed_at.is_some()
     }
 
-    /// Closes the connection if a command remains incomplete for too long, or if the client does
-    /// not read its error.
+    /// Closes the connection if a command remains incomplete for too long, if the client does not
+    /// log in, or if it does not read its error. Call [`advance`](Self::advance) afterwards.
     pub fn on_time(&mut self, now: Instant) {
+        self.login_wait.on_time(now);
         let limits = &self.host.limits;
         let seconds = limits.unfinished.as_secs();
         if self
@@ -298,6 +303,12 @@ impl Connection {
             .is_some_and(|at| now.saturating_duration_since(at) > limits.linger)
         {
             self.output.clear();
+        } else if self.is_late_to_log_in(now) {
+            count(&self.host.stats.unauthenticated_closed, 1);
+            let seconds = self.host.limits.login.as_secs();
+            self.close_for(format_args!(
+                "ERR closed: the client has not logged in after {seconds} s"
+            ));
         } else if self.wants_input()
             && let Some(Unfinished { since, bytes }) = self.unfinished
         {
@@ -414,7 +425,7 @@ impl Connection {
         // Commands behind one that waits stay in the input, which is at most one read.
         while !self.closing && self.blocked.is_none() && !self.output_is_full() {
             if self.stalled {
-                if !self.is_idle() {
+                if !self.is_idle() || self.login_wait.is_on() {
                     return;
                 }
                 self.act();

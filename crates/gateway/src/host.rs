@@ -3,6 +3,7 @@
 use crate::awaited::Awaited;
 use crate::info::InfoWriter;
 use crate::limits::Limits;
+use crate::login::Logins;
 use crate::measured::Meter;
 use crate::peers::Peer;
 use crate::process;
@@ -45,6 +46,7 @@ pub struct Host {
     pub(crate) slow: SlowLog,
     pub(crate) traces: Traces,
     pub(crate) rights: Rights,
+    pub(crate) logins: Logins,
     /// All gateways of the cluster, this one first; empty until it is set.
     pub(crate) gateways: RefCell<Vec<Peer>>,
 }
@@ -64,6 +66,8 @@ pub(crate) struct Stats {
     pub(crate) evicted: Cell<u64>,
     pub(crate) unfinished: Cell<u64>,
     pub(crate) woken: Cell<u64>,
+    pub(crate) logins_delayed: Cell<u64>,
+    pub(crate) unauthenticated_closed: Cell<u64>,
 }
 
 impl Stats {
@@ -78,6 +82,11 @@ impl Stats {
         each("evicted_clients", self.evicted.get());
         each("unfinished_commands_closed", self.unfinished.get());
         each("woken_clients", self.woken.get());
+        each("logins_delayed", self.logins_delayed.get());
+        each(
+            "unauthenticated_clients_closed",
+            self.unauthenticated_closed.get(),
+        );
         each("compounds", self.compounds.get());
         each("compounds_refused", self.compounds_refused.get());
         each("deadlines_passed", self.deadlines_passed.get());
@@ -123,6 +132,8 @@ pub(crate) struct Client {
     pub(crate) user: RefCell<Bytes>,
     /// Whether it has logged in, by AUTH or HELLO.
     pub(crate) logged_in: Cell<bool>,
+    /// Whether it had to log in when it connected, and has not.
+    pub(crate) unauthenticated: Cell<bool>,
     /// That user, if there is one, at an epoch of the users.
     pub(crate) rights: RefCell<Option<(u64, Option<Arc<User>>)>>,
 }
@@ -191,6 +202,7 @@ impl Host {
             slow: SlowLog::default(),
             traces: Traces::default(),
             rights: Rights::default(),
+            logins: Logins::default(),
             gateways: RefCell::default(),
         })
     }
@@ -225,9 +237,11 @@ impl Host {
             unwritten: Cell::default(),
             user: RefCell::new(Bytes::from_static(DEFAULT)),
             logged_in: Cell::new(false),
+            unauthenticated: Cell::new(false),
             rights: RefCell::default(),
         });
         count(&self.stats.connections, 1);
+        self.count_unauthenticated(&client);
         self.clients.borrow_mut().insert(client.id, client.clone());
         client
     }
@@ -245,6 +259,7 @@ impl Host {
 
     pub(crate) fn disconnect(&self, client: &Client) {
         self.account(client, ClientMemory::default());
+        self.no_longer_unauthenticated(client);
         self.clients.borrow_mut().remove(&client.id);
     }
 

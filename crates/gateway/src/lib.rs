@@ -6,6 +6,7 @@
 //! | file | job |
 //! |---|---|
 //! | `serve`, `socket`, `slots` | sockets, and which reply belongs to whom |
+//! | `refused` | clients that are not served, or no longer |
 //! | `connection`, `output` | the order of commands and replies; what goes into one compound |
 //! | `parser`, `inline` | from bytes to words |
 //! | `transaction` | MULTI, EXEC, WATCH |
@@ -15,6 +16,7 @@
 //! | `host`, `limits`, `peers` | what all connections share |
 //! | `waiting`, `awaited` | clients that wait until a stream grows, their streams |
 //! | `rights`, `acl_log` | who may do what, and what was refused |
+//! | `login` | clients that have to log in and have not |
 //! | `following` | keeps the copy of the users up to date |
 //! | `room` | how many replies are on their way at once |
 //! | `measured` | what metrics say of clients and commands |
@@ -33,11 +35,13 @@ mod host;
 mod info;
 mod inline;
 mod limits;
+mod login;
 mod measured;
 mod output;
 mod parser;
 mod peers;
 mod process;
+mod refused;
 mod reply;
 mod resp3;
 mod rights;

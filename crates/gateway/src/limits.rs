@@ -45,6 +45,10 @@ pub struct Limits {
     /// How long a command may remain incomplete if it arrives at less than 64 kilobit per second;
     /// then the connection is closed.
     pub unfinished: Duration,
+    /// How long a client may stay that has to log in and has not; then the connection is closed.
+    pub login: Duration,
+    /// How long each attempt to log in waits after several wrong passwords from the same address.
+    pub login_delay: Duration,
     /// How long the gateway reads and discards input after it has sent the client the reason for
     /// closing. Closing at once would make the client's system drop the reason together with the
     /// data that it still sends.
@@ -65,6 +69,11 @@ pub struct Limits {
 pub(crate) const MIN_BYTES_PER_SECOND: u32 = 8 << 10;
 
 impl Limits {
+    /// The most clients that have to log in and have not.
+    pub(crate) fn unauthenticated(&self) -> usize {
+        self.connections.div_ceil(4)
+    }
+
     /// Those of a client that has to log in, as in Redis: 10 words, of 16 KiB together.
     pub(crate) fn before_login(self) -> Limits {
         Limits {
@@ -105,6 +114,8 @@ impl Default for Limits {
             // The largest reply.
             client_bytes: 80 << 20,
             unfinished: Duration::from_secs(60),
+            login: Duration::from_secs(60),
+            login_delay: Duration::from_secs(1),
             linger: Duration::from_secs(30),
             linger_bytes: 1 << 30,
             // The default patience of `LaneLimits` plus a second.

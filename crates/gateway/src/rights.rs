@@ -205,6 +205,12 @@ impl Host {
         checks && self.rights.are_known() && !self.is_logged_in(client)
     }
 
+    /// Whether a new client may do nothing but log in, as far as the gateway knows.
+    pub(crate) fn default_must_log_in(&self) -> bool {
+        let users = self.rights.users().filter(|users| users.epoch() > 0);
+        users.is_some_and(|users| default_user(&users).is_none())
+    }
+
     /// Logs a client in, if the password is right.
     pub(crate) fn log_in(&self, client: &Client, name: &[u8], password: &[u8]) -> bool {
         let users = self.rights.users();
@@ -217,10 +223,12 @@ impl Host {
             true => {
                 client.user.replace(Bytes::copy_from_slice(name));
                 client.logged_in.set(true);
+                self.no_longer_unauthenticated(client);
                 client.rights.take();
             }
             false => {
                 count(&self.rights.denied_auth, 1);
+                self.note_wrong_password(client);
                 self.log_denied(client, Reason::Auth, name, name);
                 let (user, from) = (String::from_utf8_lossy(name), &client.address);
                 tracing::info!(
@@ -248,12 +256,16 @@ impl Host {
 /// The target of the lines of the audit log.
 pub(crate) const AUDIT: &str = "ionian::audit";
 
+/// The user of clients that do not log in, if they need not.
+fn default_user(users: &Users) -> Option<&Arc<User>> {
+    let default = users.get(acl::DEFAULT);
+    default.filter(|user| user.is_on() && user.is_without_password())
+}
+
 fn who(client: &Client, users: &Users) -> Who {
     if !client.logged_in.get() {
         // As in Redis, a client is `default` without AUTH as long as that has no password.
-        let default = users.get(acl::DEFAULT);
-        let default = default.filter(|user| user.is_on() && user.is_without_password());
-        return default.map_or(Who::NotLoggedIn, |user| Who::User(user.clone()));
+        return default_user(users).map_or(Who::NotLoggedIn, |user| Who::User(user.clone()));
     }
     let mut cached = client.rights.borrow_mut();
     let (_, user) = match &mut *cached {

@@ -32,7 +32,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 /// Bytes per read: a pipeline of a thousand short commands, or a piece of a large value.
-const READ_BYTES: usize = 64 << 10;
+pub(crate) const READ_BYTES: usize = 64 << 10;
 
 /// Consecutive reads of one connection; then other connections get their turn.
 const READS_PER_TURN: usize = 4;
@@ -42,16 +42,6 @@ const TICKS_PER_DEADLINE: u32 = 32;
 
 /// The pause after a failure to accept a connection, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// At most this many clients at a time get the error about too many clients; the gateway closes
-/// further ones without it.
-const REJECTED_AT_ONCE: usize = 128;
-
-/// The time between two lines of the log about refused clients.
-const REFUSALS_EVERY: Duration = Duration::from_secs(1);
-
-/// How long to wait until they have read the error.
-const REJECTION: Duration = Duration::from_secs(2);
 
 /// The Redis protocol front of a node. Clones are handles of the same gateway.
 #[derive(Clone)]
@@ -76,13 +66,13 @@ pub(crate) struct Inner {
     /// Whether the task that checks for timeouts runs.
     watch_runs: Cell<bool>,
     /// The number of connections that are being rejected.
-    rejecting: Cell<usize>,
+    pub(crate) rejecting: Cell<usize>,
     /// How connections are secured; `None` if they are not.
     tls: Option<ClientTls>,
     /// The number of connections in the TLS handshake.
     greeting: Cell<usize>,
     /// When a refused client was logged last.
-    last_refusal: Cell<Option<Instant>>,
+    pub(crate) last_refusal: Cell<Option<Instant>>,
     /// Where the level of the cluster is known; `None` stands for the first one.
     pub(crate) level: RefCell<Option<Box<dyn Fn() -> Level>>>,
     /// Number of questions for the users.
@@ -212,7 +202,13 @@ impl Inner {
 
     pub(crate) fn accept(self: Rc<Self>, stream: TcpStream) {
         if self.slots.borrow().len() + self.greeting.get() >= self.host.limits.connections {
-            return self.reject(stream);
+            return self.reject(stream, "max number of clients reached");
+        }
+        if self.host.has_many_unauthenticated() {
+            return self.reject(
+                stream,
+                "max number of clients that have not logged in reached",
+            );
         }
         // Replies are written as a whole, so the system must not delay them.
         let _ = stream.set_nodelay(true);
@@ -242,19 +238,9 @@ impl Inner {
         });
     }
 
-    /// Logs a client that is not served, at most one a second: connections in a loop must not fill
-    /// the disk.
-    fn log_refused(&self, from: &str, error: &io::Error) {
-        let now = Instant::now();
-        let is_quiet = |last: Instant| now.saturating_duration_since(last) >= REFUSALS_EVERY;
-        if self.last_refusal.get().is_none_or(is_quiet) {
-            self.last_refusal.set(Some(now));
-            tracing::warn!(id = "E0903", "a client at {from} is refused: {error}");
-        }
-    }
-
     /// Serves a client.
     fn host_client(self: Rc<Self>, connection: Connection, (mut input, socket): (Input, Output)) {
+        let is_watched = connection.has_deadline();
         let index = self.slots.borrow_mut().insert(Open {
             connection,
             socket,
@@ -264,6 +250,9 @@ impl Inner {
             dirty: false,
             waits: false,
         });
+        if is_watched {
+            self.clone().start_watch();
+        }
         tokio::task::spawn_local(async move {
             poll_fn(|context| self.clone().poll(index, &mut input, context)).await;
             if self
@@ -286,38 +275,6 @@ impl Inner {
             }
             drop(self.slots.borrow_mut().remove(index));
         });
-    }
-
-    /// Sends a client the error about too many clients.
-    fn reject(self: Rc<Self>, stream: TcpStream) {
-        count(&self.host.stats.connections_rejected, 1);
-        if self.rejecting.get() >= REJECTED_AT_ONCE {
-            return;
-        }
-        self.rejecting.set(self.rejecting.get() + 1);
-        tokio::task::spawn_local(async move {
-            // Non-blocking, and a new socket's buffer has room.
-            let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
-            let (mut input, mut output) = socket::plain(stream);
-            let _ = poll_fn(|context| output.poll_shutdown(context)).await;
-            let _ = tokio::time::timeout(REJECTION, self.discard(&mut input, READ_BYTES)).await;
-            self.rejecting.set(self.rejecting.get() - 1);
-        });
-    }
-
-    /// Reads until the client closes the connection, or has sent a limited number of bytes.
-    async fn discard(&self, input: &mut Input, most: usize) -> io::Result<()> {
-        let mut left = most;
-        while left > 0 {
-            let mut some = [0; 4096];
-            match input.drop_some(&mut some).await? {
-                0 => return Ok(()),
-                read => left = left.saturating_sub(read),
-            }
-            // Other tasks get their turn.
-            tokio::task::yield_now().await;
-        }
-        Ok(())
     }
 
     /// Closes the output side of the connection.
@@ -496,7 +453,8 @@ impl Inner {
         }
         tokio::task::spawn_local(async move {
             let limits = &self.host.limits;
-            let period = limits.unfinished.min(limits.linger) / 8;
+            let shortest = limits.unfinished.min(limits.linger).min(limits.login);
+            let period = (shortest / 8).min(limits.login_delay);
             while self.watch_runs.get() {
                 tokio::time::sleep(period.clamp(Duration::from_millis(1), Duration::from_secs(1)))
                     .await;

@@ -38,6 +38,7 @@ pub(super) fn ionian(context: &mut Context<'_>, words: &[Bytes]) {
                 ),
             }
         }
+        [sub, ..] if is(sub, "CHECK") => context.wrong_number("ionian|check"),
         [sub, ..] if is(sub, "CONSISTENCY") => context.wrong_number("ionian|consistency"),
         [sub, ..] => context.unknown_subcommand("IONIAN", sub),
         [] => context.wrong_number("ionian"),

@@ -2,6 +2,8 @@
 
 use super::Connection;
 use crate::commands::{self, Control, Run};
+use crate::host::count;
+use crate::login::LoginWait;
 use crate::parser::ProtocolError;
 use crate::reply::{self, Context};
 use crate::rights::{CHANGED, Verdict};
@@ -9,6 +11,7 @@ use crate::transaction::Expected;
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel, Refusal};
 use ionian_machines::kv::Command;
+use std::time::Instant;
 
 const GONE: &str = "ERR closed: the user of this connection was deleted or switched off";
 
@@ -41,6 +44,9 @@ impl Connection {
     }
 
     fn admit_checked(&mut self, words: &[Bytes]) -> Admission {
+        if self.host.logins.has_failures() && logs_in(words) && self.delays_login() {
+            return Admission::Waits;
+        }
         let needs_users = !self.host.rights.are_known()
             || !self.transaction.is_open() && !self.fetched.is_fresh && depends_on_users(words);
         if needs_users && self.is_idle() {
@@ -64,6 +70,29 @@ impl Connection {
             Verdict::Gone => self.close_gone(),
         }
         Admission::Answered
+    }
+
+    /// Whether this attempt to log in waits, after many from its address with wrong passwords. It
+    /// waits once.
+    fn delays_login(&mut self) -> bool {
+        let now = Instant::now();
+        if self.login_wait == LoginWait::None && self.host.delays_login(&self.client, now) {
+            count(&self.host.stats.logins_delayed, 1);
+            self.login_wait = LoginWait::Until(now + self.host.limits.login_delay);
+        }
+        self.login_wait.is_on()
+    }
+
+    /// Whether the client had the time to log in, has to, and has not.
+    pub(super) fn is_late_to_log_in(&self, now: Instant) -> bool {
+        if !self.client.unauthenticated.get() {
+            return false;
+        }
+        let must = self.host.must_log_in(&self.client);
+        if !must && self.host.is_logged_in(&self.client) {
+            self.host.no_longer_unauthenticated(&self.client);
+        }
+        must && now.saturating_duration_since(self.client.since) > self.host.limits.login
     }
 
     /// Parses the next command, under stricter limits if the client has to log in.
@@ -183,10 +212,14 @@ fn depends_on_users(words: &[Bytes]) -> bool {
     let Some(own) = commands::find(&words[0]) else {
         return false;
     };
-    match own.name {
-        "auth" => true,
-        "hello" => commands::connection::hello_logs_in(words),
-        "acl" => commands::acl::depends_on_users(words),
+    logs_in(words) || own.name == "acl" && commands::acl::depends_on_users(words)
+}
+
+/// Whether a command has a password.
+fn logs_in(words: &[Bytes]) -> bool {
+    match commands::find(&words[0]).map(|own| own.name) {
+        Some("auth") => true,
+        Some("hello") => commands::connection::hello_logs_in(words),
         _ => false,
     }
 }

@@ -6,6 +6,7 @@ use super::compound::footprint;
 use super::{Connection, Note};
 use crate::commands::{self, Control, Own, Run};
 use crate::host::count;
+use crate::login::LoginWait;
 use crate::measured::{Family, Outcome, micros};
 use crate::parser::compact;
 use crate::reply::{self, Context};
@@ -28,6 +29,7 @@ impl Connection {
             count(&self.host.stats.commands, 1);
             count(&self.client.commands, 1);
             self.unfinished = None;
+            self.login_wait = LoginWait::None;
             words.clear();
         }
         self.parser.put_words(words);

@@ -5,6 +5,7 @@ mod blocking;
 mod commands;
 mod common;
 mod connection;
+mod login;
 mod memory;
 mod model;
 mod parsing;

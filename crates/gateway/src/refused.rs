@@ -1,0 +1,66 @@
+//! Clients that are not served, or no longer: the error that they get, and what becomes of what
+//! they still send.
+
+use crate::host::count;
+use crate::serve::{Inner, READ_BYTES};
+use crate::socket::{self, Input};
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+
+/// At most this many clients at a time get the error about too many clients; the gateway closes
+/// further ones without it.
+const REJECTED_AT_ONCE: usize = 128;
+
+/// The time between two lines of the log about refused clients.
+const REFUSALS_EVERY: Duration = Duration::from_secs(1);
+
+/// How long to wait until they have read the error.
+const REJECTION: Duration = Duration::from_secs(2);
+
+impl Inner {
+    /// Logs a client that is not served, at most one a second: connections in a loop must not fill
+    /// the disk.
+    pub(crate) fn log_refused(&self, from: &str, error: &io::Error) {
+        let now = Instant::now();
+        let is_quiet = |last: Instant| now.saturating_duration_since(last) >= REFUSALS_EVERY;
+        if self.last_refusal.get().is_none_or(is_quiet) {
+            self.last_refusal.set(Some(now));
+            tracing::warn!(id = "E0903", "a client at {from} is refused: {error}");
+        }
+    }
+
+    /// Sends a client the error about too many clients.
+    pub(crate) fn reject(self: Rc<Self>, stream: TcpStream, why: &'static str) {
+        count(&self.host.stats.connections_rejected, 1);
+        if self.rejecting.get() >= REJECTED_AT_ONCE {
+            return;
+        }
+        self.rejecting.set(self.rejecting.get() + 1);
+        tokio::task::spawn_local(async move {
+            // Non-blocking, and a new socket's buffer has room.
+            let _ = stream.try_write(format!("-ERR {why}\r\n").as_bytes());
+            let (mut input, mut output) = socket::plain(stream);
+            let _ = poll_fn(|context| output.poll_shutdown(context)).await;
+            let _ = tokio::time::timeout(REJECTION, self.discard(&mut input, READ_BYTES)).await;
+            self.rejecting.set(self.rejecting.get() - 1);
+        });
+    }
+
+    /// Reads until the client closes the connection, or has sent a limited number of bytes.
+    pub(crate) async fn discard(&self, input: &mut Input, most: usize) -> io::Result<()> {
+        let mut left = most;
+        while left > 0 {
+            let mut some = [0; 4096];
+            match input.drop_some(&mut some).await? {
+                0 => return Ok(()),
+                read => left = left.saturating_sub(read),
+            }
+            // Other tasks get their turn.
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+}
