@@ -27,6 +27,8 @@ const GRACE: Duration = Duration::from_secs(30);
 /// A step of a gate: what it is for, and the cargo command that does it.
 struct Step {
     what: &'static str,
+    /// A program of the development build that is run instead of cargo, and its words.
+    built: Option<&'static str>,
     arguments: &'static [&'static str],
     environment: &'static [(&'static str, &'static str)],
     /// The minutes after which it is stopped: several times what it takes on two busy processors,
@@ -42,20 +44,30 @@ const QUICK_RELEASE: [(&str, &str); 3] = [
     ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
 ];
 
+/// How pages are tried: what they show does not depend on how fast a program is, and a program that
+/// is not optimized is built in a fifth of the time.
+const UNOPTIMIZED_RELEASE: [(&str, &str); 3] = [
+    ("CARGO_PROFILE_RELEASE_LTO", "off"),
+    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
+    ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
+];
+
 const fn step(what: &'static str, arguments: &'static [&'static str]) -> Step {
     Step {
         what,
+        built: None,
         arguments,
         environment: &[],
         limit_min: 30,
     }
 }
 
-/// Runs a harness of the development build.
-macro_rules! words {
-    ($harness:literal $($word:literal)*) => {
-        ["run", "--quiet", "--package", "ionian-torture", "--bin", $harness, "--", $($word),*]
-    };
+/// Runs a harness that is built already, with these words.
+const fn run_built(what: &'static str, command: &'static str) -> Step {
+    Step {
+        built: Some(command),
+        ..step(what, &[])
+    }
 }
 
 const FORMATTED: Step = step("the code is formatted", &["fmt", "--all", "--check"]);
@@ -85,65 +97,48 @@ const VERIFY: &[Step] = &[
     LINTS,
     TIDY,
     Step {
-        what: "the documentation builds, every link in it leads somewhere",
-        arguments: &[
-            "doc",
-            "--workspace",
-            "--no-deps",
-            "--document-private-items",
-        ],
         environment: &[("RUSTDOCFLAGS", "-D warnings")],
-        limit_min: 30,
+        ..step(
+            "the documentation builds, every link in it leads somewhere",
+            &[
+                "doc",
+                "--workspace",
+                "--no-deps",
+                "--document-private-items",
+            ],
+        )
     },
     NUMBERS,
+    // The tests below use the same build.
     step(
-        "no role costs more than it did",
-        &["xtask", "costs", "--skip-without-valgrind"],
+        "all that is tested builds",
+        &["build", "--quiet", "--workspace", "--all-targets"],
     ),
-    Step {
-        what: "commands in documents do what the documents say",
-        arguments: &["xtask", "pages"],
-        environment: &[],
-        limit_min: 60,
-    },
     // What measures is tried where it is tested (`tools/tests/tools/bench.rs`) or here: that it
     // works, not how fast.
-    step(
-        "build what is tried next",
-        &[
-            "build",
-            "--quiet",
-            "--package",
-            "ionian-cli",
-            "--package",
-            "ionian-torture",
-        ],
-    ),
-    step(
+    run_built(
         "torture finds nothing in seconds",
-        &words!("torture" "--seconds" "8" "--members" "--seed" "1"),
+        "torture --seconds 8 --members --seed 1",
     ),
-    step(
+    run_built(
         "nor do cuts, damaged logs and orderly stops",
-        &words!("torture" "--seconds" "8" "--seed" "3" "--faults" "lose,cut,roll" "--gap-ms" "700"),
+        "torture --seconds 8 --seed 3 --faults lose,cut,roll --gap-ms 700",
     ),
-    step(
+    run_built(
         "group-commit works",
-        &words!("measure" "group-commit" "--rounds" "1" "--seconds" "1" "--in-flight" "16"),
+        "measure group-commit --rounds 1 --seconds 1 --in-flight 16",
     ),
-    step(
+    run_built(
         "restart-time works",
-        &words!("measure" "restart-time" "--rounds" "1" "--keys" "2000" "--tail" "50000"
-        "--shape" "pipelined" "--limit" "60"),
+        "measure restart-time --rounds 1 --keys 2000 --tail 50000 --shape pipelined --limit 60",
     ),
-    step(
+    run_built(
         "soak works",
-        &words!("measure" "soak" "--minutes" "0.2" "--every" "0.5" "--keys" "1000" "--tolerance" "1000"),
+        "measure soak --minutes 0.2 --every 0.5 --keys 1000 --tolerance 1000",
     ),
-    step(
+    run_built(
         "burden works, and memory and disk stay within their limits",
-        &words!("measure" "burden" "--seconds" "4" "--burners" "2" "--large" "1" "--large-bytes" "2097152" "--deaf" "2"
-        "--askers" "6" "--during" "0" "--after" "0"),
+        "measure burden --seconds 4 --burners 2 --large 1 --large-bytes 2097152 --deaf 2 --askers 6 --during 0 --after 0",
     ),
     step(
         "sets of hundreds of instances work",
@@ -181,11 +176,20 @@ const VERIFY: &[Step] = &[
             FEATURES,
         ],
     ),
+    step(
+        "no role costs more than it did",
+        &["xtask", "costs", "--skip-without-valgrind"],
+    ),
     Step {
-        what: "the tests pass",
-        arguments: &["test", "--workspace", "--no-fail-fast"],
-        environment: &[],
+        limit_min: 60,
+        ..step(
+            "commands in documents do what the documents say",
+            &["xtask", "pages"],
+        )
+    },
+    Step {
         limit_min: 75,
+        ..step("the tests pass", &["test", "--workspace", "--no-fail-fast"])
     },
 ];
 
@@ -194,9 +198,9 @@ const FEATURES: &str =
 
 /// What only builds with features contain. They build the workspace anew, which takes longer than
 /// their few tests, so this is no part of `verify`.
-const WITH_FEATURES: &[Step] = &[Step {
-    what: "a protocol that is a folder and a line of the registry works everywhere, and so do hundreds of nodes",
-    arguments: &[
+const WITH_FEATURES: &[Step] = &[step(
+    "a protocol that is a folder and a line of the registry works everywhere, and so do hundreds of nodes",
+    &[
         "test",
         "--package",
         "ionian-cli",
@@ -221,9 +225,7 @@ const WITH_FEATURES: &[Step] = &[Step {
         "hundreds_of",
         "trace::export",
     ],
-    environment: &[("CARGO_PROFILE_DEV_OPT_LEVEL", "0")],
-    limit_min: 30,
-}];
+)];
 
 /// What can be checked in less than a minute, for the time between two edits: nothing is built for
 /// release, and no process is started.
@@ -314,11 +316,7 @@ fn main() -> ExitCode {
             ];
             for (name, steps) in gates {
                 for step in steps {
-                    eprintln!(
-                        "  {name}: {} (cargo {})",
-                        step.what,
-                        step.arguments.join(" ")
-                    );
+                    eprintln!("  {name}: {} ({})", step.what, step.line());
                 }
             }
             eprintln!(
@@ -399,29 +397,55 @@ fn repository() -> PathBuf {
         .map_or_else(|| ".".into(), Path::to_path_buf)
 }
 
+/// Where cargo puts what it builds.
+fn target() -> PathBuf {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    repository().join(target)
+}
+
 fn cargo() -> Command {
     Command::new(env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
+}
+
+impl Step {
+    /// What a person runs.
+    fn line(&self) -> String {
+        match self.built {
+            Some(command) => format!("target/debug/{command}"),
+            None => format!("cargo {}", self.arguments.join(" ")),
+        }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = match self.built {
+            Some(words) => {
+                let mut words = words.split(' ');
+                let program = words.next().unwrap_or_default();
+                let mut command = Command::new(target().join("debug").join(program));
+                command.args(words);
+                command
+            }
+            None => {
+                let mut command = cargo();
+                command.args(self.arguments);
+                command
+            }
+        };
+        command.envs(self.environment.iter().copied());
+        command
+    }
 }
 
 /// Runs one step; says which one failed, and how to run it alone.
 fn run(step: &Step) -> bool {
     eprintln!("==> {}", step.what);
     let began = Instant::now();
-    let mut command = cargo();
-    command
-        .args(step.arguments)
-        .envs(step.environment.iter().copied());
-    let how = || {
-        format!(
-            "{}; run it alone with: cargo {}",
-            step.what,
-            step.arguments.join(" ")
-        )
-    };
+    let mut command = step.command();
+    let how = || format!("{}; run it alone with: {}", step.what, step.line());
     let mut group = match Group::start(&mut command) {
         Ok(group) => group,
         Err(error) => {
-            eprintln!("==> cannot run cargo: {error}");
+            eprintln!("==> {error}; cannot run {}", how());
             return false;
         }
     };

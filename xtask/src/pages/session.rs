@@ -52,8 +52,7 @@ impl Clone {
                 format!("git ls-files: {}", String::from_utf8_lossy(&listed.stderr)).into(),
             );
         }
-        let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-        let target = repository.join(target);
+        let target = crate::target();
         let root = target.join("pages");
         if root.exists() {
             fs::remove_dir_all(&root)?;
@@ -125,7 +124,7 @@ impl Clone {
             .env("PATH", env::join_paths(path)?)
             .env("CARGO_TARGET_DIR", &self.target)
             .env("CARGO_INSTALL_ROOT", installed)
-            .envs(crate::QUICK_RELEASE)
+            .envs(crate::UNOPTIMIZED_RELEASE)
             // Set by the cargo that runs this program, and of no meaning to the one that a reader
             // runs.
             .env_remove("CARGO")
