@@ -77,6 +77,12 @@ pub trait Commands {
     fn each_id(&self, show: &mut dyn FnMut(CommandId));
 }
 
+impl<T: Commands> Commands for Vec<T> {
+    fn each_id(&self, show: &mut dyn FnMut(CommandId)) {
+        self.iter().for_each(|one| one.each_id(show));
+    }
+}
+
 /// A slot. In protocols with several logs, or parts of one that count their slots by themselves,
 /// these have numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -41,7 +41,7 @@ messages! {
     /// The messages that an acceptor receives.
     "acceptor" In {
         /// A leader wants a command recorded, and to know what it conflicts with.
-        0 => PreAccept {
+        0 for "preaccept" of id payload => PreAccept {
             /// The leader.
             from: LeaderId,
             /// The instance.
@@ -54,7 +54,7 @@ messages! {
             fast: AcceptorSet,
         },
         /// A leader asks for a vote.
-        1 => Accept {
+        1 for "accept" of id choice => Accept {
             /// The leader.
             from: LeaderId,
             /// The proxy leader that counts the votes for it; none if it does itself.
@@ -67,14 +67,14 @@ messages! {
             choice: Choice,
         },
         /// The leader of this node decides on the fast path.
-        2 => Decide {
+        2 for "learn" of id => Decide {
             /// The instance.
             id: InstanceId,
             /// What must be executed before.
             deps: Deps,
         },
         /// An instance is decided.
-        3 => Commit {
+        3 for "learn" of id => Commit {
             /// The instance.
             id: InstanceId,
             /// What it is decided to be.

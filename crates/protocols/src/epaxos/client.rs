@@ -30,7 +30,7 @@ messages! {
             request: Request,
         },
         /// A replica's answers.
-        1 => Answers {
+        1 for "answers" of answers => Answers {
             /// The answers to this lane.
             answers: Answers,
             /// The process of the replica.

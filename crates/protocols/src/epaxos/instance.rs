@@ -3,7 +3,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::slice;
-use ionian_kernel::id::{LeaderId, Round};
+use ionian_kernel::id::{Id, LeaderId, Round, Slot};
+use ionian_kernel::trace::{LogSlot, Names, Subject};
 use ionian_kernel::wire::{Reader, Wire, WireError, encode_varint};
 
 /// A ballot of one instance. [`OWN`] belongs to the instance's leader; every other is a round of
@@ -74,6 +75,18 @@ impl Wire for InstanceId {
         let space = Space::decode(reader)?;
         let number = checked(reader.varint()?)?;
         Ok(InstanceId { space, number })
+    }
+}
+
+/// The log of a space has a number of its own; lives that are long over share it with later ones.
+impl Names for InstanceId {
+    fn add_to<'a>(&'a self, subject: &mut Subject<'a>) {
+        let Space { leader, life } = self.space;
+        let life = (life % u32::from(u8::MAX)) as u16;
+        subject.slot = Some(LogSlot {
+            log: 1 + u16::from(leader.index()) + (life << u8::BITS),
+            slot: Slot(self.number),
+        });
     }
 }
 

@@ -45,14 +45,14 @@ messages! {
     /// The messages that a leader receives.
     "leader" In {
         /// A client's command.
-        0 => Propose {
+        0 for "propose" of batch => Propose {
             /// The replicas that are to answer, if possible.
             near: Set<ReplicaId>,
             /// The command.
             batch: Batch,
         },
         /// An acceptor has recorded a command.
-        1 => PreAccepted {
+        1 for "preaccepted" of id => PreAccepted {
             /// The acceptor.
             from: AcceptorId,
             /// Its life, and those of others that it knew of when it recorded the command.
@@ -63,12 +63,12 @@ messages! {
             deps: Deps,
         },
         /// The acceptor of this node has decided.
-        2 => Decided {
+        2 for "chosen" of id => Decided {
             /// The instance.
             id: InstanceId,
         },
         /// An acceptor has voted.
-        3 => Accepted {
+        3 for "chosen" of id => Accepted {
             /// The acceptor.
             from: AcceptorId,
             /// The instance.
@@ -149,7 +149,7 @@ messages! {
         /// The acceptor of this node had lost its memory, and takes part again.
         12 => Returned {},
         /// A proxy leader has got an instance decided, as it was proposed.
-        13 => Chosen {
+        13 for "chosen" of id => Chosen {
             /// The proxy leader.
             from: ProxyLeaderId,
             /// The instance.

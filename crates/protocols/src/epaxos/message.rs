@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Deref;
 use ionian_kernel::id::{AcceptorId, AcceptorSet, Epoch, ReplicaId};
 use ionian_kernel::machine::Footprint;
+use ionian_kernel::trace::{CommandId, Commands};
 use ionian_kernel::wire::{Reader, Wire, WireError, encode_varint};
 use ionian_kernel::{wire_enum, wire_struct};
 use ionian_replication::batch::Value;
@@ -13,11 +14,11 @@ use ionian_replication::batch::Value;
 /// Commands with what acceptors need to know of them: only the leader computes what they touch. A
 /// clone shares both.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Payload(Arc<Commands>);
+pub struct Payload(Arc<Contents>);
 
 /// See [`Payload`].
 #[derive(Debug, PartialEq, Eq)]
-pub struct Commands {
+pub struct Contents {
     /// The commands, and the time of the leader that proposes them.
     pub value: Value,
     /// What they read and write.
@@ -27,7 +28,7 @@ pub struct Commands {
 impl Payload {
     /// These commands, which touch this.
     pub fn new(value: Value, footprint: Footprint) -> Self {
-        Payload(Arc::new(Commands { value, footprint }))
+        Payload(Arc::new(Contents { value, footprint }))
     }
 
     /// How many bytes it holds.
@@ -43,9 +44,15 @@ impl Payload {
 }
 
 impl Deref for Payload {
-    type Target = Commands;
-    fn deref(&self) -> &Commands {
+    type Target = Contents;
+    fn deref(&self) -> &Contents {
         &self.0
+    }
+}
+
+impl Commands for Payload {
+    fn each_id(&self, show: &mut dyn FnMut(CommandId)) {
+        self.value.each_id(show);
     }
 }
 
@@ -134,6 +141,15 @@ impl Choice {
         match self {
             Choice::Noop {} => Learned::Noop {},
             Choice::Command { deps, .. } => Learned::Deps { deps: deps.clone() },
+        }
+    }
+}
+
+impl Commands for Choice {
+    fn each_id(&self, show: &mut dyn FnMut(CommandId)) {
+        match self {
+            Choice::Noop {} => {}
+            Choice::Command { payload, .. } => payload.each_id(show),
         }
     }
 }

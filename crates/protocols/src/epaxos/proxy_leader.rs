@@ -27,7 +27,7 @@ messages! {
     /// The messages that a proxy leader receives.
     "proxy_leader" In {
         /// A leader wants this decided in its instance.
-        0 => Propose {
+        0 for "accept" of id choice => Propose {
             /// The leader.
             from: LeaderId,
             /// The instance.
@@ -40,7 +40,7 @@ messages! {
             replier: Replier,
         },
         /// An acceptor has voted in ballot 0.
-        1 => Accepted {
+        1 for "chosen" of id => Accepted {
             /// The acceptor.
             from: AcceptorId,
             /// The instance.

@@ -43,7 +43,7 @@ messages! {
     /// The messages that a replica receives.
     "replica" In {
         /// An instance is decided.
-        0 => Committed {
+        0 for "execute" of id choice => Committed {
             /// The instance.
             id: InstanceId,
             /// What it is decided to be.
@@ -61,7 +61,7 @@ messages! {
             time: Timestamp,
         },
         /// Reads of a client.
-        2 => Read {
+        2 for "read" of reads => Read {
             /// What they must see.
             sees: Sees,
             /// The reads.

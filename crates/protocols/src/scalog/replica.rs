@@ -54,7 +54,7 @@ messages! {
             message: multipaxos::replica::In,
         },
         /// A server has these records.
-        1 => Records {
+        1 for "execute" of records => Records {
             /// The log.
             log: LogId,
             /// The index of the first.
@@ -63,7 +63,7 @@ messages! {
             records: Vec<Batch>,
         },
         /// Records that this one misses.
-        2 => Fetched {
+        2 for "execute" of records => Fetched {
             /// The log.
             log: LogId,
             /// The index of the first.

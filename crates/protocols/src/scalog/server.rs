@@ -54,17 +54,17 @@ messages! {
     /// The messages that a server receives.
     "server" In {
         /// A client lane wants these executed.
-        0 => Commands {
+        0 for "append" of commands => Commands {
             /// The commands.
             commands: Batch,
         },
         /// A server of a closed shard passes commands on.
-        1 => PassedOn {
+        1 for "append" of commands => PassedOn {
             /// The commands.
             commands: Batch,
         },
         /// A server of the same shard wants its records kept.
-        2 => Backup {
+        2 for "backup" of records => Backup {
             /// The log.
             log: LogId,
             /// The index of the first record.

@@ -29,7 +29,7 @@ messages! {
             request: Request,
         },
         /// The server's answers, perhaps by way of an unbatcher.
-        1 => Answers {
+        1 for "answers" of answers => Answers {
             /// The answers to this lane.
             answers: Answers,
         },

@@ -25,14 +25,14 @@ messages! {
     /// The messages that a server receives.
     "server" In {
         /// Commands to execute.
-        0 => Execute {
+        0 for "execute" of batch => Execute {
             /// The batcher that waits to hear that they are, with its number for them.
             from: Option<(BatcherId, u64)>,
             /// The commands.
             batch: Batch,
         },
         /// Reads to answer.
-        1 => Read {
+        1 for "read" of reads => Read {
             /// The reads.
             reads: Batch,
         },

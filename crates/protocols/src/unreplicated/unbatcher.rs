@@ -18,7 +18,7 @@ messages! {
     /// The messages that an unbatcher receives.
     "unbatcher" In {
         /// The server's answers to the commands of a batch.
-        0 => Results {
+        0 for "unbatch" of answers => Results {
             /// The answers, to several clients.
             answers: Answers,
         },
