@@ -143,13 +143,11 @@ impl Divergence {
                 marks.iter().find(same).map(|mark| mark.sum)
             };
             let others = self.theirs.iter();
-            let mut sums: Vec<(ReplicaId, u64)> = others
-                .filter_map(|(replica, marks)| Some((*replica, of_stretch(marks)?)))
-                .collect();
-            sums.push((me, own.sum));
-            if sums.iter().all(|(_, sum)| *sum == own.sum) {
+            let others = others.filter_map(|(replica, marks)| Some((*replica, of_stretch(marks)?)));
+            if others.clone().all(|(_, sum)| sum == own.sum) {
                 continue;
             }
+            let sums: Vec<(ReplicaId, u64)> = others.chain([(me, own.sum)]).collect();
             let votes = |sum| sums.iter().filter(|(_, other)| *other == sum).count();
             let right = sums.iter().map(|(_, sum)| *sum);
             let right = right
