@@ -1,6 +1,6 @@
 //! Protocol-independent access to protocols, and what a protocol declares about its service.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::id::{Epoch, Index, MAX_INSTANCES, Members};
 use ionian_kernel::protocol::Protocol;
@@ -53,6 +53,18 @@ impl ServiceNeeds {
     pub(crate) fn hub(&self) -> &'static str {
         self.name(self.service.hub)
     }
+}
+
+/// The names of the role kinds that execute the commands of clients: they alone have the state that
+/// a backup is of.
+///
+/// # Errors
+/// If there is no such protocol.
+pub(crate) fn executors(protocol: &str) -> Result<impl Iterator<Item = &'static str>> {
+    let known = registry::description(protocol);
+    let known = known.with_context(|| format!("unknown protocol {protocol:?}"))?;
+    let names = known.executors.iter();
+    Ok(names.map(|kind| known.kinds[usize::from(*kind)]))
 }
 
 /// The names of the kinds of roles of a protocol, in its order; none if there is no such protocol.

@@ -204,9 +204,12 @@ impl<P: Protocol> Node<P> {
     }
 
     /// The picture of an instance that contains what `cover` says, or how far the furthest instance
-    /// is if none has executed that much.
+    /// is if none has executed that much. Other roles may execute a log of their own: only
+    /// [`Protocol::EXECUTORS`] have the state of clients.
     pub fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
-        self.hosted.iter_mut().fold(Picture::Never, |best, hosted| {
+        let hosted = self.hosted.iter_mut();
+        let executors = hosted.filter(|it| P::EXECUTORS.contains(&it.address.kind));
+        executors.fold(Picture::Never, |best, hosted| {
             best.or_else(|| hosted.instance.freeze(now, cover))
         })
     }

@@ -36,7 +36,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     const METRICS: &'static [Metrics];
     /// The deployments that come with it.
     const PRESETS: &'static [Preset];
-    /// The kinds whose instances execute commands and store snapshots.
+    /// The kinds whose instances execute the commands of clients and store snapshots of that state.
     const EXECUTORS: &'static [u8];
     /// Whether its executors may execute what no disk holds yet: they forget it together with the
     /// replies, which they hold back.

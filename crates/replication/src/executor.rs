@@ -3,7 +3,6 @@
 use crate::batch::{Answer, AnswersByClient, Batch, Command, Outcome, Purpose, Value};
 use crate::session::{SESSION_WINDOW, Sessions, Standing};
 use alloc::boxed::Box;
-use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -11,23 +10,25 @@ use core::time::Duration;
 use ionian_kernel::guard::{Call, Guard, LogCommand, NotDone, Unguarded};
 use ionian_kernel::id::{SessionId, Slot};
 use ionian_kernel::layout::Layout;
-use ionian_kernel::level::Level;
 use ionian_kernel::machine::{Footprint, Frozen, NotARead, RestoreError, StateMachine};
 use ionian_kernel::membership::Membership;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::time::{Timestamp, earliest};
-use ionian_kernel::wire::{Reader, Wire, WireError};
+use ionian_kernel::wire::{Reader, Wire};
 use ionian_kernel::work::Inline;
 
 mod grouped;
 mod notes;
 mod parallel;
 mod part;
+mod picture;
 mod tally;
 mod unordered;
 
 pub use grouped::{Cut, cuts_in, without_preamble};
 use parallel::{MAX_PARTS, Parallel};
+pub use picture::refounded;
+use picture::{Parts, Picture};
 use tally::Tally;
 pub use unordered::SETTLE;
 
@@ -460,11 +461,7 @@ impl Executor {
             machine = Some(self.machine.freeze())
         });
         let machine = machine.expect("it was frozen");
-        Box::new(Picture {
-            head: Some(self.head()),
-            machine,
-            guard: self.guard.clone(),
-        })
+        Box::new(Picture::new(self.head(), machine, self.guard.clone()))
     }
 
     /// What comes before the machine's state in a snapshot.
@@ -482,20 +479,22 @@ impl Executor {
     /// # Errors
     /// Says what is wrong with the bytes; nothing is then changed.
     pub fn restore(&mut self, snapshot: &Bytes) -> Result<(), RestoreError> {
-        let (preamble, snapshot) = grouped::split(snapshot)?;
+        let Parts {
+            preamble,
+            now,
+            membership,
+            rest,
+        } = Parts::of(snapshot)?;
         self.check_preamble(preamble.as_ref())?;
-        let mut reader = Reader::new(&snapshot);
-        let malformed = |error: WireError| RestoreError(error.to_string());
-        let now = Timestamp::decode(&mut reader).map_err(malformed)?;
-        let membership = Membership::decode(&mut reader).map_err(malformed)?;
         let mut sessions = self.sessions.clone();
         if let Some(expiry) = membership.expiry {
             // The sweep that this may bring forward is that of the snapshot, which comes next.
             sessions.set_expiry(now, Duration::from_millis(expiry.now_ms));
         }
+        let mut reader = Reader::new(&rest);
         sessions.restore(&mut reader)?;
-        let rest = reader.remaining();
-        let state = reader.take(rest).expect("the rest");
+        let length = reader.remaining();
+        let state = reader.take(length).expect("the rest");
         self.make_whole();
         let (guard, machine, mut restored) = (&*self.guard, &mut self.machine, Ok(()));
         must_call(guard, Call::Restore, &mut || {
@@ -538,50 +537,6 @@ fn release(reply: &mut Vec<u8>) {
     // What is still in it would keep its memory.
     reply.clear();
     reply.shrink_to(MAX_IDLE_REPLY_BYTES);
-}
-
-/// A snapshot with the same state, for a cluster of its own that is founded with this level:
-/// nothing has ever changed its membership.
-///
-/// # Errors
-/// Says what is wrong with the bytes.
-pub fn refounded(snapshot: &Bytes, level: Level) -> Result<Bytes, RestoreError> {
-    let mut reader = Reader::new(snapshot);
-    let malformed = |error: WireError| RestoreError(error.to_string());
-    let now = Timestamp::decode(&mut reader).map_err(malformed)?;
-    Membership::decode(&mut reader).map_err(malformed)?;
-    let mut out = Vec::new();
-    now.encode(&mut out);
-    Membership::founding(level).encode(&mut out);
-    out.extend_from_slice(&snapshot[snapshot.len() - reader.remaining()..]);
-    Ok(Bytes::from(out))
-}
-
-/// The picture of an executor: sessions are copied, results included, the machine shares what it
-/// can.
-struct Picture {
-    head: Option<Vec<u8>>,
-    machine: Box<dyn Frozen>,
-    guard: Arc<dyn Guard>,
-}
-
-impl Frozen for Picture {
-    fn write_some(&mut self, out: &mut Vec<u8>) -> bool {
-        match self.head.take() {
-            Some(mut head) => {
-                out.append(&mut head);
-                true
-            }
-            None => {
-                let Picture { machine, guard, .. } = self;
-                let mut more = false;
-                must_call(&**guard, Call::Snapshot, &mut || {
-                    more = machine.write_some(out)
-                });
-                more
-            }
-        }
-    }
 }
 
 #[cfg(test)]

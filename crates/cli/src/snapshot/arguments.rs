@@ -40,8 +40,8 @@ pub(crate) struct Save {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) cluster_args: ClusterArgs,
-    /// Save the state of the most advanced replica even if too few acceptors answer to tell whether
-    /// it is complete
+    /// Save the state of the most advanced replica even if too few nodes answer to tell whether it
+    /// is complete
     #[arg(long)]
     pub(crate) allow_stale: bool,
     /// Copy the last snapshot of one stopped node instead, from its directory (DIR/nodes/NAME); it

@@ -128,7 +128,7 @@ pub(crate) struct Opened {
     pub(crate) head: Head,
     /// Size of the file in bytes.
     pub(crate) bytes: u64,
-    pub(crate) chunks: Vec<Bytes>,
+    pub(crate) state: Bytes,
 }
 
 /// Reads a file that [`begin`] has started.
@@ -153,12 +153,15 @@ pub(crate) fn open(file: &Path) -> Result<Opened> {
         );
     }
     let bytes = reader.file_bytes();
-    let chunks: Result<Vec<Bytes>, WalError> = reader.map(|chunk| chunk.map(Bytes::from)).collect();
+    let mut state = Vec::with_capacity(usize::try_from(bytes).unwrap_or_default());
+    for chunk in reader {
+        state.extend_from_slice(&chunk.map_err(|error| in_words(file, error))?);
+    }
     Ok(Opened {
         path: file.to_owned(),
         head,
         bytes,
-        chunks: chunks.map_err(|error| in_words(file, error))?,
+        state: state.into(),
     })
 }
 
@@ -171,12 +174,5 @@ fn in_words(file: &Path, error: WalError) -> anyhow::Error {
             anyhow!("{path} is damaged at byte {offset}: {text}")
         }
         other => other.into(),
-    }
-}
-
-impl Opened {
-    /// The whole state as one slice of bytes.
-    pub(crate) fn whole(&self) -> Bytes {
-        self.chunks.concat().into()
     }
 }

@@ -42,8 +42,7 @@ fn inspect(path: &Path) -> Result<Report> {
         true => of_node(path)?,
         false => {
             let opened = file::open(path)?;
-            let state = opened.whole();
-            (opened.path, opened.bytes, opened.head, state)
+            (opened.path, opened.bytes, opened.head, opened.state)
         }
     };
     let mut executor =

@@ -5,11 +5,13 @@
 //! | `arguments` | command-line arguments |
 //! | `file` | the format of a backup: head and checks |
 //! | `state` | the state machine and the sessions in a backup |
+//! | `acknowledged` | what a backup of a running cluster must contain |
 //! | `save` | from a running cluster, or a copy of a stopped node's snapshot |
 //! | `inspect` | the origin of a backup, and whether it is intact |
 //! | `restore` | the data directories of a new cluster |
 //! | `salvage` | from the remains of a cluster that has lost its quorum |
 
+mod acknowledged;
 mod arguments;
 mod file;
 mod inspect;

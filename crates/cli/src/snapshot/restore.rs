@@ -30,11 +30,10 @@ pub(crate) fn run(arguments: &arguments::Restore) -> Result<()> {
     };
     let snapshot = file::open(&arguments.file)?;
     check(&snapshot, &deployment, arguments.same_name)?;
-    let whole = snapshot.whole();
+    state::checked(&snapshot)?;
     let about = || arguments.file.display().to_string();
-    state::restored(&whole, &snapshot.head.machine).with_context(about)?;
     // The new cluster does not start with the final membership of the old one.
-    let state = refounded(&whole, deployment.level).with_context(about)?;
+    let state = refounded(&snapshot.state, deployment.level).with_context(about)?;
     let chunks: Vec<Bytes> = (0..state.len())
         .step_by(CHUNK)
         .map(|at| state.slice(at..state.len().min(at + CHUNK)))

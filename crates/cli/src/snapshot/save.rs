@@ -1,27 +1,17 @@
 //! `ionian snapshot save`: from a running cluster, or a copy of a stopped node's snapshot.
-//!
-//! A write is acknowledged after a write quorum has voted for it, and every read quorum of
-//! acceptors shares a member with that write quorum. So the highest vote watermark of a read
-//! quorum, queried when the command starts, is above every write acknowledged before. A replica
-//! that has executed all slots below it has all of these writes.
-//!
-//! Without a log no watermark says that, and replicas execute commands in different orders. There
-//! the replica finds out what was acknowledged when it is asked for the snapshot.
 
-use super::arguments;
+use super::acknowledged::{self, Wanted};
 use super::file::{self, Head, Origin};
-use super::salvage;
 use super::stopped::{level_in, machine_in, newest};
+use super::{arguments, salvage, state};
 use crate::contact;
 use crate::member;
 use crate::output::{explain, say};
-use crate::protocols::{self, ServiceNeeds, members};
+use crate::protocols;
 use crate::source;
-use crate::status::{ClusterStatus, ask_all};
 use crate::waiting;
 use anyhow::{Context, Result, bail};
 use ionian_deployment::{Configuration, Deployment};
-use ionian_runtime::status::RoleStatus;
 use ionian_runtime::storage::offline::StoppedNode;
 use ionian_runtime::{RemoteSnapshot, query_snapshot};
 use std::path::Path;
@@ -48,21 +38,21 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
     } = &known.deployment;
     let level = known.membership.level;
     let head = Head::new(cluster, protocol, machine, "", Origin::Saved, level);
-    let status = ask_all(known, source::ANSWER_LIMIT).await;
-    let wanted = wanted(known, &status)?;
-    if wanted.is_none() && !allow_stale {
+    let (status, wanted) = acknowledged::ask(known, !allow_stale).await?;
+    if let Err(unknown) = &wanted
+        && !allow_stale
+    {
         let salvage = match salvage::is_possible(protocol) {
             true => ", and `ionian snapshot salvage` uses the acceptors' directories",
             false => "",
         };
         bail!(
-            "too few acceptors answer to know what was acknowledged: {}. If they will not come back, --allow-stale \
-             saves the state of the most advanced replica{salvage}",
-            silent(&status)
+            "{}. If they will not come back, --allow-stale saves the state of the most advanced replica{salvage}",
+            unknown.why
         );
     }
     // The most advanced replica has executed the slot already, or will do so first.
-    let mut replicas = replicas(&status);
+    let mut replicas = acknowledged::executed(&status)?;
     replicas.sort_by_key(|(executed, _)| std::cmp::Reverse(*executed));
     let most_advanced = replicas
         .first()
@@ -70,7 +60,7 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
         .0;
     // Replicas may stand still before what was ordered: its commands are lost.
     let stale = (Wanted::Below(most_advanced), false);
-    let attempts = wanted.map(|wanted| (wanted, true)).into_iter();
+    let attempts = wanted.ok().map(|wanted| (wanted, true)).into_iter();
     let attempts = attempts.chain(allow_stale.then_some(stale));
     let places: Vec<usize> = replicas.into_iter().map(|(_, place)| place).collect();
     let mut refusals = Vec::new();
@@ -93,9 +83,12 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
                     ..head
                 };
                 let receiving = receive(snapshot, file, &head).await;
-                return receiving.with_context(|| {
+                let bytes = receiving.with_context(|| {
                     format!("node {} did not send the whole snapshot", node.name)
-                });
+                })?;
+                check(file, &head)?;
+                report(file, &head, bytes);
+                return Ok(());
             }
             Err(error) => {
                 let reason = explain(&error.into());
@@ -106,13 +99,18 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
     bail!("no node has a snapshot: {}", refusals.join("; "))
 }
 
-async fn receive(mut snapshot: RemoteSnapshot, file: &Path, head: &Head) -> Result<()> {
+/// Writes the file; returns the size of the state in bytes.
+async fn receive(mut snapshot: RemoteSnapshot, file: &Path, head: &Head) -> Result<u64> {
     let mut writer = file::begin(file, head)?;
     while let Some(piece) = snapshot.next().await? {
         writer.push(&piece)?;
     }
     let bytes = writer.bytes();
     writer.finish()?;
+    Ok(bytes)
+}
+
+fn report(file: &Path, head: &Head, bytes: u64) {
     let which = match head.complete {
         true => "with every write acknowledged before the command started",
         false => "which may lack acknowledged writes",
@@ -123,63 +121,23 @@ async fn receive(mut snapshot: RemoteSnapshot, file: &Path, head: &Head) -> Resu
         head.node,
         head.slot
     );
-    Ok(())
 }
 
-/// What a snapshot must contain.
-#[derive(Clone, Copy)]
-enum Wanted {
-    /// All slots below this one.
-    Below(u64),
-    /// What was acknowledged before the replica is asked.
-    Acknowledged,
-}
-
-/// What contains every write that was acknowledged before; `None` if too few acceptors answer.
-fn wanted(known: &Configuration, status: &ClusterStatus) -> Result<Option<Wanted>> {
-    let service_needs = ServiceNeeds::of(known, known.epoch())?;
-    let Some(voters) = &service_needs.service.voters else {
-        // A single server, which acknowledges what it has executed.
-        let executed = replicas(status).into_iter().map(|(executed, _)| executed);
-        return Ok(executed.max().map(Wanted::Below));
-    };
-    let name = service_needs.name(voters.read.kind);
-    // An acceptor that has lost its memory does not know its votes.
-    let knowing = || {
-        let voters = roles(status).filter(|(_, role)| role.role == name);
-        voters.filter(|(_, role)| role.remembers == Some(true))
-    };
-    let present = members(knowing().map(|(_, role)| role.index));
-    let highest = || knowing().filter_map(|(_, role)| role.voted).max();
-    Ok(voters.read.is_met(present).then(|| match voters.is_log {
-        true => Wanted::Below(highest().unwrap_or(0)),
-        false => Wanted::Acknowledged,
-    }))
-}
-
-/// The executed slot of each node with an executor, with the index of its answer.
-fn replicas(status: &ClusterStatus) -> Vec<(u64, usize)> {
-    let executed = roles(status).filter_map(|(place, role)| Some((role.executed?, place)));
-    executed.collect()
-}
-
-/// The instances that answered, each with the index of its node.
-fn roles(status: &ClusterStatus) -> impl Iterator<Item = (usize, &RoleStatus)> {
-    let nodes = status.nodes.iter().enumerate();
-    let answered = nodes.filter_map(|(place, node)| Some((place, node.status.as_ref()?)));
-    answered.flat_map(|(place, status)| status.roles.iter().map(move |instance| (place, instance)))
-}
-
-fn silent(status: &ClusterStatus) -> String {
-    let silent = status.nodes.iter().filter(|node| !node.up);
-    let silent: Vec<_> = silent
-        .map(|node| format!("{}: {}", node.name, node.error.as_deref().unwrap_or("down")))
-        .collect();
-    if silent.is_empty() {
-        "some have lost their memory".into()
-    } else {
-        silent.join("; ")
+/// Reads what was written, and checks that a cluster can be restored from it. If not, it is
+/// removed: it must not be taken for a backup.
+fn check(file: &Path, head: &Head) -> Result<()> {
+    let checked = file::open(file).and_then(|opened| state::checked(&opened).map(drop));
+    if checked.is_err() {
+        let removed = std::fs::remove_file(file);
+        removed.with_context(|| format!("cannot remove {}, which is no backup", file.display()))?;
     }
+    let about = || {
+        format!(
+            "what node {} gave cannot be restored and was removed",
+            head.node
+        )
+    };
+    checked.with_context(about)
 }
 
 fn copy(directory: &Path, file: &Path) -> Result<()> {
@@ -205,6 +163,7 @@ fn copy(directory: &Path, file: &Path) -> Result<()> {
         ..head
     };
     file::write(file, &head, &stored.snapshot)?;
+    check(file, &head)?;
     let later = match salvage::is_possible(node.protocol()) {
         true => "`ionian snapshot salvage` adds those in the acceptors' logs",
         false => "only a cluster that runs again can add them",
@@ -216,4 +175,24 @@ fn copy(directory: &Path, file: &Path) -> Result<()> {
         node.name()
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ionian_kernel::level::Level;
+
+    #[test]
+    fn what_cannot_be_restored_is_no_backup() {
+        let file = std::env::temp_dir().join(format!("ionian-no-backup-{}", std::process::id()));
+        let head = Head::new("c", "craq", "kv", "n1", Origin::Saved, Level::LATEST);
+        file::write(&file, &head, b"the state of something else").unwrap();
+        let why = explain(&check(&file, &head).unwrap_err());
+        assert!(why.contains("what node n1 gave"), "{why}");
+        assert!(!file.exists());
+        let sound = state::empty("kv").snapshot();
+        file::write(&file, &head, &sound).unwrap();
+        check(&file, &head).unwrap();
+        std::fs::remove_file(&file).unwrap();
+    }
 }

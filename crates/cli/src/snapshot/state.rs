@@ -1,5 +1,6 @@
 //! The state in a snapshot: the state machine and the sessions.
 
+use super::file::Opened;
 use crate::protocols::MACHINE;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
@@ -54,6 +55,11 @@ pub(crate) fn restored(snapshot: &Bytes, machine: &str) -> Result<Executor> {
         .restore(snapshot)
         .context("the checksums are right, but the state is not readable by this program")?;
     Ok(executor)
+}
+
+/// The state of a backup that was read.
+pub(crate) fn checked(opened: &Opened) -> Result<Executor> {
+    restored(&opened.state, &opened.head.machine).with_context(|| opened.path.display().to_string())
 }
 
 /// The number of keys.

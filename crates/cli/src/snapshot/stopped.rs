@@ -1,12 +1,11 @@
 //! What the directory of a stopped node contains.
 
-use crate::protocols::{MACHINE, Work, with_protocol};
-use anyhow::{Context, Result, anyhow};
+use crate::protocols::{MACHINE, Work, executors, with_protocol};
+use anyhow::{Result, anyhow};
 use bytes::Bytes;
 use ionian_kernel::level::Level;
 use ionian_kernel::machine::RestoreError;
 use ionian_kernel::protocol::Protocol;
-use ionian_protocols::registry;
 use ionian_runtime::storage::membership_file;
 use ionian_runtime::storage::offline::{StoppedNode, StoredSnapshot};
 use std::path::Path;
@@ -41,14 +40,6 @@ fn without_head(stored: StoredSnapshot, node: &StoppedNode) -> Result<StoredSnap
     let state = with_protocol(node.protocol(), StateIn(&stored.snapshot))?;
     let snapshot = state.map_err(|why| anyhow!("{}: {why}", stored.path.display()))?;
     Ok(StoredSnapshot { snapshot, ..stored })
-}
-
-/// The names of the role kinds that store snapshots.
-fn executors(protocol: &str) -> Result<impl Iterator<Item = &'static str>> {
-    let known = registry::description(protocol);
-    let known = known.with_context(|| format!("unknown protocol {protocol:?}"))?;
-    let names = known.executors.iter();
-    Ok(names.map(|kind| known.kinds[usize::from(*kind)]))
 }
 
 /// The state machine of a node's directory. A directory without a membership was made by an earlier

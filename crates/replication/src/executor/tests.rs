@@ -2,6 +2,7 @@ use super::*;
 use crate::batch::BatchBuilder;
 use alloc::vec;
 use ionian_kernel::id::{ClientId, Epoch};
+use ionian_kernel::level::Level;
 use ionian_kernel::membership::Change;
 use ionian_kernel::wire::encode_all;
 
@@ -429,6 +430,16 @@ fn time_never_falls_and_snapshots_hold_everything() {
         refounded(&two.snapshot(), Level::FIRST).unwrap(),
         one.snapshot()
     );
+    two.set_cuts(Some(&vec![(
+        Slot(7),
+        Bytes::from_static(b"time and sessions"),
+    )]));
+    assert_eq!(
+        refounded(&two.snapshot(), Level::FIRST).unwrap(),
+        one.snapshot(),
+        "a preamble is left out"
+    );
+    two.set_cuts(None);
     two.membership = Membership::default();
     // The duplicate is known to the restored replica as well.
     assert_eq!(
