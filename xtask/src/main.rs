@@ -112,7 +112,15 @@ const VERIFY: &[Step] = &[
     // The tests below use the same build.
     step(
         "all that is tested builds",
-        &["build", "--quiet", "--workspace", "--all-targets"],
+        &[
+            "build",
+            "--quiet",
+            "--workspace",
+            "--lib",
+            "--bins",
+            "--tests",
+            "--examples",
+        ],
     ),
     // What measures is tried where it is tested (`tools/tests/tools/bench.rs`) or here: that it
     // works, not how fast.

@@ -76,7 +76,7 @@ fn streams_are_linearizable_on_every_protocol() {
     let (first, next) = (Vec::from_iter(first), AtomicUsize::new(0));
     let work = || {
         while let Some((protocol, preset)) = first.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let report = Simulation::new(preset).seeds(0..6).run::<Streams>();
+            let report = Simulation::new(preset).seeds(0..4).run::<Streams>();
             let report = report.unwrap_or_else(|failure| panic!("{protocol}: {failure}"));
             assert!(report.acknowledged > 100, "{protocol}");
         }

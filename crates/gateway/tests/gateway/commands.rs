@@ -50,7 +50,7 @@ fn simple_ones() {
         ("IONIAN CHECK", "+OK\n"),
         (
             "IONIAN CHECK now",
-            "-ERR unknown subcommand 'CHECK'. Try IONIAN HELP.\n",
+            "-ERR wrong number of arguments for 'ionian|check' command\n",
         ),
         (
             "TIME a",

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Deref;
 use ionian_kernel::id::{AcceptorId, AcceptorSet, Epoch, ReplicaId};
 use ionian_kernel::machine::Footprint;
-use ionian_kernel::trace::{CommandId, Commands};
+use ionian_kernel::trace::{self, CommandId};
 use ionian_kernel::wire::{Reader, Wire, WireError, encode_varint};
 use ionian_kernel::{wire_enum, wire_struct};
 use ionian_replication::batch::Value;
@@ -14,11 +14,11 @@ use ionian_replication::batch::Value;
 /// Commands with what acceptors need to know of them: only the leader computes what they touch. A
 /// clone shares both.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Payload(Arc<Contents>);
+pub struct Payload(Arc<Commands>);
 
 /// See [`Payload`].
 #[derive(Debug, PartialEq, Eq)]
-pub struct Contents {
+pub struct Commands {
     /// The commands, and the time of the leader that proposes them.
     pub value: Value,
     /// What they read and write.
@@ -28,7 +28,7 @@ pub struct Contents {
 impl Payload {
     /// These commands, which touch this.
     pub fn new(value: Value, footprint: Footprint) -> Self {
-        Payload(Arc::new(Contents { value, footprint }))
+        Payload(Arc::new(Commands { value, footprint }))
     }
 
     /// How many bytes it holds.
@@ -44,13 +44,13 @@ impl Payload {
 }
 
 impl Deref for Payload {
-    type Target = Contents;
-    fn deref(&self) -> &Contents {
+    type Target = Commands;
+    fn deref(&self) -> &Commands {
         &self.0
     }
 }
 
-impl Commands for Payload {
+impl trace::Commands for Payload {
     fn each_id(&self, show: &mut dyn FnMut(CommandId)) {
         self.value.each_id(show);
     }
@@ -145,7 +145,7 @@ impl Choice {
     }
 }
 
-impl Commands for Choice {
+impl trace::Commands for Choice {
     fn each_id(&self, show: &mut dyn FnMut(CommandId)) {
         match self {
             Choice::Noop {} => {}
