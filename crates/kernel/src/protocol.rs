@@ -184,9 +184,7 @@ impl Description {
             quorum_systems: P::quorum_systems,
         }
     }
-}
 
-impl Description {
     /// The highest level that its clusters can have.
     pub fn highest_level(&self) -> Level {
         match (self.check_level)() {

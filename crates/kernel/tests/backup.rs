@@ -106,16 +106,20 @@ impl Protocol for Office {
         Vec::new()
     }
     fn instantiate(_: &Layout, birth: Birth<'_>) -> Instance {
-        match birth.address.kind {
-            kind::Client => Instance::Client(client::Lane(0)),
-            kind::Keeper => Instance::Keeper(keeper::Keeper(3)),
-            _ => Instance::Clerk(clerk::Clerk(9)),
-        }
+        instance(birth.address.kind)
     }
 }
 
-/// A node with the first instance of each of these kinds: the keeper has executed 3 slots, the
-/// clerk 9.
+/// An instance of this kind: a keeper has executed 3 slots, a clerk 9.
+fn instance(kind: u8) -> Instance {
+    match kind {
+        kind::Client => Instance::Client(client::Lane(0)),
+        kind::Keeper => Instance::Keeper(keeper::Keeper(3)),
+        _ => Instance::Clerk(clerk::Clerk(9)),
+    }
+}
+
+/// A node with the first instance of each of these kinds.
 fn node(kinds: &[u8]) -> Node<Office> {
     let layout = Layout {
         instances: numbered(vec![vec![NodeId(0)]; KINDS.len()]),
@@ -123,15 +127,11 @@ fn node(kinds: &[u8]) -> Node<Office> {
     };
     let mut node = Node::new(&layout, true);
     for kind in kinds {
-        let instance = match *kind {
-            kind::Keeper => Instance::Keeper(keeper::Keeper(3)),
-            _ => Instance::Clerk(clerk::Clerk(9)),
-        };
         let address = Address {
             kind: *kind,
             index: 0,
         };
-        node.host(address, instance);
+        node.host(address, instance(*kind));
     }
     node
 }

@@ -85,7 +85,6 @@ fn wanted(needs: &ServiceNeeds, status: &ClusterStatus) -> Result<Result<Wanted,
     if let Some(voters) = &needs.service.voters {
         return Ok(by_votes(voters, needs.name(voters.read.kind), status));
     }
-    let hubs = || roles(status).filter(|(_, role)| role.role == needs.hub());
     if is_alone(needs) {
         let executed = executed(status)?.into_iter().map(|(executed, _)| executed);
         return Ok(executed.max().map(Wanted::Below).ok_or_else(|| Unknown {
@@ -93,7 +92,8 @@ fn wanted(needs: &ServiceNeeds, status: &ClusterStatus) -> Result<Result<Wanted,
             passes: false,
         }));
     }
-    let chain = Chains::of(hubs().map(|(_, role)| role));
+    let hubs = roles(status).filter(|(_, role)| role.role == needs.hub());
+    let chain = Chains::of(hubs.map(|(_, role)| role));
     Ok(chain.received().map(Wanted::Below).ok_or_else(|| Unknown {
         why: format!("{}{}", chain.lacks(), silent(status)),
         passes: true,
@@ -128,11 +128,11 @@ fn by_votes(voters: &Voters, name: &str, status: &ClusterStatus) -> Result<Wante
             passes: false,
         });
     }
-    let highest = || knowing().filter_map(|(_, role)| role.voted).max();
-    Ok(match voters.is_log {
-        true => Wanted::Below(highest().unwrap_or(0)),
-        false => Wanted::Acknowledged,
-    })
+    if !voters.is_log {
+        return Ok(Wanted::Acknowledged);
+    }
+    let highest = knowing().filter_map(|(_, role)| role.voted).max();
+    Ok(Wanted::Below(highest.unwrap_or(0)))
 }
 
 /// A member of a chain that holds everything that was acknowledged, as it says.

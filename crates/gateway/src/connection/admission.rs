@@ -1,7 +1,7 @@
 //! Whether a command may be executed, before it is.
 
 use super::Connection;
-use crate::commands::{self, Control, Run};
+use crate::commands::{self, Control, Own, Run};
 use crate::host::count;
 use crate::login::LoginWait;
 use crate::parser::ProtocolError;
@@ -44,7 +44,8 @@ impl Connection {
     }
 
     fn admit_checked(&mut self, words: &[Bytes]) -> Admission {
-        if self.host.logins.has_failures() && logs_in(words) && self.delays_login() {
+        let logs_in = || commands::find(&words[0]).is_some_and(|own| logs_in(own, words));
+        if self.host.logins.has_failures() && logs_in() && self.delays_login() {
             return Admission::Waits;
         }
         let needs_users = !self.host.rights.are_known()
@@ -212,14 +213,14 @@ fn depends_on_users(words: &[Bytes]) -> bool {
     let Some(own) = commands::find(&words[0]) else {
         return false;
     };
-    logs_in(words) || own.name == "acl" && commands::acl::depends_on_users(words)
+    logs_in(own, words) || own.name == "acl" && commands::acl::depends_on_users(words)
 }
 
 /// Whether a command has a password.
-fn logs_in(words: &[Bytes]) -> bool {
-    match commands::find(&words[0]).map(|own| own.name) {
-        Some("auth") => true,
-        Some("hello") => commands::connection::hello_logs_in(words),
+fn logs_in(own: &Own, words: &[Bytes]) -> bool {
+    match own.name {
+        "auth" => true,
+        "hello" => commands::connection::hello_logs_in(words),
         _ => false,
     }
 }
