@@ -359,7 +359,16 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match steps.iter().all(run) {
+    let mut times = Vec::with_capacity(steps.len());
+    let passed = steps.iter().all(|step| {
+        let (passed, took) = run(step);
+        times.push((step.what, took));
+        passed
+    });
+    for (what, took) in times {
+        eprintln!("==> {:5.0} s  {what}", took.as_secs_f64());
+    }
+    match passed {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }
@@ -367,7 +376,7 @@ fn main() -> ExitCode {
 
 /// Builds, and runs a harness with these arguments; its exit code is the command's.
 fn harness(name: &str, arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    if !run(&HARNESSES) {
+    if !run(&HARNESSES).0 {
         return ExitCode::FAILURE;
     }
     let mut command = cargo();
@@ -444,10 +453,16 @@ impl Step {
     }
 }
 
-/// Runs one step; says which one failed, and how to run it alone.
-fn run(step: &Step) -> bool {
+/// Runs one step: whether it passed, and how long it took.
+fn run(step: &Step) -> (bool, Duration) {
     eprintln!("==> {}", step.what);
     let began = Instant::now();
+    let passed = passes(step);
+    (passed, began.elapsed())
+}
+
+/// Whether a step passes; says which one failed, and how to run it alone.
+fn passes(step: &Step) -> bool {
     let mut command = step.command();
     let how = || format!("{}; run it alone with: {}", step.what, step.line());
     let mut group = match Group::start(&mut command) {
@@ -458,10 +473,7 @@ fn run(step: &Step) -> bool {
         }
     };
     let fault = match group.wait(Duration::from_secs(60 * step.limit_min)) {
-        Ok(End::Done(status)) if status.success() => {
-            eprintln!("==> done in {:.0} s", began.elapsed().as_secs_f64());
-            return true;
-        }
+        Ok(End::Done(status)) if status.success() => return true,
         Ok(End::Done(status)) => format!("failed ({status})"),
         Ok(End::TooLong) => format!(
             "failed (stopped: not done after {} minutes)",

@@ -16,7 +16,7 @@ mod compound;
 mod execution;
 mod outdated;
 
-use crate::host::{Client, ClientMemory, Host, count};
+use crate::host::{Client, ClientMemory, Host, Kill, count};
 use crate::limits::MIN_BYTES_PER_SECOND;
 use crate::login::LoginWait;
 use crate::measured::Family;
@@ -187,6 +187,7 @@ impl Connection {
 
     /// Does everything that can be done without further input or replies.
     pub fn advance(&mut self) {
+        self.end_killed();
         self.work_off_input();
         if self.dispatch() {
             // There may be room again, for commands that the next compound takes.
@@ -402,6 +403,23 @@ impl Connection {
                 since: Instant::now(),
                 bytes: 0,
             });
+        }
+    }
+
+    /// Whether CLIENT KILL has named it, and it does not know yet.
+    pub(crate) fn is_killed(&self) -> bool {
+        self.client.killed.get().is_some()
+    }
+
+    /// Closes the connection if CLIENT KILL has named it.
+    fn end_killed(&mut self) {
+        let Some(how) = self.client.killed.take() else {
+            return;
+        };
+        self.discard();
+        self.closing = true;
+        if how == Kill::Now {
+            self.output.clear();
         }
     }
 

@@ -1,5 +1,6 @@
 //! Keeps the gateway's copy of the users up to date, also without commands of clients: a client
-//! whose user was deleted or switched off is closed about a second later on every gateway.
+//! whose user was deleted or switched off is closed about a second later on every gateway. Closes
+//! those that CLIENT KILL has named, too.
 
 use crate::serve::Inner;
 use ionian_kernel::client::{Operation, ReadLevel, Reply, Request};
@@ -42,6 +43,17 @@ impl Inner {
             }
         }
         is_mine
+    }
+
+    /// Closes the clients that CLIENT KILL has named.
+    pub(crate) fn close_killed(&self) {
+        let mut slots = self.slots.borrow_mut();
+        let indices: Vec<u32> = slots.open().collect();
+        for index in indices {
+            if let Some(open) = slots.get(index).filter(|open| open.connection.is_killed()) {
+                open.go_on(self.drain.leave());
+            }
+        }
     }
 
     /// Closes the clients whose users are gone, if the users have changed.

@@ -47,6 +47,8 @@ pub struct Host {
     pub(crate) traces: Traces,
     pub(crate) rights: Rights,
     pub(crate) logins: Logins,
+    /// Whether CLIENT KILL has named connections that are not closed yet.
+    pub(crate) any_killed: Cell<bool>,
     /// All gateways of the cluster, this one first; empty until it is set.
     pub(crate) gateways: RefCell<Vec<Peer>>,
 }
@@ -134,8 +136,19 @@ pub(crate) struct Client {
     pub(crate) logged_in: Cell<bool>,
     /// Whether it had to log in when it connected, and has not.
     pub(crate) unauthenticated: Cell<bool>,
+    /// Whether CLIENT KILL has named it.
+    pub(crate) killed: Cell<Option<Kill>>,
     /// That user, if there is one, at an epoch of the users.
     pub(crate) rights: RefCell<Option<(u64, Option<Arc<User>>)>>,
+}
+
+/// How CLIENT KILL ends a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kill {
+    /// At once, without the replies that the client has not read.
+    Now,
+    /// After the reply: the client has named itself.
+    Answered,
 }
 
 /// Which keys a caching client tracks.
@@ -203,6 +216,7 @@ impl Host {
             traces: Traces::default(),
             rights: Rights::default(),
             logins: Logins::default(),
+            any_killed: Cell::default(),
             gateways: RefCell::default(),
         })
     }
@@ -238,6 +252,7 @@ impl Host {
             user: RefCell::new(Bytes::from_static(DEFAULT)),
             logged_in: Cell::new(false),
             unauthenticated: Cell::new(false),
+            killed: Cell::default(),
             rights: RefCell::default(),
         });
         count(&self.stats.connections, 1);
@@ -269,6 +284,12 @@ impl Host {
             .borrow()
             .values()
             .for_each(|client| each(client));
+    }
+
+    /// Has the connection of `client` closed.
+    pub(crate) fn kill(&self, client: &Client, how: Kill) {
+        client.killed.set(Some(how));
+        self.any_killed.set(true);
     }
 
     /// Writes the gateway's sections of INFO, then the node's. The number of `keys` is known to

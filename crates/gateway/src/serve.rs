@@ -431,8 +431,12 @@ impl Inner {
         }
     }
 
-    /// Closes the connections that use most memory while all together use too much.
+    /// Closes the connections that CLIENT KILL has named, and those that use most memory while all
+    /// together use too much.
     fn shed(self: Rc<Self>) {
+        if self.host.any_killed.take() {
+            self.close_killed();
+        }
         while self.host.held() > self.host.limits.memory_bytes {
             let mut slots = self.slots.borrow_mut();
             let Some(index) = slots.largest() else {
@@ -528,7 +532,7 @@ impl Open {
 
     /// Advances the connection and writes once; repeats this only if the client's slowness was the
     /// obstacle. Wakes the task if work is left that no event will trigger.
-    fn go_on(&mut self, leave: Option<bool>) {
+    pub(crate) fn go_on(&mut self, leave: Option<bool>) {
         loop {
             self.connection.advance();
             if let Some(idle_too) = leave {

@@ -2,7 +2,7 @@
 
 use super::connection::BAD_NAME;
 use super::{SYNTAX, is, number};
-use crate::host::{Client, Tracking};
+use crate::host::{Client, Kill, Tracking};
 use crate::reply::Context;
 use crate::traces::Tracing;
 use bytes::Bytes;
@@ -19,6 +19,9 @@ const HELP: &[&str] = &[
     "GETREDIR -- Return -1, or 0 when tracking: nothing is redirected.",
     "ID -- Return the ID of the current connection.",
     "INFO -- Return information about the current client connection.",
+    "KILL <ip:port> -- Close the connection of this client of this gateway.",
+    "KILL [ID <id>] [TYPE <type>] [USER <name>] [ADDR <ip:port>] [LADDR <ip:port>] [SKIPME (YES|NO)] -- Close \
+     those for which all is true, return their number.",
     "LIST [TYPE NORMAL] [ID <id> ...] -- Return information about client connections.",
     "NO-EVICT OFF, NO-TOUCH (ON|OFF) -- Accepted; the gateway may close any client when memory is short.",
     "REPLY ON -- Accepted; OFF and SKIP are not supported.",
@@ -48,6 +51,7 @@ const SUBCOMMANDS: &[(&str, usize, usize, Sub)] = &[
     ("info", 0, 0, |context, _| {
         context.verbatim(&line(context.client))
     }),
+    ("kill", 1, usize::MAX, kill),
     ("list", 0, usize::MAX, list),
     ("no-evict", 1, 1, no_evict),
     ("no-touch", 1, 1, on_or_off),
@@ -213,13 +217,9 @@ fn list(context: &mut Context<'_>, words: &[Bytes]) {
     let mut of_this_type = true;
     match words {
         [] => {}
-        [option, kind] if is(option, "TYPE") => match &*kind.to_ascii_lowercase() {
-            b"normal" => {}
-            b"master" | b"replica" | b"slave" | b"pubsub" => of_this_type = false,
-            _ => {
-                let kind = String::from_utf8_lossy(kind);
-                return context.error(format_args!("ERR Unknown client type '{kind}'"));
-            }
+        [option, kind] if is(option, "TYPE") => match is_normal(kind) {
+            Ok(normal) => of_this_type = normal,
+            Err(text) => return context.error(text),
         },
         [option, wanted @ ..] if is(option, "ID") && !wanted.is_empty() => {
             let Some(mut wanted) = wanted
@@ -244,6 +244,110 @@ fn list(context: &mut Context<'_>, words: &[Bytes]) {
         }
     });
     context.verbatim(&text);
+}
+
+/// Whether clients of this type are all clients, or none.
+fn is_normal(kind: &[u8]) -> Result<bool, String> {
+    match &*kind.to_ascii_lowercase() {
+        b"normal" => Ok(true),
+        b"master" | b"replica" | b"slave" | b"pubsub" => Ok(false),
+        _ => Err(format!(
+            "ERR Unknown client type '{}'",
+            String::from_utf8_lossy(kind)
+        )),
+    }
+}
+
+fn is_user(context: &Context<'_>, name: &[u8]) -> bool {
+    let users = context.host.rights.users();
+    users.is_some_and(|users| users.get(name).is_some())
+}
+
+/// Which clients CLIENT KILL closes.
+struct Doomed<'a> {
+    id: Option<i64>,
+    of_this_type: bool,
+    user: Option<&'a Bytes>,
+    address: Option<&'a Bytes>,
+    local_address: Option<&'a Bytes>,
+    skips_me: bool,
+}
+
+impl<'a> Doomed<'a> {
+    fn parse(context: &Context<'_>, words: &'a [Bytes]) -> Result<Self, String> {
+        let mut doomed = Doomed {
+            id: None,
+            of_this_type: true,
+            user: None,
+            address: None,
+            local_address: None,
+            skips_me: true,
+        };
+        let (pairs, []) = words.as_chunks::<2>() else {
+            return Err(SYNTAX.into());
+        };
+        for [option, value] in pairs {
+            match &*option.to_ascii_lowercase() {
+                b"id" => {
+                    let id = number(value).filter(|id| *id > 0);
+                    doomed.id = Some(id.ok_or("ERR client-id should be greater than 0")?);
+                }
+                b"type" => doomed.of_this_type &= is_normal(value)?,
+                b"user" if !is_user(context, value) => {
+                    let name = String::from_utf8_lossy(value);
+                    return Err(format!("ERR No such user '{name}'"));
+                }
+                b"user" => doomed.user = Some(value),
+                b"addr" => doomed.address = Some(value),
+                b"laddr" => doomed.local_address = Some(value),
+                b"skipme" if is(value, "YES") => doomed.skips_me = true,
+                b"skipme" if is(value, "NO") => doomed.skips_me = false,
+                _ => return Err(SYNTAX.into()),
+            }
+        }
+        Ok(doomed)
+    }
+
+    fn names(&self, client: &Client, me: &Client) -> bool {
+        let at = |wanted: Option<&Bytes>, is: &str| wanted.is_none_or(|it| *it == is);
+        self.of_this_type
+            && self.id.is_none_or(|id| id == client.id as i64)
+            && self.user.is_none_or(|user| *user == *client.user.borrow())
+            && at(self.address, &client.address)
+            && at(self.local_address, &client.local_address)
+            && !(self.skips_me && client.id == me.id)
+    }
+}
+
+fn kill(context: &mut Context<'_>, words: &[Bytes]) {
+    let (doomed, counts) = match words {
+        [address] => {
+            let doomed = Doomed::parse(context, &[]).map(|all| Doomed {
+                address: Some(address),
+                skips_me: false,
+                ..all
+            });
+            (doomed, false)
+        }
+        _ => (Doomed::parse(context, words), true),
+    };
+    let doomed = match doomed {
+        Ok(doomed) => doomed,
+        Err(text) => return context.error(text),
+    };
+    let (host, me, mut killed) = (context.host, context.client, 0);
+    host.for_each_client(|client| {
+        if doomed.names(client, me) {
+            killed += 1;
+            let is_me = client.id == me.id;
+            host.kill(client, if is_me { Kill::Answered } else { Kill::Now });
+        }
+    });
+    match (counts, killed) {
+        (true, _) => context.integer(killed),
+        (false, 0) => context.error("ERR No such client"),
+        (false, _) => context.ok(),
+    }
 }
 
 /// In Redis's order; `N` if there are none.

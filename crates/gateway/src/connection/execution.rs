@@ -33,6 +33,7 @@ impl Connection {
             words.clear();
         }
         self.parser.put_words(words);
+        self.end_killed();
     }
 
     /// Executes a command; returns false if the command must wait until all before it are answered.

@@ -167,6 +167,69 @@ fn client_commands() {
     ]);
 }
 
+/// The texts of errors are those of Redis 7.0.15 (`clientKillCommand` in its networking.c).
+#[test]
+fn clients_are_killed_by_what_is_said_of_them() {
+    let (host, mut cluster) = (host(Limits::default()), Cluster::default());
+    let mut me = Client::new(&host);
+    for (words, reply) in [
+        (
+            "",
+            "-ERR wrong number of arguments for 'client|kill' command\n",
+        ),
+        (" 1.2.3.4:6", "-ERR No such client\n"),
+        (" ID 0", "-ERR client-id should be greater than 0\n"),
+        (" ID x", "-ERR client-id should be greater than 0\n"),
+        (" ID 1 TYPE", "-ERR syntax error\n"),
+        (" TYPE foo", "-ERR Unknown client type 'foo'\n"),
+        (" USER foo", "-ERR No such user 'foo'\n"),
+        (" SKIPME maybe", "-ERR syntax error\n"),
+        (" FOO 1", "-ERR syntax error\n"),
+        (" ID 99", ":0\n"),
+        (" ID 1", ":0\n"),
+        (" TYPE pubsub", ":0\n"),
+        (" ADDR 1.2.3.4:5", ":0\n"),
+    ] {
+        let line = format!("CLIENT KILL{words}");
+        assert_eq!(me.ask(&mut cluster, &line), reply, "{line}");
+    }
+    for (words, dies) in [
+        ("ID 2", true),
+        ("USER default", true),
+        ("LADDR 6.7.8.9:10 TYPE normal", true),
+        ("ADDR 1.2.3.4:5 SKIPME yes", true),
+        ("ID 1 ADDR 1.2.3.4:5", false),
+        ("ADDR 1.2.3.4:5 LADDR 6.7.8.9:11", false),
+    ] {
+        let mut other = Client::new(&host);
+        let id = other.ask(&mut cluster, "CLIENT ID");
+        let words = words.replace("ID 2", &format!("ID {}", id[1..].trim()));
+        // Its command may be executed: it is under way.
+        other.send("INCR n\r\n");
+        let reply = me.ask(&mut cluster, &format!("CLIENT KILL {words}"));
+        assert_eq!(reply, format!(":{}\n", u8::from(dies)), "{words}");
+        other.connection.advance();
+        assert_eq!(other.connection.is_closed(), dies, "{words}");
+        assert!(!me.connection.is_closed(), "{words}");
+    }
+}
+
+#[test]
+fn a_client_that_kills_itself_gets_the_reply_and_nothing_behind_it() {
+    for (lines, replies) in [
+        ("CLIENT KILL 1.2.3.4:5\nINCR n", "+OK\n"),
+        ("INCR n\nCLIENT KILL ID 1 SKIPME no\nINCR n", ":1\n:1\n"),
+        (
+            "MULTI\nINCR n\nCLIENT KILL ID 1 SKIPME no\nEXEC\nINCR n",
+            "+OK\n+QUEUED\n+QUEUED\n*2\n:1\n:1\n",
+        ),
+    ] {
+        let (mut me, mut cluster) = (client(), Cluster::default());
+        assert_eq!(me.ask(&mut cluster, lines), replies);
+        assert!(me.connection.is_closed(), "{lines}");
+    }
+}
+
 #[test]
 fn client_list_shows_who_is_there() {
     let host = host(Limits::default());

@@ -174,6 +174,36 @@ fn clients_talk_to_the_cluster() {
     });
 }
 
+/// Also one that sends nothing, and one that waits for the cluster.
+#[test]
+fn killed_clients_are_closed() {
+    let node: Node = Box::new(|cluster, requests| {
+        let mut replies = Vec::new();
+        for request in requests {
+            if !matches!(request.operation, Operation::Write) {
+                replies.push(execute(cluster, &request));
+            }
+        }
+        replies
+    });
+    run(Limits::default(), node, |address| {
+        let [mut idle, mut waits, mut me] = [(); 3].map(|()| connect(address));
+        idle.write_all(b"PING\r\n").unwrap();
+        expect(&mut idle, b"+PONG\r\n");
+        waits.write_all(b"PING\r\nINCR n\r\n").unwrap();
+        expect(&mut waits, b"+PONG\r\n");
+        me.write_all(b"CLIENT KILL TYPE normal\r\nGET n\r\n")
+            .unwrap();
+        expect(&mut me, b":2\r\n$-1\r\n");
+        for stream in [&mut idle, &mut waits] {
+            let mut rest = Vec::new();
+            stream.read_to_end(&mut rest).unwrap_or_default();
+            assert_eq!(rest, b"");
+        }
+        until("they are gone", || info(&mut me, "connected_clients") == 1);
+    });
+}
+
 #[test]
 fn a_reader_slower_than_its_replies_gets_them_all() {
     let limit = 100_000;
