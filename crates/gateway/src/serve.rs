@@ -474,9 +474,14 @@ impl Inner {
                     };
                     any = true;
                     open.connection.on_time(now);
-                    open.go_on(self.drain.leave());
+                    if !std::mem::replace(&mut open.dirty, true) {
+                        self.dirty.borrow_mut().push(index);
+                    }
                 }
+                drop(slots);
                 self.watch_runs.set(any);
+                // A login that has waited may have a question for the cluster.
+                self.clone().flush();
             }
         });
     }

@@ -56,6 +56,40 @@ fn who_guesses_passwords_waits_with_each_further_attempt() {
     assert!(info.contains("logins_delayed:6\n"), "{info}");
 }
 
+/// The attempt that has waited asks the cluster for the users, also if nothing else happens there.
+#[test]
+fn an_attempt_that_has_waited_is_made() {
+    let limits = Limits {
+        login_delay: Duration::from_millis(20),
+        ..Limits::default()
+    };
+    let begin = |gateway: &ionian_gateway::Gateway, address| {
+        gateway.set_level(Box::new(|| Level(18)));
+        address
+    };
+    run_after(limits, answer_all(), begin, |address| {
+        let mut admin = connect(address);
+        admin
+            .write_all(b"ACL SETUSER u on >p +@all ~*\r\n")
+            .unwrap();
+        expect(&mut admin, b"+OK\r\n");
+        for _ in 0..8 {
+            let mut client = connect(address);
+            client.write_all(b"AUTH u wrong\r\n").unwrap();
+            expect(&mut client, WRONG_PASS.replace('\n', "\r\n").as_bytes());
+        }
+        let mut client = connect(address);
+        client.write_all(b"AUTH u p\r\n").unwrap();
+        expect(&mut client, b"+OK\r\n");
+        client.write_all(b"INFO stats\r\n").unwrap();
+        let mut info = [0; 4096];
+        let len = client.read(&mut info).unwrap();
+        let info = String::from_utf8_lossy(&info[..len]).into_owned();
+        assert!(info.contains("logins_delayed:1\r\n"), "{info}");
+        assert!(info.contains("deadlines_passed:0\r\n"), "{info}");
+    });
+}
+
 #[test]
 fn who_does_not_log_in_is_closed() {
     let mut cluster = Cluster::default();
