@@ -84,6 +84,10 @@ plays! {
     answer_is_lost
     craq_deaf_head
     craq_isolated_head
+    craq_dead_head_half_deaf_second
+    craq_dead_head_half_deaf_second_with_leases
+    craq_dead_head_half_mute_second
+    craq_two_half_deaf
     craq_lane_misses_the_chain
     craq_lane_restarts
     craq_middle_dies

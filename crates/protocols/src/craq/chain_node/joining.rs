@@ -362,12 +362,15 @@ impl ChainNode {
 
     /// It has nearly all that is committed. It must hear the tail, and the tail must hear it:
     /// otherwise each would take the other for dead, and writes would wait for that. Unless others
-    /// take the tail for dead: then they may need this node to go on without it.
+    /// take the tail for dead: then they may need this node to go on without it. One that is cut off
+    /// would be removed again.
     fn ask_to_join(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let (epoch, node, life) = (self.chain.epoch, self.id, self.life);
         let is_free = |member: &crate::craq::message::Member| member.full && member.node != node;
         let serves = |tail| self.hears(tail, now) || self.is_suspected(tail);
-        let may_join = self.chain.tail().is_some_and(serves) && self.joining.not_before <= now;
+        let may_join = self.chain.tail().is_some_and(serves)
+            && self.joining.not_before <= now
+            && self.hears_enough(now);
         if self.chain.members.iter().all(is_free) && self.place.is_none() && may_join {
             out.reached(branch::READY);
             self.link.step(now, Step::Ready { epoch, node, life }, out);

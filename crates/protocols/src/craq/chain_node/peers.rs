@@ -8,6 +8,11 @@
 //! off from the other chain nodes and not from the master: at most f are dead, so one that hears
 //! fewer than the others would be then is cut off itself. Otherwise it would have one neighbour
 //! removed after the other, each as soon as the one before is back, and no write would pass it.
+//!
+//! One that is cut off may be the only neighbour of a dead member, which it does not have removed.
+//! So it says of itself that it is dead, once that has lasted: its other neighbour has it removed,
+//! becomes the neighbour of the dead one, and has that removed. At most f nodes are cut off, since
+//! those that are not faulty hear each other; so there are others that may remove it.
 
 use super::{ChainNode, In};
 use crate::craq::id::{ChainEpoch, ChainNodeId};
@@ -35,8 +40,10 @@ pub(super) struct Peers {
     hears_us: BTreeMap<ChainNodeId, Instant>,
     /// Since when each was heard so without a gap.
     steady: BTreeMap<ChainNodeId, Instant>,
-    /// Which members each takes for dead.
+    /// Which members each takes for dead; itself if it is cut off.
     pub(super) suspected: BTreeMap<ChainNodeId, Set<ChainNodeId>>,
+    /// Since when too few others hear this node, or are heard.
+    cut_off: Option<Instant>,
 }
 
 impl Peers {
@@ -60,6 +67,12 @@ impl Peers {
     /// Of how many other nodes the clocks are known.
     pub(super) fn known(&self) -> usize {
         self.clocks.len()
+    }
+
+    /// Whether a node has said so of itself.
+    fn is_cut_off(&self, node: ChainNodeId) -> bool {
+        let suspects = self.suspected.get(&node);
+        suspects.is_some_and(|those| those.contains(node))
     }
 
     /// Whether a node was silent, or did not hear this one, for this long.
@@ -100,7 +113,7 @@ impl ChainNode {
             epoch: self.chain.epoch,
             revision: self.chain.revision,
             hears: self.peers.heard.keys().copied().collect(),
-            suspects: self.suspects(now).collect(),
+            suspects: self.suspects(now).chain(self.cut_off(now)).collect(),
             synced: self.down.is_some() || self.successor().is_none(),
             clock: now.timestamp(),
         };
@@ -167,6 +180,11 @@ impl ChainNode {
     pub(super) fn look_around(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let limit = self.config.options().election_timeout;
         self.peers.heard.retain(|_, at| now.since(*at) <= limit);
+        let others = self.other_nodes();
+        let silent = others.iter();
+        let silent = silent.filter(|node| self.peers.is_silent(*node, now, limit));
+        let is_cut_off = silent.count() > self.config.layout().f;
+        self.peers.cut_off = is_cut_off.then(|| self.peers.cut_off.unwrap_or(now));
         self.look_at_roster(now, out);
         match self.place {
             None => self.look(now, out),
@@ -190,14 +208,15 @@ impl ChainNode {
         self.peers.heard.contains_key(&node) && !self.peers.is_silent(node, now, limit)
     }
 
-    /// Whether it has heard a node that hears it, without a gap, for as long as one may be silent.
+    /// Whether it has heard a node that hears it, without a gap, for as long as one may be silent,
+    /// and that is not cut off.
     pub(super) fn hears_steadily(&self, node: ChainNodeId, now: Instant) -> bool {
         let limit = self.config.options().election_timeout;
         let (since, last) = (self.peers.steady.get(&node), self.peers.hears_us.get(&node));
         let lasts = since
             .zip(last)
             .is_some_and(|(since, last)| last.since(*since) >= limit);
-        lasts && !self.peers.is_silent(node, now, limit)
+        lasts && !self.peers.is_silent(node, now, limit) && !self.peers.is_cut_off(node)
     }
 
     /// Whether a node that it hears takes this member for dead.
@@ -221,10 +240,21 @@ impl ChainNode {
         })
     }
 
-    /// Whether it hears as many other chain nodes, and is heard by them, as live if f are dead.
-    fn hears_enough(&self, now: Instant) -> bool {
+    /// This node, if it has heard too few others for as long as one may be silent.
+    fn cut_off(&self, now: Instant) -> Option<ChainNodeId> {
+        let limit = self.config.options().election_timeout;
+        let lasts = |since: &Instant| now.since(*since) > limit;
+        self.peers.cut_off.filter(lasts).map(|_| self.id)
+    }
+
+    fn other_nodes(&self) -> Set<ChainNodeId> {
         let (nodes, _) = self.config.standing();
-        let others = nodes.without(Set::one(self.id));
+        nodes.without(Set::one(self.id))
+    }
+
+    /// Whether it hears as many other chain nodes, and is heard by them, as live if f are dead.
+    pub(super) fn hears_enough(&self, now: Instant) -> bool {
+        let others = self.other_nodes();
         let heard = others.iter().filter(|node| self.hears(*node, now)).count();
         heard + self.config.layout().f >= others.len()
     }
@@ -232,7 +262,7 @@ impl ChainNode {
     fn is_silent_neighbour(&self, node: ChainNodeId, now: Instant) -> bool {
         let limit = self.config.options().election_timeout;
         let is_neighbour = [self.predecessor(), self.successor()].contains(&Some(node));
-        is_neighbour && self.peers.is_silent(node, now, limit)
+        is_neighbour && (self.peers.is_cut_off(node) || self.peers.is_silent(node, now, limit))
     }
 
     /// The last member, if it is not full and who feeds it is dead, but cannot be removed before
