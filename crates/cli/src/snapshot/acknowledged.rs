@@ -33,7 +33,7 @@ use crate::source;
 use crate::status::{ClusterStatus, ask_all};
 use anyhow::Result;
 use ionian_deployment::Configuration;
-use ionian_kernel::id::Members;
+use ionian_kernel::id::{Epoch, Members};
 use ionian_kernel::service::Voters;
 use ionian_runtime::status::RoleStatus;
 use std::collections::BTreeMap;
@@ -72,13 +72,29 @@ pub(super) async fn ask(
     let deadline = Instant::now() + SETTLES_WITHIN;
     loop {
         let status = ask_all(known, source::ANSWER_LIMIT).await;
-        let wanted = wanted(&needs, &status)?;
+        let nodes = status.nodes.iter().filter_map(|node| node.status.as_ref());
+        let epochs = nodes.map(|node| (&node.name[..], node.epoch));
+        let wanted = match later(epochs, known.epoch()) {
+            Some(unknown) => Err(unknown),
+            None => wanted(&needs, &status)?,
+        };
         let passes = wanted.as_ref().is_err_and(|unknown| unknown.passes);
         if !(passes && patient && Instant::now() < deadline) {
             return Ok((status, wanted));
         }
         sleep(ASK_EVERY).await;
     }
+}
+
+/// A node, by its name, that knows a later membership: the voters of that one count, and they may
+/// be others.
+fn later<'a>(mut nodes: impl Iterator<Item = (&'a str, u32)>, known: Epoch) -> Option<Unknown> {
+    let (name, epoch) = nodes.find(|(_, epoch)| *epoch > known.0)?;
+    let why = format!(
+        "the membership has changed: node {name} knows epoch {epoch}, later than {}; try again",
+        known.0
+    );
+    Some(Unknown { why, passes: false })
 }
 
 fn wanted(needs: &ServiceNeeds, status: &ClusterStatus) -> Result<Result<Wanted, Unknown>> {
@@ -221,7 +237,6 @@ mod tests {
     use super::*;
     use crate::protocols;
     use ionian_deployment::{Deployment, PresetOptions};
-    use ionian_kernel::id::Epoch;
 
     /// A chain node: its chain, how many members that has, its place, what it has received, and
     /// whether it is whole.
@@ -272,6 +287,15 @@ mod tests {
             ..node((4, 1, 1), 7, true)
         };
         assert_eq!(received(&[without]), None, "it does not say enough");
+    }
+
+    #[test]
+    fn voters_of_an_earlier_membership_do_not_count() {
+        let later = |epochs: &[(&'static str, u32)]| later(epochs.iter().copied(), Epoch(4));
+        assert!(later(&[("n0", 4), ("n1", 3)]).is_none());
+        let unknown = later(&[("n0", 4), ("n1", 5)]).expect("it is another one");
+        let why = "the membership has changed: node n1 knows epoch 5, later than 4; try again";
+        assert_eq!((&unknown.why[..], unknown.passes), (why, false));
     }
 
     #[test]

@@ -362,8 +362,8 @@ impl ChainNode {
 
     /// It has nearly all that is committed. It must hear the tail, and the tail must hear it:
     /// otherwise each would take the other for dead, and writes would wait for that. Unless others
-    /// take the tail for dead: then they may need this node to go on without it. One that is cut off
-    /// would be removed again.
+    /// take the tail for dead: then they may need this node to go on without it. One that is cut
+    /// off would be removed again.
     fn ask_to_join(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let (epoch, node, life) = (self.chain.epoch, self.id, self.life);
         let is_free = |member: &crate::craq::message::Member| member.full && member.node != node;
