@@ -5,7 +5,7 @@ use std::process::Command;
 /// The packages that a package is built of, with all its features.
 fn packages(of: &str) -> Vec<String> {
     let output = Command::new(env!("CARGO"))
-        .args(["tree", "--offline", "--locked", "--prefix", "none"])
+        .args(["tree", "--locked", "--prefix", "none"])
         .args(["--all-features", "--edges", "normal,build"])
         .args(["--package", of])
         .current_dir(env!("CARGO_MANIFEST_DIR"))

@@ -252,7 +252,7 @@ fn a_silent_neighbour_is_removed_only_after_a_look_at_the_chain() {
     assert!(head.figure("members") == 3);
 }
 
-/// At most one is dead: who hears none of two others is cut off itself.
+/// At most one is dead: who hears none of two others is cut off itself, and suspects only itself.
 #[test]
 pub(crate) fn who_hears_too_few_others_looks_at_the_chain_and_suspects_none() {
     let nodes = |numbers: &[u8]| -> Set<ChainNodeId> {
@@ -275,7 +275,39 @@ pub(crate) fn who_hears_too_few_others_looks_at_the_chain_and_suspects_none() {
     };
     assert_eq!(suspects(&[0, 2]), nodes(&[]));
     assert_eq!(suspects(&[0]), nodes(&[2]));
-    assert_eq!(suspects(&[]), nodes(&[]));
+    // It says that it is cut off, so that its neighbours have it removed.
+    assert_eq!(suspects(&[]), nodes(&[1]));
+}
+
+/// Also one that is heard: it may be the only neighbour of a dead member.
+#[test]
+fn a_neighbour_that_says_that_it_is_cut_off_is_suspected() {
+    let suspects = |of: u8, says: Set<ChainNodeId>| {
+        let mut middle = node(1, 3);
+        let mut all = Set::EMPTY;
+        for _ in 0..20 {
+            for from in [0, 2] {
+                let mut message = beat(from, 0, true);
+                if let In::Beat { suspects, .. } = &mut message
+                    && from == of
+                {
+                    *suspects = says;
+                }
+                middle.tell(message);
+            }
+            for envelope in middle.timer() {
+                if let Envelope::ToChainNodes(_, In::Beat { suspects, .. }) = envelope {
+                    all = all.or(suspects);
+                }
+            }
+        }
+        all
+    };
+    let [first, last] = [0, 2].map(|node| Set::one(ChainNodeId(node)));
+    assert_eq!(suspects(0, first), first);
+    assert_eq!(suspects(2, last), last);
+    // What it says of another one is not believed.
+    assert_eq!(suspects(0, last), Set::EMPTY);
 }
 
 #[test]
