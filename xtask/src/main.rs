@@ -361,8 +361,9 @@ fn main() -> ExitCode {
     };
     let mut times = Vec::with_capacity(steps.len());
     let passed = steps.iter().all(|step| {
-        let (passed, took) = run(step);
-        times.push((step.what, took));
+        let began = Instant::now();
+        let passed = run(step);
+        times.push((step.what, began.elapsed()));
         passed
     });
     for (what, took) in times {
@@ -376,7 +377,7 @@ fn main() -> ExitCode {
 
 /// Builds, and runs a harness with these arguments; its exit code is the command's.
 fn harness(name: &str, arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    if !run(&HARNESSES).0 {
+    if !run(&HARNESSES) {
         return ExitCode::FAILURE;
     }
     let mut command = cargo();
@@ -453,16 +454,9 @@ impl Step {
     }
 }
 
-/// Runs one step: whether it passed, and how long it took.
-fn run(step: &Step) -> (bool, Duration) {
+/// Runs one step; says which one failed, and how to run it alone.
+fn run(step: &Step) -> bool {
     eprintln!("==> {}", step.what);
-    let began = Instant::now();
-    let passed = passes(step);
-    (passed, began.elapsed())
-}
-
-/// Whether a step passes; says which one failed, and how to run it alone.
-fn passes(step: &Step) -> bool {
     let mut command = step.command();
     let how = || format!("{}; run it alone with: {}", step.what, step.line());
     let mut group = match Group::start(&mut command) {

@@ -68,8 +68,8 @@ impl Inner {
                 continue;
             };
             open.connection.leave_if_gone();
-            if open.connection.is_closing() && !std::mem::replace(&mut open.dirty, true) {
-                self.dirty.borrow_mut().push(index);
+            if open.connection.is_closing() {
+                self.mark_dirty(index, open);
             }
         }
     }

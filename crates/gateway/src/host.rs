@@ -136,7 +136,7 @@ pub(crate) struct Client {
     pub(crate) logged_in: Cell<bool>,
     /// Whether it had to log in when it connected, and has not.
     pub(crate) unauthenticated: Cell<bool>,
-    /// Whether CLIENT KILL has named it.
+    /// How CLIENT KILL ends the connection, until that is done.
     pub(crate) killed: Cell<Option<Kill>>,
     /// That user, if there is one, at an epoch of the users.
     pub(crate) rights: RefCell<Option<(u64, Option<Arc<User>>)>>,

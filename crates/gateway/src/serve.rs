@@ -151,9 +151,7 @@ impl Gateway {
             return;
         };
         open.connection.on_reply(reply.command, reply.outcome);
-        if !std::mem::replace(&mut open.dirty, true) {
-            self.inner.dirty.borrow_mut().push(index);
-        }
+        self.inner.mark_dirty(index, open);
         drop(slots);
         // During the burst, not only at its end.
         self.inner.clone().shed();
@@ -394,6 +392,13 @@ impl Inner {
         })
     }
 
+    /// The next [`flush`](Self::flush) settles this connection.
+    pub(crate) fn mark_dirty(&self, index: u32, open: &mut Open) {
+        if !std::mem::replace(&mut open.dirty, true) {
+            self.dirty.borrow_mut().push(index);
+        }
+    }
+
     /// Submits requests that waited for room.
     fn use_room(self: &Rc<Self>) {
         loop {
@@ -474,9 +479,7 @@ impl Inner {
                     };
                     any = true;
                     open.connection.on_time(now);
-                    if !std::mem::replace(&mut open.dirty, true) {
-                        self.dirty.borrow_mut().push(index);
-                    }
+                    self.mark_dirty(index, open);
                 }
                 drop(slots);
                 self.watch_runs.set(any);
@@ -518,9 +521,7 @@ impl Inner {
                 if now.saturating_duration_since(since) > deadline {
                     count(&self.host.stats.deadlines_passed, 1);
                     open.connection.give_up();
-                    if !std::mem::replace(&mut open.dirty, true) {
-                        self.dirty.borrow_mut().push(index);
-                    }
+                    self.mark_dirty(index, open);
                 }
             }
         }

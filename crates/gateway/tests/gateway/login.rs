@@ -2,9 +2,10 @@
 
 use crate::common::{Client, Cluster, host, text};
 use crate::socket::{answer_all, connect, expect, run_after};
-use ionian_gateway::{Host, Limits};
+use ionian_gateway::{Gateway, Host, Limits};
 use ionian_kernel::level::Level;
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,15 @@ fn gateway(cluster: &mut Cluster) -> (Rc<Host>, Client) {
     assert_eq!(admin.ask(cluster, SETUP), "+OK\n+OK\n+OK\n");
     assert_eq!(admin.ask(cluster, "ACL WHOAMI"), "$1\nu\n");
     (host, admin)
+}
+
+/// Runs `client` against a gateway of a cluster that has users.
+fn run_with_users(limits: Limits, client: impl FnOnce(SocketAddr) + Send + 'static) {
+    let begin = |gateway: &Gateway, address| {
+        gateway.set_level(Box::new(|| Level(18)));
+        address
+    };
+    run_after(limits, answer_all(), begin, client);
 }
 
 #[test]
@@ -63,11 +73,7 @@ fn an_attempt_that_has_waited_is_made() {
         login_delay: Duration::from_millis(20),
         ..Limits::default()
     };
-    let begin = |gateway: &ionian_gateway::Gateway, address| {
-        gateway.set_level(Box::new(|| Level(18)));
-        address
-    };
-    run_after(limits, answer_all(), begin, |address| {
+    run_with_users(limits, |address| {
         let mut admin = connect(address);
         admin
             .write_all(b"ACL SETUSER u on >p +@all ~*\r\n")
@@ -122,11 +128,7 @@ fn a_quarter_of_the_connections_is_for_clients_that_have_not_logged_in() {
         connections: 8,
         ..Limits::default()
     };
-    let begin = |gateway: &ionian_gateway::Gateway, address| {
-        gateway.set_level(Box::new(|| Level(18)));
-        address
-    };
-    run_after(limits, answer_all(), begin, |address| {
+    run_with_users(limits, |address| {
         let mut admin = connect(address);
         let setup = SETUP.replace('\n', "\r\n") + "\r\nPING\r\n";
         admin.write_all(setup.as_bytes()).unwrap();
