@@ -5,6 +5,7 @@ use crate::address::resolve;
 use crate::cluster_args::ClusterArgs;
 use crate::data_paths::DataPaths;
 use anyhow::{Context, Result};
+use ionian_program::BadUsage;
 use ionian_runtime::node::unix_socket::SOCKET;
 use ionian_runtime::{Contact, NodeTls, TlsMode};
 use ionian_tls::{ClientAuth, Expected, Files, Kind, Live};
@@ -64,6 +65,31 @@ pub(crate) fn load(directory: &Path, expected: Expected) -> Result<NodeTls> {
     let live = Live::open(Files::within(directory), expected, ClientAuth::None)
         .with_context(|| format!("--tls {}", directory.display()))?;
     Ok(NodeTls::new(TlsMode::Required, Arc::new(live)))
+}
+
+/// Whether this process has a certificate to show to nodes.
+pub(crate) fn has_certificate() -> bool {
+    IDENTITY
+        .get()
+        .is_some_and(|identity| identity.tls.is_some())
+}
+
+/// Checks that nodes with TLS let this process change something: a monitor may only look.
+///
+/// # Errors
+/// If its certificate is a monitor's; `what` names what needs more.
+pub(crate) fn check_operator(what: &str) -> Result<()> {
+    let tls = IDENTITY.get().and_then(|identity| identity.tls.as_ref());
+    let Some(loaded) = tls.map(|tls| tls.live.loaded()) else {
+        return Ok(());
+    };
+    let name = loaded.set.name();
+    if name.kind == Kind::Monitor {
+        let why =
+            format!("{what} needs the certificate of an operator; that of {name} may only look");
+        return Err(BadUsage(why).into());
+    }
+    Ok(())
 }
 
 /// The node at `address` (`HOST:PORT`, the value of `key`), with its name if it is known.

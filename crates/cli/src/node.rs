@@ -5,6 +5,7 @@ mod audit;
 mod http;
 mod join;
 mod logging;
+mod open_files;
 mod secure;
 mod service;
 mod stop;
@@ -27,7 +28,6 @@ use ionian_runtime::{
     Application, LaneHandle, NodeError, NodeSettings, NodeTls, run_node_blocking,
 };
 pub(crate) use logging::{LogFormat, begin_log};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use std::io::Read;
 use std::net::TcpListener;
@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     };
     reports.is_member_of(&given);
-    raise_file_limit();
+    open_files::raise();
     ignore_sigxfsz();
     let protocol = given.deployment.protocol.clone();
     let (listen, gateway_listen) = (arguments.listen.clone(), arguments.gateway_listen.clone());
@@ -179,6 +179,7 @@ impl Work for Run {
             deployment.cluster,
             settings.address
         );
+        let deployment = open_files::fit(deployment, known.nodes().len())?;
         let signalled = tls.clone();
         let client_tls = tls.filter(|_| serves_tls);
         let application = move |handle: LaneHandle| {
@@ -270,19 +271,5 @@ fn ignore_sigxfsz() {
     };
     if let Err(error) = catch() {
         tracing::warn!(id = "E0109", "the signal SIGXFSZ cannot be caught: {error}");
-    }
-}
-
-/// Raises the soft limit of open files. Every client is one, and the usual limit of 1024 is below
-/// the gateway's limit.
-fn raise_file_limit() {
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && soft < hard
-        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
-    {
-        tracing::warn!(
-            id = "E0110",
-            "the limit of {soft} open files cannot be raised: {error}"
-        );
     }
 }

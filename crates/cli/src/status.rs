@@ -7,6 +7,7 @@
 //! | `health` | whether the cluster serves |
 //! | `needs` | what serving requires, and how many more nodes may fail |
 //! | `links` | which nodes are connected |
+//! | `presumed` | nodes that do not answer this command, and run |
 //! | `probe` | a command through the log |
 //! | `problems` | what needs attention, in words |
 //! | `seen` | how many more nodes may fail as one node sees it |
@@ -19,6 +20,7 @@ mod dashboard;
 mod health;
 mod links;
 mod needs;
+mod presumed;
 mod probe;
 mod problems;
 mod seen;
@@ -27,6 +29,7 @@ mod tests;
 mod text;
 mod trouble;
 
+use crate::contact;
 use crate::member;
 use crate::output::say;
 use crate::source::{self, ANSWER_LIMIT, NoAnswer};
@@ -74,6 +77,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
                 given => break given?,
             }
         };
+        if arguments.probe {
+            contact::check_operator("--probe sends a command through the log: it")?;
+        }
         loop {
             let (known, report) = look(given, arguments.probe).await;
             if !arguments.wait
@@ -96,6 +102,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         eprintln!(
             "none of the nodes in that file answers. If the members have changed since, name a running node with --at \
              HOST:PORT"
+        );
+    }
+    let answers = || report.cluster.nodes.iter();
+    let secured = |node: &Answer| node.status.as_ref().is_some_and(|it| it.tls.is_some());
+    if answers().any(|node| node.error.is_some())
+        && answers().any(secured)
+        && !contact::has_certificate()
+    {
+        eprintln!(
+            "nodes with TLS answer only commands with the certificate of an operator or monitor (--tls DIR), or on the \
+             same machine in the same data directory"
         );
     }
     Ok(report.health.health.exit_code().into())

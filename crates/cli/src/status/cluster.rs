@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 /// What is known of a cluster.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct ClusterStatus {
     pub(crate) cluster: String,
     pub(crate) protocol: String,
@@ -30,7 +30,7 @@ pub(crate) struct ClusterStatus {
 }
 
 /// What is known of one node.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Answer {
     pub(crate) name: String,
     pub(crate) address: String,
@@ -39,6 +39,13 @@ pub(crate) struct Answer {
     /// Why there is no status.
     pub(crate) error: Option<String>,
     pub(crate) status: Option<NodeStatus>,
+}
+
+impl Answer {
+    /// Whether the node has not answered, and its status says what it is presumed to run.
+    pub(super) fn is_presumed(&self) -> bool {
+        !self.up && self.status.is_some()
+    }
 }
 
 /// Every role instance that answered, with its node.

@@ -2,7 +2,9 @@
 //! all nodes together. What one node reports about itself is not enough.
 
 use super::cluster::{Answer, ClusterStatus, instances};
+use super::links::Links;
 use super::needs::{Need, Present, needs, tolerance};
+use super::presumed::presume;
 use super::probe::Probes;
 use super::problems;
 use super::trouble::{Id, Trouble};
@@ -11,7 +13,7 @@ use ionian_deployment::{CLIENT, Configuration};
 use ionian_kernel::id::Epoch;
 use ionian_runtime::status::{LeadsStatus, RoleStatus};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The overall verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -62,30 +64,35 @@ pub(crate) struct Health {
 /// Judges the answers of all nodes.
 pub(crate) fn judge(
     known: &Configuration,
-    cluster: &ClusterStatus,
+    answers: &ClusterStatus,
     probes: Option<&Probes>,
 ) -> Health {
+    let cluster = &presume(known, answers);
     let present = Present::of(cluster);
     let service_needs = match ServiceNeeds::of(known, epoch_led(known, cluster)) {
         Ok(service_needs) => service_needs,
         Err(error) => return unknown(error),
     };
     let needs = needs(&service_needs);
-    let mut not_served: Vec<Trouble> = match present.is_empty() {
-        true => vec![Id::NoAnswer.with("no node answers")],
-        false => needs
+    let answer = cluster.nodes.iter().any(|node| node.status.is_some());
+    let mut not_served: Vec<Trouble> = match answer {
+        false => vec![Id::NoAnswer.with("no node answers")],
+        true => needs
             .iter()
             .filter_map(|need| need.lost(present.all(), None))
             .map(|lost| Id::NoQuorum.with(lost))
             .collect(),
     };
-    let mut troubles = problems::troubles(known, cluster, &service_needs);
-    let missing = present.links().troubles();
+    let mut troubles = problems::troubles(known, answers, &service_needs);
+    let missing = Links::of(answers).troubles();
     troubles.extend(missing.into_iter().map(|text| Id::NotConnected.with(text)));
     if not_served.is_empty() {
         match led_from(cluster, &service_needs, &needs, &present) {
             Ok(leading) => troubles.extend(cut_off(&present, &leading)),
-            Err(why) => not_served.push(why),
+            Err(why) => match may_lead(cluster, &service_needs) {
+                Some(unknown) => troubles.push(unknown),
+                None => not_served.push(why),
+            },
         }
     }
     for (loss, is_vital) in problems::losses(cluster, &service_needs) {
@@ -255,6 +262,16 @@ fn led_from<'a>(
         .collect())
 }
 
+/// Which nodes may lead where none that answers does.
+fn may_lead(cluster: &ClusterStatus, service_needs: &ServiceNeeds) -> Option<Trouble> {
+    let hubs = instances(cluster)
+        .filter(|(node, role)| node.is_presumed() && role.role == service_needs.hub());
+    let names: BTreeSet<&str> = hubs.map(|(node, _)| node.name.as_str()).collect();
+    let names = names.into_iter().collect::<Vec<_>>().join(" or ");
+    let text = format!("no node that answers leads; whether {names} does is not known");
+    (!names.is_empty()).then(|| Id::LeaderUnknown.with(text))
+}
+
 /// Whether a write quorum of the voters that the leader is connected to have promised no round
 /// above the leader's.
 fn is_followed(
@@ -274,7 +291,7 @@ fn is_followed(
         role.role == service_needs.name(voters.write.kind)
             && role.remembers != Some(false)
             && present.links().connect(&node.name, &other.name)
-            && role.ballot().is_some_and(|promise| promise <= led)
+            && (other.is_presumed() || role.ballot().is_some_and(|promise| promise <= led))
     });
     voters
         .write

@@ -50,10 +50,6 @@ impl<'a> Present<'a> {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.alive.is_empty()
-    }
-
     pub(super) fn links(&self) -> &Links<'a> {
         &self.links
     }

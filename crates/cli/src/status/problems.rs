@@ -1,6 +1,7 @@
 //! What needs attention, in words.
 
 use super::cluster::{ClusterStatus, instances};
+use super::presumed::connected_to;
 use super::trouble::{Id, Trouble};
 use crate::protocols::{ServiceNeeds, members};
 use ionian_deployment::{Configuration, Durability};
@@ -79,6 +80,20 @@ fn diverged(node: &str, role: &RoleStatus) -> Option<String> {
     Some(format!("{} {} on {node} {what}", role.role, role.index))
 }
 
+/// A node that does not answer.
+fn silent(known: &Configuration, cluster: &ClusterStatus, (name, error): (&str, &str)) -> Trouble {
+    let near = known.member(name);
+    let near = near.map_or(Vec::new(), |(id, _)| connected_to(cluster, id));
+    if near.is_empty() {
+        return Id::NodeDown.with(format!("node {name} does not answer: {error}"));
+    }
+    let near: Vec<&str> = near.iter().map(|node| node.name.as_str()).collect();
+    Id::NoStatus.with(format!(
+        "node {name} does not answer this command, though it is connected to {}: {error}",
+        near.join(", ")
+    ))
+}
+
 /// What needs attention.
 pub(super) fn troubles(
     known: &Configuration,
@@ -88,8 +103,7 @@ pub(super) fn troubles(
     let mut found = Vec::new();
     for node in &cluster.nodes {
         if let Some(error) = &node.error {
-            let text = format!("node {} does not answer: {error}", node.name);
-            found.push(Id::NodeDown.with(text));
+            found.push(silent(known, cluster, (&node.name, error)));
         }
         let Some(status) = &node.status else { continue };
         if !status.takes_part {

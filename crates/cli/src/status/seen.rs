@@ -3,10 +3,11 @@
 
 use super::cluster::{Answer, ClusterStatus};
 use super::needs::{Present, needs, tolerance};
+use super::presumed::{placed, status_of};
 use crate::protocols::ServiceNeeds;
 use ionian_deployment::Configuration;
 use ionian_kernel::layout::NodeId;
-use ionian_runtime::status::{PeerState, PeerStatus, RoleStatus};
+use ionian_runtime::status::{PeerState, PeerStatus};
 use ionian_runtime::{NodeStatus, Published};
 
 /// How many more nodes may fail, whichever they are. The node takes it that each node that is
@@ -33,31 +34,11 @@ fn seen(known: &Configuration, own: &NodeStatus) -> Option<ClusterStatus> {
         id.0 == own.node
             || peers.any(|peer| peer.node == id.0 && peer.state == PeerState::Connected)
     };
-    let deployments = known.next.iter().chain([&known.deployment]);
-    let numbered = deployments.filter_map(|deployment| deployment.numbered().ok());
-    let placed: Vec<_> = numbered.flat_map(|numbered| numbered.nodes).collect();
+    let placed = placed(known);
     let nodes = known.nodes().into_iter().map(|(id, node)| {
         let status = connected(id).then(|| match id.0 == own.node {
             true => own.clone(),
-            false => {
-                let roles = placed.iter().filter(|it| it.id == Some(id.0));
-                let roles = roles.flat_map(|it| &it.roles).filter_map(|placed| {
-                    Some(RoleStatus {
-                        role: placed.role.clone(),
-                        index: placed.number?,
-                        ..RoleStatus::default()
-                    })
-                });
-                NodeStatus {
-                    node: id.0,
-                    name: node.name.clone(),
-                    roles: roles.collect(),
-                    takes_part: true,
-                    drains: None,
-                    peers: Vec::new(),
-                    ..own.clone()
-                }
-            }
+            false => status_of(&placed, (id, &node.name), own),
         });
         Answer {
             name: node.name.clone(),

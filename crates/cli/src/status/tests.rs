@@ -73,7 +73,12 @@ impl Made {
 
     /// The first node no longer receives messages from the second.
     fn deaf(&mut self, one: usize, other: usize) {
-        let number = self.status(other).node;
+        let number = self
+            .known
+            .member(&self.cluster.nodes[other].name)
+            .unwrap()
+            .0
+            .0;
         let peer = self
             .status(one)
             .peers
@@ -89,8 +94,18 @@ impl Made {
     }
 
     fn gone(&mut self, node: usize) {
+        for other in (0..self.cluster.nodes.len()).filter(|other| *other != node) {
+            if self.cluster.nodes[other].status.is_some() {
+                self.deaf(other, node);
+            }
+        }
+        self.silent(node);
+    }
+
+    /// The node runs, and does not answer the command.
+    fn silent(&mut self, node: usize) {
         let node = &mut self.cluster.nodes[node];
-        (node.up, node.status, node.error) = (false, None, Some("it is down".into()));
+        (node.up, node.status, node.error) = (false, None, Some("it is silent".into()));
     }
 
     /// Changes what the first instance of this kind on the node reports.
@@ -402,7 +417,7 @@ fn the_old_configuration_serves_until_the_next_one_leads() {
     assert!(
         lines
             .iter()
-            .all(|line| line.ends_with(" does not answer: it is down")),
+            .all(|line| line.ends_with(" does not answer: it is silent")),
         "{lines:?}"
     );
 
@@ -454,8 +469,7 @@ fn a_node_counts_on_the_nodes_that_it_is_connected_to() {
 fn troubles_have_ids_and_the_leader_is_named() {
     let mut made = Made::new("colocated");
     assert_eq!(made.health().leader.as_deref(), Some("n0"));
-    made.cluster.nodes[2].status = None;
-    made.cluster.nodes[2].error = Some("it is down".into());
+    made.gone(2);
     let json = serde_json::to_value(made.health()).unwrap();
     let ids = |list: &str| {
         let list = json[list].as_array().unwrap().iter();
@@ -464,7 +478,57 @@ fn troubles_have_ids_and_the_leader_is_named() {
     };
     assert_eq!(ids("troubles"), ["node_down", "tolerance_low"]);
     assert_eq!(ids("not_served"), [""; 0]);
-    made.cluster.nodes[1].status = None;
+    made.gone(1);
     let json = serde_json::to_value(made.health()).unwrap();
     assert_eq!(json["not_served"][0]["id"], "no_quorum");
+}
+
+/// An expired certificate of one node, or of the command, says nothing about the service.
+#[test]
+fn a_node_that_others_are_connected_to_is_presumed_to_run() {
+    let mut made = Made::new(PRESETS[0]);
+    made.silent(1);
+    let lines =
+        ["node n1 does not answer this command, though it is connected to n0, n2: it is silent"];
+    assert_eq!(
+        said(&made),
+        (Verdict::Degraded, Some(1), lines.map(String::from).to_vec())
+    );
+    // It is the one that leads.
+    for preset in PRESETS {
+        let mut made = Made::new(preset);
+        made.silent(0);
+        let (verdict, tolerance, what) = said(&made);
+        assert_eq!(
+            (verdict, tolerance),
+            (Verdict::Degraded, Some(1)),
+            "{preset}: {what:?}"
+        );
+        let unknown = "no node that answers leads; whether n0 does is not known";
+        assert_eq!(what[1], unknown, "{preset}");
+    }
+    // Only one answers, and it is none that leads: a new round has begun without it.
+    let mut made = Made::new(PRESETS[0]);
+    (0..2).for_each(|node| made.silent(node));
+    assert_eq!(said(&made).0, Verdict::Degraded);
+    // The one that leads answers alone.
+    let mut made = Made::new(PRESETS[0]);
+    (1..3).for_each(|node| made.silent(node));
+    assert_eq!(said(&made).0, Verdict::Degraded);
+    made.deaf(0, 1);
+    made.deaf(0, 2);
+    assert_eq!(said(&made).0, Verdict::NotServing);
+}
+
+/// A node that waits for a majority answers, and is no service.
+#[test]
+fn nodes_that_answer_and_take_no_part_are_counted() {
+    let mut made = Made::new(PRESETS[0]);
+    (0..3).for_each(|node| made.status(node).takes_part = false);
+    let (verdict, _, what) = said(&made);
+    assert_eq!(verdict, Verdict::NotServing);
+    assert_eq!(
+        what[0],
+        "writes, for want of a write quorum: 0 of 3 acceptors answer and work"
+    );
 }

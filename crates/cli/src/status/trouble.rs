@@ -9,6 +9,8 @@ use serde::Serialize;
 pub(crate) enum Id {
     /// A node does not answer. Alert: IonianNodeDown.
     NodeDown,
+    /// A node does not answer this command, and other nodes are connected to it.
+    NoStatus,
     /// A node has a new data directory and does not take part yet. Alert: IonianRedundancyLost.
     NotTakingPart,
     /// A node was started from another deployment file.
@@ -38,6 +40,8 @@ pub(crate) enum Id {
     NoQuorum,
     /// No node leads, or not the whole log. Alert: IonianNoLeader.
     NoLeader,
+    /// No node that answers leads, but another may.
+    LeaderUnknown,
     /// The node that leads is not connected to what it needs, or not followed.
     LeaderCutOff,
     /// The protocol rejects the configuration.

@@ -5,8 +5,10 @@ use crate::cluster::{Cluster, Directory, deployment, eventually, ionian, run, ru
 use crate::resp::{Client, Reply};
 use nix::sys::signal::Signal;
 use std::fs;
+use std::io::Read;
+use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// Writes each key once, through every gateway but the first. Returns the acknowledged keys.
 fn write(cluster: &Cluster, keys: std::ops::Range<u32>, bytes: usize) -> Vec<String> {
@@ -51,33 +53,60 @@ fn said(cluster: &Cluster, words: &[&str]) -> String {
     })
 }
 
+/// Stops the first node and starts it again, within a limit of the shell.
+fn first_node_with(cluster: &Cluster, limit: &str) -> Child {
+    cluster.signal(0, Signal::SIGTERM);
+    eventually("it has stopped", || cluster.pid(0).is_none().then_some(()));
+    let data = cluster.data();
+    let config = format!("{data}/deployment.toml");
+    let limit = format!("{limit} && exec \"$@\"");
+    Command::new("sh")
+        .args(["-c", &limit, "sh", env!("CARGO_BIN_EXE_ionian")])
+        .args(["node", "n0", "--data", &data, "--config", &config])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Idle connections on both ports take all that they are given, and leave what the node needs.
+#[test]
+fn a_node_with_few_open_files_keeps_those_that_it_needs() {
+    let cluster = Cluster::start("colocated", &[], &["--no-restart"]);
+    let mut node = first_node_with(&cluster, "ulimit -n 528");
+    cluster.wait_until_whole();
+    let mut client = cluster.client(0);
+    let idle = |port: u16| (0..500).map(move |_| TcpStream::connect(("127.0.0.1", port)));
+    let (_, port) = cluster.deployment.nodes[0]
+        .address
+        .rsplit_once(':')
+        .unwrap();
+    let peers: Vec<_> = idle(port.parse().unwrap()).collect();
+    let mut clients: Vec<_> = idle(cluster.gateways()[0]).map(Result::unwrap).collect();
+    let mut answer = String::new();
+    clients[60].read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "-ERR max number of clients reached\r\n");
+    // More than two segments of the log.
+    let written = write(&cluster, 0..900, 50_000);
+    assert_eq!(client.get(&written[899]).map(|it| it.len()), Some(50_000));
+    assert!(node.try_wait().unwrap().is_none());
+    drop((peers, clients));
+    node.kill().unwrap();
+    let said = text(&node.wait_with_output().unwrap().stderr);
+    assert!(
+        said.contains("open files leaves room for 54 clients"),
+        "{said}"
+    );
+}
+
 /// A file size limit stands for a full disk.
 #[test]
 fn a_node_whose_log_cannot_grow_stops_with_a_reason_and_the_others_continue() {
     let cluster = Cluster::start("colocated", &[], &["--no-restart"]);
     let mut acknowledged = write(&cluster, 0..20, 100);
-    cluster.signal(0, Signal::SIGTERM);
-    eventually("it has stopped", || cluster.pid(0).is_none().then_some(()));
-    let program = env!("CARGO_BIN_EXE_ionian");
-    let config = cluster.directory.path("data/deployment.toml");
     // Blocks of 512 or 1024 bytes, depending on the shell: 4 or 8 MiB, less than one segment of the
     // log.
-    let limited = Command::new("sh")
-        .args([
-            "-c",
-            "ulimit -f 8192 && exec \"$@\"",
-            "sh",
-            program,
-            "node",
-            "n0",
-            "--data",
-            &cluster.data(),
-        ])
-        .args(["--config", config.to_str().unwrap()])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let limited = first_node_with(&cluster, "ulimit -f 8192");
     // Larger than the limit in any case, through the log of each node.
     let mut waiting = Some(std::thread::spawn(move || {
         limited.wait_with_output().unwrap()
@@ -99,14 +128,8 @@ fn a_node_whose_log_cannot_grow_stops_with_a_reason_and_the_others_continue() {
     assert!(last.contains("File too large"), "{last}");
     acknowledged.extend(write(&cluster, next..next + 20, 100));
     // Restarted without the limit the node has all its data.
-    let flags = [
-        "node",
-        "n0",
-        "--data",
-        &cluster.data(),
-        "--config",
-        config.to_str().unwrap(),
-    ];
+    let (data, config) = (cluster.data(), cluster.data() + "/deployment.toml");
+    let flags = ["node", "n0", "--data", &data, "--config", &config];
     let mut again = ionian().args(flags).stderr(Stdio::null()).spawn().unwrap();
     cluster.wait_until_whole();
     let (small, large): (Vec<_>, Vec<_>) = acknowledged.into_iter().partition(|key| {

@@ -1,12 +1,12 @@
 //! A cluster with TLS, as its operator sees it.
 
-use crate::cluster::{Cluster, Directory, deployment, fails, run_node, works};
+use crate::cluster::{Cluster, Directory, deployment, fails, run, run_node, works};
 use ionian_runtime::node::unix_socket::SOCKET;
 use nix::sys::signal::Signal;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 #[test]
 fn cluster_of_up_with_tls_serves_those_who_have_a_certificate() {
@@ -61,6 +61,28 @@ fn cluster_of_up_with_tls_serves_those_who_have_a_certificate() {
     assert!(
         listed.contains(": in use; trusted by n0 n1 n2; signed n0 n1 n2"),
         "{listed}"
+    );
+
+    let probe = ["status", "--at", &address, "--tls", &monitor, "--probe"];
+    fails(
+        &probe,
+        2,
+        "--probe sends a command through the log: it needs",
+    );
+    // As on a machine with one of the nodes: the others do not answer without a certificate.
+    let machine = cluster.directory.path("machine");
+    fs::create_dir_all(machine.join("nodes")).unwrap();
+    symlink(format!("{data}/nodes/n0"), machine.join("nodes/n0")).unwrap();
+    let alone = ["status", "--data", machine.to_str().unwrap()];
+    fails(
+        &alone,
+        3,
+        "nodes with TLS answer only commands with the certificate",
+    );
+    let text = String::from_utf8(run(&alone).stdout).unwrap();
+    assert!(
+        text.contains("health: DEGRADED") && text.contains("1 of 3 nodes answer"),
+        "{text}"
     );
 
     // Without the flag the directory still has its certificates.
