@@ -1,7 +1,7 @@
 //! `ionian certs`: the certificates of a cluster.
 //!
 //! A directory has the certificate authority, and one directory for each certificate: `nodes/NAME`,
-//! `operator`, `monitor`. Each of these has the three files that `--tls` needs.
+//! `operator`, `monitor`, `clients/NAME`. Each of these has the three files that `--tls` needs.
 
 mod arguments;
 mod report;
@@ -11,14 +11,15 @@ pub(crate) use arguments::Arguments;
 use arguments::CertsCommand;
 use ionian_deployment::{Deployment, Node};
 use ionian_program::output::say;
-use ionian_tls::{Authority, Hosts, Issued, Kind, Name};
+use ionian_tls::{Authority, Described, Hosts, Issued, Kind, Name, describe_file, is_near_end};
+pub(crate) use report::date;
 use std::fs::{self, File, Permissions};
 use std::io::{ErrorKind, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -50,10 +51,36 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             let authority = authority(out)?;
             issue_people(out, &authority, &deployment.cluster, *days)?;
             issue_nodes(out, &deployment.cluster, &deployment.nodes, *days)?;
+            let clients = clients(out)?;
+            for name in &clients {
+                issue_client(out, (&authority, &deployment.cluster), name, *days)?;
+            }
             say!(
-                "renewed the certificates of {} nodes, the operator and the monitor; running nodes \
-                 read them within 10 s, or at SIGHUP",
-                deployment.nodes.len()
+                "renewed the certificates of {} nodes, the operator, the monitor and {} clients; running \
+                 nodes read them within 10 s, or at SIGHUP",
+                deployment.nodes.len(),
+                clients.len()
+            );
+        }
+        CertsCommand::Client {
+            name,
+            config,
+            out,
+            days,
+        } => {
+            let deployment = Deployment::load(config)?;
+            let directory = of_client(out, name);
+            if directory.join("tls.crt").exists() {
+                bail!(
+                    "{} exists: `ionian certs renew` makes new certificates",
+                    directory.display()
+                );
+            }
+            let authority = authority(out)?;
+            issue_client(out, (&authority, &deployment.cluster), name, *days)?;
+            say!(
+                "wrote the certificate of client {name} to {}",
+                directory.display()
             );
         }
         CertsCommand::Status { cluster_args } => return report::run(cluster_args),
@@ -90,6 +117,38 @@ fn issue_people(out: &Path, authority: &Authority, cluster: &str, days: u32) -> 
     Ok(())
 }
 
+fn of_client(out: &Path, name: &str) -> PathBuf {
+    out.join("clients").join(name)
+}
+
+/// The clients that have certificates.
+fn clients(out: &Path) -> Result<Vec<String>> {
+    let path = out.join("clients");
+    let entries = match fs::read_dir(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.with_context(|| format!("cannot read {}", path.display()))?,
+    };
+    let names = entries.map(|entry| Ok(entry?.file_name().into_string().ok()));
+    let names: Vec<Option<String>> = names.collect::<std::io::Result<_>>()?;
+    let has_one = |name: &String| path.join(name).join("tls.crt").exists();
+    Ok(names.into_iter().flatten().filter(has_one).collect())
+}
+
+fn issue_client(
+    out: &Path,
+    (authority, cluster): (&Authority, &str),
+    name: &str,
+    days: u32,
+) -> Result<()> {
+    let whose = Name {
+        cluster: cluster.to_owned(),
+        kind: Kind::Client,
+        name: name.to_owned(),
+    };
+    let issued = authority.issue(&whose, &Hosts::default(), DAY * days)?;
+    store(&of_client(out, name), out, &issued)
+}
+
 fn issue_nodes(out: &Path, cluster: &str, nodes: &[Node], days: u32) -> Result<()> {
     let authority = authority(out)?;
     for node in nodes {
@@ -99,24 +158,38 @@ fn issue_nodes(out: &Path, cluster: &str, nodes: &[Node], days: u32) -> Result<(
     Ok(())
 }
 
-/// The directory of a certificate for `ionian up`: makes an authority if there is none.
+/// The directory of certificates for `ionian up`: makes an authority if there is none. Those of the
+/// operator and the monitor are made again when they end soon.
 ///
 /// # Errors
 /// If it cannot be written.
 pub(crate) fn prepare(out: &Path, cluster: &str) -> Result<()> {
     match out.join("ca.key").exists() {
-        true => Ok(()),
+        true if is_fresh(&out.join(Kind::Operator.word())) => Ok(()),
+        true => issue_people(out, &authority(out)?, cluster, DAYS),
         false => create(out, cluster, DAYS),
     }
 }
 
-/// The directory of the certificate of a node, which is made if there is none.
+/// Whether a directory has a certificate that does not end soon. One that cannot be read stays: its
+/// user learns why it is refused.
+fn is_fresh(directory: &Path) -> bool {
+    let path = directory.join("tls.crt");
+    let now = UNIX_EPOCH
+        .elapsed()
+        .map_or(0, |since| since.as_secs() as i64);
+    let ends_soon = |it: Described| is_near_end((it.not_before, it.not_after), false, now);
+    path.exists() && !describe_file(&path).is_ok_and(ends_soon)
+}
+
+/// The directory of the certificate of a node, which is made if there is none, or one that ends
+/// soon.
 ///
 /// # Errors
 /// If it cannot be written.
 pub(crate) fn of_node(out: &Path, cluster: &str, node: &Node) -> Result<PathBuf> {
     let directory = directory_of(out, node);
-    if !directory.join("tls.crt").exists() {
+    if !is_fresh(&directory) {
         issue_nodes(out, cluster, std::slice::from_ref(node), DAYS)?;
     }
     // The nodes have other working directories than the certificates' paths may assume.

@@ -19,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+mod certificates;
 mod clients;
 mod definition;
 mod disk;

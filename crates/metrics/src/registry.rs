@@ -1,5 +1,6 @@
 //! All metrics.
 
+use crate::certificates::CERTIFICATES;
 use crate::clients::CLIENTS;
 use crate::definition::{Definition, Kind, Line, Samples, Value};
 use crate::disk::DISK;
@@ -21,6 +22,7 @@ const FIXED: &[(&str, &[Definition])] = &[
     ("Clients", CLIENTS),
     ("Log and snapshots", DISK),
     ("Other nodes", PEERS),
+    ("Certificates", CERTIFICATES),
     ("The process", PROCESS),
 ];
 

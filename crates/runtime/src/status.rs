@@ -169,6 +169,9 @@ pub struct CertificateStatus {
     pub subject: String,
     /// The name of the authority that signed it.
     pub issuer: String,
+    /// The beginning of its validity, in seconds since 1970; 0 from programs that do not report it.
+    #[serde(default)]
+    pub not_before: i64,
     /// The end of its validity, in seconds since 1970.
     pub not_after: i64,
     /// Its SHA-256, in hexadecimal.

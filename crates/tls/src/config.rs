@@ -1,6 +1,6 @@
 //! Settings of `rustls`: TLS 1.3 between nodes and operators, 1.2 or later for clients.
 
-use crate::name::name_of;
+use crate::name::{Expected, Kind, name_of};
 use crate::set::CertificateSet;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};
@@ -49,11 +49,12 @@ pub(crate) fn client_verifier(
         .map_err(|error| Error::General(error.to_string()))
 }
 
-/// For the port of a node: every caller needs a certificate.
+/// For the port of a node: every caller needs a certificate. Whether its owner may have what it
+/// asks for is judged when it has asked, so that the answer says why not.
 pub(crate) fn node_server(set: &CertificateSet) -> Result<ServerConfig, Error> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])?
-        .with_client_cert_verifier(explained(set, false)?)
+        .with_client_cert_verifier(explained(set, None, false)?)
         .with_single_cert(set.chain.clone(), set.key.clone_key())?;
     refuse_resumption(&mut config);
     Ok(config)
@@ -78,6 +79,10 @@ pub(crate) fn node_client(set: &CertificateSet) -> Result<ClientConfig, Error> {
     Ok(config)
 }
 
+/// Who may use a gateway with a certificate. A monitor may only look at nodes, and a node asks no
+/// gateway.
+const CLIENTS: [Kind; 2] = [Kind::Client, Kind::Operator];
+
 /// For the port of a gateway.
 pub(crate) fn gateway_server(
     set: &CertificateSet,
@@ -89,7 +94,12 @@ pub(crate) fn gateway_server(
         ClientAuth::None => builder.with_no_client_auth(),
         asked => {
             let is_optional = asked == ClientAuth::Optional;
-            builder.with_client_cert_verifier(explained(set, is_optional)?)
+            let clients = Expected {
+                cluster: Some(set.name().cluster.clone()),
+                kinds: CLIENTS.to_vec(),
+                name: None,
+            };
+            builder.with_client_cert_verifier(explained(set, Some(clients), is_optional)?)
         }
     };
     let mut config = builder.with_single_cert(set.chain.clone(), set.key.clone_key())?;
@@ -178,15 +188,19 @@ impl ServerCertVerifier for NodeVerifier {
 #[derive(Debug)]
 struct CallerVerifier {
     cluster: String,
+    /// Who is expected, if that is judged in the handshake.
+    expected: Option<Expected>,
     inner: Arc<dyn ClientCertVerifier>,
 }
 
 fn explained(
     set: &CertificateSet,
+    expected: Option<Expected>,
     is_optional: bool,
 ) -> Result<Arc<dyn ClientCertVerifier>, Error> {
     Ok(Arc::new(CallerVerifier {
         cluster: set.name().cluster.clone(),
+        expected,
         inner: client_verifier(set.roots.clone(), is_optional)?,
     }))
 }
@@ -198,6 +212,10 @@ fn explain(leaf: &[u8], cluster: &str, error: Error) -> Error {
         "the certificate that says {found} is refused: {error}; expected a certificate of \
          ionian://{cluster}/ that a trusted authority has signed and that is valid now"
     );
+    refuse(text)
+}
+
+fn refuse(text: String) -> Error {
     Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Refused(text)))))
 }
 
@@ -236,9 +254,15 @@ impl ClientCertVerifier for CallerVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        self.inner
+        let verified = self
+            .inner
             .verify_client_cert(leaf, intermediates, now)
-            .map_err(|error| explain(leaf, &self.cluster, error))
+            .map_err(|error| explain(leaf, &self.cluster, error))?;
+        if let Some(expected) = &self.expected {
+            let named = name_of(leaf).and_then(|name| expected.check(&name));
+            named.map_err(|error| refuse(error.to_string()))?;
+        }
+        Ok(verified)
     }
 
     fn verify_tls12_signature(

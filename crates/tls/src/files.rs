@@ -1,6 +1,7 @@
 //! The files of a set.
 
 use crate::error::TlsError;
+use crate::name::{Described, describe};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::fs::File;
@@ -70,6 +71,15 @@ impl Files {
             },
         })
     }
+}
+
+/// What the first certificate of a file says of itself.
+///
+/// # Errors
+/// If the file cannot be read, or has none.
+pub fn describe_file(path: &Path) -> Result<Described, TlsError> {
+    let found = Files::certificates(path, &read(path, false)?)?;
+    Ok(describe(&found[0]))
 }
 
 type Der = CertificateDer<'static>;

@@ -33,10 +33,10 @@ mod set;
 
 pub use config::{ClientAuth, readable};
 pub use error::TlsError;
-pub use files::Files;
+pub use files::{Files, describe_file};
 pub use issue::{Authority, Hosts, Issued};
 pub use live::{Live, Loaded, Reload};
-pub use name::{Described, Expected, Kind, Name, describe, name_of};
+pub use name::{Described, Expected, Kind, Name, describe, is_near_end, name_of};
 pub use rustls;
 pub use session::Session;
 pub use set::{CertificateSet, fingerprint};

@@ -189,8 +189,31 @@ pub struct Described {
     pub subject: String,
     /// The X.509 name of the authority that signed it.
     pub issuer: String,
+    /// The beginning of its validity, in seconds since 1970.
+    pub not_before: i64,
     /// The end of its validity, in seconds since 1970.
     pub not_after: i64,
+}
+
+/// The certificate of a node, operator, monitor or client is renewed this long before its end.
+const RENEW_SECONDS: i64 = 14 * DAY_SECONDS;
+
+/// An authority is replaced this long before its end: that takes three steps.
+const REPLACE_SECONDS: i64 = 90 * DAY_SECONDS;
+
+const DAY_SECONDS: i64 = 24 * 60 * 60;
+
+/// Whether a certificate, valid between these times, must be renewed now, or an authority be
+/// replaced: 14 days before its end, an authority 90 days, or when three quarters of its time are
+/// over, if that is later. All times are in seconds since 1970.
+pub fn is_near_end((not_before, not_after): (i64, i64), is_authority: bool, now: i64) -> bool {
+    let before = if is_authority {
+        REPLACE_SECONDS
+    } else {
+        RENEW_SECONDS
+    };
+    let quarter = not_after.saturating_sub(not_before) / 4;
+    not_after.saturating_sub(now) < before.min(quarter)
 }
 
 /// Describes a certificate (DER), which `rustls` has accepted before.
@@ -199,12 +222,14 @@ pub fn describe(certificate: &[u8]) -> Described {
         Err(error) => Described {
             subject: error.to_string(),
             issuer: String::new(),
+            not_before: 0,
             not_after: 0,
         },
         Ok((_, parsed)) => Described {
             subject: name_of(certificate)
                 .map_or_else(|_| parsed.subject().to_string(), |name| name.to_string()),
             issuer: parsed.issuer().to_string(),
+            not_before: parsed.validity().not_before.timestamp(),
             not_after: parsed.validity().not_after.timestamp(),
         },
     }
@@ -230,6 +255,23 @@ mod tests {
         ] {
             assert!(wrong.parse::<Name>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn certificates_are_renewed_in_time() {
+        let days = |days: i64| days * DAY_SECONDS;
+        let ends_soon =
+            |life, authority, left| is_near_end((0, days(life)), authority, days(life - left));
+        assert_eq!(
+            [15, 14, 13, -1].map(|left| ends_soon(90, false, left)),
+            [false, false, true, true]
+        );
+        assert_eq!(
+            [91, 89].map(|left| ends_soon(3650, true, left)),
+            [false, true]
+        );
+        // One of a minute, which something renews each half a minute.
+        assert!(!is_near_end((0, 60), false, 30) && is_near_end((0, 60), false, 50));
     }
 
     #[test]

@@ -18,6 +18,14 @@ fn days() -> impl TypedValueParser<Value = u32> {
     clap::value_parser!(u32).range(1..=3650)
 }
 
+fn client_name(text: &str) -> Result<String, &'static str> {
+    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let fits = (1..=64).contains(&text.len()) && text.chars().all(is_allowed);
+    let fits = fits && !text.starts_with('.');
+    fits.then(|| text.to_owned())
+        .ok_or("must be up to 64 letters, digits, '-', '_' and '.', and not begin with '.'")
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum CertsCommand {
     /// Make a certificate authority, and certificates for all nodes, an operator and a monitor
@@ -37,7 +45,8 @@ pub(crate) enum CertsCommand {
         #[arg(long, value_name = "DAYS", default_value_t = DAYS, value_parser = days())]
         days: u32,
     },
-    /// Make new certificates with the authority in DIR, also for nodes that have none yet
+    /// Make new certificates with the authority in DIR for all nodes, people and clients, also for
+    /// nodes that have none yet
     Renew {
         /// The deployment file, which names the nodes and their addresses
         #[arg(long, value_name = "FILE")]
@@ -46,6 +55,26 @@ pub(crate) enum CertsCommand {
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
         /// Days until the certificates expire
+        #[arg(long, value_name = "DAYS", default_value_t = DAYS, value_parser = days())]
+        days: u32,
+    },
+    /// Make a certificate for a client with the authority in DIR
+    #[command(
+        after_help = "Examples:\n  ionian certs client web --config cluster.toml --out certs\n  \
+        redis-cli --tls --cacert certs/ca.crt --cert certs/clients/web/tls.crt \
+        --key certs/clients/web/tls.key"
+    )]
+    Client {
+        /// The client's name
+        #[arg(value_parser = client_name)]
+        name: String,
+        /// The deployment file, which names the cluster
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// The directory that `ionian certs create` has written
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        /// Days until the certificate expires
         #[arg(long, value_name = "DAYS", default_value_t = DAYS, value_parser = days())]
         days: u32,
     },

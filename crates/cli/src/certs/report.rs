@@ -117,7 +117,8 @@ fn listed(names: &BTreeSet<&str>) -> String {
     }
 }
 
-fn date(seconds: i64) -> String {
+/// A time in seconds since 1970, in the form of RFC 3339.
+pub(crate) fn date(seconds: i64) -> String {
     let since = Duration::from_secs(seconds.max(0) as u64);
     humantime::format_rfc3339_seconds(UNIX_EPOCH + since).to_string()
 }
@@ -130,6 +131,7 @@ mod tests {
         let certificate = |subject: &str, issuer: &str| CertificateStatus {
             subject: subject.into(),
             issuer: issuer.into(),
+            not_before: 0,
             not_after: 0,
             fingerprint: format!("{subject}-0123456789abcdef"),
         };

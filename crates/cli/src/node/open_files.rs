@@ -52,7 +52,7 @@ pub(super) fn fit(deployment: Deployment, nodes: usize) -> Result<Deployment> {
         return Ok(deployment);
     }
     tracing::warn!(
-        id = "E0110",
+        id = "E0111",
         "max_clients = {wanted}, but the limit of {limit} open files leaves room for {fits} clients"
     );
     Ok(deployment.with_overrides(&[format!("options.max_clients={fits}")])?)

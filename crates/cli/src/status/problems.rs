@@ -3,10 +3,13 @@
 use super::cluster::{ClusterStatus, instances};
 use super::presumed::connected_to;
 use super::trouble::{Id, Trouble};
+use crate::certs::date;
 use crate::protocols::{ServiceNeeds, members};
 use ionian_deployment::{Configuration, Durability};
 use ionian_kernel::layout::NodeId;
+use ionian_runtime::NodeStatus;
 use ionian_runtime::status::{DrainStatus, RoleStatus};
+use std::time::UNIX_EPOCH;
 
 /// What the cluster has lost permanently because too many instances have lost their memory, and
 /// whether it is unable to serve without it.
@@ -80,6 +83,23 @@ fn diverged(node: &str, role: &RoleStatus) -> Option<String> {
     Some(format!("{} {} on {node} {what}", role.role, role.index))
 }
 
+/// The certificates of a node that end soon.
+fn ending(name: &str, status: &NodeStatus) -> Vec<Trouble> {
+    let now = UNIX_EPOCH
+        .elapsed()
+        .map_or(0, |since| since.as_secs() as i64);
+    let tls = status.tls.iter();
+    let near = tls.flat_map(|tls| tls.near_end(now));
+    near.map(|(what, it)| {
+        Id::CertificateEnds.with(format!(
+            "the {what} {} of node {name} ends at {}: renew it",
+            it.subject,
+            date(it.not_after)
+        ))
+    })
+    .collect()
+}
+
 /// A node that does not answer.
 fn silent(known: &Configuration, cluster: &ClusterStatus, (name, error): (&str, &str)) -> Trouble {
     let near = known.member(name);
@@ -121,6 +141,7 @@ pub(super) fn troubles(
         if let Some(left) = status.drains {
             found.push(Id::Draining.with(drained(&node.name, left)));
         }
+        found.extend(ending(&node.name, status));
         for peer in &status.peers {
             if let Some(refusal) = &peer.refusal {
                 let members = known.nodes();

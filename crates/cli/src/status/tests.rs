@@ -527,8 +527,5 @@ fn nodes_that_answer_and_take_no_part_are_counted() {
     (0..3).for_each(|node| made.status(node).takes_part = false);
     let (verdict, _, what) = said(&made);
     assert_eq!(verdict, Verdict::NotServing);
-    assert_eq!(
-        what[0],
-        "writes, for want of a write quorum: 0 of 3 acceptors answer and work"
-    );
+    assert!(what[0].contains(": 0 of 3 "), "{}", what[0]);
 }

@@ -25,6 +25,8 @@ pub(crate) enum Id {
     Diverged,
     /// A client lane has no session. Alert: IonianNoSession.
     NoSession,
+    /// A certificate ends soon, or has ended. Alert: IonianCertificateEnds.
+    CertificateEnds,
     /// Two nodes that answer are not connected.
     NotConnected,
     /// A node that accepts clients is not connected to a leader.

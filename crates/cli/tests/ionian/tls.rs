@@ -108,9 +108,20 @@ fn certificates_of_a_deployment_are_made_once_and_only_their_owners_use_them() {
             .mode();
         assert_eq!(mode & 0o777, 0o600, "{key}");
     }
+    let client = ["certs", "client", "web", "--config", &file, "--out", &out];
+    assert!(works(&client).starts_with("wrote the certificate of client web to "));
+    fails(&client, 1, "clients/web exists: `ionian certs renew`");
+    fails(
+        &[
+            "certs", "client", "../web", "--config", &file, "--out", &out,
+        ],
+        2,
+        "must be up to 64 letters",
+    );
     let certificate = || fs::read(directory.path("certs/nodes/n1/tls.crt")).unwrap();
     let before = certificate();
-    works(&["certs", "renew", "--config", &file, "--out", &out]);
+    let renewed = works(&["certs", "renew", "--config", &file, "--out", &out]);
+    assert!(renewed.contains("the monitor and 1 clients"), "{renewed}");
     assert!(certificate() != before);
 
     let start = |tls: &str| run_node(&["n0", "--config", &file, "--data", &data, "--tls", tls]);

@@ -9,14 +9,17 @@ use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The certificates of a gateway, in a directory that is deleted with them.
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The certificates of a gateway and its clients, in a directory that is deleted with them.
 struct Certificates {
     directory: PathBuf,
+    authority: Authority,
     live: Arc<Live>,
 }
 
@@ -26,34 +29,25 @@ impl Certificates {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("ionian-gateway-{}-{number}", std::process::id());
         let directory = std::env::temp_dir().join(name);
-        fs::create_dir_all(&directory).unwrap();
-        let hour = Duration::from_secs(3600);
-        let (authority, _) = Authority::create("shop", hour).unwrap();
-        let name = Name {
-            cluster: "shop".into(),
-            kind: Kind::Node,
-            name: "n0".into(),
-        };
-        let hosts = Hosts {
-            names: vec!["localhost".into()],
-            addresses: Vec::new(),
-        };
-        let issued = authority.issue(&name, &hosts, hour).unwrap();
-        for (file, text) in [
-            ("tls.crt", &*issued.certificate),
-            ("tls.key", &*issued.key),
-            ("ca.crt", authority.certificate()),
-        ] {
-            let path = directory.join(file);
-            fs::write(&path, text).unwrap();
-            fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-        }
-        let expected = Expected::node("shop", None);
-        let live = Live::open(Files::within(&directory), expected, auth).unwrap();
+        let (authority, _) = Authority::create("shop", HOUR).unwrap();
+        let live = open(
+            &directory.join("node"),
+            &authority,
+            "ionian://shop/node/n0",
+            auth,
+        );
         Certificates {
             directory,
-            live: Arc::new(live),
+            authority,
+            live,
         }
+    }
+
+    /// A client with a certificate of this name.
+    fn client(&self, name: &str) -> Arc<ClientConfig> {
+        let directory = self.directory.join("client");
+        let live = open(&directory, &self.authority, name, ClientAuth::None);
+        live.loaded().gateway_client.clone()
     }
 
     fn run(
@@ -65,11 +59,36 @@ impl Certificates {
             live: self.live.clone(),
             permissive,
         };
-        let config = self.live.loaded().gateway_client.clone();
+        let config = self.client("ionian://shop/client/web");
         let client = move |address| client(address, config);
         let (limits, node) = (Limits::default(), answer_all());
         run_secured(limits, node, Some(tls), |_, address| address, client);
     }
+}
+
+/// Writes a certificate of this name and what belongs to it, and opens it.
+fn open(directory: &Path, authority: &Authority, name: &str, auth: ClientAuth) -> Arc<Live> {
+    fs::create_dir_all(directory).unwrap();
+    let hosts = Hosts {
+        names: vec!["localhost".into()],
+        addresses: Vec::new(),
+    };
+    let name: Name = name.parse().unwrap();
+    let issued = authority.issue(&name, &hosts, HOUR).unwrap();
+    for (file, text) in [
+        ("tls.crt", &*issued.certificate),
+        ("tls.key", &*issued.key),
+        ("ca.crt", authority.certificate()),
+    ] {
+        let path = directory.join(file);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    }
+    let expected = Expected {
+        kinds: Kind::ALL.to_vec(),
+        ..Expected::default()
+    };
+    Arc::new(Live::open(Files::within(directory), expected, auth).unwrap())
 }
 
 impl Drop for Certificates {
@@ -142,20 +161,26 @@ fn client_without_tls_is_served_only_where_that_is_permitted() {
     });
 }
 
+/// A monitor may look at nodes, a node be a peer, and another cluster's client use that cluster.
 #[test]
-fn client_without_a_certificate_is_refused_where_one_is_required() {
+fn client_with_the_wrong_certificate_is_refused() {
     let required = Certificates::new(ClientAuth::Required);
-    let roots = Certificates::new(ClientAuth::None);
-    let other = roots.live.loaded().gateway_client.clone();
-    required.run(false, move |address, config| {
-        let mut own = secured(address, config.clone());
-        own.write_all(b"PING\r\n").unwrap();
-        expect(&mut own, b"+PONG\r\n");
-        // Its authority is another.
-        let mut other = secured(address, other);
-        let refused = other
-            .write_all(b"PING\r\n")
-            .and_then(|()| other.read_exact(&mut [0]));
-        assert!(refused.is_err());
+    let other = Certificates::new(ClientAuth::None);
+    let clients = [
+        (required.client("ionian://shop/client/web"), true),
+        (required.client("ionian://shop/operator/eva"), true),
+        (required.client("ionian://shop/monitor/m"), false),
+        (required.client("ionian://shop/node/n0"), false),
+        (required.client("ionian://stock/client/web"), false),
+        (other.client("ionian://shop/client/web"), false),
+    ];
+    required.run(false, move |address, _| {
+        for (place, (config, is_served)) in clients.into_iter().enumerate() {
+            let mut client = secured(address, config);
+            let answer = client
+                .write_all(b"PING\r\n")
+                .and_then(|()| client.read_exact(&mut [0]));
+            assert_eq!(answer.is_ok(), is_served, "{place}");
+        }
     });
 }

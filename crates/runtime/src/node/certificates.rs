@@ -3,13 +3,16 @@
 use crate::status::{CertificateStatus, TlsStatus};
 use crate::transport::peers::Peers;
 use crate::transport::security::NodeTls;
-use ionian_tls::{Reload, describe, fingerprint};
+use ionian_tls::{Reload, describe, fingerprint, is_near_end};
 use std::rc::Rc;
-use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::{Instant, sleep, timeout};
 
 /// How often the files are read.
 const READ_EVERY: Duration = Duration::from_secs(10);
+
+/// How often a certificate that ends soon is logged.
+const WARN_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The pause between two connections that are closed: the cluster loses one at a time.
 const CLOSE_EVERY: Duration = Duration::from_secs(1);
@@ -30,16 +33,63 @@ fn certificate(der: &[u8]) -> CertificateStatus {
     CertificateStatus {
         subject: described.subject,
         issuer: described.issuer,
+        not_before: described.not_before,
         not_after: described.not_after,
         fingerprint: fingerprint(der),
     }
+}
+
+impl CertificateStatus {
+    /// Whether it must be renewed now, or replaced if it is of an authority; `now` is in seconds
+    /// since 1970.
+    pub fn is_near_end(&self, is_authority: bool, now: i64) -> bool {
+        is_near_end((self.not_before, self.not_after), is_authority, now)
+    }
+}
+
+impl TlsStatus {
+    /// The certificates that end soon, with what they are; `now` is in seconds since 1970.
+    pub fn near_end(&self, now: i64) -> impl Iterator<Item = (&'static str, &CertificateStatus)> {
+        let own = [("certificate", &self.certificate)].into_iter();
+        let own = own.filter(move |(_, own)| own.is_near_end(false, now));
+        let trusted = self.trusted.iter().map(|trusted| ("authority", trusted));
+        own.chain(trusted.filter(move |(_, trusted)| trusted.is_near_end(true, now)))
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs() as i64)
+}
+
+/// Logs each certificate that ends soon. Returns whether there is one.
+fn warn_of_end(tls: &NodeTls) -> bool {
+    let (status, now) = (status(tls), now());
+    let mut found = false;
+    for (what, it) in status.near_end(now) {
+        found = true;
+        let hours = (it.not_after - now) / 3600;
+        let ends = match hours {
+            _ if it.not_after <= now => "has ended".to_owned(),
+            ..48 => format!("ends in {hours} hours"),
+            _ => format!("ends in {} days", hours / 24),
+        };
+        tracing::warn!(id = "E0909", "the {what} {} {ends}: renew it", it.subject);
+    }
+    found
 }
 
 /// Reads the certificates again and again, and puts new ones in force. If the trusted authorities
 /// have changed, it then closes the connections to peers that the earlier ones admitted; both sides
 /// make them again.
 pub(crate) async fn keep_current(tls: NodeTls, peers: Rc<Peers>) {
+    let mut warned = None;
     loop {
+        let now = Instant::now();
+        if warned.is_none_or(|at| now.duration_since(at) >= WARN_EVERY) && warn_of_end(&tls) {
+            warned = Some(now);
+        }
         // Either the time has passed or an operator wants it now.
         let _ = timeout(READ_EVERY, tls.reload.notified()).await;
         match tls.live.reload() {
@@ -47,7 +97,10 @@ pub(crate) async fn keep_current(tls: NodeTls, peers: Rc<Peers>) {
             Reload::Exchanged => {
                 let loaded = tls.live.loaded();
                 let (name, generation) = (loaded.set.name(), loaded.generation);
-                tracing::info!("the certificate of {name} was exchanged, trust is {generation}");
+                tracing::info!(
+                    "the certificate of {name} was exchanged; the trusted authorities have changed {generation} times"
+                );
+                warned = None;
             }
             Reload::Refused(error) => {
                 tracing::error!(

@@ -77,6 +77,11 @@ impl Pki {
     /// The certificate of an owner, in force.
     fn tls(&self, kind: Kind, name: &str, mode: TlsMode) -> NodeTls {
         self.write(name, &self.issue(kind, name));
+        self.open(name, mode)
+    }
+
+    /// The certificate that was written last.
+    fn open(&self, name: &str, mode: TlsMode) -> NodeTls {
         let expected = Expected {
             kinds: Kind::ALL.to_vec(),
             ..Expected::default()
@@ -243,6 +248,37 @@ fn nodes_with_certificates_connect_and_answer_by_role() {
         .to_string();
     let reason = "the certificate is of ionian://blue/node/n0; expected ionian://blue/node/n1";
     assert_eq!(refused, reason);
+}
+
+#[test]
+fn certificate_that_ends_soon_is_reported() {
+    let (pki, mut pair) = (Pki::new(), Pair::new());
+    let (fresh, minutes) = (pki.required(Kind::Node, "n0"), Duration::from_secs(60));
+    let (names, from) = (
+        ["ionian://blue/node/n1".to_owned()],
+        SystemTime::now() - 50 * minutes,
+    );
+    let old = pki
+        .authority
+        .sign(Kind::Node, &names, &Hosts::default(), from, HOUR);
+    pki.write("n1", &old.unwrap());
+    let zero = pair.start(0, fresh);
+    let one = pair.start(1, Some(pki.open("n1", TlsMode::Required)));
+    let operator = pki.required(Kind::Operator, "eva");
+    eventually("they are connected", || is_connected(&one, &operator));
+    let words = ["the certificate ionian://blue/node/n1 ends in 0 hours"];
+    eventually("it is logged", || one.logged(&words) == 1);
+    assert_eq!(zero.logged(&["ends in"]), 0);
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap();
+    let ending = |node: &Running| {
+        let tls = status_by(node, &operator).unwrap().tls.unwrap();
+        tls.near_end(now.as_secs() as i64)
+            .map(|(what, _)| what)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!((ending(&zero), ending(&one)), (vec![], vec!["certificate"]));
 }
 
 #[test]
