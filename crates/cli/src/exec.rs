@@ -4,15 +4,17 @@ use crate::address::resolve;
 use crate::cluster_args::{ClusterArgs, DATA};
 use crate::contact;
 use crate::data_paths::DataPaths;
+use crate::login::Login;
 use crate::output;
 use crate::source;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use ionian_deployment::Configuration;
-use ionian_program::Level;
+use ionian_deployment::{Configuration, Deployment};
+use ionian_program::{BadUsage, Level};
 use ionian_redis_client::{Connection, Limits, Reply};
 use ionian_runtime::NodeTls;
 use ionian_tls::{Expected, Kind};
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -50,6 +52,11 @@ pub(crate) struct Arguments {
     /// that of `ionian up --tls` in the data directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) tls: Option<PathBuf>,
+    /// A deployment file, which names the gateways
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["at", "data"])]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) login: Login,
     /// Consistency level of reads
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) consistency: Option<Level>,
@@ -60,11 +67,13 @@ pub(crate) struct Arguments {
         allow_hyphen_values = true,
         value_name = "CMD ARG"
     )]
-    pub(crate) words: Vec<std::ffi::OsString>,
+    pub(crate) words: Vec<OsString>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    refuse_option(&arguments.words)?;
     let mut connection = connect(arguments)?;
+    arguments.login.log_in(&mut connection)?;
     if let Some(level) = arguments.consistency {
         let reply = connection.call(&[b"IONIAN", b"CONSISTENCY", level.name().as_bytes()])?;
         if let Reply::Error(error) = reply {
@@ -89,6 +98,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// Checks that the command does not begin with what looks like an option: no command of Redis does.
+pub(crate) fn refuse_option(words: &[OsString]) -> Result<()> {
+    match words.first() {
+        Some(word) if word.as_bytes().starts_with(b"-") => {
+            let why = format!("{} is no option here, and no command", word.display());
+            Err(BadUsage(why).into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The certificate for gateways with TLS: the one that was named, or that of the data directory.
@@ -121,9 +141,10 @@ fn open(gateway: &str, tls: Option<&NodeTls>) -> Result<Connection> {
 fn connect(arguments: &Arguments) -> Result<Connection> {
     let data = arguments.data.as_deref().unwrap_or(Path::new(DATA));
     let mut advice = RUNNING;
-    let gateways: Vec<String> = match &arguments.at {
-        Some(at) => vec![at.clone()],
-        None => match (source::known_in(data)?, &arguments.data) {
+    let gateways: Vec<String> = match (&arguments.at, &arguments.config) {
+        (Some(at), _) => vec![at.clone()],
+        (None, Some(file)) => gateways(&Configuration::founded(Deployment::load(file)?)),
+        (None, None) => match (source::known_in(data)?, &arguments.data) {
             (Some(known), _) => gateways(&known),
             (None, None) => {
                 advice = "Is the cluster running? `ionian up` starts one";
@@ -137,7 +158,7 @@ fn connect(arguments: &Arguments) -> Result<Connection> {
     };
     let tls = identity(
         arguments.tls.as_deref(),
-        arguments.at.is_none().then_some(data),
+        (arguments.at.is_none() && arguments.config.is_none()).then_some(data),
     )?;
     first_of(&gateways, tls.as_ref(), advice)
 }

@@ -41,6 +41,7 @@ mod drain;
 mod exec;
 mod gateway_app;
 mod log;
+mod login;
 mod manual;
 mod member;
 mod metrics;

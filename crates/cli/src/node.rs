@@ -22,7 +22,8 @@ use arguments::Clients;
 use audit::Audit;
 use ionian_deployment::{Configuration, Deployment, Durability};
 use ionian_kernel::protocol::Protocol;
-use ionian_program::BadUsage;
+use ionian_program::output::explain;
+use ionian_program::{BadUsage, code_of};
 use ionian_runtime::storage::membership_file;
 use ionian_runtime::{
     Application, LaneHandle, NodeError, NodeSettings, NodeTls, run_node_blocking,
@@ -44,6 +45,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Some(&arguments.name),
         audit.transpose()?,
     );
+    let done = begin(arguments);
+    if arguments.log_format == LogFormat::Text {
+        return done;
+    }
+    // Its last line has the form of the others.
+    Ok(done.unwrap_or_else(|error| {
+        tracing::error!(id = "E0112", "{}", explain(&error));
+        code_of(&error)
+    }))
+}
+
+fn begin(arguments: &Arguments) -> Result<ExitCode> {
     // First, so that the end of the parent process is not missed.
     let mut starter = arguments.supervised.then(end_of_input);
     let tls = secure::load(arguments)?;

@@ -23,7 +23,7 @@ mod level;
 mod outcome;
 
 pub use level::Level;
-pub use outcome::{BadUsage, INTERRUPTED, exit_code};
+pub use outcome::{BadUsage, INTERRUPTED, code_of, exit_code};
 
 /// Of every program that links this crate.
 #[global_allocator]

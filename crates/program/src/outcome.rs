@@ -25,11 +25,16 @@ impl std::error::Error for BadUsage {}
 pub fn exit_code(done: Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
         eprintln!("ionian: {}", explain(&error));
-        match is_bad_usage(&error) {
-            true => ExitCode::from(2),
-            false => ExitCode::FAILURE,
-        }
+        code_of(&error)
     })
+}
+
+/// The exit code of a command that failed so.
+pub fn code_of(error: &Error) -> ExitCode {
+    match is_bad_usage(error) {
+        true => ExitCode::from(2),
+        false => ExitCode::FAILURE,
+    }
 }
 
 /// Whether the arguments are wrong, as opposed to a file or the outcome of the work. A wrong

@@ -5,7 +5,7 @@ use crate::error::{WalError, io_error};
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -63,6 +63,8 @@ impl Storage for Disk {
             .read(true)
             .write(true)
             .create_new(true)
+            // They hold all data.
+            .mode(0o600)
             .open(path)
     }
 

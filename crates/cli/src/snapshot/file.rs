@@ -113,9 +113,28 @@ pub(crate) fn begin(file: &Path, head: &Head) -> Result<SnapshotWriter> {
     Ok(Snapshots::new(parent, &name, &serde_json::to_vec(head)?).begin()?)
 }
 
+/// The temporary name of a file that was begun. What is still there when it is dropped is removed.
+pub(crate) struct Draft(PathBuf);
+
+impl Draft {
+    pub(crate) fn of(file: &Path) -> Self {
+        let mut name = file.as_os_str().to_owned();
+        name.push(".tmp");
+        Draft(name.into())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // Fails if the file is complete: it has its name then.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
 /// Writes a snapshot that is in memory.
 pub(crate) fn write(file: &Path, head: &Head, snapshot: &[u8]) -> Result<()> {
     let mut writer = begin(file, head)?;
+    let _draft = Draft::of(file);
     for chunk in snapshot.chunks(1 << 20) {
         writer.push(chunk)?;
     }

@@ -13,7 +13,7 @@ use crate::waiting;
 use anyhow::{Context, Result, bail};
 use ionian_deployment::{Configuration, Deployment};
 use ionian_runtime::storage::offline::StoppedNode;
-use ionian_runtime::{RemoteSnapshot, query_snapshot};
+use ionian_runtime::{QueryError, RemoteSnapshot, query_snapshot};
 use std::path::Path;
 
 pub(crate) fn run(arguments: &arguments::Save) -> Result<()> {
@@ -80,15 +80,20 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
                     node: node.name.clone(),
                     slot: snapshot.stamp(),
                     complete,
-                    ..head
+                    ..head.clone()
                 };
-                let receiving = receive(snapshot, file, &head).await;
-                let bytes = receiving.with_context(|| {
-                    format!("node {} did not send the whole snapshot", node.name)
-                })?;
-                check(file, &head)?;
-                report(file, &head, bytes);
-                return Ok(());
+                match receive(snapshot, file, &head).await? {
+                    Ok(bytes) => {
+                        check(file, &head)?;
+                        report(file, &head, bytes);
+                        return Ok(());
+                    }
+                    Err(error) => refusals.push(format!(
+                        "node {} did not send the whole snapshot: {}",
+                        node.name,
+                        explain(&error.into())
+                    )),
+                }
             }
             Err(error) => {
                 let reason = explain(&error.into());
@@ -99,15 +104,25 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
     bail!("no node has a snapshot: {}", refusals.join("; "))
 }
 
-/// Writes the file; returns the size of the state in bytes.
-async fn receive(mut snapshot: RemoteSnapshot, file: &Path, head: &Head) -> Result<u64> {
+/// Writes the file; returns the size of the state in bytes, or why the node did not send all of it.
+/// Then, and if the file cannot be written, nothing stays of it.
+async fn receive(
+    mut snapshot: RemoteSnapshot,
+    file: &Path,
+    head: &Head,
+) -> Result<Result<u64, QueryError>> {
     let mut writer = file::begin(file, head)?;
-    while let Some(piece) = snapshot.next().await? {
-        writer.push(&piece)?;
+    let _draft = file::Draft::of(file);
+    loop {
+        match snapshot.next().await {
+            Ok(Some(piece)) => writer.push(&piece)?,
+            Ok(None) => break,
+            Err(error) => return Ok(Err(error)),
+        }
     }
     let bytes = writer.bytes();
     writer.finish()?;
-    Ok(bytes)
+    Ok(Ok(bytes))
 }
 
 fn report(file: &Path, head: &Head, bytes: u64) {
@@ -181,6 +196,17 @@ fn copy(directory: &Path, file: &Path) -> Result<()> {
 mod tests {
     use super::*;
     use ionian_kernel::level::Level;
+
+    #[test]
+    fn nothing_stays_of_a_file_that_was_not_completed() {
+        let file = std::env::temp_dir().join(format!("ionian-draft-{}", std::process::id()));
+        let draft = file.with_extension("tmp");
+        let head = Head::new("c", "craq", "kv", "n1", Origin::Saved, Level::LATEST);
+        let begun = (file::begin(&file, &head).unwrap(), file::Draft::of(&file));
+        assert!(draft.exists());
+        drop(begun);
+        assert!(!draft.exists() && !file.exists());
+    }
 
     #[test]
     fn what_cannot_be_restored_is_no_backup() {

@@ -1,6 +1,7 @@
 //! The arguments of `ionian trace`.
 
 use crate::cluster_args::ClusterArgs;
+use crate::login::Login;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 
@@ -28,6 +29,8 @@ pub(crate) enum TraceCommand {
         /// The gateway to send it to [default: the first that can be reached]
         #[arg(long, value_name = "ADDR")]
         gateway: Option<String>,
+        #[command(flatten)]
+        login: Login,
         #[command(flatten)]
         shown: Shown,
         /// The command and its arguments

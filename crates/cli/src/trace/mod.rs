@@ -12,6 +12,7 @@ pub(crate) use arguments::Arguments;
 
 use crate::cluster_args::ClusterArgs;
 use crate::exec;
+use crate::login::Login;
 use crate::member;
 use crate::output::{self, say};
 use crate::source::{self, ANSWER_LIMIT};
@@ -38,9 +39,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
         TraceCommand::Exec {
             gateway,
+            login,
             shown,
             words,
-        } => trace_one(gateway.as_deref(), shown, words),
+        } => trace_one((gateway.as_deref(), login), shown, words),
         TraceCommand::Slow { count, shown } => list(*count, shown, |kept| kept.slow),
         TraceCommand::Kept { count, shown } => list(*count, shown, |kept| !kept.slow),
         #[cfg(feature = "otel")]
@@ -132,7 +134,12 @@ fn new_parent() -> TraceParent {
     }
 }
 
-fn trace_one(gateway: Option<&str>, shown: &Shown, words: &[OsString]) -> Result<ExitCode> {
+fn trace_one(
+    (gateway, login): (Option<&str>, &Login),
+    shown: &Shown,
+    words: &[OsString],
+) -> Result<ExitCode> {
+    exec::refuse_option(words)?;
     let record = Record {
         one_in: 1,
         lasting: FOR_ONE,
@@ -144,6 +151,7 @@ fn trace_one(gateway: Option<&str>, shown: &Shown, words: &[OsString]) -> Result
     })?;
     let parent = new_parent().to_string();
     let mut connection = exec::connect_within(&known, gateway, &shown.cluster_args)?;
+    login.log_in(&mut connection)?;
     if let Reply::Error(error) = connection.call(&[b"CLIENT", b"TRACE", parent.as_bytes()])? {
         bail!("the gateway does not trace: {error}");
     }

@@ -9,8 +9,9 @@ use anyhow::{Context, Result, bail};
 use ionian_deployment::{DEFAULT_PRESET, Deployment, Node};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,10 @@ impl LockedDirectory {
 /// Creates the directory if needed and locks it for this process.
 pub(crate) fn claim(places: &DataPaths) -> Result<LockedDirectory> {
     for directory in [places.run(), places.logs()] {
-        fs::create_dir_all(&directory)
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;
     }
     let path = places.lock();

@@ -1,6 +1,8 @@
 //! The commands that start no node, and those that query a cluster.
 
-use crate::cluster::{Cluster, Directory, Nodes, deployment, eventually, fails, run, text, works};
+use crate::cluster::{
+    Cluster, Directory, Nodes, deployment, eventually, fails, ionian, run, text, works,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -350,4 +352,53 @@ fn exec_names_the_status_if_no_gateway_serves() {
     }
     let says = "`ionian status` shows which nodes run, and which of them drain";
     fails(&["exec", "--data", &data, "GET", "k"], 1, says);
+}
+
+#[test]
+fn exec_and_trace_log_in_and_find_gateways_in_a_file() {
+    let cluster = Cluster::start("colocated", &[], &[]);
+    let (data, password) = (cluster.data(), cluster.directory.path("password"));
+    let config = cluster.directory.path("given.toml");
+    let (config, path) = (config.to_str().unwrap(), password.to_str().unwrap());
+    fs::write(&password, "secret\n").unwrap();
+    let rules = [
+        "exec", "--data", &data, "ACL", "SETUSER", "eva", "on", ">secret", "~*", "+@all",
+    ];
+    assert_eq!(works(&rules), "OK\n");
+    let whoami = [
+        "--config",
+        config,
+        "--user",
+        "eva",
+        "--password-file",
+        path,
+        "ACL",
+        "WHOAMI",
+    ];
+    assert_eq!(works(&[&["exec"], &whoami[..]].concat()), "eva\n");
+    let set = [&["trace", "exec"], &whoami[..6], &["SET", "k", "v"]].concat();
+    let traced = works(&set);
+    assert!(traced.contains("replica"), "{traced}");
+    let by_variable = ionian()
+        .args(["exec", "--config", config, "--user", "eva", "ACL", "WHOAMI"])
+        .env("IONIAN_PASSWORD", "secret")
+        .output();
+    assert_eq!(text(&by_variable.unwrap().stdout), "eva\n");
+    fs::write(&password, "wrong").unwrap();
+    fails(
+        &[&["exec"], &whoami[..]].concat(),
+        1,
+        "the gateway refuses user eva: WRONGPASS",
+    );
+    let none = ["exec", "--config", config, "--user", "eva", "PING"];
+    fails(
+        &none,
+        1,
+        "--user needs --password-file FILE or the variable IONIAN_PASSWORD",
+    );
+    fails(
+        &["exec", "--config", config, "--usr", "eva", "PING"],
+        2,
+        "--usr is no option here",
+    );
 }

@@ -1,6 +1,6 @@
 //! What a running node logs.
 
-use crate::cluster::{Cluster, Directory, Nodes, deployment, eventually, ionian};
+use crate::cluster::{Cluster, Directory, Nodes, deployment, eventually, ionian, run_node};
 use crate::resp::Client;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -91,4 +91,32 @@ fn rust_log_selects_levels_and_parts_of_the_program() {
         assert_eq!(log.contains(drain), has_drain, "{selected}: {log}");
         assert!(!log.contains("DEBUG"), "{selected}: {log}");
     }
+}
+
+#[test]
+fn the_last_line_of_a_node_that_stops_has_the_form_of_the_others() {
+    let directory = Directory::new();
+    let (file, taken) = (directory.path("given.toml"), directory.path("data"));
+    fs::write(&file, deployment("colocated", &[]).to_toml()).unwrap();
+    fs::write(&taken, "a file in place of the directory").unwrap();
+    let words = [
+        "n0",
+        "--config",
+        file.to_str().unwrap(),
+        "--data",
+        taken.to_str().unwrap(),
+    ];
+    let (code, log) = run_node(&[&words[..], &["--log-format", "json"]].concat());
+    assert_eq!(code, Some(1), "{log}");
+    let last: serde_json::Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (&last["id"], &last["level"]),
+        (&"E0112".into(), &"ERROR".into()),
+        "{last}"
+    );
+    let (code, log) = run_node(&words);
+    assert!(
+        code == Some(1) && log.lines().last().unwrap().starts_with("ionian: "),
+        "{log}"
+    );
 }

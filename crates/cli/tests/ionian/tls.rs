@@ -90,6 +90,15 @@ fn cluster_of_up_with_tls_serves_those_who_have_a_certificate() {
     cluster.start_again(&[]);
     assert_eq!(works(&["exec", "--data", &data, "GET", "k"]), "v\n");
     assert!(fs::exists(format!("{data}/nodes/n0/{SOCKET}")).unwrap());
+
+    // Other users of the machine see nothing of the data.
+    let mode = |path: &str| {
+        let path = cluster.directory.path("data").join(path);
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    };
+    assert_eq!(["", "nodes/n0", "nodes/n0/wal"].map(mode), [0o700; 3]);
+    let saved = fs::metadata(file).unwrap().permissions().mode();
+    assert_eq!(saved & 0o777, 0o600);
 }
 
 #[test]

@@ -153,13 +153,18 @@ impl Connection {
             false => Err(Refusal::Unavailable),
         });
         // Reads that may be stale are served without a quorum, by what the gateway can learn then.
-        if learned.is_err() && !self.host.rights.are_known() && level == ReadLevel::Linearizable {
+        // A replica that has executed nothing yet knows no passwords, so that does not do for AUTH.
+        if let Err(refusal) = learned
+            && !self.host.rights.are_known()
+            && level == ReadLevel::Linearizable
+        {
+            self.fetched.refusal = Some(refusal);
             return self.fetch_users(ReadLevel::Eventual);
         }
         match (self.outdated.take(), learned) {
             (Some(outdated), Ok(())) => self.submit_again(outdated),
             (Some(outdated), Err(refusal)) => self.give_up_outdated(outdated, refusal),
-            (None, Ok(())) => self.fetched.is_fresh = true,
+            (None, Ok(())) => self.fetched.is_fresh = level == ReadLevel::Linearizable,
             (None, Err(refusal)) => self.fetched.refusal = Some(refusal),
         }
     }

@@ -3,7 +3,8 @@
 use super::error::{LogError, io_error};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The directory of the log. It exists only on nodes with durability "disk".
@@ -22,10 +23,16 @@ pub(crate) struct DataDirectory {
     _lock: Flock<File>,
 }
 
+/// Creates a directory, and those above it, for the user of this process only. What exists stays as
+/// its owner has made it.
+fn private(path: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
 impl DataDirectory {
     /// Creates the directory if needed, and locks it.
     pub(crate) fn open(path: &Path) -> Result<Self, LogError> {
-        std::fs::create_dir_all(path).map_err(io_error("create the directory", path))?;
+        private(path).map_err(io_error("create the directory", path))?;
         sync_parents(path);
         let lock_path = path.join("lock");
         let file = File::options()
@@ -54,7 +61,7 @@ impl DataDirectory {
 
     /// Creates a directory in it. On return its name is durable.
     pub(crate) fn make(&self, path: &Path) -> Result<(), LogError> {
-        std::fs::create_dir_all(path).map_err(io_error("create the directory", path))?;
+        private(path).map_err(io_error("create the directory", path))?;
         self.sync()
     }
 
