@@ -4,6 +4,7 @@
 //! beyond a small multiple of the input.
 
 use super::command::{Command, Compound, Condition, Expiry, Kind, Only, Op, SetForm, When};
+use super::decoded::{Decoded, Ops};
 use super::long_double::LongDouble;
 use super::stream::codec as stream;
 
@@ -16,65 +17,19 @@ const VERSIONS: u8 = 2;
 const SET_USER: u8 = 3;
 const DELETE_USERS: u8 = 4;
 const USERS: u8 = 5;
+const SET_LIMIT: u8 = 7;
+const MEASURE: u8 = 8;
+const ROOM: u8 = 9;
 /// Stands before the others, with the epoch of the users by which a gateway judged; without it the
 /// epoch is zero.
 pub(super) const JUDGED: u8 = 6;
-
-/// A compound as it lies in the log.
-#[derive(Debug, PartialEq)]
-pub(super) enum Decoded<'a> {
-    Pipeline(Ops<'a>),
-    Transaction {
-        watched: Vec<(&'a [u8], u64)>,
-        commands: Vec<Op<&'a [u8]>>,
-    },
-    Versions(Vec<&'a [u8]>),
-    SetUser {
-        name: &'a [u8],
-        rules: Vec<&'a [u8]>,
-    },
-    DeleteUsers(Vec<&'a [u8]>),
-    Users {
-        known: u64,
-    },
-}
-
-/// The commands of a pipeline. Most have but one, for which nothing is allocated.
-#[derive(Debug, PartialEq)]
-pub(super) enum Ops<'a> {
-    One(Op<&'a [u8]>),
-    Many(Vec<Op<&'a [u8]>>),
-}
-
-impl<'a> Ops<'a> {
-    pub(super) fn as_slice(&self) -> &[Op<&'a [u8]>] {
-        match self {
-            Ops::One(op) => std::slice::from_ref(op),
-            Ops::Many(ops) => ops,
-        }
-    }
-}
-
-impl Decoded<'_> {
-    pub(super) fn is_read(&self) -> bool {
-        match self {
-            Decoded::Pipeline(commands) => commands.as_slice().iter().all(Op::is_read),
-            Decoded::Transaction { commands, .. } => commands.iter().all(Op::is_read),
-            Decoded::Versions(_) | Decoded::Users { .. } => true,
-            Decoded::SetUser { .. } | Decoded::DeleteUsers(_) => false,
-        }
-    }
-}
 
 pub(super) fn encode(compound: &Compound) -> Vec<u8> {
     let len = match compound {
         Compound::Pipeline(commands) | Compound::Transaction { commands, .. } => {
             commands.iter().map(Command::encoded_len).sum()
         }
-        Compound::Versions(_)
-        | Compound::SetUser { .. }
-        | Compound::DeleteUsers(_)
-        | Compound::Users { .. } => 0,
+        _ => 0,
     };
     let mut out = Vec::with_capacity(len + 16);
     out.push(FORMAT);
@@ -108,6 +63,12 @@ pub(super) fn encode(compound: &Compound) -> Vec<u8> {
             out.push(USERS);
             out.put(&known.to_le_bytes());
         }
+        Compound::SetLimit(limit) => {
+            out.push(SET_LIMIT);
+            out.put(&limit.to_le_bytes());
+        }
+        Compound::Measure => out.push(MEASURE),
+        Compound::Room => out.push(ROOM),
     }
     out
 }
@@ -344,6 +305,9 @@ pub(super) fn decode(input: &[u8]) -> Option<(u64, Decoded<'_>)> {
         USERS => Decoded::Users {
             known: input.u64()?,
         },
+        SET_LIMIT => Decoded::SetLimit(input.u64()?),
+        MEASURE => Decoded::Measure,
+        ROOM => Decoded::Room,
         _ => return None,
     };
     input.0.is_empty().then_some((judged_at, decoded))

@@ -165,6 +165,14 @@ pub enum Compound {
         /// The epoch that is known; the greatest number if none is.
         known: u64,
     },
+    /// Sets how many bytes keys and values may take, zero for any number, and measures how many
+    /// they take. The reply is that of Redis. From level 18 on.
+    SetLimit(u64),
+    /// Measures how many bytes keys and values take. The reply is that of `Room`. From level 18 on.
+    Measure,
+    /// The limit, and how much was used when it was measured last
+    /// ([`Room::of_reply`](super::Room::of_reply)). From level 18 on.
+    Room,
 }
 
 impl Compound {
@@ -174,8 +182,11 @@ impl Compound {
             Compound::Pipeline(commands) | Compound::Transaction { commands, .. } => {
                 commands.iter().all(Command::is_read)
             }
-            Compound::Versions(_) | Compound::Users { .. } => true,
-            Compound::SetUser { .. } | Compound::DeleteUsers(_) => false,
+            Compound::Versions(_) | Compound::Users { .. } | Compound::Room => true,
+            Compound::SetUser { .. }
+            | Compound::DeleteUsers(_)
+            | Compound::SetLimit(_)
+            | Compound::Measure => false,
         }
     }
 
@@ -398,6 +409,23 @@ impl<B> Op<B> {
             | Op::Copy { .. }
             | Op::FlushAll
             | Op::StreamWrite(_) => false,
+        }
+    }
+
+    /// Whether it may need more memory, so that it is refused when none is left: the flag `denyoom`
+    /// of Redis.
+    pub(super) fn grows(&self) -> bool {
+        match self {
+            Op::Set { .. }
+            | Op::MSet(_)
+            | Op::MSetNx(_)
+            | Op::IncrBy { .. }
+            | Op::IncrByFloat { .. }
+            | Op::Append { .. }
+            | Op::SetRange { .. }
+            | Op::Copy { .. } => true,
+            Op::StreamWrite(deed) => deed.grows(),
+            _ => false,
         }
     }
 }

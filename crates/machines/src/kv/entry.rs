@@ -14,6 +14,12 @@ const LONG: usize = 1024;
 /// Key and value of up to this many bytes together lie in the entry itself.
 const SHORT: usize = 39;
 
+/// Bytes of an entry in its table, without key and value.
+const ENTRY: u64 = 96;
+
+/// Bytes for what does not lie in the entry.
+const APART: u64 = 32;
+
 /// One key with what is known about it.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
@@ -158,6 +164,18 @@ impl Entry {
     /// What the entry's position in the order of all entries is.
     pub(super) fn order(&self) -> (u64, &[u8]) {
         (self.position, self.key())
+    }
+
+    /// How many bytes it takes in memory, roughly and on all machines alike: it follows from what
+    /// clients see.
+    pub(super) fn bytes(&self) -> u64 {
+        let len = u64::from(self.key_len) + u64::from(self.value_len);
+        let apart = match &self.data {
+            Data::Stream(keyed) => keyed.stream.bytes() + APART,
+            _ if len > SHORT as u64 => APART,
+            _ => 0,
+        };
+        ENTRY + len + apart
     }
 
     pub(super) fn version(&self) -> u64 {

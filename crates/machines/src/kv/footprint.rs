@@ -1,8 +1,8 @@
 //! Which keys a command touches: named by their buckets, as the version of a missing key depends on
 //! what was created in its bucket.
 
-use super::codec::Decoded;
 use super::command::{Expiry, Op};
+use super::decoded::Decoded;
 use super::hash;
 use super::shard;
 use ionian_kernel::machine::Footprint;
@@ -22,8 +22,14 @@ pub(super) fn of_compound(compound: &Decoded, footprint: &mut Footprint) {
             commands.iter().for_each(|op| of_command(op, footprint));
         }
         Decoded::Versions(keys) => reads(footprint, keys),
-        // All commands depend on the users: they are refused if the users have changed.
-        Decoded::SetUser { .. } | Decoded::DeleteUsers(_) | Decoded::Users { .. } => {
+        // All commands depend on the users: they are refused if the users have changed. Those that
+        // write depend on the room that was measured last, which depends on all keys.
+        Decoded::SetUser { .. }
+        | Decoded::DeleteUsers(_)
+        | Decoded::Users { .. }
+        | Decoded::SetLimit(_)
+        | Decoded::Measure
+        | Decoded::Room => {
             footprint.everything = true;
         }
     }

@@ -19,12 +19,16 @@
 //!   changed: a missing key's version is that of all missing keys of its bucket (`shard.rs`).
 //! - RANDOMKEY answers the same key until something changes.
 //!
+//! The machine refuses commands that need more memory when the keys take more than the limit
+//! ([`Room`]).
+//!
 //! The machine keeps the users of the cluster ([`Users`]) beside the keys. It does not judge
 //! commands: a gateway does, and says by which epoch of the users it has. The machine refuses what
 //! was judged by an earlier epoch than its own ([`judged_at`]).
 
 mod codec;
 mod command;
+mod decoded;
 mod entry;
 mod footprint;
 pub(crate) mod glob;
@@ -35,6 +39,7 @@ mod number;
 mod parse;
 mod read;
 mod reply;
+mod room;
 mod shard;
 mod snapshot;
 mod store;
@@ -44,13 +49,14 @@ mod users;
 mod write;
 
 pub use command::{Command, Compound, MAX_VALUE_LEN};
+pub use room::Room;
 pub use table::{CommandInfo, command_info, command_table, knows};
 pub use users::{is_outdated, judged_at, known_users};
 
 use crate::acl::Users;
 use bytes::Bytes;
-use codec::Decoded;
 use command::Op;
+use decoded::Decoded;
 use ionian_kernel::machine::{Footprint, Frozen, NotARead, Parts, RestoreError, StateMachine};
 use ionian_kernel::time::Timestamp;
 use shard::{Key, SEGMENTS};
@@ -79,6 +85,8 @@ pub struct Kv {
     store: Store,
     /// Who may do what: gateways ask for it, and judge by it.
     users: Arc<Users>,
+    /// How much memory the keys may take.
+    room: Room,
     /// The time of the last command. It only tells snapshots which keys have expired.
     now: u64,
 }
@@ -100,15 +108,35 @@ impl StateMachine for Kv {
                     self.execute(now.0, op, reply)
                 });
             }
+            Decoded::Transaction { commands, .. }
+                if self.room.is_full() && commands.iter().any(Op::grows) =>
+            {
+                let text = [
+                    "EXECABORT Transaction discarded because of: ",
+                    room::REFUSAL,
+                ]
+                .concat();
+                reply::error(reply, text.as_bytes());
+            }
             Decoded::Transaction { watched, commands } if self.unchanged(now.0, watched) => {
                 transaction(commands, reply, |op, reply| self.execute(now.0, op, reply));
             }
             Decoded::SetUser { .. } | Decoded::DeleteUsers(_) => {
                 users::change(Arc::make_mut(&mut self.users), &compound, reply);
             }
-            Decoded::Transaction { .. } | Decoded::Versions(_) | Decoded::Users { .. } => {
-                self.answer(now.0, &compound, reply);
+            Decoded::SetLimit(limit) => {
+                self.room.limit = *limit;
+                self.measure(now.0);
+                reply::ok(reply);
             }
+            Decoded::Measure => {
+                self.measure(now.0);
+                reply.extend_from_slice(&self.room.encode());
+            }
+            Decoded::Transaction { .. }
+            | Decoded::Versions(_)
+            | Decoded::Users { .. }
+            | Decoded::Room => self.answer(now.0, &compound, reply),
         }
     }
 
@@ -125,19 +153,21 @@ impl StateMachine for Kv {
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {
-        let mut picture = Picture::new(&self.store, &self.users, self.now);
+        let mut picture = Picture::new(&self.store, (&self.users, self.room), self.now);
         while picture.write_some(out) {}
     }
 
     fn freeze(&self) -> Box<dyn Frozen> {
-        Box::new(Picture::new(&self.store, &self.users, self.now))
+        let facts = (&*self.users, self.room);
+        Box::new(Picture::new(&self.store, facts, self.now))
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
-        let (store, users) = snapshot::read(snapshot)?;
+        let (store, users, room) = snapshot::read(snapshot)?;
         *self = Kv {
             store,
             users: Arc::new(users),
+            room,
             now: 0,
         };
         Ok(())
@@ -175,6 +205,7 @@ impl Parts for Kv {
         Box::new(Kv {
             store: self.store.lend(part),
             users: self.users.clone(),
+            room: self.room,
             now: self.now,
         })
     }
@@ -188,10 +219,22 @@ impl Parts for Kv {
 }
 
 impl Kv {
-    /// Whether the gateway judged a compound by users that have changed since. Who asks for
-    /// the users need not know them.
+    /// Whether the gateway judged a compound by users that have changed since. What gateways send
+    /// for themselves needs no user.
     fn is_outdated(&self, judged_at: u64, compound: &Decoded) -> bool {
-        judged_at < self.users.epoch() && !matches!(compound, Decoded::Users { .. })
+        let is_judged = !matches!(
+            compound,
+            Decoded::Users { .. } | Decoded::Room | Decoded::Measure
+        );
+        judged_at < self.users.epoch() && is_judged
+    }
+
+    /// Counts what keys and values take. Without a limit there is nothing to compare it with.
+    fn measure(&mut self, now: u64) {
+        self.room.used = match self.room.limit {
+            0 => 0,
+            _ => self.store.live_bytes(now),
+        };
     }
 
     fn unchanged(&self, now: u64, watched: &[(&[u8], u64)]) -> bool {
@@ -224,7 +267,9 @@ impl Kv {
     }
 
     fn execute(&mut self, now: u64, op: &Op<&[u8]>, reply: &mut Vec<u8>) {
-        if op.is_read() {
+        if self.room.is_full() && op.grows() {
+            reply::error(reply, room::REFUSAL.as_bytes());
+        } else if op.is_read() {
             read::answer(&self.store, now, op, reply);
         } else {
             write::execute(&mut self.store, now, op, reply);
@@ -252,7 +297,11 @@ impl Kv {
                 }
             }
             Decoded::Users { known } => users::answer(&self.users, *known, reply),
-            Decoded::SetUser { .. } | Decoded::DeleteUsers(_) => unreachable!("it is no read"),
+            Decoded::Room => reply.extend_from_slice(&self.room.encode()),
+            Decoded::SetUser { .. }
+            | Decoded::DeleteUsers(_)
+            | Decoded::SetLimit(_)
+            | Decoded::Measure => unreachable!("it is no read"),
         }
     }
 }

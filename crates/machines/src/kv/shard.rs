@@ -136,6 +136,8 @@ pub(super) struct Shard {
     segments: Box<[Arc<Segment>]>,
     seeds: [u64; 2],
     len: usize,
+    /// The bytes of all entries, also of those that have expired.
+    bytes: u64,
     /// How many keys have a deadline and a position; more than one only if positions collide.
     deadlines: Deadlines,
     modifications: u64,
@@ -170,6 +172,7 @@ impl Shard {
             segments: empty_segments(),
             seeds: [state.hash_one(0), state.hash_one(1) | 1],
             len: 0,
+            bytes: 0,
             deadlines: BTreeMap::new(),
             modifications: 0,
         }
@@ -183,6 +186,7 @@ impl Shard {
         for shard in shards {
             segments.extend(shard.segments);
             whole.len += shard.len;
+            whole.bytes += shard.bytes;
             whole.deadlines.extend(shard.deadlines);
             whole.modifications += shard.modifications;
         }
@@ -201,10 +205,13 @@ impl Shard {
             .into_iter()
             .partition(|((_, position), _)| is_behind(*position));
         let len = behind.iter().map(|segment| segment.entries.len()).sum();
+        let entries = behind.iter().flat_map(|segment| segment.entries.iter());
+        let bytes = entries.map(Entry::bytes).sum();
         let shard = Shard {
             segments: segments.into(),
             deadlines,
             len: self.len - len,
+            bytes: self.bytes - bytes,
             ..self
         };
         let behind = Shard {
@@ -212,6 +219,7 @@ impl Shard {
             segments: behind.into(),
             seeds,
             len,
+            bytes,
             deadlines: later,
             modifications: 0,
         };
@@ -287,8 +295,11 @@ impl Shard {
             return self.insert(Entry::new(key, value, version, deadline));
         };
         entry.version = version(entry.version, Change::Value, number, value);
+        let before = entry.bytes();
         entry.set_value(value);
+        let after = entry.bytes();
         reschedule(deadlines, entry, number);
+        self.bytes = self.bytes - before + after;
     }
 
     /// Writes `bytes` at `offset` of the value of a key, which is created and grows as needed.
@@ -298,7 +309,10 @@ impl Shard {
             return self.set(key, &value, None, now);
         };
         entry.version = version(entry.version, Change::Edit, offset as u64, bytes);
+        let before = entry.bytes();
         entry.edit(offset, bytes);
+        let after = entry.bytes();
+        self.bytes = self.bytes - before + after;
         self.modifications += 1;
     }
 
@@ -311,17 +325,23 @@ impl Shard {
             return self.insert(Entry::of_stream(key, stream, version, deadline));
         };
         entry.version = version(entry.version, Change::Stream, number, &[]);
+        let before = entry.bytes();
         entry.set_stream(stream);
+        let after = entry.bytes();
         reschedule(deadlines, entry, number);
+        self.bytes = self.bytes - before + after;
     }
 
     /// Changes the stream of a key, which is created if it is missing.
     pub(super) fn edit_stream(&mut self, key: Key, now: u64, change: impl FnOnce(&mut Stream)) {
         let found = self.live_mut(key, now).map(|(entry, _)| entry);
         if let Some(entry) = found {
+            let before = entry.bytes();
             if let Some(stream) = entry.stream_mut() {
                 change(stream);
                 entry.version = version(entry.version, Change::Stream, 0, &[]);
+                let after = entry.bytes();
+                self.bytes = self.bytes - before + after;
                 self.modifications += 1;
             }
             return;
@@ -359,7 +379,7 @@ impl Shard {
             });
         }
         self.deadlines.clear();
-        self.len = 0;
+        (self.len, self.bytes) = (0, 0);
     }
 
     /// Adds an entry whose key is not there.
@@ -370,6 +390,7 @@ impl Shard {
                 .entry((entry.deadline, entry.position))
                 .or_default() += 1;
         }
+        self.bytes += entry.bytes();
         let (seeds, position) = (self.seeds, entry.position);
         let rehash = |entry: &Entry| mix(seeds, entry.position);
         self.segment_mut(position)
@@ -413,6 +434,7 @@ impl Shard {
         reschedule(&mut self.deadlines, &mut entry, NEVER);
         entry.deadline = deadline;
         self.len -= 1;
+        self.bytes -= entry.bytes();
         Some(entry)
     }
 
@@ -429,10 +451,14 @@ impl Shard {
                 return;
             };
             let is_shared = Arc::strong_count(&self.segments[segment(at.1) - self.first]) > 1;
-            self.segment_mut(at.1)
-                .entries
-                .retain(|entry| (entry.deadline, entry.position) != at);
+            let mut bytes = 0;
+            self.segment_mut(at.1).entries.retain(|entry| {
+                let stays = (entry.deadline, entry.position) != at;
+                bytes += if stays { 0 } else { entry.bytes() };
+                stays
+            });
             self.len -= count as usize;
+            self.bytes -= bytes;
             if is_shared {
                 return;
             }
@@ -446,6 +472,18 @@ impl Shard {
             .range(..=(now, u64::MAX))
             .map(|(_, count)| *count as usize);
         self.len - expired.sum::<usize>()
+    }
+
+    /// The bytes of the keys that have not expired. Looks at those that have, but were not removed.
+    pub(super) fn live_bytes(&self, now: u64) -> u64 {
+        let expired = self.deadlines.range(..=(now, u64::MAX));
+        let gone = expired.map(|((deadline, position), _)| {
+            let entries = &self.segments[segment(*position) - self.first].entries;
+            let here = entries.iter_hash(mix(self.seeds, *position));
+            let here = here.filter(|it| (it.deadline, it.position) == (*deadline, *position));
+            here.map(Entry::bytes).sum::<u64>()
+        });
+        self.bytes - gone.sum::<u64>()
     }
 
     /// The first deadline after `now`.

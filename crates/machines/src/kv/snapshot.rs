@@ -13,11 +13,13 @@
 //!           | per entry: ID: 2 * u64 | length: u32 | fields and values (`stream/entries.rs`)
 //! ```
 //! Format 2 had no streams; it is still read. Format 4 has the users after the modifications
-//! (`acl/users.rs`); it is written if they were ever changed.
+//! (`acl/users.rs`); it is written if they were ever changed. Format 5 has the limit of memory and
+//! what was measured after the users: `limit: u64 | used: u64`; it is written if there is a limit.
 //!
 //! What has expired is left out, so that the picture does not show how far its removal has come.
 
 use super::entry::Entry;
+use super::room::Room;
 use super::shard::{self, BUCKETS, Key, Segment};
 use super::store::Store;
 use super::stream::{self, Head, Id, Item, Stream};
@@ -29,6 +31,8 @@ use std::vec;
 const FORMAT: u8 = 3;
 /// The same with users.
 const WITH_USERS: u8 = 4;
+/// The same with users and a limit of memory.
+const WITH_ROOM: u8 = 5;
 /// The format before, which has no streams and is otherwise the same.
 const WITHOUT_STREAMS: u8 = 2;
 /// What a part of the picture begins with.
@@ -66,12 +70,18 @@ enum Written {
 }
 
 impl Picture {
-    pub(super) fn new(store: &Store, users: &Users, now: u64) -> Picture {
-        let changed = users.epoch() > 0;
-        let format = if changed { WITH_USERS } else { FORMAT };
+    pub(super) fn new(store: &Store, (users, room): (&Users, Room), now: u64) -> Picture {
+        let format = match (room.limit > 0, users.epoch() > 0) {
+            (true, _) => WITH_ROOM,
+            (false, true) => WITH_USERS,
+            (false, false) => FORMAT,
+        };
         let mut head = [&[format][..], &store.modifications().to_le_bytes()].concat();
-        if changed {
+        if format != FORMAT {
             users.encode(&mut head);
+        }
+        if format == WITH_ROOM {
+            head.extend_from_slice(&room.encode());
         }
         Picture {
             now,
@@ -206,24 +216,31 @@ fn arrivals(number: usize, segment: &Segment, out: &mut Vec<u8>) {
     }
 }
 
-pub(super) fn read(snapshot: &[u8]) -> Result<(Store, Users), RestoreError> {
+/// The state in a snapshot.
+pub(super) fn read(snapshot: &[u8]) -> Result<(Store, Users, Room), RestoreError> {
     parse(snapshot).map_err(|what| RestoreError(what.to_owned()))
 }
 
 const CUT: &str = "it ends too early";
 
-fn parse(mut input: &[u8]) -> Result<(Store, Users), &'static str> {
+fn parse(mut input: &[u8]) -> Result<(Store, Users, Room), &'static str> {
     let [format] = take::<1>(&mut input)?;
-    if ![WITHOUT_STREAMS, FORMAT, WITH_USERS].contains(&format) {
+    if ![WITHOUT_STREAMS, FORMAT, WITH_USERS, WITH_ROOM].contains(&format) {
         return Err("its format is unknown");
     }
     let mut store = Store::default();
     store.set_modifications(u64::from_le_bytes(take(&mut input)?));
     let users = match format {
-        WITH_USERS => Users::decode(&mut input)
-            .filter(|users| users.epoch() > 0)
+        WITH_USERS | WITH_ROOM => Users::decode(&mut input)
+            .filter(|users| users.epoch() > 0 || format == WITH_ROOM)
             .ok_or("its users are malformed")?,
         _ => Users::default(),
+    };
+    let room = match format {
+        WITH_ROOM => Some(Room::decode(take(&mut input)?))
+            .filter(|room| room.limit > 0)
+            .ok_or("its limit of memory is zero")?,
+        _ => Room::default(),
     };
     let mut last: Option<(u64, Vec<u8>)> = None;
     let mut last_bucket: Option<usize> = None;
@@ -264,7 +281,7 @@ fn parse(mut input: &[u8]) -> Result<(Store, Users), &'static str> {
         last = Some((position, key.to_vec()));
         store.insert(entry);
     }
-    Ok((store, users))
+    Ok((store, users, room))
 }
 
 fn take_entry(is_stream: bool, input: &mut &[u8]) -> Result<Entry, &'static str> {
@@ -439,7 +456,7 @@ mod tests {
             Taken(
                 Picture {
                     piece,
-                    ..Picture::new(&kv.store, &kv.users, kv.now)
+                    ..Picture::new(&kv.store, (&kv.users, kv.room), kv.now)
                 },
                 Vec::new(),
                 expected,
@@ -476,6 +493,8 @@ mod tests {
                     Action::Execute(passed, line) => {
                         now += passed;
                         prop_assert_eq!(reply(&mut kv, now, line), reply(&mut alone, now, line), "{:?}", line);
+                        let bytes: u64 = kv.store.in_order(now).map(Entry::bytes).sum();
+                        prop_assert_eq!(kv.store.live_bytes(now), bytes, "{:?}", line);
                     }
                     Action::Freeze(piece) => pictures.push(Taken::new(&kv, *piece, whole(&alone))),
                     Action::Write(_) | Action::Drop(_) if pictures.is_empty() => {}

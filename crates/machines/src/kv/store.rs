@@ -178,6 +178,11 @@ impl Store {
         self.shards().map(|shard| shard.live_len(now)).sum()
     }
 
+    /// The bytes of the keys that have not expired.
+    pub(super) fn live_bytes(&self, now: u64) -> u64 {
+        self.shards().map(|shard| shard.live_bytes(now)).sum()
+    }
+
     /// The first deadline after `now`.
     pub(super) fn next_deadline(&self, now: u64) -> Option<u64> {
         self.shards()

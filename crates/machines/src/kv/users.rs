@@ -1,6 +1,7 @@
 //! The users in the state of the machine: changes of them, and what gateways learn of them.
 
-use super::codec::{Decoded, FORMAT, JUDGED};
+use super::codec::{FORMAT, JUDGED};
+use super::decoded::Decoded;
 use super::reply;
 use crate::acl::Users;
 use bytes::Bytes;

@@ -5,6 +5,7 @@ mod behaviour;
 mod in_parts;
 mod properties;
 mod replies;
+mod room;
 mod streams;
 mod users;
 mod watching;

@@ -125,6 +125,9 @@ fn compound() -> impl Strategy<Value = Compound> {
         1 => (vec((bytes(), 0..2u64), 0..2), commands())
             .prop_map(|(watched, commands)| Compound::Transaction { watched, commands }),
         1 => vec(bytes(), 0..3).prop_map(Compound::Versions),
+        1 => (0..2000u64).prop_map(Compound::SetLimit),
+        1 => Just(Compound::Measure),
+        1 => Just(Compound::Room),
     ]
 }
 

@@ -339,7 +339,7 @@ fn a_snapshot_of_the_format_before_is_read() {
     saved[0] = 2;
     let error = Kv::default().restore(&saved).expect_err("a stream");
     assert!(error.0.contains("unknown part"), "{error:?}");
-    saved[0] = 5;
+    saved[0] = 6;
     let error = Kv::default().restore(&saved).expect_err("a later format");
     assert!(error.0.contains("format"), "{error:?}");
 }

@@ -109,6 +109,9 @@ fn compound() -> impl Strategy<Value = Compound> {
         (key(), vec(key(), 0..4)).prop_map(|(name, rules)| Compound::SetUser { name, rules }),
         vec(key(), 0..4).prop_map(Compound::DeleteUsers),
         any::<u64>().prop_map(|known| Compound::Users { known }),
+        any::<u64>().prop_map(Compound::SetLimit),
+        Just(Compound::Measure),
+        Just(Compound::Room),
     ]
 }
 
@@ -314,6 +317,9 @@ proptest! {
                 Compound::DeleteUsers(names.iter().map(key).collect())
             }
             Decoded::Users { known } => Compound::Users { known },
+            Decoded::SetLimit(limit) => Compound::SetLimit(limit),
+            Decoded::Measure => Compound::Measure,
+            Decoded::Room => Compound::Room,
         };
         prop_assert_eq!(&decoded, &compound);
         prop_assert_eq!(decoded.is_read(), is_read);

@@ -241,6 +241,11 @@ impl<B> Deed<B> {
         }
     }
 
+    /// Whether it may need more memory.
+    pub(super) fn grows(&self) -> bool {
+        matches!(self, Deed::Add { .. } | Deed::SetId { .. })
+    }
+
     /// Whether it uses the time of the log.
     pub(super) fn is_timed(&self) -> bool {
         matches!(
