@@ -1,48 +1,71 @@
-//! Keeps the gateway's copy of the users up to date, also without commands of clients: a client
-//! whose user was deleted or switched off is closed about a second later on every gateway. Closes
-//! those that CLIENT KILL has named, too.
+//! Keeps the gateway's copies of the users and of the limit of memory up to date, also without
+//! commands of clients: a client whose user was deleted or switched off is closed about a second
+//! later on every gateway. Closes those that CLIENT KILL has named, too.
 
 use crate::serve::Inner;
 use ionian_kernel::client::{Operation, ReadLevel, Reply, Request};
+use ionian_machines::kv::Compound;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How often the gateway asks for the users, while it has clients.
+/// How often the gateway asks for the users and the memory, while it has clients.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The upper half of the tokens of these questions: no connection has this index.
 const POLLING: u64 = i32::MAX as u64 - 1;
 
+/// The same for the questions for the memory.
+const MEASURING: u64 = i32::MAX as u64 - 2;
+
 impl Inner {
-    /// Asks for the level and the users from time to time, without end.
+    /// Asks for the level, the users and the memory from time to time, without end.
     pub(crate) async fn follow_users(&self) {
         loop {
             if let Some(level) = &*self.level.borrow() {
                 self.host.set_level(level());
             }
             let has_clients = self.slots.borrow().len() > 0;
-            if self.host.rights.are_checked() && has_clients && !self.polling.replace(true) {
-                self.polls.set(self.polls.get().wrapping_add(1));
-                (self.submit)(Request {
-                    token: POLLING << 32 | u64::from(self.polls.get()),
-                    operation: Operation::Read(ReadLevel::Linearizable),
-                    payload: self.host.rights.question().encode().into(),
-                });
+            if self.host.rights.are_checked() && has_clients {
+                if !self.polling.replace(true) {
+                    let read = Operation::Read(ReadLevel::Linearizable);
+                    self.ask_for_itself(POLLING, (read, self.host.rights.question()));
+                }
+                if !self.measuring.replace(true) {
+                    self.ask_for_itself(MEASURING, self.host.memory.question());
+                }
             }
             tokio::time::sleep(EVERY).await;
         }
     }
 
+    fn ask_for_itself(&self, index: u64, (operation, question): (Operation, Compound)) {
+        self.polls.set(self.polls.get().wrapping_add(1));
+        (self.submit)(Request {
+            token: index << 32 | u64::from(self.polls.get()),
+            operation,
+            payload: question.encode().into(),
+        });
+    }
+
     /// Takes the reply to such a question; false if it is the reply to something else.
     pub(crate) fn on_polled(&self, reply: &Reply) -> bool {
-        let is_mine = reply.token >> 32 == POLLING;
-        if is_mine {
-            self.polling.set(false);
-            if let Ok(users) = &reply.outcome {
-                self.host.rights.learn(users);
+        let answer = reply.outcome.as_ref();
+        match reply.token >> 32 {
+            POLLING => {
+                self.polling.set(false);
+                answer.into_iter().for_each(|users| {
+                    self.host.rights.learn(users);
+                });
             }
+            MEASURING => {
+                self.measuring.set(false);
+                answer
+                    .into_iter()
+                    .for_each(|room| self.host.memory.learn(room));
+            }
+            _ => return false,
         }
-        is_mine
+        true
     }
 
     /// Closes the clients that CLIENT KILL has named.

@@ -5,6 +5,7 @@ use crate::info::InfoWriter;
 use crate::limits::Limits;
 use crate::login::Logins;
 use crate::measured::Meter;
+use crate::memory::Memory;
 use crate::peers::Peer;
 use crate::process;
 use crate::rights::Rights;
@@ -46,6 +47,7 @@ pub struct Host {
     pub(crate) slow: SlowLog,
     pub(crate) traces: Traces,
     pub(crate) rights: Rights,
+    pub(crate) memory: Memory,
     pub(crate) logins: Logins,
     /// Whether CLIENT KILL has named connections that are not closed yet.
     pub(crate) any_killed: Cell<bool>,
@@ -215,6 +217,7 @@ impl Host {
             slow: SlowLog::default(),
             traces: Traces::default(),
             rights: Rights::default(),
+            memory: Memory::default(),
             logins: Logins::default(),
             any_killed: Cell::default(),
             gateways: RefCell::default(),
@@ -315,7 +318,11 @@ impl Host {
             .field("maxmemory_clients", self.limits.memory_bytes)
             .field("blocked_clients", self.awaited.borrow().clients());
         process::write_memory(info);
-        info.field("maxmemory", 0)
+        let memory = self.memory.known();
+        if memory.limit > 0 {
+            info.field("used_memory_dataset", memory.used);
+        }
+        info.field("maxmemory", memory.limit)
             .field("maxmemory_policy", "noeviction")
             .field("mem_clients_normal", self.held());
         // Some clients wait for this before they send commands.

@@ -37,6 +37,7 @@ mod inline;
 mod limits;
 mod login;
 mod measured;
+mod memory;
 mod output;
 mod parser;
 mod peers;

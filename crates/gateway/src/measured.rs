@@ -102,6 +102,9 @@ pub struct Measured {
     pub service: [Times; Family::ALL.len()],
     /// How many commands each compound has.
     pub compound_commands: Numbers,
+    /// The most bytes that keys and values may take, zero for no limit, and how many they took when
+    /// that was measured last.
+    pub memory: (u64, u64),
 }
 
 /// A time in microseconds.
@@ -161,6 +164,7 @@ impl Host {
                 .map(|row| row.each_ref().map(Cell::get)),
             service: self.meter.service.each_ref().map(|times| *times.borrow()),
             compound_commands: *self.meter.compound_commands.borrow(),
+            memory: (self.memory.known().limit, self.memory.known().used),
         }
     }
 }

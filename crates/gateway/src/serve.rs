@@ -75,10 +75,12 @@ pub(crate) struct Inner {
     pub(crate) last_refusal: Cell<Option<Instant>>,
     /// Where the level of the cluster is known; `None` stands for the first one.
     pub(crate) level: RefCell<Option<Box<dyn Fn() -> Level>>>,
-    /// Number of questions for the users.
+    /// Number of questions that the gateway has asked for itself.
     pub(crate) polls: Cell<u32>,
-    /// Whether the last of them has no answer yet.
+    /// Whether a question for the users has no answer.
     pub(crate) polling: Cell<bool>,
+    /// Whether a question for the memory has no answer.
+    pub(crate) measuring: Cell<bool>,
 }
 
 impl Gateway {
@@ -110,6 +112,7 @@ impl Gateway {
                 level: RefCell::default(),
                 polls: Cell::new(0),
                 polling: Cell::new(false),
+                measuring: Cell::new(false),
             }),
         }
     }

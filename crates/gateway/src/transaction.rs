@@ -90,8 +90,8 @@ pub(crate) enum Expected {
     Check,
     /// The replies of all commands in an array, or null; replies of own commands are inserted.
     Transaction(Vec<OwnInQueue>, Judged),
-    /// The reply of ACL SETUSER or DELUSER with these words.
-    UsersChanged(Vec<Bytes>),
+    /// The reply to a change by the command with these words: of users, or of the limit of memory.
+    Changed(Vec<Bytes>),
     /// The users of the cluster.
     Users(ReadLevel),
     /// The versions of these keys.

@@ -57,6 +57,21 @@ pub(crate) const CLIENTS: &[Definition] = &[
         },
     ),
     metric(
+        Gauge,
+        "ionian_memory_limit_bytes",
+        &[],
+        "the most bytes that keys and values may take (maxmemory), as this gateway knows it; \
+         0: no limit",
+        |view, out| gateway(view, out, |it| it.memory.0),
+    ),
+    metric(
+        Gauge,
+        "ionian_memory_used_bytes",
+        &[],
+        "the bytes that keys and values took when that was measured last; 0 without a limit",
+        |view, out| gateway(view, out, |it| it.memory.1),
+    ),
+    metric(
         Histogram,
         "ionian_gateway_service_seconds",
         &["family"],

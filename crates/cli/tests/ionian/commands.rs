@@ -3,6 +3,7 @@
 use crate::cluster::{
     Cluster, Directory, Nodes, deployment, eventually, fails, ionian, run, text, works,
 };
+use crate::resp::{Client, Reply};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -401,4 +402,57 @@ fn exec_and_trace_log_in_and_find_gateways_in_a_file() {
         2,
         "--usr is no option here",
     );
+}
+
+#[test]
+fn a_cluster_that_is_full_refuses_writes_until_there_is_room() {
+    let mut cluster = Cluster::start("colocated", &["options.workers=2"], &[]);
+    let limit = ["CONFIG", "SET", "maxmemory", "1mb"];
+    assert_eq!(
+        cluster.client(0).call(&limit).unwrap(),
+        Reply::Status("OK".into())
+    );
+    let value = "v".repeat(50_000);
+    let refused = |gateway: &mut Client, key: &str| match gateway.call(&["SET", key, &value]) {
+        Ok(Reply::Error(error)) => error.starts_with("OOM ").then_some(()),
+        _ => None,
+    };
+    let (mut writer, mut next) = (cluster.client(1), 0);
+    eventually("it is full", || {
+        next += 1;
+        refused(&mut writer, &format!("k{next}"))
+    });
+    assert!(next > 20, "{next}");
+    eventually("every gateway refuses", || {
+        refused(&mut cluster.client(2), "other")
+    });
+    cluster.kill_all();
+    cluster.start_again(&[]);
+    let mut client = cluster.client(0);
+    eventually("it is full after a restart", || {
+        refused(&mut client, "other")
+    });
+    let shown = eventually("the gateway knows the limit", || {
+        let shown = client.call(&["CONFIG", "GET", "maxmemory"]).unwrap();
+        (shown
+            != Reply::Array(vec![
+                Reply::Bulk(Some("maxmemory".into())),
+                Reply::Bulk(Some("0".into())),
+            ]))
+        .then_some(shown)
+    });
+    assert_eq!(
+        shown,
+        Reply::Array(vec![
+            Reply::Bulk(Some("maxmemory".into())),
+            Reply::Bulk(Some((1 << 20).to_string())),
+        ])
+    );
+    assert_eq!(
+        client.call(&["FLUSHALL"]).unwrap(),
+        Reply::Status("OK".into())
+    );
+    eventually("there is room", || {
+        refused(&mut client, "other").is_none().then_some(())
+    });
 }

@@ -5,7 +5,7 @@
 
 use super::{NOT_AN_INTEGER, is, number};
 use crate::reply::Context;
-use crate::rights::{AUDIT, Asked, SINCE, hash};
+use crate::rights::{Asked, SINCE, hash};
 use bytes::Bytes;
 use ionian_machines::acl::{Category, CommandId, Denied, User};
 use ionian_machines::kv::Compound;
@@ -68,7 +68,7 @@ pub(crate) fn depends_on_users(words: &[Bytes]) -> bool {
 ///
 /// # Errors
 /// The error reply.
-pub(crate) fn change(context: &Context<'_>, words: &[Bytes]) -> Result<Option<Compound>, String> {
+pub(super) fn change(context: &Context<'_>, words: &[Bytes]) -> Result<Option<Compound>, String> {
     let sets = is(&words[1], "SETUSER");
     if !sets && !is(&words[1], "DELUSER") || words.len() < 3 {
         return Ok(None);
@@ -90,8 +90,8 @@ pub(crate) fn change(context: &Context<'_>, words: &[Bytes]) -> Result<Option<Co
     }))
 }
 
-/// Users were changed, or the change was refused: a line of the audit log, without the rules.
-pub(crate) fn on_changed(context: &Context<'_>, words: &[Bytes], reply: &[u8]) {
+/// Users were changed, or the change was refused: what the audit log says of it, without the rules.
+pub(super) fn on_changed(context: &Context<'_>, words: &[Bytes]) -> (String, String) {
     let request = format!("ACL {}", String::from_utf8_lossy(&words[1]).to_uppercase());
     let users: Vec<_> = match is(&words[1], "SETUSER") {
         true => words[2..3].iter(),
@@ -99,14 +99,8 @@ pub(crate) fn on_changed(context: &Context<'_>, words: &[Bytes], reply: &[u8]) {
     }
     .map(|name| String::from_utf8_lossy(name))
     .collect();
-    let (object, from) = (users.join(" "), &context.client.address);
-    let user = String::from_utf8_lossy(&context.client.user.borrow()).into_owned();
-    let outcome = match reply.starts_with(b"-") {
-        true => "refused",
-        false => "permitted",
-    };
     context.host.rights.suspect();
-    tracing::info!(target: AUDIT, user, from, request, object, outcome);
+    (request, users.join(" "))
 }
 
 /// The rule with the hash of its password instead of the password.

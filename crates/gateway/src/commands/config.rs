@@ -1,21 +1,56 @@
 //! CONFIG: parameters that programs query at their start. The settings themselves are in the
-//! deployment file.
+//! deployment file, but for `maxmemory`, which is a part of the replicated state.
 
-use super::matches;
+use super::{is, matches};
 use crate::host::Host;
+use crate::memory;
 use crate::reply::Context;
 use crate::slowlog::ENTRIES;
 use bytes::Bytes;
+use ionian_machines::kv::Compound;
+
+/// The only parameter that CONFIG SET takes.
+const MAXMEMORY: &str = "maxmemory";
 
 const HELP: &[&str] = &[
     "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "GET <pattern> [<pattern> ...] -- Return parameters that match a pattern of * and ?.",
-    "SET, REWRITE, RESETSTAT -- Not available: settings are in the deployment file.",
+    "SET maxmemory <bytes> -- Limit the memory of keys and values, for the whole cluster.",
+    "REWRITE, RESETSTAT -- Not available: settings are in the deployment file.",
 ];
+
+/// The compound of `CONFIG SET maxmemory`.
+///
+/// # Errors
+/// The error reply, if it is not the only parameter or has no value.
+pub(super) fn change(context: &Context<'_>, words: &[Bytes]) -> Result<Option<Compound>, String> {
+    let names_it = words[2..].iter().step_by(2).any(|name| is(name, MAXMEMORY));
+    if !is(&words[1], "SET") || !names_it {
+        return Ok(None);
+    }
+    match words {
+        [_, _, _, value] => memory::limit(context.host, value).map(Some),
+        _ => Err("ERR CONFIG SET takes maxmemory alone, with one value".to_owned()),
+    }
+}
+
+/// The limit was set, or refused: what the audit log says of it.
+pub(super) fn on_changed(context: &Context<'_>, words: &[Bytes], reply: &[u8]) -> (String, String) {
+    let value = &words[3];
+    if let Some(limit) = memory::bytes_of(value).filter(|_| reply.starts_with(b"+")) {
+        context.host.memory.limit_was_set(limit);
+    }
+    let object = format!("{MAXMEMORY} {}", String::from_utf8_lossy(value));
+    ("CONFIG SET".to_owned(), object)
+}
 
 pub(super) fn config(context: &mut Context<'_>, words: &[Bytes]) {
     match &*words[1].to_ascii_lowercase() {
         b"get" if words.len() > 2 => get(context, &words[2..]),
+        // The connection sends this change, but not from within a transaction.
+        b"set" if words.len() > 3 && is(&words[2], MAXMEMORY) => {
+            context.error("ERR CONFIG SET maxmemory is not supported inside MULTI");
+        }
         b"set" if words.len() > 3 => refuse(context, "SET"),
         b"get" => context.wrong_number("config|get"),
         b"set" => context.wrong_number("config|set"),
@@ -59,7 +94,7 @@ fn parameters(host: &Host) -> Vec<(&'static str, String)> {
         ("cluster-enabled", "no".into()),
         ("databases", "1".into()),
         ("maxclients", limits.connections.to_string()),
-        ("maxmemory", "0".into()),
+        (MAXMEMORY, host.memory.known().limit.to_string()),
         ("maxmemory-clients", limits.memory_bytes.to_string()),
         ("maxmemory-policy", "noeviction".into()),
         ("port", port.into()),

@@ -12,8 +12,10 @@ mod slow;
 mod table;
 
 use crate::reply::Context;
+use crate::rights::AUDIT;
 use bytes::Bytes;
 use ionian_machines::acl::CommandId;
+use ionian_machines::kv::Compound;
 
 /// One of the gateway's own commands, with its description for COMMAND.
 pub(crate) struct Own {
@@ -113,6 +115,39 @@ pub(crate) fn find(name: &[u8]) -> Option<&'static Own> {
         .binary_search_by(|own| own.name.as_bytes().cmp(lower))
         .ok()?;
     Some(&OWN[at])
+}
+
+impl Own {
+    /// Whether some forms of the command change the state of the cluster ([`change`]).
+    pub(crate) fn has_changes(&self) -> bool {
+        matches!(self.name, "acl" | "config")
+    }
+}
+
+/// What the command changes in the state of the cluster, if it does that.
+///
+/// # Errors
+/// The error reply.
+pub(crate) fn change(context: &Context<'_>, words: &[Bytes]) -> Result<Option<Compound>, String> {
+    match is(&words[0], "config") {
+        true => config::change(context, words),
+        false => acl::change(context, words),
+    }
+}
+
+/// The change was made, or refused with this reply.
+pub(crate) fn on_changed(context: &Context<'_>, words: &[Bytes], reply: &[u8]) {
+    let (request, object) = match is(&words[0], "config") {
+        true => config::on_changed(context, words, reply),
+        false => acl::on_changed(context, words),
+    };
+    let from = &context.client.address;
+    let user = String::from_utf8_lossy(&context.client.user.borrow()).into_owned();
+    let outcome = match reply.starts_with(b"-") {
+        true => "refused",
+        false => "permitted",
+    };
+    tracing::info!(target: AUDIT, user, from, request, object, outcome);
 }
 
 /// Whether the word equals the name, ignoring case.

@@ -131,9 +131,9 @@ impl Connection {
                 transaction::write_replies(&replies, &mut context);
                 count_executed(&replies, &notes, times, &mut context);
             }
-            (Ok(reply), Expected::UsersChanged(words)) => {
+            (Ok(reply), Expected::Changed(words)) => {
                 context.out.extend_from_slice(&reply);
-                commands::acl::on_changed(&context, &words, &reply);
+                commands::on_changed(&context, &words, &reply);
             }
             (_, Expected::Users(_)) => unreachable!("it was taken before"),
             (Ok(reply), Expected::Transaction(own, _)) => {
@@ -164,7 +164,7 @@ impl Connection {
                 let commands = match expected {
                     Expected::Pipeline(commands) => commands.len(),
                     Expected::Transaction(..)
-                    | Expected::UsersChanged(_)
+                    | Expected::Changed(_)
                     | Expected::Users(_)
                     | Expected::One
                     | Expected::Blocking
@@ -228,11 +228,14 @@ impl Connection {
 
     pub(super) fn submit(&mut self, compound: &Compound) {
         let operation = match compound {
-            Compound::SetUser { .. } | Compound::DeleteUsers(_) => Operation::Write,
             _ if !compound.is_read() => Operation::Write,
+            Compound::SetUser { .. }
+            | Compound::DeleteUsers(_)
+            | Compound::SetLimit(_)
+            | Compound::Measure => unreachable!("it is no read"),
             // A watch must see the present version, whatever the consistency level of the
             // connection.
-            Compound::Versions(_) | Compound::Users { .. } => {
+            Compound::Versions(_) | Compound::Users { .. } | Compound::Room => {
                 Operation::Read(ReadLevel::Linearizable)
             }
             Compound::Transaction { watched, .. } if !watched.is_empty() => {
@@ -267,6 +270,9 @@ impl Connection {
         self.sent_again = false;
         self.flight_bytes = payload.len();
         self.flight_changes = !matches!(operation, Operation::Read(_));
+        if self.flight_changes {
+            self.host.memory.note_write();
+        }
         self.request = Some((operation, payload));
     }
 }

@@ -232,12 +232,12 @@ impl Connection {
                 );
                 self.flight = Some(Expected::Check);
             }
-            Run::Plain(run) if own.name == "acl" => match commands::acl::change(&context, words) {
+            Run::Plain(run) if own.has_changes() => match commands::change(&context, words) {
                 Ok(None) => run(&mut context, words),
                 Err(text) => context.error(text),
                 Ok(Some(compound)) => {
                     self.submit_at(Operation::Write, &compound);
-                    self.flight = Some(Expected::UsersChanged(words.to_vec()));
+                    self.flight = Some(Expected::Changed(words.to_vec()));
                 }
             },
             Run::Plain(run) => run(&mut context, words),

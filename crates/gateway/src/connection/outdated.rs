@@ -84,7 +84,7 @@ impl Connection {
                 let words = [&[Bytes::from_static(b"watch")], &keys[..]].concat();
                 judge_again(host, client, &words)
             }
-            Expected::UsersChanged(words) => judge_again(host, client, words),
+            Expected::Changed(words) => judge_again(host, client, words),
             Expected::Info(_) | Expected::Check | Expected::Users(_) => Ok(()),
         };
         if let Err(text) = verdict {

@@ -6,6 +6,7 @@ mod commands;
 mod common;
 mod connection;
 mod login;
+mod maxmemory;
 mod memory;
 mod model;
 mod parsing;
