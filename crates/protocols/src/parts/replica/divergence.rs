@@ -8,8 +8,9 @@
 //! sum, another one is wrong. A replica that finds itself wrong is *out*: it says nothing more, as
 //! if it had failed, so no client hears from it, no peer takes its snapshot, no leader counts on
 //! what it keeps, and it stores no further snapshot itself. After a restart it goes on from its
-//! last snapshot: if that is right, and what went wrong does not go wrong again, it is healed. If
-//! no sum has a majority it is not known who is right, and it is only reported.
+//! last snapshot: if that is right, and what went wrong does not go wrong again, it is healed. As
+//! long as no sum has a majority it is not known who is right, and it is only reported: often
+//! because one replica has not told its sum yet.
 //!
 //! What is compared are results, not states: a difference is found when a command shows it.
 //!
@@ -48,6 +49,14 @@ pub struct Mark {
     pub sum: u64,
 }
 
+/// What a stretch has led to here.
+#[derive(Clone, Copy)]
+struct Own {
+    mark: Mark,
+    /// Whether others have other sums, and none has a majority so far.
+    undecided: bool,
+}
+
 /// See the top of this file.
 #[derive(Default)]
 pub(super) struct Divergence {
@@ -58,12 +67,13 @@ pub(super) struct Divergence {
     shift: Option<u32>,
     /// It has executed every slot from this one on.
     whole_from: Slot,
-    own: VecDeque<Mark>,
+    own: VecDeque<Own>,
     theirs: BTreeMap<ReplicaId, VecDeque<Mark>>,
     /// Stretches that it has completed and not told others of.
     untold: Vec<Mark>,
     /// How many sums of others were compared.
     compared: u64,
+    /// What is known for good: `Undecided` of a stretch whose sums are not kept any more.
     agreement: Agreement,
     /// Those that have diverged, as far as that is known.
     wrong: Set<ReplicaId>,
@@ -115,9 +125,19 @@ impl Divergence {
         let (start, sum) = (Slot(stretch << shift), executor.take_tally(stretch));
         if start >= self.whole_from {
             let mark = Mark { start, end, sum };
-            keep(&mut self.own, mark);
+            self.keep_own(mark);
             self.untold.push(mark);
         }
+    }
+
+    fn keep_own(&mut self, mark: Mark) {
+        let is_other = |own: &Own| (own.mark.start, own.mark.end) != (mark.start, mark.end);
+        self.own.retain(is_other);
+        if self.own.len() == KEPT && self.own.pop_front().is_some_and(|oldest| oldest.undecided) {
+            self.agreement = self.agreement.max(Agreement::Undecided);
+        }
+        let undecided = false;
+        self.own.push_back(Own { mark, undecided });
     }
 
     /// What others are to be told.
@@ -137,33 +157,39 @@ impl Divergence {
     /// Compares what is known of the replicas, of which this is `me`.
     pub(super) fn compare(&mut self, me: ReplicaId, replicas: Set<ReplicaId>) {
         self.theirs.retain(|replica, _| replicas.contains(*replica));
-        for own in &self.own {
+        for Own { mark, undecided } in &mut self.own {
             let of_stretch = |marks: &VecDeque<Mark>| {
-                let same = |mark: &&Mark| (mark.start, mark.end) == (own.start, own.end);
-                marks.iter().find(same).map(|mark| mark.sum)
+                let same = |other: &&Mark| (other.start, other.end) == (mark.start, mark.end);
+                marks.iter().find(same).map(|other| other.sum)
             };
             let others = self.theirs.iter();
             let others = others.filter_map(|(replica, marks)| Some((*replica, of_stretch(marks)?)));
-            if others.clone().all(|(_, sum)| sum == own.sum) {
+            *undecided = others.clone().any(|(_, sum)| sum != mark.sum);
+            if !*undecided {
                 continue;
             }
-            let sums: Vec<(ReplicaId, u64)> = others.chain([(me, own.sum)]).collect();
+            let sums: Vec<(ReplicaId, u64)> = others.chain([(me, mark.sum)]).collect();
             let votes = |sum| sums.iter().filter(|(_, other)| *other == sum).count();
-            let right = sums.iter().map(|(_, sum)| *sum);
-            let right = right
-                .max_by_key(|sum| votes(*sum))
-                .expect("there is its own");
-            let agreement = match votes(right) > replicas.len() / 2 {
-                true if right == own.sum => Agreement::OthersDiverged,
-                true => Agreement::Diverged,
-                false => Agreement::Undecided,
+            let all = sums.iter().map(|(_, sum)| *sum);
+            let Some(right) = all.into_iter().find(|sum| votes(*sum) > replicas.len() / 2) else {
+                continue;
             };
-            if agreement != Agreement::Undecided {
-                let wrong = sums.iter().filter(|(_, sum)| *sum != right);
-                let wrong = wrong.map(|(replica, _)| *replica);
-                self.wrong = self.wrong.iter().chain(wrong).collect();
-            }
-            self.agreement = self.agreement.max(agreement);
+            *undecided = false;
+            let wrong = sums.iter().filter(|(_, sum)| *sum != right);
+            let wrong = wrong.map(|(replica, _)| *replica);
+            self.wrong = self.wrong.iter().chain(wrong).collect();
+            self.agreement = self.agreement.max(match right == mark.sum {
+                true => Agreement::OthersDiverged,
+                false => Agreement::Diverged,
+            });
+        }
+    }
+
+    /// What comparisons have shown so far.
+    fn agreement(&self) -> Agreement {
+        match self.own.iter().any(|own| own.undecided) {
+            true => self.agreement.max(Agreement::Undecided),
+            false => self.agreement,
         }
     }
 
@@ -199,7 +225,7 @@ impl ReplicaCore {
 
     /// What comparisons with other replicas have shown.
     pub fn agreement(&self) -> Agreement {
-        self.divergence.agreement
+        self.divergence.agreement()
     }
 
     /// How many sums it has compared, and how many replicas are known to have diverged.

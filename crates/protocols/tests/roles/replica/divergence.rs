@@ -220,6 +220,33 @@ fn of_two_replicas_that_differ_neither_stops() {
     assert!(replica.role.next_timer().is_some(), "it goes on");
 }
 
+/// The first of two others to tell its sum may be the one that has diverged: that is a doubt until
+/// the other one tells its own.
+#[test]
+fn a_doubt_ends_when_another_replica_decides_it() {
+    let mut replica = replica_with(&text);
+    let marks = execute(&mut replica, &log(Level(18)), 0);
+    replica.tell(of_other(PEER, &marks[0]));
+    assert_eq!(replica.role.core().agreement(), Agreement::Undecided);
+    replica.tell(of_peer(ReplicaId(0), &marks[0]));
+    assert_eq!(replica.role.core().agreement(), Agreement::OthersDiverged);
+}
+
+/// What nothing has decided remains a doubt when its sums are not kept any more.
+#[test]
+fn a_doubt_is_not_forgotten() {
+    let mut replica = replica_with(&text);
+    let first = log(Level(18));
+    let marks = execute(&mut replica, &first, 0);
+    replica.tell(of_other(PEER, &marks[0]));
+    let more: Vec<Value> = (0..40).map(|_| first[3].clone()).collect();
+    for (slot, value) in (first.len() as u64..).zip(more) {
+        replica.asked(chosen(slot, value, PEER));
+    }
+    replica.tell(of_peer(ReplicaId(0), &marks[0]));
+    assert_eq!(replica.role.core().agreement(), Agreement::Undecided);
+}
+
 #[test]
 fn what_is_kept_of_the_sums_of_others_is_bounded_and_the_last_counts() {
     let mut replica = replica_with(&text);
