@@ -133,6 +133,10 @@ const VERIFY: &[Step] = &[
         "torture --seconds 8 --seed 3 --faults lose,cut,roll --gap-ms 700",
     ),
     run_built(
+        "nor do certificates and an authority that are replaced",
+        "torture --seconds 10 --seed 1 --no-faults --tls --certificate-seconds 9",
+    ),
+    run_built(
         "group-commit works",
         "measure group-commit --rounds 1 --seconds 1 --in-flight 16",
     ),
@@ -314,7 +318,7 @@ fn main() -> ExitCode {
                 return code;
             }
             eprintln!(
-                "usage: cargo xtask verify|check|fix|features|tidy|costs|pages|numbers|torture|soak|restart-time|group-commit|burden|dist|sbom|deb|image"
+                "usage: cargo xtask verify|check|fix|features|tidy|costs|pages|numbers|torture|soak|restart-time|group-commit|burden|dist|sbom|deb|rpm|image"
             );
             let gates = [
                 ("verify", VERIFY),
@@ -354,7 +358,7 @@ fn main() -> ExitCode {
                 "  dist: build the program for packages, with its manual pages and completions"
             );
             eprintln!(
-                "  sbom: list the crates that it is built from; deb, image: make a package of it"
+                "  sbom: list the crates that it is built from; deb, rpm, image: make a package of it"
             );
             return ExitCode::from(2);
         }

@@ -164,16 +164,31 @@ fn linked() -> Done<BTreeSet<Crate>> {
     Ok(crates.collect())
 }
 
-/// What cargo knows of the crates of others that the program links, by name and version.
-fn foreign() -> Done<Vec<Value>> {
-    let linked = linked()?;
+/// What cargo knows of all crates.
+fn packages() -> Done<Vec<Value>> {
     let metadata = ["metadata", "--locked", "--format-version", "1"];
     let metadata = printed(crate::cargo().args(metadata).current_dir(repository()))?;
     let mut metadata: Value = serde_json::from_str(&metadata)?;
-    let mut packages = match metadata["packages"].take() {
-        Value::Array(packages) => packages,
-        _ => Vec::new(),
-    };
+    match metadata["packages"].take() {
+        Value::Array(packages) => Ok(packages),
+        _ => Err("cargo metadata lists no packages".into()),
+    }
+}
+
+/// The table `package.metadata` of a crate of ours.
+pub(super) fn metadata_of(name: &str) -> Done<Value> {
+    let packages = packages()?;
+    let found = packages.into_iter().find(|it| it["name"] == name);
+    match found {
+        Some(mut package) => Ok(package["metadata"].take()),
+        None => Err(format!("there is no crate {name}").into()),
+    }
+}
+
+/// What cargo knows of the crates of others that the program links, by name and version.
+fn foreign() -> Done<Vec<Value>> {
+    let linked = linked()?;
+    let mut packages = packages()?;
     packages.retain(|package| !package["source"].is_null() && linked.contains(&crate_of(package)));
     match packages.is_empty() {
         true => Err("cargo lists no crates of the program".into()),

@@ -1,18 +1,20 @@
 //! What is released: `cargo xtask dist` builds the program for packages, `sbom` lists what it
-//! contains, `deb` and `image` make packages of it. All of them need minutes or tools that `verify`
-//! does without. Everything is written to `target/packages`.
+//! contains, `deb`, `rpm` and `image` make packages of it. All of them need minutes or tools that
+//! `verify` does without. Everything is written to `target/packages`.
 //!
 //! | file | job |
 //! |---|---|
 //! | `build` | the program, so that equal sources give equal bytes |
 //! | `crates` | the crates in it: their list, their licences |
 //! | `deb` | a package for Debian |
+//! | `rpm` | the same files for systems with rpm |
 //! | `image` | an image for container engines |
 
 mod build;
 mod crates;
 mod deb;
 mod image;
+mod rpm;
 
 use crate::repository;
 use std::env;
@@ -30,6 +32,7 @@ pub(crate) fn run(name: &str) -> Option<ExitCode> {
         "dist" => build::dist(),
         "sbom" => crates::sbom(),
         "deb" => deb::deb(),
+        "rpm" => rpm::rpm(),
         "image" => image::image(),
         _ => return None,
     };

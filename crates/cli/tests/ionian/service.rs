@@ -9,7 +9,10 @@ use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
+const UNIT: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../packaging/systemd/ionian@.service"
+);
 
 /// The next notification.
 fn next(socket: &UnixDatagram) -> String {
@@ -61,10 +64,22 @@ fn a_node_is_ready_when_it_listens_although_its_peers_are_down() {
     );
     let address = &deployment.nodes[0].address;
     std::net::TcpStream::connect(address).expect("a node that is ready listens");
-    // The loop proves itself again and again.
-    for _ in 0..3 {
-        assert_eq!(next(&socket), "WATCHDOG=1\n");
-    }
+    // The loop proves itself again and again, also after `systemctl reload`.
+    let proves_itself = || {
+        for _ in 0..3 {
+            assert_eq!(next(&socket), "WATCHDOG=1\n");
+        }
+    };
+    proves_itself();
+    let unit = fs::read_to_string(UNIT).unwrap();
+    let mut lines = unit.lines();
+    let reload = lines.find_map(|line| line.strip_prefix("ExecReload="));
+    let reload = reload.unwrap().replace("$MAINPID", &id.to_string());
+    assert_eq!(reload, format!("kill -HUP {id}"));
+    let words: Vec<&str> = reload.split(' ').collect();
+    let done = Command::new(words[0]).args(&words[1..]).status();
+    assert!(done.unwrap().success(), "{reload}");
+    proves_itself();
     kill(id, Signal::SIGTERM).unwrap();
     assert_eq!(
         next_report(&socket),
@@ -77,7 +92,7 @@ fn a_node_is_ready_when_it_listens_although_its_peers_are_down() {
 /// A copy of the unit that runs the program under test, without the pages that only a package
 /// installs.
 fn unit(directory: &Directory) -> PathBuf {
-    let unit = fs::read_to_string(format!("{PACKAGING}/systemd/ionian@.service")).unwrap();
+    let unit = fs::read_to_string(UNIT).unwrap();
     let unit = unit.replace("/usr/bin/ionian", env!("CARGO_BIN_EXE_ionian"));
     let lines = unit
         .lines()
