@@ -1,6 +1,7 @@
 //! The border between an application (the Redis gateway, the library's handle, a load generator)
 //! and the client lane that carries its commands.
 
+use crate::id::Slot;
 use crate::trace::CommandId;
 use crate::wire::{Reader, Wire, WireError};
 use alloc::vec::Vec;
@@ -53,6 +54,21 @@ pub struct Reply {
     /// The answer of the state machine, or why it was not asked. Answers that arrived together
     /// share memory: an application that keeps a short one for long copies it.
     pub outcome: Result<Bytes, Refusal>,
+    /// What the lane has seen of the log by now, this answer included: every slot below. Zero where
+    /// there is no log that all replicas execute.
+    pub seen: Slot,
+}
+
+impl Reply {
+    /// A refusal by one who has not seen the log.
+    pub fn refused(token: u64, refusal: Refusal) -> Self {
+        Reply {
+            token,
+            command: None,
+            outcome: Err(refusal),
+            seen: Slot::ZERO,
+        }
+    }
 }
 
 /// Why a request was not answered by the state machine.

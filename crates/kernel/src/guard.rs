@@ -22,10 +22,12 @@ pub enum Call<'a> {
     Question,
 }
 
-/// A command of the log, in the batch of this slot.
+/// A command of the log, in the batch of this slot: the same on every replica. A command has one
+/// session and number, also if it is in the log twice; then it is executed at the first place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogCommand<'a> {
-    /// The slot.
+    /// The slot: with P-SMR in the log of the command's group, with EPaxos, which has no log,
+    /// always 0.
     pub slot: Slot,
     /// The session that numbers the command.
     pub session: SessionId,

@@ -1,5 +1,6 @@
 //! The replicated service: what a user of the library implements.
 
+use crate::guard::LogCommand;
 use crate::time::Timestamp;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -16,6 +17,12 @@ pub trait StateMachine: Any + Send {
     /// Executes `command` and appends its reply to `reply`. `now` is the time that the leader
     /// stamped into the log; it never falls from one command to the next.
     fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>);
+
+    /// As [`apply`](StateMachine::apply), with what else every replica knows of the command:
+    /// replicas call this one. The same on every replica, and when the log is executed again.
+    fn apply_logged(&mut self, now: Timestamp, command: &LogCommand<'_>, reply: &mut Vec<u8>) {
+        self.apply(now, command.payload, reply);
+    }
 
     /// Answers `query` without changing any state. `now` lies between the time of the last command
     /// applied and the next deadline after it: time passes for readers too, but nothing expires by
@@ -77,6 +84,14 @@ macro_rules! delegate {
     (@apply $field:tt) => {
         fn apply(&mut self, now: $crate::time::Timestamp, command: &[u8], reply: &mut Vec<u8>) {
             self.$field.apply(now, command, reply);
+        }
+        fn apply_logged(
+            &mut self,
+            now: $crate::time::Timestamp,
+            command: &$crate::guard::LogCommand<'_>,
+            reply: &mut Vec<u8>,
+        ) {
+            self.$field.apply_logged(now, command, reply);
         }
     };
     (@read $field:tt) => {

@@ -128,6 +128,7 @@ mod actor {
                                 token,
                                 command: None,
                                 outcome,
+                                seen: Slot::ZERO,
                             },
                         ));
                     }

@@ -2,6 +2,7 @@
 //! answers get lost now and then.
 
 use ionian_kernel::client::{Operation, Refusal, Reply as LaneReply, Request};
+use ionian_kernel::id::Slot;
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::time::Timestamp;
 use ionian_netfs::{
@@ -100,6 +101,7 @@ async fn execute(
             token: request.token,
             command: None,
             outcome,
+            seen: Slot::ZERO,
         });
     }
 }

@@ -356,13 +356,14 @@ impl Executor {
                     tally,
                     ..
                 } = self;
-                let what = Call::Apply(LogCommand {
+                let logged = LogCommand {
                     slot,
                     session,
                     number,
                     payload,
-                });
-                match guard.call(what, &mut || machine.apply(*now, payload, reply)) {
+                };
+                let call = &mut || machine.apply_logged(*now, &logged, reply);
+                match guard.call(Call::Apply(logged), call) {
                     Ok(()) => {
                         tally.add(slot, session, number, Some(reply));
                         match UNORDERED {

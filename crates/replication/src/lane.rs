@@ -175,18 +175,10 @@ impl Lane {
             Operation::Read(_) | Operation::Change => &self.reads,
         };
         if payload.len() > self.limits.payload_bytes {
-            due.replies.push(Reply {
-                token,
-                command: None,
-                outcome: Err(Refusal::TooLarge),
-            });
+            self.refuse(token, Refusal::TooLarge, due);
         } else if self.is_full(payload.len()) || in_flight.is_stretched(self.limits.in_flight_bytes)
         {
-            due.replies.push(Reply {
-                token,
-                command: None,
-                outcome: Err(Refusal::Busy),
-            });
+            self.refuse(token, Refusal::Busy, due);
         } else {
             let give_up_at = now + self.limits.patience;
             let pending = Pending {
@@ -209,6 +201,13 @@ impl Lane {
                 Operation::Read(_) | Operation::Change => self.begin_sessionless(now, pending, due),
             }
         }
+    }
+
+    fn refuse(&self, token: u64, refusal: Refusal, due: &mut Due) {
+        due.replies.push(Reply {
+            seen: self.seen,
+            ..Reply::refused(token, refusal)
+        });
     }
 
     /// Whether there is no room for `bytes` more. A request that comes alone always has room.
@@ -396,6 +395,7 @@ impl Lane {
             token: pending.token,
             command,
             outcome,
+            seen: self.seen,
         });
         match pending.operation {
             Operation::Read(ReadLevel::Sequential | ReadLevel::Eventual) => None,
@@ -417,6 +417,7 @@ impl Lane {
             token: pending.token,
             command,
             outcome,
+            seen: self.seen,
         });
         pending.via
     }
@@ -426,11 +427,7 @@ impl Lane {
     fn lose_session(&mut self, now: Instant, due: &mut Due) {
         for pending in core::mem::replace(&mut self.writes, InFlight::new(0)).into_pending() {
             if pending.asked > 0 {
-                due.replies.push(Reply {
-                    token: pending.token,
-                    command: None,
-                    outcome: Err(Refusal::Unknown),
-                });
+                self.refuse(pending.token, Refusal::Unknown, due);
             } else {
                 self.writes.push(pending);
             }
@@ -627,16 +624,11 @@ impl Lane {
         }
         for pending in gone {
             self.make_room(&pending);
-            let outcome = Err(if pending.asked == 0 {
-                Refusal::Unavailable
-            } else {
-                Refusal::Unknown
-            });
-            due.replies.push(Reply {
-                token: pending.token,
-                command: None,
-                outcome,
-            });
+            let refusal = match pending.asked {
+                0 => Refusal::Unavailable,
+                _ => Refusal::Unknown,
+            };
+            self.refuse(pending.token, refusal, due);
         }
         for pending in self.reads.take_if(hopeless) {
             let changes = pending.operation == Operation::Change;
@@ -645,11 +637,7 @@ impl Lane {
             } else {
                 Refusal::Unavailable
             };
-            due.replies.push(Reply {
-                token: pending.token,
-                command: None,
-                outcome: Err(refusal),
-            });
+            self.refuse(pending.token, refusal, due);
         }
     }
 

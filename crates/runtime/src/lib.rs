@@ -52,7 +52,10 @@
 //! | | `unix_socket`, `certificates` | administration from this machine; new certificates |
 //! | | `start`, `startup` | starts a node, runs it, stops it; how far the start is |
 //! | | `joining` | waits until the node is a member |
-//! | `in_process` | `client` | calls from other threads |
+//! | `in_process` | `freshness` | how fresh a read must be |
+//! | | `local_reads` | reads by closures of this process |
+//! | | `serving` | the calls of other threads, on the event loop |
+//! | | `client` | calls from other threads |
 //! | | `hosted`, `cluster` | a node on a thread; a whole cluster in one process |
 //!
 //! A loop owns its roles, counters and timers. The main loop also owns the peers, the log and the
@@ -86,6 +89,7 @@ pub use admin::traces::{Record, query_notes};
 pub use error::NodeError;
 pub use in_process::client::{Calls, Client};
 pub use in_process::cluster::{Cluster, ClusterOptions};
+pub use in_process::freshness::{Freshness, LocalReadError, Receipt};
 pub use in_process::hosted::{Hosted, Stop};
 pub use node::application::{Application, Kept, LaneHandle};
 pub use node::feed::{PUBLISHED_EVERY, Published, StatusFeed, StatusReader, status_feed};

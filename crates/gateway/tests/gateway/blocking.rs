@@ -161,11 +161,7 @@ fn a_refusal_is_answered_and_a_refused_wake_up_is_repeated() {
             let is_wake_up = request.operation == Operation::Read(ReadLevel::Sequential);
             wake_ups += usize::from(is_wake_up);
             match is_wake_up && wake_ups < 4 {
-                true => Reply {
-                    token: request.token,
-                    command: None,
-                    outcome: Err(Refusal::Unavailable),
-                },
+                true => Reply::refused(request.token, Refusal::Unavailable),
                 false => execute(cluster, request),
             }
         };
@@ -179,10 +175,8 @@ fn a_refusal_is_answered_and_a_refused_wake_up_is_repeated() {
         expect(&mut reader, &entry("log", "0-1", "one"));
     });
     let refuse: Node = Box::new(|_, requests| {
-        let refusal = |request: &ionian_kernel::client::Request| Reply {
-            token: request.token,
-            command: None,
-            outcome: Err(Refusal::Unavailable),
+        let refusal = |request: &ionian_kernel::client::Request| {
+            Reply::refused(request.token, Refusal::Unavailable)
         };
         requests.iter().map(refusal).collect()
     });

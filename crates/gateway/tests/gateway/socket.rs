@@ -4,6 +4,7 @@ use crate::common::{Cluster, request};
 use bytes::Bytes;
 use ionian_gateway::{ClientTls, Gateway, Limits};
 use ionian_kernel::client::{Operation, Reply, Request};
+use ionian_kernel::id::Slot;
 use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -21,6 +22,7 @@ pub(crate) fn execute(cluster: &mut Cluster, request: &Request) -> Reply {
     Reply {
         token: request.token,
         command: None,
+        seen: Slot::ZERO,
         outcome: cluster.execute(request.operation, &request.payload),
     }
 }

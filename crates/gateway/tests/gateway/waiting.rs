@@ -131,11 +131,9 @@ fn a_client_goes_on_waiting_when_the_cluster_is_busy() {
         let answer = |request: &ionian_kernel::client::Request| {
             reads += usize::from(request.operation == Operation::Read(ReadLevel::Linearizable));
             match request.operation {
-                Operation::Read(ReadLevel::Linearizable) if (2..5).contains(&reads) => Reply {
-                    token: request.token,
-                    command: None,
-                    outcome: Err(Refusal::Busy),
-                },
+                Operation::Read(ReadLevel::Linearizable) if (2..5).contains(&reads) => {
+                    Reply::refused(request.token, Refusal::Busy)
+                }
                 _ => execute(cluster, request),
             }
         };

@@ -161,16 +161,19 @@ fn read(number: u64) -> Option<CommandId> {
     })
 }
 
-/// The reply to this command, if the cluster has answered it.
+/// The reply to this command, if the cluster has answered it, when the lane has seen the slots
+/// below `seen`.
 fn reply(
     token: u64,
     command: Option<CommandId>,
     outcome: Result<&'static str, Refusal>,
+    seen: u64,
 ) -> Envelope {
     let reply = Reply {
         token,
         command,
         outcome: outcome.map(Bytes::from),
+        seen: Slot(seen),
     };
     Envelope::ToApplication(ID, reply)
 }
@@ -239,13 +242,13 @@ fn writes_say_below_which_number_all_answers_have_come() {
     // Answers come in any order; number 0 is still missing.
     assert_eq!(
         lane.asked(done(1)),
-        only(vec![reply(71, written(1), Ok("done"))])
+        only(vec![reply(71, written(1), Ok("done"), 9)])
     );
     let expected = to_batcher(1, &[write(3, 0, "a")]);
     assert_eq!(lane.asked(submit_write(73, "a")), only(vec![expected]));
     assert_eq!(
         lane.asked(done(0)),
-        only(vec![reply(70, written(0), Ok("done"))])
+        only(vec![reply(70, written(0), Ok("done"), 9)])
     );
     let expected = to_batcher(1, &[write(4, 2, "a")]);
     assert_eq!(lane.asked(submit_write(74, "a")), only(vec![expected]));
@@ -257,7 +260,7 @@ fn an_answer_that_comes_again_is_ignored() {
     lane.tell(submit_write(70, "a"));
     assert_eq!(
         lane.asked(done(0)),
-        only(vec![reply(70, written(0), Ok("done"))])
+        only(vec![reply(70, written(0), Ok("done"), 9)])
     );
     assert_eq!(lane.asked(done(0)), only(vec![]));
 }
@@ -343,7 +346,7 @@ fn what_was_sent_in_a_session_that_the_cluster_has_forgotten_has_an_unknown_outc
     };
     assert_eq!(
         *reply_to_it,
-        (reply(70, None, Err(Refusal::Unknown)), Some(0))
+        (reply(70, None, Err(Refusal::Unknown), 9), Some(0))
     );
     let batcher::In::Commands { commands } = message else {
         panic!("{message:?}")
@@ -357,7 +360,7 @@ fn a_write_that_is_never_answered_has_an_unknown_outcome_in_the_end() {
     let mut lane = open();
     lane.tell(submit_write(70, "a"));
     let submitted = lane.now;
-    let expected = (reply(70, None, Err(Refusal::Unknown)), Some(0));
+    let expected = (reply(70, None, Err(Refusal::Unknown), 1), Some(0));
     while !lane.woken().sends.contains(&expected) {
         let patience = LaneLimits::default().patience;
         assert!(lane.now <= submitted + 2 * patience, "it waits without end");
@@ -370,7 +373,7 @@ fn a_write_that_was_never_sent_has_no_effect_in_the_end() {
     let (mut lane, _) = opening(config(Options::default()));
     lane.tell(submit_write(70, "a"));
     let submitted = lane.now;
-    let expected = (reply(70, None, Err(Refusal::Unavailable)), Some(0));
+    let expected = (reply(70, None, Err(Refusal::Unavailable), 0), Some(0));
     while !lane.woken().sends.contains(&expected) {
         let patience = LaneLimits::default().patience;
         assert!(lane.now <= submitted + 2 * patience, "it waits without end");
@@ -390,7 +393,7 @@ fn requests_beyond_the_limits_of_the_lane_are_refused_at_once() {
         ..Options::default()
     };
     let mut lane = open_in(config(options));
-    let refused = |token, refusal| only(vec![reply(token, None, Err(refusal))]);
+    let refused = |token, refusal| only(vec![reply(token, None, Err(refusal), 1)]);
     let asked = lane.asked(submit_write(70, "123456789"));
     assert_eq!(asked, refused(70, Refusal::TooLarge));
     lane.tell(submit_write(71, "1234567"));
@@ -422,7 +425,7 @@ fn linearizable_reads_go_to_the_read_batcher_of_the_node() {
     assert_eq!((*to, reads), (Set::one(ReadBatcherId(1)), &expected));
     let answer = (Purpose::Read, number, Outcome::Done(Bytes::from("x")));
     let asked = lane.asked(answers(3, &[answer]));
-    assert_eq!(asked, only(vec![reply(70, read(number), Ok("x"))]));
+    assert_eq!(asked, only(vec![reply(70, read(number), Ok("x"), 3)]));
 }
 
 /// "Upon receiving PreReadAck messages from a read quorum, the client sends Read to a replica"
@@ -572,7 +575,7 @@ fn a_write_that_came_as_a_read_is_refused() {
     let asked = lane.asked(answers(9, &[(Purpose::Read, number, Outcome::NotARead)]));
     assert_eq!(
         asked,
-        only(vec![reply(70, read(number), Err(Refusal::NotARead))])
+        only(vec![reply(70, read(number), Err(Refusal::NotARead), 9)])
     );
 }
 

@@ -170,16 +170,15 @@ impl Part {
     fn execute(&mut self, item: &Item, session: SessionId, floor: u64) {
         let origin = &self.queue.origins[item.origin as usize];
         let payload = &origin.bytes[item.payload.0 as usize..item.payload.1 as usize];
-        let what = Call::Apply(LogCommand {
+        let logged = LogCommand {
             slot: origin.slot,
             session,
             number: item.number,
             payload,
-        });
+        };
         let (machine, reply) = (self.machine.as_mut().expect("lent"), &mut self.reply);
-        let done = self
-            .guard
-            .call(what, &mut || machine.apply(origin.now, payload, reply));
+        let call = &mut || machine.apply_logged(origin.now, &logged, reply);
+        let done = self.guard.call(Call::Apply(logged), call);
         let (is_done, answers) = (done.is_ok(), origin.answers);
         let result = is_done.then_some(&self.reply[..]);
         self.tally.add(origin.slot, session, item.number, result);

@@ -1,30 +1,16 @@
 //! Calls from other threads to the client lanes of a node.
 
-use crate::node::application::{Application, LaneHandle};
+use super::freshness::{Freshness, LocalReadError, Receipt};
+use super::local_reads::{Called, LocalRead};
+use super::serving::{Answer, Call, LocalAnswer, Work};
 use bytes::Bytes;
-use ionian_kernel::client::{Operation, ReadLevel, Refusal, Reply, Request};
+use ionian_kernel::client::{Operation, Refusal};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::NodeId;
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
-use std::rc::Rc;
+use ionian_kernel::machine::StateMachine;
+use std::panic::resume_unwind;
 use std::sync::{Arc, RwLock};
 use tokio::sync::{mpsc, oneshot};
-
-/// How many calls of other threads the node takes over at once.
-const CALLS_AT_ONCE: usize = 256;
-
-/// The result of a call.
-type Answer = Result<Bytes, Refusal>;
-
-pub(crate) struct Call {
-    /// `None`: the first lane that the node has at the time; a change of the membership can give it
-    /// another.
-    lane: Option<ClientId>,
-    operation: Operation,
-    payload: Bytes,
-    answer: oneshot::Sender<Answer>,
-}
 
 /// Sends calls to the client lanes of a node, as long as it runs.
 #[derive(Clone)]
@@ -73,79 +59,6 @@ impl Lane {
     }
 }
 
-/// The application of an in-process node: takes over calls of other threads.
-struct Serving {
-    open: Rc<RefCell<HashMap<u64, oneshot::Sender<Answer>>>>,
-    drains: Rc<Cell<bool>>,
-}
-
-pub(crate) fn serve_calls(
-    handle: LaneHandle,
-    mut queue: mpsc::UnboundedReceiver<Call>,
-) -> Box<dyn Application> {
-    let open = Rc::new(RefCell::new(HashMap::new()));
-    let drains = Rc::new(Cell::new(false));
-    let serving = Serving {
-        open: open.clone(),
-        drains: drains.clone(),
-    };
-    tokio::task::spawn_local(async move {
-        let mut batch = Vec::new();
-        let mut token = 0;
-        while queue.recv_many(&mut batch, CALLS_AT_ONCE).await > 0 {
-            for Call {
-                lane,
-                operation,
-                payload,
-                answer,
-            } in batch.drain(..)
-            {
-                let lane = lane.or_else(|| handle.first_lane());
-                let Some(lane) = lane.filter(|_| !drains.get()) else {
-                    // The node is about to stop, or has no lane. Sending fails if the caller no
-                    // longer waits.
-                    let _ = answer.send(Err(Refusal::Unavailable));
-                    continue;
-                };
-                token += 1;
-                open.borrow_mut().insert(token, answer);
-                handle.submit(
-                    lane,
-                    Request {
-                        token,
-                        operation,
-                        payload,
-                    },
-                );
-            }
-            if handle.is_closed() {
-                // Callers that wait learn from the closed channel that there will be no answer.
-                return open.borrow_mut().clear();
-            }
-        }
-    });
-    Box::new(serving)
-}
-
-impl Application for Serving {
-    fn on_reply(&mut self, _: ClientId, reply: Reply) {
-        if let Some(answer) = self.open.borrow_mut().remove(&reply.token) {
-            // Sending fails if the caller no longer waits.
-            let _ = answer.send(reply.outcome);
-        }
-    }
-
-    fn drain(&mut self, drains: bool) {
-        self.drains.set(drains);
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.open.borrow_mut().clear();
-    }
-}
-
 /// A handle on one client lane, for use from any thread. Clones share the lane, and with it the
 /// order that sequential reads guarantee.
 #[derive(Clone)]
@@ -170,15 +83,62 @@ impl Client {
     /// [`Refusal::Unavailable`] at once if the lane's node does not run, [`Refusal::Unknown`] if it
     /// stops meanwhile; otherwise the refusal of the lane.
     pub async fn write(&self, command: impl Into<Bytes>) -> Result<Bytes, Refusal> {
-        self.call(Operation::Write, command.into()).await
+        let (reply, _) = self.write_with_receipt(command).await?;
+        Ok(reply)
     }
 
-    /// Has one replica answer a query.
+    /// As [`write`](Self::write), with a [`Receipt`]: a read after it, through any node of the
+    /// cluster, sees this write.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub async fn write_with_receipt(
+        &self,
+        command: impl Into<Bytes>,
+    ) -> Result<(Bytes, Receipt), Refusal> {
+        let answered = self.request(Operation::Write, command.into())?;
+        answered.await.unwrap_or(Err(Refusal::Unknown))
+    }
+
+    /// Has one replica answer a query, which is as fresh as a [`ReadLevel`] or a [`Receipt`] asks.
+    ///
+    /// [`ReadLevel`]: ionian_kernel::client::ReadLevel
     ///
     /// # Errors
     /// As [`write`](Self::write), and [`Refusal::NotARead`].
-    pub async fn read(&self, query: impl Into<Bytes>, level: ReadLevel) -> Result<Bytes, Refusal> {
-        self.call(Operation::Read(level), query.into()).await
+    pub async fn read(
+        &self,
+        query: impl Into<Bytes>,
+        freshness: impl Into<Freshness>,
+    ) -> Result<Bytes, Refusal> {
+        let answered = self.query(query.into(), freshness.into())?;
+        let (reply, _) = answered.await.unwrap_or(Err(Refusal::Unknown))?;
+        Ok(reply)
+    }
+
+    /// Reads by a closure, which a replica in this process calls with its state machine, of type
+    /// `M`: nothing is encoded. It sees what a query of that freshness sees.
+    ///
+    /// The closure runs on the thread of a node, which does nothing else meanwhile: it must be
+    /// short, and must not wait for anything, least of all for the cluster. It may be called more
+    /// than once, by several replicas; one of the results is returned. If the call panics whose
+    /// result this would be, that panic goes on here; the node is not affected.
+    ///
+    /// With P-SMR reads pass the log, and a replica near the batcher answers: a node of several
+    /// machines needs a batcher beside its replica.
+    ///
+    /// # Errors
+    /// [`LocalReadError::NoReplica`] if this process has no replica, or none that keeps up;
+    /// [`LocalReadError::OtherMachine`] if `M` is not the type of the machines; otherwise the
+    /// refusal of the lane: [`Refusal::Busy`] also when too many closures wait, and
+    /// [`Refusal::Unavailable`] if the node stops.
+    pub async fn read_with<M: StateMachine, R: Send + 'static>(
+        &self,
+        freshness: impl Into<Freshness>,
+        read: impl Fn(&M) -> R + Send + 'static,
+    ) -> Result<R, LocalReadError> {
+        let called = self.local(freshness.into(), LocalRead::new(read))?.await;
+        returned(called.unwrap_or(Err(Refusal::Unavailable.into())))
     }
 
     /// As [`write`](Self::write), but blocks the calling thread, which must not run an async
@@ -187,9 +147,21 @@ impl Client {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn write_blocking(&self, command: impl Into<Bytes>) -> Result<Bytes, Refusal> {
-        self.begin(Operation::Write, command.into())?
-            .blocking_recv()
-            .unwrap_or(Err(Refusal::Unknown))
+        let (reply, _) = self.write_with_receipt_blocking(command)?;
+        Ok(reply)
+    }
+
+    /// As [`write_with_receipt`](Self::write_with_receipt), but blocks the calling thread, which
+    /// must not run an async runtime.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_with_receipt_blocking(
+        &self,
+        command: impl Into<Bytes>,
+    ) -> Result<(Bytes, Receipt), Refusal> {
+        let answered = self.request(Operation::Write, command.into())?;
+        answered.blocking_recv().unwrap_or(Err(Refusal::Unknown))
     }
 
     /// As [`read`](Self::read), but blocks the calling thread, which must not run an async runtime.
@@ -199,35 +171,92 @@ impl Client {
     pub fn read_blocking(
         &self,
         query: impl Into<Bytes>,
-        level: ReadLevel,
+        freshness: impl Into<Freshness>,
     ) -> Result<Bytes, Refusal> {
-        self.begin(Operation::Read(level), query.into())?
-            .blocking_recv()
-            .unwrap_or(Err(Refusal::Unknown))
+        let answered = self.query(query.into(), freshness.into())?;
+        let (reply, _) = answered.blocking_recv().unwrap_or(Err(Refusal::Unknown))?;
+        Ok(reply)
     }
 
-    async fn call(&self, operation: Operation, payload: Bytes) -> Result<Bytes, Refusal> {
-        self.begin(operation, payload)?
-            .await
-            .unwrap_or(Err(Refusal::Unknown))
+    /// As [`read_with`](Self::read_with), but blocks the calling thread, which must not run an
+    /// async runtime.
+    ///
+    /// # Errors
+    /// As [`read_with`](Self::read_with).
+    pub fn read_with_blocking<M: StateMachine, R: Send + 'static>(
+        &self,
+        freshness: impl Into<Freshness>,
+        read: impl Fn(&M) -> R + Send + 'static,
+    ) -> Result<R, LocalReadError> {
+        let called = self.local(freshness.into(), LocalRead::new(read))?;
+        returned(
+            called
+                .blocking_recv()
+                .unwrap_or(Err(Refusal::Unavailable.into())),
+        )
     }
 
-    /// Hands the request over; the channel brings the answer.
-    fn begin(
+    fn request(
         &self,
         operation: Operation,
         payload: Bytes,
     ) -> Result<oneshot::Receiver<Answer>, Refusal> {
+        self.begin(|answer| Work::Request {
+            operation,
+            payload,
+            answer,
+        })
+    }
+
+    fn query(
+        &self,
+        query: Bytes,
+        freshness: Freshness,
+    ) -> Result<oneshot::Receiver<Answer>, Refusal> {
+        match freshness {
+            Freshness::Level(level) => self.request(Operation::Read(level), query),
+            Freshness::After(receipt) => self.begin(|answer| Work::ReadAfter {
+                receipt,
+                query,
+                answer,
+            }),
+        }
+    }
+
+    fn local(
+        &self,
+        freshness: Freshness,
+        read: LocalRead,
+    ) -> Result<oneshot::Receiver<LocalAnswer>, Refusal> {
+        self.begin(|answer| Work::Local {
+            freshness,
+            read,
+            answer,
+        })
+    }
+
+    /// Hands work over; the channel brings the answer.
+    fn begin<T>(
+        &self,
+        work: impl FnOnce(oneshot::Sender<T>) -> Work,
+    ) -> Result<oneshot::Receiver<T>, Refusal> {
         let Lane { id, calls, .. } = &self.lanes[self.lane];
         let (answer, answered) = oneshot::channel();
         let call = Call {
             lane: *id,
-            operation,
-            payload,
-            answer,
+            work: work(answer),
         };
         let calls = calls.read().expect("no holder of this lock panics");
         calls.0.send(call).map_err(|_| Refusal::Unavailable)?;
         Ok(answered)
+    }
+}
+
+/// What a closure returned.
+fn returned<R: 'static>(answer: LocalAnswer) -> Result<R, LocalReadError> {
+    match answer? {
+        Called::Returned(value) => Ok(*value.downcast().expect("the closure returns this type")),
+        Called::Panicked(panic) => resume_unwind(panic),
+        Called::OtherMachine => Err(LocalReadError::OtherMachine),
     }
 }

@@ -3,6 +3,7 @@
 
 use super::client::{Client, Lane};
 use super::hosted::{Hosted, Stop};
+use super::local_reads::Desk;
 use crate::admin::query::QueryError;
 use crate::admin::status::query_status;
 use crate::error::NodeError;
@@ -93,6 +94,8 @@ pub struct Cluster<P: Protocol> {
     nodes: Vec<Option<Hosted>>,
     lanes: Arc<Vec<Lane>>,
     next_lane: AtomicUsize,
+    /// One for all: a closure may be called by the replica of any node.
+    desk: Arc<Desk>,
 }
 
 impl<P: Protocol> Cluster<P> {
@@ -142,6 +145,7 @@ impl<P: Protocol> Cluster<P> {
             nodes,
             lanes,
             next_lane,
+            desk: Desk::new(),
         };
         for (index, listener) in (0..).zip(listeners) {
             cluster.start_node(NodeId(index), listener)?;
@@ -152,7 +156,8 @@ impl<P: Protocol> Cluster<P> {
     fn start_node(&mut self, node: NodeId, listener: TcpListener) -> Result<(), ClusterError> {
         let settings = self.settings(node, listener);
         let machine = self.machine.clone();
-        let hosted = Hosted::start::<P>(settings, self.config.clone(), move || machine());
+        let (desk, config) = (self.desk.clone(), self.config.clone());
+        let hosted = Hosted::start_at::<P>(desk, settings, config, move || machine());
         let (hosted, calls) = hosted.map_err(|source| match source {
             NodeError::Start(source) => ClusterError::System(source),
             source => ClusterError::Node { node, source },

@@ -1,12 +1,15 @@
 //! A node on its own thread, with handles on its client lanes for other threads.
 
-use super::client::{Calls, serve_calls};
+use super::client::Calls;
+use super::local_reads::Desk;
+use super::serving::serve_calls;
 use crate::error::NodeError;
 use crate::node::application::{Application, LaneHandle};
 use crate::node::settings::NodeSettings;
 use crate::node::start::run_node;
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
@@ -37,14 +40,26 @@ impl Hosted {
         config: P::Config,
         machine: impl Fn() -> Box<dyn StateMachine> + Send + 'static,
     ) -> Result<(Hosted, Calls), NodeError> {
+        Self::start_at::<P>(Desk::new(), settings, config, machine)
+    }
+
+    /// As [`start`](Self::start), where the closures for its machines wait at this desk.
+    pub(crate) fn start_at<P: Protocol>(
+        desk: Arc<Desk>,
+        settings: NodeSettings,
+        config: P::Config,
+        machine: impl Fn() -> Box<dyn StateMachine> + Send + 'static,
+    ) -> Result<(Hosted, Calls), NodeError> {
         let (calls, queue) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel();
         let (started, starting) = std::sync::mpsc::channel();
         let thread = format!("ionian-{}", settings.name);
         let body = move || {
+            let at = desk.clone();
+            let machine = move || at.serve(machine());
             let application = move |handle: LaneHandle| {
                 let _ = started.send(());
-                serve_calls(handle, queue)
+                serve_calls(handle, desk, queue)
             };
             run_thread::<P>(settings, config, machine, application, stopped)
         };

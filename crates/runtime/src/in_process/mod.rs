@@ -2,4 +2,7 @@
 
 pub(crate) mod client;
 pub mod cluster;
+pub(crate) mod freshness;
 pub(crate) mod hosted;
+pub(crate) mod local_reads;
+pub(crate) mod serving;

@@ -84,11 +84,7 @@ impl<P: Protocol> NodeIo<P> {
     /// Refuses a request: its lane is on another node or does not run yet, and no request may be
     /// left without an answer.
     pub(crate) fn refuse(&mut self, lane: ClientId, request: Request) {
-        let reply = Reply {
-            token: request.token,
-            command: None,
-            outcome: Err(Refusal::Unavailable),
-        };
+        let reply = Reply::refused(request.token, Refusal::Unavailable);
         self.deliver_reply(lane, reply);
     }
 

@@ -38,7 +38,7 @@ pub mod client {
     use super::{Envelope, Never};
     use bytes::Bytes;
     use ionian_kernel::client::{Reply, Request};
-    use ionian_kernel::id::{ClientId, Set};
+    use ionian_kernel::id::{ClientId, Set, Slot};
     use ionian_kernel::messages;
     use ionian_kernel::role::{Out, Role};
     use ionian_kernel::status::{Metric, Metrics, Status};
@@ -120,6 +120,7 @@ pub mod client {
                             token,
                             command: None,
                             outcome: Ok(all.into()),
+                            seen: Slot::ZERO,
                         };
                         out.send(Envelope::ToApplication(self.id, reply));
                     }

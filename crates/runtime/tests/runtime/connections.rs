@@ -554,6 +554,7 @@ fn an_application_that_always_submits_does_not_starve_connections() {
             token: 0,
             command: None,
             outcome: Ok(Bytes::new()),
+            seen: ionian_kernel::id::Slot::ZERO,
         };
         ionian_runtime::Application::on_reply(&mut application, ClientId(0), reply);
         Box::new(application)

@@ -65,7 +65,7 @@ pub mod client {
     use super::*;
     use super::{Envelope, server};
     use ionian_kernel::client::{Operation, Refusal, Reply, Request};
-    use ionian_kernel::id::{ClientId, Set};
+    use ionian_kernel::id::{ClientId, Set, Slot};
     use ionian_kernel::role::{Out, Role};
     use ionian_kernel::time::{Duration, Instant, earliest};
     use ionian_kernel::wire::Never;
@@ -118,6 +118,7 @@ pub mod client {
                         token,
                         command: None,
                         outcome: outcome.clone(),
+                        seen: Slot::ZERO,
                     },
                 ));
             }

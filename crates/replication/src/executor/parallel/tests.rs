@@ -17,8 +17,9 @@ use ionian_kernel::random::Random;
 use ionian_kernel::work::Inline;
 
 /// Texts by key. A command `[b'a', key, byte]` appends, `[b'm', from, to]` moves the last byte from
-/// one text to another, `[b'*']` appends to all texts; each answers with what it has changed. A
-/// query `[b'g', key]` answers with a text, `[b'#']` with all of them.
+/// one text to another, `[b'*']` appends to all texts; each answers with what it has changed.
+/// `[b'o', key]` answers with where the command comes from. A query `[b'g', key]` answers with a
+/// text, `[b'#']` with all of them.
 #[derive(Default)]
 struct Texts {
     parts: usize,
@@ -50,6 +51,16 @@ impl StateMachine for Texts {
             }
         }
     }
+    fn apply_logged(&mut self, now: Timestamp, command: &LogCommand<'_>, reply: &mut Vec<u8>) {
+        match *command.payload {
+            [b'o', _] => reply.extend([
+                command.slot.0 as u8,
+                command.session.0 as u8,
+                command.number as u8,
+            ]),
+            _ => self.apply(now, command.payload, reply),
+        }
+    }
     fn read(&self, _: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
         match *query {
             [b'g', key] => reply.extend(self.texts.get(&key).into_iter().flatten()),
@@ -76,7 +87,7 @@ impl StateMachine for Texts {
     }
     fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
         match *command {
-            [b'a', key, _] => footprint.writes.push(key.into()),
+            [b'a', key, _] | [b'o', key] => footprint.writes.push(key.into()),
             [b'm', from, to] => footprint.writes.extend([from, to].map(u64::from)),
             [b'g', key] => footprint.reads.push(key.into()),
             [b'!'] => panic!("a defect of the machine"),
@@ -306,6 +317,17 @@ fn answered(mut executor: Executor, commands: &[(u64, &'static [u8])]) -> Vec<(u
     of_session
         .map(|(_, number, outcome)| (number, outcome))
         .collect()
+}
+
+#[test]
+fn the_machine_and_its_parts_are_told_where_a_command_comes_from() {
+    let whole = Executor::new(Box::new(Texts::default()), Duration::from_secs(60));
+    for executor in [whole, executor(4, 7)] {
+        let mut answers = answered(executor, &[(0, b"ok"), (5, b"ol")]);
+        answers.sort_by_key(|(number, _)| *number);
+        let told = |bytes| Outcome::Done(Bytes::from_static(bytes));
+        assert_eq!(answers, [(0, told(&[1, 1, 0])), (5, told(&[2, 1, 5]))]);
+    }
 }
 
 /// A thread that is asked for a result may not have it yet.
