@@ -15,6 +15,7 @@ mod blocking;
 mod compound;
 mod execution;
 mod outdated;
+mod paced;
 
 use crate::host::{Client, ClientMemory, Host, Kill, count};
 use crate::limits::MIN_BYTES_PER_SECOND;
@@ -22,6 +23,7 @@ use crate::login::LoginWait;
 use crate::measured::Family;
 use crate::output::Output;
 use crate::parser::{Parser, ProtocolError};
+use crate::quotas::Pace;
 use crate::reply::{self};
 use crate::transaction::{Expected, Transaction};
 use admission::Fetched;
@@ -72,6 +74,10 @@ pub struct Connection {
     outdated: Option<Outdated>,
     fetched: Fetched,
     login_wait: LoginWait,
+    /// What becomes of the next command, if its user has quotas.
+    pace: Pace,
+    /// Bytes of the next command, as far as they are parsed.
+    command_bytes: usize,
     /// Size of the compound in flight, including the commands that may have to be sent again.
     flight_bytes: usize,
     /// Whether the compound in flight can change something.
@@ -139,6 +145,8 @@ impl Connection {
             outdated: None,
             fetched: Fetched::default(),
             login_wait: LoginWait::default(),
+            pace: Pace::default(),
+            command_bytes: 0,
             flight_bytes: 0,
             flight_changes: false,
             flight_notes: Vec::new(),
@@ -372,19 +380,25 @@ impl Connection {
         (self.flight, self.request, self.flight_bytes) = (None, None, 0);
         (self.flight_request, self.outdated) = (None, None);
         (self.stalled, self.failure, self.unfinished) = (false, None, None);
+        (self.pace, self.command_bytes) = (Pace::Unpaid, 0);
         self.unblock();
         self.transaction.reset(&self.client);
     }
 
-    /// Counts the memory of the connection, and closes it if it uses too much.
-    fn account(&mut self) {
-        let memory = ClientMemory {
+    /// What it uses now.
+    fn memory_now(&self) -> ClientMemory {
+        ClientMemory {
             input: self.parser.held() + self.input.len(),
             commands: self.waiting_bytes + self.flight_bytes + self.blocked_bytes(),
             transaction: self.transaction.held(),
             output: self.output.held(),
             replies: self.output.len(),
-        };
+        }
+    }
+
+    /// Counts the memory of the connection, and closes it if it uses too much.
+    fn account(&mut self) {
+        let memory = self.memory_now();
         self.host.account(&self.client, memory);
         if memory.total() > self.host.limits.client_bytes && !self.closing {
             let (held, most) = (memory.total() >> 10, self.host.limits.client_bytes >> 10);
@@ -447,6 +461,10 @@ impl Connection {
                     return;
                 }
                 self.act();
+                if self.stalled && self.is_idle() {
+                    // It waits for a time.
+                    return;
+                }
             } else if let Some(failure) = self.failure {
                 if self.is_idle() {
                     reply::error(self.output.tail(), failure);

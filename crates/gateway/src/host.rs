@@ -8,6 +8,7 @@ use crate::measured::Meter;
 use crate::memory::Memory;
 use crate::peers::Peer;
 use crate::process;
+use crate::quotas::Account;
 use crate::rights::Rights;
 use crate::slowlog::SlowLog;
 use crate::traces::{Traces, Tracing};
@@ -27,6 +28,8 @@ use std::time::Instant;
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
 type Info = Box<dyn Fn(&mut InfoWriter)>;
+
+type Clock = Box<dyn Fn() -> Instant>;
 
 /// What the connections of one gateway share.
 pub struct Host {
@@ -49,6 +52,8 @@ pub struct Host {
     pub(crate) rights: Rights,
     pub(crate) memory: Memory,
     pub(crate) logins: Logins,
+    /// The clock of quotas; `None` stands for the system's.
+    pub(crate) clock: RefCell<Option<Clock>>,
     /// Whether CLIENT KILL has named connections that are not closed yet.
     pub(crate) any_killed: Cell<bool>,
     /// All gateways of the cluster, this one first; empty until it is set.
@@ -72,6 +77,9 @@ pub(crate) struct Stats {
     pub(crate) woken: Cell<u64>,
     pub(crate) logins_delayed: Cell<u64>,
     pub(crate) unauthenticated_closed: Cell<u64>,
+    pub(crate) quota_delayed: Cell<u64>,
+    pub(crate) quota_refused: Cell<u64>,
+    pub(crate) quota_connections: Cell<u64>,
 }
 
 impl Stats {
@@ -91,6 +99,9 @@ impl Stats {
             "unauthenticated_clients_closed",
             self.unauthenticated_closed.get(),
         );
+        each("quota_delayed_commands", self.quota_delayed.get());
+        each("quota_refused_commands", self.quota_refused.get());
+        each("quota_refused_connections", self.quota_connections.get());
         each("compounds", self.compounds.get());
         each("compounds_refused", self.compounds_refused.get());
         each("deadlines_passed", self.deadlines_passed.get());
@@ -142,6 +153,10 @@ pub(crate) struct Client {
     pub(crate) killed: Cell<Option<Kill>>,
     /// That user, if there is one, at an epoch of the users.
     pub(crate) rights: RefCell<Option<(u64, Option<Arc<User>>)>>,
+    /// What its user has taken of the gateway.
+    pub(crate) account: RefCell<Rc<Account>>,
+    /// Whether it could not log in because of a quota of connections.
+    pub(crate) over_quota: Cell<bool>,
 }
 
 /// How CLIENT KILL ends a connection.
@@ -197,6 +212,11 @@ impl ClientMemory {
     pub(crate) fn total(&self) -> usize {
         self.input + self.commands + self.transaction + self.output
     }
+
+    /// Commands without an answer: those that MULTI has queued are answered by EXEC.
+    pub(crate) fn unanswered(&self) -> usize {
+        self.commands + self.transaction
+    }
 }
 
 impl Host {
@@ -219,6 +239,7 @@ impl Host {
             rights: Rights::default(),
             memory: Memory::default(),
             logins: Logins::default(),
+            clock: RefCell::default(),
             any_killed: Cell::default(),
             gateways: RefCell::default(),
         })
@@ -257,6 +278,8 @@ impl Host {
             unauthenticated: Cell::new(false),
             killed: Cell::default(),
             rights: RefCell::default(),
+            account: RefCell::new(self.new_account()),
+            over_quota: Cell::new(false),
         });
         count(&self.stats.connections, 1);
         self.count_unauthenticated(&client);
@@ -271,12 +294,18 @@ impl Host {
 
     /// Sets the memory of a client.
     pub(crate) fn account(&self, client: &Client, memory: ClientMemory) {
-        let before = client.memory.replace(memory).total();
-        self.held.set(self.held.get() + memory.total() - before);
+        let before = client.memory.replace(memory);
+        self.held
+            .set(self.held.get() + memory.total() - before.total());
+        let (before, after) = (before.unanswered(), memory.unanswered());
+        if before != after {
+            client.account.borrow().count_unanswered(before, after);
+        }
     }
 
     pub(crate) fn disconnect(&self, client: &Client) {
         self.account(client, ClientMemory::default());
+        self.leave_account(client);
         self.no_longer_unauthenticated(client);
         self.clients.borrow_mut().remove(&client.id);
     }
@@ -347,7 +376,7 @@ impl Host {
 }
 
 impl Client {
-    /// Restores the initial settings of the connection, for RESET.
+    /// Restores the initial settings of the connection but its user, for RESET.
     pub(crate) fn reset(&self) {
         self.name.take();
         self.resp3.set(false);
@@ -355,8 +384,5 @@ impl Client {
         self.tracking.set(Tracking::Off);
         self.caching.set(None);
         self.tracing.set(Tracing::Off);
-        self.user.replace(Bytes::from_static(DEFAULT));
-        self.logged_in.set(false);
-        self.rights.take();
     }
 }

@@ -17,6 +17,7 @@
 //! | `waiting`, `awaited` | clients that wait until a stream grows, their streams |
 //! | `rights`, `acl_log` | who may do what, and what was refused |
 //! | `login` | clients that have to log in and have not |
+//! | `quotas`, `pauses` | how much of the gateway each user may take; what waits for that |
 //! | `following` | keeps the copy of the users up to date |
 //! | `room` | how many replies are on their way at once |
 //! | `measured` | what metrics say of clients and commands |
@@ -40,8 +41,10 @@ mod measured;
 mod memory;
 mod output;
 mod parser;
+mod pauses;
 mod peers;
 mod process;
+mod quotas;
 mod refused;
 mod reply;
 mod resp3;

@@ -84,6 +84,10 @@ pub struct Measured {
     pub connections_total: u64,
     /// Clients that were refused because there were too many.
     pub connections_rejected: u64,
+    /// Commands that quotas of users have delayed, and that they have refused.
+    pub quota_commands: (u64, u64),
+    /// Connections that quotas of users have refused.
+    pub quota_connections: u64,
     /// Clients that were closed because all clients together held too much memory.
     pub evicted: u64,
     /// Clients that were closed because they violated the protocol.
@@ -151,6 +155,8 @@ impl Host {
             connections,
             connections_total: stats.connections.get(),
             connections_rejected: stats.connections_rejected.get(),
+            quota_commands: (stats.quota_delayed.get(), stats.quota_refused.get()),
+            quota_connections: stats.quota_connections.get(),
             evicted: stats.evicted.get(),
             protocol_errors: stats.protocol_errors.get(),
             input_bytes: stats.bytes_in.get(),

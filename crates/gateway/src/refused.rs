@@ -33,15 +33,16 @@ impl Inner {
     }
 
     /// Sends a client the error about too many clients.
-    pub(crate) fn reject(self: Rc<Self>, stream: TcpStream, why: &'static str) {
+    pub(crate) fn reject(self: Rc<Self>, stream: TcpStream, why: &str) {
         count(&self.host.stats.connections_rejected, 1);
         if self.rejecting.get() >= REJECTED_AT_ONCE {
             return;
         }
         self.rejecting.set(self.rejecting.get() + 1);
+        let error = format!("-{why}\r\n");
         tokio::task::spawn_local(async move {
             // Non-blocking, and a new socket's buffer has room.
-            let _ = stream.try_write(format!("-ERR {why}\r\n").as_bytes());
+            let _ = stream.try_write(error.as_bytes());
             let (mut input, mut output) = socket::plain(stream);
             let _ = poll_fn(|context| output.poll_shutdown(context)).await;
             let _ = tokio::time::timeout(REJECTION, self.discard(&mut input, READ_BYTES)).await;

@@ -8,6 +8,7 @@
 use crate::acl_log::{AclLog, Reason};
 use crate::commands;
 use crate::host::{Client, Host, count};
+use crate::quotas::Accounts;
 use bytes::Bytes;
 use ionian_kernel::level::Level;
 use ionian_machines::acl::{self, CommandId, Denied, User, Users};
@@ -20,6 +21,8 @@ use subtle::{Choice, ConstantTimeEq};
 
 /// The level of the cluster since which it has users.
 pub(crate) const SINCE: Level = Level(18);
+
+const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
 const NO_AUTH: &str = "NOAUTH Authentication required.";
 
@@ -38,6 +41,7 @@ pub(crate) struct Rights {
     changed: Cell<bool>,
     /// Whether a client of this gateway has changed the users since the copy was fetched.
     suspect: Cell<bool>,
+    pub(crate) accounts: Accounts,
     pub(crate) log: RefCell<AclLog>,
     pub(crate) denied_auth: Cell<u64>,
     pub(crate) denied_commands: Cell<u64>,
@@ -129,6 +133,7 @@ impl Rights {
             Ok(Some(users)) => {
                 // Answers may overtake each other.
                 if self.users.borrow().is_none() || users.epoch() > self.epoch() {
+                    self.accounts.set(&users);
                     self.users.replace(Some(Rc::new(users)));
                     self.changed.set(true);
                 }
@@ -211,36 +216,49 @@ impl Host {
         users.is_some_and(|users| default_user(&users).is_none())
     }
 
-    /// Logs a client in, if the password is right.
-    pub(crate) fn log_in(&self, client: &Client, name: &[u8], password: &[u8]) -> bool {
+    /// Logs a client in, if the password is right and the user may have one more connection.
+    ///
+    /// # Errors
+    /// The error for the client, which remains who it was.
+    pub(crate) fn log_in(
+        &self,
+        client: &Client,
+        name: &[u8],
+        password: &[u8],
+    ) -> Result<(), String> {
         let users = self.rights.users();
         let user = users.as_ref().and_then(|users| users.get(name));
         let is_right = user.is_some_and(|user| {
             let is_known = user.is_without_password() || has_password(user, password);
             user.is_on() && is_known
         });
+        let admitted = match is_right {
+            true => self.check_connections(Some(client), name),
+            false => Err(WRONG_PASS.to_owned()),
+        };
+        if admitted.is_ok() {
+            self.change_user(client, Some(name));
+            self.no_longer_unauthenticated(client);
+            client.over_quota.set(false);
+            return Ok(());
+        }
         match is_right {
-            true => {
-                client.user.replace(Bytes::copy_from_slice(name));
-                client.logged_in.set(true);
-                self.no_longer_unauthenticated(client);
-                client.rights.take();
-            }
+            true => client.over_quota.set(true),
             false => {
                 count(&self.rights.denied_auth, 1);
                 self.note_wrong_password(client);
                 self.log_denied(client, Reason::Auth, name, name);
-                let (user, from) = (String::from_utf8_lossy(name), &client.address);
-                tracing::info!(
-                    target: AUDIT,
-                    user = &*user,
-                    from,
-                    request = "AUTH",
-                    outcome = "refused"
-                );
             }
         }
-        is_right
+        let (user, from) = (String::from_utf8_lossy(name), &client.address);
+        tracing::info!(
+            target: AUDIT,
+            user = &*user,
+            from,
+            request = "AUTH",
+            outcome = if is_right { "over its quota" } else { "refused" }
+        );
+        admitted
     }
 
     fn log_denied(&self, client: &Client, reason: Reason, object: &[u8], user: &[u8]) {

@@ -14,6 +14,7 @@ use crate::host::{Host, count};
 use crate::info::InfoWriter;
 use crate::limits::Limits;
 use crate::measured::Measured;
+use crate::pauses::Pauses;
 use crate::peers::Peer;
 use crate::room::Room;
 use crate::slots::{Open, Slots};
@@ -62,6 +63,8 @@ pub(crate) struct Inner {
     /// Clients that wait until a stream grows.
     pub(crate) waiting: RefCell<Waiting>,
     timer_runs: Cell<bool>,
+    /// Connections whose commands wait for the quotas of their users.
+    pub(crate) pauses: Pauses,
     pub(crate) drain: Drain,
     /// Whether the task that checks for timeouts runs.
     watch_runs: Cell<bool>,
@@ -103,6 +106,7 @@ impl Gateway {
                 room: RefCell::new(Room::new(limits.expected_bytes)),
                 waiting: RefCell::default(),
                 timer_runs: Cell::new(false),
+                pauses: Pauses::default(),
                 drain: Drain::default(),
                 watch_runs: Cell::new(false),
                 rejecting: Cell::new(0),
@@ -177,14 +181,20 @@ impl Gateway {
         self.inner.level.replace(Some(level));
     }
 
+    /// Sets what the quotas of users take as the time, in place of the system's clock.
+    pub fn set_clock(&self, clock: Box<dyn Fn() -> Instant>) {
+        self.inner.host.set_clock(clock);
+    }
+
     /// What the gateway has measured so far.
     pub fn measured(&self) -> Measured {
         self.inner.host.measured()
     }
 
-    /// Open connections.
+    /// Open connections, and those in the TLS handshake: whose side of it is over may have sent a
+    /// command.
     pub fn connections(&self) -> usize {
-        self.inner.slots.borrow().len()
+        self.inner.slots.borrow().len() + self.inner.greeting.get()
     }
 }
 
@@ -203,13 +213,16 @@ impl Inner {
 
     pub(crate) fn accept(self: Rc<Self>, stream: TcpStream) {
         if self.slots.borrow().len() + self.greeting.get() >= self.host.limits.connections {
-            return self.reject(stream, "max number of clients reached");
+            return self.reject(stream, "ERR max number of clients reached");
         }
         if self.host.has_many_unauthenticated() {
             return self.reject(
                 stream,
-                "max number of clients that have not logged in reached",
+                "ERR max number of clients that have not logged in reached",
             );
+        }
+        if let Err(why) = self.host.check_new_connection() {
+            return self.reject(stream, &why);
         }
         // Replies are written as a whole, so the system must not delay them.
         let _ = stream.set_nodelay(true);
@@ -250,6 +263,7 @@ impl Inner {
             awaits_output: false,
             dirty: false,
             waits: false,
+            paused_until: None,
         });
         if is_watched {
             self.clone().start_watch();
@@ -274,7 +288,10 @@ impl Inner {
                 // that now.
                 poll_fn(|context| Poll::Ready(self.end_output(index, context).is_ready())).await;
             }
-            drop(self.slots.borrow_mut().remove(index));
+            let removed = self.slots.borrow_mut().remove(index);
+            removed
+                .iter()
+                .for_each(|open| self.forget_pause(index, open));
         });
     }
 
@@ -366,6 +383,7 @@ impl Inner {
             if open.connection.waits_for().is_some() {
                 self.clone().start_waiting(index);
             }
+            self.note_pause(index, open);
             let asks = open.connection.has_request() && !open.waits;
             open.waits |= asks
                 && !self

@@ -4,6 +4,7 @@
 use crate::connection::Connection;
 use crate::socket::Output;
 use std::task::Waker;
+use std::time::Instant;
 
 /// An open connection and its socket.
 pub(crate) struct Open {
@@ -18,6 +19,8 @@ pub(crate) struct Open {
     pub(crate) dirty: bool,
     /// Whether the compound waits for room.
     pub(crate) waits: bool,
+    /// When the gateway looks at it again, if it is noted that it pauses.
+    pub(crate) paused_until: Option<Instant>,
 }
 
 /// A place for a connection.

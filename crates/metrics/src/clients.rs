@@ -57,6 +57,19 @@ pub(crate) const CLIENTS: &[Definition] = &[
         },
     ),
     metric(
+        Counter,
+        "ionian_gateway_quotas",
+        &["effect"],
+        "what quotas of users have done here: commands delayed, commands and connections refused",
+        |view, out| {
+            if let Some(it) = &view.gateway {
+                out.with(["delayed".into()], it.quota_commands.0);
+                out.with(["refused".into()], it.quota_commands.1);
+                out.with(["connection_refused".into()], it.quota_connections);
+            }
+        },
+    ),
+    metric(
         Gauge,
         "ionian_memory_limit_bytes",
         &[],

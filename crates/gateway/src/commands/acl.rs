@@ -83,7 +83,7 @@ pub(super) fn change(context: &Context<'_>, words: &[Bytes]) -> Result<Option<Co
     if !sets {
         return Ok(Some(Compound::DeleteUsers(words[2..].to_vec())));
     }
-    let rules = words[3..].iter().map(hashed);
+    let rules = words[3..].iter().map(for_log);
     Ok(Some(Compound::SetUser {
         name: words[2].clone(),
         rules: rules.collect::<Result<_, _>>()?,
@@ -103,17 +103,29 @@ pub(super) fn on_changed(context: &Context<'_>, words: &[Bytes]) -> (String, Str
     (request, users.join(" "))
 }
 
-/// The rule with the hash of its password instead of the password.
-fn hashed(rule: &Bytes) -> Result<Bytes, String> {
+/// The rule as it goes to the log: with the hash of its password instead of the password, without
+/// units.
+fn for_log(rule: &Bytes) -> Result<Bytes, String> {
     let (sign, password) = match &rule[..] {
         [b'>', password @ ..] => ('#', password),
         [b'<', password @ ..] => ('!', password),
-        _ => return Ok(rule.clone()),
+        _ => return Ok(in_bytes(rule).unwrap_or_else(|| rule.clone())),
     };
     if password.is_empty() || password.len() > MAX_PASSWORD {
         return Err(format!("ERR a password has 1 to {MAX_PASSWORD} bytes"));
     }
     Ok(format!("{sign}{}", hash(password)).into())
+}
+
+/// The rule of a quota of bytes whose value has a unit.
+fn in_bytes(rule: &Bytes) -> Option<Bytes> {
+    let equals = rule.iter().position(|byte| *byte == b'=')?;
+    let (name, value) = rule.split_at(equals);
+    let name = ["quota:bytes", "quota:flight"]
+        .into_iter()
+        .find(|known| name.eq_ignore_ascii_case(known.as_bytes()))?;
+    let bytes = crate::memory::bytes_of(&value[1..])?;
+    Some(format!("{name}={bytes}").into())
 }
 
 pub(super) fn acl(context: &mut Context<'_>, words: &[Bytes]) {
@@ -253,7 +265,8 @@ fn get_user(context: &mut Context<'_>, name: &[u8]) {
         return context.null();
     };
     let flags = user.flags();
-    context.map(6);
+    let quotas: Vec<_> = user.quotas().rules().collect();
+    context.map(if quotas.is_empty() { 6 } else { 7 });
     context.bulk("flags");
     context.set(flags.len());
     flags.iter().for_each(|flag| context.bulk(flag));
@@ -267,6 +280,10 @@ fn get_user(context: &mut Context<'_>, name: &[u8]) {
     for other in &selectors[1..] {
         context.map(3);
         selector(context, other);
+    }
+    if !quotas.is_empty() {
+        context.bulk("quotas");
+        context.bulk(quotas.join(&b' '));
     }
 }
 

@@ -14,8 +14,6 @@ const HELLO_NO_AUTH: &str = "NOAUTH HELLO must be called with the client already
     otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and \
     select the RESP protocol version at the same time";
 
-const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
-
 pub(super) fn ping(context: &mut Context<'_>, words: &[Bytes]) {
     match words {
         [_] => context.simple("PONG"),
@@ -55,8 +53,8 @@ pub(super) fn auth(context: &mut Context<'_>, words: &[Bytes]) {
         _ => return context.error(SYNTAX),
     };
     match context.host.log_in(context.client, name, password) {
-        true => context.ok(),
-        false => context.error(WRONG_PASS),
+        Ok(()) => context.ok(),
+        Err(text) => context.error(text),
     }
 }
 
@@ -97,9 +95,9 @@ pub(super) fn hello(context: &mut Context<'_>, words: &[Bytes]) {
         };
     }
     if let Some((user, password)) = login
-        && !context.host.log_in(context.client, user, password)
+        && let Err(text) = context.host.log_in(context.client, user, password)
     {
-        return context.error(WRONG_PASS);
+        return context.error(text);
     }
     if !context.host.is_logged_in(context.client) {
         return context.error(HELLO_NO_AUTH);

@@ -45,8 +45,12 @@ impl Connection {
 
     fn admit_checked(&mut self, words: &[Bytes]) -> Admission {
         let logs_in = || commands::find(&words[0]).is_some_and(|own| logs_in(own, words));
-        if self.host.logins.has_failures() && logs_in() && self.delays_login() {
+        let may_wait = self.host.logins.has_failures() || self.client.over_quota.get();
+        if may_wait && logs_in() && self.delays_login() {
             return Admission::Waits;
+        }
+        if let Err(admission) = self.admit_by_quotas(words) {
+            return admission;
         }
         let needs_users = !self.host.rights.are_known()
             || !self.transaction.is_open() && !self.fetched.is_fresh && depends_on_users(words);
@@ -73,11 +77,12 @@ impl Connection {
         Admission::Answered
     }
 
-    /// Whether this attempt to log in waits, after many from its address with wrong passwords. It
-    /// waits once.
+    /// Whether this attempt to log in waits, after many from its address with wrong passwords, or
+    /// one that a quota has refused. It waits once.
     fn delays_login(&mut self) -> bool {
         let now = Instant::now();
-        if self.login_wait == LoginWait::None && self.host.delays_login(&self.client, now) {
+        let delays = self.client.over_quota.get() || self.host.delays_login(&self.client, now);
+        if self.login_wait == LoginWait::None && delays {
             count(&self.host.stats.logins_delayed, 1);
             self.login_wait = LoginWait::Until(now + self.host.limits.login_delay);
         }
@@ -98,16 +103,21 @@ impl Connection {
 
     /// Parses the next command, under stricter limits if the client has to log in.
     pub(super) fn parse(&mut self) -> Result<bool, ProtocolError> {
-        if !self.host.must_log_in(&self.client) {
-            return self.parser.next(&mut self.input, &self.host.limits);
-        }
-        let limits = self.host.limits.before_login();
-        let parsed = self.parser.next(&mut self.input, &limits);
-        parsed.map_err(ProtocolError::before_login)
+        let before = self.input.len();
+        let parsed = match self.host.must_log_in(&self.client) {
+            false => self.parser.next(&mut self.input, &self.host.limits),
+            true => {
+                let limits = self.host.limits.before_login();
+                let parsed = self.parser.next(&mut self.input, &limits);
+                parsed.map_err(ProtocolError::before_login)
+            }
+        };
+        self.command_bytes += before - self.input.len();
+        parsed
     }
 
     /// Answers a command that is not allowed.
-    fn refuse(&mut self, words: &[Bytes], text: &str) {
+    pub(super) fn refuse(&mut self, words: &[Bytes], text: &str) {
         let is_exec = commands::find(&words[0])
             .is_some_and(|own| matches!(own.run, Run::Control(Control::Exec)));
         let mut context = Context {
@@ -222,7 +232,7 @@ fn depends_on_users(words: &[Bytes]) -> bool {
 }
 
 /// Whether a command has a password.
-fn logs_in(own: &Own, words: &[Bytes]) -> bool {
+pub(super) fn logs_in(own: &Own, words: &[Bytes]) -> bool {
     match own.name {
         "auth" => true,
         "hello" => commands::connection::hello_logs_in(words),

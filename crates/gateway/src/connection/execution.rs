@@ -9,6 +9,7 @@ use crate::host::count;
 use crate::login::LoginWait;
 use crate::measured::{Family, Outcome, micros};
 use crate::parser::compact;
+use crate::quotas::Pace;
 use crate::reply::{self, Context};
 use crate::tracking;
 use crate::transaction::{Expected, Step};
@@ -30,6 +31,7 @@ impl Connection {
             count(&self.client.commands, 1);
             self.unfinished = None;
             self.login_wait = LoginWait::None;
+            (self.pace, self.command_bytes) = (Pace::Unpaid, 0);
             words.clear();
         }
         self.parser.put_words(words);
@@ -245,11 +247,14 @@ impl Connection {
                 context.ok();
                 self.closing = true;
             }
-            Run::Control(Control::Reset) => {
-                self.transaction.reset(&self.client);
-                self.client.reset();
-                context.simple("RESET");
-            }
+            Run::Control(Control::Reset) => match self.host.log_out(&self.client) {
+                Ok(()) => {
+                    self.transaction.reset(&self.client);
+                    self.client.reset();
+                    context.simple("RESET");
+                }
+                Err(why) => context.error(why),
+            },
             Run::Control(control) => {
                 if let Step::Submit(compound, expected) =
                     self.transaction.control(control, words, &mut context)

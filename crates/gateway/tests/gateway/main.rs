@@ -10,6 +10,7 @@ mod maxmemory;
 mod memory;
 mod model;
 mod parsing;
+mod quotas;
 mod redis7_acl;
 mod socket;
 mod tls;

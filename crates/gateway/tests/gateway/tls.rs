@@ -1,7 +1,7 @@
 //! Clients with TLS, and those that lack it or a certificate.
 
 use crate::socket::{answer_all, connect, run_secured};
-use ionian_gateway::{ClientTls, Limits};
+use ionian_gateway::{ClientTls, Gateway, Limits};
 use ionian_tls::rustls::pki_types::ServerName;
 use ionian_tls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 use ionian_tls::{Authority, ClientAuth, Expected, Files, Hosts, Kind, Live, Name};
@@ -183,4 +183,34 @@ fn client_with_the_wrong_certificate_is_refused() {
             assert_eq!(answer.is_ok(), is_served, "{place}");
         }
     });
+}
+
+/// A node that drains waits for it: its side of the handshake may be over, and a command sent.
+#[test]
+fn client_in_the_handshake_is_counted() {
+    let tls = ClientTls {
+        live: Certificates::new(ClientAuth::None).live.clone(),
+        permissive: false,
+    };
+    let (counted, is_counted) = std::sync::mpsc::channel();
+    let begin = move |gateway: &Gateway, address| {
+        let gateway = gateway.clone();
+        tokio::task::spawn_local(async move {
+            while gateway.connections() == 0 {
+                tokio::task::yield_now().await;
+            }
+            counted.send(()).unwrap();
+        });
+        (address, is_counted)
+    };
+    run_secured(
+        Limits::default(),
+        answer_all(),
+        Some(tls),
+        begin,
+        |(address, is_counted)| {
+            let _silent = connect(address);
+            is_counted.recv().unwrap();
+        },
+    );
 }

@@ -5,7 +5,8 @@
 //! | `commands` | the commands of Redis, with their categories |
 //! | `catalog` | finds commands and categories |
 //! | `selector` | the rules about commands, keys and channels |
-//! | `user` | a user: passwords and selectors |
+//! | `quotas` | how much of a gateway a user may take |
+//! | `user` | a user: passwords, selectors and quotas |
 //! | `users` | all users, and how often they were changed |
 //!
 //! Nothing here reads a clock or hashes: passwords come as hashes. The key-value machine keeps the
@@ -16,13 +17,16 @@
 //! - The words inside parentheses cannot be quoted.
 //! - In descriptions, single commands are in the order of their names; Redis's order differs from
 //!   process to process.
+//! - There are quotas, which descriptions show last, and only those that are set.
 
 mod catalog;
+mod quotas;
 mod selector;
 mod user;
 mod users;
 
 pub use catalog::{Category, CommandId};
+pub use quotas::{Quota, Quotas};
 pub use selector::{Access, Denied};
 pub use user::{HASH_LEN, User};
 pub use users::{DEFAULT, Users};

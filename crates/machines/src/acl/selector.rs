@@ -42,10 +42,12 @@ pub(super) enum RuleError {
     NoSuchPassword,
     NoHash,
     FirstArgOfSubcommand,
+    NoQuota,
+    QuotaValue,
 }
 
 impl RuleError {
-    /// The text of Redis.
+    /// The text of Redis, which has no quotas.
     pub(super) fn text(self) -> &'static str {
         match self {
             RuleError::Syntax => "Syntax error",
@@ -68,6 +70,14 @@ impl RuleError {
             }
             RuleError::FirstArgOfSubcommand => {
                 "Allowing first-arg of a subcommand is not supported"
+            }
+            RuleError::NoQuota => {
+                "The quotas are quota:connections=N, quota:commands=N, quota:bytes=N and \
+                 quota:flight=N"
+            }
+            RuleError::QuotaValue => {
+                "A quota is a number from 1 to 1099511627776, or 0 for no limit. quota:bytes is \
+                 at least 16384. quota:bytes and quota:flight may have a unit, as in 10mb"
             }
         }
     }

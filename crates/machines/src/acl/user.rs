@@ -1,6 +1,7 @@
 //! A user: whether it may log in and how, and what it may do.
 
 use super::catalog::CommandId;
+use super::quotas::Quotas;
 use super::selector::{Access, Denied, RuleError, Selector, has_space};
 use bytes::Bytes;
 
@@ -16,6 +17,7 @@ pub struct User {
     passwords: Vec<Vec<u8>>,
     root: Selector,
     others: Vec<Selector>,
+    quotas: Quotas,
 }
 
 impl User {
@@ -41,6 +43,11 @@ impl User {
     /// The hashes of its passwords, [`HASH_LEN`] characters each.
     pub fn hashes(&self) -> &[Vec<u8>] {
         &self.passwords
+    }
+
+    /// How much of a gateway it may take.
+    pub fn quotas(&self) -> Quotas {
+        self.quotas
     }
 
     /// Whether the user may execute the command with these words. `keys` lists the places of the
@@ -95,6 +102,8 @@ impl User {
                     ..User::default()
                 }
             }
+            b"resetquota" => self.quotas = Quotas::default(),
+            lower if lower.starts_with(b"quota:") => return self.quotas.set(&lower[6..]),
             _ => return self.set_special(rule),
         }
         Ok(())
@@ -163,7 +172,8 @@ impl User {
         let others = self.others.iter();
         let others = others.map(|other| [b"(", &of(other).join(&b' ')[..], b")"].concat());
         let root = of(&self.root);
-        flags.chain(hashes).chain(root).chain(others).collect()
+        let rules = flags.chain(hashes).chain(root).chain(others);
+        rules.chain(self.quotas.rules()).collect()
     }
 
     /// The rules of each selector about commands, keys and channels, as ACL GETUSER shows them; the

@@ -5,7 +5,7 @@ use crate::{NOW, argv, pipeline, shown};
 use bytes::Bytes;
 use ionian_kernel::machine::{Footprint, StateMachine};
 use ionian_kernel::time::Timestamp;
-use ionian_machines::acl::{CommandId, Users};
+use ionian_machines::acl::{CommandId, Quota, Users};
 use ionian_machines::kv::{self, Compound, Kv};
 use proptest::prelude::*;
 
@@ -135,6 +135,12 @@ const RULES: &[&str] = &[
     "(%R~y* +@read -ttl)",
     "clearselectors",
     "sanitize-payload",
+    "quota:commands=5",
+    "QUOTA:connections=2",
+    "quota:bytes=16384",
+    "quota:flight=0",
+    "quota:flight=77",
+    "resetquota",
     "~(a)",
     "(~a)",
     "#aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
@@ -153,6 +159,93 @@ fn compound() -> impl Strategy<Value = Compound> {
         2 => Just(pipeline(&["incr n"])),
         1 => Just(pipeline(&["get n"])),
     ]
+}
+
+/// The encoding of all users: what is in snapshots, and what gateways fetch.
+fn encoded(kv: &Kv) -> Vec<u8> {
+    read_at(kv, 0, &Compound::Users { known: u64::MAX })
+}
+
+/// The encoding of these users and rules.
+fn encoding(epoch: u64, users: &[(&str, &[&str])]) -> Vec<u8> {
+    let put = |out: &mut Vec<u8>, text: &str| {
+        out.extend((text.len() as u32).to_le_bytes());
+        out.extend(text.as_bytes());
+    };
+    let mut out = epoch.to_le_bytes().to_vec();
+    out.extend((users.len() as u32).to_le_bytes());
+    for (name, rules) in users {
+        put(&mut out, name);
+        out.extend((rules.len() as u32).to_le_bytes());
+        rules.iter().for_each(|rule| put(&mut out, rule));
+    }
+    out
+}
+
+#[test]
+fn quotas_are_rules_that_are_encoded_only_if_they_are_set() {
+    let mut kv = Kv::default();
+    let default: (&str, &[&str]) = ("default", &["on", "nopass", "~*", "&*", "+@all"]);
+    let rules = ["off", "~a", "resetchannels", "-@all", "+get"];
+    apply_at(&mut kv, 0, &set_user("u ~a +get"));
+    let without = |epoch| encoding(epoch, &[default, ("u", &rules)]);
+    assert_eq!(encoded(&kv), without(1));
+    let line = "u quota:flight=7 (+set) Quota:Commands=5 quota:bytes=0";
+    assert_eq!(apply_at(&mut kv, 1, &set_user(line)), b"+OK\r\n");
+    let last = [
+        "(resetchannels -@all +set)",
+        "quota:commands=5",
+        "quota:flight=7",
+    ];
+    let with = encoding(2, &[default, ("u", &[&rules[..], &last].concat())]);
+    assert_eq!(encoded(&kv), with);
+    let kept = restored(&snapshot(&kv));
+    assert_eq!(encoded(&kept), with);
+    let known = users(&kept);
+    let quotas = known.get(b"u").expect("it was made").quotas();
+    assert_eq!(
+        [
+            Quota::Connections,
+            Quota::Commands,
+            Quota::Bytes,
+            Quota::Flight
+        ]
+        .map(|it| quotas.get(it)),
+        [None, Some(5), None, Some(7)]
+    );
+    // They go as they came, one by one or together.
+    apply_at(&mut kv, 2, &set_user("u quota:commands=0 clearselectors"));
+    apply_at(&mut kv, 3, &set_user("u quota:flight=0"));
+    assert_eq!(encoded(&kv), without(4));
+    apply_at(&mut kv, 4, &set_user("u quota:connections=3"));
+    apply_at(&mut kv, 5, &set_user("u resetquota"));
+    assert_eq!(encoded(&kv), without(6));
+    apply_at(&mut kv, 6, &set_user("u quota:connections=3 reset"));
+    let reset = ["off", "sanitize-payload", "resetchannels", "-@all"];
+    assert_eq!(encoded(&kv), encoding(7, &[default, ("u", &reset)]));
+    // A rule that is refused is named, with what is allowed, and nothing is changed.
+    for (rule, allowed) in [
+        (
+            "quota:memory=5",
+            "The quotas are quota:connections=N, quota:commands=N",
+        ),
+        (
+            "quota:commands=5/s",
+            "A quota is a number from 1 to 1099511627776, or 0",
+        ),
+    ] {
+        let refused = apply_at(&mut kv, 7, &set_user(&format!("u quota:flight=5 {rule}")));
+        let text = format!("-ERR Error in ACL SETUSER modifier '{rule}': {allowed}");
+        assert!(shown(&refused).starts_with(&text), "{}", shown(&refused));
+    }
+    // No selector has quotas of its own.
+    let refused = apply_at(&mut kv, 7, &set_user("u (quota:flight=5)"));
+    assert!(
+        shown(&refused).contains("Syntax error"),
+        "{}",
+        shown(&refused)
+    );
+    assert_eq!(users(&kv).epoch(), 7);
 }
 
 proptest! {
