@@ -30,7 +30,7 @@ use ionian_runtime::{
 };
 pub(crate) use logging::{LogFormat, begin_log};
 use nix::sys::signal::Signal;
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -57,6 +57,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn begin(arguments: &Arguments) -> Result<ExitCode> {
+    // A service manager may have a node reload what it is only about to load.
+    if !std::io::stdin().is_terminal() {
+        catch(Signal::SIGHUP);
+    }
     // First, so that the end of the parent process is not missed.
     let mut starter = arguments.supervised.then(end_of_input);
     let tls = secure::load(arguments)?;
@@ -93,7 +97,9 @@ fn begin(arguments: &Arguments) -> Result<ExitCode> {
     };
     reports.is_member_of(&given);
     open_files::raise();
-    ignore_sigxfsz();
+    // By default a write beyond the file size limit kills the process; without the signal it fails
+    // with an ordinary disk error, which names the file.
+    catch(Signal::SIGXFSZ);
     let protocol = given.deployment.protocol.clone();
     let (listen, gateway_listen) = (arguments.listen.clone(), arguments.gateway_listen.clone());
     let clock_ahead_ms = arguments.clock_ahead_ms;
@@ -271,18 +277,20 @@ fn end_of_input() -> oneshot::Receiver<()> {
     told
 }
 
-/// Ignores SIGXFSZ. By default a write beyond the file size limit kills the process; without the
-/// signal the write fails with an ordinary disk error, which names the file.
-fn ignore_sigxfsz() {
+/// Keeps a signal from ending the process. What waits for it may be installed later.
+fn catch(caught: Signal) {
     let catch = || -> std::io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         let _entered = runtime.enter();
         // The handler stays installed. Nothing waits for the signal.
-        signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).map(drop)
+        signal(SignalKind::from_raw(caught as i32)).map(drop)
     };
     if let Err(error) = catch() {
-        tracing::warn!(id = "E0109", "the signal SIGXFSZ cannot be caught: {error}");
+        tracing::warn!(
+            id = "E0109",
+            "the signal {caught} cannot be caught: {error}"
+        );
     }
 }

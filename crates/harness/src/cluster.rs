@@ -42,6 +42,8 @@ pub struct Cluster {
     /// An earlier program, which every second start uses.
     former: Option<PathBuf>,
     root: PathBuf,
+    /// The directory of the nodes' certificates, by their names.
+    certificates: Option<PathBuf>,
     deployment: Deployment,
     processes: Vec<Process>,
     starts: u64,
@@ -79,6 +81,7 @@ impl Cluster {
             ionian: ionian.to_owned(),
             former: None,
             root: root.to_owned(),
+            certificates: None,
             deployment,
             processes,
             starts: 0,
@@ -99,6 +102,12 @@ impl Cluster {
     /// present one.
     pub fn mix_with(&mut self, former: Option<PathBuf>) {
         self.former = former;
+    }
+
+    /// From now on nodes accept only connections with certificates of the cluster. That of a node
+    /// is in the directory `certificates/NAME`.
+    pub fn secure(&mut self, certificates: PathBuf) {
+        self.certificates = Some(certificates);
     }
 
     /// The program.
@@ -220,6 +229,10 @@ impl Cluster {
                 "--clock-ahead-ms={}",
                 self.processes[node].clock_ahead_ms
             ));
+        }
+        if let Some(certificates) = &self.certificates {
+            command.arg("--tls").arg(certificates.join(&name));
+            command.args(["--tls-mode", "required", "--client-tls", "required"]);
         }
         // With `--supervised` the node stops when this program ends, for whatever reason.
         command

@@ -85,6 +85,33 @@ impl Connection {
         })
     }
 
+    /// Does the handshake of TLS now, and not with the first call.
+    ///
+    /// # Errors
+    /// If it fails, or the server does not answer in time.
+    pub fn greet(&mut self) -> io::Result<()> {
+        if let Stream::Tls(stream) = &mut self.stream {
+            stream.conn.complete_io(&mut stream.sock)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the server has neither closed the connection nor sent anything since the last
+    /// reply: client libraries look before they use a connection again.
+    pub fn is_open(&self) -> bool {
+        let stream = match &self.stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => &stream.sock,
+        };
+        let peek = || {
+            stream.set_nonblocking(true)?;
+            let peeked = stream.peek(&mut [0]);
+            stream.set_nonblocking(false)?;
+            peeked
+        };
+        matches!(peek(), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    }
+
     /// Sends a request and waits for its reply, which may be an error of the server.
     ///
     /// # Errors
@@ -188,6 +215,17 @@ mod tests {
         assert!(matches!(other, Error::NotRedis(text) if text == "SSH-2.0"));
         let endless = called(b"+", vec![b'x'; 200]).unwrap_err();
         assert!(matches!(endless, Error::TooLong(100)), "{endless}");
+    }
+
+    #[test]
+    fn a_connection_that_the_server_has_closed_is_not_open() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut connection = Connection::open(listener.local_addr().unwrap(), LIMITS).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        assert!(connection.is_open());
+        drop(accepted);
+        connection.call(&[b"PING"]).unwrap_err();
+        assert!(!connection.is_open());
     }
 
     #[test]

@@ -9,6 +9,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// How long it may take to replace the second file of a set after the first.
+const REPLACED_WITHIN: Duration = Duration::from_millis(100);
 
 /// A set that passed every check.
 #[derive(Debug)]
@@ -23,12 +28,23 @@ pub struct CertificateSet {
 
 impl CertificateSet {
     /// Loads a set and checks it: the key fits the certificate, the certificate is valid now under
-    /// the set's own bundle, and the name in it is the expected one.
+    /// the set's own bundle, and the name in it is the expected one. Files that are being replaced
+    /// do not fit together, so a set that does not pass is read once more.
     ///
     /// # Errors
     /// What is wrong, with the file.
     pub fn load(files: &Files, expected: &Expected) -> Result<Self, TlsError> {
-        Self::check(files, &files.read()?, expected)
+        let first = files.read()?;
+        let error = match Self::check(files, &first, expected) {
+            Ok(set) => return Ok(set),
+            Err(error) => error,
+        };
+        sleep(REPLACED_WITHIN);
+        let second = files.read()?;
+        match second.digest() == first.digest() {
+            true => Err(error),
+            false => Self::check(files, &second, expected),
+        }
     }
 
     pub(crate) fn check(

@@ -1,11 +1,16 @@
 //! A set of certificates is taken whole or not at all.
 
+use ionian_tls::rustls::pki_types::CertificateDer;
+use ionian_tls::rustls::pki_types::pem::PemObject;
 use ionian_tls::{
     Authority, CertificateSet, ClientAuth, Expected, Files, Hosts, Issued, Kind, Live, Name, Reload,
 };
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
+use std::io::Write;
+use std::mem::ManuallyDrop;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -138,6 +143,35 @@ fn set_with_any_wrong_file_is_refused_with_the_reason() {
             .unwrap_err()
             .contains("ca.crt: holds no certificate")
     );
+}
+
+/// A node may start at the moment at which its certificate is replaced.
+#[test]
+fn set_whose_files_are_being_replaced_is_read_again() {
+    let (authority, directory) = (authority(), Directory::new());
+    let [old, new] = [(); 2].map(|()| node(&authority, "n0"));
+    directory.write("ca.crt", authority.certificate());
+    directory.write("tls.crt", &old.certificate);
+    // Who reads the key waits for it, and has read the certificate before.
+    let key = directory.0.join("tls.key");
+    let made = Command::new("mkfifo")
+        .args(["-m", "600"])
+        .arg(&key)
+        .status();
+    assert!(made.unwrap().success());
+    let path = directory.0.clone();
+    let certificate = new.certificate.clone();
+    std::thread::spawn(move || {
+        let mut pipe = File::options().write(true).open(&key).unwrap();
+        let directory = ManuallyDrop::new(Directory(path));
+        directory.write("new.key", &new.key);
+        fs::rename(directory.0.join("new.key"), &key).unwrap();
+        directory.write("tls.crt", &new.certificate);
+        pipe.write_all(new.key.as_bytes()).unwrap();
+    });
+    let set = directory.load().unwrap();
+    let der = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+    assert_eq!(set.certificate(), &der[..]);
 }
 
 #[test]

@@ -34,6 +34,17 @@ pub(crate) struct Arguments {
     /// Kinds of faults [default: all that need no other flag]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "KIND")]
     pub(crate) faults: Vec<Kind>,
+    /// No faults: then no command may fail, and no connection
+    #[arg(long, conflicts_with_all = ["faults", "members", "former"])]
+    pub(crate) no_faults: bool,
+    /// All connections use TLS, with certificates that are replaced again and again, and so is the
+    /// authority that signs them
+    #[arg(long)]
+    pub(crate) tls: bool,
+    /// How long the certificates of `--tls` are valid, in seconds; each is replaced when between a
+    /// third and a half of that is over
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(6..=86_400))]
+    pub(crate) certificate_seconds: u64,
     /// Also replace nodes through `ionian member replace`
     #[arg(long)]
     pub(crate) members: bool,
@@ -69,11 +80,16 @@ pub(crate) enum Sabotage {
     Rollback,
     /// While all nodes are down, their directories are emptied
     Forget,
+    /// The certificates of `--tls` are not replaced
+    Expire,
 }
 
 impl Arguments {
     /// The kinds of faults that this machine supports.
     pub(crate) fn kinds(&self) -> Vec<Kind> {
+        if self.no_faults {
+            return Vec::new();
+        }
         let mut kinds = match self.faults.as_slice() {
             [] => vec![
                 Kind::Kill,
@@ -137,8 +153,18 @@ impl Arguments {
         if !kinds.is_empty() {
             words.push(format!("--faults {}", kinds.join(",")));
         }
-        if self.members {
-            words.push("--members".to_owned());
+        for (is_given, word) in [
+            (self.members, "--members"),
+            (self.no_faults, "--no-faults"),
+            (self.tls, "--tls"),
+        ] {
+            words.extend(is_given.then(|| word.to_owned()));
+        }
+        if self.tls {
+            words.push(format!(
+                "--certificate-seconds {}",
+                self.certificate_seconds
+            ));
         }
         if let Some(former) = &self.former {
             words.push(format!("--former {}", former.display()));
@@ -156,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_command_that_repeats_a_run_says_all_that_decides_it() {
-        let words = "torture --seconds 9 --faults kill,full-disk --members --break forget --set f=1 --clients 3 --odd-clients 2 --former old";
+        let words = "torture --seconds 9 --faults kill,full-disk --members --break forget --set f=1 --clients 3 --odd-clients 2 --former old --tls --certificate-seconds 8";
         let arguments = Arguments::parse_from(words.split(' '));
         let repeat = arguments.repeat(5);
         let again = Arguments::parse_from(repeat.trim_start_matches("cargo xtask ").split(' '));
@@ -164,5 +190,8 @@ mod tests {
         assert_eq!(again.repeat(5), repeat);
         assert_eq!(again.kinds(), [Kind::Kill, Kind::FullDisk, Kind::Replace]);
         assert_eq!(again.sabotage, Some(Sabotage::Forget));
+        assert_eq!((again.tls, again.certificate_seconds), (true, 8));
+        let calm = Arguments::parse_from(["torture", "--no-faults"]);
+        assert!(calm.kinds().is_empty() && calm.repeat(5).ends_with(" --no-faults"));
     }
 }

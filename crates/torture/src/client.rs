@@ -1,6 +1,7 @@
 //! The clients. Each has one connection at a time, and records its requests and replies. If its
 //! connection breaks, or no reply arrives for too long, it connects to another gateway.
 
+use crate::gateway::Gateway;
 use crate::judge::Judge;
 use crate::keys::{Ended, Keys, Ticket, name};
 use crate::model::{Action, Answer, Kind, State, read, tag, value};
@@ -11,13 +12,16 @@ use ionian_redis_client::Reply;
 use ionian_redis_client::asynchronous::Connection;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
 /// The pause before a client tries the next gateway, or the same one after a refusal.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// The average number of rounds after which every third client makes a new connection. The others
+/// keep theirs as long as they can.
+const ROUNDS: u64 = 500;
 
 /// What all clients share.
 pub(crate) struct Load {
@@ -25,10 +29,12 @@ pub(crate) struct Load {
     /// Taken when nothing is left to judge.
     pub(crate) judge: RefCell<Option<Judge>>,
     pub(crate) counts: Rc<RefCell<Counts>>,
-    pub(crate) gateways: Rc<RefCell<Vec<SocketAddr>>>,
+    pub(crate) gateways: Rc<RefCell<Vec<Gateway>>>,
     pub(crate) stop: Cell<bool>,
     /// A reply that no gateway may send.
     pub(crate) complaint: RefCell<Option<String>>,
+    /// What failed first in a run without faults.
+    pub(crate) first_failure: RefCell<Option<String>>,
 }
 
 /// One client.
@@ -50,10 +56,13 @@ impl Client {
         while !self.load.stop.get() {
             let address = {
                 let gateways = self.load.gateways.borrow();
-                gateways[gateway % gateways.len()]
+                gateways[gateway % gateways.len()].clone()
             };
-            if let Ok(mut connection) = Connection::open(address).await {
-                while !self.load.stop.get() && self.round(&mut connection).await.is_ok() {}
+            if let Some(mut connection) = self.load.open(&address).await {
+                while !self.load.stop.get()
+                    && self.round(&mut connection).await.is_ok()
+                    && !(self.id.is_multiple_of(3) && self.random.once_in(ROUNDS))
+                {}
             }
             gateway += 1;
             sleep(PAUSE).await;
@@ -81,11 +90,18 @@ impl Client {
                 false => self.load.answers(connection, &mut asked).await,
             }
         };
+        let begun = Instant::now();
         let result = timeout(self.patience, replies)
             .await
             .unwrap_or_else(|late| Err(late.into()));
+        self.load
+            .counts
+            .borrow_mut()
+            .answered_after(begun.elapsed());
         for ticket in asked {
             self.load.complete(&ticket, Ended::Unknown, None);
+            let error = result.as_ref().err().map(ToString::to_string);
+            self.load.failed(&error.unwrap_or_default());
         }
         result
     }
@@ -155,6 +171,9 @@ impl Load {
     fn take(&self, ticket: &Ticket, frame: &Reply) -> Result<Took> {
         match interpret(ticket, frame) {
             Ok(ended) => {
+                if let Reply::Error(text) = frame {
+                    self.failed(text);
+                }
                 let bytes = match frame {
                     Reply::BulkString(bytes) => Some(bytes.as_ref()),
                     _ => None,
@@ -171,6 +190,29 @@ impl Load {
                 self.complain(format!("{} of key {key}: {complaint}", ticket.action));
                 bail!("a reply that no gateway may give")
             }
+        }
+    }
+
+    /// Connects to a gateway.
+    pub(crate) async fn open(&self, gateway: &Gateway) -> Option<Connection> {
+        match gateway.open().await {
+            Ok(connection) => {
+                self.counts.borrow_mut().connections += 1;
+                Some(connection)
+            }
+            Err(error) => {
+                self.failed(&format!("no connection to {gateway}: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Counts a command that was not executed, or has no reply, and a connection that was not made.
+    fn failed(&self, why: &str) {
+        if let Some(failed) = &mut self.counts.borrow_mut().failed {
+            *failed += 1;
+            let mut first = self.first_failure.borrow_mut();
+            first.get_or_insert_with(|| why.to_owned());
         }
     }
 

@@ -1,11 +1,14 @@
 //! A cluster with faults: which fault holds which node, and which node is being replaced.
 
+use crate::certificates::Certificates;
+use crate::gateway::Gateway;
 use crate::network::{Network, Place};
 use anyhow::{Context, Result, ensure};
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_harness::cluster::{describe, place_on_free_ports};
 use ionian_harness::ports::free_ports;
 use ionian_harness::{Cluster as Processes, Member};
+use ionian_runtime::Contact;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, File};
@@ -67,6 +70,8 @@ fn forwarders(deployment: &mut Deployment) -> Result<Network> {
 /// A cluster with faults.
 pub(crate) struct Cluster {
     processes: Processes,
+    /// The certificates, if connections are secured.
+    pub(crate) certificates: Option<Certificates>,
     /// Whether a fault holds the node.
     held: Vec<bool>,
     /// Whether a membership change is in progress; there is one at a time.
@@ -114,6 +119,7 @@ impl Cluster {
         let held = vec![false; processes.len()];
         Ok(Cluster {
             processes,
+            certificates: None,
             held,
             changing: false,
             network,
@@ -121,6 +127,62 @@ impl Cluster {
             reserved: false,
             wrong_clock: None,
         })
+    }
+
+    /// Secures all connections with certificates that are valid for so long.
+    pub(crate) fn secure(&mut self, valid: Duration, seed: u64) -> Result<()> {
+        let nodes = &self.deployment().nodes;
+        let nodes: Vec<&str> = nodes.iter().map(|node| &*node.name).collect();
+        let (directory, cluster) = (self.root().join("tls"), &self.deployment().cluster);
+        let made = Certificates::create(directory, cluster, &nodes, valid, seed)?;
+        self.processes.secure(made.nodes());
+        self.certificates = Some(made);
+        Ok(())
+    }
+
+    /// The gateways.
+    pub(crate) fn gateways(&self) -> Result<Vec<Gateway>> {
+        let client = self.certificates.as_ref().map(Certificates::client);
+        let gateways = self.processes.gateways()?.into_iter();
+        let gateway = |address| Gateway::new(address, client.clone());
+        Ok(gateways.map(gateway).collect())
+    }
+
+    /// How an operator reaches the nodes.
+    pub(crate) fn contacts(&self) -> Result<Vec<Contact>> {
+        let operator = self.certificates.as_ref().map(Certificates::operator);
+        let addresses = self.addresses()?.into_iter().enumerate();
+        let contact = |(node, address)| Contact {
+            tls: operator.clone(),
+            name: Some(self.name(node).to_owned()),
+            ..Contact::from(address)
+        };
+        Ok(addresses.map(contact).collect())
+    }
+
+    /// How an operator reaches the node with this name, if there is one.
+    pub(crate) fn contact(&self, name: &str) -> Result<Option<Contact>> {
+        let mut contacts = self.contacts()?;
+        let place = self.names().iter().position(|known| known == name);
+        Ok(place.map(|node| contacts.swap_remove(node)))
+    }
+
+    /// The process of the node with this name, if it runs.
+    pub(crate) fn process_of(&self, name: &str) -> Option<u32> {
+        let node = self.names().iter().position(|known| known == name)?;
+        self.process(node).ok()
+    }
+
+    /// The nodes' names.
+    pub(crate) fn names(&self) -> Vec<String> {
+        (0..self.len())
+            .map(|node| self.name(node).to_owned())
+            .collect()
+    }
+
+    /// Whether a node is being replaced.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.changing
     }
 
     /// Reserves the node for a fault, unless another fault holds it.
@@ -277,6 +339,9 @@ impl Cluster {
     /// Replaces this node by a new one, through a command to the running cluster. On return the
     /// command and the new node run; the command ends when the change is finished.
     pub(crate) fn begin_replacement(&mut self, node: usize, name: &str) -> Result<Replacement> {
+        if let Some(certificates) = &mut self.certificates {
+            certificates.add(name)?;
+        }
         let ports = free_ports(2, &self.ports()?)?;
         let mut ports = ports.iter().map(|port| format!("127.0.0.1:{port}"));
         let address = ports.next().expect("two were asked for");
@@ -325,7 +390,11 @@ impl Cluster {
     /// Replaces `node` by the new node. The process of the old node must have ended.
     pub(crate) fn finish_replacement(&mut self, node: usize, replacement: Replacement) {
         self.changing = false;
+        let old = self.name(node).to_owned();
         self.put(node, replacement.new);
+        if let Some(certificates) = &mut self.certificates {
+            certificates.remove(&old);
+        }
     }
 }
 

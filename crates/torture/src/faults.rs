@@ -1,6 +1,7 @@
 //! Injects the faults.
 
 use crate::cluster::Cluster;
+use crate::gateway::Gateway;
 use crate::loss::{self, Loss, REFUSAL};
 use crate::report::Counts;
 use crate::roll;
@@ -9,7 +10,6 @@ use crate::settle;
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
 use std::cell::RefCell;
-use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Faults {
     pub(crate) cluster: Rc<RefCell<Cluster>>,
     pub(crate) counts: Rc<RefCell<Counts>>,
-    pub(crate) gateways: Rc<RefCell<Vec<SocketAddr>>>,
+    pub(crate) gateways: Rc<RefCell<Vec<Gateway>>>,
 }
 
 impl Faults {

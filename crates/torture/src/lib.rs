@@ -11,6 +11,8 @@
 //! | `odd` | clients that are a burden: large values, replies not read, halves of commands |
 //! | `roll` | clients while all nodes are stopped in order: no reply may be lost |
 //! | `loss` | logs that lose a part |
+//! | `gateway` | where clients connect to, and with which certificate |
+//! | `certificates`, `rotation` | short-lived certificates; their replacement |
 //! | `network` | forwarders between the nodes, which can hold back one direction |
 //! | `model`, `ledger`, `judge` | what answers are right |
 //! | `settle` | what must be found when the faults are over |
@@ -34,9 +36,11 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod certificates;
 mod client;
 mod cluster;
 mod faults;
+mod gateway;
 mod judge;
 mod keys;
 mod ledger;
@@ -48,6 +52,7 @@ mod network;
 mod odd;
 mod report;
 mod roll;
+mod rotation;
 mod run;
 mod schedule;
 mod settle;

@@ -1,10 +1,9 @@
 //! Keys that expire: wrong clocks must not expire a key early, and must not keep it for longer.
 
+use crate::gateway::Gateway;
 use crate::settle::eventually;
 use anyhow::{Result, bail, ensure};
 use ionian_redis_client::Reply;
-use ionian_redis_client::asynchronous::Connection;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 const LONG: &[u8] = b"torture-lives-long";
@@ -25,13 +24,13 @@ pub(crate) struct Lives {
 
 impl Lives {
     /// Sets the keys on a cluster that serves. The run takes at least `run`.
-    pub(crate) async fn begin(gateway: SocketAddr, run: Duration) -> Result<Self> {
+    pub(crate) async fn begin(gateway: &Gateway, run: Duration) -> Result<Self> {
         let given = 10 * run + Duration::from_secs(3600);
         let text = given.as_millis().to_string();
         let begun = Instant::now();
         for (key, ms) in [(LONG, text.as_bytes()), (SHORT, SHORT_MS)] {
             let set = || async {
-                let mut connection = Connection::open(gateway).await?;
+                let mut connection = gateway.open().await?;
                 let set = [&b"SET"[..], key, b"1", b"PX", ms];
                 Ok(connection.call_ok(&set).await?)
             };
@@ -41,12 +40,8 @@ impl Lives {
     }
 
     /// Checks the keys at the end of the run.
-    pub(crate) async fn check(&self, gateway: SocketAddr) -> Result<()> {
-        let ttl = async |key| match Connection::open(gateway)
-            .await?
-            .call(&[b"PTTL", key])
-            .await?
-        {
+    pub(crate) async fn check(&self, gateway: &Gateway) -> Result<()> {
+        let ttl = async |key| match gateway.open().await?.call(&[b"PTTL", key]).await? {
             Reply::Integer(ms) => Ok(ms),
             other => bail!("PTTL is answered with {other:?}"),
         };

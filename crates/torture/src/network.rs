@@ -1,14 +1,17 @@
 //! The network between the nodes, as far as it can be cut: each node is found at the address of a
-//! forwarder, and listens elsewhere. A forwarder reads from the first words of a connection which
-//! node has made it, and holds back what goes from one node to another while that way is cut; the
-//! other way goes on. When the way is whole again everything arrives, late, as after packets that
-//! the system has sent again. A connection of two nodes that ends is forgotten with what it held.
+//! forwarder, and listens elsewhere. A forwarder finds out which process has made a connection,
+//! whose bytes may be encrypted, and holds back what goes from one node to another while that way
+//! is cut; the other way goes on. When the way is whole again everything arrives, late, as after
+//! packets that the system has sent again. A connection of two nodes that ends is forgotten with
+//! what it held.
 //!
 //! It needs no privileges. What a forwarder cannot do is to lose a packet: TCP would send it again.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
+use std::fs;
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,6 +21,9 @@ use tokio::sync::watch;
 
 /// How many bytes are forwarded at once.
 const PIECE: usize = 64 << 10;
+
+/// The connections of this machine with IPv4, and the numbers of their sockets.
+const CONNECTIONS: &str = "/proc/net/tcp";
 
 /// From a node to a node, by their names: how many cuts there are.
 type Cuts = BTreeMap<(String, String), u32>;
@@ -141,7 +147,7 @@ async fn connection(
     let mut first = vec![0; PIECE];
     let count = dialler.read(&mut first).await?;
     first.truncate(count);
-    let from = caller(&first);
+    let from = caller(dialler.peer_addr()?, dialler.local_addr()?);
     let there = from.clone().map(|from| (from, place.name.clone()));
     let back = from.map(|from| (place.name.clone(), from));
     let (dialler_reads, dialler_writes) = dialler.into_split();
@@ -186,53 +192,107 @@ async fn pump(
     }
 }
 
-/// The name of the node that begins a connection like this, if it is one between nodes; see `Hello`
-/// in crates/runtime/src/transport/hello.rs.
-fn caller(first: &[u8]) -> Option<String> {
-    const TAG_AT: usize = 10;
-    const BODY_AT: usize = 13;
-    let tag = first.strip_prefix(b"\x96ionian\n").and(first.get(TAG_AT))?;
-    let mut rest = first.get(BODY_AT..)?;
-    let mut text = |skip: usize| {
-        let length = u32::from_le_bytes(rest.get(skip..skip + 4)?.try_into().ok()?) as usize;
-        let text = rest.get(skip + 4..)?.get(..length)?;
-        rest = &rest[skip + 4 + length..];
-        String::from_utf8(text.to_vec()).ok()
+/// Checks that this machine tells which process has made a connection.
+///
+/// # Errors
+/// If it does not.
+pub(crate) fn try_callers() -> Result<()> {
+    let told = ["/proc/self/cmdline", "/proc/self/fd", CONNECTIONS];
+    let missing = told.into_iter().find(|path| !Path::new(path).exists());
+    ensure!(
+        missing.is_none(),
+        "there is no {}",
+        missing.unwrap_or_default()
+    );
+    Ok(())
+}
+
+/// The name of the node whose process has made the connection between these addresses, if a node
+/// has.
+fn caller(from: SocketAddr, to: SocketAddr) -> Option<String> {
+    let socket = socket(&fs::read_to_string(CONNECTIONS).ok()?, from, to)?;
+    let socket = Path::new(&format!("socket:[{socket}]")).to_owned();
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    processes.map(|process| process.path()).find_map(|process| {
+        let name = node(&fs::read(process.join("cmdline")).ok()?)?;
+        let mut files = fs::read_dir(process.join("fd")).ok()?.flatten();
+        let has = files.any(|file| fs::read_link(file.path()).is_ok_and(|it| it == socket));
+        has.then_some(name)
+    })
+}
+
+/// The number of the socket of the connection from one address to another, in a table like that of
+/// the system.
+fn socket(table: &str, from: SocketAddr, to: SocketAddr) -> Option<u64> {
+    let text = |address: SocketAddr| match address {
+        SocketAddr::V4(address) => {
+            let ip = u32::from_ne_bytes(address.ip().octets());
+            Some(format!("{ip:08X}:{:04X}", address.port()))
+        }
+        SocketAddr::V6(_) => None,
     };
-    let (_cluster, _protocol) = (text(0)?, text(0)?);
-    // The numbers of the founding, the epoch and the node come before its name.
-    let name = text(8 + 4 + 2)?;
-    (*tag == 0).then_some(name)
+    let (from, to) = (text(from)?, text(to)?);
+    table.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let is_this = words.next() == Some(&from) && words.next() == Some(&to);
+        words.nth(6).filter(|_| is_this)?.parse().ok()
+    })
+}
+
+/// The name of the node that a process with this command line runs.
+fn node(command: &[u8]) -> Option<String> {
+    let mut words = command.split(|byte| *byte == 0).skip(1);
+    let is_node = words.next() == Some(b"node");
+    let name = words.next().filter(|_| is_node)?;
+    String::from_utf8(name.to_vec()).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::{Read, Write};
+    use std::os::fd::OwnedFd;
+    use std::process::Stdio;
     use std::time::Duration;
 
-    fn hello(tag: u8, name: &str) -> Vec<u8> {
-        let mut bytes = b"\x96ionian\n\x06\x00".to_vec();
-        bytes.extend_from_slice(&[tag, 0, 0]);
-        for text in ["cluster", "multipaxos"] {
-            bytes.extend_from_slice(&(text.len() as u32).to_le_bytes());
-            bytes.extend_from_slice(text.as_bytes());
+    /// A process that holds this connection, and whose command line is that of a node. It waits
+    /// until its output is read, which is never.
+    struct Node(std::process::Child);
+
+    impl Node {
+        fn with(connection: &std::net::TcpStream, name: &str) -> Self {
+            let held = OwnedFd::from(connection.try_clone().unwrap());
+            let mut command = std::process::Command::new("yes");
+            command.args(["node", name]);
+            let process = command.stdin(held).stdout(Stdio::piped()).spawn();
+            Node(process.unwrap())
         }
-        bytes.extend_from_slice(&[9; 14]);
-        bytes.extend_from_slice(&(name.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(name.as_bytes());
-        bytes.extend_from_slice(&[1, 0, 0]);
-        bytes
+    }
+
+    impl Drop for Node {
+        fn drop(&mut self) {
+            self.0.kill().unwrap();
+            self.0.wait().unwrap();
+        }
     }
 
     #[test]
-    fn the_caller_is_known_by_its_first_words() {
-        assert_eq!(caller(&hello(0, "n12")).as_deref(), Some("n12"));
-        assert_eq!(caller(&hello(1, "n12")), None, "it asks for the status");
-        assert!(
-            (0..hello(0, "n12").len() - 3).all(|count| caller(&hello(0, "n12")[..count]).is_none())
+    fn the_caller_is_known_by_its_process() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (of_node, other) = (connect(), connect());
+        let _node = Node::with(&of_node, "n12");
+        let caller = |stream: &std::net::TcpStream| {
+            caller(stream.local_addr().unwrap(), stream.peer_addr().unwrap())
+        };
+        assert_eq!(caller(&of_node).as_deref(), Some("n12"));
+        assert_eq!(caller(&other), None, "no node has made it");
+        assert_eq!(
+            node(b"/bin/ionian\0node\0n1\0--data\0x\0"),
+            Some("n1".to_owned())
         );
-        assert_eq!(caller(b"*1\r\n$4\r\nPING\r\n"), None);
+        assert_eq!(node(b"/bin/ionian\0status\0n1\0"), None);
+        assert_eq!(node(b""), None);
     }
 
     /// Reads this number of bytes. Fails when they do not come within a minute.
@@ -257,10 +317,10 @@ mod tests {
         }])
         .unwrap();
         let mut dialler = std::net::TcpStream::connect(address).unwrap();
-        let hello = hello(0, "n0");
-        dialler.write_all(&hello).unwrap();
+        let _node = Node::with(&dialler, "n0");
+        dialler.write_all(b"first").unwrap();
         let mut accepted = target.accept().unwrap().0;
-        assert_eq!(read(&mut accepted, hello.len()), hello);
+        assert_eq!(read(&mut accepted, 5), b"first");
         let way = [("n0".to_owned(), "n1".to_owned())];
         network.cut(&way);
         dialler.write_all(b"there").unwrap();

@@ -3,13 +3,12 @@
 //! be, is checked.
 
 use crate::client::{Load, refusal};
+use crate::gateway::Gateway;
 use crate::keys::Ended;
 use anyhow::{Context, Result};
 use ionian_kernel::random::Random;
-use ionian_redis_client::asynchronous::Connection;
 use ionian_redis_client::{Reply, bulk};
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
@@ -79,13 +78,13 @@ impl Odd {
         while !self.load.stop.get() {
             let gateway = {
                 let gateways = self.load.gateways.borrow();
-                gateways[self.random.below(gateways.len() as u64) as usize]
+                gateways[self.random.below(gateways.len() as u64) as usize].clone()
             };
             // A connection that breaks is nothing special: the next one is to another gateway.
             let done = match self.habit {
-                Habit::Large => self.write_large(gateway).await,
-                Habit::Deaf => self.be_deaf(gateway).await,
-                Habit::Half => self.send_half(gateway).await,
+                Habit::Large => self.write_large(&gateway).await,
+                Habit::Deaf => self.be_deaf(&gateway).await,
+                Habit::Half => self.send_half(&gateway).await,
             };
             if let Err(Complaint(text)) = done {
                 self.load.complain(format!("key {}: {text}", self.key));
@@ -99,10 +98,11 @@ impl Odd {
     ///
     /// # Errors
     /// When it is not what was acknowledged.
-    pub(crate) async fn check(&self, gateway: SocketAddr) -> Result<()> {
+    pub(crate) async fn check(&self, gateway: &Gateway) -> Result<()> {
         let read = async {
             bulk(
-                Connection::open(gateway)
+                gateway
+                    .open()
                     .await?
                     .call(&[b"GET", self.key.as_bytes()])
                     .await?,
@@ -123,8 +123,8 @@ impl Odd {
     }
 
     /// Writes a large value and reads it back.
-    async fn write_large(&mut self, gateway: SocketAddr) -> Result<(), Complaint> {
-        let Ok(mut connection) = Connection::open(gateway).await else {
+    async fn write_large(&mut self, gateway: &Gateway) -> Result<(), Complaint> {
+        let Some(mut connection) = self.load.open(gateway).await else {
             return Ok(());
         };
         self.known.sent += 1;
@@ -162,8 +162,8 @@ impl Odd {
     }
 
     /// Sends a pipeline, reads nothing for a while, and then as much as comes.
-    async fn be_deaf(&mut self, gateway: SocketAddr) -> Result<(), Complaint> {
-        let Ok(mut connection) = Connection::open(gateway).await else {
+    async fn be_deaf(&mut self, gateway: &Gateway) -> Result<(), Complaint> {
+        let Some(mut connection) = self.load.open(gateway).await else {
             return Ok(());
         };
         let count = self.random.between(50, PIPELINE);
@@ -208,8 +208,8 @@ impl Odd {
     }
 
     /// Sends the beginning of a command, and leaves after a while.
-    async fn send_half(&mut self, gateway: SocketAddr) -> Result<(), Complaint> {
-        let Ok(mut connection) = Connection::open(gateway).await else {
+    async fn send_half(&mut self, gateway: &Gateway) -> Result<(), Complaint> {
+        let Some(mut connection) = self.load.open(gateway).await else {
             return Ok(());
         };
         let most = 1 << self.random.between(1, 23);

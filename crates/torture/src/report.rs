@@ -58,6 +58,20 @@ pub(crate) struct Counts {
     pub(crate) starts: u64,
     /// The longest time in which no write was acknowledged, in milliseconds.
     pub(crate) longest_without_write_ms: u64,
+    /// The longest time from a request, or a pipeline, to its last reply, in milliseconds.
+    pub(crate) longest_reply_ms: u64,
+    /// Connections that were made to gateways.
+    pub(crate) connections: u64,
+    /// In a run without faults: commands of clients that are not odd with an error or no reply, and
+    /// connections of all clients that were not made.
+    pub(crate) failed: Option<u64>,
+    /// Certificates that were replaced.
+    pub(crate) certificates: u64,
+    /// How often the authority was exchanged, in three steps.
+    pub(crate) authorities: u64,
+    /// Sets of certificates that nodes read and refused since their last start, because a file was
+    /// replaced at that moment.
+    pub(crate) refused_sets: u64,
     /// Large values whose write was acknowledged.
     pub(crate) large_writes: u64,
     /// Their bytes.
@@ -91,6 +105,11 @@ impl Counts {
             self.note_time_without_write();
             self.last_write = Some(Instant::now());
         }
+    }
+
+    /// A request, or a pipeline, has ended after so long.
+    pub(crate) fn answered_after(&mut self, time: Duration) {
+        self.longest_reply_ms = self.longest_reply_ms.max(time.as_millis() as u64);
     }
 
     /// Takes into account that no write was acknowledged until now.

@@ -6,9 +6,12 @@
 //! pool. They are threads, so that no other work of this program comes between a look and what is
 //! sent.
 
+use crate::client::refusal;
+use crate::gateway::Gateway;
+use crate::keys::Ended;
 use anyhow::{Result, bail, ensure};
-use std::io::{BufRead, BufReader, ErrorKind, Write};
-use std::net::{SocketAddr, TcpStream};
+use ionian_redis_client::{Connection, Error, Limits, Reply};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +26,12 @@ const BUSY_WITHIN: Duration = Duration::from_millis(200);
 
 /// How long a reply, or a gateway that takes a client, may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+const LIMITS: Limits = Limits {
+    connect: PATIENCE,
+    reply: PATIENCE,
+    reply_bytes: 64 << 10,
+};
 
 /// How long to wait before the next gateway is tried, or the same after a refusal.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -46,7 +55,7 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// Starts them. `roll` is the number of the roll: each has keys of its own.
-    pub(crate) fn start(roll: u64, gateways: &[SocketAddr]) -> Self {
+    pub(crate) fn start(roll: u64, gateways: &[Gateway]) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let mut running = JoinSet::new();
         for number in 0..CLIENTS {
@@ -89,18 +98,18 @@ struct Counter {
     name: String,
     /// Goes up when it is not known what the present key holds.
     keys: u64,
-    gateways: Vec<SocketAddr>,
+    gateways: Vec<Gateway>,
     turn: usize,
-    connection: Option<BufReader<TcpStream>>,
+    connection: Option<Connection>,
     /// When it last sent something on this connection.
     sent: Instant,
     /// What the present key holds.
-    reached: u64,
+    reached: i64,
     told: Told,
 }
 
 impl Counter {
-    fn new(name: String, gateways: &[SocketAddr], turn: usize) -> Self {
+    fn new(name: String, gateways: &[Gateway], turn: usize) -> Self {
         let (gateways, sent) = (gateways.to_vec(), Instant::now());
         Counter {
             name,
@@ -116,30 +125,29 @@ impl Counter {
 
     /// One more.
     fn count(&mut self) -> Result<()> {
-        let (mut connection, is_new) = match self.connection.take().filter(is_open) {
+        let open = self.connection.take().filter(Connection::is_open);
+        let (mut connection, is_new) = match open {
             Some(connection) => (connection, false),
             None => (self.connect()?, true),
         };
         let key = format!("{}-{}", self.name, self.keys);
         let silence = self.sent.elapsed();
         self.sent = Instant::now();
-        let command = format!("*2\r\n$4\r\nINCR\r\n${}\r\n{key}\r\n", key.len());
-        let sent = connection.get_mut().write_all(command.as_bytes());
-        let mut reply = String::new();
-        let read = sent.and_then(|()| connection.read_line(&mut reply));
-        if reply.ends_with("\r\n") {
-            self.take(&key, reply.trim_end())?;
-            self.connection = Some(connection);
-            return Ok(());
-        }
-        let gateway = connection.get_ref().peer_addr();
-        let failed = |is: fn(ErrorKind) -> bool| matches!(&read, Err(error) if is(error.kind()));
+        let error = match connection.call(&[b"INCR", key.as_bytes()]) {
+            Ok(reply) => {
+                self.take(&key, &reply)?;
+                self.connection = Some(connection);
+                return Ok(());
+            }
+            Err(error) => error,
+        };
         // A connection that is made while the gateway stops listening is reset by the system,
         // unread.
-        let is_refused = is_new && failed(is_reset);
+        let is_refused = is_new && is_reset(&error);
         ensure!(
-            is_refused || (silence > BUSY_WITHIN && !failed(is_late)),
-            "{key}: no reply from {gateway:?} {:?} after it was sent, {silence:?} after the command before: {read:?}",
+            is_refused || (silence > BUSY_WITHIN && !matches!(error, Error::TimedOut(_))),
+            "{key}: no reply from {} {:?} after it was sent, {silence:?} after the command before: {error}",
+            self.gateways[self.turn % self.gateways.len()],
             self.sent.elapsed()
         );
         self.told.idle += 1;
@@ -147,24 +155,25 @@ impl Counter {
         Ok(())
     }
 
-    fn take(&mut self, key: &str, reply: &str) -> Result<()> {
-        if reply == format!(":{}", self.reached + 1) {
-            self.reached += 1;
-            self.told.replies += 1;
-        } else if reply.starts_with("-BUSY ")
-            || reply.starts_with("-TRYAGAIN ") && reply.ends_with("was not executed")
-        {
-            std::thread::sleep(PAUSE);
-        } else if reply.starts_with("-TRYAGAIN ")
-            && reply.ends_with("may or may not have been executed")
-        {
-            self.told.open += 1;
-            self.other_key();
-        } else {
-            bail!(
+    fn take(&mut self, key: &str, reply: &Reply) -> Result<()> {
+        let refusal = match reply {
+            Reply::Error(text) => refusal(text).ok(),
+            _ => None,
+        };
+        match (reply, refusal) {
+            (Reply::Integer(number), _) if *number == self.reached + 1 => {
+                self.reached += 1;
+                self.told.replies += 1;
+            }
+            (_, Some(Ended::Refused)) => std::thread::sleep(PAUSE),
+            (_, Some(Ended::Unknown)) => {
+                self.told.open += 1;
+                self.other_key();
+            }
+            _ => bail!(
                 "{key}: the reply after {} acknowledged increments is {reply:?}",
                 self.reached
-            );
+            ),
         }
         Ok(())
     }
@@ -175,15 +184,14 @@ impl Counter {
     }
 
     /// To the next gateway that takes clients.
-    fn connect(&mut self) -> Result<BufReader<TcpStream>> {
+    fn connect(&mut self) -> Result<Connection> {
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
             self.turn += 1;
-            if let Ok(stream) = TcpStream::connect(self.gateways[self.turn % self.gateways.len()]) {
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_nodelay(true)?;
+            let gateway = &self.gateways[self.turn % self.gateways.len()];
+            if let Ok(connection) = gateway.open_blocking(LIMITS) {
                 self.sent = Instant::now();
-                return Ok(BufReader::new(stream));
+                return Ok(connection);
             }
             std::thread::sleep(PAUSE);
         }
@@ -195,31 +203,23 @@ impl Counter {
     }
 }
 
-fn is_late(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut)
-}
-
-fn is_reset(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
-}
-
-/// Whether the other side has not closed the connection.
-fn is_open(connection: &BufReader<TcpStream>) -> bool {
-    let stream = connection.get_ref();
-    let peek = || {
-        stream.set_nonblocking(true)?;
-        let peeked = stream.peek(&mut [0]);
-        stream.set_nonblocking(false)?;
-        peeked
+fn is_reset(error: &Error) -> bool {
+    let kind = match error {
+        Error::Broken(error) => Some(error.kind()),
+        _ => None,
     };
-    matches!(peek(), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    matches!(
+        kind,
+        Some(ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
 
-    fn told(replies: &[&str]) -> Result<Told> {
+    fn told(replies: &[Reply]) -> Result<Told> {
         let mut counter = Counter::new("k".to_owned(), &[], 0);
         replies
             .iter()
@@ -229,10 +229,13 @@ mod tests {
 
     #[test]
     fn a_reply_that_skips_or_repeats_a_number_is_found() {
-        let busy = "-BUSY too much in flight, the command was not executed";
-        let open = "-TRYAGAIN no answer in time, the command may or may not have been executed";
+        let error = |text: &str| Reply::Error(text.to_owned());
+        let busy = error("BUSY too much in flight, the command was not executed");
+        let open =
+            error("TRYAGAIN no answer in time, the command may or may not have been executed");
+        let [one, two, three] = [1, 2, 3].map(Reply::Integer);
         assert_eq!(
-            told(&[":1", ":2", busy, ":3", open, ":1"]).unwrap(),
+            told(&[one.clone(), two, busy, three.clone(), open, one.clone()]).unwrap(),
             Told {
                 replies: 4,
                 idle: 0,
@@ -240,13 +243,13 @@ mod tests {
             }
         );
         assert!(
-            told(&[":1", ":3"])
+            told(&[one.clone(), three])
                 .unwrap_err()
                 .to_string()
                 .contains("after 1 acknowledged")
         );
-        assert!(told(&[":1", ":1"]).is_err());
-        assert!(told(&["-ERR closed"]).is_err());
+        assert!(told(&[one.clone(), one]).is_err());
+        assert!(told(&[error("ERR closed")]).is_err());
     }
 
     /// A gateway that takes a command and leaves without a word.
@@ -255,10 +258,10 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let gateway = std::thread::spawn(move || {
-            let mut stream = BufReader::new(listener.accept().unwrap().0);
-            stream.read_line(&mut String::new()).unwrap();
+            let mut stream = listener.accept().unwrap().0;
+            stream.read_exact(&mut [0; 23]).unwrap();
         });
-        let mut counter = Counter::new("k".to_owned(), &[address], 0);
+        let mut counter = Counter::new("k".to_owned(), &[address.into()], 0);
         let error = counter.count().unwrap_err().to_string();
         assert!(error.starts_with("k-0: no reply from"), "{error}");
         gateway.join().unwrap();

@@ -7,8 +7,10 @@ use crate::faults::Faults;
 use crate::judge::{Expected, Judge, Violation};
 use crate::keys::Keys;
 use crate::lives::Lives;
+use crate::network::try_callers;
 use crate::odd::{self, Odd};
 use crate::report::{Counts, Progress, Report};
+use crate::rotation::{self, Rotation};
 use crate::schedule::{Kind, Schedule};
 use crate::settle;
 use anyhow::{Result, bail};
@@ -48,7 +50,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<bool> {
         .enable_all()
         .build()?;
     let mut run = Run::new(arguments, seed, &ionian, &root)?;
-    let result = runtime.block_on(LocalSet::new().run_until(run.whole()));
+    let rotation = run.rotation();
+    let whole = async {
+        tokio::select! {
+            done = run.whole() => done,
+            error = rotation => error,
+        }
+    };
+    let result = runtime.block_on(LocalSet::new().run_until(whole));
     if let Err(error) = result {
         run.report.failures.push(format!("{error:#}"));
     }
@@ -75,7 +84,14 @@ impl Run {
         if let Some(former) = &arguments.former {
             cluster.mix_with(Some(program(Some(former))?));
         }
+        if arguments.tls {
+            cluster.secure(Duration::from_secs(arguments.certificate_seconds), seed)?;
+        }
         let mut skipped = Vec::new();
+        if cuts && let Err(error) = try_callers() {
+            skipped.push(format!("cuts: {error:#}"));
+            kinds.retain(|kind| *kind != Kind::Cut);
+        }
         if kinds.contains(&Kind::FullDisk)
             && let Err(error) = try_file_limit(root)
         {
@@ -87,7 +103,8 @@ impl Run {
             .for_each(|fault| eprintln!("skipped: {fault}"));
         let gap = Duration::from_millis(arguments.gap_ms);
         let schedule = Schedule::new(seed, cluster.len(), &kinds, gap);
-        let counts = Counts::default();
+        let mut counts = Counts::default();
+        counts.failed = arguments.no_faults.then_some(0);
         let report = Report {
             seed,
             preset: arguments.preset.clone(),
@@ -122,13 +139,26 @@ impl Run {
         })
     }
 
+    /// Replaces certificates, if connections are secured, until an error.
+    fn rotation(&self) -> impl Future<Output = Result<()>> + use<> {
+        let replaces = self.arguments.tls && self.arguments.sabotage != Some(Sabotage::Expire);
+        let (faults, undisturbed) = (self.faults.clone(), self.arguments.no_faults);
+        let rotation = Rotation::new(faults, undisturbed, self.seed);
+        async move {
+            match replaces {
+                true => rotation.run().await.map(|never| match never {}),
+                false => std::future::pending().await,
+            }
+        }
+    }
+
     /// Faults under load, and then the check of everything.
     async fn whole(&mut self) -> Result<()> {
         eprintln!("seed {}, in {}", self.seed, self.root.display());
         self.faults.heal()?;
         self.serving().await?;
-        let gateway = self.faults.gateways.borrow()[0];
-        let lives = Lives::begin(gateway, Duration::from_secs(self.arguments.seconds)).await?;
+        let gateway = self.faults.gateways.borrow()[0].clone();
+        let lives = Lives::begin(&gateway, Duration::from_secs(self.arguments.seconds)).await?;
         let load = self.load();
         let clients = self.clients(&load);
         let odd = self.odd_clients(&load);
@@ -143,6 +173,11 @@ impl Run {
             Err(error) => Err(error),
         };
         self.report.failures.extend(load.complaint.take());
+        let first = load.first_failure.take();
+        self.report.failures.extend(first.map(|first| {
+            let failed = self.faults.counts.borrow().failed.unwrap_or_default();
+            format!("without faults {failed} commands and connections failed, the first: {first}")
+        }));
         // Whatever went wrong, what the histories tell is worth knowing.
         let judgement = load.judge.take().expect("it is taken once").finish();
         self.report.keys = (judgement.expected.len() + judgement.violations.len()) as u64;
@@ -158,11 +193,12 @@ impl Run {
     /// Compares what is there at the end with what must be.
     async fn compare(&mut self, expected: Vec<Expected>, moment: u64) -> Result<()> {
         self.progress.say("reading everything back from everywhere");
-        let nodes = self.faults.cluster.borrow().addresses()?;
+        let nodes = self.faults.cluster.borrow().contacts()?;
         let gateways = self.faults.gateways.borrow().clone();
         let (violations, replicas) = settle::compare(expected, moment, &gateways, &nodes).await?;
         self.violations.extend(violations);
         self.report.replicas_compared = replicas;
+        rotation::settled(&self.faults).await?;
         self.faults.cluster.borrow_mut().check()
     }
 
@@ -175,6 +211,7 @@ impl Run {
             gateways: self.faults.gateways.clone(),
             stop: Cell::new(false),
             complaint: RefCell::new(None),
+            first_failure: RefCell::new(None),
         })
     }
 
@@ -188,7 +225,11 @@ impl Run {
             );
             let depth = if id % 2 == 0 { DEPTH } else { 1 };
             // Below, and above, how long a gateway takes to give up.
-            let patience = Duration::from_millis(if id % 4 < 2 { 1500 } else { 8000 });
+            let patience = match id % 4 {
+                _ if self.arguments.no_faults => settle::ANSWER_LIMIT,
+                0 | 1 => Duration::from_millis(1500),
+                _ => Duration::from_millis(8000),
+            };
             clients.spawn_local(
                 Client {
                     load: load.clone(),
@@ -228,8 +269,9 @@ impl Run {
                 faults.run(schedule, begun + whole / 2).await?;
                 faults.upgrade().await?;
             }
-            let Some(how) = arguments.sabotage else {
-                return faults.run(schedule, begun + whole).await;
+            let how = match arguments.sabotage {
+                None | Some(Sabotage::Expire) => return faults.run(schedule, begun + whole).await,
+                Some(how) => how,
             };
             faults.run(schedule, begun + whole / 4).await?;
             faults.while_all_are_down(|cluster| copy(&cluster.stores(), &root.join("earlier")))?;
@@ -273,9 +315,9 @@ impl Run {
         settle::clients_end(clients).await?;
         let gateways = self.faults.gateways.borrow().clone();
         for odd in settle::clients_end(odd).await? {
-            odd.check(gateways[0]).await?;
+            odd.check(&gateways[0]).await?;
         }
-        lives.check(gateways[0]).await?;
+        lives.check(&gateways[0]).await?;
         settle::close_keys(load, &gateways).await
     }
 
@@ -346,12 +388,13 @@ fn tell(report: &Report, path: &Path, root: &Path) {
         println!("repeat the schedule: {}", report.repeat);
     }
     println!(
-        "{}: seed {}, {:.0} s, {} operations ({} acknowledged, {} of them writes; {} refused; {} left open), {} kills \
+        "{}: seed {}, {:.0} s, {} operations ({} acknowledged, {} of them writes; {} refused; {} left open{}), {} kills \
          ({} times all nodes), {} pauses, {} orderly stops, {} full disks, {} replacements, longest without a write \
          {:.1} s; {} keys, {} replicas; \
          {} large values of {} MiB, {} pipelines not read at first, {} halves of commands; {} rolls \
          with {} replies, {} damaged logs, {} jumps of clocks, {} cuts \
-         that held back {} pieces; {}",
+         that held back {} pieces; {} connections, longest reply after {:.1} s; {} certificates and \
+         {} authorities replaced, {} sets refused; {}",
         if report.passed { "passed" } else { "FAILED" },
         report.seed,
         report.seconds,
@@ -360,6 +403,9 @@ fn tell(report: &Report, path: &Path, root: &Path) {
         counts.acknowledged_writes,
         counts.refused,
         counts.unknown,
+        counts
+            .failed
+            .map_or(String::new(), |failed| format!("; {failed} failed")),
         counts.kills,
         counts.kills_of_all,
         counts.pauses,
@@ -379,6 +425,11 @@ fn tell(report: &Report, path: &Path, root: &Path) {
         counts.jumps,
         counts.cuts,
         counts.held_back,
+        counts.connections,
+        counts.longest_reply_ms as f64 / 1e3,
+        counts.certificates,
+        counts.authorities,
+        counts.refused_sets,
         path.display()
     );
 }
@@ -388,7 +439,7 @@ fn sabotage(how: Sabotage, stores: &Path, earlier: &Path) -> Result<()> {
     fs::remove_dir_all(stores)?;
     match how {
         Sabotage::Rollback => copy(earlier, stores),
-        Sabotage::Forget => Ok(()),
+        Sabotage::Forget | Sabotage::Expire => Ok(()),
     }
 }
 

@@ -1,18 +1,17 @@
 //! When the faults are over: everything that was acknowledged must be found, everywhere.
 
 use crate::client::Load;
+use crate::gateway::Gateway;
 use crate::judge::{Expected, Violation};
 use crate::keys::{Ended, Ticket, kind, name};
 use crate::model::{Answer, read};
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use ionian_redis_client::asynchronous::Connection;
 use ionian_redis_client::bulk;
-use ionian_runtime::{query_snapshot, query_status};
+use ionian_runtime::{Contact, query_snapshot, query_status};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::hash::{DefaultHasher, Hasher};
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
@@ -51,11 +50,11 @@ pub(crate) async fn eventually<T, F: Future<Output = Result<T>>>(
 }
 
 /// Waits until every gateway takes writes; returns how long that took.
-pub(crate) async fn serving(gateways: &[SocketAddr]) -> Result<Duration> {
+pub(crate) async fn serving(gateways: &[Gateway]) -> Result<Duration> {
     let begun = Instant::now();
     for gateway in gateways {
         let write = || async {
-            let mut connection = Connection::open(*gateway).await?;
+            let mut connection = gateway.open().await?;
             Ok(connection.call_ok(&[b"SET", PROBE, b"1"]).await?)
         };
         eventually(&format!("the gateway at {gateway} takes a write"), write).await?;
@@ -64,10 +63,10 @@ pub(crate) async fn serving(gateways: &[SocketAddr]) -> Result<Duration> {
 }
 
 /// Closes the histories of all keys that are still in use. Clients must have stopped.
-pub(crate) async fn close_keys(load: &Load, gateways: &[SocketAddr]) -> Result<()> {
+pub(crate) async fn close_keys(load: &Load, gateways: &[Gateway]) -> Result<()> {
     let tickets: Vec<Ticket> = load.keys.borrow_mut().close_all();
     let ids: Vec<u64> = tickets.iter().map(|ticket| ticket.key).collect();
-    let values = read_all(gateways[0], Level::Linearizable, &ids).await?;
+    let values = read_all(&gateways[0], Level::Linearizable, &ids).await?;
     for (ticket, value) in tickets.iter().zip(values) {
         let state = read(ticket.kind, value.as_deref());
         // What makes no sense is found by the judge, from the bytes.
@@ -95,7 +94,7 @@ impl Level {
 }
 
 /// What these keys hold.
-async fn read_all(gateway: SocketAddr, level: Level, ids: &[u64]) -> Result<Vec<Option<Bytes>>> {
+async fn read_all(gateway: &Gateway, level: Level, ids: &[u64]) -> Result<Vec<Option<Bytes>>> {
     let mut values = Vec::with_capacity(ids.len());
     for some in ids.chunks(PIPELINE) {
         let what = format!("the gateway at {gateway} answers {} reads", some.len());
@@ -104,8 +103,8 @@ async fn read_all(gateway: SocketAddr, level: Level, ids: &[u64]) -> Result<Vec<
     Ok(values)
 }
 
-async fn read_some(gateway: SocketAddr, level: Level, ids: &[u64]) -> Result<Vec<Option<Bytes>>> {
-    let mut connection = Connection::open(gateway).await?;
+async fn read_some(gateway: &Gateway, level: Level, ids: &[u64]) -> Result<Vec<Option<Bytes>>> {
+    let mut connection = gateway.open().await?;
     connection
         .call(&[b"IONIAN", b"CONSISTENCY", level.word()])
         .await?;
@@ -124,13 +123,13 @@ async fn read_some(gateway: SocketAddr, level: Level, ids: &[u64]) -> Result<Vec
 pub(crate) async fn compare(
     mut expected: Vec<Expected>,
     moment: u64,
-    gateways: &[SocketAddr],
-    nodes: &[SocketAddr],
+    gateways: &[Gateway],
+    nodes: &[Contact],
 ) -> Result<(Vec<Violation>, usize)> {
     let mut violations = Vec::new();
     expected.sort_by_key(Expected::id);
     let ids: Vec<u64> = expected.iter().map(Expected::id).collect();
-    let values = read_all(gateways[0], Level::Linearizable, &ids).await?;
+    let values = read_all(&gateways[0], Level::Linearizable, &ids).await?;
     for (expected, value) in expected.into_iter().zip(&values) {
         let kind = kind(expected.id());
         violations.extend(expected.compare(kind, value.as_deref(), moment).err());
@@ -140,22 +139,22 @@ pub(crate) async fn compare(
     })
     .await?;
     for gateway in gateways {
-        violations.extend(compare_view(*gateway, &ids, &values).await?);
+        violations.extend(compare_view(gateway, &ids, &values).await?);
     }
     Ok((violations, replicas))
 }
 
 /// Takes a snapshot of every replica and makes sure that they are of the same slot and the same
 /// bytes: machine, sessions and time. Returns how many there are.
-async fn level_replicas(nodes: &[SocketAddr]) -> Result<usize> {
+async fn level_replicas(nodes: &[Contact]) -> Result<usize> {
     let mut slots = BTreeMap::new();
     let mut digests = BTreeMap::new();
     for node in nodes {
-        let status = query_status(*node, ANSWER_LIMIT)
+        let status = query_status(node.clone(), ANSWER_LIMIT)
             .await
-            .with_context(|| node.to_string())?;
+            .with_context(|| node.address.to_string())?;
         if status.roles.iter().any(|role| role.executed.is_some()) {
-            let (slot, digest) = snapshot_of(*node).await?;
+            let (slot, digest) = snapshot_of(node).await?;
             slots.insert(status.name.clone(), slot);
             digests.insert(status.name, digest);
         }
@@ -177,10 +176,10 @@ async fn level_replicas(nodes: &[SocketAddr]) -> Result<usize> {
 }
 
 /// The slot before which a node's replica is, and a hash of its whole state.
-async fn snapshot_of(node: SocketAddr) -> Result<(u64, u64)> {
-    let mut snapshot = query_snapshot(node, Some(0))
+async fn snapshot_of(node: &Contact) -> Result<(u64, u64)> {
+    let mut snapshot = query_snapshot(node.clone(), Some(0))
         .await
-        .with_context(|| node.to_string())?;
+        .with_context(|| node.address.to_string())?;
     let mut hasher = DefaultHasher::new();
     while let Some(piece) = snapshot.next().await? {
         hasher.write(&piece);
@@ -191,7 +190,7 @@ async fn snapshot_of(node: SocketAddr) -> Result<(u64, u64)> {
 /// Reads every key from the gateway's own replica. It may be behind for a moment: what differs is
 /// looked at until it does not.
 async fn compare_view(
-    gateway: SocketAddr,
+    gateway: &Gateway,
     ids: &[u64],
     values: &[Option<Bytes>],
 ) -> Result<Vec<Violation>> {

@@ -62,7 +62,7 @@ impl Signals {
                     if std::io::stdin().is_terminal() {
                         return "SIGHUP, the end of the terminal";
                     }
-                    tracing::info!("SIGHUP ignored: there is no configuration to reload; SIGTERM stops the node");
+                    tracing::info!("SIGHUP reloads certificates only; SIGTERM stops the node");
                 }
                 () = gone(starter) => return "the parent process has ended",
             }

@@ -1,7 +1,9 @@
 //! Failing disks and deleted data: the node reports the reason and exits with code 1, and the
 //! others continue.
 
-use crate::cluster::{Cluster, Directory, deployment, eventually, ionian, run, run_node, text};
+use crate::cluster::{
+    Cluster, Directory, Nodes, deployment, eventually, ionian, run, run_node, text,
+};
 use crate::resp::{Client, Reply};
 use nix::sys::signal::Signal;
 use std::fs;
@@ -73,7 +75,8 @@ fn first_node_with(cluster: &Cluster, limit: &str) -> Child {
 #[test]
 fn a_node_with_few_open_files_keeps_those_that_it_needs() {
     let cluster = Cluster::start("colocated", &[], &["--no-restart"]);
-    let mut node = first_node_with(&cluster, "ulimit -n 528");
+    // It ends with the test, whatever happens.
+    let mut node = Nodes(vec![first_node_with(&cluster, "ulimit -n 528")]);
     cluster.wait_until_whole();
     let mut client = cluster.client(0);
     let idle = |port: u16| (0..500).map(move |_| TcpStream::connect(("127.0.0.1", port)));
@@ -89,8 +92,9 @@ fn a_node_with_few_open_files_keeps_those_that_it_needs() {
     // More than two segments of the log.
     let written = write(&cluster, 0..900, 50_000);
     assert_eq!(client.get(&written[899]).map(|it| it.len()), Some(50_000));
-    assert!(node.try_wait().unwrap().is_none());
+    assert!(node.0[0].try_wait().unwrap().is_none());
     drop((peers, clients));
+    let mut node = node.0.pop().unwrap();
     node.kill().unwrap();
     let said = text(&node.wait_with_output().unwrap().stderr);
     assert!(

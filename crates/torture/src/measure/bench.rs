@@ -2,6 +2,7 @@
 
 use super::arguments::Common;
 use crate::cluster::deployment;
+use crate::gateway::Gateway;
 use crate::settle::{ANSWER_LIMIT, serving};
 use anyhow::{Context, Result};
 use ionian_harness::Cluster;
@@ -37,7 +38,8 @@ impl Bench {
     }
 
     async fn serving(&mut self) -> Result<()> {
-        let served = serving(&self.cluster.gateways()?).await;
+        let gateways = self.cluster.gateways()?.into_iter().map(Gateway::from);
+        let served = serving(&gateways.collect::<Vec<_>>()).await;
         // A node that has ended says better what is wrong.
         self.cluster.check_all()?;
         served.map(drop)
