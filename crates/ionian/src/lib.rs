@@ -42,7 +42,7 @@
 //! That is a cluster in one process; `examples/counter.rs` is a complete program. [`Node`] is one
 //! node of a cluster of several machines, which `docs/library.md` in the repository is about, with
 //! `examples/tally.rs`. With the feature `testing` there is `testing` (with the feature of that
-//! name): your machine in the simulator.
+//! name): your machine in the simulator. With the feature `metrics`, `Node::metrics`.
 //!
 //! The deployments are those of the `ionian` command; see `docs/` in the repository for what each
 //! role does and what can be tuned. What a node does is logged by the crate `tracing`; nothing
@@ -63,21 +63,23 @@ pub use ionian_deployment::{
 };
 pub use ionian_kernel::client::{ReadLevel, Refusal};
 pub use ionian_kernel::dependencies;
-pub use ionian_kernel::id::ClientId;
+pub use ionian_kernel::guard::LogCommand;
+pub use ionian_kernel::id::{ClientId, SessionId, Slot};
 pub use ionian_kernel::layout::{LayoutError, NodeId};
 pub use ionian_kernel::machine::{Footprint, Frozen, NotARead, Parts, RestoreError, StateMachine};
 pub use ionian_kernel::protocol::Protocol;
+pub use ionian_kernel::random::Random;
 pub use ionian_kernel::time::Timestamp;
 pub use ionian_machines::kv::Kv;
 pub use ionian_protocols::registry::types::*;
 pub use ionian_runtime::in_process::cluster::ClusterError;
 pub use ionian_runtime::{
-    Client, Cluster, ClusterOptions, DiskOptions, Durability, LogError, NodeError, NodeStatus,
-    Published, QueryError,
+    Client, Cluster, ClusterOptions, DiskOptions, Durability, Freshness, LocalReadError, LogError,
+    NodeError, NodeStatus, Published, QueryError, Receipt,
 };
 pub use node::{Node, NodeOptions, Origin};
 pub use shared_log::{Position, SharedLog, SharedLogError, Subscription, Unexpected};
-pub use typed::{Context, Machine, Typed, TypedClient, TypedError};
+pub use typed::{CommandOrigin, Context, Machine, Typed, TypedClient, TypedError};
 
 /// The code blocks of the README and of the documents, so that the compiler checks them.
 #[cfg(doctest)]

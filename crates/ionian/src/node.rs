@@ -52,6 +52,8 @@ pub struct Node {
     calls: Calls,
     gateway: Option<String>,
     status: StatusReader,
+    #[cfg(feature = "metrics")]
+    metrics: ionian_metrics::Sources,
 }
 
 impl Node {
@@ -139,6 +141,15 @@ impl Node {
         self.status.probe(limit).await
     }
 
+    /// The metrics of the node and of its process, in the text format of Prometheus (0.0.4): those
+    /// that `ionian node --http` serves, but for the gateway's and for how many nodes may fail.
+    /// They come from what the node published last, so this asks it nothing, and works while it is
+    /// stuck: `ionian_metrics_age_seconds` is then large. With the feature `metrics`.
+    #[cfg(feature = "metrics")]
+    pub fn metrics(&self) -> String {
+        self.metrics.prometheus()
+    }
+
     /// Waits until the node ends by itself: because its disk fails, because others refuse it, or,
     /// without an error, because it is no longer a member of the cluster.
     ///
@@ -185,6 +196,8 @@ impl Work for Start {
         let mut settings = NodeSettings::new::<P>(given, &name, Some(&data))?;
         let (feed, status) = status_feed();
         settings.feed = Some(feed);
+        #[cfg(feature = "metrics")]
+        let metrics = sources(&status, &settings.identity.cluster, &name, data);
         let config = P::configure(settings.layout.clone())?;
         let known = settings
             .configuration
@@ -197,6 +210,28 @@ impl Work for Start {
             calls,
             gateway,
             status,
+            #[cfg(feature = "metrics")]
+            metrics,
         })
+    }
+}
+
+/// Where the metrics of a node come from.
+#[cfg(feature = "metrics")]
+fn sources(
+    status: &StatusReader,
+    cluster: &str,
+    node: &str,
+    data: PathBuf,
+) -> ionian_metrics::Sources {
+    ionian_metrics::started();
+    ionian_metrics::Sources {
+        status: status.clone(),
+        gateway: tokio::sync::watch::channel(None).1,
+        tolerance: Box::new(|_| None),
+        cluster: Arc::new(cluster.to_owned().into()),
+        node: node.to_owned(),
+        version: env!("CARGO_PKG_VERSION"),
+        data,
     }
 }

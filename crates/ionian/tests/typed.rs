@@ -217,6 +217,60 @@ fn what_is_no_command_changes_nothing_and_is_answered() {
     assert!(refused.0.contains("Tally"), "{refused:?}");
 }
 
+/// Bytes near commands and queries, and bytes that are near nothing: each is answered, and what is
+/// not understood changes nothing.
+#[test]
+fn any_bytes_are_answered() {
+    let (mut random, now) = (Random::new(5), Timestamp::default());
+    let mut machine = Typed::<Ordered>::default();
+    let (mut understood, mut before) = (0, Vec::new());
+    machine.snapshot(&mut before);
+    for _ in 0..50_000 {
+        let bytes = any_bytes(&mut random);
+        let (mut reply, mut footprint) = (Vec::new(), Footprint::default());
+        machine.footprint(&bytes, &mut footprint);
+        let read = machine.read(now, &bytes, &mut reply);
+        assert!(read.is_err() || !reply.is_empty(), "{bytes:?}");
+        reply.clear();
+        machine.apply(now, &bytes, &mut reply);
+        if reply != [1] {
+            understood += 1;
+            before.clear();
+            machine.snapshot(&mut before);
+            continue;
+        }
+        assert_eq!(read, Ok(()), "{bytes:?} is understood as a command only");
+        let mut after = Vec::new();
+        machine.snapshot(&mut after);
+        assert_eq!(after, before, "{bytes:?}");
+        // Some bytes are a snapshot.
+        let _ = machine.restore(&bytes);
+        machine.restore(&before).expect("its own snapshot");
+    }
+    assert!((1000..49_000).contains(&understood), "{understood}");
+}
+
+fn any_bytes(random: &mut Random) -> Vec<u8> {
+    let mut bytes = match random.below(3) {
+        0 => Typed::<Ordered>::random_write(random),
+        1 => Typed::<Ordered>::random_read(random),
+        _ => (0..random.below(12)).map(|_| random.any() as u8).collect(),
+    };
+    for _ in 0..random.below(4) {
+        let at = random.below(bytes.len() as u64 + 1) as usize;
+        match random.below(3) {
+            0 => bytes.insert(at, random.any() as u8),
+            1 => bytes.truncate(at),
+            _ => bytes
+                .iter_mut()
+                .skip(at)
+                .take(1)
+                .for_each(|it| *it = random.any() as u8),
+        }
+    }
+    bytes
+}
+
 #[test]
 fn the_test_kit_finds_a_map_without_an_order() {
     let done = exercise::<Typed<Ordered>>(0..100).expect("no fault");

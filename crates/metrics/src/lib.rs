@@ -36,5 +36,6 @@ mod view;
 
 pub use definition::{Kind, Line};
 pub use http::{Server, Settings};
+pub use process::started;
 pub use registry::{Registered, all, lines};
 pub use view::{Sources, Tolerance};

@@ -55,7 +55,7 @@ impl Process {
     }
 }
 
-/// Takes note of the start of the process.
-pub(crate) fn started() {
+/// Takes note of the start of the process, if that is not done yet.
+pub fn started() {
     LazyLock::force(&STARTED);
 }

@@ -13,6 +13,14 @@ pub(crate) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0
 /// The media type of the format of Prometheus.
 pub(crate) const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+impl Sources {
+    /// All metrics in the format of Prometheus (0.0.4), for a program that serves them itself. What
+    /// a server here would count of itself is zero.
+    pub fn prometheus(&self) -> String {
+        metrics(self, &Answers::default(), false)
+    }
+}
+
 /// All metrics, in OpenMetrics if `open`, or else in the format of Prometheus.
 pub(crate) fn metrics(sources: &Sources, answers: &Answers, open: bool) -> String {
     let scrape = Scrape::of(&View::of(sources, answers));

@@ -55,9 +55,9 @@ mod order;
 mod simulation;
 mod typed;
 
+pub use crate::Random;
 use crate::StateMachine;
 pub use exercise::{Exercised, MachineFault, exercise};
-pub use ionian_kernel::random::Random;
 pub use ionian_sim::Report;
 pub use simulation::{Simulation, SimulationFailure};
 pub use typed::TypedCommands;

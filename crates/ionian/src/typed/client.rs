@@ -2,7 +2,7 @@
 
 use super::form;
 use super::{Machine, Typed};
-use crate::{Client, ReadLevel, Refusal};
+use crate::{Client, Freshness, LocalReadError, Receipt, Refusal};
 use std::marker::PhantomData;
 
 /// A [`Client`] of a cluster of [`Typed`] machines. Clones share its lane.
@@ -69,16 +69,50 @@ impl<M: Machine> TypedClient<M> {
     /// # Errors
     /// When the cluster refuses the command, or it or its answer is not what the machine knows.
     pub async fn write(&self, command: &M::Command) -> Result<M::Reply, TypedError> {
-        form::answered(&self.client.write(form::command(command)?).await?)
+        let (reply, _) = self.write_with_receipt(command).await?;
+        Ok(reply)
+    }
+
+    /// As [`write`](Self::write), with a [`Receipt`]: a read after it, through any node of the
+    /// cluster, sees this write.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub async fn write_with_receipt(
+        &self,
+        command: &M::Command,
+    ) -> Result<(M::Reply, Receipt), TypedError> {
+        let request = form::command(command)?;
+        let (answer, receipt) = self.client.write_with_receipt(request).await?;
+        Ok((form::answered(&answer)?, receipt))
     }
 
     /// Has one replica answer a query: see [`Client::read`].
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub async fn read(&self, query: &M::Query, level: ReadLevel) -> Result<M::Answer, TypedError> {
+    pub async fn read(
+        &self,
+        query: &M::Query,
+        freshness: impl Into<Freshness>,
+    ) -> Result<M::Answer, TypedError> {
         let request = form::query(query)?;
-        form::answered(&self.client.read(request, level).await?)
+        form::answered(&self.client.read(request, freshness).await?)
+    }
+
+    /// Reads by a closure, which a replica in this process calls with its machine: nothing is
+    /// encoded. See [`Client::read_with`] for what it may do, and that it may be called more than
+    /// once.
+    ///
+    /// # Errors
+    /// As [`Client::read_with`].
+    pub async fn read_with<R: Send + 'static>(
+        &self,
+        freshness: impl Into<Freshness>,
+        read: impl Fn(&M) -> R + Send + 'static,
+    ) -> Result<R, LocalReadError> {
+        let read = move |machine: &Typed<M>| read(&machine.0);
+        self.client.read_with(freshness, read).await
     }
 
     /// As [`write`](Self::write), but blocks the calling thread, which must not run an async
@@ -87,8 +121,22 @@ impl<M: Machine> TypedClient<M> {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn write_blocking(&self, command: &M::Command) -> Result<M::Reply, TypedError> {
+        let (reply, _) = self.write_with_receipt_blocking(command)?;
+        Ok(reply)
+    }
+
+    /// As [`write_with_receipt`](Self::write_with_receipt), but blocks the calling thread, which
+    /// must not run an async runtime.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_with_receipt_blocking(
+        &self,
+        command: &M::Command,
+    ) -> Result<(M::Reply, Receipt), TypedError> {
         let request = form::command(command)?;
-        form::answered(&self.client.write_blocking(request)?)
+        let (answer, receipt) = self.client.write_with_receipt_blocking(request)?;
+        Ok((form::answered(&answer)?, receipt))
     }
 
     /// As [`read`](Self::read), but blocks the calling thread, which must not run an async runtime.
@@ -98,9 +146,23 @@ impl<M: Machine> TypedClient<M> {
     pub fn read_blocking(
         &self,
         query: &M::Query,
-        level: ReadLevel,
+        freshness: impl Into<Freshness>,
     ) -> Result<M::Answer, TypedError> {
         let request = form::query(query)?;
-        form::answered(&self.client.read_blocking(request, level)?)
+        form::answered(&self.client.read_blocking(request, freshness)?)
+    }
+
+    /// As [`read_with`](Self::read_with), but blocks the calling thread, which must not run an
+    /// async runtime.
+    ///
+    /// # Errors
+    /// As [`Client::read_with`].
+    pub fn read_with_blocking<R: Send + 'static>(
+        &self,
+        freshness: impl Into<Freshness>,
+        read: impl Fn(&M) -> R + Send + 'static,
+    ) -> Result<R, LocalReadError> {
+        let read = move |machine: &Typed<M>| read(&machine.0);
+        self.client.read_with_blocking(freshness, read)
     }
 }

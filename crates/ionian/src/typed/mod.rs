@@ -35,30 +35,24 @@
 //! ```
 
 mod client;
+mod context;
 mod form;
 
-use crate::{Footprint, NotARead, RestoreError, StateMachine, Timestamp};
+use crate::{Footprint, LogCommand, NotARead, RestoreError, StateMachine, Timestamp};
 pub use client::{TypedClient, TypedError};
+pub use context::{CommandOrigin, Context};
 pub(crate) use form::{Asked, asked};
 #[cfg(feature = "testing")]
 pub(crate) use form::{command, query};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What a machine may know beside its state and the command: the same on every replica.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Context {
-    /// The time that the leader stamped into the log, as for [`StateMachine::apply`] and
-    /// [`StateMachine::read`]. It never falls from one command to the next.
-    pub now: Timestamp,
-}
-
 /// A deterministic service with typed commands: [`Typed`] replicates it.
 ///
 /// Every replica must compute the same state and the same answers from its state and the arguments:
-/// no clock but that of the [`Context`], no random numbers, and no `HashMap` in the state, because
-/// its order differs from process to process, and so would the snapshots. `BTreeMap` has an order.
+/// no clock and no random numbers but those of the [`Context`], and no `HashMap` in the state,
+/// because its order differs from process to process, and so would the snapshots. `BTreeMap` has an
+/// order.
 /// `testing::exercise`, with the feature `testing`, finds such defects.
 ///
 /// If clients are not to be trusted, commands should not be recursive types, nor contain sequences
@@ -123,26 +117,34 @@ pub trait Machine: Serialize + DeserializeOwned + Default + Send + 'static {
 #[derive(Clone, Debug, Default)]
 pub struct Typed<M>(pub M);
 
-impl<M: Machine> StateMachine for Typed<M> {
-    fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
+impl<M: Machine> Typed<M> {
+    fn execute(&mut self, context: &Context, command: &[u8], reply: &mut Vec<u8>) {
         match asked::<M>(command) {
             Some(Asked::Command(command)) => {
-                let answer = self.0.apply(&Context { now }, command);
-                form::append_answer(&answer, reply);
+                form::append_answer(&self.0.apply(context, command), reply);
             }
             // A protocol that orders reads among writes may execute them so.
-            Some(Asked::Query(query)) => {
-                form::append_answer(&self.0.read(&Context { now }, query), reply);
-            }
+            Some(Asked::Query(query)) => form::append_answer(&self.0.read(context, query), reply),
             None => form::append_not_understood(reply),
         }
+    }
+}
+
+impl<M: Machine> StateMachine for Typed<M> {
+    fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
+        self.execute(&Context::new(now, None), command, reply);
+    }
+
+    fn apply_logged(&mut self, now: Timestamp, command: &LogCommand<'_>, reply: &mut Vec<u8>) {
+        self.execute(&Context::new(now, Some(command)), command.payload, reply);
     }
 
     fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
         match asked::<M>(query) {
             Some(Asked::Command(_)) => return Err(NotARead),
             Some(Asked::Query(query)) => {
-                form::append_answer(&self.0.read(&Context { now }, query), reply);
+                let answer = self.0.read(&Context::new(now, None), query);
+                form::append_answer(&answer, reply);
             }
             None => form::append_not_understood(reply),
         }
