@@ -29,6 +29,9 @@ const AUTHORITY_DAYS: u32 = 3650;
 /// How long a certificate is valid.
 const DAYS: u32 = 90;
 
+/// Whose certificates `certs create` makes besides those of nodes.
+const PEOPLE: [Kind; 2] = [Kind::Operator, Kind::Monitor];
+
 /// The name in the certificates of the operator and the monitor that `certs create` makes.
 const DEFAULT_NAME: &str = "default";
 
@@ -105,7 +108,7 @@ fn create(out: &Path, cluster: &str, days: u32) -> Result<()> {
 }
 
 fn issue_people(out: &Path, authority: &Authority, cluster: &str, days: u32) -> Result<()> {
-    for kind in [Kind::Operator, Kind::Monitor] {
+    for kind in PEOPLE {
         let name = Name {
             cluster: cluster.to_owned(),
             kind,
@@ -165,7 +168,7 @@ fn issue_nodes(out: &Path, cluster: &str, nodes: &[Node], days: u32) -> Result<(
 /// If it cannot be written.
 pub(crate) fn prepare(out: &Path, cluster: &str) -> Result<()> {
     match out.join("ca.key").exists() {
-        true if is_fresh(&out.join(Kind::Operator.word())) => Ok(()),
+        true if PEOPLE.iter().all(|kind| is_fresh(&out.join(kind.word()))) => Ok(()),
         true => issue_people(out, &authority(out)?, cluster, DAYS),
         false => create(out, cluster, DAYS),
     }

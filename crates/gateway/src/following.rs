@@ -5,8 +5,9 @@
 use crate::serve::Inner;
 use ionian_kernel::client::{Operation, ReadLevel, Reply, Request};
 use ionian_machines::kv::Compound;
+use std::cell::Cell;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often the gateway asks for the users and the memory, while it has clients.
 const EVERY: Duration = Duration::from_secs(1);
@@ -25,14 +26,24 @@ impl Inner {
                 self.host.set_level(level());
             }
             let has_clients = self.slots.borrow().len() > 0;
-            if self.host.rights.are_checked() && has_clients {
-                if !self.polling.replace(true) {
-                    let read = Operation::Read(ReadLevel::Linearizable);
-                    self.ask_for_itself(POLLING, (read, self.host.rights.question()));
-                }
-                if !self.measuring.replace(true) {
-                    self.ask_for_itself(MEASURING, self.host.memory.question());
-                }
+            let now = Instant::now();
+            // An answer may be lost with the lane that asked.
+            let is_open = |asked: &Cell<Option<Instant>>| {
+                let asked = asked.get().map(|at| now.saturating_duration_since(at));
+                asked.is_some_and(|waits| waits < self.host.limits.deadline)
+            };
+            if self.host.rights.are_checked() && has_clients && !is_open(&self.polling) {
+                self.polling.set(Some(now));
+                let read = Operation::Read(ReadLevel::Linearizable);
+                self.ask_for_itself(POLLING, (read, self.host.rights.question()));
+            }
+            // The clients that have written may be gone.
+            // A node that stops waits for nothing of its own.
+            let asks =
+                self.drain.leave().is_none() && (has_clients || self.host.memory.has_written());
+            if self.host.rights.are_checked() && asks && !is_open(&self.measuring) {
+                self.measuring.set(Some(now));
+                self.ask_for_itself(MEASURING, self.host.memory.question());
             }
             tokio::time::sleep(EVERY).await;
         }
@@ -52,16 +63,18 @@ impl Inner {
         let answer = reply.outcome.as_ref();
         match reply.token >> 32 {
             POLLING => {
-                self.polling.set(false);
+                self.polling.set(None);
                 answer.into_iter().for_each(|users| {
                     self.host.rights.learn(users);
                 });
             }
             MEASURING => {
-                self.measuring.set(false);
-                answer
-                    .into_iter()
-                    .for_each(|room| self.host.memory.learn(room));
+                self.measuring.set(None);
+                match answer {
+                    Ok(room) => self.host.memory.learn(room),
+                    // What was to be measured may not have been.
+                    Err(_) => self.host.memory.note_write(),
+                }
             }
             _ => return false,
         }

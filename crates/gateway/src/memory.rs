@@ -26,7 +26,12 @@ impl Memory {
         self.known.get()
     }
 
-    /// A write is sent to the cluster.
+    /// Whether there may be something to measure.
+    pub(crate) fn has_written(&self) -> bool {
+        self.wrote.get()
+    }
+
+    /// A write is sent to the cluster, or was answered.
     pub(crate) fn note_write(&self) {
         self.wrote.set(true);
     }
@@ -43,6 +48,9 @@ impl Memory {
     pub(crate) fn learn(&self, reply: &Bytes) {
         if let Ok(room) = Room::of_reply(reply) {
             self.known.set(room);
+            if room.limit == 0 {
+                self.wrote.set(false);
+            }
         }
     }
 
@@ -139,5 +147,9 @@ mod tests {
         assert!(!is_write(memory.question()), "nothing was written since");
         memory.note_write();
         assert!(is_write(memory.question()));
+        // Without a limit there is nothing to measure any more.
+        memory.note_write();
+        memory.learn(&Bytes::from_static(&[0; 16]));
+        assert!(!memory.has_written());
     }
 }

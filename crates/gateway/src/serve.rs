@@ -80,10 +80,10 @@ pub(crate) struct Inner {
     pub(crate) level: RefCell<Option<Box<dyn Fn() -> Level>>>,
     /// Number of questions that the gateway has asked for itself.
     pub(crate) polls: Cell<u32>,
-    /// Whether a question for the users has no answer.
-    pub(crate) polling: Cell<bool>,
-    /// Whether a question for the memory has no answer.
-    pub(crate) measuring: Cell<bool>,
+    /// When a question for the users was asked that has no answer.
+    pub(crate) polling: Cell<Option<Instant>>,
+    /// The same for the memory.
+    pub(crate) measuring: Cell<Option<Instant>>,
 }
 
 impl Gateway {
@@ -115,8 +115,8 @@ impl Gateway {
                 last_refusal: Cell::new(None),
                 level: RefCell::default(),
                 polls: Cell::new(0),
-                polling: Cell::new(false),
-                measuring: Cell::new(false),
+                polling: Cell::new(None),
+                measuring: Cell::new(None),
             }),
         }
     }

@@ -5,9 +5,10 @@ use crate::output::explain;
 use anyhow::{Context, Result};
 use ionian_deployment::Configuration;
 use ionian_runtime::status::RoleStatus;
-use ionian_runtime::{NodeStatus, query_status};
+use ionian_runtime::{NodeStatus, QueryError, query_status};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -38,6 +39,9 @@ pub(crate) struct Answer {
     pub(crate) up: bool,
     /// Why there is no status.
     pub(crate) error: Option<String>,
+    /// Whether the node has refused to answer, so that its process runs.
+    #[serde(skip)]
+    pub(crate) refused: bool,
     pub(crate) status: Option<NodeStatus>,
 }
 
@@ -91,7 +95,9 @@ pub(crate) async fn ask_all(known: &Configuration, limit: Duration) -> ClusterSt
         );
         let (cluster, protocol) = (deployment.cluster.clone(), deployment.protocol.clone());
         questions.spawn(async move {
-            let (error, status) = match ask((&name, &address), (&cluster, &protocol), limit).await {
+            let asked = ask((&name, &address), (&cluster, &protocol), limit).await;
+            let refused = asked.as_ref().is_err_and(is_refusal);
+            let (error, status) = match asked {
                 Ok(status) => (None, Some(status)),
                 Err(error) => (Some(explain(&error)), None),
             };
@@ -103,6 +109,7 @@ pub(crate) async fn ask_all(known: &Configuration, limit: Duration) -> ClusterSt
                     gateway,
                     up: status.is_some(),
                     error,
+                    refused,
                     status,
                 },
             )
@@ -121,6 +128,17 @@ pub(crate) async fn ask_all(known: &Configuration, limit: Duration) -> ClusterSt
         changing: known.next.is_some(),
         nodes_up: nodes.iter().filter(|node| node.up).count(),
         nodes,
+    }
+}
+
+/// Whether the other side has said something: that it refuses, or a certificate that does not
+/// suffice. A process that hangs says nothing.
+fn is_refusal(error: &anyhow::Error) -> bool {
+    match error.downcast_ref() {
+        Some(QueryError::Refused(_) | QueryError::Malformed(_)) => true,
+        // Errors of TLS.
+        Some(QueryError::Io(error)) => error.kind() == ErrorKind::InvalidData,
+        Some(QueryError::TimedOut(_)) | None => false,
     }
 }
 

@@ -121,7 +121,7 @@ pub(crate) fn judge(
             .iter()
             .filter_map(|(node, probe)| Some((node.clone(), *probe.as_ref().ok()?)))
             .collect();
-        if done.is_empty() && not_served.is_empty() {
+        if done.is_empty() && !probes.is_empty() && not_served.is_empty() {
             not_served.push(Id::ProbeFailed.with("no command passes the log"));
         }
         troubles.extend(failed);

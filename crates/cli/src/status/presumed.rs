@@ -1,6 +1,6 @@
-//! Nodes that do not answer this command, and run: nodes that answer are connected to them. A
+//! Nodes that refuse to answer this command, and to which nodes that answer are connected. A
 //! certificate that has expired, or a command without one, must not make a cluster that serves look
-//! as if it did not.
+//! as if it did not. A node that says nothing may hang, though its connections stand for a while.
 //!
 //! Such a node is presumed to do what its roles are for. Nothing of their state is known, so a
 //! cluster with such a node is never called healthy.
@@ -23,7 +23,7 @@ pub(super) fn presume(known: &Configuration, cluster: &ClusterStatus) -> Cluster
         let silent = presumed
             .nodes
             .iter_mut()
-            .find(|node| node.name == member.name && node.status.is_none());
+            .find(|node| node.name == member.name && node.refused);
         let Some(silent) = silent else { continue };
         let near = connected_to(cluster, id);
         if near.is_empty() {

@@ -1,6 +1,6 @@
 //! What needs attention, in words.
 
-use super::cluster::{ClusterStatus, instances};
+use super::cluster::{Answer, ClusterStatus, instances};
 use super::presumed::connected_to;
 use super::trouble::{Id, Trouble};
 use crate::certs::date;
@@ -101,8 +101,13 @@ fn ending(name: &str, status: &NodeStatus) -> Vec<Trouble> {
 }
 
 /// A node that does not answer.
-fn silent(known: &Configuration, cluster: &ClusterStatus, (name, error): (&str, &str)) -> Trouble {
-    let near = known.member(name);
+fn silent(
+    known: &Configuration,
+    cluster: &ClusterStatus,
+    (node, error): (&Answer, &str),
+) -> Trouble {
+    let name = &node.name;
+    let near = known.member(name).filter(|_| node.refused);
     let near = near.map_or(Vec::new(), |(id, _)| connected_to(cluster, id));
     if near.is_empty() {
         return Id::NodeDown.with(format!("node {name} does not answer: {error}"));
@@ -123,7 +128,7 @@ pub(super) fn troubles(
     let mut found = Vec::new();
     for node in &cluster.nodes {
         if let Some(error) = &node.error {
-            found.push(silent(known, cluster, (&node.name, error)));
+            found.push(silent(known, cluster, (node, error)));
         }
         let Some(status) = &node.status else { continue };
         if !status.takes_part {

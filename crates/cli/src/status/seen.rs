@@ -46,6 +46,7 @@ fn seen(known: &Configuration, own: &NodeStatus) -> Option<ClusterStatus> {
             gateway: node.gateway.clone(),
             up: status.is_some(),
             error: None,
+            refused: false,
             status,
         }
     });

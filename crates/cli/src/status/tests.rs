@@ -50,6 +50,7 @@ impl Made {
                 gateway: node.gateway.clone(),
                 up: true,
                 error: None,
+                refused: false,
                 status: Some(status),
             }
         });
@@ -100,12 +101,14 @@ impl Made {
             }
         }
         self.silent(node);
+        self.cluster.nodes[node].refused = false;
     }
 
-    /// The node runs, and does not answer the command.
+    /// The node runs, and refuses to answer the command.
     fn silent(&mut self, node: usize) {
         let node = &mut self.cluster.nodes[node];
         (node.up, node.status, node.error) = (false, None, Some("it is silent".into()));
+        node.refused = true;
     }
 
     /// Changes what the first instance of this kind on the node reports.
@@ -514,6 +517,11 @@ fn a_node_that_others_are_connected_to_is_presumed_to_run() {
     // The one that leads answers alone.
     let mut made = Made::new(PRESETS[0]);
     (1..3).for_each(|node| made.silent(node));
+    assert_eq!(said(&made).0, Verdict::Degraded);
+    // Two processes hang: the system keeps their connections for a while.
+    (1..3).for_each(|node| made.cluster.nodes[node].refused = false);
+    assert_eq!(said(&made).0, Verdict::NotServing);
+    (1..3).for_each(|node| made.cluster.nodes[node].refused = true);
     assert_eq!(said(&made).0, Verdict::Degraded);
     made.deaf(0, 1);
     made.deaf(0, 2);

@@ -81,6 +81,10 @@ impl Connection {
             return self.account();
         }
         self.flight_request = None;
+        if self.flight_changes {
+            // A measurement may have overtaken it on its way.
+            self.host.memory.note_write();
+        }
         let is_blocking = matches!(expected, Expected::Blocking);
         let times = Times {
             now,

@@ -45,16 +45,11 @@ impl Connection {
             let account = self.client.account.borrow();
             let bytes = self.command_bytes as u64;
             let most = account.allowed(Quota::Bytes);
-            let too_large = most.filter(|most| bytes > *most);
-            let too_large = too_large.map(|most| account.too_large(most));
-            let pace = match &too_large {
-                Some(_) => Pace::Unpaid,
-                None => account.pay(bytes, now),
+            let pace = match most.is_some_and(|most| bytes > most) {
+                true => Pace::Refused(now + PATIENCE, Quota::Bytes),
+                false => account.pay(bytes, now),
             };
             drop(account);
-            if let Some(text) = too_large {
-                return Err(self.refuse_over_quota(words, &text));
-            }
             self.set_pace(pace);
         }
         match self.pace {
@@ -103,11 +98,13 @@ impl Connection {
     }
 
     fn refuse_by_quota(&mut self, words: &[Bytes], quota: Quota) -> Admission {
-        let text = self.client.account.borrow().refusal(quota);
-        self.refuse_over_quota(words, &text)
-    }
-
-    fn refuse_over_quota(&mut self, words: &[Bytes], text: &str) -> Admission {
+        let account = self.client.account.borrow();
+        let most = account.allowed(quota).unwrap_or(u64::MAX);
+        let text = match quota == Quota::Bytes && self.command_bytes as u64 > most {
+            true => account.too_large(most),
+            false => account.refusal(quota),
+        };
+        drop(account);
         if !self.is_idle() {
             return Admission::Waits;
         }
@@ -115,7 +112,7 @@ impl Connection {
         let family = kv::command_info(&words[0]).map(|info| Family::of(info.flags));
         let family = family.unwrap_or(Family::Admin);
         self.host.meter.answered(family, Outcome::Busy);
-        self.refuse(words, text);
+        self.refuse(words, &text);
         Admission::Answered
     }
 

@@ -202,7 +202,12 @@ fn bytes_of_commands_have_a_rate() {
     clock.add(5000);
     let set = format!("SET k {}", "v".repeat(16_384));
     let larger = "-ERR the command is larger than the quota of user u for a second: 16384 bytes\n";
-    assert_eq!(user.ask(&mut cluster, &set), larger);
+    // As with each refusal the connection is not read for a while.
+    user.send(format!("{set}\r\n{set}\r\n"));
+    assert_eq!(after(&clock, 99, &mut user, &mut cluster), "");
+    assert_eq!(after(&clock, 1, &mut user, &mut cluster), larger);
+    assert_eq!(after(&clock, 99, &mut user, &mut cluster), "");
+    assert_eq!(after(&clock, 1, &mut user, &mut cluster), larger);
     assert_eq!(user.ask(&mut cluster, "STRLEN k"), ":15000\n");
 }
 

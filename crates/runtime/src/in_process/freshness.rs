@@ -37,7 +37,7 @@ pub enum Freshness {
     Level(ReadLevel),
     /// Sees the write or read of this receipt, and all before it; also everything that the client
     /// lane has completed. If the replica that is asked has not executed that far, the read is a
-    /// linearizable one, and so is that with a receipt of another cluster.
+    /// linearizable one. A receipt of another cluster says nothing.
     After(Receipt),
 }
 

@@ -8,12 +8,13 @@
 //!
 //! - **Levels**: a replica calls the closure when it would answer a query of that level. So the
 //!   closure sees what such a query sees, with every protocol.
-//! - **Other processes**: their machines do not know the desk. They answer with nothing, and the
-//!   read is repeated until a replica in this process has answered (see `serving.rs`).
+//! - **Other processes**: their machines do not know the desk, and say so. The read is repeated
+//!   until a replica in this process has answered (see `serving.rs`).
 //! - **Repetition**: lanes ask again, and two replicas may be asked: a closure may be called
-//!   several times. The answer names the call whose result counts. That result is given to the caller when
-//!   the answer has come through the lane, not before: only then does the lane know what the call
-//!   has seen, and only then may a replica that executes before its disk is done be believed.
+//!   several times. The answer names the call whose result counts. That result is given to the
+//!   caller when the answer has come through the lane, not before: only then does the lane know
+//!   what the call has seen, and only then may a replica that executes before its disk is done be
+//!   believed.
 //! - **Panics**: they are caught here. The replica and its machine go on; the panic goes on in the
 //!   caller.
 //! - **Bounds**: at most [`MAX_WAITING`] closures wait, and of each [`MAX_KEPT`] results are kept.
@@ -156,7 +157,7 @@ impl Desk {
     fn answer(&self, query: &[u8], machine: &dyn Any, reply: &mut Vec<u8>) {
         let (ours, number) = query.split_at(MARK.len() + ID_BYTES);
         if ours[MARK.len()..] != self.id {
-            return;
+            return reply.extend_from_slice(&MARK);
         }
         let number = u64::from_be_bytes(number.try_into().expect("the length was checked"));
         let Some(place) = lock(&self.waiting).get(&number).cloned() else {
@@ -210,6 +211,12 @@ impl Drop for Ticket {
 struct Readable {
     machine: Box<dyn StateMachine>,
     desk: Arc<Desk>,
+}
+
+/// Whether this is the answer of a machine in another process that knows such queries: to it the
+/// query reads everything.
+pub(crate) fn is_of_another_process(answer: &[u8]) -> bool {
+    answer == MARK
 }
 
 fn names_closure(query: &[u8]) -> bool {
@@ -303,14 +310,15 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_of_another_process_answers_with_nothing_and_other_queries_pass() {
+    fn a_machine_of_another_process_says_so_and_other_queries_pass() {
         let (desk, other) = (Desk::new(), Desk::new());
         let ticket = desk.put(LocalRead::new(|it: &Number| it.0)).expect("room");
         let (here, there) = (
             desk.serve(Box::new(Number(7))),
             other.serve(Box::new(Number(7))),
         );
-        assert_eq!(ask(&*there, &ticket.query()), b"");
+        let elsewhere = ask(&*there, &ticket.query());
+        assert!(is_of_another_process(&elsewhere) && ticket.take(&elsewhere).is_none());
         assert_eq!(ask(&*here, &desk.no_query()), b"");
         assert_eq!(ask(&*here, b"query"), b"query");
         let mut footprint = Footprint::default();

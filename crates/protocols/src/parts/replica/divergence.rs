@@ -73,8 +73,10 @@ pub(super) struct Divergence {
     untold: Vec<Mark>,
     /// How many sums of others were compared.
     compared: u64,
-    /// What is known for good: `Undecided` of a stretch whose sums are not kept any more.
+    /// What a majority has decided.
     agreement: Agreement,
+    /// Whether nothing has decided a stretch whose sums are not kept any more.
+    doubted: bool,
     /// Those that have diverged, as far as that is known.
     wrong: Set<ReplicaId>,
 }
@@ -134,7 +136,7 @@ impl Divergence {
         let is_other = |own: &Own| (own.mark.start, own.mark.end) != (mark.start, mark.end);
         self.own.retain(is_other);
         if self.own.len() == KEPT && self.own.pop_front().is_some_and(|oldest| oldest.undecided) {
-            self.agreement = self.agreement.max(Agreement::Undecided);
+            self.doubted = true;
         }
         let undecided = false;
         self.own.push_back(Own { mark, undecided });
@@ -164,10 +166,11 @@ impl Divergence {
             };
             let others = self.theirs.iter();
             let others = others.filter_map(|(replica, marks)| Some((*replica, of_stretch(marks)?)));
-            *undecided = others.clone().any(|(_, sum)| sum != mark.sum);
-            if !*undecided {
+            // What is known of others is forgotten in time, a doubt is not.
+            if others.clone().all(|(_, sum)| sum == mark.sum) {
                 continue;
             }
+            *undecided = true;
             let sums: Vec<(ReplicaId, u64)> = others.chain([(me, mark.sum)]).collect();
             let votes = |sum| sums.iter().filter(|(_, other)| *other == sum).count();
             let all = sums.iter().map(|(_, sum)| *sum);
@@ -185,11 +188,13 @@ impl Divergence {
         }
     }
 
-    /// What comparisons have shown so far.
+    /// What comparisons have shown so far. Once a majority has named a replica, other doubts are
+    /// about the same one.
     fn agreement(&self) -> Agreement {
-        match self.own.iter().any(|own| own.undecided) {
-            true => self.agreement.max(Agreement::Undecided),
-            false => self.agreement,
+        let doubts = self.doubted || self.own.iter().any(|own| own.undecided);
+        match self.agreement {
+            Agreement::Equal if doubts => Agreement::Undecided,
+            decided => decided,
         }
     }
 

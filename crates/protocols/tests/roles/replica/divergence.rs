@@ -174,7 +174,7 @@ fn a_replica_that_most_others_contradict_does_nothing_more() {
     assert!(!replica.role.core().is_out());
     // Another stretch, in which the majority is the other one.
     replica.tell(of_other(PEER, &marks[1]));
-    assert_eq!(replica.role.core().agreement(), Agreement::Undecided);
+    assert_eq!(replica.role.core().agreement(), Agreement::OthersDiverged);
     replica.tell(of_other(ReplicaId(0), &marks[1]));
     assert_eq!(replica.role.core().agreement(), Agreement::Diverged);
     assert_eq!(replica.role.next_timer(), None);
@@ -244,6 +244,23 @@ fn a_doubt_is_not_forgotten() {
         replica.asked(chosen(slot, value, PEER));
     }
     replica.tell(of_peer(ReplicaId(0), &marks[0]));
+    assert_eq!(replica.role.core().agreement(), Agreement::Undecided);
+}
+
+/// This replica is behind, and the other one goes on.
+#[test]
+fn a_doubt_does_not_end_when_the_other_sum_is_forgotten() {
+    let mut replica = replica_with(&text);
+    let marks = execute(&mut replica, &log(Level(18)), 0);
+    replica.tell(of_other(PEER, &marks[0]));
+    for start in (100..200).step_by(2) {
+        let mark = Mark {
+            start: Slot(start),
+            end: Slot(start + STRETCH),
+            sum: 7,
+        };
+        replica.tell(In::mark(PEER, mark));
+    }
     assert_eq!(replica.role.core().agreement(), Agreement::Undecided);
 }
 
