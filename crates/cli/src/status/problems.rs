@@ -179,14 +179,14 @@ pub(super) fn troubles(
 mod tests {
     use super::*;
     use ionian_deployment::{Deployment, PresetOptions};
-    use ionian_kernel::id::Epoch;
+    use ionian_kernel::id::{Epoch, Index};
 
     fn service_needs(preset: &str) -> ServiceNeeds {
         let deployment = Deployment::preset(preset, &PresetOptions::default()).unwrap();
         ServiceNeeds::of(&Configuration::founded(deployment), Epoch::default()).unwrap()
     }
 
-    fn forgetful(role: &str, index: u8) -> RoleStatus {
+    fn forgetful(role: &str, index: Index) -> RoleStatus {
         RoleStatus {
             role: role.to_owned(),
             index,
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn losses_are_counted_by_role() {
-        let lost = |preset, places: &[(&str, u8)]| -> Vec<String> {
+        let lost = |preset, places: &[(&str, Index)]| -> Vec<String> {
             let roles: Vec<RoleStatus> = places
                 .iter()
                 .map(|(kind, index)| forgetful(kind, *index))

@@ -5,7 +5,7 @@ use super::health::{Health, Verdict, judge};
 use super::seen::connected_peer;
 use super::tolerance_seen_by;
 use ionian_deployment::{Configuration, Deployment, PresetOptions};
-use ionian_kernel::id::Epoch;
+use ionian_kernel::id::{Epoch, Index};
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::membership::Membership;
 use ionian_runtime::status::{
@@ -146,7 +146,7 @@ impl Made {
     }
 }
 
-fn role(role: &str, index: u8, known: &Configuration) -> RoleStatus {
+fn role(role: &str, index: Index, known: &Configuration) -> RoleStatus {
     let own = known.deployment.protocol == "mencius" || index == 0;
     let leads = LeadsStatus {
         own,

@@ -310,6 +310,7 @@ fn aligned<const N: usize>(table: &[[String; N]]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ionian_kernel::id::Index;
 
     #[test]
     fn columns_line_up() {
@@ -317,7 +318,7 @@ mod tests {
         assert_eq!(aligned(&table), "a    bb  c\naaa  b\n");
     }
 
-    fn leader(index: u8, round: u64, own: bool, others: u64) -> RoleStatus {
+    fn leader(index: Index, round: u64, own: bool, others: u64) -> RoleStatus {
         RoleStatus {
             role: "leader".to_owned(),
             index,
