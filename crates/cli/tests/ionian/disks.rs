@@ -79,13 +79,16 @@ fn a_node_with_few_open_files_keeps_those_that_it_needs() {
     let mut node = Nodes(vec![first_node_with(&cluster, "ulimit -n 528")]);
     cluster.wait_until_whole();
     let mut client = cluster.client(0);
-    let idle = |port: u16| (0..500).map(move |_| TcpStream::connect(("127.0.0.1", port)));
+    let idle =
+        |port: u16, count| (0..count).map(move |_: u32| TcpStream::connect(("127.0.0.1", port)));
     let (_, port) = cluster.deployment.nodes[0]
         .address
         .rsplit_once(':')
         .unwrap();
-    let peers: Vec<_> = idle(port.parse().unwrap()).collect();
-    let mut clients: Vec<_> = idle(cluster.gateways()[0]).map(Result::unwrap).collect();
+    let peers: Vec<_> = idle(port.parse().unwrap(), 100).collect();
+    let mut clients: Vec<_> = idle(cluster.gateways()[0], 500)
+        .map(Result::unwrap)
+        .collect();
     let mut answer = String::new();
     clients[60].read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "-ERR max number of clients reached\r\n");
