@@ -11,7 +11,9 @@ pub(crate) use arguments::Arguments;
 use arguments::CertsCommand;
 use ionian_deployment::{Deployment, Node};
 use ionian_program::output::say;
-use ionian_tls::{Authority, Described, Hosts, Issued, Kind, Name, describe_file, is_near_end};
+use ionian_tls::{
+    Authority, Described, Hosts, Issued, Kind, Name, describe_file, is_near_end, now,
+};
 pub(crate) use report::date;
 use std::fs::{self, File, Permissions};
 use std::io::{ErrorKind, Write};
@@ -19,7 +21,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -109,13 +111,14 @@ fn create(out: &Path, cluster: &str, days: u32) -> Result<()> {
 
 fn issue_people(out: &Path, authority: &Authority, cluster: &str, days: u32) -> Result<()> {
     for kind in PEOPLE {
-        let name = Name {
-            cluster: cluster.to_owned(),
-            kind,
-            name: DEFAULT_NAME.to_owned(),
-        };
-        let issued = authority.issue(&name, &Hosts::default(), DAY * days)?;
-        store(&out.join(kind.word()), out, &issued)?;
+        let directory = out.join(kind.word());
+        issue_one(
+            out,
+            &directory,
+            authority,
+            (cluster, kind, DEFAULT_NAME),
+            days,
+        )?;
     }
     Ok(())
 }
@@ -143,13 +146,31 @@ fn issue_client(
     name: &str,
     days: u32,
 ) -> Result<()> {
+    let directory = of_client(out, name);
+    issue_one(
+        out,
+        &directory,
+        authority,
+        (cluster, Kind::Client, name),
+        days,
+    )
+}
+
+/// The certificate of one who calls, and is reached at no host.
+fn issue_one(
+    out: &Path,
+    directory: &Path,
+    authority: &Authority,
+    (cluster, kind, name): (&str, Kind, &str),
+    days: u32,
+) -> Result<()> {
     let whose = Name {
         cluster: cluster.to_owned(),
-        kind: Kind::Client,
+        kind,
         name: name.to_owned(),
     };
     let issued = authority.issue(&whose, &Hosts::default(), DAY * days)?;
-    store(&of_client(out, name), out, &issued)
+    store(directory, out, &issued)
 }
 
 fn issue_nodes(out: &Path, cluster: &str, nodes: &[Node], days: u32) -> Result<()> {
@@ -178,10 +199,7 @@ pub(crate) fn prepare(out: &Path, cluster: &str) -> Result<()> {
 /// user learns why it is refused.
 fn is_fresh(directory: &Path) -> bool {
     let path = directory.join("tls.crt");
-    let now = UNIX_EPOCH
-        .elapsed()
-        .map_or(0, |since| since.as_secs() as i64);
-    let ends_soon = |it: Described| is_near_end((it.not_before, it.not_after), false, now);
+    let ends_soon = |it: Described| is_near_end((it.not_before, it.not_after), false, now());
     path.exists() && !describe_file(&path).is_ok_and(ends_soon)
 }
 

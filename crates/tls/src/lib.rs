@@ -36,7 +36,7 @@ pub use error::TlsError;
 pub use files::{Files, describe_file};
 pub use issue::{Authority, Hosts, Issued};
 pub use live::{Live, Loaded, Reload};
-pub use name::{Described, Expected, Kind, Name, describe, is_near_end, name_of};
+pub use name::{Described, Expected, Kind, Name, describe, is_near_end, name_of, now};
 pub use rustls;
 pub use session::Session;
 pub use set::{CertificateSet, fingerprint};

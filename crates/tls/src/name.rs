@@ -3,6 +3,7 @@
 use crate::error::TlsError;
 use std::fmt;
 use std::str::FromStr;
+use std::time::UNIX_EPOCH;
 use x509_parser::extensions::GeneralName;
 
 const SCHEME: &str = "ionian://";
@@ -202,6 +203,12 @@ const RENEW_SECONDS: i64 = 14 * DAY_SECONDS;
 const REPLACE_SECONDS: i64 = 90 * DAY_SECONDS;
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
+
+/// The present time in seconds since 1970, as certificates have it.
+pub fn now() -> i64 {
+    let since = UNIX_EPOCH.elapsed();
+    since.map_or(0, |since| since.as_secs() as i64)
+}
 
 /// Whether a certificate, valid between these times, must be renewed now, or an authority be
 /// replaced: 14 days before its end, an authority 90 days, or when three quarters of its time are

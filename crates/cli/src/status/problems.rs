@@ -9,7 +9,7 @@ use ionian_deployment::{Configuration, Durability};
 use ionian_kernel::layout::NodeId;
 use ionian_runtime::NodeStatus;
 use ionian_runtime::status::{DrainStatus, RoleStatus};
-use std::time::UNIX_EPOCH;
+use ionian_tls::now;
 
 /// What the cluster has lost permanently because too many instances have lost their memory, and
 /// whether it is unable to serve without it.
@@ -85,11 +85,8 @@ fn diverged(node: &str, role: &RoleStatus) -> Option<String> {
 
 /// The certificates of a node that end soon.
 fn ending(name: &str, status: &NodeStatus) -> Vec<Trouble> {
-    let now = UNIX_EPOCH
-        .elapsed()
-        .map_or(0, |since| since.as_secs() as i64);
     let tls = status.tls.iter();
-    let near = tls.flat_map(|tls| tls.near_end(now));
+    let near = tls.flat_map(|tls| tls.near_end(now()));
     near.map(|(what, it)| {
         Id::CertificateEnds.with(format!(
             "the {what} {} of node {name} ends at {}: renew it",

@@ -3,9 +3,9 @@
 use crate::status::{CertificateStatus, TlsStatus};
 use crate::transport::peers::Peers;
 use crate::transport::security::NodeTls;
-use ionian_tls::{Reload, describe, fingerprint, is_near_end};
+use ionian_tls::{Reload, describe, fingerprint, is_near_end, now};
 use std::rc::Rc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 /// How often the files are read.
@@ -55,12 +55,6 @@ impl TlsStatus {
         let trusted = self.trusted.iter().map(|trusted| ("authority", trusted));
         own.chain(trusted.filter(move |(_, trusted)| trusted.is_near_end(true, now)))
     }
-}
-
-/// Seconds since 1970.
-fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs() as i64)
 }
 
 /// Logs each certificate that ends soon. Returns whether there is one.
