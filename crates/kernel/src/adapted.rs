@@ -139,6 +139,10 @@ impl<R: Role, T: Translate<From = R::Send, Within = R::Config>> Role for Adapted
         self.call(out, |role, out| role.on_drain(now, drains, out));
     }
 
+    fn on_retire(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.call(out, |role, out| role.on_retire(now, out));
+    }
+
     fn is_drained(&self) -> bool {
         self.role.is_drained()
     }

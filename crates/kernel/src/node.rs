@@ -250,11 +250,11 @@ impl<P: Protocol> Node<P> {
         self.latest = P::latest_epoch(config);
         let stays = |address: Address| layout.node_of(address) == Some(here);
         for place in 0..self.hosted.len() {
-            if stays(self.hosted[place].address) {
-                self.call(place, world, |instance, outbox| {
-                    instance.on_reconfigure(now, config.clone(), outbox)
-                });
-            }
+            let stays = stays(self.hosted[place].address);
+            self.call(place, world, |instance, outbox| match stays {
+                true => instance.on_reconfigure(now, config.clone(), outbox),
+                false => instance.on_retire(now, outbox),
+            });
         }
         if self.hosted.iter().any(|hosted| !stays(hosted.address)) {
             self.retire(stays);

@@ -353,6 +353,8 @@ pub trait Instance {
     fn checkpoint(&self, outbox: &mut Outbox<Self::Envelope>);
     /// See [`Role::on_drain`](crate::role::Role::on_drain).
     fn on_drain(&mut self, now: Instant, drains: bool, outbox: &mut Outbox<Self::Envelope>);
+    /// See [`Role::on_retire`](crate::role::Role::on_retire).
+    fn on_retire(&mut self, now: Instant, outbox: &mut Outbox<Self::Envelope>);
     /// See [`Role::is_drained`](crate::role::Role::is_drained).
     fn is_drained(&self) -> bool;
     /// See [`Role::invariants`](crate::role::Role::invariants).
@@ -526,6 +528,11 @@ macro_rules! protocol {
             fn on_drain(&mut self, now: $crate::time::Instant, drains: bool, outbox: &mut $crate::role::Outbox<Envelope>) {
                 match self {
                     $(Instance::$kind(role) => $crate::role::Role::on_drain(role, now, drains, &mut $crate::role::Out::new(outbox)),)*
+                }
+            }
+            fn on_retire(&mut self, now: $crate::time::Instant, outbox: &mut $crate::role::Outbox<Envelope>) {
+                match self {
+                    $(Instance::$kind(role) => $crate::role::Role::on_retire(role, now, &mut $crate::role::Out::new(outbox)),)*
                 }
             }
             fn is_drained(&self) -> bool {

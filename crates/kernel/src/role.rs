@@ -116,6 +116,12 @@ pub trait Role {
         let _ = (now, drains, out);
     }
 
+    /// The instance leaves this node, by a change of the membership: nothing else is called after
+    /// this. It answers the requests of the application that it has; other messages need not arrive.
+    fn on_retire(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let _ = (now, out);
+    }
+
     /// Whether the cluster no longer needs this instance: it has handed over what it had, or no
     /// other instance takes it.
     fn is_drained(&self) -> bool {

@@ -543,7 +543,7 @@ impl Lane {
     pub fn on_timer(&mut self, now: Instant, due: &mut Due) {
         self.replace_stale_session(now, due);
         if self.check_at.is_some_and(|at| at <= now) {
-            self.give_up(now, due);
+            self.give_up(|pending| pending.give_up_at <= now, due);
             self.find_overdue_writes(now, due);
             let transit_of_reads = self.transit_of_reads();
             self.send_overdue(now, due);
@@ -614,9 +614,13 @@ impl Lane {
         )
     }
 
-    fn give_up(&mut self, now: Instant, due: &mut Due) {
-        let hopeless = |pending: &Pending| pending.give_up_at <= now;
-        let gone = self.writes.take_if(hopeless);
+    /// Gives up all requests: the lane ends, or the cluster is to be asked for none of them.
+    pub fn give_up_all(&mut self, due: &mut Due) {
+        self.give_up(|_| true, due);
+    }
+
+    fn give_up(&mut self, hopeless: impl Fn(&Pending) -> bool, due: &mut Due) {
+        let gone = self.writes.take_if(&hopeless);
         if !gone.is_empty() {
             self.waiting.iter_mut().for_each(|waiting| {
                 waiting.retain(|number| self.writes.get_mut(*number).is_some())

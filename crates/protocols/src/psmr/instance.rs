@@ -252,6 +252,11 @@ impl protocol::Instance for Instance {
         });
     }
 
+    fn on_retire(&mut self, now: Time, out: &mut Sends) {
+        self.settle();
+        self.call_all(out, |_, instance, outbox| instance.on_retire(now, outbox));
+    }
+
     fn is_drained(&self) -> bool {
         self.groups
             .each()

@@ -144,6 +144,11 @@ impl Role for ClientLane {
         self.carry_out(now, out);
     }
 
+    fn on_retire(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.lane.give_up_all(&mut self.due);
+        self.carry_out(now, out);
+    }
+
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
             In::Submit { request } => self.lane.submit(now, request, &mut self.due),

@@ -2,6 +2,7 @@
 //! ARCHITECTURE.md), one test each. All that it asks of its driver is compared.
 
 mod passed_on;
+mod retiring;
 
 use crate::servers::{config, only, round, without};
 use crate::stage::{self, Stage};
@@ -10,7 +11,7 @@ use ionian_kernel::client::{LaneLimits, Operation, ReadLevel, Refusal, Reply, Re
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{NodeId, Options};
 use ionian_kernel::role::Asked;
-use ionian_kernel::time::Duration;
+use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::trace::CommandId;
 use ionian_protocols::multipaxos::client::{ClientLane, In};
 use ionian_protocols::multipaxos::config::Config;

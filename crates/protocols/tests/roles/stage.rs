@@ -223,6 +223,12 @@ impl<R: Role> Stage<R> {
         self.outbox.take()
     }
 
+    /// The role leaves its node.
+    pub(crate) fn retired(&mut self) -> Asked<R::Send> {
+        self.do_call(|role, now, out| role.on_retire(now, out));
+        self.outbox.take()
+    }
+
     /// Lets time pass to the next timer.
     pub(crate) fn timer(&mut self) -> Vec<R::Send> {
         self.pass_to_timer();
@@ -301,6 +307,7 @@ pub(crate) struct Outside {
     /// This many of them are on disk.
     pub(crate) durable: usize,
     pub(crate) sent: Vec<Message>,
+    pub(crate) replies: Vec<Reply>,
 }
 
 impl World<MultiPaxos> for Outside {
@@ -319,5 +326,7 @@ impl World<MultiPaxos> for Outside {
     }
     fn store_snapshot(&mut self, _: Address, _: u64, _: Box<dyn Frozen>) {}
     fn announce(&mut self, _: Membership) {}
-    fn reply(&mut self, _: ClientId, _: Reply) {}
+    fn reply(&mut self, _: ClientId, reply: Reply) {
+        self.replies.push(reply);
+    }
 }

@@ -185,7 +185,7 @@ impl LaneHandle {
     /// anywhere on the loop's thread, [`Application::on_reply`] included. Exactly one reply
     /// follows; a lane that is not on this node replies
     /// [`Refusal::Unavailable`](ionian_kernel::client::Refusal::Unavailable). Only when the node
-    /// stops, or the lane leaves it, are there no more replies. Tokens from 2^63 on are reserved.
+    /// stops are there no more replies. Tokens from 2^63 on are reserved.
     pub fn submit(&self, lane: ClientId, request: Request) {
         self.submissions.submit(lane, request);
     }

@@ -88,12 +88,6 @@ impl<P: Protocol> NodeIo<P> {
         self.deliver_reply(lane, reply);
     }
 
-    /// Gives up all requests that have no reply yet.
-    pub(crate) fn forget_requests(&mut self) {
-        self.changes.open.clear();
-        self.unanswered = 0;
-    }
-
     fn deliver_reply(&mut self, lane: ClientId, reply: Reply) {
         self.unanswered = self.unanswered.saturating_sub(1);
         if reply.token >= CHANGE_TOKENS {

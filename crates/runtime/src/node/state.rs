@@ -278,8 +278,6 @@ impl<P: Protocol> State<P> {
         node.start(io.now, io);
         let lanes: Vec<ClientId> = layout.client_lanes(here).iter().collect();
         if *self.submissions.lanes.borrow() != lanes {
-            // A client that waits for the answer of a lane that has left asks again.
-            io.forget_requests();
             *self.submissions.lanes.borrow_mut() = lanes;
         }
     }

@@ -1,7 +1,7 @@
 //! The client lane: where it sends what, and how it follows the chain.
 
 use super::*;
-use ionian_kernel::client::{Operation, ReadLevel, Request};
+use ionian_kernel::client::{Operation, ReadLevel, Refusal, Request};
 use ionian_protocols::craq::client::ClientLane;
 use ionian_replication::batch::AnswersByClient;
 
@@ -190,4 +190,15 @@ fn reads_of_a_burst_go_to_one_node_by_their_level() {
             .collect();
     }
     assert!(again.iter().all(|(node, _)| *node != first), "{again:?}");
+}
+
+#[test]
+fn a_lane_that_leaves_its_node_answers_all_requests() {
+    let mut lane = lane();
+    lane.tell(submit(Operation::Change));
+    let asked = lane.retired();
+    let [(Envelope::ToApplication(_, reply), _)] = &asked.sends[..] else {
+        panic!("{asked:?}")
+    };
+    assert_eq!(reply.outcome, Err(Refusal::Unknown));
 }
