@@ -167,6 +167,18 @@ try {
   await page.keyboard.press("End");
   check((await page.locator("#of").inputValue()) === "node", "keys choose the history of this node");
   await page.waitForFunction(() => document.querySelectorAll("figure tbody tr").length > 4);
+  await page.locator("#span").focus();
+  await page.keyboard.press("End");
+  check((await page.locator("#span").inputValue()) === "86400", "keys choose the last 24 hours");
+  // A point stands for 6 minutes, so there is one or two.
+  const few = () => {
+    const rows = document.querySelectorAll("figure tbody tr").length;
+    return rows > 0 && rows <= 8;
+  };
+  await page.waitForFunction(few, null, { timeout: LIMIT });
+  await violations(page, "24 hours");
+  await page.keyboard.press("Home");
+  await page.waitForFunction(() => document.querySelectorAll("figure tbody tr").length > 8, null, { timeout: LIMIT });
 
   await page.emulateMedia({ colorScheme: "dark", reducedMotion: "reduce" });
   await violations(page, "dark");

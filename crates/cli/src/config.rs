@@ -66,6 +66,18 @@ fn init(
     Ok(())
 }
 
+/// Checks that a deployment file can be written: there is none, or it may be overwritten.
+pub(crate) fn check_free(file: &Path, force: bool) -> Result<()> {
+    let exists = file != Path::new("-") && file.symlink_metadata().is_ok();
+    if exists && !force {
+        bail!(
+            "{} exists: name another file, or overwrite it with --force",
+            file.display()
+        );
+    }
+    Ok(())
+}
+
 /// Writes a deployment file; `-` is standard output.
 pub(crate) fn write(file: &Path, text: &str, force: bool) -> Result<()> {
     if file == Path::new("-") {
@@ -81,15 +93,10 @@ pub(crate) fn write(file: &Path, text: &str, force: bool) -> Result<()> {
     } else {
         options.create_new(true).open(file)
     };
-    let mut out = match opened {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            bail!(
-                "{} exists: name another file, or overwrite it with --force",
-                file.display()
-            )
-        }
-        opened => opened.with_context(|| format!("cannot write {}", file.display()))?,
-    };
+    if opened.is_err() {
+        check_free(file, force)?;
+    }
+    let mut out = opened.with_context(|| format!("cannot write {}", file.display()))?;
     out.write_all(text.as_bytes())
         .with_context(|| format!("cannot write {}", file.display()))
 }

@@ -22,6 +22,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     wanted
         .check()
         .map_err(|error| BadUsage(error.to_string()))?;
+    if let Some(out) = &arguments.out {
+        // Before the search, which may take a while.
+        config::check_free(out, arguments.force)?;
+    }
     let prices = match &arguments.demands {
         Some(file) => read(file).with_context(|| format!("--demands {}", file.display()))?,
         None => Prices::shipped()?,

@@ -23,7 +23,7 @@ const LOOKS: usize = 8;
 pub(crate) enum Of {
     /// Of this node, since it started.
     Node,
-    /// Of the cluster, while a page was open.
+    /// Of the cluster, since this node looks at it.
     Cluster,
 }
 
@@ -41,15 +41,16 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Nothing is known yet. Looks come at this interval.
-    pub(crate) fn new(looks_every: Duration) -> Self {
+    /// Nothing is known yet. Looks come at the first interval while a page is open, and otherwise
+    /// at the second.
+    pub(crate) fn new(looks_every: Duration, rarely: Duration) -> Self {
         Memory {
             began: Instant::now(),
             looks: VecDeque::new(),
             events: Events::default(),
             kinds: Vec::new(),
-            own: History::every(1),
-            cluster: History::every(looks_every.as_secs() as u32),
+            own: History::every(1, 1),
+            cluster: History::every(looks_every.as_secs() as u32, 2 * rarely.as_secs() as u32),
             last_own: None,
         }
     }
@@ -197,7 +198,7 @@ mod tests {
 
     #[test]
     fn utilization_is_that_of_the_last_ten_seconds() {
-        let mut memory = Memory::new(Duration::from_secs(2));
+        let mut memory = Memory::new(Duration::from_secs(2), Duration::from_secs(30));
         let begin = Instant::now();
         for number in 0..60 {
             // It works all the time in the first 20 s, and then not at all.
@@ -225,8 +226,30 @@ mod tests {
     }
 
     #[test]
+    fn rare_looks_leave_no_gap_in_the_history_of_the_cluster() {
+        let rarely = Duration::from_secs(30);
+        let mut memory = Memory::new(Duration::from_secs(2), rarely);
+        let begin = memory.began;
+        for number in 0..=20 {
+            let at = rarely * number;
+            let ms = at.as_millis() as u64;
+            memory.take(begin + at, look(&[("n0", ms, ms / 2)]));
+        }
+        let busiest = |seconds: u32| {
+            let answer = memory.cluster.answer(20 * 30, seconds, &[]);
+            answer["series"]["busiest_loop"].as_array().unwrap().clone()
+        };
+        assert!(busiest(300).iter().all(|value| *value == 0.5));
+        // All that there was.
+        let hour = busiest(3600);
+        assert!(hour[201..].iter().all(|value| *value == 0.5), "{hour:?}");
+        let day = busiest(crate::history::DAY);
+        assert_eq!(day.last().unwrap(), &0.5);
+    }
+
+    #[test]
     fn own_figures_are_taken_once_for_each_report() {
-        let mut memory = Memory::new(Duration::from_secs(2));
+        let mut memory = Memory::new(Duration::from_secs(2), Duration::from_secs(30));
         let published = |ms: u64| {
             Arc::new(Published {
                 at: memory_start() + Duration::from_millis(ms),

@@ -1,4 +1,5 @@
-//! The thread that looks at the cluster while a page is open, and keeps the figures of this node.
+//! The thread that looks at the cluster, often while a page is open, and keeps the figures of this
+//! node.
 
 use crate::look::Look;
 use crate::memory::Memory;
@@ -11,6 +12,9 @@ use tokio::sync::{Semaphore, watch};
 
 /// How often the nodes are asked while a page is open.
 pub const LOOKS_EVERY: Duration = Duration::from_secs(2);
+
+/// How often they are asked while no page is open: for the history and the events.
+pub const RARELY: Duration = Duration::from_secs(30);
 
 /// Looks at the cluster; `None` while its members are not known. Each question needs a time limit
 /// of its own.
@@ -37,7 +41,7 @@ pub struct Dashboard {
     pub(crate) streams: Arc<Semaphore>,
 }
 
-/// Makes the thread look while it exists.
+/// Makes the thread look often while it exists.
 #[derive(Debug)]
 pub(crate) struct Viewer(Arc<Dashboard>);
 
@@ -50,7 +54,7 @@ impl Drop for Viewer {
 impl Dashboard {
     pub(crate) fn new(streams: usize) -> Arc<Self> {
         Arc::new(Dashboard {
-            memory: Mutex::new(Memory::new(LOOKS_EVERY)),
+            memory: Mutex::new(Memory::new(LOOKS_EVERY, RARELY)),
             seen: watch::Sender::new(None),
             viewers: watch::Sender::new(0),
             streams: Arc::new(Semaphore::new(streams)),
@@ -81,7 +85,7 @@ impl Dashboard {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// From now on the thread looks.
+    /// From now on the thread looks often.
     pub(crate) fn view(self: &Arc<Self>) -> Viewer {
         self.viewers.send_modify(|count| *count += 1);
         Viewer(self.clone())
@@ -104,21 +108,24 @@ impl Dashboard {
         }
     }
 
-    /// Looks while there are viewers.
+    /// Looks: often while there are viewers, otherwise rarely.
     pub(crate) async fn look(&self, looking: &Looking) {
         let mut viewers = self.viewers.subscribe();
+        let is_viewed = |count: &usize| *count > 0;
         loop {
-            if *viewers.borrow() == 0 {
-                // What is known grows old.
+            if !is_viewed(&viewers.borrow()) {
+                // What is known grows old: a page must not begin with it.
                 self.seen.send_replace(None);
-                // The sender is in `self`.
-                let _ = viewers.wait_for(|count| *count > 0).await;
+                // The sender is in `self`. If no page comes, it is time.
+                let _ = tokio::time::timeout(RARELY, viewers.wait_for(is_viewed)).await;
             }
             let begun = Instant::now();
             let look = looking().await;
             let seen = self.taken(begun, look);
-            self.seen.send_replace(Some(seen));
-            tokio::time::sleep(LOOKS_EVERY.saturating_sub(begun.elapsed())).await;
+            if is_viewed(&viewers.borrow()) {
+                self.seen.send_replace(Some(seen));
+                tokio::time::sleep(LOOKS_EVERY.saturating_sub(begun.elapsed())).await;
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use crate::family::{Family, MAX_NODES};
 use crate::model::{Counts, Model, NodeLoad};
 use crate::prices::{Prices, Provenance};
 use crate::search::{Candidate, MAX_AFTER_FAILURES, Outcome, Search};
-use crate::workload::Workload;
+use crate::workload::{Workload, short};
 use anyhow::{Result, bail, ensure};
 use ionian_deployment::{Deployment, Durability, MAX_F, PresetOptions, presets};
 use serde::Serialize;
@@ -136,12 +136,12 @@ impl Wanted {
         ensure!(
             (0.05..=MAX_AFTER_FAILURES).contains(&self.headroom),
             "headroom {}: must be 0.05 to {MAX_AFTER_FAILURES}",
-            self.headroom
+            short(self.headroom)
         );
         ensure!(
             (0.01..=100.0).contains(&self.speed),
             "speed {}: must be 0.01 to 100",
-            self.speed
+            short(self.speed)
         );
         Ok(())
     }

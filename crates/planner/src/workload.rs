@@ -36,7 +36,8 @@ impl Workload {
         for (name, rate) in [("writes", self.writes), ("reads", self.reads)] {
             ensure!(
                 (0.0..=MAX_RATE).contains(&rate),
-                "{name} = {rate}: must be 0 to {MAX_RATE:.0} a second"
+                "{name} = {}: must be 0 to {MAX_RATE:.0} a second",
+                short(rate)
             );
         }
         ensure!(
@@ -95,9 +96,25 @@ impl Workload {
     }
 }
 
+/// A number without hundreds of digits.
+pub(crate) fn short(number: f64) -> String {
+    let size = number.abs();
+    match size == 0.0 || (1e-6..1e15).contains(&size) || !size.is_finite() {
+        true => number.to_string(),
+        false => format!("{number:e}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_that_are_refused_are_short() {
+        let texts = [-1.0, 0.0, 2.5e9, 1e300, -1e-300, f64::NAN].map(short);
+        let expected = ["-1", "0", "2500000000", "1e300", "-1e-300", "NaN"];
+        assert_eq!(texts, expected);
+    }
 
     #[test]
     fn costs_lie_on_the_lines_through_the_corners() {

@@ -22,6 +22,7 @@ pub(super) const ANY: &str = "any";
 /// with `ionian bench demands`, or scale them with --speed.
 #[derive(Debug, Args)]
 #[command(
+    allow_negative_numbers = true,
     after_help = "Examples:\n  ionian plan --writes 20000 --reads 80000\n  \
     ionian plan --writes 200000 --connections 1000 --f 1 --out cluster.toml\n  \
     ionian plan --writes 5000 --reads 1e6 --level eventual --pipeline 16 --json\n\n\
@@ -29,36 +30,26 @@ pub(super) const ANY: &str = "any";
 )]
 pub(crate) struct Arguments {
     /// Writes (SET) a second
-    #[arg(
-        long,
-        value_name = "PER_SECOND",
-        default_value_t = 0.0,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 0.0)]
     pub(super) writes: f64,
     /// Reads (GET) a second
-    #[arg(
-        long,
-        value_name = "PER_SECOND",
-        default_value_t = 0.0,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 0.0)]
     pub(super) reads: f64,
     /// How fresh reads must be
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "linearizable")]
     pub(super) level: Level,
     /// Bytes of a value, on average
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = value_parser!(u64).range(1..=65536))]
-    pub(super) value_bytes: u64,
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = value_parser!(u32).range(1..=65536))]
+    pub(super) value_bytes: u32,
     /// Commands that a connection sends at once
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u64).range(1..=10_000))]
-    pub(super) pipeline: u64,
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=10_000))]
+    pub(super) pipeline: u32,
     /// Connections that wait for an answer at a time, of all clients; above 256 as at 256
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = value_parser!(u64).range(1..=1_000_000))]
-    pub(super) connections: u64,
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = value_parser!(u32).range(1..=1_000_000))]
+    pub(super) connections: u32,
     /// How many nodes may fail
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u64).range(1..=31))]
-    pub(super) f: u64,
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=31))]
+    pub(super) f: u32,
     /// Where nodes store what must survive a crash
     #[arg(long, value_enum, default_value = "disk")]
     pub(super) durability: Keeps,

@@ -343,7 +343,7 @@ function listen() {
   stream.addEventListener("look", hear((event) => {
     notice("");
     draw(JSON.parse(event.data));
-    // An hour has a point every 15 s.
+    // An hour has a point every 15 s, and a day has one every 6 min.
     if (byId("span").value === "300" || Date.now() - drawn > 15000) drawHistory();
   }));
   stream.addEventListener("waits", hear(() => notice("This node waits to become a member of a cluster.")));

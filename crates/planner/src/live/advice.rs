@@ -328,9 +328,15 @@ impl<'a> Now<'a> {
     /// How many times as much the cluster could do with a new node, and the limit then.
     fn with(&self, to: &Deployment, new: &Node) -> Result<(f64, String)> {
         let spent = self.spent_in(to)?;
-        let (was, is) = (most(&self.spent), most(&spent));
+        let (was, is) = (spread(&self.spent), spread(&spent));
         let relief = |role: &str| match (was.get(role), is.get(role)) {
-            (Some(was), Some(is)) if *was > 0.0 => (is / was).min(1.0),
+            (Some(was), Some(is)) if was.most > 0.0 => {
+                let times = is.most / was.most;
+                // A node more does not relieve an instance that does not share its work, but may
+                // give it more to do.
+                let is_shared = was.is_even() && is.is_even();
+                if is_shared { times } else { times.max(1.0) }
+            }
             _ => 1.0,
         };
         let gateways = to.nodes.iter().filter(|node| node.gateway.is_some());
@@ -340,14 +346,15 @@ impl<'a> Now<'a> {
             Some(_) => (gateways - 1.0) / gateways,
             None => 1.0,
         };
-        let (mut before, mut then) = (0.0, (self.on_new(&spent, &was, new, fewer), &*new.name));
+        let most = most(&self.spent);
+        let (mut before, mut then) = (0.0, (self.on_new(&spent, &most, new, fewer), &*new.name));
         for (name, rates) in self.nodes {
             let busy: f64 = rates.loops.iter().map(|(_, busy)| busy).sum();
             before = f64::max(before, busy);
             let calls = |of: &Spent| of.get(&((*name).to_owned(), CALLS)).copied();
             let outside = match (calls(&self.spent), calls(&spent)) {
                 _ if rates.all_commands() > 0.0 => fewer,
-                (Some(was), Some(is)) if was > 0.0 => (is / was).min(1.0),
+                (Some(was), Some(is)) if was > 0.0 => is / was,
                 _ => 1.0,
             };
             let roles = rates.roles.iter();

@@ -1,0 +1,169 @@
+//! A cluster in this process with a slow role instance, under load.
+
+use super::slowed::{Slowed, handled, slow_down};
+use ionian_deployment::{Deployment, PresetOptions};
+use ionian_kernel::client::ReadLevel;
+use ionian_kernel::id::Index;
+use ionian_kernel::layout::{Address, NodeId};
+use ionian_kernel::protocol::Protocol;
+use ionian_machines::nothing::Nothing;
+use ionian_planner::live::bottleneck::{Bottleneck, judge};
+use ionian_planner::live::rates::Rates;
+use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_runtime::{Cluster, NodeStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Commands a second that are asked for, half of them reads. Few, so that the roles that are not
+/// slowed down have little to do.
+pub(crate) const RATE: u32 = 600;
+
+/// Threads that ask, each for one command at a time.
+const CLIENTS: u32 = 12;
+
+/// The share of a processor that the slow instance is to take.
+const BUSY: f64 = 0.75;
+
+/// Commands from which it is known how many messages an instance handles.
+const OBSERVED: u64 = 600;
+
+/// Commands after a change until a window begins.
+const SETTLED: u64 = 150;
+
+/// How often it is looked whether a window has ended.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// See the top of this file. Dropping it ends the load.
+pub(crate) struct Running {
+    cluster: Cluster<Slowed<MultiPaxos>>,
+    nodes: Vec<NodeId>,
+    answered: Arc<AtomicU64>,
+    stops: Arc<AtomicBool>,
+    clients: Vec<JoinHandle<()>>,
+}
+
+/// What is named in a window.
+pub(crate) struct Window {
+    /// As `ionian advise` and the dashboard would.
+    pub(crate) found: Bottleneck,
+    /// If no node had to wait for a processor: nodes share those of one machine here.
+    pub(crate) without_waits: Bottleneck,
+}
+
+impl Running {
+    /// Starts the deployment of a preset, and the load.
+    pub(crate) fn start(preset: &str) -> Self {
+        let deployment = Deployment::preset(preset, &PresetOptions::default()).unwrap();
+        let layout = deployment.layout(MultiPaxos::KINDS).unwrap();
+        let nodes = layout.nodes().into_iter().collect();
+        let cluster = Cluster::start(layout, || Box::new(Nothing)).unwrap();
+        let (answered, stops) = (Arc::default(), Arc::default());
+        let mut running = Running {
+            cluster,
+            nodes,
+            answered,
+            stops,
+            clients: Vec::new(),
+        };
+        running.clients = (0..CLIENTS).map(|it| running.client(it)).collect();
+        running.pass(OBSERVED);
+        running
+    }
+
+    /// A thread that asks for its share of the commands, evenly spread, and in turn with the
+    /// others.
+    fn client(&self, number: u32) -> JoinHandle<()> {
+        let client = self.cluster.client();
+        let (answered, stops) = (self.answered.clone(), self.stops.clone());
+        let every = Duration::from_secs(1) * CLIENTS / RATE;
+        std::thread::spawn(move || {
+            let mut next = Instant::now() + every * number / CLIENTS;
+            let mut writes = false;
+            while !stops.load(Ordering::Relaxed) {
+                std::thread::sleep(next.saturating_duration_since(Instant::now()));
+                // After a stall the commands that are overdue are not asked for at once.
+                next = next.max(Instant::now()) + every;
+                writes = !writes;
+                let answer = match writes {
+                    true => client.write_blocking("command"),
+                    false => client.read_blocking("query", ReadLevel::Linearizable),
+                };
+                answer.expect("the cluster answers");
+                answered.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+    }
+
+    /// Waits until this number of further commands has been answered.
+    fn pass(&self, commands: u64) {
+        let end = self.answered.load(Ordering::Relaxed) + commands;
+        while self.answered.load(Ordering::Relaxed) < end {
+            let ended = self.clients.iter().any(JoinHandle::is_finished);
+            assert!(!ended, "a client has ended: see above");
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn reports(&self) -> Vec<NodeStatus> {
+        let nodes = self.nodes.iter();
+        nodes.map(|it| self.cluster.status(*it).unwrap()).collect()
+    }
+
+    /// Slows down the busiest instance of a kind, so that it takes [`BUSY`] of a processor.
+    pub(crate) fn slow(&self, kind: u8) -> Address {
+        let (before, began) = (handled(kind), Instant::now());
+        self.pass(OBSERVED);
+        let seconds = began.elapsed().as_secs_f64();
+        let after = handled(kind).into_iter().zip(before);
+        let more = after.map(|((index, after), (_, before))| (index, after - before));
+        let (index, messages): (Index, u64) = more.max_by_key(|(_, more)| *more).unwrap();
+        assert!(
+            messages > 0,
+            "no instance of kind {kind} has anything to do"
+        );
+        let at = Address { kind, index };
+        let each = BUSY * seconds / messages as f64;
+        slow_down(at, Duration::from_secs_f64(each));
+        self.pass(SETTLED);
+        at
+    }
+
+    /// The instance is as fast as the others again.
+    pub(crate) fn speed_up(&self, at: Address) {
+        slow_down(at, Duration::ZERO);
+        self.pass(SETTLED);
+    }
+
+    /// What is named while this number of commands is answered.
+    pub(crate) fn window(&self, commands: u64) -> Window {
+        let earlier = self.reports();
+        self.pass(commands);
+        let later = self.reports();
+        let both = earlier.iter().zip(&later);
+        let mut rates: Vec<(&str, Rates)> = both
+            .map(|(then, now)| (now.name.as_str(), Rates::between(then, now).unwrap()))
+            .collect();
+        let judged = |rates: &[(&str, Rates)]| {
+            let rates: Vec<_> = rates.iter().map(|(name, rates)| (*name, rates)).collect();
+            judge(&rates)
+        };
+        let found = judged(&rates);
+        rates.iter_mut().for_each(|(_, rates)| rates.wait = 0.0);
+        Window {
+            found,
+            without_waits: judged(&rates),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stops.store(true, Ordering::Relaxed);
+        for client in self.clients.drain(..) {
+            // It has said why it failed, and the test fails for it.
+            let _ = client.join();
+        }
+    }
+}
