@@ -58,6 +58,8 @@ struct Process {
     join: Option<String>,
     /// Offset of its wall clock in milliseconds from its next start on.
     clock_ahead_ms: i64,
+    /// Its program from its next start on, if it is not the one that the others use.
+    program: Option<PathBuf>,
 }
 
 /// A node that does not replace another one yet.
@@ -102,6 +104,11 @@ impl Cluster {
     /// present one.
     pub fn mix_with(&mut self, former: Option<PathBuf>) {
         self.former = former;
+    }
+
+    /// From its next start on this node uses this program; with `None` the one that the others use.
+    pub fn set_program(&mut self, node: usize, program: Option<PathBuf>) {
+        self.processes[node].program = program;
     }
 
     /// From now on nodes accept only connections with certificates of the cluster. That of a node
@@ -218,7 +225,8 @@ impl Cluster {
         self.processes[node].starts += 1;
         let log = File::create(self.log(node))?;
         let former = self.former.as_ref().filter(|_| self.starts % 2 == 1);
-        let mut command = command(former.unwrap_or(&self.ionian));
+        let own = self.processes[node].program.as_ref();
+        let mut command = command(own.or(former).unwrap_or(&self.ionian));
         command.arg("node").arg(&name).arg("--data").arg(&self.root);
         match &self.processes[node].join {
             Some(peer) => command.args(["--join", peer]),

@@ -3,6 +3,13 @@
 use crate::schedule::Kind;
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// The longest time without an acknowledged write while programs are exchanged, in milliseconds.
+const WRITE_LIMIT_MS: u64 = 2000;
+
+/// How long the exchange of all programs, and back, usually takes.
+const ROLL: Duration = Duration::from_secs(60);
 
 /// Real processes of Ionian under load and faults; at the end everything that clients were told is
 /// checked
@@ -65,6 +72,21 @@ pub(crate) struct Arguments {
     /// of a node uses it, then all nodes get the present program and the level is raised
     #[arg(long, value_name = "FILE")]
     pub(crate) former: Option<PathBuf>,
+    /// Instead of faults: all nodes begin with the former program; every node, one after the other,
+    /// gets the present one, and then the former one again, N times, with SIGKILL at every step. At
+    /// last all get the present program and the level is raised
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "former",
+        conflicts_with_all = ["seconds", "faults", "gap_ms", "members", "sabotage"],
+        value_parser = clap::value_parser!(u16).range(1..=1000)
+    )]
+    pub(crate) rolls: Option<u16>,
+    /// The longest time without an acknowledged write, in milliseconds; a longer one is a failure
+    /// [default: 2000 with `--rolls`, otherwise no limit]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    pub(crate) write_limit_ms: Option<u64>,
     /// The program `ionian` [default: the one in the directory of this program]
     #[arg(long, value_name = "FILE")]
     pub(crate) ionian: Option<PathBuf>,
@@ -87,7 +109,7 @@ pub(crate) enum Sabotage {
 impl Arguments {
     /// The kinds of faults that this machine supports.
     pub(crate) fn kinds(&self) -> Vec<Kind> {
-        if self.no_faults {
+        if self.no_faults || self.rolls.is_some() {
             return Vec::new();
         }
         let mut kinds = match self.faults.as_slice() {
@@ -109,6 +131,20 @@ impl Arguments {
         kinds
     }
 
+    /// How long the run takes, roughly if the number of rolls decides it.
+    pub(crate) fn duration(&self) -> Duration {
+        match self.rolls {
+            None => Duration::from_secs(self.seconds),
+            Some(times) => ROLL * u32::from(times),
+        }
+    }
+
+    /// The longest time without an acknowledged write, if there is a limit.
+    pub(crate) fn write_limit(&self) -> Option<Duration> {
+        let of_rolls = self.rolls.map(|_| WRITE_LIMIT_MS);
+        self.write_limit_ms.or(of_rolls).map(Duration::from_millis)
+    }
+
     /// The settings of the deployment: logs are truncated, and snapshots sent, often enough to be
     /// tested.
     pub(crate) fn settings(&self) -> Vec<String> {
@@ -128,16 +164,22 @@ impl Arguments {
 
     /// The command that repeats the schedule of this run.
     pub(crate) fn repeat(&self, seed: u64) -> String {
+        let schedule = match self.rolls {
+            None => format!("--seconds {} --gap-ms {}", self.seconds, self.gap_ms),
+            Some(times) => format!("--rolls {times}"),
+        };
         let mut words = vec![
             format!(
-                "cargo xtask torture --seconds {} --seed {seed} --preset {}",
-                self.seconds, self.preset
+                "cargo xtask torture {schedule} --seed {seed} --preset {}",
+                self.preset
             ),
             format!(
-                "--gap-ms {} --clients {} --odd-clients {}",
-                self.gap_ms, self.clients, self.odd_clients
+                "--clients {} --odd-clients {}",
+                self.clients, self.odd_clients
             ),
         ];
+        let limit = self.write_limit_ms;
+        words.extend(limit.map(|ms| format!("--write-limit-ms {ms}")));
         words.extend(
             self.overrides
                 .iter()
@@ -193,5 +235,47 @@ mod tests {
         assert_eq!((again.tls, again.certificate_seconds), (true, 8));
         let calm = Arguments::parse_from(["torture", "--no-faults"]);
         assert!(calm.kinds().is_empty() && calm.repeat(5).ends_with(" --no-faults"));
+    }
+
+    fn rolls(more: &str) -> Result<Arguments, String> {
+        let words = format!("torture --rolls 20 {more}");
+        Arguments::try_parse_from(words.split_whitespace()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn rolls_have_no_other_faults_and_a_limit() {
+        let twenty = rolls("--former old --tls").unwrap();
+        assert!(twenty.kinds().is_empty());
+        assert_eq!(twenty.write_limit(), Some(Duration::from_secs(2)));
+        assert_eq!(twenty.duration(), Duration::from_secs(1200));
+        let other = rolls("--former old --write-limit-ms 500").unwrap();
+        assert_eq!(other.write_limit(), Some(Duration::from_millis(500)));
+        let repeat = other.repeat(5);
+        let again = Arguments::parse_from(repeat.trim_start_matches("cargo xtask ").split(' '));
+        assert_eq!(again.repeat(5), repeat);
+        assert_eq!((again.rolls, again.write_limit_ms), (Some(20), Some(500)));
+        let faults = Arguments::parse_from(["torture", "--former", "old"]);
+        assert_eq!(faults.write_limit(), None);
+    }
+
+    #[test]
+    fn what_rolls_do_not_go_with_is_refused_by_name() {
+        assert!(rolls("").unwrap_err().contains("--former <FILE>"));
+        for (refused, name) in [
+            ("--seconds 60", "--seconds <N>"),
+            ("--faults kill", "--faults <KIND>"),
+            ("--gap-ms 100", "--gap-ms <MS>"),
+            ("--members", "--members"),
+            ("--no-faults", "--no-faults"),
+            ("--break forget", "--break <HOW>"),
+        ] {
+            let error = rolls(&format!("--former old {refused}")).unwrap_err();
+            assert!(
+                error.contains("cannot be used with") && error.contains(name),
+                "{refused}: {error}"
+            );
+        }
+        let none = Arguments::try_parse_from(["torture", "--former", "old", "--rolls", "0"]);
+        assert!(none.unwrap_err().to_string().contains("1..=1000"));
     }
 }

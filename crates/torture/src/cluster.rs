@@ -294,18 +294,12 @@ impl Cluster {
         Some(node)
     }
 
-    /// Raises the level of the cluster to the highest that the nodes support.
-    pub(crate) fn raise_level(&self) -> Result<()> {
+    /// A command of an operator of this cluster.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(self.program());
-        command.args(["upgrade", "finalize", "--data"]);
-        let output = command.arg(self.root()).output()?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        ensure!(
-            output.status.success() && said.contains("level"),
-            "`ionian upgrade finalize` failed: {said}{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        Ok(())
+        command.args(words).arg("--data").arg(self.root());
+        command.stdin(Stdio::null());
+        command
     }
 
     /// Checks that no node has ended without a fault.
@@ -317,6 +311,11 @@ impl Cluster {
                 self.processes.check(node)
             }
         })
+    }
+
+    /// Checks that a node that a fault holds, and has started, has not ended.
+    pub(crate) fn check_held(&mut self, node: usize) -> Result<()> {
+        self.processes.check(node)
     }
 
     /// Ends every fault: all nodes run without restrictions.
@@ -349,24 +348,13 @@ impl Cluster {
             .gateway
             .as_ref()
             .and(ports.next());
-        let mut command = Command::new(self.program());
-        command.args([
-            "member",
-            "replace",
-            self.name(node),
-            name,
-            "--address",
-            &address,
-        ]);
+        let name_now = self.name(node);
+        let words = ["member", "replace", name_now, name, "--address", &address];
+        let mut command = self.command(&words);
         command.args(gateway.iter().flat_map(|gateway| ["--gateway", gateway]));
         let log = self.logs().join(format!("replace-{name}.log"));
         let file = File::create(&log)?;
-        command
-            .arg("--data")
-            .arg(self.root())
-            .stdin(Stdio::null())
-            .stdout(file.try_clone()?)
-            .stderr(file);
+        command.stdout(file.try_clone()?).stderr(file);
         let child = command
             .spawn()
             .context("cannot run `ionian member replace`")?;
@@ -460,4 +448,33 @@ pub(crate) fn try_file_limit(root: &Path) -> Result<()> {
         "`ulimit -f` limits nothing here"
     );
     Ok(())
+}
+
+/// Checks that this earlier program can secure connections.
+///
+/// # Errors
+/// If its nodes have no option for that.
+pub(crate) fn try_tls(former: &Path) -> Result<()> {
+    let help = Command::new(former).args(["node", "--help"]).output();
+    let help = help.with_context(|| format!("cannot run {}", former.display()))?;
+    ensure!(
+        String::from_utf8_lossy(&help.stdout).contains("--client-tls"),
+        "--tls needs programs with TLS, and the --former program {} has no `node --client-tls`",
+        former.display()
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_former_program_without_tls_is_refused_by_name() {
+        // It writes what it is given, which is no help.
+        let error = try_tls(Path::new("echo")).unwrap_err().to_string();
+        assert!(error.contains("--former program echo has no"), "{error}");
+        let none = try_tls(Path::new("/no/program")).unwrap_err().to_string();
+        assert!(none.contains("cannot run /no/program"), "{none}");
+    }
 }

@@ -72,7 +72,9 @@ impl Faults {
             Fault::Kill(victims) => self.kill(self.hold(victims)).await,
             Fault::Pause(victims) => self.pause(self.hold(victims)).await,
             Fault::Terminate(node, absence) if self.cluster.borrow_mut().hold(node) => {
-                self.terminate(node, absence).await
+                self.terminate(node).await?;
+                sleep(absence).await;
+                self.back(node)
             }
             Fault::FullDisk(node, kib, window) if self.cluster.borrow_mut().hold(node) => {
                 self.fill_disk(node, kib, window).await
@@ -119,7 +121,8 @@ impl Faults {
         Ok(())
     }
 
-    fn count_kills(&self, nodes: &[usize]) -> Result<()> {
+    /// Kills these nodes.
+    pub(crate) fn count_kills(&self, nodes: &[usize]) -> Result<()> {
         let mut cluster = self.cluster.borrow_mut();
         let mut counts = self.counts.borrow_mut();
         let killed = cluster.kill(nodes)?;
@@ -140,7 +143,7 @@ impl Faults {
     }
 
     /// Starts a node and releases it.
-    fn back(&self, node: usize) -> Result<()> {
+    pub(crate) fn back(&self, node: usize) -> Result<()> {
         let mut cluster = self.cluster.borrow_mut();
         cluster.start(node)?;
         cluster.release(node);
@@ -174,21 +177,20 @@ impl Faults {
         self.counts.borrow_mut().held_back = cluster.held_back();
     }
 
-    async fn terminate(&self, node: usize, absence: Duration) -> Result<()> {
+    /// Ends a node in order.
+    pub(crate) async fn terminate(&self, node: usize) -> Result<()> {
         self.cluster.borrow().signal(node, Signal::SIGTERM)?;
         self.counts.borrow_mut().terminations += 1;
         match self.end(node, PATIENCE).await? {
             // The signal simply ends a process that is still recovering, because it has nothing to
             // put in order.
-            Some(status) if status.signal() == Some(Signal::SIGTERM as i32) => {}
-            Some(status) => self.expect(node, status, 0, "SIGTERM")?,
+            Some(status) if status.signal() == Some(Signal::SIGTERM as i32) => Ok(()),
+            Some(status) => self.expect(node, status, 0, "SIGTERM"),
             None => bail!(
                 "node {} does not end upon SIGTERM",
                 self.cluster.borrow().name(node)
             ),
         }
-        sleep(absence).await;
-        self.back(node)
     }
 
     /// When all other faults are over and all nodes serve, stops the nodes one after the other in
@@ -212,7 +214,8 @@ impl Faults {
         let nodes = self.cluster.borrow().len();
         for node in 0..nodes {
             self.cluster.borrow_mut().hold_reserved(node);
-            self.terminate(node, Duration::ZERO).await?;
+            self.terminate(node).await?;
+            self.back(node)?;
             settle::serving(&gateways)
                 .await
                 .context("while the nodes are stopped one after the other")?;
@@ -234,9 +237,37 @@ impl Faults {
         ensure!(self.cluster.borrow_mut().reserve(), "another fault began");
         self.cluster.borrow_mut().mix_with(None);
         self.roll().await?;
-        self.cluster.borrow().raise_level()?;
+        self.raise_level().await?;
         self.cluster.borrow_mut().unreserve();
         Ok(())
+    }
+
+    /// Raises the level of the cluster to the highest that the nodes support.
+    pub(crate) async fn raise_level(&self) -> Result<()> {
+        let said = self.command(&["upgrade", "finalize"]).await?;
+        ensure!(
+            said.contains("level"),
+            "`ionian upgrade finalize` says: {said}"
+        );
+        Ok(())
+    }
+
+    /// Runs a command of an operator, while clients go on; returns its output.
+    ///
+    /// # Errors
+    /// If it does not exit with code 0: what it says.
+    pub(crate) async fn command(&self, words: &[&str]) -> Result<String> {
+        let mut command = self.cluster.borrow().command(words);
+        let output = tokio::task::spawn_blocking(move || command.output()).await??;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(
+            output.status.success(),
+            "`ionian {}` ended with {}: {said}{}",
+            words.join(" "),
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(said)
     }
 
     async fn fill_disk(&self, node: usize, kib: u64, window: Duration) -> Result<()> {

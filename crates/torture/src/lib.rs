@@ -10,11 +10,13 @@
 //! | `client`, `keys` | who asks, how, and on what; what was asked and told |
 //! | `odd` | clients that are a burden: large values, replies not read, halves of commands |
 //! | `roll` | clients while all nodes are stopped in order: no reply may be lost |
+//! | `exchange` | programs of two releases, exchanged again and again |
 //! | `loss` | logs that lose a part |
 //! | `gateway` | where clients connect to, and with which certificate |
 //! | `certificates`, `rotation` | short-lived certificates; their replacement |
 //! | `network` | forwarders between the nodes, which can hold back one direction |
 //! | `model`, `ledger`, `judge` | what answers are right |
+//! | `statuses` | what nodes report |
 //! | `settle` | what must be found when the faults are over |
 //! | `report` | what is counted and shown |
 //!
@@ -39,6 +41,7 @@ mod arguments;
 mod certificates;
 mod client;
 mod cluster;
+mod exchange;
 mod faults;
 mod gateway;
 mod judge;
@@ -56,6 +59,7 @@ mod rotation;
 mod run;
 mod schedule;
 mod settle;
+mod statuses;
 
 use arguments::Arguments;
 use clap::Parser;

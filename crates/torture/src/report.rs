@@ -1,5 +1,6 @@
 //! What is counted, the line that shows it while it grows, and the file that keeps it.
 
+use crate::exchange::Exchange;
 use crate::keys::Ended;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -54,6 +55,8 @@ pub(crate) struct Counts {
     pub(crate) roll_idle: u64,
     /// Commands of these clients of which they were told that the outcome is unknown.
     pub(crate) roll_open: u64,
+    /// Every exchange of a node's program, in order.
+    pub(crate) exchanges: Vec<Exchange>,
     /// Processes that were started.
     pub(crate) starts: u64,
     /// The longest time in which no write was acknowledged, in milliseconds.
@@ -118,18 +121,56 @@ impl Counts {
             .last_write
             .map_or(0, |last| last.elapsed().as_millis() as u64);
         self.longest_without_write_ms = self.longest_without_write_ms.max(without);
+        if let Some(exchange) = self.exchanges.last_mut() {
+            exchange.longest_without_write_ms = exchange.longest_without_write_ms.max(without);
+        }
+    }
+
+    /// A node gets another program.
+    pub(crate) fn begin_exchange(&mut self, exchange: Exchange) {
+        self.note_time_without_write();
+        self.exchanges.push(exchange);
+    }
+
+    /// It has it since so long ago, and the cluster is healthy.
+    pub(crate) fn end_exchange(&mut self, time: Duration) {
+        if let Some(exchange) = self.exchanges.last_mut() {
+            exchange.healthy_after_ms = Some(time.as_millis() as u64);
+        }
+    }
+
+    /// What is wrong if no write was acknowledged for longer than this.
+    pub(crate) fn beyond(&self, limit: Duration) -> Option<String> {
+        let over = |ms: u64| Duration::from_millis(ms) > limit;
+        let steps = self.exchanges.iter().zip(1..).map(|(exchange, step)| {
+            let ms = exchange.longest_without_write_ms;
+            (
+                ms,
+                format!("; step {step} (node {}): {ms} ms", exchange.node),
+            )
+        });
+        let steps = steps.filter(|(ms, _)| over(*ms)).map(|(_, text)| text);
+        let longest = self.longest_without_write_ms;
+        over(longest).then(|| {
+            format!(
+                "no write was acknowledged for {longest} ms, the limit is {} ms{}",
+                limit.as_millis(),
+                steps.collect::<String>()
+            )
+        })
     }
 
     fn line(&self) -> String {
         format!(
-            "{} operations, {} acknowledged, {} kills, {} pauses, {} full disks, {} replacements, longest without \
-             a write {:.1} s",
+            "{} operations, {} acknowledged, {} kills, {} pauses, {} full disks, {} replacements, \
+             {} exchanged programs, longest without a write {:.1} s",
             self.operations,
             self.acknowledged,
             self.kills,
             self.pauses,
             self.full_disks,
             self.replacements,
+            self.exchanges.len(),
             self.longest_without_write_ms as f64 / 1e3
         )
     }
@@ -205,5 +246,59 @@ impl Progress {
 
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::{End, Release};
+
+    fn exchange(node: &str, longest: u64) -> Exchange {
+        Exchange {
+            roll: 1,
+            node: node.to_owned(),
+            to: Release::Present,
+            led: false,
+            end: End::SigKill,
+            killed_while_starting: 0,
+            healthy_after_ms: None,
+            longest_without_write_ms: longest,
+        }
+    }
+
+    #[test]
+    fn a_time_without_a_write_counts_for_the_step_in_which_it_is_noticed() {
+        let mut counts = Counts::default();
+        counts.begin_exchange(exchange("a", 0));
+        counts.last_write = Instant::now().checked_sub(Duration::from_millis(50));
+        counts.begin_exchange(exchange("b", 0));
+        let longest =
+            |counts: &Counts, step: usize| counts.exchanges[step].longest_without_write_ms;
+        assert!(longest(&counts, 0) >= 50);
+        assert_eq!(longest(&counts, 1), 0);
+        counts.operation(true, Ended::Answered(crate::model::Answer::Done));
+        assert!(longest(&counts, 1) >= 50);
+    }
+
+    #[test]
+    fn the_steps_with_too_long_a_time_without_a_write_are_named() {
+        let limit = Duration::from_millis(2000);
+        let mut counts = Counts {
+            exchanges: vec![exchange("a", 2000), exchange("b", 2001), exchange("c", 9)],
+            longest_without_write_ms: 2000,
+            ..Counts::default()
+        };
+        assert_eq!(counts.beyond(limit), None);
+        counts.longest_without_write_ms = 2001;
+        assert_eq!(
+            counts.beyond(limit).unwrap(),
+            "no write was acknowledged for 2001 ms, the limit is 2000 ms; step 2 (node b): 2001 ms"
+        );
+        counts.exchanges.clear();
+        assert_eq!(
+            counts.beyond(limit).unwrap(),
+            "no write was acknowledged for 2001 ms, the limit is 2000 ms"
+        );
     }
 }

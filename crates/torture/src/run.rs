@@ -2,7 +2,7 @@
 
 use crate::arguments::{Arguments, Sabotage};
 use crate::client::{Client, Load};
-use crate::cluster::{Cluster, try_file_limit};
+use crate::cluster::{Cluster, try_file_limit, try_tls};
 use crate::faults::Faults;
 use crate::judge::{Expected, Judge, Violation};
 use crate::keys::Keys;
@@ -82,7 +82,15 @@ impl Run {
         let mut cluster =
             Cluster::new(ionian, root, &arguments.preset, &arguments.settings(), cuts)?;
         if let Some(former) = &arguments.former {
-            cluster.mix_with(Some(program(Some(former))?));
+            let former = program(Some(former))?;
+            if arguments.tls {
+                try_tls(&former)?;
+            }
+            match arguments.rolls {
+                None => cluster.mix_with(Some(former)),
+                Some(_) => (0..cluster.len())
+                    .for_each(|node| cluster.set_program(node, Some(former.clone()))),
+            }
         }
         if arguments.tls {
             cluster.secure(Duration::from_secs(arguments.certificate_seconds), seed)?;
@@ -125,7 +133,7 @@ impl Run {
             counts: Rc::new(RefCell::new(counts)),
             gateways,
         };
-        let progress = Progress::new(Duration::from_secs(arguments.seconds));
+        let progress = Progress::new(arguments.duration());
         let (arguments, root) = (arguments.clone(), root.to_owned());
         Ok(Run {
             arguments,
@@ -158,7 +166,7 @@ impl Run {
         self.faults.heal()?;
         self.serving().await?;
         let gateway = self.faults.gateways.borrow()[0].clone();
-        let lives = Lives::begin(&gateway, Duration::from_secs(self.arguments.seconds)).await?;
+        let lives = Lives::begin(&gateway, self.arguments.duration()).await?;
         let load = self.load();
         let clients = self.clients(&load);
         let odd = self.odd_clients(&load);
@@ -168,6 +176,9 @@ impl Run {
         self.report.seconds = begun.elapsed().as_secs_f64();
         self.faults.counts.borrow_mut().note_time_without_write();
         load.stop.set(true);
+        let limit = self.arguments.write_limit();
+        let beyond = limit.and_then(|limit| self.faults.counts.borrow().beyond(limit));
+        self.report.failures.extend(beyond);
         let settled = match torture {
             Ok(()) => self.settle(&load, clients, odd, &lives).await,
             Err(error) => Err(error),
@@ -252,9 +263,10 @@ impl Run {
         clients
     }
 
-    /// Faults for as long as was asked for.
+    /// Faults for as long as was asked for, or until all programs are exchanged.
     async fn torture(&mut self, load: &Load) -> Result<()> {
-        let whole = Duration::from_secs(self.arguments.seconds);
+        let whole = self.arguments.duration();
+        let seed = self.seed;
         let begun = Instant::now();
         let Run {
             arguments,
@@ -265,6 +277,10 @@ impl Run {
             ..
         } = self;
         let work = async {
+            if let (Some(times), Some(former)) = (arguments.rolls, &arguments.former) {
+                let former = program(Some(former))?;
+                return faults.exchange(&former, seed, times.into()).await;
+            }
             if arguments.former.is_some() {
                 faults.run(schedule, begun + whole / 2).await?;
                 faults.upgrade().await?;
@@ -392,7 +408,7 @@ fn tell(report: &Report, path: &Path, root: &Path) {
          ({} times all nodes), {} pauses, {} orderly stops, {} full disks, {} replacements, longest without a write \
          {:.1} s; {} keys, {} replicas; \
          {} large values of {} MiB, {} pipelines not read at first, {} halves of commands; {} rolls \
-         with {} replies, {} damaged logs, {} jumps of clocks, {} cuts \
+         with {} replies, {} exchanged programs, {} damaged logs, {} jumps of clocks, {} cuts \
          that held back {} pieces; {} connections, longest reply after {:.1} s; {} certificates and \
          {} authorities replaced, {} sets refused; {}",
         if report.passed { "passed" } else { "FAILED" },
@@ -421,6 +437,7 @@ fn tell(report: &Report, path: &Path, root: &Path) {
         counts.half_commands,
         counts.rolls,
         counts.roll_replies,
+        counts.exchanges.len(),
         counts.losses,
         counts.jumps,
         counts.cuts,

@@ -7,7 +7,6 @@ use crate::settle::{ANSWER_LIMIT, serving};
 use anyhow::{Context, Result};
 use ionian_harness::Cluster;
 use ionian_harness::cluster::program;
-use ionian_runtime::status::RoleStatus;
 use ionian_runtime::{NodeStatus, query_status};
 use std::fs;
 use std::net::SocketAddr;
@@ -75,23 +74,4 @@ impl Drop for Bench {
             let _ = fs::remove_dir_all(&self.root);
         }
     }
-}
-
-/// The number of the node whose leader leads.
-pub(crate) fn leader(statuses: &[NodeStatus]) -> Result<usize> {
-    let round = |status: &NodeStatus| {
-        let leads = |role: &&RoleStatus| role.leads.is_some_and(|leads| leads.own);
-        let leaders = status.roles.iter().filter(leads);
-        leaders.filter_map(RoleStatus::ballot).max()
-    };
-    let leading = statuses
-        .iter()
-        .enumerate()
-        .filter_map(|(node, status)| Some((round(status)?, node)));
-    leading.max().map(|(_, node)| node).context("no node leads")
-}
-
-/// The role of the node that executes commands, if it has one.
-pub(crate) fn executor(status: &NodeStatus) -> Option<&RoleStatus> {
-    status.roles.iter().find(|role| role.executed.is_some())
 }

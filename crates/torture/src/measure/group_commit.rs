@@ -1,9 +1,10 @@
 //! How many commands share a sync of the disk, and what that costs.
 
 use super::arguments::GroupCommit;
-use super::bench::{Bench, leader};
+use super::bench::Bench;
 use super::figures::{machine, percentile};
 use super::load::{Keys, Load, ended};
+use crate::statuses::leader;
 use anyhow::{Context, Result, ensure};
 use ionian_harness::numbers::{median, rounded, thousands};
 use std::fs::{self, File};

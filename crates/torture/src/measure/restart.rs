@@ -1,10 +1,11 @@
 //! How soon a node that was killed is back.
 
 use super::arguments::{RestartTime, Shape};
-use super::bench::{Bench, executor};
+use super::bench::Bench;
 use super::figures::machine;
 use super::tail::{Built, build};
 use crate::settle::ANSWER_LIMIT;
+use crate::statuses::executor;
 use anyhow::{Context, Result, bail, ensure};
 use ionian_harness::numbers::{median, thousands};
 use ionian_harness::process;

@@ -2,8 +2,9 @@
 //! commands after it.
 
 use super::arguments::{RestartTime, Shape};
-use super::bench::{Bench, executor};
+use super::bench::Bench;
 use super::load::{Keys, Load, ended};
+use crate::statuses::executor;
 use anyhow::{Result, ensure};
 
 /// Connections, and commands that each sends at once, where many are wanted soon.
