@@ -11,7 +11,7 @@ use ionian_kernel::client::Reply;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::Options;
 use ionian_runtime::status::{ClientsStatus, counts};
-use ionian_runtime::{Application, Kept, LaneHandle, NodeTls, PUBLISHED_EVERY, TlsMode};
+use ionian_runtime::{Application, Kept, LaneHandle, PUBLISHED_EVERY};
 use std::net::TcpListener;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -91,7 +91,7 @@ pub(crate) fn start(
     (deployment, name): (&Deployment, &str),
     listener: TcpListener,
     handle: LaneHandle,
-    (measured, tls): (watch::Sender<Option<Measured>>, Option<NodeTls>),
+    (measured, tls): (watch::Sender<Option<Measured>>, Option<ClientTls>),
 ) -> Box<dyn Application> {
     let first = handle
         .first_lane()
@@ -99,10 +99,6 @@ pub(crate) fn start(
     let level = handle.clone();
     // A membership change can give the node another lane. Without a lane the node refuses requests.
     let submit = move |request| handle.submit(handle.first_lane().unwrap_or(first), request);
-    let tls = tls.map(|tls| ClientTls {
-        live: tls.live,
-        permissive: tls.mode == TlsMode::Permissive,
-    });
     let gateway = Gateway::new(
         limits(deployment),
         info(deployment, name),

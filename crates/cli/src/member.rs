@@ -27,7 +27,7 @@ use ionian_runtime::admin::change;
 use std::process::ExitCode;
 
 pub(crate) use find::{Found, newest_since};
-pub(crate) use progress::wait_if_asked;
+pub(crate) use progress::{WaitReporter, wait_if_asked};
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     waiting::block_on(carry_out(&arguments.command))?;

@@ -18,9 +18,9 @@ use crate::netfs_app;
 use crate::protocols::{self, Work};
 use anyhow::{Context, Result};
 pub(crate) use arguments::Arguments;
-use arguments::Clients;
 use audit::Audit;
 use ionian_deployment::{Configuration, Deployment, Durability};
+use ionian_gateway::ClientTls;
 use ionian_kernel::protocol::Protocol;
 use ionian_program::output::explain;
 use ionian_program::{BadUsage, code_of};
@@ -112,8 +112,8 @@ fn begin(arguments: &Arguments) -> Result<ExitCode> {
         gateway_listen,
         clock_ahead_ms,
         reports,
+        client_tls: secure::for_clients(arguments, tls.as_ref()),
         tls,
-        serves_tls: arguments.client_tls != Clients::Off,
     };
     match protocols::with_protocol(&protocol, run)? {
         Err(error) if matches!(error.downcast_ref(), Some(NodeError::Removed { .. })) => {
@@ -136,8 +136,7 @@ struct Run {
     clock_ahead_ms: i64,
     reports: http::Reports,
     tls: Option<NodeTls>,
-    /// Whether clients use TLS, if the node has it.
-    serves_tls: bool,
+    client_tls: Option<ClientTls>,
 }
 
 impl Work for Run {
@@ -154,7 +153,7 @@ impl Work for Run {
             clock_ahead_ms,
             reports,
             tls,
-            serves_tls,
+            client_tls,
         } = self;
         let settings = NodeSettings::new::<P>(given, &name, Some(&data));
         let mut settings = settings.map_err(|error| match error {
@@ -174,7 +173,7 @@ impl Work for Run {
         }
         let known = settings.configuration.clone().expect("it was given");
         let deployment = known.deployment.clone();
-        if deployment.machine == ionian_netfs::NAME && tls.is_some() && serves_tls {
+        if deployment.machine == ionian_netfs::NAME && client_tls.is_some() {
             let why = "--tls: mounts have no TLS; add --client-tls off to serve them without it";
             return Err(BadUsage(why.to_owned()).into());
         }
@@ -199,11 +198,9 @@ impl Work for Run {
             settings.address
         );
         let deployment = open_files::fit(deployment, known.nodes().len())?;
-        let signalled = tls.clone();
-        let client_tls = tls.filter(|_| serves_tls);
         let application = move |handle: LaneHandle| {
             service::start_watchdog();
-            if let Some(tls) = &signalled {
+            if let Some(tls) = &tls {
                 secure::reload_at_signal(tls);
             }
             match gateway {

@@ -3,7 +3,7 @@
 //! docs/upgrade.md explains what a level is, and the steps of an upgrade.
 
 use crate::cluster_args::{ChangeArgs, ClusterArgs};
-use crate::member::{Found, possible, wait_if_asked};
+use crate::member::{Found, WaitReporter, possible, wait_if_asked};
 use crate::output::{self, say};
 use crate::protocols::{self, Work};
 use crate::source::ANSWER_LIMIT;
@@ -12,12 +12,19 @@ use crate::waiting;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use ionian_deployment::Configuration;
+use ionian_kernel::id::Epoch;
 use ionian_kernel::level::Level;
 use ionian_kernel::membership::Change;
 use ionian_kernel::protocol::Protocol;
 use ionian_runtime::admin::change;
+use ionian_runtime::status::RoleStatus;
 use std::fmt::Write;
 use std::process::ExitCode;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// The pause between two looks at nodes that are to become ready.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Finish or take back an upgrade of a running cluster to another release
 ///
@@ -27,7 +34,7 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
-    after_help = "Examples:\n  ionian upgrade status\n  ionian upgrade finalize"
+    after_help = "Examples:\n  ionian upgrade status\n  ionian upgrade finalize\n  ionian upgrade revert"
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -47,6 +54,12 @@ pub(crate) enum UpgradeCommand {
         #[command(flatten)]
         change_args: ChangeArgs,
     },
+    /// Lower the level by one, so that the former release can be put back, unless the cluster has
+    /// what that release does not know; and wait until every node is ready for it
+    Revert {
+        #[command(flatten)]
+        change_args: ChangeArgs,
+    },
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -59,6 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
                 Ok(())
             }
             UpgradeCommand::Finalize { change_args } => finalize(change_args).await,
+            UpgradeCommand::Revert { change_args } => revert(change_args).await,
         }
     })?;
     Ok(ExitCode::SUCCESS)
@@ -100,7 +114,11 @@ fn shown(known: &Configuration, nodes: &[Answer]) -> String {
         let said = match (supported(node), &node.status) {
             (Some((least, most)), Some(status)) => {
                 let release = status.release.as_deref().unwrap_or("an earlier one");
-                format!("release {release}, supports levels {least} to {most}")
+                let ready = match not_ready(node, known.epoch()) {
+                    Some(reason) if level < most => format!(": {reason}"),
+                    _ => String::new(),
+                };
+                format!("release {release}, supports levels {least} to {most}{ready}")
             }
             _ => node.error.clone().unwrap_or_default(),
         };
@@ -147,16 +165,87 @@ async fn finalize(change_args: &ChangeArgs) -> Result<()> {
             }
             return Ok(());
         }
-        raise(&found, Level(level.0 + 1), change_args).await?;
+        change_to(&found, Level(level.0 + 1), change_args).await?;
         raised = true;
     }
 }
 
-async fn raise(found: &Found, to: Level, change_args: &ChangeArgs) -> Result<()> {
+/// Why a program that supports no more than the present level must not take the place of this
+/// node's yet; none if it may. The level is that of this epoch.
+fn not_ready(node: &Answer, epoch: Epoch) -> Option<String> {
+    let Some(status) = &node.status else {
+        return Some(node.error.clone().unwrap_or_default());
+    };
+    if status.epoch < epoch.0 {
+        return Some(format!("it does not know epoch {} yet", epoch.0));
+    }
+    let stored = |role: &RoleStatus| role.level_stored != Some(false);
+    match status.roles.iter().all(stored) {
+        true => None,
+        false => Some("no snapshot with this level is stored yet".into()),
+    }
+}
+
+/// Lowers the level by one, and waits until every node is ready for a program of that level.
+async fn revert(change_args: &ChangeArgs) -> Result<()> {
+    let found = Found::find(&change_args.cluster_args).await?;
+    let level = found.known.membership.level;
+    let to = match level.0.checked_sub(1).map(Level) {
+        Some(to) if to.is_supported() => to,
+        _ => bail!(
+            "the cluster is at level {level}, the lowest that this program supports: the former \
+             release can be put back as it is"
+        ),
+    };
+    for node in &ask_all(&found.known, ANSWER_LIMIT).await.nodes {
+        match (supported(node), &node.error) {
+            (Some((least, _)), _) if least <= to => {}
+            (Some((least, _)), _) => bail!(
+                "the level stays {level}: the program of node {} supports none below {least}",
+                node.name
+            ),
+            (None, error) => bail!(
+                "the level stays {level}: every node must be seen to be ready, node {}: {}",
+                node.name,
+                error.as_deref().unwrap_or("it does not answer")
+            ),
+        }
+    }
+    change_to(&found, to, change_args).await?;
+    if change_args.no_wait {
+        say!("exchange programs when `ionian upgrade status` reports every node as ready");
+        return Ok(());
+    }
+    let mut reporter = WaitReporter::new();
+    loop {
+        let found = Found::find(&change_args.cluster_args).await?;
+        let known = &found.known;
+        if known.membership.level != to {
+            bail!(
+                "the level was changed to {} meanwhile",
+                known.membership.level
+            );
+        }
+        let nodes = ask_all(known, ANSWER_LIMIT).await.nodes;
+        let not = |node: &Answer| {
+            let reason = not_ready(node, known.epoch())?;
+            Some(format!("node {}: {reason}", node.name))
+        };
+        let waits: Vec<String> = nodes.iter().filter_map(not).collect();
+        if waits.is_empty() {
+            say!("every node is ready: put the former release back, one node after the other");
+            return Ok(());
+        }
+        reporter.waits_for(waits.join("; "));
+        sleep(PAUSE).await;
+    }
+}
+
+async fn change_to(found: &Found, to: Level, change_args: &ChangeArgs) -> Result<()> {
     let deployment = &found.known.deployment;
     let change = protocols::with_protocol(
         &deployment.protocol,
-        Raise {
+        ChangeLevel {
             known: &found.known,
             to,
         },
@@ -168,12 +257,12 @@ async fn raise(found: &Found, to: Level, change_args: &ChangeArgs) -> Result<()>
 }
 
 /// Checks a change of the level and makes the log command for it.
-struct Raise<'a> {
+struct ChangeLevel<'a> {
     known: &'a Configuration,
     to: Level,
 }
 
-impl Work for Raise<'_> {
+impl Work for ChangeLevel<'_> {
     type Output = Result<Change>;
 
     fn run<P: Protocol>(self) -> Result<Change> {

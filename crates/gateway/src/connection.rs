@@ -12,6 +12,7 @@
 
 mod admission;
 mod blocking;
+mod certified;
 mod compound;
 mod execution;
 mod outdated;
@@ -222,6 +223,11 @@ impl Connection {
         self.output.bytes()
     }
 
+    /// Tells that output is about to be sent.
+    pub fn on_sending(&self) {
+        self.host.on_writing(&self.client);
+    }
+
     /// Tells that this number of output bytes was sent. Call [`advance`](Self::advance) afterwards
     /// if the output [was full](Self::output_is_full).
     pub fn on_sent(&mut self, len: usize) {
@@ -297,7 +303,8 @@ impl Connection {
 
     /// Whether [`on_time`](Self::on_time) must be called from time to time.
     pub fn has_deadline(&self) -> bool {
-        let waits = self.login_wait != LoginWait::None || self.client.unauthenticated.get();
+        let waits =
+            self.login_wait != LoginWait::None || self.client.unauthenticated.get().is_some();
         waits || self.unfinished.is_some() || self.failed_at.is_some()
     }
 

@@ -92,7 +92,8 @@ impl Inner {
         }
     }
 
-    /// Closes the clients whose users are gone, if the users have changed.
+    /// Closes the clients whose users are gone, if the users have changed. Those that have waited for
+    /// any look up theirs.
     pub(crate) fn part_from_users(self: &Rc<Self>) {
         if !self.host.rights.take_changed() {
             return;
@@ -104,7 +105,8 @@ impl Inner {
                 continue;
             };
             open.connection.leave_if_gone();
-            if open.connection.is_closing() {
+            open.connection.look_up_user();
+            if open.connection.is_closing() || open.connection.has_request() {
                 self.mark_dirty(index, open);
             }
         }

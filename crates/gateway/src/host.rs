@@ -141,14 +141,19 @@ pub(crate) struct Client {
     pub(crate) caching: Cell<Option<bool>>,
     /// Whether its commands are traced.
     pub(crate) tracing: Cell<Tracing>,
-    /// The number of the last kept command whose reply is not written.
-    pub(crate) unwritten: Cell<Option<u64>>,
+    /// The number of the last kept command whose reply is not written, and when the last write
+    /// began.
+    pub(crate) unwritten: Cell<Option<(u64, Instant)>>,
     /// The name of its user.
     pub(crate) user: RefCell<Bytes>,
-    /// Whether it has logged in, by AUTH or HELLO.
+    /// Whether it has logged in, by AUTH, HELLO or its certificate.
     pub(crate) logged_in: Cell<bool>,
-    /// Whether it had to log in when it connected, and has not.
-    pub(crate) unauthenticated: Cell<bool>,
+    /// Since when it has had to log in, if it has not.
+    pub(crate) unauthenticated: Cell<Option<Instant>>,
+    /// The user that its certificate names.
+    pub(crate) certified: RefCell<Option<Bytes>>,
+    /// Whether it is not known yet if there is that user.
+    pub(crate) looks_up_user: Cell<bool>,
     /// How CLIENT KILL ends the connection, until that is done.
     pub(crate) killed: Cell<Option<Kill>>,
     /// That user, if there is one, at an epoch of the users.
@@ -275,7 +280,9 @@ impl Host {
             unwritten: Cell::default(),
             user: RefCell::new(Bytes::from_static(DEFAULT)),
             logged_in: Cell::new(false),
-            unauthenticated: Cell::new(false),
+            unauthenticated: Cell::default(),
+            certified: RefCell::default(),
+            looks_up_user: Cell::default(),
             killed: Cell::default(),
             rights: RefCell::default(),
             account: RefCell::new(self.new_account()),

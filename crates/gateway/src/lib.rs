@@ -16,7 +16,7 @@
 //! | `host`, `limits`, `peers` | what all connections share |
 //! | `waiting`, `awaited` | clients that wait until a stream grows, their streams |
 //! | `rights`, `acl_log` | who may do what, and what was refused |
-//! | `login` | clients that have to log in and have not |
+//! | `login` | clients that have to log in and have not; what certificates say |
 //! | `quotas`, `pauses` | how much of the gateway each user may take; what waits for that |
 //! | `following` | keeps the copy of the users up to date |
 //! | `room` | how many replies are on their way at once |

@@ -1,11 +1,13 @@
 //! Clients that have to log in and have not: how many there may be, for how long, and what becomes
-//! of one that tries passwords.
+//! of one that tries passwords. Clients whose certificates log them in.
 //!
 //! Anyone who reaches the port may connect. So such clients get at most a quarter of the
 //! connections, are closed after a while, and wait with each further attempt after several wrong
 //! ones from their address.
 
 use crate::host::{Client, Host};
+use crate::rights::AUDIT;
+use bytes::Bytes;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -80,10 +82,10 @@ impl Host {
             && self.logins.unauthenticated.get() >= self.limits.unauthenticated()
     }
 
-    /// Counts a new client, if it has to log in.
+    /// Counts a client that begins, if it has to log in.
     pub(crate) fn count_unauthenticated(&self, client: &Client) {
         if self.must_log_in(client) {
-            client.unauthenticated.set(true);
+            client.unauthenticated.set(Some(Instant::now()));
             let logins = &self.logins.unauthenticated;
             logins.set(logins.get() + 1);
         }
@@ -91,10 +93,41 @@ impl Host {
 
     /// It has logged in, need not, or is gone.
     pub(crate) fn no_longer_unauthenticated(&self, client: &Client) {
-        if client.unauthenticated.take() {
+        if client.unauthenticated.take().is_some() {
             let logins = &self.logins.unauthenticated;
             logins.set(logins.get() - 1);
         }
+    }
+
+    /// The certificate of a new client names this user. Until it is looked up, the client need not
+    /// log in.
+    pub(crate) fn certify(&self, client: &Client, user: &str) {
+        let name = Bytes::copy_from_slice(user.as_bytes());
+        client.certified.replace(Some(name));
+        client.looks_up_user.set(true);
+        self.no_longer_unauthenticated(client);
+    }
+
+    /// Logs a client in as the user that its certificate names, by the users of now, if there is
+    /// that user and it is on. Otherwise the client is what one without a certificate is.
+    ///
+    /// # Errors
+    /// The error for the client: the user may not have one more connection.
+    pub(crate) fn log_in_by_certificate(&self, client: &Client) -> Result<(), String> {
+        client.looks_up_user.set(false);
+        let name = client.certified.borrow().clone().unwrap_or_default();
+        let users = self.rights.users();
+        let user = users.as_ref().and_then(|users| users.get(&name));
+        if !user.is_some_and(|user| user.is_on()) {
+            self.count_unauthenticated(client);
+            return Ok(());
+        }
+        let admitted = self.check_connections(Some(client), &name);
+        match admitted {
+            Ok(()) => self.change_user(client, Some(&name)),
+            Err(_) => audit(client, &name, "login by certificate", OVER_QUOTA),
+        }
+        admitted
     }
 
     /// A client gave a wrong password.
@@ -108,6 +141,15 @@ impl Host {
         let failures = self.logins.failures.borrow();
         failures.are_many(machine(client), now)
     }
+}
+
+/// The outcome of a login that a quota of connections has refused.
+pub(crate) const OVER_QUOTA: &str = "over its quota";
+
+/// A line of the audit log about a client that is not logged in as this user.
+pub(crate) fn audit(client: &Client, user: &[u8], request: &str, outcome: &str) {
+    let (user, from) = (String::from_utf8_lossy(user), &client.address);
+    tracing::info!(target: AUDIT, user = &*user, from, request, outcome);
 }
 
 /// Whether the login that a connection has received waits.

@@ -67,18 +67,29 @@ impl Memory {
 /// # Errors
 /// The error reply: the value is none, or the cluster has no limit yet.
 pub(crate) fn limit(host: &Host, value: &[u8]) -> Result<Compound, String> {
-    let level = host.rights.level();
-    if level < SINCE {
-        return Err(format!(
-            "ERR maxmemory needs level {SINCE} of the cluster, which has level {level}: raise it \
-             with 'ionian upgrade finalize'"
-        ));
-    }
+    host.rights.check_level(SINCE, "maxmemory needs")?;
     let bytes = bytes_of(value).ok_or(
         "ERR CONFIG SET failed (possibly related to argument 'maxmemory') - argument must be a \
          memory value",
     )?;
     Ok(Compound::SetLimit(bytes))
+}
+
+/// What MEMORY DOCTOR says.
+pub(crate) fn diagnosis(host: &Host) -> String {
+    let Room { limit, used } = host.memory.known();
+    if limit == 0 {
+        return "There is no limit of memory for keys and values: CONFIG SET maxmemory sets one.\n"
+            .to_owned();
+    }
+    let finding = match host.memory.known().is_full() {
+        true => "Commands that need memory are refused",
+        false => "No problem found",
+    };
+    format!(
+        "{finding}: keys and values took {used} bytes at the last measurement, the limit is \
+         {limit} (maxmemory).\n"
+    )
 }
 
 /// A number of bytes in Redis's notation: `100`, `64k` (64,000), `64kb` (65,536), and so on.
@@ -102,6 +113,24 @@ pub(crate) fn bytes_of(text: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Limits;
+
+    #[test]
+    fn the_diagnosis_follows_from_the_last_measurement() {
+        let host = Host::new(Limits::default(), Box::new(|_| {}));
+        for (limit, used, expected) in [
+            (0, 0, "There is no limit"),
+            (100, 100, "No problem found: keys and values took 100 bytes"),
+            (100, 101, "Commands that need memory are refused: keys"),
+        ] {
+            let room: Bytes = [u64::to_le_bytes(limit), u64::to_le_bytes(used)]
+                .concat()
+                .into();
+            host.memory.learn(&room);
+            let text = diagnosis(&host);
+            assert!(text.starts_with(expected), "{text}");
+        }
+    }
 
     #[test]
     fn numbers_of_bytes_are_those_of_redis() {

@@ -284,22 +284,26 @@ impl Host {
         counter.set(counter.get() - 1);
     }
 
-    /// From now on the client is `default`, without having logged in.
+    /// From now on the client is who it was when it began: the user that its certificate names,
+    /// which is to be looked up again, or `default` without having logged in.
     ///
     /// # Errors
     /// There is no room for it.
     pub(crate) fn log_out(&self, client: &Client) -> Result<(), String> {
-        if !client.logged_in.get() {
+        let certified = client.certified.borrow();
+        let is_certified = certified.as_ref() == Some(&client.user.borrow());
+        if !client.logged_in.get() || is_certified {
             return Ok(());
         }
-        if !self.default_must_log_in() {
+        if certified.is_none() && !self.default_must_log_in() {
             self.check_connections(Some(client), DEFAULT)?;
         }
         self.change_user(client, None);
+        client.looks_up_user.set(certified.is_some());
         Ok(())
     }
 
-    /// From now on the client is this user, because it has logged in, or `default` without that.
+    /// From now on the client is this user, as which it has logged in, or `default` without that.
     pub(crate) fn change_user(&self, client: &Client, user: Option<&[u8]>) {
         let unanswered = client.memory.get().unanswered();
         client.account.borrow().count_unanswered(unanswered, 0);

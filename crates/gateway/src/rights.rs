@@ -8,11 +8,12 @@
 use crate::acl_log::{AclLog, Reason};
 use crate::commands;
 use crate::host::{Client, Host, count};
+use crate::login::{OVER_QUOTA, audit};
 use crate::quotas::Accounts;
 use bytes::Bytes;
 use ionian_kernel::level::Level;
 use ionian_machines::acl::{self, CommandId, Denied, User, Users};
-use ionian_machines::kv;
+use ionian_machines::kv::{self, Command};
 use sha2::{Digest, Sha256};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -71,8 +72,34 @@ impl Rights {
         self.level.set(level);
     }
 
-    pub(crate) fn level(&self) -> Level {
-        self.level.get()
+    /// Checks that the cluster has the level which something needs: `what` says so.
+    ///
+    /// # Errors
+    /// The error for the client.
+    pub(crate) fn check_level(&self, since: Level, what: &str) -> Result<(), String> {
+        let level = self.level.get();
+        if level >= since {
+            return Ok(());
+        }
+        Err(format!(
+            "ERR {what} level {since} of the cluster, which has level {level}: raise it with \
+             'ionian upgrade finalize'"
+        ))
+    }
+
+    /// The command, if the replicas of the cluster know it.
+    ///
+    /// # Errors
+    /// The error for the client: replicas of the former release cannot read the command.
+    #[inline]
+    pub(crate) fn check_known(&self, command: Command, words: &[Bytes]) -> Result<Command, String> {
+        let since = command.since();
+        if since > self.level.get() {
+            let info = kv::command_info(words);
+            let name = info.map_or(String::new(), |info| info.name.to_uppercase());
+            self.check_level(since, &format!("{} needs", name.replace('|', " ")))?;
+        }
+        Ok(command)
     }
 
     /// Whether commands are judged.
@@ -206,7 +233,8 @@ impl Host {
     /// Whether the client may do nothing but log in, as far as the gateway knows.
     #[inline]
     pub(crate) fn must_log_in(&self, client: &Client) -> bool {
-        let checks = self.rights.are_checked() && !client.logged_in.get();
+        let may_be_none = client.logged_in.get() || client.looks_up_user.get();
+        let checks = self.rights.are_checked() && !may_be_none;
         checks && self.rights.are_known() && !self.is_logged_in(client)
     }
 
@@ -240,6 +268,7 @@ impl Host {
             self.change_user(client, Some(name));
             self.no_longer_unauthenticated(client);
             client.over_quota.set(false);
+            client.looks_up_user.set(false);
             return Ok(());
         }
         match is_right {
@@ -250,14 +279,8 @@ impl Host {
                 self.log_denied(client, Reason::Auth, name, name);
             }
         }
-        let (user, from) = (String::from_utf8_lossy(name), &client.address);
-        tracing::info!(
-            target: AUDIT,
-            user = &*user,
-            from,
-            request = "AUTH",
-            outcome = if is_right { "over its quota" } else { "refused" }
-        );
+        let outcome = if is_right { OVER_QUOTA } else { "refused" };
+        audit(client, name, "AUTH", outcome);
         admitted
     }
 
@@ -282,7 +305,7 @@ fn default_user(users: &Users) -> Option<&Arc<User>> {
 
 fn who(client: &Client, users: &Users) -> Who {
     if !client.logged_in.get() {
-        // As in Redis, a client is `default` without AUTH as long as that has no password.
+        // As in Redis, a client is `default` without a login as long as that has no password.
         return default_user(users).map_or(Who::NotLoggedIn, |user| Who::User(user.clone()));
     }
     let mut cached = client.rights.borrow_mut();
@@ -324,13 +347,13 @@ pub(crate) struct Asked {
 impl Asked {
     /// The command; `None` if there is none with this name and this number of words.
     pub(crate) fn of(words: &[Bytes]) -> Option<Asked> {
-        if let Some(own) = commands::find(&words[0]) {
+        if let Some(own) = commands::find(words) {
             return own.takes(words.len()).then(|| Asked {
                 command: own.id.with_subcommand(words),
                 info: None,
             });
         }
-        let info = kv::command_info(&words[0])?;
+        let info = kv::command_info(words)?;
         let command = info.id.with_subcommand(words);
         let is_whole = info.id.takes(words.len()) && !command.is_container();
         is_whole.then_some(Asked {

@@ -229,7 +229,7 @@ impl Inner {
         let text = |address: io::Result<std::net::SocketAddr>| {
             address.map_or(String::new(), |at| at.to_string())
         };
-        let connection = Connection::new(
+        let mut connection = Connection::new(
             &self.host,
             text(stream.peer_addr()),
             text(stream.local_addr()),
@@ -243,7 +243,10 @@ impl Inner {
             let greeted = socket::accept(stream, &tls).await;
             self.greeting.set(self.greeting.get() - 1);
             match greeted {
-                Ok(halves) => self.host_client(connection, halves),
+                Ok((halves, user)) => {
+                    user.iter().for_each(|user| connection.certify(user));
+                    self.host_client(connection, halves);
+                }
                 Err(error) => {
                     let from = from.map_or_else(|_| "?".to_owned(), |from| from.to_string());
                     self.log_refused(&from, &error);
@@ -254,7 +257,7 @@ impl Inner {
 
     /// Serves a client.
     fn host_client(self: Rc<Self>, connection: Connection, (mut input, socket): (Input, Output)) {
-        let is_watched = connection.has_deadline();
+        let (is_watched, asks) = (connection.has_deadline(), connection.has_request());
         let index = self.slots.borrow_mut().insert(Open {
             connection,
             socket,
@@ -267,6 +270,9 @@ impl Inner {
         });
         if is_watched {
             self.clone().start_watch();
+        }
+        if asks {
+            self.clone().settle(index);
         }
         tokio::task::spawn_local(async move {
             poll_fn(|context| self.clone().poll(index, &mut input, context)).await;
@@ -356,6 +362,7 @@ impl Inner {
             if open.connection.output().is_empty() {
                 return open.socket.poll_flush(context);
             }
+            open.connection.on_sending();
             let sent = match open.socket.poll_write(context, open.connection.output()) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(sent) => sent?,
@@ -566,11 +573,12 @@ impl Open {
                 self.leave_if_quiet(idle_too);
             }
             let was_full = self.connection.output_is_full();
-            if !self.connection.output().is_empty()
-                && let Ok(sent) = self.socket.try_write(self.connection.output())
-            {
-                // The task sees the error again and handles it.
-                self.connection.on_sent(sent);
+            if !self.connection.output().is_empty() {
+                self.connection.on_sending();
+                // The task sees an error again and handles it.
+                if let Ok(sent) = self.socket.try_write(self.connection.output()) {
+                    self.connection.on_sent(sent);
+                }
             }
             if !was_full || self.connection.output_is_full() {
                 break;

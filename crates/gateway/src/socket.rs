@@ -1,7 +1,8 @@
 //! The socket of a client, plain or encrypted, in two halves.
 
 use bytes::{Bytes, BytesMut};
-use ionian_tls::{Live, Session, readable};
+use ionian_tls::rustls::ServerConnection;
+use ionian_tls::{Kind, Live, Session, name_of, readable};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -27,7 +28,13 @@ pub struct ClientTls {
     pub live: Arc<Live>,
     /// Whether clients without TLS are served too.
     pub permissive: bool,
+    /// Whether a client is the user that its certificate names. Only where `live` requires
+    /// certificates of clients.
+    pub certificates_log_in: bool,
 }
+
+/// The halves of a connection, and the user that the client's certificate names, if that counts.
+pub(crate) type Greeted = ((Input, Output), Option<String>);
 
 /// The reading half.
 pub(crate) struct Input {
@@ -67,14 +74,14 @@ fn halves(stream: TcpStream, session: Option<Session>) -> (Input, Output) {
 ///
 /// # Errors
 /// Why the client is not served.
-pub(crate) async fn accept(stream: TcpStream, tls: &ClientTls) -> io::Result<(Input, Output)> {
+pub(crate) async fn accept(stream: TcpStream, tls: &ClientTls) -> io::Result<Greeted> {
     let late = |_| io::Error::new(ErrorKind::TimedOut, "no TLS handshake within 5 s");
     tokio::time::timeout(HANDSHAKE, greet(stream, tls))
         .await
         .map_err(late)?
 }
 
-async fn greet(mut stream: TcpStream, tls: &ClientTls) -> io::Result<(Input, Output)> {
+async fn greet(mut stream: TcpStream, tls: &ClientTls) -> io::Result<Greeted> {
     let mut first = [0];
     if stream.peek(&mut first).await? == 0 {
         return Err(ErrorKind::UnexpectedEof.into());
@@ -83,9 +90,10 @@ async fn greet(mut stream: TcpStream, tls: &ClientTls) -> io::Result<(Input, Out
         true => {
             let server = TlsServer::from(tls.live.loaded().gateway_server.clone());
             let (stream, session) = server.accept(stream).await.map_err(readable)?.into_inner();
-            Ok(halves(stream, Some(Session::new(session.into()))))
+            let user = tls.certificates_log_in.then(|| user_of(&session)).flatten();
+            Ok((halves(stream, Some(Session::new(session.into()))), user))
         }
-        false if tls.permissive => Ok(plain(stream)),
+        false if tls.permissive => Ok((plain(stream), None)),
         false => {
             let text = b"-ERR Protocol error: this port accepts only TLS connections\r\n";
             stream.write_all(text).await?;
@@ -94,6 +102,13 @@ async fn greet(mut stream: TcpStream, tls: &ClientTls) -> io::Result<(Input, Out
             Err(io::Error::new(ErrorKind::InvalidData, why))
         }
     }
+}
+
+/// The name in the certificate of a client. Those of operators name no user.
+fn user_of(session: &ServerConnection) -> Option<String> {
+    let certificate = session.peer_certificates()?.first()?;
+    let owner = name_of(certificate).ok()?;
+    (owner.kind == Kind::Client).then_some(owner.name)
 }
 
 impl Input {

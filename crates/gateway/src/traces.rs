@@ -35,7 +35,7 @@ pub struct Kept {
     pub submitted: Instant,
     /// When the answer came.
     pub answered: Instant,
-    /// When the reply was written to the client's socket, with all before it; none if it is not.
+    /// When the write of the reply to the client's socket began; none if it is not written.
     pub written: Option<Instant>,
     /// A number of its own, of this process.
     pub id: u64,
@@ -171,16 +171,23 @@ impl Host {
             self.slow.add(slow(kept));
         }
         if is_kept || kept.slow {
-            client.unwritten.set(Some(kept.id));
+            client.unwritten.set(Some((kept.id, kept.answered)));
         }
     }
 
-    /// All replies of a client are written.
+    /// Replies of a client are about to be written.
+    pub(crate) fn on_writing(&self, client: &Client) {
+        if let Some((id, _)) = client.unwritten.get() {
+            client.unwritten.set(Some((id, Instant::now())));
+        }
+    }
+
+    /// All replies of a client are written. The client may have had them for a while: the time is
+    /// that at which the last write began.
     pub(crate) fn on_written(&self, client: &Client) {
-        if let Some(id) = client.unwritten.take() {
-            let now = Instant::now();
-            self.traces.on_written(id, now);
-            self.slow.on_written(id, now);
+        if let Some((id, began)) = client.unwritten.take() {
+            self.traces.on_written(id, began);
+            self.slow.on_written(id, began);
         }
     }
 }

@@ -12,8 +12,8 @@ use ionian_machines::kv;
 
 /// The keys that a command reads, if its client tracks them.
 pub(crate) fn keys(client: &Client, words: &[Bytes]) -> Vec<Bytes> {
-    let info = kv::command_info(&words[0])
-        .filter(|info| client.tracks() && info.flags.contains(&"readonly"));
+    let info =
+        kv::command_info(words).filter(|info| client.tracks() && info.flags.contains(&"readonly"));
     if info.is_some_and(|info| info.flags.contains(&"movablekeys")) {
         let keys = kv::Command::parse(words).map_or_else(|_| Vec::new(), |it| it.read_keys());
         return keys.iter().map(|key| Bytes::copy_from_slice(key)).collect();

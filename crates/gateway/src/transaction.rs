@@ -10,8 +10,7 @@
 //! machine's reply has come, and their replies are put in their places.
 
 use crate::commands::{self, Control, Run};
-use crate::host::Client;
-use crate::limits::Limits;
+use crate::host::{Client, Host};
 use crate::parser::compact;
 use crate::reply::Context;
 use crate::resp3;
@@ -142,7 +141,7 @@ impl Transaction {
             .as_mut()
             .expect("commands are queued between MULTI and EXEC");
         let maps = context.client.resp3.get();
-        if let Err(text) = queue.push(words, maps, &context.host.limits) {
+        if let Err(text) = queue.push(words, maps, context.host) {
             queue.fail();
             context.error(text);
         } else {
@@ -305,8 +304,9 @@ impl Transaction {
 
 impl Queue {
     /// Queues a command, whose reply has maps of RESP3 if `maps` is set.
-    fn push(&mut self, words: &[Bytes], maps: bool, limits: &Limits) -> Result<(), String> {
-        let own = commands::find(&words[0]);
+    fn push(&mut self, words: &[Bytes], maps: bool, host: &Host) -> Result<(), String> {
+        let limits = &host.limits;
+        let own = commands::find(words);
         if let Some(own) = own
             && !own.takes(words.len())
         {
@@ -337,6 +337,7 @@ impl Queue {
             });
         } else {
             let command = Command::parse_queued(&words)?;
+            let command = host.rights.check_known(command, &words)?;
             let command = if maps { command.with_maps() } else { command };
             self.bytes += command.encoded_len();
             self.commands.push(command);
@@ -391,7 +392,7 @@ pub(crate) fn write_replies(replies: &[u8], context: &mut Context<'_>) {
 
 /// Executes an own command of a transaction.
 fn run(words: &[Bytes], context: &mut Context<'_>) {
-    match commands::find(&words[0]).map(|own| own.run) {
+    match commands::find(words).map(|own| own.run) {
         Some(Run::Plain(run)) => run(context, words),
         // UNWATCH is the only control command that can be queued, and EXEC has just unwatched all
         // keys.

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 struct Streams(Kv);
 
 impl StateMachine for Streams {
-    delegate!(0: apply read snapshot freeze restore footprint parts next_deadline);
+    delegate!(0: apply read snapshot freeze restore footprint parts next_deadline needs);
 }
 
 fn encoded(line: &str) -> Vec<u8> {

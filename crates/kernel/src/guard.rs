@@ -3,6 +3,7 @@
 //! given up.
 
 use crate::id::{SessionId, Slot};
+use crate::level::Level;
 
 /// What a machine is called for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,9 @@ pub struct LogCommand<'a> {
     pub number: u64,
     /// The bytes that the machine is given.
     pub payload: &'a [u8],
+    /// The level of the cluster in this place of the log; with CRAQ, where another log decides it,
+    /// the highest that the program supports.
+    pub level: Level,
 }
 
 /// The machine was not called, or its call has changed nothing: there is no reply.

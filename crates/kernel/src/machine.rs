@@ -1,6 +1,7 @@
 //! The replicated service: what a user of the library implements.
 
 use crate::guard::LogCommand;
+use crate::level::Level;
 use crate::time::Timestamp;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -73,6 +74,24 @@ pub trait StateMachine: Any + Send {
         let _ = now;
         None
     }
+
+    /// What of the state machines of the levels below cannot have: the cluster then cannot go back
+    /// to these. A machine whose commands are the same at all levels keeps the default.
+    ///
+    /// A machine that asks for a level must execute no command below that level which would lead
+    /// to such a state.
+    fn needs(&self) -> Option<Need> {
+        None
+    }
+}
+
+/// What the state of a machine needs: see [`StateMachine::needs`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// The lowest level whose programs know such a state.
+    pub level: Level,
+    /// What of the state it is: for operators, such as `users`.
+    pub what: String,
 }
 
 /// Methods of a [`StateMachine`] that wraps another one in its field, and leaves these to it:
@@ -127,6 +146,11 @@ macro_rules! delegate {
     (@parts $field:tt) => {
         fn parts(&mut self) -> Option<&mut dyn $crate::machine::Parts> {
             self.$field.parts()
+        }
+    };
+    (@needs $field:tt) => {
+        fn needs(&self) -> Option<$crate::machine::Need> {
+            self.$field.needs()
         }
     };
     (@next_deadline $field:tt) => {

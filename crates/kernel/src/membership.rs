@@ -8,8 +8,10 @@
 
 use crate::id::{Epoch, Slot};
 use crate::level::Level;
+use crate::machine::Need;
 use crate::wire::{Reader, Wire, WireError, decode_all, encode_all};
 use crate::{wire_enum, wire_struct};
+use alloc::string::String;
 use alloc::vec::Vec;
 use bytes::Bytes;
 
@@ -176,9 +178,19 @@ pub enum Verdict {
     },
     /// The command cannot be read.
     Malformed {},
+    /// The level stays, because programs of the one before do not know what the state has.
+    Needed {
+        /// What that is, as text.
+        what: Bytes,
+    },
 }
 
-wire_enum! { Verdict { 0 => Accepted { epoch }, 1 => Outdated { epoch, changing }, 2 => Malformed {} } }
+wire_enum! { Verdict {
+    0 => Accepted { epoch },
+    1 => Outdated { epoch, changing },
+    2 => Malformed {},
+    3 since 18 => Needed { what },
+} }
 
 impl Membership {
     /// That of a new cluster.
@@ -195,10 +207,18 @@ impl Membership {
     }
 
     /// Executes a command of the log and returns the encoded [`Verdict`]. The same command twice is
-    /// one.
-    pub fn execute(&mut self, command: &Bytes) -> Bytes {
+    /// one. `needs` says what the state machine needs.
+    pub fn execute(&mut self, command: &Bytes, needs: impl FnOnce() -> Option<Need>) -> Bytes {
         let verdict = match decode_all::<Change>(command) {
             Err(_) => Verdict::Malformed {},
+            Ok(Change::Level { base, to })
+                if self.can_turn_to(base, to)
+                    && to < self.level
+                    && let Some(Need { level, what }) = needs()
+                    && to < level =>
+            {
+                Verdict::Needed { what: what.into() }
+            }
             Ok(change) if self.carry_out(&change) || self.is_done(&change) => {
                 Verdict::Accepted { epoch: self.epoch }
             }
@@ -247,18 +267,19 @@ impl Membership {
                     now_ms: *after,
                 });
             }
-            Change::Level { base, to }
-                if *base == here
-                    && !self.is_changing()
-                    && to.0.abs_diff(self.level.0) == 1
-                    && *to >= Level::FIRST =>
-            {
-                self.level = *to;
-            }
+            Change::Level { base, to } if self.can_turn_to(*base, *to) => self.level = *to,
             _ => return false,
         }
         self.epoch = here.next();
         true
+    }
+
+    /// Whether a change of the level that was planned in the epoch `base` is possible.
+    fn can_turn_to(&self, base: Epoch, to: Level) -> bool {
+        base == self.epoch
+            && !self.is_changing()
+            && to.0.abs_diff(self.level.0) == 1
+            && to >= Level::FIRST
     }
 
     /// Whether the change is the one that led here: its sender asks again.
@@ -313,6 +334,11 @@ impl core::fmt::Display for Verdict {
                 )
             }
             Verdict::Malformed {} => f.write_str("the change cannot be read"),
+            Verdict::Needed { what } => write!(
+                f,
+                "the level stays: programs of the level below do not know what this cluster has: {}",
+                String::from_utf8_lossy(what)
+            ),
         }
     }
 }
@@ -335,7 +361,7 @@ mod tests {
     }
 
     fn execute(membership: &mut Membership, change: &Change) -> Verdict {
-        verdict(&membership.execute(&Bytes::from(encode_all(change)))).unwrap()
+        verdict(&membership.execute(&Bytes::from(encode_all(change)), || None)).unwrap()
     }
 
     #[test]
@@ -533,7 +559,7 @@ mod tests {
             }
         );
         assert_eq!(
-            membership.execute(&text("?")),
+            membership.execute(&text("?"), || None),
             Bytes::from(encode_all(&Verdict::Malformed {}))
         );
     }

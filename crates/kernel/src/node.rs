@@ -349,13 +349,24 @@ impl<P: Protocol> Node<P> {
                 self.ignored += 1;
                 continue;
             }
-            if self.recorder.is_some() {
-                self.note((place as usize, None), &message, world);
+            match self.recorder {
+                None => self.handle(now, place as usize, message, world),
+                Some(_) => self.note_and_handle(now, place as usize, message, world),
             }
-            self.call(place as usize, world, |instance, outbox| {
-                instance.on_message(now, message, outbox)
-            });
         }
+    }
+
+    #[inline]
+    fn handle(
+        &mut self,
+        now: Instant,
+        place: usize,
+        message: P::Message,
+        world: &mut impl World<P>,
+    ) {
+        self.call(place, world, |instance, outbox| {
+            instance.on_message(now, message, outbox)
+        });
     }
 
     /// Ends the burst for every instance that was called. This can queue messages between local

@@ -2,6 +2,9 @@
 //! enumeration each of messages, envelopes and instances, which the [`protocol!`](crate::protocol!)
 //! macro writes from a table.
 
+mod description;
+
+pub use self::description::Description;
 use crate::client::{Reply, Request};
 use crate::guard::Guard;
 use crate::id::{ClientId, Epoch, Members, SessionId, Slot};
@@ -90,6 +93,14 @@ pub trait Protocol: Sized + Send + Sync + 'static {
         Self::check_tunable()
     }
 
+    /// Whether it can be lowered.
+    ///
+    /// # Errors
+    /// Says why it cannot.
+    fn check_lowering() -> Result<(), LayoutError> {
+        Self::check_level()
+    }
+
     /// The rare branches of its roles, which [say so](crate::role::Out::reached) when they take
     /// one: what testers must have reached to claim that they have tried the protocol.
     fn branches() -> Vec<&'static str> {
@@ -147,51 +158,6 @@ pub trait Protocol: Sized + Send + Sync + 'static {
 
     /// Builds one instance.
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Self::Instance;
-}
-
-/// What is known of a protocol without its type.
-#[derive(Debug)]
-pub struct Description {
-    /// See [`Protocol::NAME`].
-    pub name: &'static str,
-    /// See [`Protocol::KINDS`].
-    pub kinds: &'static [&'static str],
-    /// See [`Protocol::METRICS`].
-    pub metrics: &'static [Metrics],
-    /// See [`Protocol::EXECUTORS`].
-    pub executors: &'static [u8],
-    /// See [`Protocol::PRESETS`].
-    pub presets: &'static [Preset],
-    /// See [`Protocol::SETTINGS`].
-    pub settings: &'static [Setting],
-    /// See [`Protocol::check_level`].
-    pub check_level: fn() -> Result<(), LayoutError>,
-    /// See [`Protocol::quorum_systems`].
-    pub quorum_systems: fn(&Options) -> usize,
-}
-
-impl Description {
-    /// Of this protocol.
-    pub const fn of<P: Protocol>() -> Self {
-        Description {
-            name: P::NAME,
-            kinds: P::KINDS,
-            metrics: P::METRICS,
-            executors: P::EXECUTORS,
-            presets: P::PRESETS,
-            settings: P::SETTINGS,
-            check_level: P::check_level,
-            quorum_systems: P::quorum_systems,
-        }
-    }
-
-    /// The highest level that its clusters can have.
-    pub fn highest_level(&self) -> Level {
-        match (self.check_level)() {
-            Ok(()) => Level::LATEST,
-            Err(_) => Level::FIRST,
-        }
-    }
 }
 
 /// How one configuration is changed into another.
@@ -557,12 +523,13 @@ macro_rules! protocol {
 /// Writes the `In` enumeration of a role: its variants with their fields, wire format and names. A
 /// variant `via` one of its fields is called by that field's name: it carries a message of another
 /// protocol's role. A variant `for "stage" of` some of its fields is shown in
-/// [traces](crate::trace): these fields say what it is about, the stage what the role does then.
+/// [traces](crate::trace): these fields say what it is about (one `->` a function the slot that the
+/// function finds in it), the stage what the role does then.
 /// The slots of a variant `in` one of its fields are those of one of several logs.
 #[macro_export]
 macro_rules! messages {
     ($(#[$doc:meta])* $role:literal $name:ident {
-        $($(#[$variant_doc:meta])* $tag:literal $(since $level:literal)? $(for $stage:literal of $($part:ident)+)? $(in $log:ident)? => $variant:ident $(via $inner:ident)? { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }),* $(,)?
+        $($(#[$variant_doc:meta])* $tag:literal $(since $level:literal)? $(for $stage:literal of $($part:ident $(-> $slot:ident)?)+)? $(in $log:ident)? => $variant:ident $(via $inner:ident)? { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }),* $(,)?
     }) => {
         $(#[$doc])* #[derive(Clone, Debug, PartialEq)]
         pub enum $name {
@@ -582,7 +549,7 @@ macro_rules! messages {
             /// What the message is about, if traces show it.
             pub fn subject(&self) -> Option<$crate::trace::Subject<'_>> {
                 match self {
-                    $($name::$variant { $($inner,)? $($($part,)+)? $($log,)? .. } => $crate::message_subject!($($inner)? $($log)? $($stage $($part)+)?),)*
+                    $($name::$variant { $($inner,)? $($($part,)+)? $($log,)? .. } => $crate::message_subject!($($inner)? $($log)? $($stage $($part $(-> $slot)?)+)?),)*
                 }
             }
         }

@@ -117,7 +117,8 @@ pub trait Role {
     }
 
     /// The instance leaves this node, by a change of the membership: nothing else is called after
-    /// this. It answers the requests of the application that it has; other messages need not arrive.
+    /// this. It answers the requests that it has from the application. Other messages need not
+    /// arrive.
     fn on_retire(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let _ = (now, out);
     }

@@ -24,6 +24,9 @@ pub struct Status {
     pub snapshots_installed: Option<u64>,
     /// Below this slot it needs the log no more: a snapshot of its state is stored.
     pub stored: Option<Slot>,
+    /// Whether what is stored contains the last change of the [level](crate::level): after a crash
+    /// no such change is executed again.
+    pub level_stored: Option<bool>,
     /// It has not voted in this slot or any after it.
     pub voted: Option<Slot>,
     /// Whether it has all that earlier processes of its node kept for it. None without memory that

@@ -71,26 +71,66 @@ impl Run {
     }
 }
 
-/// What holds commands, or answers to them.
+/// What holds commands or answers to them, or refers to what does.
 pub trait Commands {
     /// Shows the name of each.
     fn each_id(&self, show: &mut dyn FnMut(CommandId));
+
+    /// Shows what it refers to in place of commands.
+    fn each_reference(&self, show: &mut dyn FnMut(LogSlot)) {
+        let _ = show;
+    }
 }
 
 impl<T: Commands> Commands for Vec<T> {
     fn each_id(&self, show: &mut dyn FnMut(CommandId)) {
         self.iter().for_each(|one| one.each_id(show));
     }
+
+    fn each_reference(&self, show: &mut dyn FnMut(LogSlot)) {
+        self.iter().for_each(|one| one.each_reference(show));
+    }
 }
 
-/// A slot. In protocols with several logs, or parts of one that count their slots by themselves,
-/// these have numbers.
+/// A slot, or something else that has a number for a while and that messages name in its place.
+///
+/// In protocols with several logs, or parts of one that count their slots by themselves, these have
+/// numbers. What is no slot has a log of its own kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogSlot {
     /// 0 for the log of all, or the number of one of several and one more.
     pub log: u16,
     /// The slot in it.
     pub slot: Slot,
+}
+
+/// The log whose slots are the numbers of payloads: commands that travel apart from their slot.
+const PAYLOADS: u16 = u16::MAX - 1;
+
+/// The log whose slots are the numbers of inquiries: what readers ask before they read.
+const INQUIRIES: u16 = u16::MAX;
+
+impl LogSlot {
+    /// What stands for a payload with this number. Those who number payloads begin at random.
+    pub const fn of_payload(number: u64) -> Self {
+        LogSlot {
+            log: PAYLOADS,
+            slot: Slot(number),
+        }
+    }
+
+    /// What stands for an inquiry with this number. Those who inquire begin at random.
+    pub const fn of_inquiry(number: u64) -> Self {
+        LogSlot {
+            log: INQUIRIES,
+            slot: Slot(number),
+        }
+    }
+
+    /// Whether it is one of a log.
+    pub const fn is_of_log(self) -> bool {
+        self.log < PAYLOADS
+    }
 }
 
 /// What a message is about. Messages of which traces show nothing have none.
@@ -116,7 +156,7 @@ impl<'a> Subject<'a> {
 
     /// The same where slots are those of the log with this number.
     pub fn in_log(mut self, number: impl Into<u16>) -> Self {
-        if let Some(slot) = &mut self.slot {
+        if let Some(slot) = self.slot.as_mut().filter(|slot| slot.is_of_log()) {
             slot.log = number.into() + 1;
         }
         self
@@ -135,6 +175,13 @@ impl Names for Slot {
             log: 0,
             slot: *self,
         });
+    }
+}
+
+/// The number of an inquiry.
+impl Names for u64 {
+    fn add_to<'a>(&'a self, subject: &mut Subject<'a>) {
+        subject.slot = Some(LogSlot::of_inquiry(*self));
     }
 }
 
@@ -171,7 +218,7 @@ pub const MOST_EVENTS: usize = 1 << 15;
 const MOST_RUNS: usize = 64;
 
 /// How many slots of sampled commands are remembered: more than are in progress at once.
-const REMEMBERED: usize = 1 << 8;
+const REMEMBERED: usize = 1 << 12;
 
 /// How many requests to record are remembered at once.
 const MOST_RECORDINGS: usize = 8;
@@ -185,6 +232,14 @@ pub struct Recording {
     pub until: Instant,
 }
 
+/// The commands of a message that are noted.
+#[derive(Debug, Default)]
+struct Runs {
+    runs: Vec<Run>,
+    /// Whether there are any with a name, noted or not.
+    any: bool,
+}
+
 /// Notes events.
 #[derive(Debug)]
 pub struct Recorder {
@@ -196,6 +251,8 @@ pub struct Recorder {
     lost: u64,
     /// The last slots with sampled commands, each at the place of its number's remainder.
     slots: Vec<Option<LogSlot>>,
+    /// The inquiry to which a role handles an answer now.
+    inquiry: Option<LogSlot>,
 }
 
 impl Recorder {
@@ -206,6 +263,7 @@ impl Recorder {
             events: VecDeque::new(),
             lost: 0,
             slots: alloc::vec![None; REMEMBERED],
+            inquiry: None,
         }
     }
 
@@ -253,17 +311,13 @@ impl Recorder {
         let Some(subject) = message.subject() else {
             return true;
         };
-        let Subject {
-            stage,
-            slot,
-            commands,
-        } = subject;
-        let runs = commands.map(|commands| self.sampled_runs(commands));
-        let is_wanted = match &runs {
-            Some(runs) => !runs.is_empty(),
-            None => slot.is_some_and(|slot| self.is_wanted(slot)),
-        };
-        if !is_wanted {
+        if sent.is_none() {
+            // Those who are asked do not know whether the reads are in a sample.
+            let is_inquiry = |slot: &LogSlot| slot.log == INQUIRIES && self.one_in() == 1;
+            self.inquiry = subject.slot.filter(is_inquiry);
+        }
+        let about = self.wanted(&subject);
+        if about.is_empty() {
             return true;
         }
         let at = clock();
@@ -276,28 +330,55 @@ impl Recorder {
             self.recordings.drain(..over);
             return !self.recordings.is_empty();
         }
-        let event = Event {
-            at,
-            role,
-            sent,
-            message: message.name(),
-            stage,
-            slot,
-            commands: None,
-        };
-        if let Some(slot) = slot {
-            self.slots[slot.slot.0 as usize % REMEMBERED] = Some(slot);
-        }
-        match runs {
-            None => self.push(event),
-            Some(runs) => runs.into_iter().for_each(|run| {
-                self.push(Event {
-                    commands: Some(run),
-                    ..event
-                })
-            }),
+        for (slot, commands) in about {
+            if let Some(slot) = slot {
+                self.slots[slot.slot.0 as usize % REMEMBERED] = Some(slot);
+            }
+            self.push(Event {
+                at,
+                role,
+                sent,
+                message: message.name(),
+                stage: subject.stage,
+                slot,
+                commands,
+            });
         }
         true
+    }
+
+    /// A role has handled what it has begun to handle, and sent what follows from it.
+    pub(crate) fn handled(&mut self) {
+        self.inquiry = None;
+    }
+
+    /// The slot and the commands of each event that is noted of a message.
+    fn wanted(&self, subject: &Subject<'_>) -> Vec<(Option<LogSlot>, Option<Run>)> {
+        let mut wanted = Vec::new();
+        let Some(commands) = subject.commands else {
+            let slot = subject.slot.filter(|slot| self.is_wanted(*slot));
+            wanted.extend(slot.map(|slot| (Some(slot), None)));
+            return wanted;
+        };
+        let mut refers = false;
+        commands.each_reference(&mut |to| {
+            refers = true;
+            if self.is_wanted(to) && wanted.len() < MOST_RUNS {
+                wanted.push((Some(to), None));
+            }
+        });
+        if refers {
+            return wanted;
+        }
+        // What is sent because of an answer to an inquiry has what the inquiry was made for.
+        let slot = subject.slot.or(self.inquiry);
+        let named = self.sampled_runs(commands);
+        match slot {
+            // What has no name may stand for a command in the sample that has gone another way.
+            Some(_) if !named.any => wanted.push((slot, None)),
+            _ => wanted.extend(named.runs.into_iter().map(|run| (slot, Some(run)))),
+        }
+        wanted
     }
 
     /// Whether a message that names only this slot is noted.
@@ -305,10 +386,12 @@ impl Recorder {
         self.one_in() == 1 || self.slots[slot.slot.0 as usize % REMEMBERED] == Some(slot)
     }
 
-    fn sampled_runs(&self, commands: &dyn Commands) -> Vec<Run> {
-        let mut runs: Vec<Run> = Vec::new();
+    fn sampled_runs(&self, commands: &dyn Commands) -> Runs {
+        let mut named = Runs::default();
         let one_in = self.one_in();
         commands.each_id(&mut |command| {
+            named.any = true;
+            let runs = &mut named.runs;
             let is_wanted = one_in == 1 || command.is_sampled(one_in);
             if is_wanted
                 && !runs.last_mut().is_some_and(|last| last.grow(command))
@@ -318,7 +401,7 @@ impl Recorder {
                 runs.push(Run { first, count });
             }
         });
-        runs
+        named
     }
 
     fn push(&mut self, event: Event) {
@@ -343,9 +426,22 @@ macro_rules! message_subject {
     ($inner:ident $log:ident) => {
         $inner.subject().map(|subject| subject.in_log(*$log))
     };
-    ($stage:literal $($part:ident)+) => {{
+    ($stage:literal $($part:ident $(-> $slot:ident)?)+) => {{
         let mut subject = $crate::trace::Subject::new($stage);
-        $($crate::trace::Names::add_to($part, &mut subject);)+
+        $($crate::field_subject!(subject $part $($slot)?);)+
         Some(subject)
     }};
+}
+
+/// What a field adds to the subject of its message.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! field_subject {
+    ($subject:ident $part:ident) => {
+        $crate::trace::Names::add_to($part, &mut $subject)
+    };
+    ($subject:ident $part:ident $slot:ident) => {
+        $crate::trace::Names::add_to($part, &mut $subject);
+        $subject.slot = $slot($part)
+    };
 }

@@ -10,6 +10,7 @@ use core::time::Duration;
 use ionian_kernel::guard::{Call, Guard, LogCommand, NotDone, Unguarded};
 use ionian_kernel::id::{SessionId, Slot};
 use ionian_kernel::layout::Layout;
+use ionian_kernel::level::Level;
 use ionian_kernel::machine::{Footprint, Frozen, NotARead, RestoreError, StateMachine};
 use ionian_kernel::membership::Membership;
 use ionian_kernel::protocol::Birth;
@@ -54,6 +55,10 @@ pub struct Executor {
     logs: Option<grouped::Logs>,
     /// Whether the preamble is what the protocol noted last.
     keeps_notes: bool,
+    /// Whether another log decides the level.
+    level_is_elsewhere: bool,
+    /// The slot after the last change of the level that was executed here.
+    level_changed: Slot,
 }
 
 impl Executor {
@@ -108,6 +113,28 @@ impl Executor {
             preamble: None,
             logs: None,
             keeps_notes: false,
+            level_is_elsewhere: false,
+            level_changed: Slot::ZERO,
+        }
+    }
+
+    /// Another log than this one decides the level of the cluster: machines then cannot tell which
+    /// commands come before a change of it.
+    pub fn has_its_level_elsewhere(&mut self) {
+        self.level_is_elsewhere = true;
+    }
+
+    /// Since its start or the last [restore](Self::restore) it has executed changes of the level
+    /// below this slot only.
+    pub fn level_changed(&self) -> Slot {
+        self.level_changed
+    }
+
+    /// The level at which commands are executed.
+    fn level(&self) -> Level {
+        match self.level_is_elsewhere {
+            true => Level::LATEST,
+            false => self.membership.level,
         }
     }
 
@@ -292,7 +319,7 @@ impl Executor {
                 (!known).then_some(Outcome::NoSession)
             }
             Purpose::Open => Some(Outcome::Opened(self.sessions.open(self.now))),
-            Purpose::Change => Some(self.change(command.payload)),
+            Purpose::Change => Some(self.change(slot, command.payload)),
             Purpose::Read => {
                 let now = self.reading_time(stamp);
                 Some(self.read_one(now, command.payload))
@@ -305,10 +332,21 @@ impl Executor {
     }
 
     /// Executes a change of the membership.
-    fn change(&mut self, payload: &[u8]) -> Outcome<&[u8]> {
-        let before = self.membership.expiry;
-        let verdict = self.membership.execute(&Bytes::copy_from_slice(payload));
+    fn change(&mut self, slot: Slot, payload: &[u8]) -> Outcome<&[u8]> {
+        let (before, level) = (self.membership.expiry, self.membership.level);
+        // What is executed here touches everything: the machine has all its parts.
+        let Executor { machine, guard, .. } = self;
+        let needs = || {
+            let mut need = None;
+            must_call(&**guard, Call::Question, &mut || need = machine.needs());
+            need
+        };
+        let change = Bytes::copy_from_slice(payload);
+        let verdict = self.membership.execute(&change, needs);
         self.reply.extend_from_slice(&verdict);
+        if self.membership.level != level {
+            self.level_changed = slot.next();
+        }
         let expiry = self.membership.expiry;
         if let Some(expiry) = expiry.filter(|_| expiry != before) {
             self.sessions
@@ -345,6 +383,7 @@ impl Executor {
         let Command {
             number, payload, ..
         } = *command;
+        let level = self.level();
         match standing {
             Standing::New => {
                 let Executor {
@@ -361,6 +400,7 @@ impl Executor {
                     session,
                     number,
                     payload,
+                    level,
                 };
                 let call = &mut || machine.apply_logged(*now, &logged, reply);
                 match guard.call(Call::Apply(logged), call) {

@@ -307,6 +307,9 @@ pub struct RoleStatus {
     /// Its stored snapshot contains everything below this slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<u64>,
+    /// Whether its stored snapshot contains the last change of the cluster's level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level_stored: Option<bool>,
     /// It has not voted in this slot or any after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub voted: Option<u64>,
@@ -361,6 +364,7 @@ impl RoleStatus {
             log_end: slot(status.log_end),
             snapshots_installed: status.snapshots_installed,
             stored: slot(status.stored),
+            level_stored: status.level_stored,
             voted: slot(status.voted),
             remembers: status.remembers,
             has_session: status.has_session,

@@ -76,6 +76,42 @@ pub struct CommandName {
     pub number: u64,
 }
 
+/// A slot, or what stands for another number ([`LogSlot`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SlotName {
+    /// See [`LogSlot::log`].
+    pub log: u16,
+    /// See [`LogSlot::slot`].
+    pub slot: u64,
+}
+
+/// The events that are wanted: those about any of these.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Commands, with the slots of which the node knows that they have them.
+    pub commands: Vec<CommandName>,
+    /// Slots of which another node knows that they have these commands.
+    pub slots: Vec<SlotName>,
+}
+
+impl From<LogSlot> for SlotName {
+    fn from(slot: LogSlot) -> Self {
+        SlotName {
+            log: slot.log,
+            slot: slot.slot.0,
+        }
+    }
+}
+
+impl From<SlotName> for LogSlot {
+    fn from(name: SlotName) -> Self {
+        LogSlot {
+            log: name.log,
+            slot: Slot(name.slot),
+        }
+    }
+}
+
 impl CommandName {
     /// As roles name it; none if no lane has this number.
     pub fn id(self) -> Option<CommandId> {
@@ -120,7 +156,7 @@ pub struct KeptCommand {
     pub submitted_us: u64,
     /// When its reply was there.
     pub answered_us: u64,
-    /// When its reply was written to its connection.
+    /// When the write of its reply to its connection began.
     pub written_us: u64,
     /// A number of its own, of this process.
     pub id: u64,
@@ -165,9 +201,9 @@ impl NodeNotes {
             sent: event.sent.clone(),
             message: event.message.clone(),
             stage: event.stage.clone(),
-            slot: event.slot.map(|slot| LogSlot {
-                log: event.log,
-                slot: Slot(slot),
+            slot: event.slot.map(|slot| {
+                let log = event.log;
+                SlotName { log, slot }.into()
             }),
             commands: event.command.and_then(|name| {
                 let (first, count) = (name.id()?, event.count);

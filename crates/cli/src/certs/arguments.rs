@@ -59,6 +59,9 @@ pub(crate) enum CertsCommand {
         days: u32,
     },
     /// Make a certificate for a client with the authority in DIR
+    ///
+    /// Nodes with `--client-user certificate` take its owner for the user of the same name, without
+    /// a password.
     #[command(
         after_help = "Examples:\n  ionian certs client web --config cluster.toml --out certs\n  \
         redis-cli --tls --cacert certs/ca.crt --cert certs/clients/web/tls.crt \

@@ -4,7 +4,6 @@ use super::arguments::Show;
 use crate::data_paths::directories_of_nodes;
 use crate::output::say;
 use anyhow::{Context, Result, bail};
-use ionian_kernel::guard::LogCommand;
 use ionian_kernel::id::Slot;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::wire::decode_all;
@@ -96,13 +95,9 @@ fn show_slot(node: &StoppedNode, slot: Slot) -> Result<bool> {
     for command in value.batch.commands() {
         let (number, payload) = (command.number, command.payload);
         let name = match command.purpose {
-            Purpose::Execute(session) => CommandName::of(&LogCommand {
-                slot,
-                session,
-                number,
-                payload,
-            })
-            .to_string(),
+            Purpose::Execute(session) => {
+                CommandName::new(slot, session, number, payload).to_string()
+            }
             Purpose::KeepAlive(session) => format!("keeps session {} open", session.0),
             Purpose::Open => "opens a session".to_owned(),
             Purpose::Change => "changes the membership".to_owned(),

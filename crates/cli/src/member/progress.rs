@@ -20,20 +20,20 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
 /// Prints what the command waits for, whenever it changes.
-pub(super) struct WaitReporter {
+pub(crate) struct WaitReporter {
     told: String,
     lately: Instant,
 }
 
 impl WaitReporter {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         WaitReporter {
             told: String::new(),
             lately: Instant::now(),
         }
     }
 
-    pub(super) fn waits_for(&mut self, what: String) {
+    pub(crate) fn waits_for(&mut self, what: String) {
         if what != self.told && self.lately.elapsed() >= SAY_EVERY {
             say!("waits for {what}");
             (self.told, self.lately) = (what, Instant::now());

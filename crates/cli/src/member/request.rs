@@ -178,7 +178,8 @@ mod tests {
 
     fn execute(membership: &mut Membership, change: &Change) {
         let command = ionian_kernel::wire::encode_all(change).into();
-        let verdict = ionian_kernel::membership::verdict(&membership.execute(&command)).unwrap();
+        let verdict =
+            ionian_kernel::membership::verdict(&membership.execute(&command, || None)).unwrap();
         assert!(matches!(verdict, Verdict::Accepted { .. }), "{verdict}");
     }
 

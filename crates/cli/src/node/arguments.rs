@@ -62,6 +62,11 @@ pub(crate) struct Arguments {
     /// Whether clients of a node with --tls need certificates; `off` serves them without TLS
     #[arg(long, value_enum, default_value_t = Clients::None, requires = "tls")]
     pub(crate) client_tls: Clients,
+    /// Whether the certificate of a client logs it in: with `certificate` the client
+    /// ionian://CLUSTER/client/NAME is the user NAME from the beginning, without a password. Needs
+    /// --client-tls required
+    #[arg(long, value_enum, default_value_t = ClientUser::Off, requires = "tls")]
+    pub(crate) client_user: ClientUser,
     /// Append the audit log to this file, one JSON line for each event, not to standard error
     #[arg(long, value_name = "FILE")]
     pub(crate) audit: Option<PathBuf>,
@@ -99,4 +104,10 @@ pub(crate) enum Clients {
     None,
     Optional,
     Required,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ClientUser {
+    Off,
+    Certificate,
 }

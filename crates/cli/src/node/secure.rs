@@ -1,7 +1,9 @@
 //! The certificates of a node, and what it does with them.
 
-use super::arguments::{Arguments, Clients, Mode};
+use super::arguments::{Arguments, ClientUser, Clients, Mode};
 use anyhow::{Context, Result};
+use ionian_gateway::ClientTls;
+use ionian_program::BadUsage;
 use ionian_runtime::{NodeTls, TlsMode};
 use ionian_tls::{ClientAuth, Expected, Files, Kind, Live};
 use std::sync::Arc;
@@ -21,6 +23,12 @@ pub(super) fn load(arguments: &Arguments) -> Result<Option<NodeTls>> {
         );
         return Ok(None);
     };
+    if arguments.client_user == ClientUser::Certificate && arguments.client_tls != Clients::Required
+    {
+        let why = "--client-user certificate: needs --client-tls required, so that each client \
+                   has a certificate";
+        return Err(BadUsage(why.to_owned()).into());
+    }
     let mode = match arguments.tls_mode {
         Mode::Permissive => TlsMode::Permissive,
         Mode::Required => TlsMode::Required,
@@ -44,6 +52,16 @@ pub(super) fn load(arguments: &Arguments) -> Result<Option<NodeTls>> {
         );
     }
     Ok(Some(NodeTls::new(mode, Arc::new(live))))
+}
+
+/// How the gateway secures the connections of clients, if it does.
+pub(super) fn for_clients(arguments: &Arguments, tls: Option<&NodeTls>) -> Option<ClientTls> {
+    let tls = tls.filter(|_| arguments.client_tls != Clients::Off)?;
+    Some(ClientTls {
+        live: tls.live.clone(),
+        permissive: tls.mode == TlsMode::Permissive,
+        certificates_log_in: arguments.client_user == ClientUser::Certificate,
+    })
 }
 
 /// Checks that the certificate is of this cluster.

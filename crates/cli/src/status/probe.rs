@@ -6,9 +6,7 @@ use crate::contact;
 use crate::output::explain;
 use anyhow::{Context, Result};
 use ionian_deployment::CLIENT;
-use ionian_kernel::id::Epoch;
-use ionian_kernel::membership::Change;
-use ionian_runtime::admin::change::{Response, request_change};
+use ionian_runtime::admin::change::{self, Response, request_change};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -42,18 +40,10 @@ pub(super) async fn all(cluster: &ClusterStatus) -> Probes {
 }
 
 async fn one(name: &str, address: &str) -> Result<()> {
-    // No change is ever in progress in epoch 0: every replica executes this command, and it changes
-    // nothing.
-    let nothing = Change::Abandon {
-        epoch: Epoch::default(),
-    };
-    let response = request_change(
-        contact::to(Some(name), "address", address)?,
-        &nothing,
-        LIMIT,
-    )
-    .await
-    .with_context(|| address.to_owned())?;
+    let contact = contact::to(Some(name), "address", address)?;
+    let response = request_change(contact, &change::probe(), LIMIT)
+        .await
+        .with_context(|| address.to_owned())?;
     match response {
         Response::Decided(_) => Ok(()),
         Response::Refused(reason) | Response::Undecided(reason) => anyhow::bail!("{reason}"),

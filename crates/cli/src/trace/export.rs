@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use ionian_kernel::trace::TraceParent;
 use ionian_kernel::trace::path::Place;
 use ionian_runtime::admin::traces::MOST_COMMANDS;
-use ionian_runtime::traces::{CommandName, KeptCommand};
+use ionian_runtime::traces::{CommandName, KeptCommand, Wanted};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
@@ -62,7 +62,7 @@ pub(super) fn run(to: &Uri, once: bool, cluster_args: &ClusterArgs) -> Result<Ex
         let known = super::known(cluster_args).await?;
         let mut sent = HashSet::new();
         loop {
-            let gathered = ask_all(&known, None, &[], ANSWER_LIMIT).await;
+            let gathered = ask_all(&known, None, &Wanted::default(), ANSWER_LIMIT).await;
             let mut kept = gathered.kept(|_| true);
             let now: HashSet<Key> = kept.iter().map(key).collect();
             // One that was slow and traced is there twice.

@@ -4,9 +4,12 @@ use crate::contact;
 use crate::output::explain;
 use anyhow::{Context, Result};
 use ionian_deployment::Configuration;
+use ionian_kernel::trace::LogSlot;
 use ionian_kernel::trace::path::{Path, Seen};
-use ionian_runtime::traces::{CommandName, KeptCommand, NodeNotes};
+use ionian_runtime::admin::traces::MOST_SLOTS;
+use ionian_runtime::traces::{CommandName, KeptCommand, NodeNotes, Wanted};
 use ionian_runtime::{Record, query_notes};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -27,19 +30,19 @@ pub(super) struct Traced {
     pub(super) path: Path,
 }
 
-/// Has every node record, if it is to, and asks for the events about these commands.
+/// Has every node record, if it is to, and asks for the events about these.
 pub(super) async fn ask_all(
     known: &Configuration,
     record: Option<Record>,
-    commands: &[CommandName],
+    wanted: &Wanted,
     limit: Duration,
 ) -> Gathered {
     let mut questions = JoinSet::new();
     for (place, node) in known.nodes() {
         let (name, address) = (node.name.clone(), node.address.clone());
-        let commands = commands.to_vec();
+        let wanted = wanted.clone();
         questions.spawn(async move {
-            let answer = ask((&name, &address), record, &commands, limit).await;
+            let answer = ask((&name, &address), record, &wanted, limit).await;
             (place, answer.with_context(|| format!("node {name}")))
         });
     }
@@ -58,11 +61,11 @@ pub(super) async fn ask_all(
 async fn ask(
     (name, address): (&str, &str),
     record: Option<Record>,
-    commands: &[CommandName],
+    wanted: &Wanted,
     limit: Duration,
 ) -> Result<NodeNotes> {
     let node = contact::to(Some(name), &format!("node.{name}.address"), address)?;
-    Ok(query_notes(node, record, commands, limit).await?)
+    Ok(query_notes(node, record, wanted, limit).await?)
 }
 
 impl Gathered {
@@ -83,6 +86,32 @@ impl Gathered {
         self.notes.iter().flat_map(NodeNotes::seen).collect()
     }
 
+    /// The slots of these commands, if there are some that nodes without the commands do not know
+    /// to be theirs: payloads and what refers to them, and inquiries.
+    fn apart(&self, commands: &[CommandName]) -> BTreeSet<LogSlot> {
+        let commands: Vec<_> = commands.iter().filter_map(|name| name.id()).collect();
+        let has = |event: &Seen| {
+            let run = event.commands.as_ref();
+            run.is_some_and(|run| commands.iter().any(|command| run.contains(*command)))
+        };
+        let named = self.seen().into_iter().filter(has);
+        let slots: BTreeSet<LogSlot> = named.filter_map(|event| event.slot).collect();
+        match slots.iter().all(|slot| slot.is_of_log()) {
+            true => BTreeSet::new(),
+            false => slots,
+        }
+    }
+
+    /// What nodes answer that are asked for more takes the place of what they have answered.
+    fn replace(&mut self, by: Gathered) {
+        let is_again = |of: &NodeNotes| by.notes.iter().any(|notes| notes.node == of.node);
+        self.notes.retain(|notes| !is_again(notes));
+        self.notes.extend(by.notes);
+        let failures = by.failures.into_iter();
+        let new: Vec<_> = failures.filter(|it| !self.failures.contains(it)).collect();
+        self.failures.extend(new);
+    }
+
     /// Whether all nodes that have answered note all commands now.
     pub(super) fn records_all(&self) -> bool {
         let of_node = |notes: &NodeNotes| notes.recording.as_ref().is_some_and(|it| it.one_in == 1);
@@ -96,8 +125,17 @@ pub(super) async fn paths(
     kept: Vec<(String, KeptCommand)>,
     limit: Duration,
 ) -> (Vec<Traced>, Gathered) {
-    let names: Vec<CommandName> = kept.iter().filter_map(|(_, kept)| kept.command).collect();
-    let gathered = ask_all(known, None, &names, limit).await;
+    let commands = kept.iter().filter_map(|(_, kept)| kept.command);
+    let mut wanted = Wanted {
+        commands: commands.collect(),
+        ..Wanted::default()
+    };
+    let mut gathered = ask_all(known, None, &wanted, limit).await;
+    let slots = gathered.apart(&wanted.commands).into_iter();
+    wanted.slots = slots.take(MOST_SLOTS).map(Into::into).collect();
+    if !wanted.slots.is_empty() {
+        gathered.replace(ask_all(known, None, &wanted, limit).await);
+    }
     let seen = gathered.seen();
     let traced = kept.into_iter().map(|(node, kept)| {
         let id = kept.command.and_then(CommandName::id);

@@ -24,7 +24,7 @@ use ionian_deployment::Configuration;
 use ionian_kernel::trace::TraceParent;
 use ionian_redis_client::Reply;
 use ionian_runtime::Record;
-use ionian_runtime::traces::KeptCommand;
+use ionian_runtime::traces::{KeptCommand, Wanted};
 use serde_json::json;
 use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -74,7 +74,7 @@ fn record(one_in: u64, lasting: Duration, cluster_args: &ClusterArgs) -> Result<
     let record = Record { one_in, lasting };
     let gathered = waiting::block_on(async {
         let known = known(cluster_args).await?;
-        Ok(ask_all(&known, Some(record), &[], ANSWER_LIMIT).await)
+        Ok(ask_all(&known, Some(record), &Wanted::default(), ANSWER_LIMIT).await)
     })?;
     for notes in &gathered.notes {
         let recording = notes.recording.clone().unwrap_or_default();
@@ -97,7 +97,7 @@ fn record(one_in: u64, lasting: Duration, cluster_args: &ClusterArgs) -> Result<
 fn list(count: u32, shown: &Shown, wanted: impl Fn(&KeptCommand) -> bool) -> Result<ExitCode> {
     let (traced, gathered) = waiting::block_on(async {
         let known = known(&shown.cluster_args).await?;
-        let gathered = ask_all(&known, None, &[], ANSWER_LIMIT).await;
+        let gathered = ask_all(&known, None, &Wanted::default(), ANSWER_LIMIT).await;
         let mut kept = gathered.kept(wanted);
         kept.truncate(count as usize);
         Ok(paths(&known, kept, ANSWER_LIMIT).await)
@@ -146,7 +146,7 @@ fn trace_one(
     };
     let known = waiting::block_on(async {
         let known = known(&shown.cluster_args).await?;
-        warn(&ask_all(&known, Some(record), &[], ANSWER_LIMIT).await);
+        warn(&ask_all(&known, Some(record), &Wanted::default(), ANSWER_LIMIT).await);
         Ok(known)
     })?;
     let parent = new_parent().to_string();
@@ -160,7 +160,7 @@ fn trace_one(
     let reply = connection.call(&words)?;
     let client_us = began.elapsed().as_micros() as u64;
     let (traced, gathered) = waiting::block_on(async {
-        let gathered = ask_all(&known, None, &[], ANSWER_LIMIT).await;
+        let gathered = ask_all(&known, None, &Wanted::default(), ANSWER_LIMIT).await;
         let kept = gathered.kept(|kept| !kept.slow && kept.parent.as_ref() == Some(&parent));
         Ok(paths(&known, kept, ANSWER_LIMIT).await)
     })?;
@@ -178,13 +178,13 @@ fn trace_one(
             document["client_us"] = json!(client_us);
             say!("{}", serde_json::to_string_pretty(&document)?);
         }
-        false => output::print(format_args!("{}", told(one, client_us, &gathered))),
+        false => output::print(format_args!("{}", told(one, client_us))),
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// One command in full.
-fn told(one: &Traced, client_us: u64, gathered: &Gathered) -> String {
+fn told(one: &Traced, client_us: u64) -> String {
     let mut text = format!("{}\n\n", one.title());
     text += "The reply waited for\n";
     one.waited(&mut text);
@@ -192,11 +192,7 @@ fn told(one: &Traced, client_us: u64, gathered: &Gathered) -> String {
     text += &format!("{:>12}  connection\n", text::ms(outside));
     text += &format!("{:>12}  at the client\n", text::ms(client_us));
     if one.path.steps.is_empty() {
-        let protocol = gathered.notes.first().map_or("?", |notes| &notes.protocol);
-        text += &format!(
-            "\nWhat roles did is not known: messages of {protocol} do not say what they are about, \
-             or notes are missing\n"
-        );
+        text += "\nWhat roles did is not known: notes of nodes are missing\n";
         return text;
     }
     text += &format!(

@@ -29,3 +29,4 @@ mod tools;
 mod toy;
 mod trace;
 mod up;
+mod upgrade;

@@ -137,6 +137,11 @@ fn certificates_of_a_deployment_are_made_once_and_only_their_owners_use_them() {
     let (code, log) = start(&format!("{out}/nodes/n1"));
     let reason = "is of ionian://ionian/node/n1; expected ionian://*/node/n0";
     assert!(code == Some(1) && log.contains(reason), "{log}");
+    let tls = format!("{out}/nodes/n0");
+    let node = ["n0", "--config", &file, "--data", &data, "--tls", &tls];
+    let (code, log) = run_node(&[&node[..], &["--client-user", "certificate"]].concat());
+    let reason = "--client-user certificate: needs --client-tls required";
+    assert!(code == Some(2) && log.contains(reason), "{log}");
     let key = directory.path("certs/nodes/n0/tls.key");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
     let (code, log) = start(&format!("{out}/nodes/n0"));

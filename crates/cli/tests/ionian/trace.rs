@@ -34,23 +34,33 @@ fn stages(traced: &Value) -> BTreeSet<String> {
         .collect()
 }
 
+fn named(stages: &[&str]) -> BTreeSet<String> {
+    stages.iter().map(|it| (*it).to_owned()).collect()
+}
+
 #[test]
 fn a_traced_write_has_every_role_and_times_that_add_up() {
-    for (preset, expected) in [("colocated", BATCHED), ("compartmentalized", PLAIN)] {
+    for (preset, expected, read) in [
+        ("colocated", BATCHED, BATCHED_READ),
+        ("compartmentalized", PLAIN, PLAIN_READ),
+        ("spaxos", APART, BATCHED_READ),
+        ("spaxos-compartmentalized", APART_PLAIN, PLAIN_READ),
+    ] {
         let cluster = Cluster::start(preset, &[], &[]);
         let traced = document(&cluster, &["exec", "SET", "name", "Ionian"]);
         let told = format!("{preset}: {traced:#}");
-        let expected: BTreeSet<String> = expected.iter().map(|it| (*it).to_owned()).collect();
         let mut found = stages(&traced);
         found.remove("acceptor learn");
-        assert_eq!(found, expected, "{told}");
+        assert_eq!(found, named(expected), "{told}");
         let spans = traced["spans"].as_array().expect("a list");
         let roots = spans.iter().filter(|span| span["parent"].is_null());
         assert_eq!(roots.count(), 1, "not connected: {told}");
         assert_eq!(sum(&traced["shares"]), traced["took_us"], "{told}");
         assert!(!told.contains("Ionian"), "a value is shown: {told}");
-        let read = document(&cluster, &["exec", "GET", "name"]);
-        assert!(stages(&read).contains("replica read"), "{read:#}");
+        let traced = document(&cluster, &["exec", "GET", "name"]);
+        let told = format!("{preset}: {traced:#}");
+        assert_eq!(stages(&traced), named(read), "{told}");
+        assert_eq!(sum(&traced["shares"]), traced["took_us"], "{told}");
     }
 }
 
@@ -94,14 +104,23 @@ fn a_slow_write_is_explained_by_the_role_that_waited() {
 
 #[test]
 fn a_sample_is_kept_and_clients_trace_what_they_want() {
-    let cluster = Cluster::start("baseline", &["options.trace_one_in=4"], &[]);
+    // In the second, most nodes do not see which commands a slot has.
+    for preset in ["baseline", "spaxos-batched"] {
+        assert_samples(preset);
+    }
+}
+
+fn assert_samples(preset: &str) {
+    let cluster = Cluster::start(preset, &["options.trace_one_in=4"], &[]);
     let mut client = cluster.client(0);
     (0..40).for_each(|number| client.set("a", &number.to_string()));
     let sample = document(&cluster, &["kept", "--count", "100"]);
     let sample = sample.as_array().expect("a list");
     assert!((1..30).contains(&sample.len()), "{} of 40", sample.len());
     for traced in sample {
-        assert!(stages(traced).contains("acceptor sync"), "{traced:#}");
+        let waited = traced["shares"].as_array().expect("a list").iter();
+        let stages: Vec<_> = waited.filter_map(|share| share["stage"].as_str()).collect();
+        assert!(stages.contains(&"sync"), "{traced:#}");
     }
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let refused = client.call(&["CLIENT", "TRACE", "yes"]).expect("a reply");
@@ -123,6 +142,54 @@ const PLAIN: &[&str] = &[
     "proxy_leader chosen",
     "proxy_leader phase2a",
     "replica execute",
+];
+
+/// The payload goes its own way.
+const APART: &[&str] = &[
+    "acceptor sync",
+    "client answers",
+    "client submit",
+    "disseminator batch.wait",
+    "disseminator stored",
+    "leader propose",
+    "proxy_leader chosen",
+    "proxy_leader phase2a",
+    "replica execute",
+    "stabilizer deliver",
+    "stabilizer store",
+    "unbatcher unbatch",
+];
+
+const APART_PLAIN: &[&str] = &[
+    "acceptor sync",
+    "client answers",
+    "client submit",
+    "disseminator batch.wait",
+    "disseminator stored",
+    "leader propose",
+    "proxy_leader chosen",
+    "proxy_leader phase2a",
+    "replica execute",
+    "stabilizer deliver",
+    "stabilizer store",
+];
+
+const PLAIN_READ: &[&str] = &[
+    "acceptor inquire",
+    "client answers",
+    "client inquired",
+    "client submit",
+    "replica read",
+];
+
+const BATCHED_READ: &[&str] = &[
+    "acceptor inquire",
+    "client answers",
+    "client submit",
+    "read_batcher batch.wait",
+    "read_batcher inquired",
+    "replica read",
+    "unbatcher unbatch",
 ];
 
 const BATCHED: &[&str] = &[

@@ -73,13 +73,7 @@ pub(super) fn change(context: &Context<'_>, words: &[Bytes]) -> Result<Option<Co
     if !sets && !is(&words[1], "DELUSER") || words.len() < 3 {
         return Ok(None);
     }
-    let level = context.host.rights.level();
-    if level < SINCE {
-        return Err(format!(
-            "ERR users need level {SINCE} of the cluster, which has level {level}: raise it with \
-             'ionian upgrade finalize'"
-        ));
-    }
+    context.host.rights.check_level(SINCE, "users need")?;
     if !sets {
         return Ok(Some(Compound::DeleteUsers(words[2..].to_vec())));
     }

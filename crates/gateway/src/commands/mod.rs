@@ -7,6 +7,7 @@ mod cluster;
 mod config;
 pub(crate) mod connection;
 mod ionian;
+mod object;
 pub(crate) mod server;
 mod slow;
 mod table;
@@ -15,7 +16,7 @@ use crate::reply::Context;
 use crate::rights::AUDIT;
 use bytes::Bytes;
 use ionian_machines::acl::CommandId;
-use ionian_machines::kv::Compound;
+use ionian_machines::kv::{self, Compound};
 
 /// One of the gateway's own commands, with its description for COMMAND.
 pub(crate) struct Own {
@@ -88,6 +89,7 @@ pub(crate) const OWN: &[Own] = &[
     own("memory", -2, Run::Plain(server::memory)),
     own("module", -2, Run::Plain(server::module)),
     own("multi", 1, Run::Control(Control::Multi)),
+    own("object", -2, Run::Plain(object::object)),
     own("ping", -1, Run::Plain(connection::ping)),
     own("quit", -1, Run::Control(Control::Quit)),
     own("readonly", 1, Run::Plain(cluster::any_node)),
@@ -105,8 +107,14 @@ pub(crate) const OWN: &[Own] = &[
     },
 ];
 
+/// The gateway's own command that these words ask for. Some have subcommands that are commands of
+/// the machine.
+pub(crate) fn find(words: &[Bytes]) -> Option<&'static Own> {
+    named(&words[0]).filter(|_| kv::command_info(words).is_none())
+}
+
 /// The gateway's own command with this name, ignoring case.
-pub(crate) fn find(name: &[u8]) -> Option<&'static Own> {
+fn named(name: &[u8]) -> Option<&'static Own> {
     let mut lower = [0; 9];
     let lower = lower.get_mut(..name.len())?;
     lower.copy_from_slice(name);
@@ -203,16 +211,30 @@ mod tests {
         assert!(OWN.is_sorted_by(|a, b| a.name < b.name));
         for own in OWN {
             assert!(
-                find(own.name.to_uppercase().as_bytes())
+                named(own.name.to_uppercase().as_bytes())
                     .is_some_and(|found| found.name == own.name)
             );
             assert!(
-                !ionian_machines::kv::knows(own.name.as_bytes()),
+                !kv::knows(own.name.as_bytes()),
                 "{} is answered twice",
                 own.name
             );
         }
-        assert!(find(b"").is_none() && find(b"get").is_none() && find(b"a long name").is_none());
+        let unknown = ["", "get", "a long name"];
+        assert!(unknown.iter().all(|name| named(name.as_bytes()).is_none()));
+    }
+
+    #[test]
+    fn some_subcommands_are_those_of_the_machine() {
+        for info in kv::command_table() {
+            let Some((name, sub)) = info.name.split_once('|') else {
+                continue;
+            };
+            let words = [name, sub, "k"].map(|word| Bytes::from_static(word.as_bytes()));
+            assert!(find(&words).is_none(), "{}", info.name);
+            let words = [name, "help"].map(|word| Bytes::from_static(word.as_bytes()));
+            assert!(find(&words).is_some_and(|own| own.name == name), "{name}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! INFO, MEMORY, MODULE, TIME, WAIT.
+//! INFO, MEMORY without USAGE, MODULE, TIME, WAIT.
 
 use super::{NOT_AN_INTEGER, number};
 use crate::info::InfoWriter;
+use crate::memory;
 use crate::process;
 use crate::reply::Context;
 use bytes::Bytes;
@@ -34,7 +35,15 @@ pub(super) fn module(context: &mut Context<'_>, words: &[Bytes]) {
     }
 }
 
-/// MEMORY STATS: what is known of the memory of the process and of the clients.
+const MEMORY_HELP: &[&str] = &[
+    "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "DOCTOR -- Return whether commands are refused because keys and values take too much.",
+    "STATS -- Return the memory of this node's process and of its clients, in bytes.",
+    "USAGE <key> [SAMPLES <count>] -- Return how much the key counts against maxmemory, in bytes.",
+];
+
+/// MEMORY but USAGE, which is a command of the machine: what is known of the memory of the process
+/// and of the clients.
 pub(super) fn memory(context: &mut Context<'_>, words: &[Bytes]) {
     match &*words[1].to_ascii_lowercase() {
         b"stats" if words.len() == 2 => {
@@ -51,7 +60,11 @@ pub(super) fn memory(context: &mut Context<'_>, words: &[Bytes]) {
                 context.integer(bytes as i64);
             }
         }
+        b"doctor" if words.len() == 2 => context.verbatim(&memory::diagnosis(context.host)),
+        b"help" if words.len() == 2 => context.help(MEMORY_HELP),
         b"stats" => context.wrong_number("memory|stats"),
+        b"doctor" => context.wrong_number("memory|doctor"),
+        b"help" => context.wrong_number("memory|help"),
         _ => context.unknown_subcommand("MEMORY", &words[1]),
     }
 }

@@ -27,12 +27,12 @@ struct Entry {
 
 pub(super) fn command(context: &mut Context<'_>, words: &[Bytes]) {
     let Some(sub) = words.get(1) else {
-        context.array(entries().count());
-        return entries().for_each(|entry| describe(context, entry));
+        context.array(commands().count());
+        return commands().for_each(|entry| describe(context, entry));
     };
     let rest = &words[2..];
     match &*sub.to_ascii_lowercase() {
-        b"count" if rest.is_empty() => context.integer(entries().count() as i64),
+        b"count" if rest.is_empty() => context.integer(commands().count() as i64),
         b"count" => context.wrong_number("command|count"),
         // Without this subcommand, as before Redis 7, clients use their own copy of Redis's
         // documentation.
@@ -54,6 +54,11 @@ pub(super) fn command(context: &mut Context<'_>, words: &[Bytes]) {
     }
 }
 
+/// All but the subcommands: as in Redis, these are listed and described, but are not commands.
+fn commands() -> impl Iterator<Item = Entry> {
+    entries().filter(|entry| !entry.id.is_subcommand())
+}
+
 fn entries() -> impl Iterator<Item = Entry> {
     let own = OWN.iter().map(|own| Entry {
         name: own.name,
@@ -62,18 +67,24 @@ fn entries() -> impl Iterator<Item = Entry> {
         keys: own.keys,
         id: own.id,
     });
-    own.chain(kv::command_table().iter().map(|info| Entry {
+    own.chain(kv::command_table().iter().map(of_machine))
+}
+
+fn of_machine(info: &kv::CommandInfo) -> Entry {
+    Entry {
         name: info.name,
         arity: info.arity,
         flags: info.flags,
         keys: [info.first_key, info.last_key, info.step],
         id: info.id,
-    }))
+    }
 }
 
 /// What rules about users call a command, if the gateway or the machine has it.
 pub(super) fn id(name: &[u8]) -> Option<CommandId> {
-    find(name).map(|entry| entry.id)
+    find(name)
+        .map(|entry| entry.id)
+        .filter(|id| !id.is_subcommand())
 }
 
 /// Whether the gateway or the machine has a command, or the command of a subcommand.
@@ -130,7 +141,8 @@ fn list(context: &mut Context<'_>, words: &[Bytes]) {
 }
 
 fn get_keys(context: &mut Context<'_>, words: &[Bytes]) {
-    let Some(entry) = find(&words[0]) else {
+    let own = || commands().find(|entry| is(&words[0], entry.name));
+    let Some(entry) = kv::command_info(words).map(of_machine).or_else(own) else {
         return context.error("ERR Invalid command specified");
     };
     let [first, last, step] = entry.keys;

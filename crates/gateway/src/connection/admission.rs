@@ -30,7 +30,7 @@ pub(super) struct Fetched {
     /// The users are those of now: they were fetched for the next command.
     is_fresh: bool,
     /// Why they could not be fetched for the next command.
-    refusal: Option<Refusal>,
+    pub(super) refusal: Option<Refusal>,
 }
 
 impl Connection {
@@ -44,25 +44,21 @@ impl Connection {
     }
 
     fn admit_checked(&mut self, words: &[Bytes]) -> Admission {
-        let logs_in = || commands::find(&words[0]).is_some_and(|own| logs_in(own, words));
+        let logs_in = || commands::find(words).is_some_and(|own| logs_in(own, words));
         let may_wait = self.host.logins.has_failures() || self.client.over_quota.get();
         if may_wait && logs_in() && self.delays_login() {
             return Admission::Waits;
         }
+        if self.client.looks_up_user.get() && !self.is_early_ping(words) {
+            return self.wait_for_users();
+        }
         if let Err(admission) = self.admit_by_quotas(words) {
             return admission;
         }
-        let needs_users = !self.host.rights.are_known()
+        let needs_users = !self.host.rights.are_known() && !self.is_early_ping(words)
             || !self.transaction.is_open() && !self.fetched.is_fresh && depends_on_users(words);
-        if needs_users && self.is_idle() {
-            if let Some(refusal) = self.fetched.refusal.take() {
-                reply::error(self.output.tail(), super::compound::refusal_text(refusal));
-                return Admission::Answered;
-            }
-            self.fetch_users(ReadLevel::Linearizable);
-        }
         if needs_users {
-            return Admission::Waits;
+            return self.wait_for_users();
         }
         let verdict = self.host.judge(&self.client, words);
         if verdict != Verdict::Allowed && !self.is_idle() {
@@ -75,6 +71,26 @@ impl Connection {
             Verdict::Gone => self.close_gone(),
         }
         Admission::Answered
+    }
+
+    /// Asks for the users of now, once all commands before are answered. If they could not be
+    /// learned for this command, that is its answer.
+    fn wait_for_users(&mut self) -> Admission {
+        if self.is_idle() {
+            if let Some(refusal) = self.fetched.refusal.take() {
+                reply::error(self.output.tail(), super::compound::refusal_text(refusal));
+                return Admission::Answered;
+            }
+            self.fetch_users(ReadLevel::Linearizable);
+        }
+        Admission::Waits
+    }
+
+    /// Whether this is PING before the gateway knows any users. It says that the gateway runs, also
+    /// where the cluster was never complete, so it does not wait for what only the cluster knows.
+    fn is_early_ping(&self, words: &[Bytes]) -> bool {
+        let is_ping = commands::find(words).is_some_and(|own| own.name == "ping");
+        is_ping && self.host.rights.users().is_none()
     }
 
     /// Whether this attempt to log in waits, after many from its address with wrong passwords, or
@@ -91,14 +107,14 @@ impl Connection {
 
     /// Whether the client had the time to log in, has to, and has not.
     pub(super) fn is_late_to_log_in(&self, now: Instant) -> bool {
-        if !self.client.unauthenticated.get() {
+        let Some(since) = self.client.unauthenticated.get() else {
             return false;
-        }
+        };
         let must = self.host.must_log_in(&self.client);
         if !must && self.host.is_logged_in(&self.client) {
             self.host.no_longer_unauthenticated(&self.client);
         }
-        must && now.saturating_duration_since(self.client.since) > self.host.limits.login
+        must && now.saturating_duration_since(since) > self.host.limits.login
     }
 
     /// Parses the next command, under stricter limits if the client has to log in.
@@ -118,8 +134,8 @@ impl Connection {
 
     /// Answers a command that is not allowed.
     pub(super) fn refuse(&mut self, words: &[Bytes], text: &str) {
-        let is_exec = commands::find(&words[0])
-            .is_some_and(|own| matches!(own.run, Run::Control(Control::Exec)));
+        let is_exec =
+            commands::find(words).is_some_and(|own| matches!(own.run, Run::Control(Control::Exec)));
         let mut context = Context {
             host: &self.host,
             client: &self.client,
@@ -162,6 +178,9 @@ impl Connection {
             // A replica of an earlier program does not know the question.
             false => Err(Refusal::Unavailable),
         });
+        if self.client.looks_up_user.get() {
+            return self.on_user_looked_up(learned);
+        }
         // Reads that may be stale are served without a quorum, by what the gateway can learn then.
         // A replica that has executed nothing yet knows no passwords, so that does not do for AUTH.
         if let Err(refusal) = learned
@@ -225,7 +244,7 @@ impl Connection {
 
 /// Whether the answer needs the users as they are now: also where they are only looked at.
 fn depends_on_users(words: &[Bytes]) -> bool {
-    let Some(own) = commands::find(&words[0]) else {
+    let Some(own) = commands::find(words) else {
         return false;
     };
     logs_in(own, words) || own.name == "acl" && commands::acl::depends_on_users(words)

@@ -45,7 +45,7 @@ impl Connection {
             Admission::Waits => return false,
             Admission::Answered => return true,
         }
-        match commands::find(&words[0]) {
+        match commands::find(words) {
             Some(own) => self.is_idle() && self.execute_own(own, words),
             None if self.transaction.is_open() => {
                 self.queue(words);
@@ -57,7 +57,8 @@ impl Connection {
 
     /// Queues a command for the state machine for the next compound.
     fn execute_replicated(&mut self, words: &[Bytes]) -> bool {
-        match Command::parse(words) {
+        let known = |command| self.host.rights.check_known(command, words);
+        match Command::parse(words).and_then(known) {
             Ok(command) if command.block_ms().is_some() => {
                 return self.is_idle() && self.execute_blocking(words);
             }
@@ -139,7 +140,7 @@ impl Connection {
 
     /// The note for a command for the state machine.
     fn note(&mut self, words: &[Bytes]) -> Note {
-        let info = kv::command_info(&words[0]).expect("a command that was parsed is in the table");
+        let info = kv::command_info(words).expect("a command that was parsed is in the table");
         let name = info.name;
         self.client.last_command.set(name);
         let tracked = tracking::keys(&self.client, words);
@@ -163,7 +164,7 @@ impl Connection {
     /// Counts a command that did not reach the state machine.
     fn count_refused(&self, words: &[Bytes], text: &str) {
         let usage = &self.host.usage;
-        match kv::command_info(&words[0]) {
+        match kv::command_info(words) {
             None => {
                 self.host.meter.answered(Family::Admin, Outcome::Error);
                 usage.error(text.as_bytes());
@@ -252,6 +253,7 @@ impl Connection {
                     self.transaction.reset(&self.client);
                     self.client.reset();
                     context.simple("RESET");
+                    self.look_up_user();
                 }
                 Err(why) => context.error(why),
             },

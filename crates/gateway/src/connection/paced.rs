@@ -62,7 +62,7 @@ impl Connection {
     /// Whether the command counts for no user: it is of a client that has to log in, or does so. So
     /// what clients that have not logged in take keeps none from logging in.
     fn is_free_of_quotas(&self, words: &[Bytes]) -> bool {
-        let logs_in = || commands::find(&words[0]).is_some_and(|own| logs_in(own, words));
+        let logs_in = || commands::find(words).is_some_and(|own| logs_in(own, words));
         !self.client.logged_in.get() && (self.host.default_must_log_in() || logs_in())
     }
 
@@ -71,7 +71,7 @@ impl Connection {
     fn admit_to_flight(&mut self, words: &[Bytes], now: Instant) -> Result<(), Admission> {
         let allowed = self.client.account.borrow().allowed(Quota::Flight);
         // The gateway's own commands take no memory, and may give some back.
-        let Some(allowed) = allowed.filter(|_| commands::find(&words[0]).is_none()) else {
+        let Some(allowed) = allowed.filter(|_| commands::find(words).is_none()) else {
             return Ok(());
         };
         let own = self.memory_now().unanswered();
@@ -109,7 +109,7 @@ impl Connection {
             return Admission::Waits;
         }
         count(&self.host.stats.quota_refused, 1);
-        let family = kv::command_info(&words[0]).map(|info| Family::of(info.flags));
+        let family = kv::command_info(words).map(|info| Family::of(info.flags));
         let family = family.unwrap_or(Family::Admin);
         self.host.meter.answered(family, Outcome::Busy);
         self.refuse(words, &text);

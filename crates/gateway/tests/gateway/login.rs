@@ -3,6 +3,7 @@
 use crate::common::{Client, Cluster, host, text};
 use crate::socket::{answer_all, connect, expect, run_after};
 use ionian_gateway::{Gateway, Host, Limits};
+use ionian_kernel::client::Refusal;
 use ionian_kernel::level::Level;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -29,6 +30,33 @@ fn run_with_users(limits: Limits, client: impl FnOnce(SocketAddr) + Send + 'stat
         address
     };
     run_after(limits, answer_all(), begin, client);
+}
+
+/// A gateway whose cluster was never complete cannot learn who may do what. PING says that it runs.
+#[test]
+fn ping_needs_no_users_as_long_as_none_are_known() {
+    let (host, mut cluster) = (host(Limits::default()), Cluster::default());
+    host.set_level(Level(18));
+    let mut client = Client::new(&host);
+    client.send("PING\r\nping hello\r\n");
+    assert_eq!(client.request, None, "it asks the cluster for nothing");
+    assert_eq!(text(&client.take()), "+PONG\n$5\nhello\n");
+    // Whatever else is asked waits for the users, and PING behind it for its turn.
+    client.send("ECHO x\r\nPING\r\n");
+    assert_eq!(text(&client.take()), "");
+    client.answer(Err(Refusal::Unavailable));
+    client.answer(Err(Refusal::Unavailable));
+    let answered = text(&client.take());
+    assert!(
+        answered.starts_with("-TRYAGAIN ") && answered.ends_with("\n+PONG\n"),
+        "{answered}"
+    );
+    // Once they are known, PING is judged as everything else.
+    let mut admin = Client::new(&host);
+    assert_eq!(admin.ask(&mut cluster, SETUP), "+OK\n+OK\n+OK\n");
+    let mut client = Client::new(&host);
+    let refused = "-NOAUTH Authentication required.\n";
+    assert_eq!(client.ask(&mut cluster, "PING"), refused);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod acl;
 mod blocking;
+mod certified;
 mod commands;
 mod common;
 mod connection;
@@ -9,6 +10,7 @@ mod login;
 mod maxmemory;
 mod memory;
 mod model;
+mod objects;
 mod parsing;
 mod quotas;
 mod redis7_acl;

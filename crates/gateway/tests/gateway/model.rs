@@ -39,6 +39,10 @@ const LINES: &[&str] = &[
     "XREAD STREAMS s $",
     "XINFO STREAM s",
     "XGROUP CREATE s g 0",
+    "OBJECT ENCODING a",
+    "OBJECT HELP",
+    "MEMORY USAGE b",
+    "MEMORY DOCTOR",
 ];
 
 /// Commands one at a time.

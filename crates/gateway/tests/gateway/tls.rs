@@ -1,7 +1,10 @@
 //! Clients with TLS, and those that lack it or a certificate.
 
-use crate::socket::{answer_all, connect, run_secured};
+use crate::socket::{Node, answer_all, connect, execute, run_secured, until};
 use ionian_gateway::{ClientTls, Gateway, Limits};
+use ionian_kernel::client::Operation;
+use ionian_kernel::level::Level;
+use ionian_machines::kv::Compound;
 use ionian_tls::rustls::pki_types::ServerName;
 use ionian_tls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 use ionian_tls::{Authority, ClientAuth, Expected, Files, Hosts, Kind, Live, Name};
@@ -58,6 +61,7 @@ impl Certificates {
         let tls = ClientTls {
             live: self.live.clone(),
             permissive,
+            certificates_log_in: false,
         };
         let config = self.client("ionian://shop/client/web");
         let client = move |address| client(address, config);
@@ -185,12 +189,87 @@ fn client_with_the_wrong_certificate_is_refused() {
     });
 }
 
+/// A cluster with the user `web`, which has no password.
+fn answer_with_users() -> Node {
+    let setup = Compound::SetUser {
+        name: "web".into(),
+        rules: ["on", "resetpass", "+@all"].map(Into::into).to_vec(),
+    };
+    let mut setup = Some(setup.encode());
+    Box::new(move |cluster, requests| {
+        if let Some(setup) = setup.take() {
+            let done = cluster.execute(Operation::Write, &setup).unwrap();
+            assert_eq!(&done[..], b"+OK\r\n");
+        }
+        let requests = requests.iter();
+        requests.map(|request| execute(cluster, request)).collect()
+    })
+}
+
+fn run_with_users(
+    certificates: &Certificates,
+    certificates_log_in: bool,
+    client: impl FnOnce(SocketAddr) + Send + 'static,
+) {
+    let tls = ClientTls {
+        live: certificates.live.clone(),
+        permissive: false,
+        certificates_log_in,
+    };
+    let begin = |gateway: &Gateway, address| {
+        gateway.set_level(Box::new(|| Level(18)));
+        address
+    };
+    let (limits, node) = (Limits::default(), answer_with_users());
+    run_secured(limits, node, Some(tls), begin, client);
+}
+
+/// Where that is switched on. The certificate of an operator names none.
+#[test]
+fn certificate_of_a_client_names_its_user() {
+    let certificates = Certificates::new(ClientAuth::Required);
+    for on in [true, false] {
+        let clients = ["client/web", "operator/web", "client/none"]
+            .map(|name| certificates.client(&format!("ionian://shop/{name}")));
+        run_with_users(&certificates, on, move |address| {
+            for (place, config) in clients.into_iter().enumerate() {
+                let mut client = secured(address, config);
+                client.write_all(b"ACL WHOAMI\r\n").unwrap();
+                match on && place == 0 {
+                    true => expect(&mut client, b"$3\r\nweb\r\n"),
+                    false => expect(&mut client, b"$7\r\ndefault\r\n"),
+                }
+            }
+        });
+    }
+}
+
+/// It has connected before the gateway knew any users, and says nothing.
+#[test]
+fn silent_client_is_the_user_that_its_certificate_names() {
+    let certificates = Certificates::new(ClientAuth::Required);
+    let [web, operator] = ["client/web", "operator/eva"]
+        .map(|name| certificates.client(&format!("ionian://shop/{name}")));
+    run_with_users(&certificates, true, move |address| {
+        let mut silent = secured(address, web);
+        silent.flush().unwrap();
+        let mut operator = secured(address, operator);
+        until("the silent client is web", || {
+            operator.write_all(b"CLIENT LIST\r\n").unwrap();
+            let mut list = [0; 4096];
+            let len = operator.read(&mut list).unwrap();
+            String::from_utf8_lossy(&list[..len]).contains(" user=web ")
+        });
+    });
+}
+
 /// A node that drains waits for it: its side of the handshake may be over, and a command sent.
 #[test]
 fn client_in_the_handshake_is_counted() {
     let tls = ClientTls {
         live: Certificates::new(ClientAuth::None).live.clone(),
         permissive: false,
+        certificates_log_in: false,
     };
     let (counted, is_counted) = std::sync::mpsc::channel();
     let begin = move |gateway: &Gateway, address| {

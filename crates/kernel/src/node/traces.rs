@@ -48,11 +48,27 @@ impl<P: Protocol> Node<P> {
         self.pass_on(routed, world);
     }
 
-    /// Notes a message that the instance at this place has sent to others (`sent`) or begins to
-    /// handle. Not inlined: few nodes record.
+    /// Notes a message for the instance at this place, and hands it over. Apart for the same
+    /// reason.
     #[cold]
     #[inline(never)]
-    pub(super) fn note(
+    pub(super) fn note_and_handle(
+        &mut self,
+        now: Instant,
+        place: usize,
+        message: P::Message,
+        world: &mut impl World<P>,
+    ) {
+        self.note((place, None), &message, world);
+        self.handle(now, place, message, world);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.handled();
+        }
+    }
+
+    /// Notes a message that the instance at this place has sent to others (`sent`) or begins to
+    /// handle.
+    fn note(
         &mut self,
         (place, sent): (usize, Option<Members>),
         message: &P::Message,

@@ -128,7 +128,7 @@ impl Path {
         Path {
             // A command that was proposed twice is executed in the first; the log of all comes
             // before its parts.
-            slot: slots.first().copied(),
+            slot: slots.first().copied().filter(|slot| slot.is_of_log()),
             spans: spans(&relevant),
             steps: steps(&relevant).unwrap_or_default(),
         }
@@ -225,10 +225,10 @@ fn spans(events: &[&Seen]) -> Vec<Span> {
 /// From the answer back to the lane that sent the command.
 fn steps(events: &[&Seen]) -> Option<Vec<Step>> {
     let first = events.iter().find(|event| event.sent.is_some())?;
-    let at_lane = |event: &&&Seen| event.place == first.place;
+    let is_answer = |event: &&&Seen| event.place == first.place && event.commands.is_some();
     let mut received = events
         .iter()
-        .filter(at_lane)
+        .filter(is_answer)
         .find(|event| event.sent.is_none())?;
     let mut steps = Vec::new();
     // Each step leads to an event of another role that is no later, or was, by its clock.

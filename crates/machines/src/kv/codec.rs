@@ -6,6 +6,7 @@
 use super::command::{Command, Compound, Condition, Expiry, Kind, Only, Op, SetForm, When};
 use super::decoded::{Decoded, Ops};
 use super::long_double::LongDouble;
+use super::object::Fact;
 use super::stream::codec as stream;
 
 pub(super) const FORMAT: u8 = 2;
@@ -150,6 +151,8 @@ fn tag<B>(command: &Op<B>) -> u8 {
         Op::Scan { .. } => 10,
         Op::RandomKey => 11,
         Op::StreamRead(ask) => stream::tag_of_ask(ask),
+        // From level 18 on.
+        Op::Object { .. } => 17,
         Op::Set { .. } => 32,
         Op::MSet(_) => 33,
         Op::MSetNx(_) => 34,
@@ -218,6 +221,7 @@ fn op<S: Sink, B: AsRef<[u8]>>(out: &mut S, command: &Op<B>) {
         }
         Op::GetRange { key, .. }
         | Op::Ttl { key, .. }
+        | Op::Object { key, .. }
         | Op::Set { key, .. }
         | Op::GetEx { key, .. }
         | Op::IncrBy { key, .. }
@@ -241,6 +245,7 @@ fn fields<S: Sink, B: AsRef<[u8]>>(out: &mut S, command: &Op<B>) {
         Op::Ttl {
             seconds, relative, ..
         } => out.put(&[u8::from(*seconds), u8::from(*relative)]),
+        Op::Object { fact, .. } => out.put(&[*fact as u8]),
         Op::Set {
             value,
             form,
@@ -495,6 +500,10 @@ impl<'a> Input<'a> {
             10 => self.scan()?,
             11 => Op::RandomKey,
             tag @ stream::LEN..=stream::TAILS => Op::StreamRead(stream::decode_ask(tag, self)?),
+            17 => Op::Object {
+                key: self.bytes()?,
+                fact: *Fact::ALL.get(usize::from(self.byte()?))?,
+            },
             32 => Op::Set {
                 key: self.bytes()?,
                 value: self.bytes()?,

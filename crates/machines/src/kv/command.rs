@@ -2,9 +2,11 @@
 
 use super::codec;
 use super::long_double::LongDouble;
+use super::object::Fact;
 use super::parse;
 use super::stream::{After, Ask, Deed, Id};
 use bytes::Bytes;
+use ionian_kernel::level::Level;
 
 /// No value grows beyond this: the counterpart of Redis's `proto-max-bulk-len`. Values live in
 /// memory on every replica and travel through the log, which half a gigabyte would stall for
@@ -127,6 +129,11 @@ impl Command {
         self.0.is_read()
     }
 
+    /// The level of the cluster since which its replicas know the command.
+    pub fn since(&self) -> Level {
+        self.0.since()
+    }
+
     /// The bytes that the command takes in the log.
     pub fn encoded_len(&self) -> usize {
         codec::encoded_len(&self.0)
@@ -230,6 +237,11 @@ pub(super) enum Op<B> {
         pattern: Option<B>,
     },
     RandomKey,
+    /// MEMORY USAGE, and OBJECT. From level 18 on.
+    Object {
+        key: B,
+        fact: Fact,
+    },
     /// The commands on streams that change nothing.
     StreamRead(Ask<B>),
     // Writes.
@@ -378,6 +390,13 @@ impl<B> Op<B> {
         }
     }
 
+    pub(super) fn since(&self) -> Level {
+        match self {
+            Op::Object { .. } => Level(18),
+            _ => Level::FIRST,
+        }
+    }
+
     pub(super) fn is_read(&self) -> bool {
         match self {
             Op::Fail(_)
@@ -392,6 +411,7 @@ impl<B> Op<B> {
             | Op::Keys(_)
             | Op::Scan { .. }
             | Op::RandomKey
+            | Op::Object { .. }
             | Op::StreamRead(_) => true,
             Op::Set { .. }
             | Op::MSet(_)

@@ -41,6 +41,15 @@ impl<'a> Ops<'a> {
 }
 
 impl Decoded<'_> {
+    /// The commands of clients in it.
+    pub(super) fn commands(&self) -> &[Op<&[u8]>] {
+        match self {
+            Decoded::Pipeline(commands) => commands.as_slice(),
+            Decoded::Transaction { commands, .. } => commands,
+            _ => &[],
+        }
+    }
+
     pub(super) fn is_read(&self) -> bool {
         match self {
             Decoded::Pipeline(commands) => commands.as_slice().iter().all(Op::is_read),

@@ -44,7 +44,8 @@ fn of_command(op: &Op<&[u8]>, footprint: &mut Footprint) {
         | Op::StrLen(key)
         | Op::GetRange { key, .. }
         | Op::Ttl { key, .. }
-        | Op::Type(key) => footprint.reads.push(bucket(key)),
+        | Op::Type(key)
+        | Op::Object { key, .. } => footprint.reads.push(bucket(key)),
         Op::MGet(keys) | Op::Exists(keys) => reads(footprint, keys),
         Op::StreamRead(ask) => {
             footprint.reads.extend(ask.keys().map(|key| bucket(key)));

@@ -17,6 +17,8 @@
 //! - SCAN meets keys in the order of a fixed hash, and a cursor stays valid across restarts.
 //! - EXEC is sometimes refused, once in 65,536 creations of other keys, though no watched key has
 //!   changed: a missing key's version is that of all missing keys of its bucket (`shard.rs`).
+//! - What OBJECT ENCODING answers follows from the value alone (`object.rs`). Reads are not
+//!   recorded, so there are no idle times.
 //! - RANDOMKEY answers the same key until something changes.
 //!
 //! The machine refuses commands that need more memory when the keys take more than the limit
@@ -36,6 +38,7 @@ mod hash;
 pub mod log;
 mod long_double;
 mod number;
+mod object;
 mod parse;
 mod read;
 mod reply;
@@ -57,7 +60,11 @@ use crate::acl::Users;
 use bytes::Bytes;
 use command::Op;
 use decoded::Decoded;
-use ionian_kernel::machine::{Footprint, Frozen, NotARead, Parts, RestoreError, StateMachine};
+use ionian_kernel::guard::LogCommand;
+use ionian_kernel::level::Level;
+use ionian_kernel::machine::{
+    Footprint, Frozen, Need, NotARead, Parts, RestoreError, StateMachine,
+};
 use ionian_kernel::time::Timestamp;
 use shard::{Key, SEGMENTS};
 use snapshot::Picture;
@@ -72,6 +79,18 @@ const PURGED_PER_COMMAND: usize = 32;
 
 /// How many expired keys of each part a measurement removes: some tenths of a second of work.
 const PURGED_BY_MEASUREMENT: usize = 1 << 20;
+
+/// The level from which on there are users and a limit of memory.
+const SINCE: Level = Level(18);
+
+/// Gateways send no such commands below that level: this one came with the lowering of the level.
+const LOWERED: &[u8] =
+    b"ERR users and maxmemory need level 18 of the cluster, which was lowered, see docs/upgrade.md";
+
+/// The same for OBJECT and MEMORY USAGE, and for commands that are sent with them.
+const LOWERED_FACTS: &[u8] =
+    b"TRYAGAIN OBJECT and MEMORY USAGE need level 18 of the cluster, which \
+    was lowered, the command was not executed";
 
 const MALFORMED: &[u8] = b"ERR malformed command";
 
@@ -96,51 +115,11 @@ pub struct Kv {
 
 impl StateMachine for Kv {
     fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
-        self.now = now.0;
-        self.store.purge(now.0, PURGED_PER_COMMAND);
-        let Some((judged_at, compound)) = codec::decode(command) else {
-            return reply::error(reply, MALFORMED);
-        };
-        if self.is_outdated(judged_at, &compound) {
-            return users::outdated(reply);
-        }
-        match &compound {
-            Decoded::Pipeline(commands) => {
-                self.approach(commands.as_slice());
-                pipeline(commands.as_slice(), reply, |op, reply| {
-                    self.execute(now.0, op, reply)
-                });
-            }
-            Decoded::Transaction { commands, .. }
-                if self.room.is_full() && commands.iter().any(Op::grows) =>
-            {
-                let text = [
-                    "EXECABORT Transaction discarded because of: ",
-                    room::REFUSAL,
-                ]
-                .concat();
-                reply::error(reply, text.as_bytes());
-            }
-            Decoded::Transaction { watched, commands } if self.unchanged(now.0, watched) => {
-                transaction(commands, reply, |op, reply| self.execute(now.0, op, reply));
-            }
-            Decoded::SetUser { .. } | Decoded::DeleteUsers(_) => {
-                users::change(Arc::make_mut(&mut self.users), &compound, reply);
-            }
-            Decoded::SetLimit(limit) => {
-                self.room.limit = *limit;
-                self.measure(now.0);
-                reply::ok(reply);
-            }
-            Decoded::Measure => {
-                self.measure(now.0);
-                reply.extend_from_slice(&self.room.encode());
-            }
-            Decoded::Transaction { .. }
-            | Decoded::Versions(_)
-            | Decoded::Users { .. }
-            | Decoded::Room => self.answer(now.0, &compound, reply),
-        }
+        self.apply_at(Level::LATEST, now, command, reply);
+    }
+
+    fn apply_logged(&mut self, now: Timestamp, command: &LogCommand<'_>, reply: &mut Vec<u8>) {
+        self.apply_at(command.level, now, command.payload, reply);
     }
 
     fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
@@ -190,6 +169,18 @@ impl StateMachine for Kv {
     fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
         self.store.next_deadline(now.0).map(Timestamp)
     }
+
+    fn needs(&self) -> Option<Need> {
+        let facts = [
+            (self.users.epoch() > 0, "users, or had some"),
+            (self.room.limit > 0, "a limit of memory (maxmemory)"),
+        ];
+        let held: Vec<&str> = facts.iter().filter(|it| it.0).map(|it| it.1).collect();
+        (!held.is_empty()).then(|| Need {
+            level: SINCE,
+            what: held.join(", and "),
+        })
+    }
 }
 
 /// Each part has the keys of consecutive segments.
@@ -222,6 +213,66 @@ impl Parts for Kv {
 }
 
 impl Kv {
+    /// Executes a command in a place of the log where the cluster has this level.
+    fn apply_at(&mut self, level: Level, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
+        self.now = now.0;
+        self.store.purge(now.0, PURGED_PER_COMMAND);
+        let Some((judged_at, compound)) = codec::decode(command) else {
+            return reply::error(reply, MALFORMED);
+        };
+        if self.is_outdated(judged_at, &compound) {
+            return users::outdated(reply);
+        }
+        if level < SINCE && compound.commands().iter().any(|op| op.since() > level) {
+            return refuse_lowered(&compound, reply);
+        }
+        match &compound {
+            Decoded::Pipeline(commands) => {
+                self.approach(commands.as_slice());
+                pipeline(commands.as_slice(), reply, |op, reply| {
+                    self.execute(now.0, op, reply)
+                });
+            }
+            Decoded::Transaction { commands, .. }
+                if self.room.is_full() && commands.iter().any(Op::grows) =>
+            {
+                let text = [
+                    "EXECABORT Transaction discarded because of: ",
+                    room::REFUSAL,
+                ]
+                .concat();
+                reply::error(reply, text.as_bytes());
+            }
+            Decoded::Transaction { watched, commands } if self.unchanged(now.0, watched) => {
+                transaction(commands, reply, |op, reply| self.execute(now.0, op, reply));
+            }
+            Decoded::SetUser { .. }
+            | Decoded::DeleteUsers(_)
+            | Decoded::SetLimit(_)
+            | Decoded::Measure
+                if level < SINCE =>
+            {
+                reply::error(reply, LOWERED);
+            }
+            Decoded::SetUser { .. } | Decoded::DeleteUsers(_) => {
+                users::change(Arc::make_mut(&mut self.users), &compound, reply);
+            }
+            Decoded::SetLimit(limit) => {
+                self.room.limit = *limit;
+                self.measure(now.0);
+                reply::ok(reply);
+            }
+            Decoded::Measure => {
+                self.measure(now.0);
+                reply.extend_from_slice(&self.room.encode());
+            }
+            Decoded::Transaction { .. }
+            | Decoded::Versions(_)
+            | Decoded::Users { .. }
+            | Decoded::Room => self.answer(now.0, &compound, reply),
+        }
+    }
+
     /// Whether the gateway judged a compound by users that have changed since. What gateways send
     /// for themselves needs no user.
     fn is_outdated(&self, judged_at: u64, compound: &Decoded) -> bool {
@@ -311,6 +362,16 @@ impl Kv {
             | Decoded::Measure => unreachable!("it is no read"),
         }
     }
+}
+
+/// Answers commands with one among them that needs a higher level. A program which supports only
+/// the lower one cannot read them, and executes none: so none is executed.
+fn refuse_lowered(compound: &Decoded, reply: &mut Vec<u8>) {
+    let count = match compound {
+        Decoded::Pipeline(commands) => commands.as_slice().len(),
+        _ => 1,
+    };
+    (0..count).for_each(|_| reply::error(reply, LOWERED_FACTS));
 }
 
 /// Carries out commands one by one, and stops when their replies have become large: a short request

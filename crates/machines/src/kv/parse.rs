@@ -30,7 +30,7 @@ pub(super) type Parse = fn(&[Bytes]) -> Parsing;
 pub(super) const SYNTAX: &str = "ERR syntax error";
 
 pub(super) fn parse(argv: &[Bytes]) -> Parsing {
-    let Some(info) = argv.first().and_then(|name| table::find(name)) else {
+    let Some(info) = table::command_info(argv) else {
         let groups = argv.first().and_then(|name| stream::parse::refused(name));
         let text = groups.map_or_else(|| unknown(argv), str::to_owned);
         return Err(Refused::AtOnce(text));

@@ -5,6 +5,7 @@ use super::command::{Kind, Op};
 use super::entry::Entry;
 use super::glob;
 use super::hash;
+use super::object;
 use super::reply;
 use super::shard::Key;
 use super::store::Store;
@@ -90,6 +91,7 @@ pub(super) fn answer(store: &Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>)
             keys.iter().for_each(|key| reply::bulk(out, key));
         }
         Op::RandomKey => reply::bulk_or_null(out, random_key(store, now)),
+        Op::Object { key, fact } => object::answer(find(key), *fact, out),
         Op::StreamRead(ask) => stream::read::answer(store, now, ask, out),
         _ => debug_assert!(false, "a write was given to be answered as a read"),
     }

@@ -2,6 +2,7 @@
 
 use super::Command;
 use super::command::Op;
+use super::object::{self, Fact};
 use super::parse::{self, Parse};
 use super::stream;
 use super::stream::parse as streams;
@@ -11,7 +12,7 @@ use bytes::Bytes;
 /// What COMMAND tells a client about one command.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandInfo {
-    /// The name, in lower case.
+    /// The name, in lower case; that of a subcommand has the command before it: `object|freq`.
     pub name: &'static str,
     /// The number of arguments with the name; if negative, at least as many as it says.
     pub arity: i32,
@@ -67,20 +68,38 @@ pub fn command_table() -> &'static [CommandInfo] {
     COMMANDS
 }
 
-/// What is known of the command `name`, in any case, if the machine has it.
-pub fn command_info(name: &[u8]) -> Option<&'static CommandInfo> {
-    find(name)
+/// What is known of the command with these words, in any case, if the machine has it.
+pub fn command_info(words: &[Bytes]) -> Option<&'static CommandInfo> {
+    match words {
+        [] => None,
+        [name] => named(name),
+        [name, sub, ..] => named(name).or_else(|| find(&[name, sub])),
+    }
 }
 
 /// Whether `name`, in any case, is a command of the machine.
 pub fn knows(name: &[u8]) -> bool {
-    find(name).is_some()
+    named(name).is_some()
 }
 
-pub(super) fn find(name: &[u8]) -> Option<&'static CommandInfo> {
+/// The command that is no subcommand: clients write these without the bar.
+fn named(name: &[u8]) -> Option<&'static CommandInfo> {
+    find(&[name]).filter(|info| !info.name.contains('|'))
+}
+
+/// The command with this name, or with those of a command and its subcommand.
+fn find(names: &[&[u8]]) -> Option<&'static CommandInfo> {
     let mut lower = [0; 16];
-    let lower = lower.get_mut(..name.len())?;
-    lower.copy_from_slice(name);
+    let mut len = 0;
+    for (at, name) in names.iter().enumerate() {
+        if at > 0 {
+            *lower.get_mut(len)? = b'|';
+            len += 1;
+        }
+        lower.get_mut(len..len + name.len())?.copy_from_slice(name);
+        len += name.len();
+    }
+    let lower = &mut lower[..len];
     lower.make_ascii_lowercase();
     let at = COMMANDS
         .binary_search_by(|info| info.name.as_bytes().cmp(lower))
@@ -217,6 +236,13 @@ const COMMANDS: &[CommandInfo] = &[
         parse::incr_by_float,
     ),
     info("keys", 2, READ, NONE, |argv| Ok(Op::Keys(key(argv)))),
+    info(
+        "memory|usage",
+        -3,
+        READ,
+        second(Access::NONE),
+        object::usage,
+    ),
     info("mget", -2, READ_FAST, all(Access::READ), |argv| {
         Ok(Op::MGet(argv[1..].to_vec()))
     }),
@@ -225,6 +251,18 @@ const COMMANDS: &[CommandInfo] = &[
     }),
     info("msetnx", -3, GROW, pairs(Access::WRITE), |argv| {
         Ok(Op::MSetNx(parse::pairs(argv, "msetnx")?))
+    }),
+    info("object|encoding", 3, READ, second(Access::NONE), |argv| {
+        object::object(argv, Fact::Encoding)
+    }),
+    info("object|freq", 3, READ, second(Access::NONE), |argv| {
+        object::object(argv, Fact::Freq)
+    }),
+    info("object|idletime", 3, READ, second(Access::NONE), |argv| {
+        object::object(argv, Fact::IdleTime)
+    }),
+    info("object|refcount", 3, READ, second(Access::NONE), |argv| {
+        object::object(argv, Fact::RefCount)
     }),
     info("persist", 2, WRITE_FAST, one(Access::WRITE), |argv| {
         Ok(Op::Persist(key(argv)))
@@ -311,11 +349,14 @@ mod tests {
     fn the_table_is_sorted_and_names_fit() {
         assert!(COMMANDS.is_sorted_by(|a, b| a.name < b.name));
         for info in COMMANDS {
-            assert!(
-                knows(info.name.to_ascii_uppercase().as_bytes()),
-                "{}",
-                info.name
-            );
+            let name = info.name.to_uppercase();
+            let words: Vec<_> = name
+                .split('|')
+                .map(|it| Bytes::from(it.to_owned()))
+                .collect();
+            let found = command_info(&words);
+            assert!(found.is_some_and(|found| found.name == info.name), "{name}");
+            assert_eq!(knows(name.as_bytes()), words.len() == 1, "{name}");
         }
         assert!(!knows(b"") && !knows(b"gett") && !knows(b"a name longer than any command"));
     }
@@ -331,8 +372,9 @@ mod tests {
                 _ => ["1", "2", "3", "4"],
             };
             let words = words.map(|word| Bytes::from_static(word.as_bytes()));
-            let name = Bytes::from_static(info.name.as_bytes());
-            let argv: Vec<Bytes> = std::iter::once(name).chain(words).collect();
+            let names = info.name.split('|');
+            let names = names.map(|name| Bytes::from_static(name.as_bytes()));
+            let argv: Vec<Bytes> = names.chain(words).collect();
             // XINFO has a word less than its subcommands.
             let len = info.arity.unsigned_abs() as usize + usize::from(info.name == "xinfo");
             let argv = &argv[..len];

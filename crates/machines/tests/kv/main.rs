@@ -1,6 +1,7 @@
 //! The key-value machine from the outside: as the gateway and the log see it.
 
 mod behaviour;
+mod facts;
 #[path = "../common/in_parts.rs"]
 mod in_parts;
 mod properties;

@@ -34,6 +34,8 @@ const FORMS: &[&str] = &[
     "pttl K",
     "expiretime K",
     "type K",
+    "object encoding K",
+    "memory usage K",
     "dbsize",
     "keys k[0-2]",
     "scan 0",

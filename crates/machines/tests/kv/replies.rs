@@ -1,5 +1,5 @@
-//! Replies and error texts are those of Redis 7, of which `redis7.txt` and `redis7-streams.txt` are
-//! records.
+//! Replies and error texts are those of Redis 7, of which `redis7.txt`, `redis7-streams.txt` and
+//! `redis7-objects.txt` are records.
 
 use super::{NOW, apply, argv, shown};
 use ionian_machines::kv::{Command, Compound, Kv};
@@ -30,6 +30,11 @@ fn replies_are_those_of_redis() {
 #[test]
 fn replies_about_streams_are_those_of_redis() {
     compare(include_str!("redis7-streams.txt"));
+}
+
+#[test]
+fn replies_about_objects_are_those_of_redis() {
+    compare(include_str!("redis7-objects.txt"));
 }
 
 fn compare(record: &str) {

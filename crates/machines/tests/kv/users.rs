@@ -283,7 +283,7 @@ fn a_user_may_do_what_its_rules_say() {
     let user = users.get(b"u").expect("it was made");
     let may = |line: &str| {
         let words = argv(&line.split(' ').collect::<Vec<_>>());
-        let info = kv::command_info(&words[0]).expect("a command");
+        let info = kv::command_info(&words).expect("a command");
         let id: CommandId = info.id.with_subcommand(&words);
         user.check(id, &words, || info.keys(&words)).is_ok()
     };

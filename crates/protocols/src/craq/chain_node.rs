@@ -282,7 +282,8 @@ impl ChainNode {
     /// The chain node of this birth.
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
         let (layout, options) = (config.layout(), config.options());
-        let executor = Executor::with_workers(birth, layout, workers(options));
+        let mut executor = Executor::with_workers(birth, layout, workers(options));
+        executor.has_its_level_elsewhere();
         ChainNode {
             id: ChainNodeId(birth.address.index),
             node: birth.node,

@@ -192,6 +192,14 @@ impl Protocol for Craq {
         Ok(())
     }
 
+    fn check_lowering() -> Result<(), LayoutError> {
+        // The level is decided in another log than that of the commands, so that a machine cannot
+        // tell which of these it may still execute.
+        let reason = "the level of a cluster of CRAQ can only be raised: save its state before, \
+                      and to go back found another cluster with it";
+        Err(LayoutError(reason.into()))
+    }
+
     fn branches() -> Vec<&'static str> {
         // Without those of relays, of which the master has none.
         [parts::branch::ALL, branch::ALL].concat()

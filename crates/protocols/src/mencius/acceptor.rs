@@ -39,7 +39,7 @@ messages! {
             message: multipaxos::acceptor::In,
         },
         /// A reader asks for the vote watermark of the log.
-        1 => PreRead {
+        1 for "inquire" of inquiry => PreRead {
             /// The reader.
             from: ReaderId,
             /// Its number for the inquiry.

@@ -49,7 +49,7 @@ messages! {
             value: Value,
         },
         /// A reader asks for the vote watermark.
-        2 => PreRead {
+        2 for "inquire" of inquiry => PreRead {
             /// The reader.
             from: ReaderId,
             /// Its number for the inquiry.
@@ -121,7 +121,7 @@ messages! {
             end: Slot,
         },
         /// A relay asks for the vote watermark.
-        10 => RelayedPreRead {
+        10 for "inquire" of inquiry => RelayedPreRead {
             /// The relay.
             from: RelayId,
             /// The reader.

@@ -42,7 +42,7 @@ messages! {
             answers: Answers,
         },
         /// An acceptor's vote watermark.
-        2 => PreReadAck {
+        2 for "inquired" of inquiry => PreReadAck {
             /// The acceptor.
             from: AcceptorId,
             /// The inquiry that it answers.
@@ -63,7 +63,7 @@ messages! {
             round: Round,
         },
         /// The watermarks of several acceptors.
-        5 => Watermarks {
+        5 for "inquired" of watermarks => Watermarks {
             /// The highest of them, and whose they are.
             watermarks: Box<Watermarks>,
         },

@@ -32,7 +32,7 @@ messages! {
             reads: Batch,
         },
         /// An acceptor's vote watermark.
-        1 => PreReadAck {
+        1 for "inquired" of inquiry => PreReadAck {
             /// The acceptor.
             from: AcceptorId,
             /// The inquiry that it answers.
@@ -48,7 +48,7 @@ messages! {
             from: ReplicaId,
         },
         /// The watermarks of several acceptors.
-        3 => Watermarks {
+        3 for "inquired" of watermarks => Watermarks {
             /// The highest of them, and whose they are.
             watermarks: Box<Watermarks>,
         },

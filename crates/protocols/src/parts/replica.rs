@@ -7,6 +7,7 @@ pub mod divergence;
 mod early;
 mod gate;
 mod helping;
+mod levels;
 pub(crate) mod offer;
 mod port;
 mod reads;
@@ -36,10 +37,8 @@ use alloc::sync::Arc;
 use bytes::Bytes;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::NodeId;
-use ionian_kernel::machine::RestoreError;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
-use ionian_kernel::role::{Cover, Picture};
 use ionian_kernel::status::Status;
 use ionian_kernel::time::{Duration, Instant, Timestamp, earliest};
 use ionian_replication::batch::{AnswersByClient, Value};
@@ -257,6 +256,7 @@ impl ReplicaCore {
         if membership.epoch > self.announced {
             self.announced = membership.epoch;
             port.announce(membership.clone());
+            self.follow_level();
         }
     }
 
@@ -381,9 +381,13 @@ impl ReplicaCore {
         port: &mut impl ReplicaPort,
     ) {
         // A snapshot that does not restore is a peer's mistake; another peer is asked in due time.
+        let epoch = self.executor.membership().epoch;
         if self.executor.restore(snapshot).is_err() {
             self.stale += 1;
             return;
+        }
+        if self.executor.membership().epoch != epoch {
+            self.snapshots.level_changed(executed);
         }
         self.installed += 1;
         port.reached(branch::INSTALLS);
@@ -452,34 +456,6 @@ impl ReplicaCore {
     /// An unbatcher is alive.
     pub fn on_unbatcher_alive(&mut self, now: Instant, from: UnbatcherId) {
         self.present.heard(from, now);
-    }
-
-    /// Takes in the snapshot that it stored last before a crash.
-    ///
-    /// # Errors
-    /// Says what is wrong with the bytes.
-    pub fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError> {
-        self.executor.restore(snapshot)?;
-        self.begin_at(Slot(stamp));
-        Ok(())
-    }
-
-    /// The snapshot with this stamp is on disk.
-    pub fn on_snapshot(&mut self, stamp: u64) {
-        self.snapshots.stored(Slot(stamp));
-    }
-
-    /// See [`Role::freeze`](ionian_kernel::role::Role::freeze).
-    pub fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
-        let Some(at) = cover.stamp().filter(|_| !self.is_out()) else {
-            return Picture::Never;
-        };
-        if self.executed.0 >= at && self.is_a_prefix(now) {
-            return Picture::Taken(self.executed.0, self.executor.freeze());
-        }
-        // As with a read that waits: what is missing counts as a hole.
-        self.want(now, Slot(at));
-        Picture::NotYet(self.executed.0)
     }
 
     /// All that was stored is restored.
@@ -578,6 +554,7 @@ impl ReplicaCore {
         status.executed = Some(self.executed);
         status.log_end = Some(self.wanted);
         status.stored = Some(self.snapshots.kept(self.executed));
+        status.level_stored = Some(self.snapshots.have_level(self.executed));
         status.agreement = Some(self.agreement());
         status.snapshots_installed = Some(self.installed);
         status.add([

@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::time::Timestamp;
+use ionian_kernel::trace::{Names, Subject};
 use ionian_kernel::{ids, wire_enum, wire_struct};
 
 ids! {
@@ -120,6 +121,13 @@ pub struct Watermarks {
     pub executed: Slot,
     /// The acceptors that did not answer, if the relay gave up waiting.
     pub missing: AcceptorSet,
+}
+
+/// Traces follow the inquiry.
+impl Names for Box<Watermarks> {
+    fn add_to<'a>(&'a self, subject: &mut Subject<'a>) {
+        self.inquiry.add_to(subject);
+    }
 }
 
 wire_struct! {

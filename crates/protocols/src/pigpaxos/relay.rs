@@ -124,7 +124,7 @@ messages! {
             clock: Timestamp,
         },
         /// Asks it to have acceptors tell their watermarks.
-        9 => PreRead {
+        9 for "relay" of inquiry => PreRead {
             /// Who asks, and gets the highest.
             from: ReaderId,
             /// The acceptors.

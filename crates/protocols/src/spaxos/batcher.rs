@@ -25,7 +25,7 @@ messages! {
     /// The messages that a batcher receives.
     "batcher" In {
         /// Commands of a client.
-        0 => Commands {
+        0 for "batch.wait" of commands => Commands {
             /// The commands.
             commands: Batch,
         },

@@ -37,12 +37,12 @@ messages! {
     /// The messages that a disseminator receives.
     "disseminator" In {
         /// Commands of a client.
-        0 => Commands {
+        0 for "batch.wait" of commands => Commands {
             /// The commands.
             commands: Batch,
         },
         /// A batch of a batcher.
-        1 => Disseminate {
+        1 for "disseminate" of batch => Disseminate {
             /// The batcher.
             from: BatcherId,
             /// Its number for the batch.
@@ -51,7 +51,7 @@ messages! {
             batch: Batch,
         },
         /// A stabilizer would find these payloads again after a crash.
-        2 => Stored {
+        2 for "stored" of tickets => Stored {
             /// The stabilizer.
             from: StabilizerId,
             /// The payloads: of this disseminator, or of one that this one helps.

@@ -36,13 +36,19 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::Instant;
+use ionian_kernel::trace::LogSlot;
 use ionian_replication::batch::Batch;
+
+/// For traces.
+fn payload_in(reference: &Batch) -> Option<LogSlot> {
+    Reference::traced(reference)
+}
 
 messages! {
     /// The messages that a leader receives.
     "leader" In {
         /// A payload is stable: it can be ordered.
-        0 => Propose {
+        0 for "propose" of reference -> payload_in => Propose {
             /// The round in which to order it.
             round: Round,
             /// Its disseminator proposes nothing more that has a number below this one.

@@ -4,6 +4,7 @@ use super::id::{DisseminatorId, PayloadNumber, StabilizerId};
 use alloc::vec::Vec;
 use bytes::BytesMut;
 use ionian_kernel::id::*;
+use ionian_kernel::trace::{CommandId, Commands, LogSlot, Names, Subject};
 use ionian_kernel::wire::{Reader, Wire};
 use ionian_kernel::wire_struct;
 use ionian_replication::batch::{Batch, BatchBuilder, Command, Purpose};
@@ -22,6 +23,19 @@ pub struct PayloadId {
 
 wire_struct! { PayloadId { disseminator, life, number } }
 
+impl PayloadId {
+    /// What stands for it in traces.
+    fn traced(&self) -> LogSlot {
+        LogSlot::of_payload(self.number.0)
+    }
+}
+
+impl Names for PayloadId {
+    fn add_to<'a>(&'a self, subject: &mut Subject<'a>) {
+        subject.slot = Some(self.traced());
+    }
+}
+
 /// Commands as disseminators hand them to stabilizers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
@@ -38,6 +52,14 @@ pub struct Payload {
 
 wire_struct! { Payload { id, round, void_from, batch } }
 
+/// This is how traces learn which commands a payload has.
+impl Names for Payload {
+    fn add_to<'a>(&'a self, subject: &mut Subject<'a>) {
+        self.id.add_to(subject);
+        self.batch.add_to(subject);
+    }
+}
+
 /// What goes with a payload and is no part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
@@ -52,6 +74,14 @@ pub struct Ticket {
 }
 
 wire_struct! { Ticket { id, void_from, round, floor } }
+
+impl Commands for Ticket {
+    fn each_id(&self, _: &mut dyn FnMut(CommandId)) {}
+
+    fn each_reference(&self, show: &mut dyn FnMut(LogSlot)) {
+        show(self.id.traced());
+    }
+}
 
 /// What the log holds in place of a payload: where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +131,11 @@ impl Reference {
         Reference::decode(&mut reader)
             .ok()
             .filter(|_| reader.remaining() == 0)
+    }
+
+    /// What stands in traces for the payload of a reference in this batch.
+    pub fn traced(batch: &Batch) -> Option<LogSlot> {
+        Reference::of(batch).map(|reference| reference.id.traced())
     }
 
     /// Whether it is void in `slot`.

@@ -39,14 +39,14 @@ messages! {
     /// The messages that a stabilizer receives.
     "stabilizer" In {
         /// A disseminator wants a payload kept.
-        0 => Store {
+        0 for "store" of payload => Store {
             /// The disseminator proposes nothing more that has a number below this one.
             floor: PayloadNumber,
             /// The payload.
             payload: Payload,
         },
         /// A value is chosen: these replicas are to be told.
-        1 => Chosen {
+        1 for "deliver" of slot value => Chosen {
             /// The slot.
             slot: Slot,
             /// The value: a reference in place of the commands.
@@ -64,7 +64,7 @@ messages! {
             kept: Slot,
         },
         /// Another stabilizer misses a payload.
-        3 => Fetch {
+        3 for "fetch" of id => Fetch {
             /// The stabilizer.
             from: StabilizerId,
             /// The payload.
@@ -73,7 +73,7 @@ messages! {
             slot: Slot,
         },
         /// A payload that this one misses.
-        4 => Fetched {
+        4 for "store" of payload => Fetched {
             /// The payload.
             payload: Payload,
         },

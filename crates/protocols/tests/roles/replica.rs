@@ -3,6 +3,7 @@
 
 mod catch_up;
 mod divergence;
+mod levels;
 mod snapshots;
 
 use crate::servers::{config, only, round, without};

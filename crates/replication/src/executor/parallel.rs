@@ -157,6 +157,7 @@ impl Executor {
     ) {
         let batch = self.next_batch();
         for command in value.batch.commands() {
+            let level = self.level();
             let Purpose::Execute(session) = command.purpose else {
                 if command.purpose == Purpose::Open {
                     // The results count for the limits of the table.
@@ -182,6 +183,7 @@ impl Executor {
                 session,
                 number,
                 payload: command.payload,
+                level,
             });
             if standing == Standing::New
                 && let Ok(Where::In(at)) = self.place_of(touch, command.payload)
@@ -193,6 +195,7 @@ impl Executor {
                     slot,
                     now,
                     clock: Timestamp(0),
+                    level,
                     answers,
                 });
                 let floor = self.sessions.send_away(session, number);
@@ -393,13 +396,14 @@ impl Executor {
             }
             match self.place_of(Call::Read(command.payload), command.payload) {
                 Ok(Where::In(at)) => {
-                    let now = self.now;
+                    let (now, level) = (self.now, self.level());
                     let queue = &mut self.parallel_mut().places[at].queue;
                     queue.come_from(number, || Origin {
                         bytes: batch.bytes(),
                         slot: Slot::ZERO,
                         now,
                         clock,
+                        level,
                         answers: true,
                     });
                     queue.push(item(batch, &command, None));

@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use ionian_kernel::guard::{Call, Guard, LogCommand};
 use ionian_kernel::id::{ClientId, SessionId, Slot};
+use ionian_kernel::level::Level;
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::time::Timestamp;
 use ionian_kernel::work::Task;
@@ -26,6 +27,8 @@ pub(super) struct Origin {
     pub(super) now: Timestamp,
     /// For queries: the time of this replica.
     pub(super) clock: Timestamp,
+    /// The level of the cluster there.
+    pub(super) level: Level,
     /// Whether this replica answers.
     pub(super) answers: bool,
 }
@@ -175,6 +178,7 @@ impl Part {
             session,
             number: item.number,
             payload,
+            level: origin.level,
         };
         let (machine, reply) = (self.machine.as_mut().expect("lent"), &mut self.reply);
         let call = &mut || machine.apply_logged(origin.now, &logged, reply);

@@ -1,3 +1,5 @@
+mod levels;
+
 use super::*;
 use crate::batch::BatchBuilder;
 use alloc::vec;

@@ -46,6 +46,10 @@ pub enum ChangeError {
         /// The level that was asked for.
         to: Level,
     },
+    /// Programs that do not know the level with which the cluster was founded cannot read its
+    /// deployment.
+    #[error("the cluster was founded at level {0}: no program of a lower level can be a member")]
+    Founded(Level),
     /// The members of a cluster of this protocol cannot change at its level.
     #[error(
         "the members of a cluster of this protocol change from level {needed} on, and this one is at level {now}: `ionian upgrade finalize` raises it, while all nodes are up"
@@ -149,9 +153,15 @@ pub fn level<P: Protocol>(configuration: &Configuration, to: Level) -> Result<Ch
 fn check_level<P: Protocol>(configuration: &Configuration, to: Level) -> Result<(), ChangeError> {
     P::check_level()?;
     let now = configuration.membership.level;
-    match to.is_supported() && to.0.abs_diff(now.0) == 1 {
-        true => Ok(()),
-        false => Err(ChangeError::Level { now, to }),
+    if !to.is_supported() || to.0.abs_diff(now.0) != 1 {
+        return Err(ChangeError::Level { now, to });
+    }
+    if to < now {
+        P::check_lowering()?;
+    }
+    match configuration.deployment.level {
+        founded if to < founded => Err(ChangeError::Founded(founded)),
+        _ => Ok(()),
     }
 }
 
@@ -188,6 +198,14 @@ pub fn abandon(configuration: &Configuration) -> Result<Change, ChangeError> {
             epoch: configuration.epoch(),
         }),
         None => Err(ChangeError::None),
+    }
+}
+
+/// A command that passes the log as every change does, and changes nothing: no change is ever in
+/// progress in epoch 0.
+pub fn probe() -> Change {
+    Change::Abandon {
+        epoch: Epoch::default(),
     }
 }
 

@@ -2,12 +2,10 @@
 //! of the event loop, and see by the age of the last publication whether the loop still runs.
 
 use super::event_loop::EventLoop;
-use crate::admin::change::Response;
+use crate::admin::change::{self, Response};
 use crate::admin::control::NodeControl;
 use crate::status::NodeStatus;
 use ionian_deployment::Configuration;
-use ionian_kernel::id::Epoch;
-use ionian_kernel::membership::Change;
 use ionian_kernel::protocol::Protocol;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -108,11 +106,7 @@ pub(crate) async fn publish<P: Protocol>(event_loop: Rc<EventLoop<P>>, mut feed:
 /// Submits the command of a probe; a task of its own waits for the reply, so that the status is
 /// published meanwhile.
 fn answer(node: &impl NodeControl, probe: Probe) {
-    // No change is in progress in epoch 0: this changes nothing.
-    let nothing = Change::Abandon {
-        epoch: Epoch::default(),
-    };
-    match node.submit(&nothing) {
+    match node.submit(&change::probe()) {
         Err(Response::Refused(why) | Response::Undecided(why)) => drop(probe.send(Err(why))),
         Err(Response::Decided(_)) => drop(probe.send(Ok(()))),
         Ok(reply) => drop(tokio::task::spawn_local(async move {

@@ -153,6 +153,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
 mod tests {
     use super::*;
     use ionian_kernel::id::SessionId;
+    use ionian_kernel::level::Level;
 
     /// The state may be half changed, so the machine is neither queried nor changed.
     #[test]
@@ -163,6 +164,7 @@ mod tests {
             session: SessionId(3),
             number: 2,
             payload: b"x",
+            level: Level::LATEST,
         };
         let call = |what: Call<'_>, work: &mut dyn FnMut()| {
             catch_unwind(AssertUnwindSafe(|| guard.call(what, work)))

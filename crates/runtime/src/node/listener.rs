@@ -1,6 +1,7 @@
 //! Accepts connections, finds out what each caller wants, and hands it to the peer transport or to
 //! administration.
 
+use crate::admin::change;
 use crate::admin::server::{AdminServer, LongRequest};
 use crate::tasks::Tasks;
 use crate::transport::caller::Caller;
@@ -12,6 +13,7 @@ use crate::transport::peer::Shared;
 use crate::transport::security;
 use crate::transport::stream::NodeStream;
 use crate::transport::welcome::welcome;
+use ionian_kernel::membership::Change;
 use nix::unistd::{Uid, geteuid};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -181,19 +183,24 @@ impl Listener {
         let cluster = &self.transport.identity.cluster;
         let permitted = caller.and_then(|caller| {
             let permitted = caller.check(cluster, &hello);
-            audit(&caller, from, &hello, permitted.as_ref().err());
-            permitted
+            audit(&caller, from, hello.purpose(), permitted.as_ref().err());
+            permitted.map(|()| caller)
         });
-        if let Err(reason) = permitted {
-            hello::decline(&mut stream, &reason).await?;
-            return Err(HandshakeError::Refused(reason));
-        }
+        let caller = match permitted {
+            Ok(caller) => caller,
+            Err(reason) => {
+                hello::decline(&mut stream, &reason).await?;
+                return Err(HandshakeError::Refused(reason));
+            }
+        };
         let greeted = match hello {
-            Hello::Admin(request) => self
-                .admin
-                .answer(&mut stream, request)
-                .await?
-                .map_or(Greeted::Done, Greeted::Admin),
+            Hello::Admin(request) => {
+                let request = self.admin.answer(&mut stream, request).await?;
+                if let Some(LongRequest::Change(change)) = &request {
+                    audit_change(&caller, from, change);
+                }
+                request.map_or(Greeted::Done, Greeted::Admin)
+            }
             // The epochs say which of the two memberships is the later one.
             Hello::Peer(_, caller) => welcome(&self.transport, &mut stream, &caller)
                 .await?
@@ -221,10 +228,15 @@ fn is_trusted(user: u32, own: Uid) -> bool {
     user == 0 || user == own.as_raw()
 }
 
-/// Logs a request that changes or reads more than the status, and each request that is refused.
-fn audit(caller: &Caller, from: &str, hello: &Hello, refused: Option<&String>) {
-    let request = match hello.purpose() {
-        Purpose::Peer | Purpose::Status | Purpose::Membership | Purpose::Notes
+/// Logs a request that changes or reads more than the status, and each request that is refused. A
+/// change that is permitted is logged [when it has arrived](audit_change).
+fn audit(caller: &Caller, from: &str, purpose: Purpose, refused: Option<&String>) {
+    let request = match purpose {
+        Purpose::Peer
+        | Purpose::Status
+        | Purpose::Membership
+        | Purpose::Notes
+        | Purpose::Change
             if refused.is_none() =>
         {
             return;
@@ -237,7 +249,24 @@ fn audit(caller: &Caller, from: &str, hello: &Hello, refused: Option<&String>) {
         Purpose::Drain => "drain",
         Purpose::Notes => "traces",
     };
-    let outcome = refused.map_or("permitted", |_| "refused");
+    log_audited(
+        caller,
+        from,
+        request,
+        refused.map_or("permitted", |_| "refused"),
+    );
+}
+
+/// Logs a change before it is carried out. What it is decides its name: a probe changes nothing.
+fn audit_change(caller: &Caller, from: &str, change: &Change) {
+    let request = match *change == change::probe() {
+        true => "probe",
+        false => "change",
+    };
+    log_audited(caller, from, request, "permitted");
+}
+
+fn log_audited(caller: &Caller, from: &str, request: &str, outcome: &str) {
     let caller = caller.to_string();
     tracing::info!(target: AUDIT, caller, from, request, outcome);
 }

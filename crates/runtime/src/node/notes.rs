@@ -4,7 +4,7 @@ use super::application::Kept;
 use super::clock::Clock;
 use super::event_loop::EventLoop;
 use super::loops::RoleThread;
-use crate::admin::traces::{LONGEST, MOST_COMMANDS, TraceRequest};
+use crate::admin::traces::{LONGEST, MOST_COMMANDS, MOST_SLOTS, TraceRequest};
 use crate::traces::{KeptCommand, NodeNotes, NotedEvent, RecordingStatus};
 use ionian_kernel::node::Node;
 use ionian_kernel::protocol::Protocol;
@@ -22,6 +22,7 @@ struct Question {
     now: Instant,
     record: Option<Recording>,
     commands: Vec<CommandId>,
+    slots: Vec<LogSlot>,
 }
 
 /// What a loop answers.
@@ -35,7 +36,8 @@ struct Notes {
 impl Question {
     fn of(request: &TraceRequest, now: Instant) -> Self {
         let lasting = Duration::from_millis(request.for_ms).min(LONGEST);
-        let commands = request.commands.iter().take(MOST_COMMANDS);
+        let commands = request.wanted.commands.iter().take(MOST_COMMANDS);
+        let slots = request.wanted.slots.iter().take(MOST_SLOTS);
         Question {
             now,
             record: request.one_in.map(|one_in| Recording {
@@ -43,6 +45,7 @@ impl Question {
                 until: now + lasting,
             }),
             commands: commands.filter_map(|name| name.id()).collect(),
+            slots: slots.map(|name| (*name).into()).collect(),
         }
     }
 
@@ -66,7 +69,8 @@ impl Question {
             run.is_some_and(|run| self.commands.iter().any(|command| run.contains(*command)))
         };
         let meant = events.iter().filter(|event| is_meant(event));
-        let slots: BTreeSet<LogSlot> = meant.filter_map(|event| event.slot).collect();
+        let own = meant.filter_map(|event| event.slot);
+        let slots: BTreeSet<LogSlot> = own.chain(self.slots.iter().copied()).collect();
         let in_slot = |event: &Event| {
             event.commands.is_none() && event.slot.is_some_and(|slot| slots.contains(&slot))
         };

@@ -40,12 +40,12 @@ pub struct CommandName {
 impl CommandName {
     /// The name of a command.
     pub fn of(command: &LogCommand<'_>) -> Self {
-        let LogCommand {
-            slot,
-            session,
-            number,
-            payload,
-        } = *command;
+        let LogCommand { slot, session, .. } = *command;
+        Self::new(slot, session, command.number, command.payload)
+    }
+
+    /// The name of the command with this number in a session, and with these bytes.
+    pub fn new(slot: Slot, session: SessionId, number: u64, payload: &[u8]) -> Self {
         CommandName {
             slot,
             session,
@@ -181,6 +181,7 @@ fn file(data: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ionian_kernel::level::Level;
 
     fn command(payload: &[u8]) -> LogCommand<'_> {
         LogCommand {
@@ -188,6 +189,7 @@ mod tests {
             session: SessionId(3),
             number: 2,
             payload,
+            level: Level::LATEST,
         }
     }
 

@@ -27,7 +27,7 @@ const MAGIC: [u8; 8] = *b"\x96ionian\n";
 
 /// The longest body of a handshake message. Names are short; the limit bounds what an unknown
 /// caller can make this node store.
-const MAX_BODY: usize = 8 << 10;
+pub(crate) const MAX_BODY: usize = 8 << 10;
 
 const FOR_PEER: u8 = 0;
 const FOR_STATUS: u8 = 1;

@@ -3,7 +3,9 @@
 
 use crate::common::{self, Running, layout, settings, start};
 use crate::support::{DEADLINE, Directory, eventually};
+use ionian_kernel::id::Epoch;
 use ionian_kernel::membership::Change;
+use ionian_runtime::admin::change::probe;
 use ionian_runtime::status::PeerState;
 use ionian_runtime::{
     Addressee, Contact, NodeSettings, NodeStatus, NodeTls, QueryError, TlsMode, query_snapshot,
@@ -248,6 +250,33 @@ fn nodes_with_certificates_connect_and_answer_by_role() {
         .to_string();
     let reason = "the certificate is of ionian://blue/node/n0; expected ionian://blue/node/n1";
     assert_eq!(refused, reason);
+}
+
+/// `ionian status --probe` uses the request for a change, and changes nothing.
+#[test]
+fn the_audit_log_tells_probes_from_changes() {
+    let (pki, mut pair) = (Pki::new(), Pair::new());
+    let zero = pair.start(0, pki.required(Kind::Node, "n0"));
+    let request = |kind, owner: &str, change: &Change| {
+        let contact = Contact {
+            tls: pki.required(kind, owner),
+            ..Contact::from(zero.address)
+        };
+        block_on(request_change(contact, change, DEADLINE)).unwrap()
+    };
+    // The node logs before it answers.
+    let logged =
+        |owner: &str, request: &str, outcome: &str| zero.logged(&["INFO", owner, request, outcome]);
+    request(Kind::Operator, "eva", &probe());
+    assert_eq!(logged("operator/eva", "\"probe\"", "\"permitted\""), 1);
+    assert_eq!(logged("", "\"change\"", ""), 0);
+    let change = Change::Abandon { epoch: Epoch(1) };
+    request(Kind::Operator, "eva", &change);
+    assert_eq!(logged("operator/eva", "\"change\"", "\"permitted\""), 1);
+    // What a caller would change is not read before it is known that it may.
+    request(Kind::Monitor, "m", &probe());
+    assert_eq!(logged("monitor/m", "\"change\"", "\"refused\""), 1);
+    assert_eq!(logged("", "\"probe\"", ""), 1);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::protocol::Protocol;
-use ionian_kernel::trace::path::{Path, SUBMIT, Seen};
+use ionian_kernel::trace::path::{Path, SUBMIT, Seen, Step};
 use ionian_kernel::trace::{CommandId, Run};
 use ionian_protocols::craq::Craq;
 use ionian_protocols::epaxos::EPaxos;
@@ -11,6 +11,7 @@ use ionian_protocols::mencius::Mencius;
 use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::psmr::PSmr;
 use ionian_protocols::scalog::Scalog;
+use ionian_protocols::spaxos::SPaxos;
 use ionian_sim::{Faults, Oracle, Scenario, View, Watch, run_seed_watched};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -33,11 +34,13 @@ impl<P: Protocol> Oracle<P> for Keeper {
 /// What is noted in a run of this preset without faults.
 fn noted<P: Protocol>(preset: &str, seed: u64) -> Vec<Seen> {
     let deployment = Deployment::preset(preset, &PresetOptions::default()).expect("a preset");
+    let mut layout = deployment.layout(P::KINDS).expect("a layout");
+    layout.options.own.insert("relay_reads", 1);
     let scenario = Scenario {
         faults: Faults::NONE,
         vary_options: false,
         records: true,
-        ..Scenario::new(preset, deployment.layout(P::KINDS).expect("a layout"))
+        ..Scenario::new(preset, layout)
     };
     let kept = Rc::new(RefCell::new(Vec::new()));
     let watch = Watch::<P> {
@@ -144,6 +147,80 @@ fn parts_of_logs_with_slots_of_their_own_are_not_mixed_up() {
             &[WRITE, &[("unbatcher", "unbatch")]],
         );
         assert_paths::<PSmr>("p-smr", seed, "sync", &[WRITE, BATCHED]);
+    }
+}
+
+/// Checks what linearizable reads of some seeds have passed: those that name an inquiry.
+fn assert_reads<P: Protocol>(preset: &str, expected: &[Stages]) {
+    let reads: usize = (0..4).map(|seed| reads::<P>(preset, seed, expected)).sum();
+    assert!(reads > 10, "{reads} reads in {preset}");
+}
+
+fn reads<P: Protocol>(preset: &str, seed: u64, expected: &[Stages]) -> usize {
+    let events = noted::<P>(preset, seed);
+    let expected: BTreeSet<_> = expected.iter().copied().flatten().copied().collect();
+    let mut reads = 0;
+    for command in commands(&events).iter().filter(|it| it.sessionless) {
+        let path = Path::of(*command, &events);
+        let told = format!("{preset}, seed {seed}, {command:?}: {path:#?}");
+        let waited = |stage: &str| {
+            let of_role = |it: &&Step| it.at.is_some() && it.stage == stage;
+            path.steps.iter().filter(of_role).count()
+        };
+        if !path.spans.iter().any(|span| span.stage == "inquire") {
+            continue;
+        }
+        reads += 1;
+        assert_eq!(path.slot, None, "an inquiry has no slot: {told}");
+        assert!(path.is_connected(), "{told}");
+        assert!(waited("inquired") == 1 && waited("read") == 1, "{told}");
+        let spans = path.spans.iter();
+        let stages = spans.map(|span| (span.place.role.as_str(), span.stage.as_str()));
+        assert_eq!(stages.collect::<BTreeSet<_>>(), expected, "{told}");
+    }
+    reads
+}
+
+#[test]
+fn a_linearizable_read_shows_the_inquiry_before_it() {
+    const READ: Stages = &[
+        ("acceptor", "inquire"),
+        ("client", "answers"),
+        ("client", SUBMIT),
+        ("replica", "read"),
+    ];
+    const ALONE: Stages = &[("client", "inquired")];
+    const BATCHED: Stages = &[
+        ("read_batcher", "batch.wait"),
+        ("read_batcher", "inquired"),
+        ("unbatcher", "unbatch"),
+    ];
+    const RELAYED: Stages = &[("relay", "relay")];
+    assert_reads::<MultiPaxos>("compartmentalized", &[READ, ALONE]);
+    assert_reads::<MultiPaxos>("batched", &[READ, BATCHED]);
+    assert_reads::<MultiPaxos>("pigpaxos", &[READ, ALONE, RELAYED]);
+    assert_reads::<SPaxos>("spaxos", &[READ, BATCHED]);
+    assert_reads::<Mencius>("mencius", &[READ, BATCHED]);
+    assert_reads::<PSmr>("p-smr", &[READ, BATCHED]);
+}
+
+#[test]
+fn a_trace_follows_a_payload_and_its_slot() {
+    const APART: Stages = &[
+        ("disseminator", "stored"),
+        ("stabilizer", "deliver"),
+        ("stabilizer", "store"),
+    ];
+    const GATHERS: Stages = &[("disseminator", "batch.wait"), ("unbatcher", "unbatch")];
+    const BEHIND_BATCHERS: Stages = &[("disseminator", "disseminate")];
+    for seed in 0..4 {
+        for disk in ["store", "sync"] {
+            assert_paths::<SPaxos>("spaxos", seed, disk, &[WRITE, APART, GATHERS]);
+        }
+        let unbatched = &[WRITE, APART, &[("disseminator", "batch.wait")]];
+        assert_paths::<SPaxos>("spaxos-compartmentalized", seed, "sync", unbatched);
+        let batched = &[WRITE, APART, BATCHED, BEHIND_BATCHERS];
+        assert_paths::<SPaxos>("spaxos-batched", seed, "sync", batched);
     }
 }
 

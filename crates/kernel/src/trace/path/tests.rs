@@ -134,3 +134,36 @@ fn a_message_comes_from_a_role_that_has_sent_it_to_the_receiver() {
     let path = Path::of(command(4), &events);
     assert_eq!(path.steps.last().map(|step| step.began), Some(Instant(70)));
 }
+
+#[test]
+fn an_answer_names_the_command() {
+    let mut events = events();
+    // What the lane asks before the command, and the answer to that.
+    let inquiry = Some(LogSlot::of_inquiry(3));
+    let about = |event: Seen| Seen {
+        slot: inquiry,
+        commands: None,
+        ..event
+    };
+    events[0].slot = inquiry;
+    let before = [
+        about(seen(LANE, 2, true, "Inquire", 0)),
+        about(seen(SERVER, 4, false, "Inquire", 0)),
+        about(seen(SERVER, 5, true, "Told", 0)),
+        about(seen(LANE, 8, false, "Told", 0)),
+    ];
+    events.splice(0..0, before);
+    let path = Path::of(command(4), &events);
+    assert!(path.is_connected(), "{path:#?}");
+    assert_eq!(path.slot, Some(SLOT));
+    let waited = stages(&path);
+    let inquired = [
+        (SUBMIT, 0),
+        ("inquire", 2),
+        ("inquire", 1),
+        ("told", 3),
+        ("told", 2),
+    ];
+    assert_eq!(waited[..5], inquired, "{path:#?}");
+    assert_eq!(waited.last(), Some(&("answer", 20)));
+}

@@ -19,6 +19,11 @@ const LINES: &[&str] = &[
     "expiretime k",
     "pexpiretime k",
     "type k",
+    "memory usage k samples 0",
+    "object encoding k",
+    "object refcount k",
+    "object idletime k",
+    "object freq k",
     "dbsize",
     "keys *",
     "scan 7",
@@ -144,6 +149,10 @@ fn owned(ops: &[Op<&[u8]>]) -> Vec<Command> {
             relative: *relative,
         },
         Op::Type(k) => Op::Type(key(k)),
+        Op::Object { key: k, fact } => Op::Object {
+            key: key(k),
+            fact: *fact,
+        },
         Op::DbSize => Op::DbSize,
         Op::Keys(pattern) => Op::Keys(key(pattern)),
         Op::Scan {
@@ -342,7 +351,7 @@ proptest! {
 fn every_kind_of_command_is_tried() {
     let tags: std::collections::BTreeSet<u8> =
         commands().iter().map(|command| tag(&command.0)).collect();
-    assert!(tags.into_iter().eq((0..=16).chain(32..=50)));
+    assert!(tags.into_iter().eq((0..=17).chain(32..=50)));
 }
 
 #[test]

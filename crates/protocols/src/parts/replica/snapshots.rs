@@ -1,8 +1,14 @@
-//! The snapshots that a replica stores on its own disk: when one is due, and how far they reach.
+//! The snapshots that a replica stores on its own disk: when one is due, how far they reach, and
+//! how they are taken and restored.
 
+use super::ReplicaCore;
 use crate::multipaxos::config::Config;
 use alloc::sync::Arc;
+use bytes::Bytes;
 use ionian_kernel::id::Slot;
+use ionian_kernel::machine::RestoreError;
+use ionian_kernel::role::{Cover, Picture};
+use ionian_kernel::time::Instant;
 
 /// A replica stores a snapshot after this many bytes of commands, or `snapshot_slots` slots,
 /// whichever comes first.
@@ -25,6 +31,8 @@ pub(super) struct Snapshots {
     bytes: usize,
     /// The leader wants everything below this slot to be in one.
     wanted: Slot,
+    /// The level was changed below this slot.
+    level_changed: Slot,
 }
 
 impl Snapshots {
@@ -38,6 +46,7 @@ impl Snapshots {
             storing: None,
             bytes: 0,
             wanted,
+            level_changed: Slot::ZERO,
         }
     }
 
@@ -67,7 +76,22 @@ impl Snapshots {
         let enough =
             since >= self.config.options().snapshot_slots as u64 || self.bytes >= SNAPSHOT_BYTES;
         let wanted = self.stored < self.wanted && self.wanted <= executed;
-        (enough || wanted) && since > 0 && (self.elsewhere || !self.loses_state)
+        let level = self.stored < self.level_changed;
+        (enough || wanted || level) && since > 0 && (self.elsewhere || !self.loses_state)
+    }
+
+    /// The level was changed, perhaps more than once, below this slot, which is executed. One is
+    /// stored as soon as possible. Returns whether that is new.
+    pub(super) fn level_changed(&mut self, slot: Slot) -> bool {
+        let is_new = slot > self.level_changed;
+        self.level_changed = self.level_changed.max(slot);
+        is_new
+    }
+
+    /// Whether a replica that has executed every slot below `executed` would after a crash execute
+    /// no command again that changes the level.
+    pub(super) fn have_level(&self, executed: Slot) -> bool {
+        self.kept(executed) >= self.level_changed
     }
 
     /// Another log's snapshots contain its state.
@@ -103,5 +127,35 @@ impl Snapshots {
         } else {
             self.stored
         }
+    }
+}
+
+impl ReplicaCore {
+    /// Takes in the snapshot that it stored last before a crash.
+    ///
+    /// # Errors
+    /// Says what is wrong with the bytes.
+    pub fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError> {
+        self.executor.restore(snapshot)?;
+        self.begin_at(Slot(stamp));
+        Ok(())
+    }
+
+    /// The snapshot with this stamp is on disk.
+    pub fn on_snapshot(&mut self, stamp: u64) {
+        self.snapshots.stored(Slot(stamp));
+    }
+
+    /// See [`Role::freeze`](ionian_kernel::role::Role::freeze).
+    pub fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
+        let Some(at) = cover.stamp().filter(|_| !self.is_out()) else {
+            return Picture::Never;
+        };
+        if self.executed.0 >= at && self.is_a_prefix(now) {
+            return Picture::Taken(self.executed.0, self.executor.freeze());
+        }
+        // As with a read that waits: what is missing counts as a hole.
+        self.want(now, Slot(at));
+        Picture::NotYet(self.executed.0)
     }
 }

@@ -1,5 +1,5 @@
-//! A change of the membership takes a lane from its node. Its application waits for every request
-//! that it gave it, and asks nobody else.
+//! A change of the membership takes a lane from its node. Its application waits for the answer to
+//! every request that it gave this lane.
 
 use super::*;
 use crate::stage::{Outside, with_acceptors};

@@ -57,6 +57,7 @@ impl StateMachine for Texts {
                 command.slot.0 as u8,
                 command.session.0 as u8,
                 command.number as u8,
+                command.level.0 as u8,
             ]),
             _ => self.apply(now, command.payload, reply),
         }
@@ -326,7 +327,10 @@ fn the_machine_and_its_parts_are_told_where_a_command_comes_from() {
         let mut answers = answered(executor, &[(0, b"ok"), (5, b"ol")]);
         answers.sort_by_key(|(number, _)| *number);
         let told = |bytes| Outcome::Done(Bytes::from_static(bytes));
-        assert_eq!(answers, [(0, told(&[1, 1, 0])), (5, told(&[2, 1, 5]))]);
+        assert_eq!(
+            answers,
+            [(0, told(&[1, 1, 0, 17])), (5, told(&[2, 1, 5, 17]))]
+        );
     }
 }
 

@@ -1,0 +1,88 @@
+//! `ionian upgrade revert`: lowers the level, so that the former release can be put back.
+
+use crate::cluster::{Cluster, eventually, fails, works};
+use crate::failures::Writer;
+use crate::resp::{Client, Reply};
+use nix::sys::signal::Signal;
+
+fn command<'a>(command: &'a str, data: &'a str) -> [&'a str; 4] {
+    ["upgrade", command, "--data", data]
+}
+
+/// What the membership file of a node says of the level.
+fn level_on_disk(cluster: &Cluster, node: &str) -> Option<String> {
+    let file = cluster
+        .directory
+        .path(&format!("data/nodes/{node}/membership.toml"));
+    let text = std::fs::read_to_string(file).expect("it has one");
+    let level = |line: &&str| line.starts_with("level =");
+    text.lines().find(level).map(str::to_owned)
+}
+
+/// Has a command carried out that needs a level of which the gateway may hear later than operators.
+fn ok(client: &mut Client, words: &[&str]) {
+    eventually("the gateway knows the level", || match client.call(words) {
+        Ok(Reply::Status(_)) => Some(()),
+        Ok(Reply::Error(error)) if error.contains("level 18") => None,
+        other => panic!("{words:?}: {other:?}"),
+    });
+}
+
+#[test]
+fn a_level_is_lowered_under_load_unless_the_state_needs_it() {
+    for preset in ["colocated", "mencius"] {
+        let mut cluster = Cluster::start(preset, &["level=17"], &[]);
+        let data = cluster.data();
+        let writer = Writer::start(cluster.gateways()[0], "k");
+        writer.go_on(50);
+        works(&command("finalize", &data));
+        assert_eq!(level_on_disk(&cluster, "n1").as_deref(), Some("level = 18"));
+        let mut client = cluster.client(1);
+        ok(&mut client, &["CONFIG", "SET", "maxmemory", "100mb"]);
+        let refusal = "do not know what this cluster has: a limit of memory (maxmemory)";
+        fails(&command("revert", &data), 1, refusal);
+        ok(&mut client, &["CONFIG", "SET", "maxmemory", "0"]);
+        writer.go_on(50);
+        let said = works(&command("revert", &data));
+        assert!(said.contains(": level 17\n"), "{preset}: {said}");
+        assert!(said.ends_with("one node after the other\n"), "{said}");
+        for node in ["n0", "n1", "n2"] {
+            assert_eq!(level_on_disk(&cluster, node), None, "{preset}");
+        }
+        let lowest = "the lowest that this program supports";
+        fails(&command("revert", &data), 1, lowest);
+        writer.go_on(50);
+        // What a node needs after a crash is of the lower level too.
+        let keys = writer.finish();
+        cluster.kill_all();
+        cluster.start_again(&[]);
+        let said = works(&command("status", &data));
+        assert!(said.contains("level 17, epoch 2\n"), "{preset}: {said}");
+        let mut client = cluster.client(1);
+        for key in &keys {
+            assert_eq!(client.get(key).as_ref(), Some(key), "{preset}");
+        }
+        works(&command("finalize", &data));
+        ok(&mut client, &["ACL", "SETUSER", "ann"]);
+        assert_eq!(
+            client.call(&["ACL", "DELUSER", "ann"]).unwrap(),
+            Reply::Integer(1)
+        );
+        // A gateway may still know of them.
+        fails(&command("revert", &data), 1, "users, or had some");
+        cluster.stop(Signal::SIGTERM);
+    }
+}
+
+#[test]
+fn a_level_is_not_lowered_below_that_of_the_founding_nor_with_craq() {
+    let mut cluster = Cluster::start("colocated", &[], &[]);
+    let founded = "the cluster was founded at level 18";
+    fails(&command("revert", &cluster.data()), 1, founded);
+    cluster.stop(Signal::SIGTERM);
+    let mut chain = Cluster::start("craq", &["level=17"], &[]);
+    works(&command("finalize", &chain.data()));
+    let raised = "the level of a cluster of CRAQ can only be raised";
+    fails(&command("revert", &chain.data()), 1, raised);
+    chain.stop(Signal::SIGTERM);
+}
