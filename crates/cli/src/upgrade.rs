@@ -173,29 +173,45 @@ async fn finalize(change_args: &ChangeArgs) -> Result<()> {
 /// Why a program that supports no more than the present level must not take the place of this
 /// node's yet; none if it may. The level is that of this epoch.
 fn not_ready(node: &Answer, epoch: Epoch) -> Option<String> {
-    let Some(status) = &node.status else {
-        return Some(node.error.clone().unwrap_or_default());
-    };
-    if status.epoch < epoch.0 {
-        return Some(format!("it does not know epoch {} yet", epoch.0));
-    }
-    let stored = |role: &RoleStatus| role.level_stored != Some(false);
-    match status.roles.iter().all(stored) {
-        true => None,
-        false => Some("no snapshot with this level is stored yet".into()),
+    match &node.status {
+        Some(status) => missing(status.epoch, &status.roles, epoch),
+        None => Some(node.error.clone().unwrap_or_default()),
     }
 }
 
-/// Lowers the level by one, and waits until every node is ready for a program of that level.
+/// The same of a node that knows the epoch `known`: it can know it before its replica has executed
+/// the change.
+fn missing(known: u32, roles: &[RoleStatus], epoch: Epoch) -> Option<String> {
+    if known < epoch.0 {
+        return Some(format!("it does not know epoch {} yet", epoch.0));
+    }
+    if roles.is_empty() {
+        return Some("its roles do not run yet".into());
+    }
+    let is_behind = |role: &RoleStatus| role.epoch.is_none_or(|known| known < epoch.0);
+    let mut executors = roles.iter().filter(|it| it.level_stored.is_some());
+    executors.find_map(|role| match role.level_stored {
+        _ if is_behind(role) => {
+            let (name, index) = (&role.role, role.index);
+            Some(format!("{name} {index} has not executed the change yet"))
+        }
+        Some(false) => Some("no snapshot with this level is stored yet".into()),
+        _ => None,
+    })
+}
+
+/// Lowers the level by one, and waits until every node is ready for a program of that level. At the
+/// lowest one it only waits: it may have been lowered before.
 async fn revert(change_args: &ChangeArgs) -> Result<()> {
     let found = Found::find(&change_args.cluster_args).await?;
     let level = found.known.membership.level;
     let to = match level.0.checked_sub(1).map(Level) {
         Some(to) if to.is_supported() => to,
-        _ => bail!(
-            "the cluster is at level {level}, the lowest that this program supports: the former \
-             release can be put back as it is"
-        ),
+        _ => {
+            say!("the cluster is at level {level}, the lowest that this program supports");
+            let since = found.known.epoch();
+            return wait_until_ready(found, (since, level), change_args).await;
+        }
     };
     for node in &ask_all(&found.known, ANSWER_LIMIT).await.nodes {
         match (supported(node), &node.error) {
@@ -211,27 +227,44 @@ async fn revert(change_args: &ChangeArgs) -> Result<()> {
             ),
         }
     }
-    change_to(&found, to, change_args).await?;
+    let since = change_to(&found, to, change_args).await?;
+    wait_until_ready(found, (since, to), change_args).await
+}
+
+/// Waits until every node is ready for a program of this level, which the cluster has since this
+/// epoch.
+async fn wait_until_ready(
+    mut found: Found,
+    (since, level): (Epoch, Level),
+    change_args: &ChangeArgs,
+) -> Result<()> {
     if change_args.no_wait {
-        say!("exchange programs when `ionian upgrade status` reports every node as ready");
+        say!("exchange programs when `ionian upgrade status` reports no node as not ready");
         return Ok(());
     }
     let mut reporter = WaitReporter::new();
     loop {
-        let found = Found::find(&change_args.cluster_args).await?;
+        // Who answers may be behind: what was known stays known.
+        if let Ok(now) = Found::find(&change_args.cluster_args).await
+            && now.known.epoch() >= found.known.epoch()
+        {
+            found = now;
+        }
         let known = &found.known;
-        if known.membership.level != to {
+        let mut waits = Vec::new();
+        if known.epoch() < since {
+            waits.push("a node that knows the change".to_owned());
+        } else if known.membership.level != level {
             bail!(
                 "the level was changed to {} meanwhile",
                 known.membership.level
             );
         }
-        let nodes = ask_all(known, ANSWER_LIMIT).await.nodes;
-        let not = |node: &Answer| {
-            let reason = not_ready(node, known.epoch())?;
-            Some(format!("node {}: {reason}", node.name))
-        };
-        let waits: Vec<String> = nodes.iter().filter_map(not).collect();
+        for node in ask_all(known, ANSWER_LIMIT).await.nodes {
+            if let Some(reason) = not_ready(&node, known.epoch()) {
+                waits.push(format!("node {}: {reason}", node.name));
+            }
+        }
         if waits.is_empty() {
             say!("every node is ready: put the former release back, one node after the other");
             return Ok(());
@@ -241,7 +274,7 @@ async fn revert(change_args: &ChangeArgs) -> Result<()> {
     }
 }
 
-async fn change_to(found: &Found, to: Level, change_args: &ChangeArgs) -> Result<()> {
+async fn change_to(found: &Found, to: Level, change_args: &ChangeArgs) -> Result<Epoch> {
     let deployment = &found.known.deployment;
     let change = protocols::with_protocol(
         &deployment.protocol,
@@ -253,7 +286,8 @@ async fn change_to(found: &Found, to: Level, change_args: &ChangeArgs) -> Result
     let since = found.request(&change).await?;
     say!("epoch {} begins: level {to}", since.0);
     let to = deployment.numbered()?;
-    wait_if_asked(found, since, &to, change_args).await
+    wait_if_asked(found, since, &to, change_args).await?;
+    Ok(since)
 }
 
 /// Checks a change of the level and makes the log command for it.
@@ -267,5 +301,37 @@ impl Work for ChangeLevel<'_> {
 
     fn run<P: Protocol>(self) -> Result<Change> {
         possible(change::level::<P>(self.known, self.to))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A replica that has executed this epoch, and says this of its snapshot.
+    fn replica(epoch: u32, level_stored: Option<bool>) -> Vec<RoleStatus> {
+        let replica = RoleStatus {
+            role: "replica".into(),
+            epoch: Some(epoch),
+            level_stored,
+            ..RoleStatus::default()
+        };
+        vec![replica]
+    }
+
+    #[test]
+    fn a_node_is_ready_when_its_replica_has_executed_and_stored_the_change() {
+        let reason = |known, roles: &[RoleStatus]| missing(known, roles, Epoch(5));
+        assert_eq!(reason(5, &replica(5, Some(true))), None);
+        let behind = Some("replica 0 has not executed the change yet".to_owned());
+        assert_eq!(reason(5, &replica(4, Some(true))), behind);
+        let unstored = Some("no snapshot with this level is stored yet".to_owned());
+        assert_eq!(reason(5, &replica(5, Some(false))), unstored);
+        let unaware = Some("it does not know epoch 5 yet".to_owned());
+        assert_eq!(reason(4, &replica(5, Some(true))), unaware);
+        // It stores nothing that depends on the level.
+        assert_eq!(reason(5, &replica(0, None)), None);
+        let idle = Some("its roles do not run yet".to_owned());
+        assert_eq!(reason(5, &[]), idle);
     }
 }

@@ -104,7 +104,7 @@ impl History {
             let next = next.map(|(number, step)| (number * COARSE, step.figures()));
             let all = self.coarse.samples.iter().copied().chain(next);
             return all
-                .map(|(second, figures)| (second, second, figures))
+                .map(|(second, figures)| (second, second + COARSE - 1, figures))
                 .collect();
         }
         let mut before = None;

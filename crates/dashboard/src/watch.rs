@@ -124,8 +124,9 @@ impl Dashboard {
             let seen = self.taken(begun, look);
             if is_viewed(&viewers.borrow()) {
                 self.seen.send_replace(Some(seen));
-                tokio::time::sleep(LOOKS_EVERY.saturating_sub(begun.elapsed())).await;
             }
+            // Also if the page is gone: those who come and go must not make it look more often.
+            tokio::time::sleep(LOOKS_EVERY.saturating_sub(begun.elapsed())).await;
         }
     }
 

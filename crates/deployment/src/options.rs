@@ -3,6 +3,7 @@
 
 use crate::error::{DeploymentError, Problem};
 use ionian_kernel::layout::Options;
+use ionian_kernel::level::Level;
 use ionian_kernel::setting::{Place, Setting};
 use ionian_protocols::registry;
 use ionian_replication::session::SESSION_WINDOW;
@@ -107,6 +108,16 @@ settings! {
         "a client whose command is not complete after this long is closed";
     "slow_ms" ms clients.slower_than, 1..=3_600_000, false,
         "a command that takes this long is in SLOWLOG and ionian trace slow";
+}
+
+/// The keys that programs of the first levels do not know, each with the level since which programs
+/// do.
+const LATER: &[(&str, Level)] = &[("trace_one_in", Level(18)), ("slow_ms", Level(18))];
+
+/// The level since which programs know this key.
+fn since(key: &str) -> Level {
+    let later = LATER.iter().find(|(later, _)| *later == key);
+    later.map_or(Level::FIRST, |(_, level)| *level)
 }
 
 /// The keys of the `[options]` table for this protocol: the common ones and the protocol's own.
@@ -222,6 +233,13 @@ impl Settings {
         self.stated.insert(setting.key, value);
         self.tuned.insert(setting.key);
         Ok(())
+    }
+
+    /// A key that is stated and that programs of this level do not know, if there is one, with the
+    /// level since which programs do.
+    pub fn later_than(&self, level: Level) -> Option<(&'static str, Level)> {
+        let keys = self.stated.keys().map(|key| (*key, since(key)));
+        keys.into_iter().find(|(_, since)| *since > level)
     }
 
     /// The keys that the running cluster has changed.

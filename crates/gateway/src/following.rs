@@ -92,8 +92,8 @@ impl Inner {
         }
     }
 
-    /// Closes the clients whose users are gone, if the users have changed. Those that have waited for
-    /// any look up theirs.
+    /// Closes the clients whose users are gone, if the users have changed. Clients whose
+    /// certificates name users that are not looked up have this done.
     pub(crate) fn part_from_users(self: &Rc<Self>) {
         if !self.host.rights.take_changed() {
             return;

@@ -11,7 +11,7 @@ use ionian_kernel::guard::{Call, Guard, LogCommand, NotDone, Unguarded};
 use ionian_kernel::id::{SessionId, Slot};
 use ionian_kernel::layout::Layout;
 use ionian_kernel::level::Level;
-use ionian_kernel::machine::{Footprint, Frozen, NotARead, RestoreError, StateMachine};
+use ionian_kernel::machine::{Footprint, Frozen, Need, NotARead, RestoreError, StateMachine};
 use ionian_kernel::membership::Membership;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::time::{Timestamp, earliest};
@@ -128,6 +128,11 @@ impl Executor {
     /// below this slot only.
     pub fn level_changed(&self) -> Slot {
         self.level_changed
+    }
+
+    /// What the state machine, which has all its parts, needs of the level.
+    pub fn needs(&self) -> Option<Need> {
+        needs_of(&*self.machine, &*self.guard)
     }
 
     /// The level at which commands are executed.
@@ -334,13 +339,8 @@ impl Executor {
     /// Executes a change of the membership.
     fn change(&mut self, slot: Slot, payload: &[u8]) -> Outcome<&[u8]> {
         let (before, level) = (self.membership.expiry, self.membership.level);
-        // What is executed here touches everything: the machine has all its parts.
         let Executor { machine, guard, .. } = self;
-        let needs = || {
-            let mut need = None;
-            must_call(&**guard, Call::Question, &mut || need = machine.needs());
-            need
-        };
+        let needs = || needs_of(&**machine, &**guard);
         let change = Bytes::copy_from_slice(payload);
         let verdict = self.membership.execute(&change, needs);
         self.reply.extend_from_slice(&verdict);
@@ -571,6 +571,12 @@ fn must_call(guard: &dyn Guard, what: Call<'_>, call: &mut dyn FnMut()) {
 fn reading_time(log: Timestamp, clock: Timestamp, deadline: Option<Timestamp>) -> Timestamp {
     let Timestamp(deadline) = deadline.unwrap_or(Timestamp(u64::MAX));
     log.max(clock.min(Timestamp(deadline.saturating_sub(1))))
+}
+
+fn needs_of(machine: &dyn StateMachine, guard: &dyn Guard) -> Option<Need> {
+    let mut need = None;
+    must_call(guard, Call::Question, &mut || need = machine.needs());
+    need
 }
 
 /// Empties a buffer for replies, and gives back what only a large reply has needed.

@@ -168,6 +168,13 @@ impl<P: Protocol> Configurations<P> {
         }
     }
 
+    /// The level in an epoch; none if no node has heard of it yet.
+    pub(crate) fn level(&self, epoch: Epoch) -> Option<Level> {
+        self.known
+            .get(&epoch)
+            .map(|(membership, _)| membership.level)
+    }
+
     /// A request for the next level, or after the last for the first.
     fn change_level(&mut self, membership: &Membership) -> Request {
         let (base, up) = (membership.epoch, membership.level < Level::LATEST);

@@ -12,8 +12,10 @@ use crate::trace::mix;
 use crate::world::{Event, Parcel, Simulation, Step};
 use bytes::Bytes;
 use ionian_kernel::id::{ClientId, Members};
+use ionian_kernel::level::Level;
 use ionian_kernel::membership::Membership;
-use ionian_kernel::protocol::Protocol;
+use ionian_kernel::protocol::{Instance, Message, Protocol};
+use ionian_kernel::wire::Wire;
 
 impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Plans the operator's next step.
@@ -63,8 +65,36 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         Ok(())
     }
 
+    /// A node sends a message, which nodes of its level understand: the one that it knows, or that
+    /// its replica has executed, which may be behind or ahead of that.
+    pub(crate) fn check_level(&self, node: usize, message: &P::Message) -> Step {
+        let since = message.since();
+        if since == Level::FIRST || P::SENT_AT_EVERY_LEVEL.contains(&message.name()) {
+            return Ok(());
+        }
+        let known = &self.nodes[node].membership;
+        let executed = self.nodes[node].instances().filter_map(|(_, instance)| {
+            let status = instance.status();
+            status.level_stored.and(status.epoch)
+        });
+        // What no node has heard of yet is announced next.
+        let level = |epoch| self.configurations.level(epoch).unwrap_or(Level::LATEST);
+        let highest = executed.map(level).fold(known.level, Level::max);
+        match since <= highest || self.nodes[node].may_send_of_higher_levels() {
+            true => Ok(()),
+            false => Err(self.fail(
+                FailureKind::Message,
+                format!("{message:?}, of level {since}, is sent at level {highest}"),
+            )),
+        }
+    }
+
     /// A node learns of a membership.
     pub(crate) fn adopt(&mut self, node: usize, membership: &Membership) -> Step {
+        if membership.level < Level::LATEST {
+            let node = &mut self.nodes[node];
+            node.lowered_until = node.disk.next();
+        }
         if membership.epoch <= self.nodes[node].membership.epoch {
             return Ok(());
         }

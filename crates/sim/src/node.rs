@@ -56,6 +56,10 @@ pub(crate) struct SimNode<P: Protocol> {
     burst_open: bool,
     /// The disk position that the roles know.
     told: Lsn,
+    /// The one that they knew before they were called.
+    told_before: Lsn,
+    /// What they said at a higher level may wait for records before this one.
+    pub(crate) lowered_until: Lsn,
     /// Snapshots that have reached the disk since the roles were last called.
     stored: Vec<(Address, u64)>,
     /// A checkpoint in progress: when everything up to the first position is on disk, everything
@@ -243,6 +247,8 @@ impl<P: Protocol> SimNode<P> {
             wake_at: None,
             burst_open: false,
             told: Lsn(0),
+            told_before: Lsn(0),
+            lowered_until: Lsn(0),
             stored: Vec::new(),
             checkpoint: None,
         }
@@ -429,6 +435,7 @@ impl<P: Protocol> SimNode<P> {
             loops: self.loops.as_mut(),
         };
         let durable = port.disk.durable();
+        self.told_before = self.told;
         if durable > self.told {
             self.told = durable;
             host.on_durable(&mut port);
@@ -504,6 +511,11 @@ impl<P: Protocol> SimNode<P> {
             // there are none.
             _ => Err("a message names an epoch of which its sender has not told this node".into()),
         }
+    }
+
+    /// Whether what it sends now may have waited for the disk since the level was higher.
+    pub(crate) fn may_send_of_higher_levels(&self) -> bool {
+        self.told_before < self.lowered_until
     }
 
     /// Whether there is work to do.

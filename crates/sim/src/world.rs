@@ -539,9 +539,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     fn send(&mut self, from: usize, kind: u8, members: Members, message: &P::Message) -> Step {
         let id = self.nodes[from].id;
-        self.oracles
-            .iter_mut()
-            .for_each(|oracle| oracle.on_send(id, message));
+        let oracles = self.oracles.iter_mut();
+        oracles.for_each(|oracle| oracle.on_send(id, message));
+        self.check_level(from, message)?;
         let (bytes, name) = (Bytes::from(encode_all(message)), message.name());
         if self.random.once_in(16) {
             let again = decode_all::<P::Message>(&bytes).map(|message| encode_all(&message));

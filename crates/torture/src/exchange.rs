@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
+/// How long the cluster stays at the higher level before it is lowered.
+const AT_THE_LEVEL: Duration = Duration::from_secs(1);
+
 /// The program of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -45,6 +48,8 @@ struct Roll {
     /// Whether the node that leads waits until it is the last.
     leader_last: bool,
     steps: Vec<Step>,
+    /// Whether the level is raised behind it, and lowered again before the next one.
+    raises: bool,
 }
 
 /// What a step did, for the report.
@@ -65,15 +70,19 @@ pub(crate) struct Exchange {
     pub(crate) longest_without_write_ms: u64,
 }
 
-/// All rolls: so often to the present program and back, and at last to the present one. The seed
-/// alone decides.
+/// All rolls: so often to the present program and back, and at last to the present one. Every other
+/// time about, and at last, the level is raised. The seed alone decides.
 fn plan(seed: u64, nodes: usize, times: usize) -> Vec<Roll> {
     let mut random = Random::new(seed.rotate_left(16));
     let releases = [Release::Present, Release::Former];
     let releases = releases.into_iter().cycle().take(2 * times + 1);
-    releases
+    let mut rolls: Vec<Roll> = releases
         .map(|release| roll(&mut random, nodes, release))
-        .collect()
+        .collect();
+    if let Some(last) = rolls.last_mut() {
+        last.raises = true;
+    }
+    rolls
 }
 
 fn roll(random: &mut Random, nodes: usize, release: Release) -> Roll {
@@ -86,6 +95,7 @@ fn roll(random: &mut Random, nodes: usize, release: Release) -> Roll {
         order,
         leader_last: !random.once_in(3),
         steps: (0..nodes).map(|_| step(random)).collect(),
+        raises: release == Release::Present && random.once_in(2),
     }
 }
 
@@ -115,20 +125,29 @@ fn take_next(order: &mut Vec<usize>, leader_last: bool, leader: Option<usize>) -
 
 impl Faults {
     /// Exchanges the programs of all nodes, so often to the present one and back, and at last to
-    /// the present one; then raises the level.
+    /// the present one; raises the level behind some of these rolls, and lowers it before the
+    /// former program comes back.
     ///
     /// # Errors
     /// If a node does not take its program, or does what no node may do.
     pub(crate) async fn exchange(&self, former: &Path, seed: u64, times: usize) -> Result<()> {
         ensure!(self.cluster.borrow_mut().reserve(), "another fault began");
         let nodes = self.cluster.borrow().len();
+        let mut raised = false;
         for (number, roll) in plan(seed, nodes, times).into_iter().enumerate() {
+            if std::mem::replace(&mut raised, roll.raises) {
+                // Nodes say more to each other at that level, after some thousand commands.
+                sleep(AT_THE_LEVEL).await;
+                self.lower_level().await?;
+            }
             let program = (roll.release == Release::Former).then(|| former.to_owned());
             self.exchange_all(number + 1, roll, program.as_ref())
                 .await
                 .with_context(|| format!("roll {}", number + 1))?;
+            if raised {
+                self.raise_level().await?;
+            }
         }
-        self.raise_level().await?;
         self.cluster.borrow_mut().unreserve();
         Ok(())
     }
@@ -246,6 +265,15 @@ mod tests {
         }
         assert_eq!(rolls, plan(1, 3, 20));
         assert_ne!(rolls, plan(2, 3, 20));
+    }
+
+    #[test]
+    fn the_level_is_raised_behind_some_rolls_to_the_present_program_and_behind_the_last() {
+        let rolls = plan(1, 3, 20);
+        let raising = rolls.iter().filter(|roll| roll.raises);
+        assert!(raising.clone().all(|roll| roll.release == Release::Present));
+        assert!((5..=16).contains(&raising.count()));
+        assert!(rolls.last().is_some_and(|roll| roll.raises));
     }
 
     #[test]

@@ -252,6 +252,16 @@ impl Faults {
         Ok(())
     }
 
+    /// Lowers the level by one, and waits until every node is ready for the former program.
+    pub(crate) async fn lower_level(&self) -> Result<()> {
+        let said = self.command(&["upgrade", "revert"]).await?;
+        ensure!(
+            said.contains("every node is ready"),
+            "`ionian upgrade revert` says: {said}"
+        );
+        Ok(())
+    }
+
     /// Runs a command of an operator, while clients go on; returns its output.
     ///
     /// # Errors

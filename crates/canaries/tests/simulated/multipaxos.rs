@@ -205,6 +205,17 @@ fn a_configuration_applied_at_once_is_caught() {
 }
 
 #[test]
+fn no_message_is_of_a_later_level_than_the_cluster_has() {
+    let mut scenario = preset::<MultiPaxos>("colocated");
+    scenario.changes = variations::<MultiPaxos>(&scenario.layout);
+    let failure = catches("marks", scenario, Durability::Disk, 400);
+    assert!(
+        failure.message.contains("of level 18, is sent at level 17"),
+        "{failure}"
+    );
+}
+
+#[test]
 fn a_leader_that_missed_a_change_asks_the_acceptors_of_the_next() {
     let text = include_str!("../../../sim/tests/plays/leader_that_slept_through_a_change.play");
     play(text, &crate::cluster::<MultiPaxos>(text), "unasked");

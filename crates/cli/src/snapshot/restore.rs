@@ -30,7 +30,16 @@ pub(crate) fn run(arguments: &arguments::Restore) -> Result<()> {
     };
     let snapshot = file::open(&arguments.file)?;
     check(&snapshot, &deployment, arguments.same_name)?;
-    state::checked(&snapshot)?;
+    let need = state::checked(&snapshot)?.needs();
+    if let Some(need) = need.filter(|need| need.level > deployment.level) {
+        bail!(
+            "the state of the snapshot has {}: the new cluster must have level {} or a later one, the deployment has \
+             level {}",
+            need.what,
+            need.level,
+            deployment.level
+        );
+    }
     let about = || arguments.file.display().to_string();
     // The new cluster does not start with the final membership of the old one.
     let state = refounded(&snapshot.state, deployment.level).with_context(about)?;

@@ -115,7 +115,11 @@ impl Connection {
         };
         match (outcome, expected) {
             (Ok(reply), Expected::Pipeline(mut commands)) => {
-                let (done, replies) = kv::answered(&reply);
+                let (done, mut replies) = kv::answered(&reply);
+                // A program of a lower level, which did not execute any of them, says so once.
+                if kv::is_malformed(&replies) {
+                    replies = replies.repeat(commands.len()).into();
+                }
                 transaction::write_replies(&replies, &mut context);
                 // The others are sent again when there is room for their replies.
                 let done = done.unwrap_or(commands.len()).clamp(1, commands.len());

@@ -1,6 +1,6 @@
 //! Clients whose certificates name their users. The certificates themselves are in `tls`.
 
-use crate::common::{Client, Cluster, READ, host, text};
+use crate::common::{Client, Cluster, READ, host, request, text};
 use ionian_gateway::{Host, Limits};
 use ionian_kernel::client::Refusal;
 use ionian_kernel::level::Level;
@@ -138,8 +138,13 @@ fn client_without_such_a_user_is_as_one_without_a_certificate() {
             !client.connection.has_deadline(),
             "it may not have to log in"
         );
+        let begun = Instant::now();
+        while Instant::now() == begun {}
         assert_eq!(client.ask(&mut cluster, "GET k"), NO_AUTH, "{user}");
         assert!(client.connection.has_deadline());
+        // From the moment at which it is known that it has to log in.
+        client.connection.on_time(begun + Duration::from_secs(60));
+        assert!(!client.connection.is_closing());
         client
             .connection
             .on_time(Instant::now() + Duration::from_secs(61));
@@ -163,6 +168,10 @@ fn client_that_a_certificate_logs_in_is_not_closed_for_silence() {
         web.finish(&mut cluster);
     }
     assert_eq!(web.ask(&mut cluster, "ACL WHOAMI"), WEB);
+    // Nor has it the limits of one that has to log in, while it is not known.
+    let mut web = certified(&host, "web");
+    web.send(request(&[b"ECHO", &[b'x'; 20 << 10]]));
+    assert!(web.finish(&mut cluster).starts_with(b"$20480\r\nx"));
 }
 
 #[test]
@@ -196,7 +205,10 @@ fn client_with_a_certificate_changes_its_user_and_returns() {
     let mut web = certified(&host, "web");
     assert_eq!(web.ask(&mut cluster, "AUTH admin wrong"), WRONG_PASS);
     assert_eq!(web.ask(&mut cluster, "ACL WHOAMI"), WEB);
-    assert_eq!(web.ask(&mut cluster, "RESET\nACL WHOAMI"), reset_to(WEB));
+    // It is that user already, so there is nothing to ask.
+    web.send("RESET\r\n");
+    assert_eq!((&*text(&web.take()), &web.request), ("+RESET\n", &None));
+    assert_eq!(web.ask(&mut cluster, "ACL WHOAMI"), WEB);
     assert_eq!(web.ask(&mut cluster, "AUTH admin p"), "+OK\n");
     assert_eq!(web.ask(&mut cluster, "ACL WHOAMI"), "$5\nadmin\n");
     assert_eq!(web.ask(&mut cluster, "RESET\nACL WHOAMI"), reset_to(WEB));
@@ -271,6 +283,13 @@ fn certificates_count_when_the_level_brings_users() {
     let mut web = certified(&host, "web");
     assert_eq!(web.request, None);
     assert_eq!(web.ask(&mut cluster, "ACL WHOAMI"), DEFAULT);
+    let mut default = certified(&host, "web");
+    assert_eq!(default.ask(&mut cluster, "AUTH default any"), "+OK\n");
     host.set_level(Level(18));
     assert_eq!(web.ask(&mut cluster, "ACL WHOAMI"), WEB);
+    assert_eq!(
+        default.ask(&mut cluster, "ACL WHOAMI"),
+        DEFAULT,
+        "it has logged in as that"
+    );
 }

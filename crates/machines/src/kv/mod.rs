@@ -417,6 +417,9 @@ const STOPPED: u8 = 0;
 
 /// How many commands of a pipeline were carried out, if not all, and their replies. The sender
 /// sends the others again: none of them had any effect.
+///
+/// A program of a lower level answers a pipeline that it cannot read with one error:
+/// [`is_malformed`].
 pub fn answered(reply: &Bytes) -> (Option<usize>, Bytes) {
     match reply.first_chunk::<5>() {
         Some([STOPPED, count @ ..]) => {
@@ -424,6 +427,13 @@ pub fn answered(reply: &Bytes) -> (Option<usize>, Bytes) {
         }
         _ => (None, reply.clone()),
     }
+}
+
+/// Whether a machine has answered that it cannot read the compound, none of which it has executed.
+pub fn is_malformed(reply: &[u8]) -> bool {
+    let error = reply.strip_prefix(b"-");
+    let text = error.and_then(|error| error.strip_suffix(b"\r\n"));
+    text == Some(MALFORMED)
 }
 
 #[cfg(test)]

@@ -163,7 +163,9 @@ impl Executor {
                     // The results count for the limits of the table.
                     self.take_results_back();
                 }
-                if command.purpose == Purpose::Read {
+                // A change of the level asks the whole machine what it needs, and what comes before
+                // it in the batch is executed at the level before.
+                if matches!(command.purpose, Purpose::Read | Purpose::Change) {
                     self.gather(u64::MAX);
                 }
                 self.execute_in_turn::<false>(slot, value, &command, answers);

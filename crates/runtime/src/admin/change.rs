@@ -60,6 +60,18 @@ pub enum ChangeError {
         /// The lowest at which they do.
         needed: Level,
     },
+    /// Programs of the level do not know an option.
+    #[error(
+        "programs of level {to} do not know options.{key}, which the deployment states: it is there since level {since}"
+    )]
+    Option {
+        /// Its key.
+        key: &'static str,
+        /// The level since which programs know it.
+        since: Level,
+        /// The level that was asked for.
+        to: Level,
+    },
     /// The change was planned for an epoch that this node does not know yet. Another node knows it,
     /// and this node will.
     #[error("this node does not know epoch {0} yet")]
@@ -158,6 +170,9 @@ fn check_level<P: Protocol>(configuration: &Configuration, to: Level) -> Result<
     }
     if to < now {
         P::check_lowering()?;
+        if let Some((key, since)) = configuration.deployment.options.later_than(to) {
+            return Err(ChangeError::Option { key, since, to });
+        }
     }
     match configuration.deployment.level {
         founded if to < founded => Err(ChangeError::Founded(founded)),

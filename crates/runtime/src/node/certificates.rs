@@ -85,7 +85,7 @@ pub(crate) async fn keep_current(tls: NodeTls, peers: Rc<Peers>) {
             warned = Some(now);
         }
         // Either the time has passed or an operator wants it now.
-        let _ = timeout(READ_EVERY, tls.reload.notified()).await;
+        let is_asked = timeout(READ_EVERY, tls.reload.notified()).await.is_ok();
         match tls.live.reload() {
             Reload::Unchanged => {}
             Reload::Exchanged => {
@@ -102,6 +102,9 @@ pub(crate) async fn keep_current(tls: NodeTls, peers: Rc<Peers>) {
                     "new certificates are refused, the old ones stay: {error}"
                 );
             }
+        }
+        if is_asked {
+            tls.was_read.notify_waiters();
         }
         while peers.close_older_than(tls.live.loaded().generation) {
             sleep(CLOSE_EVERY).await;

@@ -48,6 +48,8 @@ pub struct NodeTls {
     pub live: Arc<Live>,
     /// Notified when the files should be read again at once.
     pub reload: Arc<Notify>,
+    /// Its waiters are notified when they were read for that.
+    pub(crate) was_read: Arc<Notify>,
 }
 
 impl NodeTls {
@@ -57,7 +59,17 @@ impl NodeTls {
             mode,
             live,
             reload: Arc::default(),
+            was_read: Arc::default(),
         }
+    }
+
+    /// Has the node that runs with it read the files again. Completes when new ones are in force or
+    /// refused. Only one task of a process calls this.
+    pub async fn read_again(&self) {
+        // It counts from here, so no later notification is missed.
+        let read = self.was_read.notified();
+        self.reload.notify_one();
+        read.await;
     }
 }
 

@@ -249,6 +249,18 @@ impl ReplicaCore {
             .executed(self.executed, &mut self.executor, options);
     }
 
+    /// The level may be another: nodes of lower ones know nothing of this.
+    pub(super) fn compare_by_level(&mut self) {
+        if self.executor.membership().level < SINCE && self.divergence.shift.is_some() {
+            let divergence = &mut self.divergence;
+            divergence.untold.clear();
+            divergence.own.clear();
+            divergence.theirs.clear();
+            divergence.doubted = false;
+            self.begin_to_compare();
+        }
+    }
+
     /// It has another state than by execution, or other options.
     pub(super) fn begin_to_compare(&mut self) {
         let options = self.config.options();

@@ -4,9 +4,9 @@
 //! gets a snapshot. An operator exchanges the programs when all replicas
 //! [say](super::snapshots::Snapshots::have_level) that their snapshot has the change in it.
 //!
-//! (A program of the level below may still find the votes of these slots in the logs of acceptors.
-//! It never passes them on: they are below what f+1 replicas keep in snapshots, and its own
-//! replicas begin behind them.)
+//! (A program of the level below may still find the votes of these slots in the logs of acceptors,
+//! and a leader that has not heard of replicas yet may propose them again. No replica takes them:
+//! each begins behind them.)
 
 use super::{ReplicaCore, Slot};
 use ionian_kernel::level::Level;
@@ -14,6 +14,7 @@ use ionian_kernel::level::Level;
 impl ReplicaCore {
     /// The membership is another.
     pub(super) fn follow_level(&mut self) {
+        self.compare_by_level();
         let at = self.executor.level_changed();
         if self.snapshots.level_changed(at) && self.executor.membership().level < Level::LATEST {
             self.forget_below(at);
@@ -26,6 +27,8 @@ impl ReplicaCore {
             debug_assert!(slot < self.executed);
             self.retained_bytes -= chosen.value.batch.byte_len();
         }
+        // A snapshot of the level before; a peer that takes it asks for the next.
+        self.offer = None;
         if self.log.base() < end {
             self.log.advance_to(end);
         }

@@ -143,6 +143,34 @@ fn nodes_of_a_level_that_does_not_know_marks_are_told_of_none() {
     assert_eq!(execute(&mut replica, &log, 0), []);
 }
 
+/// Programs of the level below may take part from then on.
+#[test]
+fn after_the_level_is_lowered_no_marks_are_sent() {
+    let mut log = log(Level(18));
+    let lower = encode_all(&Change::Level {
+        base: Epoch(1),
+        to: Level(17),
+    });
+    let lower = Batch::one(&Command {
+        client: ClientId(0),
+        purpose: Purpose::Change,
+        number: 1,
+        floor: 0,
+        payload: lower.into(),
+    });
+    let stamp = Timestamp(1000);
+    log.insert(
+        4,
+        Value {
+            stamp,
+            batch: lower,
+        },
+    );
+    let mut replica = replica_with(&text);
+    assert_eq!(execute(&mut replica, &log[..4], 0).len(), 1);
+    assert_eq!(execute(&mut replica, &log, 4), []);
+}
+
 #[test]
 fn a_stretch_that_was_not_executed_from_its_first_slot_on_is_not_compared() {
     let mut whole = replica_with(&text);

@@ -9,11 +9,14 @@ use alloc::string::String;
 use alloc::vec;
 use bytes::Bytes;
 use core::time::Duration;
-use ionian_kernel::id::ClientId;
+use ionian_kernel::id::{ClientId, Epoch};
 use ionian_kernel::layout::{Address, Layout, NodeId};
+use ionian_kernel::level::Level;
 use ionian_kernel::machine::{NotARead, Parts, RestoreError, StateMachine};
+use ionian_kernel::membership::Change;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
+use ionian_kernel::wire::encode_all;
 use ionian_kernel::work::Inline;
 
 /// Texts by key. A command `[b'a', key, byte]` appends, `[b'm', from, to]` moves the last byte from
@@ -331,6 +334,48 @@ fn the_machine_and_its_parts_are_told_where_a_command_comes_from() {
             answers,
             [(0, told(&[1, 1, 0, 17])), (5, told(&[2, 1, 5, 17]))]
         );
+    }
+}
+
+/// What comes before a change of the level in its batch is executed at the level before.
+#[test]
+fn a_change_of_the_level_divides_its_batch() {
+    let of = |purpose, number, payload: &[u8]| Command {
+        client: ClientId(0),
+        purpose,
+        number,
+        floor: 0,
+        payload: Bytes::copy_from_slice(payload),
+    };
+    let change = Change::Level {
+        base: Epoch(0),
+        to: Level(18),
+    };
+    let execute = Purpose::Execute(SessionId(1));
+    let mut batch = BatchBuilder::default();
+    batch.push(&of(Purpose::Open, 0, b""));
+    batch.push(&of(execute, 0, b"ok"));
+    batch.push(&of(Purpose::Change, 1, &encode_all(&change)));
+    batch.push(&of(execute, 1, b"ok"));
+    let (stamp, batch) = (Timestamp(1), batch.take());
+    for seed in 0..20 {
+        let mut executor = executor(4, seed);
+        let (mut answers, mut given) = (AnswersByClient::default(), Vec::new());
+        let value = Value {
+            stamp,
+            batch: batch.clone(),
+        };
+        executor.execute(Slot(1), &value, Some(&mut answers));
+        executor.finish(&mut |answers| taken(answers, &mut given));
+        taken(&mut answers, &mut given);
+        let level = |(_, number, outcome): &Answered| match outcome {
+            Outcome::Done(bytes) => (*number, bytes.last().copied()),
+            other => panic!("{other:?}"),
+        };
+        let of_session = given.iter().filter(|it| it.0 == execute);
+        let mut levels: Vec<_> = of_session.map(level).collect();
+        levels.sort();
+        assert_eq!(levels, [(0, Some(17)), (1, Some(18))], "seed {seed}");
     }
 }
 
