@@ -200,9 +200,7 @@ impl Work for Run {
         let deployment = open_files::fit(deployment, known.nodes().len())?;
         let application = move |handle: LaneHandle| {
             service::start_watchdog();
-            if let Some(tls) = &tls {
-                secure::reload_at_signal(tls);
-            }
+            secure::reload_at_signal(tls);
             match gateway {
                 Some(listener) if deployment.machine == ionian_netfs::NAME => {
                     netfs_app::start(&deployment, listener, handle)

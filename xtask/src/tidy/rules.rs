@@ -46,7 +46,7 @@ const KINDS_WITHIN: &[(&str, &[&str])] = &[
             "/postrm",
         ],
     ),
-    ("packaging/systemd/", &[".service", ".conf"]),
+    ("packaging/systemd/", &[".service", ".timer", ".conf"]),
     ("docs/measurements/", &[".svg", ".csv"]),
 ];
 

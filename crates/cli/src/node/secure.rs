@@ -1,6 +1,7 @@
 //! The certificates of a node, and what it does with them.
 
 use super::arguments::{Arguments, ClientUser, Clients, Mode};
+use super::service;
 use anyhow::{Context, Result};
 use ionian_gateway::ClientTls;
 use ionian_program::BadUsage;
@@ -73,15 +74,19 @@ pub(super) fn check_cluster(tls: &NodeTls, cluster: &str, name: &str) -> Result<
     Ok(Expected::node(cluster, Some(name)).check(loaded.set.name())?)
 }
 
-/// Reads the certificates again at each SIGHUP. Must be called within a `LocalSet`.
-pub(super) fn reload_at_signal(tls: &NodeTls) {
-    let reload = tls.reload.clone();
+/// Reads the certificates again at each SIGHUP, if the node has any, and reports it to the service
+/// manager. Must be called within a `LocalSet`.
+pub(super) fn reload_at_signal(tls: Option<NodeTls>) {
     match signal(SignalKind::hangup()) {
         Err(error) => tracing::warn!(id = "E0907", "the signal SIGHUP cannot be caught: {error}"),
         Ok(mut hangup) => {
             tokio::task::spawn_local(async move {
                 while hangup.recv().await.is_some() {
-                    reload.notify_one();
+                    service::reloads();
+                    if let Some(tls) = &tls {
+                        tls.read_again().await;
+                    }
+                    service::has_reloaded();
                 }
             });
         }

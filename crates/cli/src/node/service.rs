@@ -5,7 +5,9 @@
 //! machine of a cluster has none while it starts.
 
 use ionian_runtime::{Startup, StartupWatch};
-use sd_notify::NotifyState::{self, ExtendTimeoutUsec, Ready, Status, Stopping, Watchdog};
+use sd_notify::NotifyState::{
+    self, ExtendTimeoutUsec, Ready, Reloading, Status, Stopping, Watchdog,
+};
 use std::convert::Infallible;
 use std::env;
 use std::sync::Mutex;
@@ -111,6 +113,23 @@ pub(super) async fn joins() -> Infallible {
         ]);
         sleep(JOINING_EVERY).await;
     }
+}
+
+/// Reports that the node reads its certificates again. Time tells this report from one before the
+/// manager's request.
+pub(super) fn reloads() {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => report(&[Reloading, now]),
+        Err(error) => tracing::warn!(
+            id = "E0908",
+            "the service manager cannot be notified: {error}"
+        ),
+    }
+}
+
+/// Reports that the node has read them: new ones are in force or refused.
+pub(super) fn has_reloaded() {
+    report(&[Ready]);
 }
 
 /// Reports that the node stops, and why.

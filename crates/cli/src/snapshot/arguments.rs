@@ -1,7 +1,7 @@
 //! Arguments of `ionian snapshot`.
 
 use crate::cluster_args::ClusterArgs;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 use std::path::PathBuf;
 
 /// Back up a cluster, inspect a backup, and start a new cluster from one
@@ -12,6 +12,7 @@ use std::path::PathBuf;
     arg_required_else_help = true,
     after_help = "Examples:\n  \
         ionian snapshot save backup.snapshot                 of the running cluster of ./ionian-data\n  \
+        ionian snapshot save --into backups --keep 7         and remove all but the newest 7\n  \
         ionian snapshot inspect backup.snapshot\n  \
         ionian snapshot restore backup.snapshot --config new.toml --data new-data\n  \
         ionian snapshot salvage data/nodes/n1 --output rescued.snapshot\n                                                       \
@@ -37,7 +38,10 @@ pub(crate) enum SnapshotCommand {
 #[derive(Debug, Args)]
 pub(crate) struct Save {
     /// The file to write; it must not exist
-    pub(crate) file: PathBuf,
+    #[arg(required_unless_present = "into", conflicts_with_all = ["into", "keep", "metrics"])]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) series: Option<Series>,
     #[command(flatten)]
     pub(crate) cluster_args: ClusterArgs,
     /// Save the state of the most advanced replica even if too few nodes answer to tell whether it
@@ -48,6 +52,21 @@ pub(crate) struct Save {
     /// lacks all later writes
     #[arg(long, value_name = "NODE_DIR", conflicts_with_all = ["data", "config", "at", "allow_stale"])]
     pub(crate) stopped: Option<PathBuf>,
+}
+
+/// Backups at regular times, of which the newest are kept.
+#[derive(Debug, Args)]
+pub(crate) struct Series {
+    /// Write a new file in this directory, named after the cluster and the time
+    #[arg(long, value_name = "DIR", required = false, requires = "keep", conflicts_with_all = ["stopped", "allow_stale"])]
+    pub(crate) into: PathBuf,
+    /// Then remove older files that `--into DIR` has written for this cluster, so that N are left
+    #[arg(long, value_name = "N", required = false, requires = "into", value_parser = value_parser!(u16).range(1..=10_000))]
+    pub(crate) keep: u16,
+    /// Write the time of this backup to FILE (*.prom), for the textfile collector of Prometheus'
+    /// node_exporter
+    #[arg(long, value_name = "FILE", requires = "into")]
+    pub(crate) metrics: Option<PathBuf>,
 }
 
 /// Show the origin of a snapshot and verify it

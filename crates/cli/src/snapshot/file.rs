@@ -4,15 +4,18 @@ use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
 use ionian_kernel::level::Level;
 use ionian_program::BadUsage;
-use ionian_wal::WalError;
 use ionian_wal::snapshot::{SnapshotReader, SnapshotWriter, Snapshots};
+use ionian_wal::{ReadOnly, WalError};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The version of the head and of the layout after it.
 pub(crate) const FORMAT: u16 = 1;
+
+/// The last second of the year 9999: RFC 3339 has no later times.
+const LAST_SECOND: u64 = 253_402_300_799;
 
 /// How the snapshot was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +74,12 @@ impl Head {
                 .map_or(0, |time| time.as_secs()),
         }
     }
+
+    /// The start of the snapshot, in RFC 3339.
+    pub(crate) fn began(&self) -> String {
+        let since = Duration::from_secs(self.time.min(LAST_SECOND));
+        humantime::format_rfc3339_seconds(UNIX_EPOCH + since).to_string()
+    }
 }
 
 /// Checks that the file does not exist, before any work is done.
@@ -117,9 +126,11 @@ pub(crate) fn begin(file: &Path, head: &Head) -> Result<SnapshotWriter> {
 pub(crate) struct Draft(PathBuf);
 
 impl Draft {
+    pub(crate) const SUFFIX: &str = ".tmp";
+
     pub(crate) fn of(file: &Path) -> Self {
         let mut name = file.as_os_str().to_owned();
-        name.push(".tmp");
+        name.push(Self::SUFFIX);
         Draft(name.into())
     }
 }
@@ -150,16 +161,26 @@ pub(crate) struct Opened {
     pub(crate) state: Bytes,
 }
 
-/// Reads a file that [`begin`] has started.
-pub(crate) fn open(file: &Path) -> Result<Opened> {
-    let reader = SnapshotReader::open(file).map_err(|error| in_words(file, error))?;
-    let head: Head = serde_json::from_slice(reader.stamp()).map_err(|_| {
+/// The head of a file that [`begin`] has started.
+fn head_in(file: &Path, reader: &SnapshotReader<ReadOnly>) -> Result<Head> {
+    serde_json::from_slice(reader.stamp()).map_err(|_| {
         let stamp = reader.stamp().escape_ascii();
         anyhow!(
             "{} is a snapshot stamped '{stamp}', not a backup",
             file.display()
         )
-    })?;
+    })
+}
+
+/// The head alone, of a file of any version. What follows is not checked.
+pub(crate) fn head(file: &Path) -> Result<Head> {
+    head_in(file, &SnapshotReader::open(file)?)
+}
+
+/// Reads a file that [`begin`] has started.
+pub(crate) fn open(file: &Path) -> Result<Opened> {
+    let reader = SnapshotReader::open(file).map_err(|error| in_words(file, error))?;
+    let head = head_in(file, &reader)?;
     let level = Level::of_number(head.wire_version);
     if head.format != FORMAT || !level.is_some_and(Level::is_supported) {
         bail!(

@@ -10,10 +10,7 @@ use bytes::Bytes;
 use ionian_runtime::storage::offline::StoppedNode;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
-
-/// The last second of the year 9999: RFC 3339 has no later times.
-const LAST_SECOND: u64 = 253_402_300_799;
+use std::time::UNIX_EPOCH;
 
 /// What is known of a snapshot whose checksums are right.
 #[derive(Serialize)]
@@ -110,9 +107,7 @@ fn text(report: &Report) -> String {
         keys,
         sessions,
     } = report;
-    let time = humantime::format_rfc3339_seconds(
-        UNIX_EPOCH + Duration::from_secs(head.time.min(LAST_SECOND)),
-    );
+    let time = head.began();
     let origin = match head.origin {
         Origin::Saved => "saved from the running cluster",
         Origin::Copied => "copied from a stopped node",

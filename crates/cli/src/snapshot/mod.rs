@@ -7,6 +7,7 @@
 //! | `state` | the state machine and the sessions in a backup |
 //! | `acknowledged` | what a backup of a running cluster must contain |
 //! | `save` | from a running cluster, or a copy of a stopped node's snapshot |
+//! | `series` | backups at regular times in a directory, which has the newest ones |
 //! | `inspect` | the origin of a backup, and whether it is intact |
 //! | `restore` | the data directories of a new cluster |
 //! | `salvage` | from the remains of a cluster that has lost its quorum |
@@ -18,6 +19,7 @@ mod inspect;
 mod restore;
 mod salvage;
 mod save;
+mod series;
 mod state;
 mod stopped;
 

@@ -3,7 +3,7 @@
 use super::acknowledged::{self, Wanted};
 use super::file::{self, Head, Origin};
 use super::stopped::{level_in, machine_in, newest};
-use super::{arguments, salvage, state};
+use super::{arguments, salvage, series, state};
 use crate::contact;
 use crate::member;
 use crate::output::{explain, say};
@@ -17,19 +17,31 @@ use ionian_runtime::{QueryError, RemoteSnapshot, query_snapshot};
 use std::path::Path;
 
 pub(crate) fn run(arguments: &arguments::Save) -> Result<()> {
-    file::refuse_existing(&arguments.file)?;
-    if let Some(directory) = &arguments.stopped {
-        return copy(directory, &arguments.file);
-    }
-    waiting::block_on(async {
+    let known = async || {
         let given = source::running(&arguments.cluster_args).await?;
         protocols::check(&given.deployment)?;
-        let known = member::newest_since(given).await;
-        save(&known, &arguments.file, arguments.allow_stale).await
+        anyhow::Ok(member::newest_since(given).await)
+    };
+    let file = match (&arguments.file, &arguments.series) {
+        (_, Some(wanted)) => {
+            series::check(wanted)?;
+            return waiting::block_on(async { series::add(wanted, &known().await?).await });
+        }
+        (Some(file), None) => file,
+        (None, None) => unreachable!("one of them is required"),
+    };
+    file::refuse_existing(file)?;
+    if let Some(directory) = &arguments.stopped {
+        return copy(directory, file);
+    }
+    waiting::block_on(async {
+        let known = known().await?;
+        save(&known, &head_of(&known), file, arguments.allow_stale).await
     })
 }
 
-async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<()> {
+/// The head of a snapshot that begins now, of which node and slot are not known yet.
+pub(super) fn head_of(known: &Configuration) -> Head {
     let Deployment {
         cluster,
         protocol,
@@ -37,7 +49,17 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
         ..
     } = &known.deployment;
     let level = known.membership.level;
-    let head = Head::new(cluster, protocol, machine, "", Origin::Saved, level);
+    Head::new(cluster, protocol, machine, "", Origin::Saved, level)
+}
+
+/// Writes the file and checks it.
+pub(super) async fn save(
+    known: &Configuration,
+    head: &Head,
+    file: &Path,
+    allow_stale: bool,
+) -> Result<()> {
+    let protocol = &known.deployment.protocol;
     let (status, wanted) = acknowledged::ask(known, !allow_stale).await?;
     if let Err(unknown) = &wanted
         && !allow_stale

@@ -17,9 +17,10 @@ use std::process::Command;
 
 const KUBERNETES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/kubernetes");
 /// Whole clusters that can be applied as they are.
-const CLUSTERS: [&str; 4] = [
+const CLUSTERS: [&str; 5] = [
     "base",
     "overlays/compartmentalized",
+    "overlays/compartmentalized-tls-cert-manager",
     "overlays/monitoring",
     "overlays/tls-cert-manager",
 ];
@@ -58,11 +59,14 @@ fn render(folder: &Path) -> Option<Rendered> {
     })
 }
 
-/// The clusters that come with the project.
+/// Some of the clusters that come with the project.
+fn rendered(folders: &[&str]) -> impl Iterator<Item = Rendered> {
+    let folders = folders.iter();
+    folders.filter_map(|folder| render(&Path::new(KUBERNETES).join(folder)))
+}
+
 fn clusters() -> impl Iterator<Item = Rendered> {
-    CLUSTERS
-        .iter()
-        .filter_map(|cluster| render(&Path::new(KUBERNETES).join(cluster)))
+    rendered(&CLUSTERS)
 }
 
 fn text_of(value: &Value) -> &str {

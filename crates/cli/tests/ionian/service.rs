@@ -4,21 +4,42 @@ use crate::cluster::{Nodes, deployment, eventually, ionian};
 use crate::common::{Directory, LIMIT, text};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use sd_notify::NotifyState;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const UNIT: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../packaging/systemd/ionian@.service"
-);
+const NODE: &str = "ionian@.service";
+pub(crate) const BACKUP: &str = "ionian-backup.service";
+
+/// One of the units that come with the project.
+pub(crate) fn unit(name: &str) -> String {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd");
+    fs::read_to_string(Path::new(folder).join(name)).unwrap()
+}
+
+/// The value of a key that a unit has once.
+pub(crate) fn value<'a>(unit: &'a str, key: &str) -> &'a str {
+    let mut values = unit
+        .lines()
+        .filter_map(|it| it.strip_prefix(key)?.strip_prefix('='));
+    let value = values.next().unwrap_or_else(|| panic!("no {key}"));
+    assert_eq!(values.next(), None, "{key}");
+    value
+}
 
 /// The next notification.
 fn next(socket: &UnixDatagram) -> String {
     let mut buffer = [0; 4096];
-    let length = socket.recv(&mut buffer).expect("a notification in time");
-    text(&buffer[..length])
+    loop {
+        match socket.recv(&mut buffer) {
+            // A signal ends a wait with a limit, as when the process was stopped and goes on.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            length => return text(&buffer[..length.expect("a notification in time")]),
+        }
+    }
 }
 
 /// The next notification that is not a proof of the event loop.
@@ -71,14 +92,14 @@ fn a_node_is_ready_when_it_listens_although_its_peers_are_down() {
         }
     };
     proves_itself();
-    let unit = fs::read_to_string(UNIT).unwrap();
-    let mut lines = unit.lines();
-    let reload = lines.find_map(|line| line.strip_prefix("ExecReload="));
-    let reload = reload.unwrap().replace("$MAINPID", &id.to_string());
+    let reload = unit(NODE);
+    let reload = value(&reload, "ExecReload").replace("$MAINPID", &id.to_string());
     assert_eq!(reload, format!("kill -HUP {id}"));
     let words: Vec<&str> = reload.split(' ').collect();
     let done = Command::new(words[0]).args(&words[1..]).status();
     assert!(done.unwrap().success(), "{reload}");
+    assert!(is_reloading(&next_report(&socket)));
+    assert_eq!(next_report(&socket), "READY=1\n");
     proves_itself();
     kill(id, Signal::SIGTERM).unwrap();
     assert_eq!(
@@ -89,37 +110,48 @@ fn a_node_is_ready_when_it_listens_although_its_peers_are_down() {
     assert_eq!(status.code(), Some(0));
 }
 
-/// A copy of the unit that runs the program under test, without the pages that only a package
+/// Whether a node says that it reloads, at a time of the clock that the manager has as well.
+fn is_reloading(report: &str) -> bool {
+    let time = report.strip_prefix("RELOADING=1\nMONOTONIC_USEC=");
+    let time = time.and_then(|it| it.trim_end().parse::<i128>().ok());
+    let Ok(NotifyState::MonotonicUsec(now)) = NotifyState::monotonic_usec_now() else {
+        panic!("no clock");
+    };
+    time.is_some_and(|it| it > 0 && it <= now)
+}
+
+/// A copy of a unit that runs the program under test, without the pages that only a package
 /// installs.
-fn unit(directory: &Directory) -> PathBuf {
-    let unit = fs::read_to_string(UNIT).unwrap();
-    let unit = unit.replace("/usr/bin/ionian", env!("CARGO_BIN_EXE_ionian"));
+fn copy(directory: &Directory, name: &str) -> PathBuf {
+    let unit = unit(name).replace("/usr/bin/ionian", env!("CARGO_BIN_EXE_ionian"));
     let lines = unit
         .lines()
         .filter(|line| !line.starts_with("Documentation="));
-    let path = directory.path("ionian@.service");
+    let path = directory.path(name);
     fs::write(&path, lines.collect::<Vec<_>>().join("\n")).unwrap();
     path
 }
 
+/// Runs systemd-analyze; returns whether it is installed.
+fn analyze(arguments: &[&str], unit: &Path) -> bool {
+    let mut command = Command::new("systemd-analyze");
+    let Ok(output) = command.args(arguments).arg(unit).output() else {
+        eprintln!("not checked: systemd-analyze is not installed");
+        return false;
+    };
+    let (printed, error) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{arguments:?}: {printed}{error}");
+    assert!(!error.contains("ionian"), "{arguments:?}: {error}");
+    true
+}
+
 #[test]
-fn the_unit_is_sound_and_its_exposure_is_at_most_1_5() {
+fn the_units_are_sound_and_their_exposure_is_at_most_1_5() {
     let directory = Directory::new();
-    let unit = unit(&directory);
-    for arguments in [
-        &["verify"][..],
-        &["security", "--offline=yes", "--threshold=15"],
-    ] {
-        let command = Command::new("systemd-analyze")
-            .args(arguments)
-            .arg(&unit)
-            .output();
-        let Ok(output) = command else {
-            eprintln!("not checked: systemd-analyze is not installed");
-            return;
-        };
-        let (printed, error) = (text(&output.stdout), text(&output.stderr));
-        assert!(output.status.success(), "{arguments:?}: {printed}{error}");
-        assert!(!error.contains("ionian@"), "{arguments:?}: {error}");
+    for name in [NODE, BACKUP] {
+        let unit = copy(&directory, name);
+        let security = ["security", "--offline=yes", "--threshold=15"];
+        let _ = analyze(&["verify"], &unit) && analyze(&security, &unit);
     }
+    analyze(&["verify"], &copy(&directory, "ionian-backup.timer"));
 }

@@ -3,6 +3,7 @@
 
 mod chain;
 mod each_protocol;
+mod series;
 
 use crate::cluster::{
     Cluster, Directory, Nodes, deployment, eventually, free_port, ionian, run, run_node, text,

@@ -1,6 +1,6 @@
 //! The component for TLS: what cert-manager is asked for is what nodes accept.
 
-use super::{KUBERNETES, Rendered, argument, container, items, name_of, render, text_of};
+use super::{KUBERNETES, Rendered, argument, container, items, name_of, render, rendered, text_of};
 use crate::cluster::works;
 use crate::common::{Directory, eventually};
 use ionian_deployment::Node;
@@ -14,8 +14,14 @@ use std::process::{Child, Command};
 
 const FILES: [&str; 3] = ["ca.crt", "tls.crt", "tls.key"];
 
-fn cluster() -> Option<Rendered> {
-    render(&Path::new(KUBERNETES).join("overlays/tls-cert-manager"))
+/// The clusters with TLS.
+const CLUSTERS: [&str; 2] = [
+    "overlays/compartmentalized-tls-cert-manager",
+    "overlays/tls-cert-manager",
+];
+
+fn clusters() -> impl Iterator<Item = Rendered> {
+    rendered(&CLUSTERS)
 }
 
 fn texts(list: &Value) -> BTreeSet<&str> {
@@ -31,9 +37,10 @@ fn sidecar(pod: &Value) -> &Value {
 
 #[test]
 fn each_node_gets_a_certificate_with_its_name() {
-    let Some(cluster) = cluster() else {
-        return;
-    };
+    clusters().for_each(|cluster| has_certificates(&cluster));
+}
+
+fn has_certificates(cluster: &Rendered) {
     let deployment = cluster.deployment();
     let nodes = deployment.nodes.iter();
     let mut expected: BTreeMap<String, &Node> = nodes
@@ -66,9 +73,13 @@ fn each_node_gets_a_certificate_with_its_name() {
         match expected.remove(&name.to_string()) {
             Some(node) => {
                 assert!(usages.contains("server auth"));
-                let names = texts(&spec["dnsNames"]);
-                let gateway = node.gateway.as_ref().unwrap().rsplit_once(':').unwrap().0;
-                assert!(names.is_superset(&[gateway, "ionian-clients"].into()));
+                let gateway = node.gateway.as_ref();
+                let gateway = gateway.map(|it| it.rsplit_once(':').unwrap().0);
+                let names = spec["dnsNames"]
+                    .as_array()
+                    .map(|_| texts(&spec["dnsNames"]));
+                let expected = gateway.map(|it| BTreeSet::from([it, "ionian-clients"]));
+                assert_eq!(names, expected, "{name}");
                 let secret = format!("{}-tls", node.name);
                 assert_eq!(spec["secretName"], secret.as_str());
             }
@@ -85,35 +96,44 @@ fn each_node_gets_a_certificate_with_its_name() {
 
 #[test]
 fn a_node_sees_its_own_key_only() {
-    let Some(cluster) = cluster() else {
-        return;
-    };
-    let secrets: BTreeSet<&str> = cluster
-        .of_kind("Certificate")
-        .iter()
-        .filter(|certificate| certificate["spec"]["isCA"] != true)
-        .map(|certificate| text_of(&certificate["spec"]["secretName"]))
-        .collect();
-    for pod in cluster.pods().values() {
+    clusters().for_each(|cluster| keeps_keys_apart(&cluster));
+}
+
+fn keeps_keys_apart(cluster: &Rendered) {
+    let deployment = cluster.deployment();
+    let certificates = cluster.of_kind("Certificate");
+    // One for each node, the authority, and the monitor.
+    assert_eq!(certificates.len(), deployment.nodes.len() + 2);
+    for (pod_name, pod) in cluster.pods() {
+        let set = pod_name.rsplit_once('-').unwrap().0;
         let volumes = items(&pod["spec"]["volumes"]);
         let volume = |name: &str| volumes.iter().find(|it| it["name"] == name).unwrap();
         let sources = items(&volume("secrets")["projected"]["sources"]);
         let mut mounted = BTreeSet::new();
         for source in sources {
             let secret = &source["secret"];
-            mounted.insert(text_of(&secret["name"]));
+            let owner = text_of(&secret["name"]).strip_suffix("-tls").unwrap();
+            mounted.insert(owner.to_owned());
             let files = items(&secret["items"]).iter();
             let files = files.map(|it| (text_of(&it["key"]), text_of(&it["path"])));
-            let owner = text_of(&secret["name"]).strip_suffix("-tls").unwrap();
-            let owner = match owner {
-                "ionian-monitor" => "monitor",
-                node => node,
-            };
             let expected = FILES.map(|file| (file, format!("{owner}/{file}")));
             let expected = expected.iter().map(|(key, path)| (*key, path.as_str()));
             assert!(files.eq(expected), "{secret}");
         }
-        assert_eq!(mounted, secrets);
+        // Those of its set, and no others.
+        let pods = cluster.pods().into_keys();
+        let expected = pods.filter(|it| it.rsplit_once('-').unwrap().0 == set);
+        assert_eq!(mounted, expected.collect(), "{pod_name}");
+        for volume in [
+            &volume("secrets")["projected"],
+            &volume("monitor")["secret"],
+        ] {
+            assert_eq!(volume["defaultMode"], 0o440, "{pod_name}");
+        }
+        assert_eq!(
+            volume("monitor")["secret"]["secretName"],
+            "ionian-monitor-tls"
+        );
         let mounts = |container: &Value| -> BTreeMap<String, String> {
             let mounts = items(&container["volumeMounts"]).iter();
             let texts = |it: &Value, key: &str| text_of(&it[key]).to_owned();
@@ -123,7 +143,11 @@ fn a_node_sees_its_own_key_only() {
         };
         let (node, beside) = (mounts(container(pod)), mounts(sidecar(pod)));
         assert!(!node.contains_key("secrets"), "{node:?}");
-        assert_eq!(beside["secrets"], "/secrets");
+        assert!(!node.contains_key("monitor"), "{node:?}");
+        assert_eq!(
+            (&*beside["secrets"], &*beside["monitor"]),
+            ("/secrets", "/monitor")
+        );
         assert_eq!((&*node["tls"], &*beside["tls"]), ("/tls", "/tls"));
         assert_eq!(volume("tls")["emptyDir"]["medium"], "Memory");
         assert_eq!(argument(pod, "--tls"), Some("/tls/node"));
@@ -152,11 +176,13 @@ impl Drop for Copier {
 
 #[test]
 fn copies_of_secrets_are_accepted_and_follow_them() {
-    let Some(cluster) = cluster() else {
-        return;
-    };
+    clusters().for_each(|cluster| copies(&cluster));
+}
+
+fn copies(cluster: &Rendered) {
     let pods = cluster.pods();
-    let command = items(&sidecar(pods["ionian-0"])["command"]);
+    let (name, pod) = pods.first_key_value().unwrap();
+    let command = items(&sidecar(pod)["command"]);
     assert_eq!(command[..2], ["sh", "-euc"]);
     let directory = Directory::new();
     let path = |name: &str| directory.path(name).to_str().unwrap().to_owned();
@@ -165,31 +191,36 @@ fn copies_of_secrets_are_accepted_and_follow_them() {
     works(&["certs", "create", "--config", &file, "--out", &out]);
     // As the kubelet projects Secrets, for the group of the pod.
     let project = || {
-        let owners = [("nodes/ionian-0", "ionian-0"), ("monitor", "monitor")];
-        for (from, to) in owners {
-            let to = directory.path("secrets").join(to);
+        let node = (format!("nodes/{name}"), format!("secrets/{name}"));
+        for (from, to) in [node, ("monitor".to_owned(), "monitor".to_owned())] {
+            let to = directory.path(&to);
             fs::create_dir_all(&to).unwrap();
             for file in FILES {
                 let _ = fs::remove_file(to.join(file));
-                fs::copy(directory.path("certs").join(from).join(file), to.join(file)).unwrap();
+                fs::copy(
+                    directory.path("certs").join(&from).join(file),
+                    to.join(file),
+                )
+                .unwrap();
                 fs::set_permissions(to.join(file), Permissions::from_mode(0o440)).unwrap();
             }
         }
     };
     let load = |folder: &str| {
         let files = Files::within(&directory.path(folder));
-        CertificateSet::load(&files, &Expected::node("ionian", Some("ionian-0")))
+        CertificateSet::load(&files, &Expected::node("ionian", Some(name)))
     };
     project();
-    let refused = load("secrets/ionian-0").unwrap_err().to_string();
+    let refused = load(&format!("secrets/{name}")).unwrap_err().to_string();
     assert!(refused.contains("mode 0440"), "{refused}");
 
     let script = text_of(&command[2])
-        .replace("/secrets/", &format!("{}/", path("secrets")))
+        .replace("\"/secrets/", &format!("\"{}/", path("secrets")))
+        .replace("copy /monitor", &format!("copy {}", path("monitor")))
         .replace("\"/tls/", &format!("\"{}/", path("tls")))
         .replace("to=/tls/", &format!("to={}/", path("tls")))
         .replace("sleep 10", "sleep 0.1");
-    let _copier = Copier::start(&script, "ionian-0");
+    let _copier = Copier::start(&script, name);
     let first = eventually("the node's files are there", || load("tls/node").ok());
     eventually("the monitor's files are there", || {
         fs::exists(directory.path("tls/monitor/tls.key"))
