@@ -48,8 +48,9 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     const SETTINGS: &'static [Setting] = &[];
     /// The level of a cluster from which on its members can be changed.
     const MEMBERS_SINCE: Level = Level::FIRST;
-    /// Messages that its roles send whatever the level is, though nodes know them since a later
-    /// one: clusters with these roles stop all nodes to get another program (`docs/upgrade.md`).
+    /// Messages, by their [names](Message::name), that its roles send whatever the level is, though
+    /// nodes know them since a later one: clusters with these roles stop all nodes to get another
+    /// program (`docs/upgrade.md`).
     const SENT_AT_EVERY_LEVEL: &'static [&'static str] = &[];
     /// A message to any of its roles.
     type Message: Message;

@@ -10,6 +10,7 @@ use sd_notify::NotifyState::{
 };
 use std::convert::Infallible;
 use std::env;
+use std::fmt::Display;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -30,11 +31,15 @@ fn is_managed() -> bool {
 
 fn report(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!(
-            id = "E0908",
-            "the service manager cannot be notified: {error}"
-        );
+        failed(&error);
     }
+}
+
+fn failed(error: &impl Display) {
+    tracing::warn!(
+        id = "E0908",
+        "the service manager cannot be notified: {error}"
+    );
 }
 
 /// Reports the steps of the start of a node; `others` are the names of the other nodes.
@@ -120,10 +125,7 @@ pub(super) async fn joins() -> Infallible {
 pub(super) fn reloads() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => report(&[Reloading, now]),
-        Err(error) => tracing::warn!(
-            id = "E0908",
-            "the service manager cannot be notified: {error}"
-        ),
+        Err(error) => failed(&error),
     }
 }
 

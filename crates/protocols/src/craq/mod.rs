@@ -164,7 +164,7 @@ impl Protocol for Craq {
     const SETTINGS: &'static [Setting] = settings::SETTINGS;
     // The master learns of changes by steps that programs of the level before do not know.
     const MEMBERS_SINCE: Level = Level(18);
-    const SENT_AT_EVERY_LEVEL: &'static [&'static str] = &["UnbatcherAlive"];
+    const SENT_AT_EVERY_LEVEL: &'static [&'static str] = &["chain_node::UnbatcherAlive"];
     type Message = Message;
     type Envelope = Envelope;
     type Instance = Instance;
