@@ -77,12 +77,12 @@ pub(crate) fn limit(host: &Host, value: &[u8]) -> Result<Compound, String> {
 
 /// What MEMORY DOCTOR says.
 pub(crate) fn diagnosis(host: &Host) -> String {
-    let Room { limit, used } = host.memory.known();
+    let room @ Room { limit, used } = host.memory.known();
     if limit == 0 {
         return "There is no limit of memory for keys and values: CONFIG SET maxmemory sets one.\n"
             .to_owned();
     }
-    let finding = match host.memory.known().is_full() {
+    let finding = match room.is_full() {
         true => "Commands that need memory are refused",
         false => "No problem found",
     };

@@ -52,8 +52,9 @@ impl Decoded<'_> {
 
     pub(super) fn is_read(&self) -> bool {
         match self {
-            Decoded::Pipeline(commands) => commands.as_slice().iter().all(Op::is_read),
-            Decoded::Transaction { commands, .. } => commands.iter().all(Op::is_read),
+            Decoded::Pipeline(_) | Decoded::Transaction { .. } => {
+                self.commands().iter().all(Op::is_read)
+            }
             Decoded::Versions(_) | Decoded::Users { .. } | Decoded::Room => true,
             Decoded::SetUser { .. }
             | Decoded::DeleteUsers(_)

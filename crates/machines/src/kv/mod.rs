@@ -223,8 +223,10 @@ impl Kv {
         if self.is_outdated(judged_at, &compound) {
             return users::outdated(reply);
         }
-        if level < SINCE && compound.commands().iter().any(|op| op.since() > level) {
-            return refuse_lowered(&compound, reply);
+        if level < SINCE
+            && let Some(error) = refusal_below(level, &compound)
+        {
+            return refuse_all(&compound, error, reply);
         }
         match &compound {
             Decoded::Pipeline(commands) => {
@@ -245,14 +247,6 @@ impl Kv {
             }
             Decoded::Transaction { watched, commands } if self.unchanged(now.0, watched) => {
                 transaction(commands, reply, |op, reply| self.execute(now.0, op, reply));
-            }
-            Decoded::SetUser { .. }
-            | Decoded::DeleteUsers(_)
-            | Decoded::SetLimit(_)
-            | Decoded::Measure
-                if level < SINCE =>
-            {
-                reply::error(reply, LOWERED);
             }
             Decoded::SetUser { .. } | Decoded::DeleteUsers(_) => {
                 users::change(Arc::make_mut(&mut self.users), &compound, reply);
@@ -364,14 +358,30 @@ impl Kv {
     }
 }
 
+/// Why a compound is refused at this level; none if it is not.
+fn refusal_below(level: Level, compound: &Decoded) -> Option<&'static [u8]> {
+    match compound {
+        Decoded::SetUser { .. }
+        | Decoded::DeleteUsers(_)
+        | Decoded::SetLimit(_)
+        | Decoded::Measure => Some(LOWERED),
+        _ => {
+            let mut commands = compound.commands().iter();
+            commands
+                .any(|op| op.since() > level)
+                .then_some(LOWERED_FACTS)
+        }
+    }
+}
+
 /// Answers commands with one among them that needs a higher level. A program which supports only
 /// the lower one cannot read them, and executes none: so none is executed.
-fn refuse_lowered(compound: &Decoded, reply: &mut Vec<u8>) {
+fn refuse_all(compound: &Decoded, error: &[u8], reply: &mut Vec<u8>) {
     let count = match compound {
         Decoded::Pipeline(commands) => commands.as_slice().len(),
         _ => 1,
     };
-    (0..count).for_each(|_| reply::error(reply, LOWERED_FACTS));
+    (0..count).for_each(|_| reply::error(reply, error));
 }
 
 /// Carries out commands one by one, and stops when their replies have become large: a short request

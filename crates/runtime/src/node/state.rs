@@ -276,10 +276,7 @@ impl<P: Protocol> State<P> {
             node.host(address, instance);
         }
         node.start(io.now, io);
-        let lanes: Vec<ClientId> = layout.client_lanes(here).iter().collect();
-        if *self.submissions.lanes.borrow() != lanes {
-            *self.submissions.lanes.borrow_mut() = lanes;
-        }
+        *self.submissions.lanes.borrow_mut() = layout.client_lanes(here).iter().collect();
     }
 
     /// Starts or ends draining. Returns whether that is a change.
