@@ -1,7 +1,7 @@
 //! The project's gates, one command each: `cargo xtask verify` only reads, `cargo xtask fix`
 //! applies automatic fixes, `cargo xtask check` is the part of `verify` that takes less than a
 //! minute once the tree is built. `cargo xtask features` tests what only builds with features
-//! contain.
+//! contain. `cargo xtask tests` runs all tests.
 //! `cargo xtask tidy` checks the house rules of STYLE.md.
 //! `cargo xtask costs` counts what a command costs each role, `cargo xtask pages` tries the
 //! commands of the documents. `cargo xtask torture` builds the program as it is released, and
@@ -12,6 +12,7 @@ mod costs;
 mod packaging;
 mod pages;
 mod process;
+mod test_programs;
 mod tidy;
 
 use process::{End, Group};
@@ -201,7 +202,7 @@ const VERIFY: &[Step] = &[
     },
     Step {
         limit_min: 75,
-        ..step("the tests pass", &["test", "--workspace", "--no-fail-fast"])
+        ..step("the tests pass", &["xtask", "tests"])
     },
 ];
 
@@ -305,6 +306,7 @@ fn main() -> ExitCode {
         Some("check") => CHECK,
         Some("fix") => FIX,
         Some("features") => WITH_FEATURES,
+        Some("tests") => return test_programs::run(),
         Some("tidy") => return tidy::run(env::args_os().skip(2)),
         Some("costs") => return costs::run(env::args_os().skip(2)),
         Some("pages") => return pages::run_commands(env::args_os().skip(2)),
@@ -318,7 +320,7 @@ fn main() -> ExitCode {
                 return code;
             }
             eprintln!(
-                "usage: cargo xtask verify|check|fix|features|tidy|costs|pages|numbers|torture|soak|restart-time|group-commit|burden|dist|sbom|deb|rpm|image"
+                "usage: cargo xtask verify|check|fix|features|tests|tidy|costs|pages|numbers|torture|soak|restart-time|group-commit|burden|dist|sbom|deb|rpm|image"
             );
             let gates = [
                 ("verify", VERIFY),
@@ -331,6 +333,9 @@ fn main() -> ExitCode {
                     eprintln!("  {name}: {} ({})", step.what, step.line());
                 }
             }
+            eprintln!(
+                "  tests: run all tests, those that start processes beside those that compute"
+            );
             eprintln!(
                 "  tidy: check the rules of STYLE.md (--write: lower the counts in xtask/tidy.toml)"
             );

@@ -1,0 +1,146 @@
+//! `cargo xtask tests`: all tests of the workspace, in less time than `cargo test` takes.
+//!
+//! `cargo test` runs one test program after the other. Those of the program `ionian` start
+//! processes and mostly wait for them, so they run beside all others here.
+
+use crate::process::{End, Group};
+use crate::{cargo, target};
+use serde::Deserialize;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+/// The test program that runs beside all others.
+const BESIDE: &str = "ionian";
+
+/// Longer than the gate gives all tests.
+const LIMIT: Duration = Duration::from_secs(90 * 60);
+
+/// What `cargo metadata` says, as far as it is needed.
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    targets: Vec<Target>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+    #[serde(default, rename = "required-features")]
+    required_features: Vec<String>,
+}
+
+/// Runs them. The closing line of the output is that of the last test program.
+pub(crate) fn run() -> ExitCode {
+    match passed() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("==> the tests cannot be run: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn passed() -> io::Result<bool> {
+    let others = others(&programs()?);
+    let path = target().join("tests-of-the-program.log");
+    let beside = Beside::start(path)?;
+    let words = others.iter().map(String::as_str);
+    let mut passed = ended_well(test(["--lib", "--bins"]).args(words))?;
+    passed &= beside.ended_well()?;
+    passed &= ended_well(&mut test(["--doc"]))?;
+    Ok(passed)
+}
+
+/// `cargo test` of the whole workspace, so that every part has the features that it was built with.
+fn test<'a>(words: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = cargo();
+    command.args(["test", "--workspace", "--no-fail-fast"]);
+    command.args(words);
+    command
+}
+
+fn ended_well(command: &mut Command) -> io::Result<bool> {
+    wait(&mut Group::start(command)?)
+}
+
+fn wait(group: &mut Group) -> io::Result<bool> {
+    match group.wait(LIMIT)? {
+        End::Done(status) => Ok(status.success()),
+        End::TooLong => Err(io::Error::other("they do not end")),
+        End::Interrupted => Err(io::Error::other("interrupted")),
+    }
+}
+
+/// The test program that runs beside the others. What it says is kept until they have ended.
+struct Beside {
+    group: Group,
+    said: PathBuf,
+}
+
+impl Beside {
+    fn start(said: PathBuf) -> io::Result<Beside> {
+        let file = File::create(&said)?;
+        let mut command = test(["--test", BESIDE]);
+        command.stdout(file.try_clone()?).stderr(file);
+        let group = Group::start(&mut command)?;
+        Ok(Beside { group, said })
+    }
+
+    fn ended_well(mut self) -> io::Result<bool> {
+        let passed = wait(&mut self.group);
+        io::copy(&mut File::open(&self.said)?, &mut io::stdout())?;
+        passed
+    }
+}
+
+/// The test programs of the workspace that need no feature.
+fn programs() -> io::Result<Vec<String>> {
+    let words = ["metadata", "--no-deps", "--locked", "--format-version", "1"];
+    let output = cargo().args(words).output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(io::Error::other(format!("cargo metadata: {said}")));
+    }
+    let metadata: Metadata = serde_json::from_slice(&output.stdout)?;
+    let targets = metadata.packages.into_iter().flat_map(|it| it.targets);
+    let tests = targets.filter(|it| it.kind == ["test"] && it.required_features.is_empty());
+    Ok(tests.map(|it| it.name).collect())
+}
+
+/// The words that name all of these programs but the one beside.
+fn others(programs: &[String]) -> Vec<String> {
+    let mut names: Vec<&String> = programs.iter().filter(|it| *it != BESIDE).collect();
+    names.sort();
+    names.dedup();
+    names
+        .into_iter()
+        .flat_map(|name| ["--test".to_owned(), name.clone()])
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `cargo test` runs what is neither named nor beside not at all.
+    #[test]
+    fn every_test_program_is_run_once() {
+        let programs = programs().unwrap();
+        let beside = programs.iter().filter(|it| *it == BESIDE).count();
+        assert_eq!(beside, 1, "{programs:?}");
+        let others = others(&programs);
+        for name in programs.iter().filter(|it| *it != BESIDE) {
+            assert_eq!(others.iter().filter(|it| *it == name).count(), 1, "{name}");
+        }
+        assert!(programs.iter().any(|it| it == "simulator"), "{programs:?}");
+    }
+}
