@@ -6,6 +6,7 @@
 use crate::process::{End, Group};
 use crate::{cargo, target};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -33,6 +34,8 @@ struct Package {
 struct Target {
     name: String,
     kind: Vec<String>,
+    /// Whether `cargo test` runs it.
+    test: bool,
     #[serde(default, rename = "required-features")]
     required_features: Vec<String>,
 }
@@ -51,6 +54,12 @@ pub(crate) fn run() -> ExitCode {
 
 fn passed() -> io::Result<bool> {
     let others = others(&programs()?);
+    // Tests start programs, which `cargo test` builds only when it runs all of a package.
+    let mut build = cargo();
+    build.args(["build", "--quiet", "--workspace", "--bins", "--examples"]);
+    if !ended_well(&mut build)? {
+        return Ok(false);
+    }
     let path = target().join("tests-of-the-program.log");
     let beside = Beside::start(path)?;
     let words = others.iter().map(String::as_str);
@@ -102,8 +111,9 @@ impl Beside {
     }
 }
 
-/// The test programs of the workspace that need no feature.
-fn programs() -> io::Result<Vec<String>> {
+/// The test programs of the workspace that need no feature, by the kind of target (`test` or
+/// `example`) and the name.
+fn programs() -> io::Result<BTreeSet<(String, String)>> {
     let words = ["metadata", "--no-deps", "--locked", "--format-version", "1"];
     let output = cargo().args(words).output()?;
     if !output.status.success() {
@@ -112,18 +122,19 @@ fn programs() -> io::Result<Vec<String>> {
     }
     let metadata: Metadata = serde_json::from_slice(&output.stdout)?;
     let targets = metadata.packages.into_iter().flat_map(|it| it.targets);
-    let tests = targets.filter(|it| it.kind == ["test"] && it.required_features.is_empty());
-    Ok(tests.map(|it| it.name).collect())
+    let tested = targets.filter(|it| it.test && it.required_features.is_empty());
+    let named = tested.filter_map(|Target { name, kind, .. }| match &kind[..] {
+        [kind] if kind == "test" || kind == "example" => Some((kind.clone(), name)),
+        _ => None,
+    });
+    Ok(named.collect())
 }
 
 /// The words that name all of these programs but the one beside.
-fn others(programs: &[String]) -> Vec<String> {
-    let mut names: Vec<&String> = programs.iter().filter(|it| *it != BESIDE).collect();
-    names.sort();
-    names.dedup();
-    names
-        .into_iter()
-        .flat_map(|name| ["--test".to_owned(), name.clone()])
+fn others(programs: &BTreeSet<(String, String)>) -> Vec<String> {
+    let others = programs.iter().filter(|(_, name)| name != BESIDE);
+    others
+        .flat_map(|(kind, name)| [format!("--{kind}"), name.clone()])
         .collect()
 }
 
@@ -135,12 +146,15 @@ mod tests {
     #[test]
     fn every_test_program_is_run_once() {
         let programs = programs().unwrap();
-        let beside = programs.iter().filter(|it| *it == BESIDE).count();
-        assert_eq!(beside, 1, "{programs:?}");
+        let has = |kind: &str, name: &str| programs.contains(&(kind.into(), name.into()));
+        assert!(
+            has("test", BESIDE) && has("test", "simulator"),
+            "{programs:?}"
+        );
+        // Its test is in the example.
+        assert!(has("example", "counter"), "{programs:?}");
         let others = others(&programs);
-        for name in programs.iter().filter(|it| *it != BESIDE) {
-            assert_eq!(others.iter().filter(|it| *it == name).count(), 1, "{name}");
-        }
-        assert!(programs.iter().any(|it| it == "simulator"), "{programs:?}");
+        assert_eq!(others.len(), 2 * (programs.len() - 1), "{others:?}");
+        assert!(!others.contains(&BESIDE.to_owned()), "{others:?}");
     }
 }

@@ -172,12 +172,26 @@ async fn change(
     let is_under_way = known.next.as_ref() == Some(&to);
     let change = match is_under_way {
         true => None,
-        false => Some(protocols::with_protocol(
-            &to.protocol,
-            Begin { known, to: &to },
-        )??),
+        false => {
+            check_successions(&found, &to)?;
+            let begin = Begin { known, to: &to };
+            Some(protocols::with_protocol(&to.protocol, begin)??)
+        }
     };
     settle(found, change, &to, change_args).await
+}
+
+/// A change waits for its new nodes, so none may wait for a port that a running node has.
+fn check_successions(found: &Found, to: &Deployment) -> Result<()> {
+    for (new, old) in found.known.deployment.successions(to) {
+        if found.answered.contains_key(&old) {
+            bail!(
+                "this cannot be done: node {old} runs, and {new} is to have its address. Stop {old} first, and \
+                 do not start it again, or choose other addresses"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Checks whether the protocol can change its members.

@@ -6,6 +6,7 @@ use crate::error::{DeploymentError, Problem};
 use ionian_kernel::level::Level;
 use ionian_kernel::protocol::Description;
 use ionian_protocols::registry;
+use std::collections::BTreeSet;
 
 impl Deployment {
     /// Checks what parsing checks of the parts together; for a deployment made or changed in code.
@@ -81,23 +82,53 @@ impl Deployment {
         Ok(())
     }
 
-    /// Checks that the nodes of `to` that are not in this deployment have addresses of their own:
-    /// a node that leaves keeps its ports until the change is finished, which waits for the new
-    /// node.
+    /// Checks that the new nodes of `to` have no address of a member that stays. Those of a node
+    /// that leaves are free when it has stopped: at most f new nodes may wait for that, so that the
+    /// quorums of both configurations can be reached without such nodes.
     pub(crate) fn check_new_addresses(&self, to: &Deployment) -> Result<(), DeploymentError> {
-        let is_new = |node: &&Node| self.place(&node.name).is_err();
+        let most = self.f.min(to.f);
+        let mut successors = BTreeSet::new();
         let held: Vec<_> = self.nodes.iter().flat_map(all_sockets).collect();
-        for socket in to.nodes.iter().filter(is_new).flat_map(all_sockets) {
-            let Some(holder) = held.iter().find(|holder| socket.collides(holder)) else {
-                continue;
-            };
+        for (socket, holder) in self.collisions(to, &held) {
             let (key, value, by) = (socket.key(), socket.text.to_owned(), holder.key());
-            return Err(match to.place(&holder.node.name) {
-                Ok(_) => Problem::Taken { key, value, by }.into(),
-                Err(_) => Problem::TakenDuringChange { key, value, by }.into(),
-            });
+            if to.place(&holder.node.name).is_ok() {
+                return Err(Problem::Taken { key, value, by }.into());
+            }
+            successors.insert(&socket.node.name);
+            if successors.len() > most {
+                return Err(Problem::TakenDuringChange {
+                    key,
+                    value,
+                    by,
+                    most,
+                }
+                .into());
+            }
         }
         Ok(())
+    }
+
+    /// The nodes of `to` that are not in this deployment and have an address of one that is: each
+    /// with that one. They can start only when it has stopped.
+    pub fn successions(&self, to: &Deployment) -> BTreeSet<(String, String)> {
+        let held: Vec<_> = self.nodes.iter().flat_map(all_sockets).collect();
+        let name = |socket: &Socket<'_>| socket.node.name.clone();
+        let collisions = self.collisions(to, &held);
+        collisions
+            .map(|(new, old)| (name(&new), name(old)))
+            .collect()
+    }
+
+    fn collisions<'a>(
+        &'a self,
+        to: &'a Deployment,
+        held: &'a [Socket<'a>],
+    ) -> impl Iterator<Item = (Socket<'a>, &'a Socket<'a>)> {
+        let new = to.nodes.iter().filter(|it| self.place(&it.name).is_err());
+        new.flat_map(all_sockets).flat_map(move |socket| {
+            let holders = held.iter().filter(move |holder| socket.collides(holder));
+            holders.map(move |holder| (socket, holder))
+        })
     }
 
     /// Two nodes must not have the same address. Listening addresses may be equal, because they are
@@ -135,6 +166,7 @@ impl Deployment {
 }
 
 /// An address of a node.
+#[derive(Clone, Copy)]
 struct Socket<'a> {
     node: &'a Node,
     name: &'static str,

@@ -104,10 +104,10 @@ pub enum Problem {
     /// A new node has the name of a member.
     #[error("{0} is already a member: choose a name that no member has")]
     IsMember(String),
-    /// A new node has an address of a node that leaves in the same change.
+    /// More than f new nodes have addresses of nodes that leave in the same change.
     #[error(
-        "{key} = {value:?}: it is {by}, and free when this change is finished; choose another for the new node, or \
-         remove that node first"
+        "{key} = {value:?}: it is {by}, and free when that node has stopped; at most f = {most} of the new nodes may \
+         have addresses of nodes that leave in the same change"
     )]
     TakenDuringChange {
         /// The key, with its tables.
@@ -116,6 +116,8 @@ pub enum Problem {
         value: String,
         /// The key that has the same value in the running cluster.
         by: String,
+        /// The number of new nodes that may have such addresses.
+        most: usize,
     },
     /// A role has too many instances for a set.
     #[error("{key} = {role:?}: instance number {count} of this role, at most {limit} are allowed")]

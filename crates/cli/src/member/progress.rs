@@ -166,8 +166,16 @@ fn to_be_started(known: &Configuration, name: &str, statuses: &Statuses) -> Stri
         .values()
         .find(|node| statuses.contains_key(&node.name));
     let contact = contact.map_or("HOST:PORT", |node| node.address.as_str());
+    let next = known.next.as_ref().unwrap_or(&known.deployment);
+    let successions = known.deployment.successions(next);
+    let mut in_the_way = successions
+        .iter()
+        .filter(|(new, old)| new == name && statuses.contains_key(old));
+    let first = in_the_way.next().map_or(String::new(), |(_, old)| {
+        format!("stop node {old}, which has its address, then ")
+    });
     format!(
-        "node {name}, which does not answer: `ionian node {name} --join {contact} --data DIR` starts it"
+        "node {name}, which does not answer: {first}`ionian node {name} --join {contact} --data DIR` starts it"
     )
 }
 

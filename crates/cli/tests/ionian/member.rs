@@ -4,6 +4,7 @@ mod each_protocol;
 mod joining;
 mod moved;
 mod refused;
+mod same_addresses;
 
 use crate::cluster::{Cluster, Directory, Nodes, eventually, free_port, ionian, run, text};
 use crate::failures::Writer;

@@ -1,0 +1,47 @@
+//! A node is replaced by one with another name at the same addresses.
+
+use super::{done, local, member, refused};
+use crate::cluster::{Cluster, run_node};
+use crate::failures::Writer;
+use crate::resp::Client;
+use nix::sys::signal::Signal;
+
+/// A machine gets a new disk, or a pod an empty volume: the new node has another name only, and
+/// the addresses of the old one, which must have stopped.
+#[test]
+fn a_node_is_replaced_by_one_with_its_addresses() {
+    let cluster = Cluster::start("colocated", &["durability=disk"], &["--no-restart"]);
+    let address = &cluster.status()["nodes"][1]["address"];
+    let address = address.as_str().expect("an address").to_owned();
+    let gateway = local(cluster.gateways()[1]);
+    let to = ["--address", &address, "--gateway", &gateway];
+    let replace = [&["replace", "n1", "n3"], &to[..]].concat();
+    let (code, said) = refused(&member(&cluster, &replace));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("node n1 runs, and n3 is to have its address. Stop n1 first"),
+        "{said}"
+    );
+    let writer = Writer::start(cluster.gateways()[0], "k");
+    writer.go_on(20);
+    cluster.signal(1, Signal::SIGKILL);
+    let said = done(&member(&cluster, &replace));
+    assert!(
+        said.ends_with("done: the cluster is in epoch 2\n"),
+        "{said}"
+    );
+    writer.go_on(20);
+    let keys = writer.finish();
+    // What comes back with the old name and data finds its ports taken.
+    let given = cluster.directory.path("given.toml");
+    let given = given.to_str().expect("a path");
+    let (code, said) = run_node(&["n1", "--config", given, "--data", &cluster.data()]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("in use"), "{said}");
+    let mut client = Client::connect(cluster.gateways()[1]);
+    for key in &keys {
+        assert_eq!(client.get(key).as_ref(), Some(key));
+    }
+    let listed = done(&member(&cluster, &["list"]));
+    assert!(listed.contains("n3") && !listed.contains("n1"), "{listed}");
+}
