@@ -77,6 +77,8 @@ pub use ionian_runtime::{
     Client, Cluster, ClusterOptions, DiskOptions, Durability, Freshness, LocalReadError, LogError,
     NodeError, NodeStatus, Published, QueryError, Receipt,
 };
+#[cfg(feature = "metrics")]
+pub use node::Metrics;
 pub use node::{Node, NodeOptions, Origin};
 pub use shared_log::{Position, SharedLog, SharedLogError, Subscription, Unexpected};
 pub use typed::{CommandOrigin, Context, Machine, Typed, TypedClient, TypedError};

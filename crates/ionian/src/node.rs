@@ -53,7 +53,23 @@ pub struct Node {
     gateway: Option<String>,
     status: StatusReader,
     #[cfg(feature = "metrics")]
-    metrics: ionian_metrics::Sources,
+    metrics: Metrics,
+}
+
+/// The metrics of a [`Node`] and of its process. Clones are the same; they may outlive the node.
+#[cfg(feature = "metrics")]
+#[derive(Clone)]
+pub struct Metrics(Arc<ionian_metrics::Sources>);
+
+#[cfg(feature = "metrics")]
+impl Metrics {
+    /// The text format of Prometheus (0.0.4): the metrics that `ionian node --http` serves, but for
+    /// the gateway's and for how many nodes may fail. They come from what the node published last,
+    /// so this asks it nothing, and works while it is stuck: `ionian_metrics_age_seconds` is then
+    /// large.
+    pub fn text(&self) -> String {
+        self.0.prometheus()
+    }
 }
 
 impl Node {
@@ -141,13 +157,11 @@ impl Node {
         self.status.probe(limit).await
     }
 
-    /// The metrics of the node and of its process, in the text format of Prometheus (0.0.4): those
-    /// that `ionian node --http` serves, but for the gateway's and for how many nodes may fail.
-    /// They come from what the node published last, so this asks it nothing, and works while it is
-    /// stuck: `ionian_metrics_age_seconds` is then large. With the feature `metrics`.
+    /// The metrics of the node and of its process, for a program that serves them itself. With the
+    /// feature `metrics`.
     #[cfg(feature = "metrics")]
-    pub fn metrics(&self) -> String {
-        self.metrics.prometheus()
+    pub fn metrics(&self) -> Metrics {
+        self.metrics.clone()
     }
 
     /// Waits until the node ends by itself: because its disk fails, because others refuse it, or,
@@ -218,14 +232,9 @@ impl Work for Start {
 
 /// Where the metrics of a node come from.
 #[cfg(feature = "metrics")]
-fn sources(
-    status: &StatusReader,
-    cluster: &str,
-    node: &str,
-    data: PathBuf,
-) -> ionian_metrics::Sources {
+fn sources(status: &StatusReader, cluster: &str, node: &str, data: PathBuf) -> Metrics {
     ionian_metrics::started();
-    ionian_metrics::Sources {
+    Metrics(Arc::new(ionian_metrics::Sources {
         status: status.clone(),
         gateway: tokio::sync::watch::channel(None).1,
         tolerance: Box::new(|_| None),
@@ -233,5 +242,5 @@ fn sources(
         node: node.to_owned(),
         version: env!("CARGO_PKG_VERSION"),
         data,
-    }
+    }))
 }

@@ -36,7 +36,7 @@ pub struct SharedLog {
 #[derive(Debug, thiserror::Error)]
 pub enum SharedLogError {
     /// The cluster refused the command; the refusal says whether it may have been executed.
-    #[error("the cluster refused the command: {0:?}")]
+    #[error("{0}")]
     Refused(Refusal),
     /// The key is not such a log, or its machine is not [`Kv`](crate::Kv).
     #[error("the machine answered something else than a log: {0:?}")]

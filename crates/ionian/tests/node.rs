@@ -69,7 +69,7 @@ fn a_program_sees_the_status_of_its_node_and_whether_the_cluster_can_write() {
 
     let status = first.status().expect("it has recovered").status.clone();
     assert_eq!((&*status.name, &*status.protocol), ("n0", "multipaxos"));
-    let metrics = first.metrics();
+    let metrics = first.metrics().text();
     let has = |name: &str| {
         let mut samples = metrics.lines().filter(|line| line.starts_with(name));
         samples.any(|line| line.contains("cluster=\"ionian\"") && line.contains("node=\"n0\""))

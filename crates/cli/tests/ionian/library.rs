@@ -1,6 +1,8 @@
 //! The library's example `tally`, a user-defined service on three nodes in separate processes, and
 //! the commands of this program on its cluster. It covers docs/library.md and its promises about
-//! failures.
+//! failures. [`orders`] is the example with a front for HTTP.
+
+mod orders;
 
 use crate::cluster::{Directory, LIMIT, deployment, eventually, free_port, run, text, works};
 use ionian_deployment::Deployment;
@@ -10,12 +12,12 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Cargo builds the example for the tests of this crate (see `Cargo.toml`), but not if a single
+/// Cargo builds the examples for the tests of this crate (see `Cargo.toml`), but not if a single
 /// test target is selected.
-fn tally() -> Command {
+fn example(name: &str) -> Command {
     let beside = Path::new(env!("CARGO_BIN_EXE_ionian"))
         .with_file_name("examples")
-        .join("tally-under-test");
+        .join(format!("{name}-under-test"));
     assert!(
         beside.exists(),
         "{} is not built: cargo build -p ionian-cli --examples",
@@ -32,8 +34,19 @@ struct Node {
 
 impl Node {
     fn start(directory: &Directory, name: &str, arguments: &[&str], data: &str) -> Node {
+        Self::start_of("tally", directory, name, arguments, data)
+    }
+
+    /// A node of another example.
+    fn start_of(
+        program: &str,
+        directory: &Directory,
+        name: &str,
+        arguments: &[&str],
+        data: &str,
+    ) -> Node {
         let log = directory.path(&format!("{name}-{data}.log"));
-        let child = tally()
+        let child = example(program)
             .arg(name)
             .args(arguments)
             .arg("--data")
@@ -102,9 +115,14 @@ fn add(deployment: &Deployment, place: usize, name: &str, amount: i64, expected:
 
 /// Three nodes of a deployment on free ports, and its file.
 fn three(directory: &Directory, cluster: &str) -> (Deployment, String) {
+    three_of("tally", directory, cluster)
+}
+
+/// The same with another machine.
+fn three_of(machine: &str, directory: &Directory, cluster: &str) -> (Deployment, String) {
     let deployment = deployment(
         "colocated",
-        &["machine=tally", &format!("cluster={cluster}")],
+        &[&format!("machine={machine}"), &format!("cluster={cluster}")],
     );
     let file = directory.path(&format!("{cluster}.toml"));
     fs::write(&file, deployment.to_toml()).unwrap();
@@ -253,7 +271,7 @@ fn only_commands_that_need_the_state_machine_refuse_an_unknown_one() {
     // The reverse: the example does not run a node of the key-value store.
     let kv = deployment("colocated", &[]);
     fs::write(directory.path("kv.toml"), kv.to_toml()).unwrap();
-    let output = tally()
+    let output = example("tally")
         .args(["n0", "--config"])
         .arg(directory.path("kv.toml"))
         .arg("--data")

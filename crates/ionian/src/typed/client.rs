@@ -24,7 +24,7 @@ impl<M> Clone for TypedClient<M> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TypedError {
     /// The cluster refused it; the refusal says whether it may have been executed.
-    #[error("the cluster refused the command: {0:?}")]
+    #[error("{0}")]
     Refused(Refusal),
     /// It cannot be encoded, and was not sent. The format needs to know the length of a sequence
     /// before its elements.
