@@ -283,6 +283,7 @@ impl Executor {
         value: &Value,
         answers: &mut Option<&mut AnswersByClient>,
     ) {
+        self.tally.begin(slot);
         for command in value.batch.commands() {
             if command.purpose == Purpose::Read && answers.is_none() {
                 continue;

@@ -185,6 +185,7 @@ impl Part {
         let done = self.guard.call(Call::Apply(logged), call);
         let (is_done, answers) = (done.is_ok(), origin.answers);
         let result = is_done.then_some(&self.reply[..]);
+        self.tally.begin(origin.slot);
         self.tally.add(origin.slot, session, item.number, result);
         self.results.keep(session, item.number, floor, result);
         if answers {
