@@ -335,10 +335,10 @@ pub trait Instance {
 
 /// Writes a protocol's `Envelope`, `Message` and `Instance` from a table of its roles, one line
 /// each: tag, name of the kind, name in deployment files, envelope variant (type of id), module,
-/// role.
+/// role; and `internal` if what its messages say of commands is not about those of clients.
 #[macro_export]
 macro_rules! protocol {
-    (config $config:ty; $($tag:literal $kind:ident $name:literal $to:ident($id:ty) $module:ident::$role:ident),* $(,)?) => {
+    (config $config:ty; $($tag:literal $kind:ident $name:literal $to:ident($id:ty) $module:ident::$role:ident $($internal:ident)?),* $(,)?) => {
         /// A message of this protocol with its destinations.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Envelope {
@@ -416,7 +416,7 @@ macro_rules! protocol {
             }
             fn subject(&self) -> Option<$crate::trace::Subject<'_>> {
                 match self {
-                    $(Message::$kind(message) => message.subject(),)*
+                    $(Message::$kind(message) => message.subject()$(.map($crate::trace::Subject::$internal))?,)*
                 }
             }
         }
@@ -526,14 +526,15 @@ macro_rules! protocol {
 
 /// Writes the `In` enumeration of a role: its variants with their fields, wire format and names. A
 /// variant `via` one of its fields is called by that field's name: it carries a message of another
-/// protocol's role. A variant `for "stage" of` some of its fields is shown in
-/// [traces](crate::trace): these fields say what it is about (one `->` a function the slot that the
-/// function finds in it), the stage what the role does then.
+/// protocol's role, and is `internal` if the commands in it are not those of clients. A variant
+/// `for "stage" of` some of its fields is shown in [traces](crate::trace): these fields say what it
+/// is about (one `->` a function the slot that the function finds in it), the stage what the role
+/// does then.
 /// The slots of a variant `in` one of its fields are those of one of several logs.
 #[macro_export]
 macro_rules! messages {
     ($(#[$doc:meta])* $role:literal $name:ident {
-        $($(#[$variant_doc:meta])* $tag:literal $(since $level:literal)? $(for $stage:literal of $($part:ident $(-> $slot:ident)?)+)? $(in $log:ident)? => $variant:ident $(via $inner:ident)? { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }),* $(,)?
+        $($(#[$variant_doc:meta])* $tag:literal $(since $level:literal)? $(for $stage:literal of $($part:ident $(-> $slot:ident)?)+)? $(in $log:ident)? => $variant:ident $(via $inner:ident $($internal:ident)?)? { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }),* $(,)?
     }) => {
         $(#[$doc])* #[derive(Clone, Debug, PartialEq)]
         pub enum $name {
@@ -553,7 +554,7 @@ macro_rules! messages {
             /// What the message is about, if traces show it.
             pub fn subject(&self) -> Option<$crate::trace::Subject<'_>> {
                 match self {
-                    $($name::$variant { $($inner,)? $($($part,)+)? $($log,)? .. } => $crate::message_subject!($($inner)? $($log)? $($stage $($part $(-> $slot)?)+)?),)*
+                    $($name::$variant { $($inner,)? $($($part,)+)? $($log,)? .. } => $crate::message_subject!($($inner $(.$internal)?)? $($log)? $($stage $($part $(-> $slot)?)+)?),)*
                 }
             }
         }

@@ -4,6 +4,7 @@ use crate::machine::{Frozen, RestoreError};
 use crate::membership::Membership;
 use crate::status::{Metrics, Status};
 use crate::time::Instant;
+use crate::trace::{CommandId, Commands, LogSlot};
 use crate::wire::{Wire, WireError};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -208,6 +209,11 @@ pub struct Outbox<E> {
     pub(crate) reached: Vec<&'static str>,
     /// Places in `sends` of what must leave before a time, with that time.
     pub(crate) deadlines: Vec<(usize, Instant)>,
+    /// Whether the driver notes messages for traces.
+    pub(crate) is_traced: bool,
+    /// For traces: which commands inquiries are made for. Only a driver that notes messages has
+    /// any here, and takes them out.
+    pub(crate) inquiries: Vec<(LogSlot, CommandId)>,
 }
 
 /// A record in an outbox.
@@ -243,6 +249,8 @@ impl<E> Outbox<E> {
             keeps_records,
             reached,
             deadlines,
+            is_traced: false,
+            inquiries: Vec::new(),
         }
     }
 
@@ -398,6 +406,16 @@ impl<'a, R: Role + ?Sized> Out<'a, R> {
     /// every command runs through.
     pub fn reached(&mut self, branch: &'static str) {
         self.outbox.reached.push(branch);
+    }
+
+    /// Tells traces which commands an inquiry with this number is made for, in the call that sends
+    /// the inquiry. Roles need it that do not send these commands on when the answer comes
+    /// ([`trace`](crate::trace)). It has no other effect, and none while nothing is traced.
+    pub fn inquires_for(&mut self, number: u64, commands: &impl Commands) {
+        if self.outbox.is_traced {
+            let inquiry = LogSlot::of_inquiry(number);
+            commands.each_id(&mut |id| self.outbox.inquiries.push((inquiry, id)));
+        }
     }
 
     /// Sends as soon as everything that this role has persisted so far is on disk, and not before.

@@ -127,6 +127,11 @@ impl LogSlot {
         }
     }
 
+    /// Whether it is the number of an inquiry.
+    const fn is_inquiry(self) -> bool {
+        self.log == INQUIRIES
+    }
+
     /// Whether it is one of a log.
     pub const fn is_of_log(self) -> bool {
         self.log < PAYLOADS
@@ -152,6 +157,13 @@ impl<'a> Subject<'a> {
             slot: None,
             commands: None,
         }
+    }
+
+    /// The same where the commands are those of roles and not of clients, in a log of their own.
+    /// Their names may be those of commands of clients.
+    pub fn internal(mut self) -> Self {
+        self.commands = None;
+        self.in_log(0u16)
     }
 
     /// The same where slots are those of the log with this number.
@@ -220,6 +232,10 @@ const MOST_RUNS: usize = 64;
 /// How many slots of sampled commands are remembered: more than are in progress at once.
 const REMEMBERED: usize = 1 << 12;
 
+/// How many inquiries are remembered with what they are made for: more than a node has under way,
+/// unless it is one of many roles. They take at most half a megabyte.
+const MOST_INQUIRIES: usize = 256;
+
 /// How many requests to record are remembered at once.
 const MOST_RECORDINGS: usize = 8;
 
@@ -253,6 +269,8 @@ pub struct Recorder {
     slots: Vec<Option<LogSlot>>,
     /// The inquiry to which a role handles an answer now.
     inquiry: Option<LogSlot>,
+    /// The last inquiries of which roles have said what they are made for.
+    inquiries: VecDeque<(LogSlot, Vec<Run>)>,
 }
 
 impl Recorder {
@@ -264,6 +282,25 @@ impl Recorder {
             lost: 0,
             slots: alloc::vec![None; REMEMBERED],
             inquiry: None,
+            inquiries: VecDeque::new(),
+        }
+    }
+
+    /// An inquiry is made for this command.
+    pub(crate) fn inquires_for(&mut self, inquiry: LogSlot, command: CommandId) {
+        if self
+            .inquiries
+            .back()
+            .is_none_or(|(last, _)| *last != inquiry)
+        {
+            self.inquiries.retain(|(earlier, _)| *earlier != inquiry);
+            if self.inquiries.len() == MOST_INQUIRIES {
+                self.inquiries.pop_front();
+            }
+            self.inquiries.push_back((inquiry, Vec::new()));
+        }
+        if let Some((_, runs)) = self.inquiries.back_mut() {
+            add(command, runs);
         }
     }
 
@@ -313,8 +350,8 @@ impl Recorder {
         };
         if sent.is_none() {
             // Those who are asked do not know whether the reads are in a sample.
-            let is_inquiry = |slot: &LogSlot| slot.log == INQUIRIES && self.one_in() == 1;
-            self.inquiry = subject.slot.filter(is_inquiry);
+            let is_noted = |slot: &LogSlot| slot.is_inquiry() && self.one_in() == 1;
+            self.inquiry = subject.slot.filter(is_noted);
         }
         let about = self.wanted(&subject);
         if about.is_empty() {
@@ -356,8 +393,18 @@ impl Recorder {
     fn wanted(&self, subject: &Subject<'_>) -> Vec<(Option<LogSlot>, Option<Run>)> {
         let mut wanted = Vec::new();
         let Some(commands) = subject.commands else {
-            let slot = subject.slot.filter(|slot| self.is_wanted(*slot));
-            wanted.extend(slot.map(|slot| (Some(slot), None)));
+            let Some(slot) = subject.slot.filter(|slot| self.is_wanted(*slot)) else {
+                return wanted;
+            };
+            match self
+                .inquiries
+                .iter()
+                .rev()
+                .find(|(known, _)| *known == slot)
+            {
+                Some((_, runs)) => wanted.extend(runs.iter().map(|run| (Some(slot), Some(*run)))),
+                None => wanted.push((Some(slot), None)),
+            }
             return wanted;
         };
         let mut refers = false;
@@ -391,14 +438,8 @@ impl Recorder {
         let one_in = self.one_in();
         commands.each_id(&mut |command| {
             named.any = true;
-            let runs = &mut named.runs;
-            let is_wanted = one_in == 1 || command.is_sampled(one_in);
-            if is_wanted
-                && !runs.last_mut().is_some_and(|last| last.grow(command))
-                && runs.len() < MOST_RUNS
-            {
-                let (first, count) = (command, 1);
-                runs.push(Run { first, count });
+            if one_in == 1 || command.is_sampled(one_in) {
+                add(command, &mut named.runs);
             }
         });
         named
@@ -413,6 +454,15 @@ impl Recorder {
     }
 }
 
+/// Adds a command to runs of them, if there is room.
+fn add(command: CommandId, runs: &mut Vec<Run>) {
+    let follows = runs.last_mut().is_some_and(|last| last.grow(command));
+    if !follows && runs.len() < MOST_RUNS {
+        let (first, count) = (command, 1);
+        runs.push(Run { first, count });
+    }
+}
+
 /// The subject of a message, for [`messages!`](crate::messages!).
 #[doc(hidden)]
 #[macro_export]
@@ -422,6 +472,9 @@ macro_rules! message_subject {
     };
     ($inner:ident) => {
         $inner.subject()
+    };
+    ($inner:ident .$internal:ident) => {
+        $inner.subject().map($crate::trace::Subject::$internal)
     };
     ($inner:ident $log:ident) => {
         $inner.subject().map(|subject| subject.in_log(*$log))

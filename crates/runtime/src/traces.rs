@@ -22,6 +22,48 @@ pub struct NodeNotes {
     pub events: Vec<NotedEvent>,
     /// Commands of its clients whose times it has kept, the oldest first.
     pub commands: Vec<KeptCommand>,
+    /// Times in which its roles waited long, the oldest first, if it was asked for commands. Older
+    /// programs say none.
+    #[serde(default)]
+    pub delays: Vec<Delay>,
+}
+
+/// Records waited for the disk, and messages of roles for these records.
+pub const DELAY_DISK: &str = "disk";
+
+/// A timer was due, and the event loop of the roles did not run: the process was stopped, had no
+/// processor, or did something else on this thread.
+pub const DELAY_LATE: &str = "late";
+
+/// One run of the event loop took long, without its time on the disk.
+pub const DELAY_RUN: &str = "run";
+
+/// A time in which roles of a node waited long.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delay {
+    /// For what: [`DELAY_DISK`], [`DELAY_LATE`], [`DELAY_RUN`].
+    pub what: String,
+    /// Since when, in microseconds of Unix time by the clock of the node.
+    pub began_us: u64,
+    /// Until when.
+    pub ended_us: u64,
+    /// What was held back, if that is known; of some roles only, if there are many.
+    pub roles: Vec<DelayedRole>,
+}
+
+/// What a delay held back of a role.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DelayedRole {
+    /// The kind of the role.
+    pub role: String,
+    /// Its number among its kind.
+    pub index: u64,
+    /// How many messages.
+    pub messages: u64,
+    /// The number of the log whose slots they name, and one more, in protocols with several.
+    pub log: u16,
+    /// The first and the last slot that they name.
+    pub slots: Option<(u64, u64)>,
 }
 
 /// What a node notes now.

@@ -4,6 +4,8 @@ use crate::cluster_args::ClusterArgs;
 use crate::login::Login;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
+#[cfg(feature = "otel")]
+use std::path::PathBuf;
 
 /// Show the path of a command through all roles, and what slow commands waited for
 ///
@@ -45,8 +47,8 @@ pub(crate) enum TraceCommand {
     /// Print what slow commands waited for, the newest first
     ///
     /// A command is slow if it takes as long as the setting slow_ms says. What roles did is known
-    /// while nodes record all commands and for as long as their notes last; otherwise only the
-    /// share of the gateway.
+    /// while nodes record all commands and for as long as their notes last; otherwise the share of
+    /// the gateway, and what nodes waited long for meanwhile: the disk, or the processor.
     Slow {
         /// At most this many commands
         #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=128))]
@@ -69,9 +71,13 @@ pub(crate) enum TraceCommand {
     /// Asks once a second, until it is stopped.
     #[cfg(feature = "otel")]
     Export {
-        /// The collector, which takes OTLP over HTTP
+        /// The collector, which takes OTLP over HTTP: http:// or https://
         #[arg(long, value_name = "http://HOST:PORT", default_value = "http://127.0.0.1:4318", value_parser = super::export::endpoint)]
         otlp: hyper::Uri,
+        /// Certificates, as PEM, of the authorities that may have signed that of the collector; for
+        /// https://
+        #[arg(long, value_name = "FILE")]
+        otlp_ca: Option<PathBuf>,
         /// Send what is there, and end
         #[arg(long)]
         once: bool,

@@ -1,15 +1,18 @@
-//! Sends traced commands to an OpenTelemetry collector: OTLP over HTTP, in Protocol Buffers.
+//! Sends traced commands to an OpenTelemetry collector: OTLP over HTTP, in Protocol Buffers,
+//! with or without TLS.
 
-use super::gather::{Traced, ask_all, paths};
+mod collector;
+
+pub(super) use collector::endpoint;
+
+use super::gather::{Meanwhile, Traced, ask_all, paths};
 use crate::cluster_args::ClusterArgs;
 use crate::output::{explain, say};
 use crate::source::ANSWER_LIMIT;
 use crate::waiting;
-use anyhow::{Context, Result, ensure};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{CONTENT_TYPE, HOST};
-use hyper::{Request, Uri};
-use hyper_util::rt::TokioIo;
+use anyhow::Result;
+use collector::Collector;
+use hyper::Uri;
 use ionian_kernel::trace::TraceParent;
 use ionian_kernel::trace::path::Place;
 use ionian_runtime::admin::traces::MOST_COMMANDS;
@@ -18,46 +21,25 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
-use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use opentelemetry_proto::tonic::trace::v1::span::{Event, SpanKind};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
-use tokio::net::TcpStream;
-use tokio::time::timeout;
-
-/// How long a collector may take.
-const LIMIT: Duration = Duration::from_secs(10);
-
-/// The most bytes that are read of its answer, which is short.
-const MOST_ANSWERED: usize = 64 << 10;
-
-/// The path of traces, behind the address of a collector (OTLP/HTTP).
-const PATH: &str = "/v1/traces";
-
-/// Where the collector listens: `http://HOST:PORT`, or with a path before that of traces.
-///
-/// # Errors
-/// If the text is no such address.
-pub(super) fn endpoint(text: &str) -> Result<Uri, String> {
-    let wrong = || format!("{text:?}: must be http://HOST:PORT, the address of a collector");
-    let uri: Uri = format!("{}{PATH}", text.trim_end_matches('/'))
-        .parse()
-        .map_err(|_| wrong())?;
-    let is_usual = uri.scheme_str() == Some("http") && uri.host().is_some();
-    match is_usual {
-        true => Ok(uri),
-        false => Err(wrong()),
-    }
-}
 
 /// Sends the commands that gateways keep, each once.
 ///
 /// # Errors
 /// If the cluster is not known, or nothing can be sent at first; later failures are printed, and
 /// the commands are sent in the next second.
-pub(super) fn run(to: &Uri, once: bool, cluster_args: &ClusterArgs) -> Result<ExitCode> {
+pub(super) fn run(
+    (to, authorities): (&Uri, Option<&Path>),
+    once: bool,
+    cluster_args: &ClusterArgs,
+) -> Result<ExitCode> {
+    let to = Collector::new(to, authorities)?;
     waiting::block_on(async {
         let known = super::known(cluster_args).await?;
         let mut sent = HashSet::new();
@@ -72,7 +54,7 @@ pub(super) fn run(to: &Uri, once: bool, cluster_args: &ClusterArgs) -> Result<Ex
             let new: Vec<Key> = kept.iter().map(key).collect();
             let (traced, gathered) = paths(&known, kept, ANSWER_LIMIT).await;
             super::warn(&gathered);
-            match send(to, &traced).await {
+            match send(&to, &traced).await {
                 Ok(()) if once => {
                     say!("{} commands sent to {to}", traced.len());
                     return Ok(ExitCode::SUCCESS);
@@ -104,51 +86,10 @@ fn key((node, kept): &(String, KeptCommand)) -> Key {
 ///
 /// # Errors
 /// If the collector cannot be reached, is too slow, or does not take them.
-pub(super) async fn send(to: &Uri, traced: &[Traced]) -> Result<()> {
-    if traced.is_empty() {
-        return Ok(());
-    }
-    let body = request(traced).encode_to_vec();
-    let sent = timeout(LIMIT, post(to, body)).await;
-    sent.with_context(|| format!("no answer within {} s", LIMIT.as_secs()))
-        .and_then(|sent| sent)
-        .with_context(|| format!("the collector at {to}"))
-}
-
-async fn post(to: &Uri, body: Vec<u8>) -> Result<()> {
-    let host = to.host().context("no host")?;
-    let stream = TcpStream::connect((host, to.port_u16().unwrap_or(80))).await?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let authority = to.authority().context("no host")?.as_str();
-    let path = to.path_and_query().map_or(PATH, |path| path.as_str());
-    let request = Request::post(path)
-        .header(HOST, authority)
-        .header(CONTENT_TYPE, "application/x-protobuf")
-        .body(Full::new(bytes::Bytes::from(body)))?;
-    let answer = async {
-        let answer = sender.send_request(request).await?;
-        let status = answer.status();
-        let body = Limited::new(answer.into_body(), MOST_ANSWERED);
-        let body = body.collect().await.map(|it| it.to_bytes());
-        let said = body.unwrap_or_default();
-        ensure!(
-            status.is_success(),
-            "it answers {status}: {}",
-            String::from_utf8_lossy(&said)
-        );
-        Ok(())
-    };
-    let driven = async {
-        match connection.await {
-            // The answer is there, or never will be, which ends the other branch.
-            Ok(()) => std::future::pending().await,
-            Err(error) => error,
-        }
-    };
-    tokio::select! {
-        answer = answer => answer,
-        error = driven => Err(error.into()),
+async fn send(to: &Collector, traced: &[Traced]) -> Result<()> {
+    match traced.is_empty() {
+        true => Ok(()),
+        false => to.post(request(traced).encode_to_vec()).await,
     }
 }
 
@@ -187,7 +128,12 @@ pub(super) fn request(traced: &[Traced]) -> ExportTraceServiceRequest {
 /// The spans of a command with their nodes: that of the client's wait, which has the name of the
 /// command, one of the gateway, and those of roles.
 fn spans(traced: &Traced) -> Vec<(&str, Span)> {
-    let Traced { node, kept, path } = traced;
+    let Traced {
+        node,
+        kept,
+        path,
+        delays,
+    } = traced;
     let parent = kept.parent.as_deref();
     let parent = parent.and_then(|text| TraceParent::parse(text.as_bytes()));
     let trace = parent.map_or_else(|| own_trace(traced), |parent| parent.trace);
@@ -211,6 +157,7 @@ fn spans(traced: &Traced) -> Vec<(&str, Span)> {
     root.attributes.push(text("db.operation.name", &operation));
     root.attributes
         .push(number("db.operation.batch.size", kept.together));
+    root.events = delays.iter().map(event).collect();
     let mut receive = span(1, "gateway.receive", (kept.received_us, kept.submitted_us));
     receive.parent_span_id = id(0);
     let mut spans = vec![(node.as_str(), root), (node.as_str(), receive)];
@@ -229,6 +176,17 @@ fn spans(traced: &Traced) -> Vec<(&str, Span)> {
         spans.push((node, one));
     }
     spans
+}
+
+/// What a node waited for meanwhile.
+fn event(of: &Meanwhile) -> Event {
+    let Meanwhile { node, us, delay } = of;
+    Event {
+        name: format!("waited: {}", delay.what),
+        time_unix_nano: delay.began_us * 1000,
+        attributes: vec![text("ionian.node", node), number("ionian.waited_us", *us)],
+        ..Event::default()
+    }
 }
 
 /// The trace of a command whose client has given none: nearly always the same when it is exported

@@ -7,7 +7,7 @@ use ionian_deployment::Configuration;
 use ionian_kernel::trace::LogSlot;
 use ionian_kernel::trace::path::{Path, Seen};
 use ionian_runtime::admin::traces::MOST_SLOTS;
-use ionian_runtime::traces::{CommandName, KeptCommand, NodeNotes, Wanted};
+use ionian_runtime::traces::{CommandName, Delay, KeptCommand, NodeNotes, Wanted};
 use ionian_runtime::{Record, query_notes};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -28,6 +28,17 @@ pub(super) struct Traced {
     pub(super) node: String,
     pub(super) kept: KeptCommand,
     pub(super) path: Path,
+    /// What nodes waited for meanwhile, the longest first.
+    pub(super) delays: Vec<Meanwhile>,
+}
+
+/// A delay of a node that a command may have waited for.
+#[derive(Clone, Debug)]
+pub(super) struct Meanwhile {
+    pub(super) node: String,
+    /// How much of the delay was in the time of the command.
+    pub(super) us: u64,
+    pub(super) delay: Delay,
 }
 
 /// Has every node record, if it is to, and asks for the events about these.
@@ -112,6 +123,29 @@ impl Gathered {
         self.failures.extend(new);
     }
 
+    /// The delays of all nodes that explain a good part of the time of a command.
+    fn delays(&self, kept: &KeptCommand) -> Vec<Meanwhile> {
+        let (first, last) = (kept.submitted_us, kept.answered_us);
+        let least = last.saturating_sub(first) / SHARE;
+        let of_node = |notes: &NodeNotes| {
+            let node = notes.node.clone();
+            let all = notes.delays.clone().into_iter();
+            all.map(move |delay| Meanwhile {
+                node: node.clone(),
+                us: delay
+                    .ended_us
+                    .min(last)
+                    .saturating_sub(delay.began_us.max(first)),
+                delay,
+            })
+        };
+        let all = self.notes.iter().flat_map(of_node);
+        let mut long: Vec<_> = all.filter(|it| it.us > least).collect();
+        long.sort_by_key(|it| std::cmp::Reverse(it.us));
+        long.truncate(MOST_DELAYS);
+        long
+    }
+
     /// Whether all nodes that have answered note all commands now.
     pub(super) fn records_all(&self) -> bool {
         let of_node = |notes: &NodeNotes| notes.recording.as_ref().is_some_and(|it| it.one_in == 1);
@@ -143,12 +177,19 @@ pub(super) async fn paths(
         during.retain(|event| is_near(&kept, event));
         Traced {
             path: id.map_or_else(Path::default, |id| Path::of(id, &during)),
+            delays: gathered.delays(&kept),
             node,
             kept,
         }
     });
     (traced.collect(), gathered)
 }
+
+/// A delay explains a command if it has more than one in this number of parts of its time.
+const SHARE: u64 = 10;
+
+/// How many delays are shown with a command, at most.
+const MOST_DELAYS: usize = 8;
 
 /// How much later or earlier an event about a command may be, by a clock that differs.
 const NEAR_US: u64 = 60_000_000;

@@ -48,9 +48,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         #[cfg(feature = "otel")]
         TraceCommand::Export {
             otlp,
+            otlp_ca,
             once,
             cluster_args,
-        } => export::run(otlp, *once, cluster_args),
+        } => export::run((otlp, otlp_ca.as_deref()), *once, cluster_args),
         TraceCommand::Record {
             one_in,
             seconds,
@@ -114,6 +115,7 @@ fn list(count: u32, shown: &Shown, wanted: impl Fn(&KeptCommand) -> bool) -> Res
     for one in &traced {
         let mut lines = format!("{}\n", one.title());
         one.waited(&mut lines);
+        one.meanwhile(&mut lines);
         output::print(format_args!("{lines}"));
     }
     let is_partial = traced.iter().any(|it| it.path.steps.is_empty());
@@ -191,6 +193,7 @@ fn told(one: &Traced, client_us: u64) -> String {
     let outside = client_us.saturating_sub(one.took_us());
     text += &format!("{:>12}  connection\n", text::ms(outside));
     text += &format!("{:>12}  at the client\n", text::ms(client_us));
+    one.meanwhile(&mut text);
     if one.path.steps.is_empty() {
         text += "\nWhat roles did is not known: notes of nodes are missing\n";
         return text;

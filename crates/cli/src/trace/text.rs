@@ -1,8 +1,9 @@
 //! Traced commands as text and as JSON.
 
-use super::gather::Traced;
+use super::gather::{Meanwhile, Traced};
 use ionian_kernel::time::Instant;
 use ionian_kernel::trace::path::{Path, Place};
+use ionian_runtime::traces::{DELAY_DISK, DELAY_LATE, DELAY_RUN, DelayedRole};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -88,6 +89,31 @@ impl Traced {
         }
     }
 
+    /// What nodes waited for meanwhile, if they did: one line for each role.
+    pub(super) fn meanwhile(&self, lines: &mut String) {
+        if !self.delays.is_empty() {
+            *lines += "Meanwhile nodes waited\n";
+        }
+        for Meanwhile { node, us, delay } in &self.delays {
+            let what = match delay.what.as_str() {
+                DELAY_DISK => "for the disk",
+                DELAY_LATE => "to run: stopped, or without a processor",
+                DELAY_RUN => "for one run of the event loop",
+                other => other,
+            };
+            let mut line = |place: &str, slots: &str| {
+                let _ = writeln!(lines, "{:>12}  {place:<24} {what}{slots}", ms(*us));
+            };
+            if delay.roles.is_empty() {
+                line(node, "");
+            }
+            for role in &delay.roles {
+                let place = format!("{node} {} {}", role.role, role.index);
+                line(&place, &slots(role));
+            }
+        }
+    }
+
     pub(super) fn document(&self) -> Value {
         let place = |place: &Option<Place>| {
             let place = place.as_ref();
@@ -96,6 +122,8 @@ impl Traced {
         let shares = self.shares().into_iter();
         let shares =
             shares.map(|it| json!({"at": place(&it.place), "stage": it.stage, "us": it.us}));
+        let delays = self.delays.iter();
+        let delays = delays.map(|it| json!({"node": it.node, "us": it.us, "delay": it.delay}));
         let spans = self.path.spans.iter().map(|span| {
             json!({
                 "at": place(&Some(span.place.clone())),
@@ -110,9 +138,23 @@ impl Traced {
             "node": self.node,
             "slot": self.path.slot.map(|it| it.slot.0),
             "took_us": self.took_us(),
+            "delays": delays.collect::<Vec<_>>(),
             "shares": shares.collect::<Vec<_>>(),
             "spans": spans.collect::<Vec<_>>(),
         })
+    }
+}
+
+/// The slots that what was held back of a role names.
+fn slots(of: &DelayedRole) -> String {
+    let log = match of.log.checked_sub(1) {
+        Some(log) => format!(" of log {log}"),
+        None => String::new(),
+    };
+    match of.slots {
+        None => String::new(),
+        Some((first, last)) if first == last => format!(", slot {first}{log}"),
+        Some((first, last)) => format!(", slots {first} to {last}{log}"),
     }
 }
 

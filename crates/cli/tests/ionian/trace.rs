@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, run, text};
 use crate::resp::Reply;
 use nix::sys::signal::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -104,6 +104,43 @@ fn a_slow_write_is_explained_by_the_role_that_waited() {
     let longest = shares.iter().max_by_key(|share| share["us"].as_u64());
     let stage = longest.expect("some")["stage"].as_str();
     assert_ne!(stage, Some("cluster"), "it is not explained: {slow:#}");
+}
+
+#[test]
+fn a_slow_write_that_was_not_recorded_is_explained_by_what_other_nodes_waited_for() {
+    let cluster = Cluster::start("baseline", &["options.slow_ms=50"], &[]);
+    let mut client = cluster.client(0);
+    client.set("a", "quick");
+    for node in [1, 2] {
+        cluster.signal(node, Signal::SIGSTOP);
+    }
+    let write = std::thread::spawn(move || client.set("b", "slow"));
+    std::thread::sleep(STOPPED);
+    for node in [1, 2] {
+        cluster.signal(node, Signal::SIGCONT);
+    }
+    write.join().expect("it is written");
+    let slow = document(&cluster, &["slow"]);
+    let traced = &slow[0];
+    assert_eq!(traced["command"]["name"], "set", "{slow:#}");
+    assert_eq!(traced["spans"], json!([]), "nothing is recorded: {slow:#}");
+    let took = traced["took_us"].as_u64().expect("a time");
+    let delays = traced["delays"].as_array().expect("a list");
+    for node in ["n1", "n2"] {
+        let of_node = delays.iter().filter(|it| it["node"] == node);
+        let stopped: u64 = of_node
+            .filter(|it| it["delay"]["what"] == "late")
+            .filter_map(|it| it["us"].as_u64())
+            .sum();
+        // They are called each time that a leader is to be heard or asked for.
+        assert!(
+            stopped > took / 4,
+            "{node}: {stopped} of {took} us: {slow:#}"
+        );
+    }
+    let shown = run(&["trace", "slow", "--data", &cluster.data()]);
+    let shown = text(&shown.stdout);
+    assert!(shown.contains("Meanwhile nodes waited"), "{shown}");
 }
 
 #[test]

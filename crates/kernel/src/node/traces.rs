@@ -2,15 +2,18 @@
 
 use super::{Node, World};
 use crate::id::Members;
-use crate::protocol::{Protocol, Routed};
+use crate::layout::Address;
+use crate::protocol::{Message, Protocol, Routed};
+use crate::role::Lsn;
 use crate::time::Instant;
-use crate::trace::{Event, Recorder, Recording};
+use crate::trace::{Event, LogSlot, Recorder, Recording};
 use alloc::boxed::Box;
 
 impl<P: Protocol> Node<P> {
     /// Notes messages from now on, for [traces](crate::trace). A node that does so already goes on
     /// as long as either asks, in as much detail.
     pub fn record(&mut self, now: Instant, recording: Recording) {
+        self.outbox.is_traced = true;
         match &mut self.recorder {
             Some(recorder) => recorder.extend(now, recording),
             none => *none = Some(Box::new(Recorder::new(recording))),
@@ -27,6 +30,23 @@ impl<P: Protocol> Node<P> {
         let events = self.recorder.as_ref().map(|recorder| recorder.events());
         let lost = events.as_ref().map_or(0, |(_, lost)| *lost);
         (events.into_iter().flat_map(|(events, _)| events), lost)
+    }
+
+    /// The messages that the next [`on_durable`](Node::on_durable) sends if the log is on disk up
+    /// to this position: the role that sends each, and the slot that it names. For a driver that
+    /// finds that they have waited long.
+    pub fn held(&self, durable: Lsn) -> impl Iterator<Item = (Address, Option<LogSlot>)> {
+        self.hosted.iter().flat_map(move |hosted| {
+            let held = hosted.fenced.iter();
+            let held = held.take_while(move |(fence, _)| *fence <= durable);
+            held.map(|(_, routed)| {
+                let subject = match routed {
+                    Routed::Roles { message, .. } => message.subject(),
+                    Routed::Application { .. } => None,
+                };
+                (hosted.address, subject.and_then(|subject| subject.slot))
+            })
+        })
     }
 
     /// Notes what the instance at this place sends, and passes it on. Apart, so that the message is
@@ -75,10 +95,14 @@ impl<P: Protocol> Node<P> {
         world: &impl World<P>,
     ) {
         let role = self.hosted[place].address;
-        let recorder = self.recorder.as_mut();
-        let goes_on = recorder.is_some_and(|it| it.note(|| world.clock(), (role, sent), message));
+        let inquiries = self.outbox.inquiries.drain(..);
+        let goes_on = self.recorder.as_mut().is_some_and(|recorder| {
+            inquiries.for_each(|(inquiry, command)| recorder.inquires_for(inquiry, command));
+            recorder.note(|| world.clock(), (role, sent), message)
+        });
         if !goes_on {
             self.recorder = None;
+            self.outbox.is_traced = false;
         }
     }
 }

@@ -141,6 +141,44 @@ fn what_a_role_sends_because_of_an_inquiry_has_its_number() {
 }
 
 #[test]
+fn an_inquiry_stands_for_the_commands_that_a_role_makes_it_for() {
+    let mut recorder = Recorder::new(recording(1, 500));
+    let name = |number| CommandId {
+        client: ClientId(1),
+        sessionless: false,
+        number,
+    };
+    let inquiry = |number| about(Some(LogSlot::of_inquiry(number)), None);
+    for (number, command) in [(9, 3), (9, 4), (9, 7), (10, 8)] {
+        recorder.inquires_for(LogSlot::of_inquiry(number), name(command));
+    }
+    let made_for = [(Some(9), Some(3)), (Some(9), Some(7))];
+    assert_eq!(noted(&recorder, &inquiry(9)), made_for);
+    assert_eq!(noted(&recorder, &inquiry(11)), [(Some(11), None)]);
+    // Asked again, for others.
+    recorder.inquires_for(LogSlot::of_inquiry(9), name(5));
+    assert_eq!(noted(&recorder, &inquiry(9)), [(Some(9), Some(5))]);
+    for number in 100..1000 {
+        recorder.inquires_for(LogSlot::of_inquiry(number), name(1));
+    }
+    assert_eq!(recorder.inquiries.len(), MOST_INQUIRIES);
+    assert_eq!(noted(&recorder, &inquiry(999)), [(Some(999), Some(1))]);
+}
+
+#[test]
+fn commands_of_roles_are_not_taken_for_those_of_clients() {
+    let recorder = Recorder::new(recording(1, 500));
+    let commands = Numbered(vec![3]);
+    let of_roles = about(Some(SLOT), Some(&commands)).internal();
+    assert_eq!(noted(&recorder, &of_roles), [(Some(5), None)]);
+    assert_eq!(of_roles.slot, Some(LogSlot { log: 1, ..SLOT }));
+    assert_eq!(
+        noted(&recorder, &about(None, Some(&commands)).internal()),
+        []
+    );
+}
+
+#[test]
 fn numbers_of_payloads_and_inquiries_are_of_no_log() {
     let of_group = |slot| about(Some(slot), None).in_log(2u16).slot;
     assert_eq!(of_group(SLOT), Some(LogSlot { log: 3, ..SLOT }));

@@ -126,7 +126,7 @@ messages! {
             executed: Slot,
         },
         /// Asks the tail what is committed.
-        5 => Query {
+        5 for "inquire" of inquiry => Query {
             /// The node that asks.
             from: ChainNodeId,
             /// Its epoch.
@@ -135,7 +135,7 @@ messages! {
             inquiry: u64,
         },
         /// The tail's answer.
-        6 => Committed {
+        6 for "inquired" of inquiry => Committed {
             /// Its epoch.
             epoch: ChainEpoch,
             /// The question.
@@ -226,7 +226,7 @@ messages! {
             received: Slot,
         },
         /// A message of the master's log to its client.
-        15 => Master via message {
+        15 => Master via message internal {
             /// The message.
             message: multipaxos::client::In,
         },

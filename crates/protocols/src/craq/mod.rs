@@ -120,10 +120,10 @@ ionian_kernel::protocol! {
     1 Batcher "batcher" ToBatchers(BatcherId) batcher::Batcher,
     2 ChainNode "chain_node" ToChainNodes(ChainNodeId) chain_node::ChainNode,
     3 Unbatcher "unbatcher" ToUnbatchers(UnbatcherId) unbatcher::Unbatcher,
-    4 Leader "leader" ToLeaders(LeaderId) leader::Leader,
-    5 ProxyLeader "proxy_leader" ToProxyLeaders(ProxyLeaderId) proxy_leader::ProxyLeader,
-    6 Acceptor "acceptor" ToAcceptors(AcceptorId) acceptor::Acceptor,
-    7 Master "master" ToMasters(ReplicaId) master::Master,
+    4 Leader "leader" ToLeaders(LeaderId) leader::Leader internal,
+    5 ProxyLeader "proxy_leader" ToProxyLeaders(ProxyLeaderId) proxy_leader::ProxyLeader internal,
+    6 Acceptor "acceptor" ToAcceptors(AcceptorId) acceptor::Acceptor internal,
+    7 Master "master" ToMasters(ReplicaId) master::Master internal,
 }
 
 impl From<multipaxos::Envelope> for Envelope {

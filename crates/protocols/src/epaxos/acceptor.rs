@@ -94,7 +94,7 @@ messages! {
             life: u32,
         },
         /// A replica asks what a read conflicts with.
-        5 => PreRead {
+        5 for "inquire" of inquiry => PreRead {
             /// The replica.
             from: ReplicaId,
             /// Its number for the question.

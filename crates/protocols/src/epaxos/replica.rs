@@ -68,7 +68,7 @@ messages! {
             reads: Batch,
         },
         /// What an acceptor has recorded that reads conflict with.
-        3 => PreReadAck {
+        3 for "inquired" of inquiry => PreReadAck {
             /// The acceptor.
             from: AcceptorId,
             /// The question that it answers.

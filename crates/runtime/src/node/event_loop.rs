@@ -258,6 +258,7 @@ impl<P: Protocol> EventLoop<P> {
         }
         let now = self.clock.now();
         state.io.now = now;
+        state.delays.run_begins(now);
         state.take_in(now)?;
         let mut is_member = state.run_roles(now)?;
         if state.write_checkpoint() {
@@ -267,6 +268,7 @@ impl<P: Protocol> EventLoop<P> {
         // another thread syncs there is nothing to wait for: it wakes the loop.
         while state.io.log.is_behind() {
             state.event_log.records_wait(now);
+            state.delays.records_wait(self.clock.now());
             if !state.io.log.flush()? {
                 break;
             }
@@ -277,15 +279,17 @@ impl<P: Protocol> EventLoop<P> {
             node,
             io,
             event_log,
+            delays,
             ..
         } = state;
         event_log.log_changes::<P>(now, node.instances(), || io.log.status());
         io.application.on_burst_end();
         io.peers.flush();
-        io.iterations
-            .record(self.clock.now().since(now).as_micros() as u64);
+        let (ended, timer) = (self.clock.now(), node.next_timer());
+        delays.run_ends(ended, timer);
+        io.iterations.record(ended.since(now).as_micros() as u64);
         Ok(match is_member {
-            true => TickOutcome::Continue(node.next_timer()),
+            true => TickOutcome::Continue(timer),
             false => TickOutcome::Exit(ExitReason::Removed),
         })
     }

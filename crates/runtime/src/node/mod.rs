@@ -6,6 +6,7 @@ mod busy;
 mod certificates;
 mod clock;
 mod control;
+mod delays;
 mod event_log;
 mod event_loop;
 pub mod feed;

@@ -133,6 +133,9 @@ impl<P: Protocol> EventLoop<P> {
             notes.events.extend(of_loop.events);
         }
         let kept = state.io.application.kept();
+        if !question.commands.is_empty() {
+            notes.delays = state.delays.all(P::KINDS);
+        }
         notes.commands = kept.into_iter().map(|it| it.command(self.clock)).collect();
         notes
     }

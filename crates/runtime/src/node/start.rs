@@ -2,6 +2,7 @@
 
 use super::application::{Application, LaneHandle, Submissions};
 use super::clock::Clock;
+use super::delays::Delays;
 use super::event_loop::{EventLoop, NodeInfo};
 use super::feed;
 use super::guard::MachineGuard;
@@ -198,7 +199,10 @@ fn assemble<P: Protocol>(
             application,
             loops,
         ),
-        KnownMembership::new(&settings),
+        (
+            KnownMembership::new(&settings),
+            Delays::new(settings.layout.options.clients.slower_than),
+        ),
         factory,
         admission.clone(),
         submissions.clone(),

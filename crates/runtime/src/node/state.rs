@@ -2,6 +2,7 @@
 
 use super::application::Submissions;
 use super::busy::Busy;
+use super::delays::Delays;
 use super::event_log::EventLog;
 use super::instances::InstanceFactory;
 use super::io::NodeIo;
@@ -41,6 +42,8 @@ pub(crate) struct State<P: Protocol> {
     pub(crate) io: NodeIo<P>,
     pub(crate) membership: KnownMembership,
     pub(crate) event_log: EventLog,
+    /// When the roles of this loop waited long.
+    pub(crate) delays: Delays,
     /// How much time the roles of this loop spend on messages.
     pub(crate) busy: Busy,
     factory: InstanceFactory,
@@ -65,7 +68,7 @@ impl<P: Protocol> State<P> {
     pub(crate) fn new(
         node: Node<P>,
         io: NodeIo<P>,
-        membership: KnownMembership,
+        (membership, delays): (KnownMembership, Delays),
         factory: InstanceFactory,
         admission: Rc<Admission>,
         submissions: Rc<Submissions>,
@@ -75,6 +78,7 @@ impl<P: Protocol> State<P> {
             io,
             membership,
             event_log: EventLog::default(),
+            delays,
             busy: Busy::default(),
             factory,
             admission,
@@ -137,6 +141,8 @@ impl<P: Protocol> State<P> {
     /// More records are on disk: sends what waited for that.
     pub(crate) fn on_durable(&mut self, now: Instant) {
         self.event_log.records_durable(now);
+        let held = self.node.held(self.io.log.durable());
+        self.delays.records_durable(now, held);
         self.node.on_durable(&mut self.io);
         self.io.report_durable();
     }

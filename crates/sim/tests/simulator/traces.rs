@@ -202,6 +202,44 @@ fn a_linearizable_read_shows_the_inquiry_before_it() {
     assert_reads::<SPaxos>("spaxos", &[READ, BATCHED]);
     assert_reads::<Mencius>("mencius", &[READ, BATCHED]);
     assert_reads::<PSmr>("p-smr", &[READ, BATCHED]);
+    const RECORDED: Stages = &[("replica", "inquired")];
+    assert_reads::<EPaxos>("epaxos", &[READ, RECORDED]);
+}
+
+#[test]
+fn a_read_of_a_chain_shows_what_its_node_asks() {
+    // What the chain is, and what of it is committed: of that the tail is asked, if it matters.
+    const READ: Stages = &[
+        ("chain_node", "inquired"),
+        ("chain_node", "read"),
+        ("client", "answers"),
+        ("client", SUBMIT),
+    ];
+    const MASTER: Stages = &[("acceptor", "inquire")];
+    const TAIL: Stages = &[("chain_node", "inquire")];
+    let (mut chains, mut tails) = (0, 0);
+    for seed in 0..8 {
+        let events = noted::<Craq>("craq", seed);
+        for command in commands(&events).iter().filter(|it| it.sessionless) {
+            let path = Path::of(*command, &events);
+            let told = format!("seed {seed}, {command:?}: {path:#?}");
+            assert!(path.is_connected(), "{told}");
+            let spans = path.spans.iter();
+            let mut stages = BTreeSet::new();
+            stages.extend(spans.map(|span| (span.place.role.as_str(), span.stage.as_str())));
+            let asked = |kind: Stages| kind.iter().all(|stage| stages.contains(stage));
+            if !asked(MASTER) && !asked(TAIL) {
+                continue;
+            }
+            chains += usize::from(asked(MASTER));
+            tails += usize::from(asked(TAIL));
+            let of_role = |it: &&Step| it.at.is_some() && it.stage == "inquired";
+            assert!(path.steps.iter().any(|it| of_role(&it)), "{told}");
+            stages.retain(|stage| !MASTER.contains(stage) && !TAIL.contains(stage));
+            assert!(stages.into_iter().eq(READ.iter().copied()), "{told}");
+        }
+    }
+    assert!(chains > 10 && tails > 2, "{chains} and {tails}");
 }
 
 #[test]

@@ -3,10 +3,19 @@
 use super::*;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::time::Instant;
-use ionian_kernel::trace::path::{Path, Seen};
+use ionian_kernel::trace::path::{self, Seen};
 use ionian_kernel::trace::{CommandId, Run};
+use ionian_runtime::traces::Delay;
+use ionian_tls::{Authority, Hosts, Kind, Name};
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 const COMMAND: CommandId = CommandId {
     client: ClientId(1),
@@ -55,44 +64,149 @@ fn traced(parent: Option<&str>) -> Traced {
             written_us: 60,
             ..KeptCommand::default()
         },
-        path: Path::of(COMMAND, &events),
+        path: path::Path::of(COMMAND, &events),
+        delays: vec![Meanwhile {
+            node: "b".to_owned(),
+            us: 9,
+            delay: Delay {
+                what: "disk".to_owned(),
+                began_us: 31,
+                ended_us: 40,
+                roles: Vec::new(),
+            },
+        }],
     }
 }
 
-/// Takes one request and answers with this status: the head of the request, and its body.
-fn collector(status: &'static str) -> (String, std::thread::JoinHandle<(String, Vec<u8>)>) {
+/// The head of a request, and its body.
+type Taken = (String, Vec<u8>);
+
+/// Takes one request and answers with this status.
+fn serve(mut stream: impl Read + Write, status: &str) -> std::io::Result<Taken> {
+    let mut input = Vec::new();
+    loop {
+        let mut some = [0; 4096];
+        let read = stream.read(&mut some)?;
+        if read == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        input.extend_from_slice(&some[..read]);
+        let end = input.windows(4).position(|it| it == b"\r\n\r\n");
+        let Some(end) = end else { continue };
+        let head = String::from_utf8_lossy(&input[..end]).to_lowercase();
+        let length = head.split("content-length: ").nth(1).expect("a length");
+        let length: usize = length.lines().next().expect("a line").parse().expect("one");
+        if input.len() == end + 4 + length {
+            let said = "no such tenant";
+            let length = said.len();
+            let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{said}");
+            stream.write_all(answer.as_bytes())?;
+            return Ok((head, input[end + 4..].to_vec()));
+        }
+    }
+}
+
+/// A collector that takes one request: its address.
+fn collector(status: &'static str) -> (String, JoinHandle<Taken>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let serve = move || {
-        let (mut stream, _) = listener.accept().expect("a caller");
-        let mut input = Vec::new();
-        loop {
-            let mut some = [0; 4096];
-            let read = stream.read(&mut some).expect("a request");
-            assert!(read > 0, "the request ends early");
-            input.extend_from_slice(&some[..read]);
-            let end = input.windows(4).position(|it| it == b"\r\n\r\n");
-            let Some(end) = end else { continue };
-            let head = String::from_utf8_lossy(&input[..end]).to_lowercase();
-            let length = head.split("content-length: ").nth(1).expect("a length");
-            let length: usize = length.lines().next().expect("a line").parse().expect("one");
-            if input.len() == end + 4 + length {
-                let said = "no such tenant";
-                let length = said.len();
-                let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{said}");
-                stream.write_all(answer.as_bytes()).expect("it is read");
-                return (head, input[end + 4..].to_vec());
-            }
-        }
+        let (stream, _) = listener.accept().expect("a caller");
+        serve(stream, status).expect("a request")
     };
     (format!("http://{address}"), std::thread::spawn(serve))
+}
+
+/// One with TLS, and its authority's certificate.
+fn secure_collector() -> (String, String, JoinHandle<std::io::Result<Taken>>) {
+    let day = Duration::from_secs(86_400);
+    let (authority, _) = Authority::create("shop", day).expect("an authority");
+    let name = Name {
+        cluster: "shop".to_owned(),
+        kind: Kind::Node,
+        name: "collector".to_owned(),
+    };
+    let hosts = Hosts {
+        addresses: vec![Ipv4Addr::LOCALHOST.into()],
+        ..Hosts::default()
+    };
+    let issued = authority.issue(&name, &hosts, day).expect("a certificate");
+    let certificate = CertificateDer::from_pem_slice(issued.certificate.as_bytes());
+    let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes());
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.expect("PEM")], key.expect("PEM"))
+        .expect("they belong together");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let serve = move || {
+        let (stream, _) = listener.accept().expect("a caller");
+        let connection = ServerConnection::new(Arc::new(config)).expect("a configuration");
+        let mut stream = StreamOwned::new(connection, stream);
+        let taken = serve(&mut stream, "200 OK")?;
+        stream.conn.send_close_notify();
+        stream.flush()?;
+        Ok(taken)
+    };
+    let served = std::thread::spawn(serve);
+    (
+        format!("https://{address}"),
+        authority.certificate().to_owned(),
+        served,
+    )
+}
+
+/// The collector at this address.
+fn at(address: &str, authorities: Option<&Path>) -> Result<Collector> {
+    Collector::new(&endpoint(address).expect("an endpoint"), authorities)
+}
+
+#[test]
+fn a_collector_with_tls_gets_them_if_it_is_trusted() {
+    let directory = std::env::temp_dir().join(format!("ionian-otlp-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let file = directory.join("ca.crt");
+    let (address, authority, served) = secure_collector();
+    std::fs::write(&file, &authority).expect("written");
+    let to = at(&address, Some(&file)).expect("it is read");
+    waiting::block_on(send(&to, &[traced(None)])).expect("it is taken");
+    let (head, body) = served.join().expect("no panic").expect("served");
+    assert!(head.starts_with("post /v1/traces http/1.1"), "{head}");
+    ExportTraceServiceRequest::decode(&*body).expect("a request");
+    // The authority of another one.
+    let (address, _, served) = secure_collector();
+    let to = at(&address, Some(&file)).expect("it is read");
+    let error = waiting::block_on(send(&to, &[traced(None)])).expect_err("it is not trusted");
+    let told = explain(&error);
+    assert!(
+        told.contains(&address) && told.contains("certificate"),
+        "{told}"
+    );
+    assert!(
+        served.join().expect("no panic").is_err(),
+        "it has got something"
+    );
+    std::fs::write(&file, "nothing").expect("written");
+    for (address, authorities, reason) in [
+        ("https://a:1", None, "needs --otlp-ca FILE"),
+        ("http://a:1", Some(&file), "allowed with https:// only"),
+        ("https://a:1", Some(&file), "holds no certificate"),
+        ("https://a:1", Some(&directory.join("none")), "none: "),
+    ] {
+        let refused = at(address, authorities.map(PathBuf::as_path)).err();
+        let told = explain(&refused.expect(reason));
+        assert!(told.contains(reason), "{told}");
+    }
+    std::fs::remove_dir_all(&directory).expect("removed");
 }
 
 #[test]
 fn a_collector_gets_the_spans_of_all_nodes_as_one_tree() {
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let (address, served) = collector("200 OK");
-    let to = endpoint(&address).expect("an endpoint");
+    let to = at(&address, None).expect("a collector");
     waiting::block_on(send(&to, &[traced(Some(parent))])).expect("it is taken");
     let (head, body) = served.join().expect("served");
     assert!(head.starts_with("post /v1/traces http/1.1"), "{head}");
@@ -128,6 +242,10 @@ fn a_collector_gets_the_spans_of_all_nodes_as_one_tree() {
         assert_eq!(found.trace_id[..4], [0x4b, 0xf9, 0x2f, 0x35], "{span}");
     }
     assert_eq!(spans.len(), 5);
+    let events: Vec<_> = spans.iter().flat_map(|span| &span.events).collect();
+    let told = |event: &Event| (event.name.clone(), event.time_unix_nano);
+    assert_eq!(events.len(), 1);
+    assert_eq!(told(events[0]), ("waited: disk".to_owned(), 31_000));
 }
 
 #[test]
@@ -141,7 +259,7 @@ fn a_command_without_a_parent_has_a_trace_of_its_own() {
 #[test]
 fn a_collector_that_refuses_is_named_with_its_answer() {
     let (address, served) = collector("403 Forbidden");
-    let to = endpoint(&address).expect("an endpoint");
+    let to = at(&address, None).expect("a collector");
     let error = waiting::block_on(send(&to, &[traced(None)])).expect_err("it is refused");
     let told = explain(&error);
     assert!(
@@ -149,8 +267,11 @@ fn a_collector_that_refuses_is_named_with_its_answer() {
         "{told}"
     );
     drop(served.join());
-    for wrong in ["", "127.0.0.1:4318", "https://a:1", "http://", "ftp://a"] {
+    for wrong in ["", "127.0.0.1:4318", "https://", "http://", "ftp://a"] {
         let error = endpoint(wrong).expect_err(wrong);
-        assert!(error.contains("must be http://HOST:PORT"), "{error}");
+        assert!(
+            error.contains("must be http://HOST:PORT or https://HOST:PORT"),
+            "{error}"
+        );
     }
 }

@@ -111,6 +111,11 @@ impl ChainNode {
             self.inquiries.since = Some(now);
             self.link.look(now, Ask::Inquiry, out);
             self.link.on_burst_end(now, out);
+            if let Some(number) = self.link.inquiry() {
+                for reads in self.reads.awaiting(self.inquiries.begun) {
+                    out.inquires_for(number, reads);
+                }
+            }
         }
     }
 

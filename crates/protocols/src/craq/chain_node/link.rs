@@ -6,6 +6,7 @@
 
 use super::{ChainNode, branch};
 use crate::craq::message::{Chain, Step};
+use crate::multipaxos::acceptor::In as ToAcceptor;
 use crate::multipaxos::client::{ClientLane, In as ToLane};
 use crate::multipaxos::{self, config::Config};
 use alloc::collections::BTreeMap;
@@ -44,6 +45,8 @@ pub(super) struct Link {
     /// What was asked and is not answered: one of each kind, and a change of each client.
     asked: BTreeMap<Ask, u64>,
     next: u64,
+    /// The number of the last question to acceptors.
+    inquiry: Option<u64>,
     replies: Vec<Reply>,
 }
 
@@ -54,6 +57,7 @@ impl Link {
             outbox: Outbox::new(birth.keeps_records),
             asked: BTreeMap::new(),
             next: 0,
+            inquiry: None,
             replies: Vec::new(),
         }
     }
@@ -66,6 +70,11 @@ impl Link {
     ) {
         act(&mut self.lane, &mut Out::new(&mut self.outbox));
         for envelope in self.outbox.take_sends() {
+            if let multipaxos::Envelope::ToAcceptors(_, ToAcceptor::PreRead { inquiry, .. }) =
+                &envelope
+            {
+                self.inquiry = Some(*inquiry);
+            }
             match envelope {
                 multipaxos::Envelope::ToApplication(_, reply) => self.replies.push(reply),
                 // A look at the chain promises nothing. A step may: that this node is full.
@@ -113,6 +122,11 @@ impl Link {
 
     pub(super) fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, ChainNode>) {
         self.call(out, |lane, out| lane.on_burst_end(now, out));
+    }
+
+    /// The number of the last question to acceptors: for traces.
+    pub(super) fn inquiry(&self) -> Option<u64> {
+        self.inquiry
     }
 
     pub(super) fn invariants(&self) {

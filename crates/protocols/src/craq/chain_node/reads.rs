@@ -129,6 +129,14 @@ impl Reads {
         self.query_at
     }
 
+    /// The reads that wait for the inquiry with this number.
+    pub(super) fn awaiting(&self, inquiry: u64) -> impl Iterator<Item = &Batch> {
+        let dirty = [&self.answered, &self.dirty_fresh, &self.dirty_asked];
+        let all = self.ready.iter().chain(dirty.into_iter().flatten());
+        all.filter(move |(needed, _)| *needed == inquiry)
+            .map(|(_, reads)| reads)
+    }
+
     /// Whether there is room for a batch, which is then counted.
     fn admit(&mut self, batch: &Batch) -> bool {
         let fits = self.batches < MAX_BATCHES && self.bytes + batch.byte_len() <= MAX_BYTES;
@@ -396,6 +404,9 @@ impl ChainNode {
     /// Asks the tail, or asks it the same again: any answer to this number will do.
     fn ask_tail(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.reads.query_at = Some(now + self.config.options().resend_after);
+        for (_, reads) in &self.reads.dirty_asked {
+            out.inquires_for(self.reads.inquiry, reads);
+        }
         let message = In::Query {
             from: self.id,
             epoch: self.chain.epoch,

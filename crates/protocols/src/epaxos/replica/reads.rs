@@ -282,6 +282,7 @@ impl Replica {
         };
         let number = self.reads.next;
         self.reads.next += 1;
+        out.inquires_for(number, &inquiry.reads);
         self.pre_read(number, &inquiry.touched, asked, out);
         self.reads.put(number, inquiry);
     }
@@ -401,6 +402,7 @@ impl Replica {
             (inquiry.asked, inquiry.at) = (all, now + wait);
             inquiry.attempts += 1;
             out.reached(branch::READ_ASKED_AGAIN);
+            out.inquires_for(number, &inquiry.reads);
             self.pre_read(number, &inquiry.touched, silent, out);
             self.reads.put(number, inquiry);
         }
