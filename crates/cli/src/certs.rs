@@ -88,7 +88,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
                 directory.display()
             );
         }
-        CertsCommand::Status { cluster_args } => return report::run(cluster_args),
+        CertsCommand::Status {
+            fresh,
+            cluster_args,
+        } => return report::run(cluster_args, *fresh),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,6 +5,7 @@
 //! Redis client <- Gateway <- Application::on_reply <- client lane <-
 //! ```
 
+use crate::node::Sink;
 use ionian_deployment::Deployment;
 use ionian_gateway::{ClientTls, Family, Gateway, InfoWriter, Limits, Measured, Outcome, Peer};
 use ionian_kernel::client::Reply;
@@ -13,6 +14,7 @@ use ionian_kernel::layout::Options;
 use ionian_runtime::status::{ClientsStatus, counts};
 use ionian_runtime::{Application, Kept, LaneHandle, PUBLISHED_EVERY};
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -91,7 +93,11 @@ pub(crate) fn start(
     (deployment, name): (&Deployment, &str),
     listener: TcpListener,
     handle: LaneHandle,
-    (measured, tls): (watch::Sender<Option<Measured>>, Option<ClientTls>),
+    (measured, tls, audit): (
+        watch::Sender<Option<Measured>>,
+        Option<ClientTls>,
+        Option<Arc<Sink>>,
+    ),
 ) -> Box<dyn Application> {
     let first = handle
         .first_lane()
@@ -105,6 +111,9 @@ pub(crate) fn start(
         Box::new(submit),
         tls,
     );
+    if let Some(sink) = audit {
+        gateway.set_audit(Box::new(move || sink.check()));
+    }
     gateway.set_gateways(gateways(deployment, name));
     gateway.set_level(Box::new(move || level.level()));
     // The socket listens and is non-blocking. Tokio accepts such a socket unless it is out of

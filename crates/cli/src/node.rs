@@ -18,7 +18,9 @@ use crate::netfs_app;
 use crate::protocols::{self, Work};
 use anyhow::{Context, Result};
 pub(crate) use arguments::Arguments;
-use audit::Audit;
+use arguments::AuditMode;
+pub(crate) use audit::Sink;
+use audit::{Audit, TARGET};
 use ionian_deployment::{Configuration, Deployment, Durability};
 use ionian_gateway::ClientTls;
 use ionian_kernel::protocol::Protocol;
@@ -26,7 +28,7 @@ use ionian_program::output::explain;
 use ionian_program::{BadUsage, code_of};
 use ionian_runtime::storage::membership_file;
 use ionian_runtime::{
-    Application, LaneHandle, NodeError, NodeSettings, NodeTls, run_node_blocking,
+    Application, AuditCheck, LaneHandle, NodeError, NodeSettings, NodeTls, run_node_blocking,
 };
 pub(crate) use logging::{LogFormat, begin_log};
 use nix::sys::signal::Signal;
@@ -34,18 +36,23 @@ use std::io::{IsTerminal, Read};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let audit = arguments.audit.as_deref();
     let audit = audit.map(|path| Audit::begin(path, &arguments.name));
-    begin_log(
-        arguments.log_format,
-        Some(&arguments.name),
-        audit.transpose()?,
-    );
-    let done = begin(arguments);
+    let audit = audit.transpose()?;
+    let sink = audit.as_ref().map(Audit::sink);
+    begin_log(arguments.log_format, Some(&arguments.name), audit);
+    let is_required = arguments.audit_mode == AuditMode::Required;
+    let required = sink.clone().filter(|_| is_required);
+    tracing::info!(target: TARGET, request = "start", outcome = "permitted");
+    let done = begin(arguments, required);
+    let outcome = if done.is_ok() { "done" } else { "failed" };
+    tracing::info!(target: TARGET, request = "stop", outcome);
+    sink.iter().for_each(|sink| sink.settle());
     if arguments.log_format == LogFormat::Text {
         return done;
     }
@@ -56,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }))
 }
 
-fn begin(arguments: &Arguments) -> Result<ExitCode> {
+fn begin(arguments: &Arguments, audit: Option<Arc<Sink>>) -> Result<ExitCode> {
     // A service manager may have a node reload what it is only about to load.
     if !std::io::stdin().is_terminal() {
         catch(Signal::SIGHUP);
@@ -112,6 +119,7 @@ fn begin(arguments: &Arguments) -> Result<ExitCode> {
         gateway_listen,
         clock_ahead_ms,
         reports,
+        audit,
         client_tls: secure::for_clients(arguments, tls.as_ref()),
         tls,
     };
@@ -135,6 +143,8 @@ struct Run {
     gateway_listen: Option<String>,
     clock_ahead_ms: i64,
     reports: http::Reports,
+    /// What must take lines while something is changed.
+    audit: Option<Arc<Sink>>,
     tls: Option<NodeTls>,
     client_tls: Option<ClientTls>,
 }
@@ -152,6 +162,7 @@ impl Work for Run {
             gateway_listen,
             clock_ahead_ms,
             reports,
+            audit,
             tls,
             client_tls,
         } = self;
@@ -163,6 +174,9 @@ impl Work for Run {
         settings.clock_ahead_ms = clock_ahead_ms;
         settings.startup = service::startup_watch(others(&settings));
         settings.feed = reports.feed;
+        if let Some(sink) = audit.clone() {
+            settings.audit = AuditCheck::new(move || sink.check());
+        }
 
         if let Some(tls) = &tls {
             secure::check_cluster(tls, &settings.identity.cluster, &name)?;
@@ -206,7 +220,7 @@ impl Work for Run {
                     netfs_app::start(&deployment, listener, handle)
                 }
                 Some(listener) => {
-                    let secured = (reports.gateway, client_tls);
+                    let secured = (reports.gateway, client_tls, audit);
                     gateway_app::start((&deployment, &name), listener, handle, secured)
                 }
                 None => Box::new(()) as Box<dyn Application>,

@@ -1,5 +1,6 @@
 //! What the connections of one gateway share: limits, counters, and the list of clients.
 
+use crate::audit::AuditCheck;
 use crate::awaited::Awaited;
 use crate::info::InfoWriter;
 use crate::limits::Limits;
@@ -52,6 +53,7 @@ pub struct Host {
     pub(crate) rights: Rights,
     pub(crate) memory: Memory,
     pub(crate) logins: Logins,
+    pub(crate) audit: AuditCheck,
     /// The clock of quotas; `None` stands for the system's.
     pub(crate) clock: RefCell<Option<Clock>>,
     /// Whether CLIENT KILL has named connections that are not closed yet.
@@ -72,6 +74,7 @@ pub(crate) struct Stats {
     pub(crate) bytes_in: Cell<u64>,
     pub(crate) bytes_out: Cell<u64>,
     pub(crate) protocol_errors: Cell<u64>,
+    pub(crate) handshakes_failed: Cell<u64>,
     pub(crate) evicted: Cell<u64>,
     pub(crate) unfinished: Cell<u64>,
     pub(crate) woken: Cell<u64>,
@@ -91,6 +94,7 @@ impl Stats {
         each("total_net_input_bytes", self.bytes_in.get());
         each("total_net_output_bytes", self.bytes_out.get());
         each("protocol_errors", self.protocol_errors.get());
+        each("tls_handshakes_failed", self.handshakes_failed.get());
         each("evicted_clients", self.evicted.get());
         each("unfinished_commands_closed", self.unfinished.get());
         each("woken_clients", self.woken.get());
@@ -244,6 +248,7 @@ impl Host {
             rights: Rights::default(),
             memory: Memory::default(),
             logins: Logins::default(),
+            audit: AuditCheck::default(),
             clock: RefCell::default(),
             any_killed: Cell::default(),
             gateways: RefCell::default(),

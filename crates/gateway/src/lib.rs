@@ -16,6 +16,7 @@
 //! | `host`, `limits`, `peers` | what all connections share |
 //! | `waiting`, `awaited` | clients that wait until a stream grows, their streams |
 //! | `rights`, `acl_log` | who may do what, and what was refused |
+//! | `audit` | lines of the audit log, and what needs one |
 //! | `login` | clients that have to log in and have not; what certificates say |
 //! | `quotas`, `pauses` | how much of the gateway each user may take; what waits for that |
 //! | `following` | keeps the copy of the users up to date |
@@ -27,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod acl_log;
+mod audit;
 mod awaited;
 mod commands;
 mod connection;

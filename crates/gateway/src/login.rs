@@ -5,8 +5,8 @@
 //! connections, are closed after a while, and wait with each further attempt after several wrong
 //! ones from their address.
 
+use crate::audit::{OVER_QUOTA, audit};
 use crate::host::{Client, Host};
-use crate::rights::AUDIT;
 use bytes::Bytes;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -141,15 +141,6 @@ impl Host {
         let failures = self.logins.failures.borrow();
         failures.are_many(machine(client), now)
     }
-}
-
-/// The outcome of a login that a quota of connections has refused.
-pub(crate) const OVER_QUOTA: &str = "over its quota";
-
-/// A line of the audit log about a client that is not logged in as this user.
-pub(crate) fn audit(client: &Client, user: &[u8], request: &str, outcome: &str) {
-    let (user, from) = (String::from_utf8_lossy(user), &client.address);
-    tracing::info!(target: AUDIT, user = &*user, from, request, outcome);
 }
 
 /// Whether the login that a connection has received waits.

@@ -9,6 +9,7 @@
 
 use crate::inline;
 use crate::limits::Limits;
+use crate::socket::TLS_HANDSHAKE;
 use bytes::{Buf, Bytes};
 use std::fmt;
 
@@ -40,6 +41,8 @@ pub enum ProtocolError {
     TooBigInline,
     /// An inline command with an unclosed quote.
     UnbalancedQuotes,
+    /// The handshake of TLS, where there is none.
+    Tls,
     /// `*N` with an N that is above the limit before AUTH.
     UnauthenticatedMultibulkLength,
     /// `$N` with an N that is above the limit before AUTH.
@@ -72,6 +75,7 @@ impl fmt::Display for ProtocolError {
             ProtocolError::ExpectedDollar(_) => f.write_str("expected '$', got ' '"),
             ProtocolError::TooBigInline => f.write_str("too big inline request"),
             ProtocolError::UnbalancedQuotes => f.write_str("unbalanced quotes in request"),
+            ProtocolError::Tls => f.write_str("this port does not accept TLS connections"),
             ProtocolError::UnauthenticatedMultibulkLength => {
                 f.write_str("unauthenticated multibulk length")
             }
@@ -214,6 +218,7 @@ impl Parser {
                 Ok(false)
             }
             _ => {
+                check_plain(line)?;
                 let line = line.strip_suffix(b"\n").unwrap_or(line);
                 let line = line.strip_suffix(b"\r").unwrap_or(line);
                 inline::split(line, &mut self.words).ok_or(ProtocolError::UnbalancedQuotes)?;
@@ -282,11 +287,23 @@ impl Parser {
             Some(self.on_line(&input[..len], limits)?)
         } else {
             self.partial.extend_from_slice(&input[..len]);
+            if matches!(self.stage, Stage::Start) {
+                check_plain(&self.partial)?;
+            }
             let line = end.map(|_| std::mem::take(&mut self.partial));
             line.map(|line| self.on_line(&line, limits)).transpose()?
         };
         input.advance(len);
         Ok(complete)
+    }
+}
+
+/// Checks that a command does not begin as every connection with TLS, whose client waits for an
+/// answer before it sends more.
+fn check_plain(line: &[u8]) -> Result<(), ProtocolError> {
+    match line.first() {
+        Some(&TLS_HANDSHAKE) => Err(ProtocolError::Tls),
+        _ => Ok(()),
     }
 }
 

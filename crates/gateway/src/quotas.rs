@@ -12,6 +12,7 @@
 //! them a command would wait behind all others of its user, for longer than clients wait. An error
 //! waits too: a client that repeats what was refused gets ten errors a second.
 
+use crate::audit::{OVER_QUOTA, audit};
 use crate::host::{Client, Host, count};
 use crate::rights::Rights;
 use bytes::Bytes;
@@ -26,6 +27,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// What was not used for longer than a second is not kept.
 const BURST_NS: i64 = 1_000_000_000;
+
+/// How often the audit log gets a line about refused commands of a user.
+const AUDITED_EVERY: Duration = Duration::from_secs(60);
 
 /// The number of accounts below which those without use stay.
 const KEPT_ACCOUNTS: usize = 1024;
@@ -103,6 +107,8 @@ pub(crate) struct Account {
     unanswered: Cell<usize>,
     commands: Cell<Bucket>,
     bytes: Cell<Bucket>,
+    /// When the audit log got a line about a refused command last.
+    audited: Cell<Option<Instant>>,
 }
 
 impl Account {
@@ -115,6 +121,7 @@ impl Account {
             unanswered: Cell::default(),
             commands: Cell::default(),
             bytes: Cell::default(),
+            audited: Cell::default(),
         }
     }
 
@@ -186,6 +193,15 @@ impl Account {
             String::from_utf8_lossy(&self.name),
             self.allowed(quota).unwrap_or(0)
         )
+    }
+
+    /// A command of this client is over a quota, which the audit log gets once a minute.
+    pub(crate) fn audit_refusal(&self, client: &Client, now: Instant) {
+        let is_due = |at: Instant| now.saturating_duration_since(at) >= AUDITED_EVERY;
+        if self.audited.get().is_none_or(is_due) {
+            self.audited.set(Some(now));
+            audit(client, &self.name, "command", OVER_QUOTA);
+        }
     }
 
     /// The error of a command that has more bytes than the user may send in a second.

@@ -6,9 +6,9 @@
 //! [`SINCE`] a cluster has no users but `default`, which may do everything, and nothing is judged.
 
 use crate::acl_log::{AclLog, Reason};
+use crate::audit::{OVER_QUOTA, audit};
 use crate::commands;
 use crate::host::{Client, Host, count};
-use crate::login::{OVER_QUOTA, audit};
 use crate::quotas::Accounts;
 use bytes::Bytes;
 use ionian_kernel::level::Level;
@@ -293,9 +293,6 @@ impl Host {
             .add((reason, in_multi), object, user, line);
     }
 }
-
-/// The target of the lines of the audit log.
-pub(crate) const AUDIT: &str = "ionian::audit";
 
 /// The user of clients that do not log in, if they need not.
 fn default_user(users: &Users) -> Option<&Arc<User>> {

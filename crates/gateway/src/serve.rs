@@ -247,9 +247,9 @@ impl Inner {
                     user.iter().for_each(|user| connection.certify(user));
                     self.host_client(connection, halves);
                 }
-                Err(error) => {
+                Err(refused) => {
                     let from = from.map_or_else(|_| "?".to_owned(), |from| from.to_string());
-                    self.log_refused(&from, &error);
+                    self.refuse(&from, refused);
                 }
             }
         });

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_rustls::TlsAcceptor as TlsServer;
@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor as TlsServer;
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
 /// The first byte of every TLS connection; no command begins with it.
-const TLS_HANDSHAKE: u8 = 0x16;
+pub(crate) const TLS_HANDSHAKE: u8 = 0x16;
 
 /// How the gateway secures the connections of clients.
 #[derive(Clone, Debug)]
@@ -35,6 +35,22 @@ pub struct ClientTls {
 
 /// The halves of a connection, and the user that the client's certificate names, if that counts.
 pub(crate) type Greeted = ((Input, Output), Option<String>);
+
+/// A client that is not served.
+pub(crate) enum Refused {
+    /// It has connected and left without a byte, as probes do.
+    Silent,
+    /// It does not speak TLS, which is required.
+    Plain(TcpStream),
+    /// The handshake has failed.
+    Handshake(io::Error),
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        Refused::Handshake(error)
+    }
+}
 
 /// The reading half.
 pub(crate) struct Input {
@@ -74,17 +90,17 @@ fn halves(stream: TcpStream, session: Option<Session>) -> (Input, Output) {
 ///
 /// # Errors
 /// Why the client is not served.
-pub(crate) async fn accept(stream: TcpStream, tls: &ClientTls) -> io::Result<Greeted> {
+pub(crate) async fn accept(stream: TcpStream, tls: &ClientTls) -> Result<Greeted, Refused> {
     let late = |_| io::Error::new(ErrorKind::TimedOut, "no TLS handshake within 5 s");
     tokio::time::timeout(HANDSHAKE, greet(stream, tls))
         .await
         .map_err(late)?
 }
 
-async fn greet(mut stream: TcpStream, tls: &ClientTls) -> io::Result<Greeted> {
+async fn greet(stream: TcpStream, tls: &ClientTls) -> Result<Greeted, Refused> {
     let mut first = [0];
     if stream.peek(&mut first).await? == 0 {
-        return Err(ErrorKind::UnexpectedEof.into());
+        return Err(Refused::Silent);
     }
     match first[0] == TLS_HANDSHAKE {
         true => {
@@ -94,13 +110,7 @@ async fn greet(mut stream: TcpStream, tls: &ClientTls) -> io::Result<Greeted> {
             Ok((halves(stream, Some(Session::new(session.into()))), user))
         }
         false if tls.permissive => Ok((plain(stream), None)),
-        false => {
-            let text = b"-ERR Protocol error: this port accepts only TLS connections\r\n";
-            stream.write_all(text).await?;
-            stream.shutdown().await?;
-            let why = "the client does not speak TLS, which is required";
-            Err(io::Error::new(ErrorKind::InvalidData, why))
-        }
+        false => Err(Refused::Plain(stream)),
     }
 }
 

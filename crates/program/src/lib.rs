@@ -9,6 +9,7 @@
 //! | `output` | standard output that may be closed; an error in one line |
 //! | `outcome` | the exit code of a command, and which errors are bad usage |
 //! | `family` | from the names in a deployment to a protocol's type and to a state machine |
+//! | `credentials` | a user of the cluster and its password, as flags |
 //! | `level` | how fresh reads are, as a flag |
 //! | `version` | what `--version` prints |
 #![forbid(unsafe_code)]
@@ -19,9 +20,11 @@ pub mod output;
 pub mod tools;
 pub mod version;
 
+mod credentials;
 mod level;
 mod outcome;
 
+pub use credentials::Credentials;
 pub use level::Level;
 pub use outcome::{BadUsage, INTERRUPTED, code_of, exit_code};
 

@@ -1,6 +1,6 @@
 //! A non-blocking connection with any number of requests in flight.
 
-use crate::{Error, Reply, push_request, take_reply};
+use crate::{Error, Reply, push_request, readable, take_reply};
 use bytes::BytesMut;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -71,7 +71,8 @@ impl Connection {
         let host = ServerName::from(address.ip());
         let greeted = TlsConnector::from(config).connect(host, stream);
         let greeted = timeout(HANDSHAKE_LIMIT, greeted).await;
-        let stream = greeted.map_err(|_| Error::TimedOut(HANDSHAKE_LIMIT))??;
+        let greeted = greeted.map_err(|_| Error::TimedOut(HANDSHAKE_LIMIT))?;
+        let stream = greeted.map_err(readable)?;
         Ok(Self::over(Stream::Tls(Box::new(stream))))
     }
 

@@ -1,6 +1,6 @@
 //! A connection that blocks the calling thread.
 
-use crate::{Error, Reply, push_request, take_reply};
+use crate::{Error, Reply, push_request, readable, take_reply};
 use bytes::BytesMut;
 use rustls::pki_types::{InvalidDnsNameError, ServerName};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
@@ -30,14 +30,17 @@ impl Stream {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Stream::Plain(stream) => stream.write_all(bytes),
-            Stream::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
+            Stream::Tls(stream) => {
+                let sent = stream.write_all(bytes).and_then(|()| stream.flush());
+                sent.map_err(readable)
+            }
         }
     }
 
     fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Plain(stream) => stream.read(piece),
-            Stream::Tls(stream) => stream.read(piece),
+            Stream::Tls(stream) => stream.read(piece).map_err(readable),
         }
     }
 }
@@ -91,7 +94,8 @@ impl Connection {
     /// If it fails, or the server does not answer in time.
     pub fn greet(&mut self) -> io::Result<()> {
         if let Stream::Tls(stream) = &mut self.stream {
-            stream.conn.complete_io(&mut stream.sock)?;
+            let done = stream.conn.complete_io(&mut stream.sock);
+            done.map_err(readable)?;
         }
         Ok(())
     }
@@ -148,18 +152,21 @@ impl Connection {
         }
     }
 
-    /// The socket of a connection without TLS, for other uses; its reads have no time limit.
+    /// The socket, for other uses, with the session of TLS if it has one. Its reads have no time
+    /// limit.
     ///
     /// # Errors
     /// The system's errors.
-    pub fn into_stream(self) -> io::Result<TcpStream> {
-        match self.stream {
-            Stream::Plain(stream) => {
-                stream.set_read_timeout(None)?;
-                Ok(stream)
+    pub fn into_parts(self) -> io::Result<(TcpStream, Option<ClientConnection>)> {
+        let (stream, session) = match self.stream {
+            Stream::Plain(stream) => (stream, None),
+            Stream::Tls(stream) => {
+                let (session, stream) = stream.into_parts();
+                (stream, Some(session))
             }
-            Stream::Tls(_) => Err(ErrorKind::Unsupported.into()),
-        }
+        };
+        stream.set_read_timeout(None)?;
+        Ok((stream, session))
     }
 }
 

@@ -17,7 +17,8 @@ pub use blocking::{Connection, Limits};
 pub use reply::{Reply, take_reply};
 
 use bytes::Bytes;
-use std::io::{self, Write};
+use rustls::InvalidMessage::InvalidContentType;
+use std::io::{self, ErrorKind, Write};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -42,6 +43,17 @@ pub enum Error {
     /// A reply of another type than the request expects.
     #[error("an unexpected reply: {0:?}")]
     Unexpected(Reply),
+}
+
+/// An error of a connection with TLS: names what a server without TLS has sent.
+fn readable(error: io::Error) -> io::Error {
+    let source = error.get_ref().and_then(|source| source.downcast_ref());
+    match source {
+        Some(rustls::Error::InvalidMessage(InvalidContentType)) => {
+            io::Error::new(ErrorKind::InvalidData, "the server does not speak TLS")
+        }
+        _ => error,
+    }
 }
 
 /// Appends a request to `out`: an array of bulk strings.

@@ -92,6 +92,7 @@ pub use in_process::cluster::{Cluster, ClusterOptions};
 pub use in_process::freshness::{Freshness, LocalReadError, Receipt};
 pub use in_process::hosted::{Hosted, Stop};
 pub use node::application::{Application, Kept, LaneHandle};
+pub use node::audit::AuditCheck;
 pub use node::feed::{PUBLISHED_EVERY, Published, StatusFeed, StatusReader, status_feed};
 pub use node::joining::wait_for_membership;
 pub use node::settings::{NodeSettings, resolve};

@@ -160,6 +160,12 @@ pub struct TlsStatus {
     pub trusted: Vec<CertificateStatus>,
     /// How many new sets of certificates the node has refused since its start.
     pub refused_sets: u64,
+    /// Why the files as they were read last are not in force, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<String>,
+    /// How often the node has read its files; `None` from programs that do not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<u64>,
 }
 
 /// A certificate.

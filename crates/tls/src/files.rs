@@ -9,6 +9,7 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3Default;
+use zeroize::Zeroizing;
 
 /// The largest file that is read. A bundle of a hundred certificates has a tenth of it.
 const MAX_FILE: u64 = 1 << 20;
@@ -86,10 +87,13 @@ type Der = CertificateDer<'static>;
 
 /// What the files of a set hold.
 pub(crate) struct Contents {
-    pub(crate) certificate: Vec<u8>,
-    pub(crate) key: Vec<u8>,
-    pub(crate) bundle: Vec<u8>,
+    pub(crate) certificate: Bytes,
+    pub(crate) key: Bytes,
+    pub(crate) bundle: Bytes,
 }
+
+/// Overwritten when it is freed.
+type Bytes = Zeroizing<Vec<u8>>;
 
 impl Contents {
     /// Differs if any file differs. It recognizes changes and is no secret's hash: it stays in
@@ -98,26 +102,29 @@ impl Contents {
         let mut digest = Xxh3Default::new();
         for file in [&self.certificate, &self.key, &self.bundle] {
             digest.update(&(file.len() as u64).to_le_bytes());
-            digest.update(file);
+            digest.update(file.as_slice());
         }
         digest.digest()
     }
 }
 
-fn read(path: &Path, is_secret: bool) -> Result<Vec<u8>, TlsError> {
+fn read(path: &Path, is_secret: bool) -> Result<Bytes, TlsError> {
     let failed = |source| TlsError::Read {
         path: path.to_owned(),
         source,
     };
     let file = File::open(path).map_err(failed)?;
-    let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o7777;
+    let metadata = file.metadata().map_err(failed)?;
+    let mode = metadata.permissions().mode() & 0o7777;
     if is_secret && mode & 0o077 != 0 {
         return Err(TlsError::KeyMode {
             path: path.to_owned(),
             mode,
         });
     }
-    let mut bytes = Vec::new();
+    // With room for all, so that no smaller copy is left behind.
+    let room = metadata.len().min(MAX_FILE) as usize + 64;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(room));
     file.take(MAX_FILE + 1)
         .read_to_end(&mut bytes)
         .map_err(failed)?;

@@ -5,7 +5,7 @@ use crate::error::TlsError;
 use crate::files::Files;
 use crate::name::Expected;
 use crate::set::CertificateSet;
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use rustls::{ClientConfig, ServerConfig};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,6 +51,9 @@ pub struct Live {
     /// What the last files that were refused held: the same contents are reported once.
     refused: AtomicU64,
     failures: AtomicU64,
+    reads: AtomicU64,
+    /// Why the files as they were read last are not in force, if so.
+    refusal: ArcSwapOption<String>,
 }
 
 /// The result of looking at the files again.
@@ -78,6 +81,8 @@ impl Live {
             auth,
             refused: AtomicU64::new(0),
             failures: AtomicU64::new(0),
+            reads: AtomicU64::new(1),
+            refusal: ArcSwapOption::empty(),
         })
     }
 
@@ -91,9 +96,25 @@ impl Live {
         self.failures.load(Ordering::Relaxed)
     }
 
+    /// How often the files were read since the start.
+    pub fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+
+    /// Why the files as they were read last are not in force, if so.
+    pub fn refusal(&self) -> Option<Arc<String>> {
+        self.refusal.load_full()
+    }
+
     /// Reads the files, and puts a new set in force if it passes every check. Only one task of a
     /// process calls this.
     pub fn reload(&self) -> Reload {
+        let done = self.read_again();
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        done
+    }
+
+    fn read_again(&self) -> Reload {
         let before = self.loaded();
         let contents = match self.files.read() {
             Ok(contents) => contents,
@@ -101,7 +122,7 @@ impl Live {
         };
         let digest = contents.digest();
         if digest == before.set.digest() {
-            self.refused.store(0, Ordering::Relaxed);
+            self.accept();
             return Reload::Unchanged;
         }
         let new = CertificateSet::check(&self.files, &contents, &self.expected).and_then(|set| {
@@ -111,11 +132,16 @@ impl Live {
         match new {
             Err(error) => self.refuse(digest, error),
             Ok(new) => {
-                self.refused.store(0, Ordering::Relaxed);
+                self.accept();
                 self.loaded.store(Arc::new(new));
                 Reload::Exchanged
             }
         }
+    }
+
+    fn accept(&self) {
+        self.refused.store(0, Ordering::Relaxed);
+        self.refusal.store(None);
     }
 
     fn refuse(&self, digest: u64, error: TlsError) -> Reload {
@@ -123,6 +149,7 @@ impl Live {
             return Reload::Unchanged;
         }
         self.failures.fetch_add(1, Ordering::Relaxed);
+        self.refusal.store(Some(Arc::new(error.to_string())));
         Reload::Refused(error)
     }
 }

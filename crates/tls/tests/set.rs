@@ -182,6 +182,7 @@ fn bad_set_is_reported_once_and_the_old_one_stays() {
     directory.write("ca.crt", authority.certificate());
     let live = Live::open(Files::within(&directory.0), expected(), ClientAuth::None).unwrap();
     assert!(matches!(live.reload(), Reload::Unchanged));
+    assert_eq!((live.reads(), live.refusal()), (2, None));
     let in_force = |live: &Live| live.loaded().set.certificate().to_vec();
     let before = in_force(&live);
 
@@ -191,9 +192,13 @@ fn bad_set_is_reported_once_and_the_old_one_stays() {
     assert!(matches!(live.reload(), Reload::Refused(_)));
     assert!(matches!(live.reload(), Reload::Unchanged));
     assert_eq!((in_force(&live) == before, live.failures()), (true, 1));
+    let why = live.refusal().expect("they are refused");
+    assert!(why.contains("tls.key"), "{why}");
+    assert_eq!(live.reads(), 4);
 
     directory.write("tls.key", &second.key);
     assert!(matches!(live.reload(), Reload::Exchanged));
+    assert_eq!(live.refusal(), None);
     assert_eq!(
         (in_force(&live) != before, live.loaded().generation),
         (true, 0)

@@ -324,6 +324,8 @@ mod tests {
             certificate: described(set.certificate()),
             trusted: set.bundle().map(described).collect(),
             refused_sets: 0,
+            refusal: None,
+            reads: None,
         }
     }
 

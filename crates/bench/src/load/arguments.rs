@@ -4,7 +4,7 @@ use super::encode::MOST_KEYS;
 use super::target::Target;
 use super::workload::{Mix, Skew};
 use clap::{Args, ValueEnum, value_parser};
-use ionian_program::{BadUsage, Level};
+use ionian_program::{BadUsage, Credentials, Level};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -36,6 +36,11 @@ pub(crate) struct Servers {
     /// [default: a cluster that is started for the run]
     #[arg(long, value_name = "redis://HOST:PORT")]
     pub(crate) target: Vec<Target>,
+    /// Directory with a certificate (tls.crt, tls.key, ca.crt): the servers of --target have TLS
+    #[arg(long, value_name = "DIR", requires = "target")]
+    pub(crate) tls: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) credentials: Credentials,
     /// Write into servers of --target and --versus that hold keys already; without it those are
     /// left alone
     #[arg(long)]
@@ -224,6 +229,12 @@ impl Load {
         } = self;
         let (clients, threads) = (asks.clients(), course.threads());
         let refuse = |text: String| Err(BadUsage(text));
+        if servers.credentials.are_named() && servers.target.is_empty() {
+            return refuse(
+                "--user and --password-file are of the servers of --target, and there are none"
+                    .to_owned(),
+            );
+        }
         if threads > clients {
             return refuse(format!(
                 "--threads {threads}: of {clients} connections, some threads would have none"
@@ -343,6 +354,7 @@ mod tests {
         let at = "--target redis://h:1";
         for words in [
             "--pid a=1".to_owned(),
+            "--tls certs".to_owned(),
             "--versus-pid a=1".to_owned(),
             "--in-flight 5".to_owned(),
             format!("{at} --preset colocated"),
@@ -375,6 +387,7 @@ mod tests {
                 "--versus",
             ),
             ("--json - --csv -", "standard output"),
+            ("--user eva", "--target"),
             ("--target redis://h:1 --pid a=1 --pid a=2", "\"a\""),
         ] {
             assert!(

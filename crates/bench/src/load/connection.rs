@@ -3,14 +3,61 @@
 use super::ledger::Ledger;
 use super::scan::{Reply, Scanner};
 use anyhow::{Context, Result, bail, ensure};
+use ionian_tls::rustls::{ClientConnection, StreamOwned};
 use mio::net::TcpStream;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
+
+/// A connection that was made, with the session of TLS if it has one.
+pub(crate) type Opened = (std::net::TcpStream, Option<ClientConnection>);
+
+/// A socket that never waits.
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    pub(crate) fn socket(&mut self) -> &mut TcpStream {
+        match self {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => &mut stream.sock,
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.write(bytes),
+            Stream::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    /// Writes records that the system has not taken; there are none without TLS.
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Plain(_) => Ok(()),
+            Stream::Tls(stream) => stream.flush(),
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.read(buffer),
+            Stream::Tls(stream) => stream.read(buffer),
+        }
+    }
+
+    /// Whether nothing more has come, if a read has brought less than there was room for. With TLS
+    /// it brings a record at most.
+    fn tells_the_end(&self) -> bool {
+        matches!(self, Stream::Plain(_))
+    }
+}
 
 /// See the top of this file.
 pub(crate) struct Connection {
     address: SocketAddr,
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Stream,
     scanner: Scanner,
     /// What is to be sent, and how much of it has been.
     output: Vec<u8>,
@@ -29,12 +76,17 @@ pub(crate) struct Came {
 }
 
 impl Connection {
-    pub(crate) fn new(stream: std::net::TcpStream) -> Result<Self> {
+    pub(crate) fn new((stream, session): Opened) -> Result<Self> {
         let address = stream.peer_addr()?;
         stream.set_nonblocking(true)?;
+        let stream = TcpStream::from_std(stream);
+        let stream = match session {
+            None => Stream::Plain(stream),
+            Some(session) => Stream::Tls(Box::new(StreamOwned::new(session, stream))),
+        };
         Ok(Connection {
             address,
-            stream: TcpStream::from_std(stream),
+            stream,
             scanner: Scanner::default(),
             output: Vec::new(),
             sent: 0,
@@ -79,7 +131,12 @@ impl Connection {
                 Err(error) => return Err(error).with_context(|| self.broke()),
             }
         }
-        Ok(())
+        match self.stream.flush() {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => {
+                Err(error).with_context(|| self.broke())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Takes all that has come. `now` is asked once for each read.
@@ -107,7 +164,7 @@ impl Connection {
                 errors: came.errors + some.errors,
             };
             // Nothing more was there; if more has come meanwhile, the event queue tells.
-            if length < buffer.len() {
+            if length < buffer.len() && self.stream.tells_the_end() {
                 break;
             }
         }

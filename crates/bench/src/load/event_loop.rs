@@ -2,7 +2,7 @@
 //! has come on each connection in one read, and sends what is due there in one write.
 
 use super::alarm::Alarm;
-use super::connection::{Came, Connection};
+use super::connection::{Came, Connection, Opened};
 use super::encode::Encoder;
 use super::ledger::{Effort, Ledger, Loop, Tally, Window};
 use super::schedule::Schedule;
@@ -10,7 +10,6 @@ use super::workload::Workload;
 use anyhow::{Context, Result, ensure};
 use ionian_harness::process::thread_times;
 use mio::{Events, Interest, Poll, Token};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -51,7 +50,7 @@ impl Shared {
 
 /// What a thread has to do.
 pub(crate) struct Job {
-    pub(crate) connections: Vec<TcpStream>,
+    pub(crate) connections: Vec<Opened>,
     pub(crate) encoder: Encoder,
     pub(crate) workload: Workload,
     /// Commands that are sent at once.
@@ -117,7 +116,7 @@ impl EventLoop {
         for (place, connection) in connections.iter_mut().enumerate() {
             let interests = Interest::READABLE | Interest::WRITABLE;
             poll.registry()
-                .register(&mut connection.stream, Token(place), interests)?;
+                .register(connection.stream.socket(), Token(place), interests)?;
         }
         let alarm = Alarm::new(poll.registry(), ALARM)?;
         let kind = if schedule.is_some() {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `arguments` | what can be typed, and what makes no sense |
 //! | `side`, `own`, `target` | who is measured: servers that run, or a cluster of its own |
+//! | `access` | with TLS or without, and as whom |
 //! | `round` | one round: the load, and the processes at both edges of the time that counts |
 //! | `workload`, `encode` | what is asked, and as which bytes |
 //! | `schedule`, `ledger` | when commands are to be begun; which count, and how long they took |
@@ -13,6 +14,7 @@
 
 pub mod arguments;
 
+mod access;
 mod alarm;
 mod connection;
 mod encode;
@@ -31,6 +33,7 @@ mod target;
 mod workload;
 
 use crate::report;
+use access::Access;
 use anyhow::{Context, Result, bail};
 use arguments::{Load, Servers};
 use event_loop::Shared;
@@ -189,10 +192,14 @@ fn sides(
             let name = format!("{from}, durability {durability}{way}");
             Side::of_own(name, own, load, shared, run_node)?
         }
-        targets => Side::of_targets(targets, pid, load.asks.level)?,
+        targets => Side::of_targets(targets, pid, (Access::of(&load.servers)?, load.asks.level))?,
     });
     if !versus.is_empty() {
-        sides.push(Side::of_targets(versus, versus_pid, None)?);
+        sides.push(Side::of_targets(
+            versus,
+            versus_pid,
+            (Access::default(), None),
+        )?);
     }
     for side in &sides {
         side.processor_times()?;

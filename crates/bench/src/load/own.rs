@@ -1,6 +1,7 @@
 //! A cluster that lives as long as the run, in a directory that is removed afterwards, unless a
 //! node has ended by itself.
 
+use super::access::Place;
 use super::arguments::{Account, Load, Servers};
 use super::event_loop::Shared;
 use super::target::wait_until_served;
@@ -10,7 +11,6 @@ use ionian_harness::Cluster;
 use ionian_harness::cluster::{place_on_free_ports, program};
 use ionian_program::BadUsage;
 use std::fs;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -101,19 +101,19 @@ impl Own {
     }
 
     /// Where clients are served, by the nodes that are processes of their own.
-    pub(crate) fn gateways(&self) -> Result<Vec<SocketAddr>> {
+    pub(crate) fn gateways(&self) -> Result<Vec<Place>> {
         let nodes = self.cluster.deployment().nodes.iter().enumerate();
         let others = nodes.filter(|(place, _)| Some(*place) != self.this);
         let gateways = others.filter_map(|(_, node)| node.gateway.as_deref());
         gateways
-            .map(|text| Ok(ionian_runtime::resolve(text)?))
+            .map(|text| Ok(ionian_runtime::resolve(text)?.into()))
             .collect()
     }
 
     /// Waits until every gateway takes writes.
     pub(crate) fn wait_until_served(&mut self, shared: &Shared) -> Result<()> {
         for gateway in self.gateways()? {
-            wait_until_served(gateway, PATIENCE, || {
+            wait_until_served(&gateway, PATIENCE, || {
                 shared.check()?;
                 self.check()
             })?;

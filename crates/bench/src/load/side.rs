@@ -1,6 +1,8 @@
 //! One of those that are measured: where it is asked, whose processor time it is.
 
+use super::access::{Access, Place};
 use super::arguments::{Account, Load};
+use super::connection::Opened;
 use super::encode::Encoder;
 use super::event_loop::{Job, Shared, run};
 use super::lanes::{self, Lanes, Order, RunNode};
@@ -14,7 +16,6 @@ use ionian_deployment::Configuration;
 use ionian_harness::process::processor_time;
 use ionian_kernel::client::ReadLevel;
 use ionian_program::{BadUsage, Level};
-use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
@@ -40,7 +41,7 @@ pub(crate) struct Side {
 /// How it is asked.
 enum Way {
     /// By connections to these.
-    Connections(Vec<SocketAddr>),
+    Connections(Vec<Place>, Access),
     /// Through a client lane of this process.
     Lanes(Lanes),
 }
@@ -59,20 +60,20 @@ impl Side {
     pub(crate) fn of_targets(
         targets: &[Target],
         accounts: &[Account],
-        level: Option<Level>,
+        (access, level): (Access, Option<Level>),
     ) -> Result<Self> {
         let name = targets
             .iter()
             .map(Target::to_string)
             .collect::<Vec<_>>()
             .join(" ");
-        let addresses = targets
+        let places = targets
             .iter()
             .map(Target::resolve)
             .collect::<Result<Vec<_>>>()?;
         Ok(Side {
             name,
-            way: Way::Connections(addresses),
+            way: Way::Connections(places, access),
             level,
             accounts: accounts.to_vec(),
             own: None,
@@ -88,7 +89,7 @@ impl Side {
         run: RunNode,
     ) -> Result<Self> {
         let way = match own.this {
-            None => Way::Connections(own.gateways()?),
+            None => Way::Connections(own.gateways()?, Access::default()),
             Some(node) => {
                 let (name, store) = (own.cluster.name(node).to_owned(), own.cluster.store(node));
                 let configuration = Configuration::founded(own.cluster.deployment().clone());
@@ -132,17 +133,17 @@ impl Side {
     /// # Errors
     /// When one holds keys, or does not say how many.
     pub(crate) fn leave_keys_alone(&self) -> Result<()> {
-        let (Way::Connections(addresses), None) = (&self.way, &self.own) else {
+        let (Way::Connections(places, access), None) = (&self.way, &self.own) else {
             return Ok(());
         };
-        for address in addresses {
-            match keys(*address)? {
+        for place in places {
+            match keys(place, access)? {
                 Some(0) => {}
                 Some(keys) => bail!(BadUsage(format!(
-                    "redis://{address} holds {keys} keys, and the load writes and overwrites some: say --yes if that may be"
+                    "{place} holds {keys} keys, and the load writes and overwrites some: say --yes if that may be"
                 ))),
                 None => bail!(BadUsage(format!(
-                    "redis://{address} does not say how many keys it holds (DBSIZE), and the load writes some: say --yes if \
+                    "{place} does not say how many keys it holds (DBSIZE), and the load writes some: say --yes if \
                      that may be"
                 ))),
             }
@@ -164,10 +165,11 @@ impl Side {
             Way::Lanes(lanes) => lanes
                 .ask(self.order(load, workload, window, shared))
                 .recv()??,
-            Way::Connections(addresses) => {
+            Way::Connections(places, access) => {
                 let (connections, pipeline) = FILL;
                 let encoder = Encoder::of_redis(&mix);
-                let (connections, shared) = (self.open(addresses, connections)?, shared.clone());
+                let (connections, shared) =
+                    (self.open(places, access, connections)?, shared.clone());
                 run(Job {
                     connections,
                     encoder,
@@ -223,8 +225,8 @@ impl Side {
         shared: &Arc<Shared>,
     ) -> Result<Running> {
         match &self.way {
-            Way::Connections(addresses) => {
-                self.begin_threads(addresses, load, window, seed, shared)
+            Way::Connections(places, access) => {
+                self.begin_threads((places, access), load, window, seed, shared)
             }
             Way::Lanes(lanes) => {
                 let order =
@@ -243,7 +245,7 @@ impl Side {
     /// Opens all connections, and begins.
     fn begin_threads(
         &self,
-        addresses: &[SocketAddr],
+        (places, access): (&[Place], &Access),
         load: &Load,
         window: Window,
         seed: u64,
@@ -251,9 +253,9 @@ impl Side {
     ) -> Result<Running> {
         let Load { asks, course, .. } = load;
         let threads = course.threads();
-        let mut connections: Vec<Vec<TcpStream>> = (0..threads).map(|_| Vec::new()).collect();
+        let mut connections: Vec<Vec<Opened>> = (0..threads).map(|_| Vec::new()).collect();
         for (place, connection) in self
-            .open(addresses, asks.clients())?
+            .open(places, access, asks.clients())?
             .into_iter()
             .enumerate()
         {
@@ -296,12 +298,12 @@ impl Side {
         })
     }
 
-    fn open(&self, addresses: &[SocketAddr], count: usize) -> Result<Vec<TcpStream>> {
-        addresses
+    fn open(&self, places: &[Place], access: &Access, count: usize) -> Result<Vec<Opened>> {
+        places
             .iter()
             .cycle()
             .take(count)
-            .map(|address| connect(*address, self.level))
+            .map(|place| connect(place, access, self.level))
             .collect()
     }
 }

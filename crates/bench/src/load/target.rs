@@ -1,10 +1,11 @@
 //! A server that speaks the Redis protocol: its address, and the first words with it.
 
+use super::access::{Access, Place};
+use super::connection::Opened;
 use anyhow::{Context, Result, anyhow, bail};
 use ionian_program::Level;
 use ionian_redis_client::{Connection, Error, Limits, Reply};
 use std::fmt;
-use std::net::{SocketAddr, TcpStream};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
@@ -52,31 +53,45 @@ impl fmt::Display for Target {
 }
 
 impl Target {
-    /// The socket address.
-    pub(crate) fn resolve(&self) -> Result<SocketAddr> {
-        ionian_runtime::resolve(&self.place).with_context(|| format!("{self} cannot be resolved"))
+    /// Where it is.
+    pub(crate) fn resolve(&self) -> Result<Place> {
+        let address = ionian_runtime::resolve(&self.place)
+            .with_context(|| format!("{self} cannot be resolved"))?;
+        let host = self.place.rsplit_once(':').map(|(host, _)| host);
+        let host = host.unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        Ok(Place { address, host })
     }
 }
 
-/// Connects, makes sure that a server of the protocol answers, and chooses the level of reads.
+/// Connects, logs in, makes sure that a server of the protocol answers, and chooses the level of
+/// reads.
 ///
 /// # Errors
 /// Says what is wrong with which server.
-pub(crate) fn connect(address: SocketAddr, level: Option<Level>) -> Result<TcpStream> {
-    Ok(greet(address, level)?.into_stream()?)
+pub(crate) fn connect(place: &Place, access: &Access, level: Option<Level>) -> Result<Opened> {
+    Ok(greet(place, access, level)?.into_parts()?)
 }
 
-fn greet(address: SocketAddr, level: Option<Level>) -> Result<Connection> {
-    let mut connection = Connection::open(address, LIMITS)
-        .with_context(|| format!("cannot connect to redis://{address}"))?;
-    if let Reply::Error(text) = call(&mut connection, address, &[b"PING"])? {
-        bail!("redis://{address} answers PING with an error: {text}");
+fn greet(place: &Place, access: &Access, level: Option<Level>) -> Result<Connection> {
+    let opened = match &access.tls {
+        None => Connection::open(place.address, LIMITS),
+        Some(tls) => Connection::open_tls(place.address, &place.host, tls.clone(), LIMITS),
+    };
+    let mut connection = opened.with_context(|| format!("cannot connect to {place}"))?;
+    if let Some((user, password)) = &access.login {
+        let words = [&b"AUTH"[..], user.as_bytes(), password.as_bytes()];
+        if let Reply::Error(text) = call(&mut connection, place, &words)? {
+            bail!("{place} refuses user {user}: {text}");
+        }
+    }
+    if let Reply::Error(text) = call(&mut connection, place, &[b"PING"])? {
+        bail!("{place} answers PING with an error: {text}");
     }
     if let Some(level) = level {
         let asked = [&b"IONIAN"[..], b"CONSISTENCY", level.name().as_bytes()];
-        if let Reply::Error(text) = call(&mut connection, address, &asked)? {
+        if let Reply::Error(text) = call(&mut connection, place, &asked)? {
             bail!(
-                "--level {}: redis://{address} knows no levels of reads, as gateways of Ionian do: {text}",
+                "--level {}: {place} knows no levels of reads, as gateways of Ionian do: {text}",
                 level.name()
             );
         }
@@ -89,18 +104,18 @@ fn greet(address: SocketAddr, level: Option<Level>) -> Result<Connection> {
 /// # Errors
 /// When it does not within `patience`: says why the last attempt failed.
 pub(crate) fn wait_until_served(
-    address: SocketAddr,
+    place: &Place,
     patience: Duration,
     mut check: impl FnMut() -> Result<()>,
 ) -> Result<()> {
     let deadline = Instant::now() + patience;
     loop {
         check()?;
-        let write = greet(address, None)
-            .and_then(|mut connection| call(&mut connection, address, &[b"SET", PROBE, b"1"]));
+        let write = greet(place, &Access::default(), None)
+            .and_then(|mut connection| call(&mut connection, place, &[b"SET", PROBE, b"1"]));
         match write {
             Ok(Reply::Error(text)) if Instant::now() > deadline => {
-                bail!("redis://{address} takes no writes: {text}")
+                bail!("{place} takes no writes: {text}")
             }
             Err(error) if Instant::now() > deadline => return Err(error),
             Ok(Reply::Error(_)) | Err(_) => std::thread::sleep(ASK_EVERY),
@@ -113,29 +128,29 @@ pub(crate) fn wait_until_served(
 ///
 /// # Errors
 /// When it cannot be asked.
-pub(crate) fn keys(address: SocketAddr) -> Result<Option<u64>> {
-    let mut connection = greet(address, None)?;
-    Ok(match call(&mut connection, address, &[b"DBSIZE"])? {
+pub(crate) fn keys(place: &Place, access: &Access) -> Result<Option<u64>> {
+    let mut connection = greet(place, access, None)?;
+    Ok(match call(&mut connection, place, &[b"DBSIZE"])? {
         Reply::Integer(keys) => u64::try_from(keys).ok(),
         _ => None,
     })
 }
 
 /// Sends a request; an error names the server and the request.
-fn call(connection: &mut Connection, address: SocketAddr, words: &[&[u8]]) -> Result<Reply> {
+fn call(connection: &mut Connection, place: &Place, words: &[&[u8]]) -> Result<Reply> {
     let name = String::from_utf8_lossy(words[0]);
     connection.call(words).map_err(|error| match error {
         Error::Closed => {
-            anyhow!("redis://{address} closed the connection instead of answering {name}")
+            anyhow!("{place} closed the connection instead of answering {name}")
         }
         Error::TimedOut(limit) => anyhow!(
-            "redis://{address} does not answer {name} within {} s",
+            "{place} does not answer {name} within {} s",
             limit.as_secs()
         ),
-        Error::NotRedis(text) => anyhow!(
-            "redis://{address} does not speak the Redis protocol: it answers {name} with {text:?}"
-        ),
-        other => anyhow::Error::new(other).context(format!("redis://{address}, asked {name}")),
+        Error::NotRedis(text) => {
+            anyhow!("{place} does not speak the Redis protocol: it answers {name} with {text:?}")
+        }
+        other => anyhow::Error::new(other).context(format!("{place}, asked {name}")),
     })
 }
 
@@ -174,7 +189,7 @@ mod tests {
     }
 
     /// A server that answers anything with these bytes, once for each of them.
-    fn server(answers: Vec<&'static str>) -> SocketAddr {
+    fn server(answers: Vec<&'static str>) -> Place {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || {
@@ -184,12 +199,16 @@ mod tests {
                 let _ = stream.write_all(answer.as_bytes());
             }
         });
-        address
+        address.into()
     }
 
     #[test]
     fn who_speaks_another_language_is_told_apart() {
-        let said = |answers, level| format!("{:#}", connect(server(answers), level).unwrap_err());
+        let plain = Access::default();
+        let said = |answers, level| {
+            let error = connect(&server(answers), &plain, level).map(drop);
+            format!("{:#}", error.unwrap_err())
+        };
         assert!(
             said(vec!["HTTP/1.1 400 Bad Request\r\n\r\n"], None)
                 .contains("with \"HTTP/1.1 400 Bad Request\"")
@@ -200,18 +219,30 @@ mod tests {
         assert!(said(unknown, Some(Level::Eventual)).contains("--level eventual"));
         assert!(
             connect(
-                server(vec!["+PONG\r\n", "+OK\r\n"]),
+                &server(vec!["+PONG\r\n", "+OK\r\n"]),
+                &plain,
                 Some(Level::Sequential)
             )
             .is_ok()
         );
+        let eva = Access {
+            login: Some(("eva".into(), "secret".into())),
+            ..Access::default()
+        };
+        assert!(connect(&server(vec!["+OK\r\n", "+PONG\r\n"]), &eva, None).is_ok());
+        let wrong = server(vec!["-WRONGPASS no\r\n"]);
+        let error = connect(&wrong, &eva, None).map(drop).unwrap_err();
+        assert!(format!("{error:#}").contains("refuses user eva: WRONGPASS no"));
         let silent = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
             .unwrap();
         assert!(
-            format!("{:#}", connect(silent, None).unwrap_err())
-                .contains("cannot connect to redis://127.0.0.1:")
+            format!(
+                "{:#}",
+                connect(&silent.into(), &plain, None).map(drop).unwrap_err()
+            )
+            .contains("cannot connect to redis://127.0.0.1:")
         );
     }
 }

@@ -82,7 +82,15 @@ pub(crate) enum CertsCommand {
         days: u32,
     },
     /// Show the certificates that the running nodes use, and whom they trust
+    ///
+    /// Exits with code 1 if a node does not answer, has no TLS, or refuses its files.
+    #[command(after_help = "Examples:\n  ionian certs status\n  \
+        ionian certs status --fresh --config cluster.toml --tls certs/monitor")]
     Status {
+        /// Wait until each node has read its files again, to see what became of new ones: that
+        /// takes 10 s, or until SIGHUP
+        #[arg(long)]
+        fresh: bool,
         #[command(flatten)]
         cluster_args: ClusterArgs,
     },

@@ -6,30 +6,43 @@ use crate::member::newest_since;
 use crate::output::{explain, say};
 use crate::source::{self, ANSWER_LIMIT};
 use crate::waiting;
-use anyhow::Result;
+use anyhow::{Result, bail};
+use ionian_deployment::Configuration;
 use ionian_runtime::query_status;
 use ionian_runtime::status::{CertificateStatus, TlsStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+/// How long to wait until all nodes have read their files again: twice as long as between two
+/// reads.
+const READ_LIMIT: Duration = Duration::from_secs(20);
+
+/// The interval between two questions.
+const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// What the nodes say, by name.
 type Answers = BTreeMap<String, Result<Option<TlsStatus>, String>>;
 
-pub(super) fn run(cluster_args: &ClusterArgs) -> Result<ExitCode> {
-    let answers = waiting::block_on(ask(cluster_args))?;
+pub(super) fn run(cluster_args: &ClusterArgs, fresh: bool) -> Result<ExitCode> {
+    let answers = waiting::block_on(async {
+        let known = newest_since(source::running(cluster_args).await?).await;
+        match fresh {
+            true => ask_again(&known).await,
+            false => Ok(ask(&known).await),
+        }
+    })?;
     for line in lines(&answers) {
         say!("{line}");
     }
-    let complete = answers.values().all(|answer| matches!(answer, Ok(Some(_))));
-    Ok(match complete {
+    let is_well = |answer: &Result<Option<TlsStatus>, String>| matches!(answer, Ok(Some(tls)) if tls.refusal.is_none());
+    Ok(match answers.values().all(is_well) {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
 }
 
-async fn ask(cluster_args: &ClusterArgs) -> Result<Answers> {
-    let known = newest_since(source::running(cluster_args).await?).await;
+async fn ask(known: &Configuration) -> Answers {
     let mut answers = Answers::new();
     for node in known.nodes().into_values() {
         let key = format!("node.{}.address", node.name);
@@ -42,7 +55,43 @@ async fn ask(cluster_args: &ClusterArgs) -> Result<Answers> {
         let answer = answer.map(|status| status.tls);
         answers.insert(node.name.clone(), answer.map_err(|error| explain(&error)));
     }
-    Ok(answers)
+    answers
+}
+
+/// Asks until each node that answers has read its files since the first question.
+async fn ask_again(known: &Configuration) -> Result<Answers> {
+    let first = ask(known).await;
+    let deadline = Instant::now() + READ_LIMIT;
+    loop {
+        tokio::time::sleep(ASK_EVERY).await;
+        let answers = ask(known).await;
+        let late: Vec<_> = first
+            .iter()
+            .filter(|(name, first)| is_waited_for(first, &answers[*name]))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        if late.is_empty() {
+            return Ok(answers);
+        }
+        if Instant::now() >= deadline {
+            bail!(
+                "not read within {} s: the files of {}",
+                READ_LIMIT.as_secs(),
+                late.join(", ")
+            );
+        }
+    }
+}
+
+/// Whether a node has not read its files between two answers. One that was started again has.
+fn is_waited_for(
+    first: &Result<Option<TlsStatus>, String>,
+    last: &Result<Option<TlsStatus>, String>,
+) -> bool {
+    let reads = |answer: &Result<Option<TlsStatus>, String>| {
+        answer.as_ref().ok().and_then(|tls| tls.as_ref()?.reads)
+    };
+    reads(first).is_some() && reads(first) == reads(last)
 }
 
 fn lines(answers: &Answers) -> Vec<String> {
@@ -64,6 +113,8 @@ fn lines(answers: &Answers) -> Vec<String> {
                     date(*not_after),
                     tls.refused_sets
                 ));
+                let refusal = tls.refusal.iter();
+                lines.extend(refusal.map(|why| format!("{name}: refuses its files: {why}")));
             }
         }
     }
@@ -140,6 +191,8 @@ mod tests {
             certificate: certificate("x", issuer),
             trusted: trusted.iter().map(|one| certificate(one, one)).collect(),
             refused_sets: 0,
+            refusal: None,
+            reads: None,
         }))
     }
 

@@ -70,6 +70,12 @@ pub(crate) struct Arguments {
     /// Append the audit log to this file, one JSON line for each event, not to standard error
     #[arg(long, value_name = "FILE")]
     pub(crate) audit: Option<PathBuf>,
+    /// What happens while that file takes no lines: with `best-effort` those that do not fit into
+    /// memory are dropped and counted; with `required` the node also refuses to change members,
+    /// options and users, to drain and to send a snapshot. Commands with data are never refused
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = AuditMode::BestEffort,
+        requires = "audit")]
+    pub(crate) audit_mode: AuditMode,
     /// Change a setting of the deployment for this node; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) overrides: Vec<String>,
@@ -90,6 +96,12 @@ pub(crate) struct Arguments {
 fn http_address(text: &str) -> Result<String, &'static str> {
     let endpoint = crate::address::endpoint(text).map(str::to_owned);
     endpoint.ok_or("must be HOST:PORT, such as 127.0.0.1:9400")
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AuditMode {
+    BestEffort,
+    Required,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,19 +1,21 @@
 //! The audit log: one JSON line for each event with the target `ionian::audit`, in its own file.
 //!
 //! A thread writes the file, so that a slow or full disk never holds up the node. Lines wait in a
-//! queue that is bounded; what does not fit is dropped and counted, and the count is a line of its
-//! own as soon as there is room.
+//! queue that is bounded; what does not fit is dropped and counted, and the next line that fits has
+//! the count. [`Sink`] knows whether the file takes lines.
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 use std::fmt::Debug;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
+use std::iter;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
@@ -31,12 +33,90 @@ const MAX_VALUE: usize = 512;
 /// How often a writer that has failed opens the file again.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// How long the file may take for the lines that wait. After that it takes none.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// The layer that queues the lines.
 #[derive(Debug)]
 pub(crate) struct Audit {
     node: String,
     lines: SyncSender<String>,
     dropped: AtomicU64,
+    sink: Arc<Sink>,
+}
+
+/// Whether the file takes lines.
+#[derive(Debug, Default)]
+pub(crate) struct Sink {
+    state: Mutex<Waiting>,
+    /// Notified when no line waits.
+    is_empty: Condvar,
+}
+
+/// The lines that wait.
+#[derive(Debug, Default)]
+struct Waiting {
+    lines: usize,
+    /// Since when the file has taken none of them.
+    since: Option<Instant>,
+    /// Why the last attempt has failed.
+    error: Option<String>,
+}
+
+impl Sink {
+    fn state(&self) -> MutexGuard<'_, Waiting> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks that the file takes lines.
+    ///
+    /// # Errors
+    /// Why it takes none.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let state = self.state();
+        let is_late = state.since.is_some_and(|at| at.elapsed() >= PATIENCE);
+        let why = match &state.error {
+            Some(error) => error.as_str(),
+            None if is_late => "it takes no more lines",
+            None => return Ok(()),
+        };
+        Err(format!(
+            "the audit log of this node cannot be written (--audit-mode required): {why}"
+        ))
+    }
+
+    /// Waits until the file has all lines, but no longer than it may take for some.
+    pub(super) fn settle(&self) {
+        let waits = |state: &mut Waiting| state.lines > 0;
+        let state = self.state();
+        // The result only says which of the two it was.
+        let _ = self.is_empty.wait_timeout_while(state, PATIENCE, waits);
+    }
+
+    fn add(&self) {
+        let mut state = self.state();
+        state.lines += 1;
+        state.since.get_or_insert_with(Instant::now);
+    }
+
+    /// A line that was added does not fit into the queue.
+    fn drop_one(&self) {
+        self.state().lines -= 1;
+    }
+
+    fn has_written(&self, lines: usize) {
+        let mut state = self.state();
+        state.lines -= lines;
+        state.since = (state.lines > 0).then(Instant::now);
+        state.error = None;
+        if state.lines == 0 {
+            self.is_empty.notify_all();
+        }
+    }
+
+    fn has_failed(&self, error: &io::Error) {
+        self.state().error = Some(error.to_string());
+    }
 }
 
 impl Audit {
@@ -45,15 +125,21 @@ impl Audit {
     /// # Errors
     /// If it cannot be written.
     pub(super) fn begin(path: &Path, node: &str) -> Result<Self> {
-        let file = open(path).with_context(|| format!("--audit {}", path.display()))?;
+        open(path).with_context(|| format!("--audit {}", path.display()))?;
         let (lines, queue) = sync_channel(QUEUE);
-        let path = path.to_owned();
-        std::thread::spawn(move || write_all(&path, file, &queue));
-        Ok(Audit {
+        let (path, sink) = (path.to_owned(), Arc::new(Sink::default()));
+        let audit = Audit {
             node: node.to_owned(),
             lines,
             dropped: AtomicU64::new(0),
-        })
+            sink: sink.clone(),
+        };
+        std::thread::spawn(move || write_all(&path, &queue, &sink));
+        Ok(audit)
+    }
+
+    pub(super) fn sink(&self) -> Arc<Sink> {
+        self.sink.clone()
     }
 
     fn send(&self, mut fields: Map<String, Value>) {
@@ -64,11 +150,10 @@ impl Audit {
         if dropped > 0 {
             fields.insert("dropped_before".to_owned(), dropped.into());
         }
-        if self
-            .lines
-            .try_send(Value::Object(fields).to_string())
-            .is_err()
-        {
+        self.sink.add();
+        let line = Value::Object(fields).to_string();
+        if self.lines.try_send(line).is_err() {
+            self.sink.drop_one();
             self.dropped.fetch_add(dropped + 1, Ordering::Relaxed);
         }
     }
@@ -83,22 +168,25 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Opens the file for each batch of lines: after a rotation the lines are in the new file.
-fn write_all(path: &Path, mut file: File, queue: &Receiver<String>) {
+fn write_all(path: &Path, queue: &Receiver<String>, sink: &Sink) {
     while let Ok(line) = queue.recv() {
-        let mut text = line + "\n";
-        text.extend(queue.try_iter().take(QUEUE).map(|line| line + "\n"));
-        loop {
-            if let Ok(same) = open(path) {
-                file = same;
-            }
-            match file.write_all(text.as_bytes()) {
-                Ok(()) => break,
+        let lines: Vec<String> = iter::once(line)
+            .chain(queue.try_iter().take(QUEUE))
+            .map(|line| line + "\n")
+            .collect();
+        let mut left = &*lines.concat().into_bytes();
+        while !left.is_empty() {
+            match open(path).and_then(|mut file| file.write(left)) {
+                Ok(written) => left = &left[written..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
+                    sink.has_failed(&error);
                     tracing::error!(id = "E0904", "cannot write {}: {error}", path.display());
                     std::thread::sleep(RETRY);
                 }
             }
         }
+        sink.has_written(lines.len());
     }
 }
 
@@ -138,6 +226,7 @@ mod tests {
             node: "n0".into(),
             lines,
             dropped: AtomicU64::new(0),
+            sink: Arc::default(),
         };
         let subscriber = tracing_subscriber::registry().with(audit);
         let next = || -> Value { serde_json::from_str(&queue.recv().unwrap()).unwrap() };

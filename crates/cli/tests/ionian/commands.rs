@@ -8,6 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 #[test]
@@ -362,6 +363,8 @@ fn exec_and_trace_log_in_and_find_gateways_in_a_file() {
     let config = cluster.directory.path("given.toml");
     let (config, path) = (config.to_str().unwrap(), password.to_str().unwrap());
     fs::write(&password, "secret\n").unwrap();
+    let mode = |mode| fs::set_permissions(&password, fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o600);
     let rules = [
         "exec", "--data", &data, "ACL", "SETUSER", "eva", "on", ">secret", "~*", "+@all",
     ];
@@ -377,6 +380,10 @@ fn exec_and_trace_log_in_and_find_gateways_in_a_file() {
         "WHOAMI",
     ];
     assert_eq!(works(&[&["exec"], &whoami[..]].concat()), "eva\n");
+    mode(0o640);
+    let reason = "has mode 0640; only its owner may read it: chmod 0600";
+    fails(&[&["exec"], &whoami[..]].concat(), 1, reason);
+    mode(0o600);
     let set = [&["trace", "exec"], &whoami[..6], &["SET", "k", "v"]].concat();
     let traced = works(&set);
     assert!(traced.contains("replica"), "{traced}");

@@ -1,6 +1,7 @@
 //! The binary as its users run it: real processes on loopback ports.
 
 mod addresses;
+mod audit;
 mod cluster;
 mod commands;
 mod common;
@@ -19,6 +20,7 @@ mod mount;
 mod options;
 mod plan;
 mod resp;
+mod secured;
 mod service;
 mod snapshot;
 mod status;
@@ -30,3 +32,4 @@ mod toy;
 mod trace;
 mod up;
 mod upgrade;
+mod users;

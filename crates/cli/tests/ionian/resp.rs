@@ -1,7 +1,9 @@
 //! A client of a gateway whose replies are easy to compare.
 
 use ionian_redis_client::{self as redis, Connection, Limits};
+use ionian_tls::rustls::ClientConfig;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 const LIMITS: Limits = Limits {
@@ -47,6 +49,14 @@ impl Client {
 
     pub(crate) fn try_connect(port: u16) -> io::Result<Client> {
         let connection = Connection::open(([127, 0, 0, 1], port).into(), LIMITS)?;
+        Ok(Client { connection })
+    }
+
+    /// With TLS. The handshake is over.
+    pub(crate) fn try_secured(port: u16, config: Arc<ClientConfig>) -> io::Result<Client> {
+        let address = ([127, 0, 0, 1], port).into();
+        let mut connection = Connection::open_tls(address, "127.0.0.1", config, LIMITS)?;
+        connection.greet()?;
         Ok(Client { connection })
     }
 

@@ -1,8 +1,12 @@
 //! A cluster with TLS, as its operator sees it.
 
-use crate::cluster::{Cluster, Directory, deployment, fails, run, run_node, works};
+use crate::cluster::{
+    Cluster, Directory, deployment, eventually, fails, run, run_node, text, works,
+};
+use crate::resp::Client;
+use crate::secured::Secured;
 use ionian_runtime::node::unix_socket::SOCKET;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -149,4 +153,56 @@ fn certificates_of_a_deployment_are_made_once_and_only_their_owners_use_them() {
         code == Some(1) && log.contains("the key has mode 0644"),
         "{log}"
     );
+}
+
+#[test]
+fn operator_learns_what_became_of_new_files() {
+    let cluster = Secured::start(&[], |_, _| Vec::new());
+    cluster.client(0, "any");
+    let (config, tls) = (cluster.path("given.toml"), cluster.path("certs/monitor"));
+    let status = |fresh: bool| {
+        let words = ["certs", "status", "--config", &config, "--tls", &tls];
+        let output = run(&[&words[..], if fresh { &["--fresh"] } else { &[] }].concat());
+        (output.status.code(), text(&output.stdout))
+    };
+    let (code, before) = status(false);
+    assert_eq!(code, Some(0), "{before}");
+    let renew = |file: &str| {
+        let out = cluster.path("certs");
+        works(&["certs", "renew", "--config", file, "--out", &out]);
+    };
+    // One node has a certificate with the key of another.
+    renew(&config);
+    let other = fs::read(cluster.path("certs/nodes/n2/tls.key")).unwrap();
+    fs::write(cluster.path("certs/nodes/n1/tls.key"), other).unwrap();
+    let (code, text) = status(true);
+    assert_eq!(code, Some(1), "{text}");
+    let refused = "\nn1: refuses its files: ";
+    assert!(text.contains(refused), "{text}");
+    assert_eq!(status(false), (code, text), "it remains so");
+    // SIGHUP has it read them at once.
+    renew(&config);
+    (0..3).for_each(|node| kill(cluster.pid(node), Signal::SIGHUP).unwrap());
+    eventually("the new ones are in force", || {
+        let (code, text) = status(false);
+        (code == Some(0) && !text.contains(refused)).then_some(())
+    });
+    assert!(cluster.log(1).contains("E0901"), "{}", cluster.log(1));
+}
+
+#[test]
+fn programs_say_which_side_has_no_tls() {
+    let plain = Secured::start(&["--client-tls", "off"], |_, _| Vec::new());
+    eventually("the gateway serves clients", || {
+        Client::try_connect(plain.port(0)).ok()
+    });
+    let (at, tls) = (plain.gateway(0), plain.path("certs/operator"));
+    let get = ["exec", "--at", at, "--tls", &tls, "GET", "k"];
+    fails(&get, 1, "the server does not speak TLS");
+    let secured = Secured::start(&[], |_, _| Vec::new());
+    secured.client(0, "any");
+    let output = run(&["exec", "--at", secured.gateway(0), "GET", "k"]);
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("accepts only TLS connections"), "{said}");
 }

@@ -12,8 +12,8 @@ pub(crate) mod server;
 mod slow;
 mod table;
 
+use crate::audit::AUDIT;
 use crate::reply::Context;
-use crate::rights::AUDIT;
 use bytes::Bytes;
 use ionian_machines::acl::CommandId;
 use ionian_machines::kv::{self, Compound};
@@ -137,10 +137,14 @@ impl Own {
 /// # Errors
 /// The error reply.
 pub(crate) fn change(context: &Context<'_>, words: &[Bytes]) -> Result<Option<Compound>, String> {
-    match is(&words[0], "config") {
-        true => config::change(context, words),
-        false => acl::change(context, words),
+    let change = match is(&words[0], "config") {
+        true => config::change(context, words)?,
+        false => acl::change(context, words)?,
+    };
+    if change.is_some() {
+        context.host.check_audit()?;
     }
+    Ok(change)
 }
 
 /// The change was made, or refused with this reply.

@@ -109,6 +109,8 @@ impl Connection {
             return Admission::Waits;
         }
         count(&self.host.stats.quota_refused, 1);
+        let account = self.client.account.borrow().clone();
+        account.audit_refusal(&self.client, self.host.now());
         let family = kv::command_info(words).map(|info| Family::of(info.flags));
         let family = family.unwrap_or(Family::Admin);
         self.host.meter.answered(family, Outcome::Busy);

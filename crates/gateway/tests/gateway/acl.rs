@@ -338,3 +338,45 @@ fn acl_log_counts_what_was_refused() {
         "+OK\n*0\n"
     );
 }
+
+/// The lines of a list, each as the command that makes its user.
+fn as_commands(list: &str) -> Vec<String> {
+    let users = list.lines().filter_map(|line| line.strip_prefix("user "));
+    users
+        .map(|user| {
+            let (name, rules) = user.split_once(' ').expect("it has rules");
+            // It has no effect, and `reset` adds it, as in Redis.
+            let rules = rules.replace(" sanitize-payload", "");
+            format!("ACL SETUSER {name} reset {rules}")
+        })
+        .collect()
+}
+
+#[test]
+fn what_a_list_says_makes_the_same_users_elsewhere() {
+    let (mut cluster, mut elsewhere) = (Cluster::default(), Cluster::default());
+    let mut client = Client::new(&gateway());
+    for rules in [
+        "admin on >one >two ~* &* +@all",
+        "off ~a:* %R~b:* %W~c:* &c:* +@all -@dangerous -acl|setuser",
+        "parts on nopass ~x +get (~y:* +set -config +config|get) (%R~z -@all +mget)",
+        "limited on quota:commands=5 quota:bytes=1mb quota:flight=20kb quota:connections=3",
+        "bare",
+        "default on nopass sanitize-payload ~* resetchannels +@all -flushall",
+    ] {
+        let made = client.ask(&mut cluster, &format!("ACL SETUSER {rules}"));
+        assert_eq!(made, "+OK\n", "{rules}");
+    }
+    let list = client.ask(&mut cluster, "ACL LIST");
+    let commands = as_commands(&list);
+    assert_eq!(commands.len(), 6);
+    let mut client = Client::new(&gateway());
+    // What is there is replaced.
+    let before = "ACL SETUSER parts on >other ~other (~other +@all) quota:commands=9";
+    assert_eq!(client.ask(&mut elsewhere, before), "+OK\n");
+    for command in &commands {
+        assert_eq!(client.ask(&mut elsewhere, command), "+OK\n", "{command}");
+    }
+    let list = client.ask(&mut elsewhere, "ACL LIST");
+    assert_eq!(as_commands(&list), commands);
+}

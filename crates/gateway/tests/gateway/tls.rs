@@ -155,13 +155,74 @@ fn client_without_tls_is_served_only_where_that_is_permitted() {
         tls.write_all(b"PING\r\n").unwrap();
         expect(&mut tls, b"+PONG\r\n");
     });
-    certificates.run(false, |address, _| {
+    certificates.run(false, |address, config| {
         let mut plain = connect(address);
-        plain.write_all(b"PING\r\n").unwrap();
+        // More than the gateway reads of it, and it can read the error all the same.
+        plain.write_all(&b"PING\r\n".repeat(2000)).unwrap();
         let mut answer = String::new();
-        let _ = plain.read_to_string(&mut answer);
+        plain.read_to_string(&mut answer).unwrap();
         let reason = "-ERR Protocol error: this port accepts only TLS connections\r\n";
         assert_eq!(answer, reason);
+        let mut tls = secured(address, config);
+        assert_eq!(stat(&mut tls, "protocol_errors"), 1);
+        assert_eq!(stat(&mut tls, "tls_handshakes_failed"), 0);
+    });
+}
+
+/// A number of INFO.
+fn stat(stream: &mut (impl Read + Write), field: &str) -> u64 {
+    stream.write_all(b"INFO stats\r\n").unwrap();
+    let mut info = Vec::new();
+    while !info.ends_with(b"\r\n\r\n") {
+        let mut piece = [0; 4096];
+        let len = stream.read(&mut piece).unwrap();
+        assert!(len > 0, "the whole answer");
+        info.extend_from_slice(&piece[..len]);
+    }
+    let info = String::from_utf8(info).unwrap();
+    let value = |line: &str| line.strip_prefix(field)?.strip_prefix(':')?.parse().ok();
+    info.lines().find_map(value).expect("a number")
+}
+
+/// Its client waits for an answer, and closes the connection for one that is not of TLS.
+#[test]
+fn client_with_tls_is_refused_at_once_where_there_is_none() {
+    let certificates = Certificates::new(ClientAuth::None);
+    let config = certificates.client("ionian://shop/client/web");
+    run_secured(
+        Limits::default(),
+        answer_all(),
+        None,
+        |_, address| address,
+        move |address| {
+            let error = secured(address, config).write_all(b"PING\r\n");
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains("InvalidContentType"), "{error}");
+            let mut plain = connect(address);
+            assert_eq!(stat(&mut plain, "protocol_errors"), 1);
+            // As much of a handshake as tells it from a command, and a line of it.
+            for begin in [&b"\x16"[..], b"\x16\x03\x01\n"] {
+                let mut plain = connect(address);
+                plain.write_all(begin).unwrap();
+                let mut answer = String::new();
+                plain.read_to_string(&mut answer).unwrap();
+                let reason = "-ERR Protocol error: this port does not accept TLS connections\r\n";
+                assert_eq!(answer, reason);
+            }
+        },
+    );
+}
+
+#[test]
+fn handshakes_that_fail_are_counted_and_probes_are_not() {
+    Certificates::new(ClientAuth::None).run(false, |address, config| {
+        drop(connect(address));
+        let mut broken = connect(address);
+        broken.write_all(b"\x16garbage, and no handshake").unwrap();
+        let _ = broken.read_to_end(&mut Vec::new());
+        let mut tls = secured(address, config);
+        assert_eq!(stat(&mut tls, "tls_handshakes_failed"), 1);
+        assert_eq!(stat(&mut tls, "protocol_errors"), 0);
     });
 }
 

@@ -7,6 +7,7 @@ use super::local_reads::Desk;
 use crate::admin::query::QueryError;
 use crate::admin::status::query_status;
 use crate::error::NodeError;
+use crate::node::audit::AuditCheck;
 use crate::node::settings::NodeSettings;
 use crate::node::startup::StartupWatch;
 use crate::status::NodeStatus;
@@ -192,6 +193,7 @@ impl<P: Protocol> Cluster<P> {
             clock_ahead_ms: 0,
             startup: StartupWatch::default(),
             feed: None,
+            audit: AuditCheck::default(),
             data: self.options.data.as_ref().map(|data| data.join(&name)),
             name,
         }

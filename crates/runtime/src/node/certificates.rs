@@ -1,9 +1,10 @@
 //! Exchanges certificates while the node runs.
 
+use super::listener::AUDIT;
 use crate::status::{CertificateStatus, TlsStatus};
 use crate::transport::peers::Peers;
 use crate::transport::security::NodeTls;
-use ionian_tls::{Reload, describe, fingerprint, is_near_end, now};
+use ionian_tls::{Name, Reload, describe, fingerprint, is_near_end, now};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
@@ -25,6 +26,8 @@ pub(crate) fn status(tls: &NodeTls) -> TlsStatus {
         certificate: certificate(loaded.set.certificate()),
         trusted: loaded.set.bundle().map(certificate).collect(),
         refused_sets: tls.live.failures(),
+        refusal: tls.live.refusal().map(|why| why.to_string()),
+        reads: Some(tls.live.reads()),
     }
 }
 
@@ -74,6 +77,12 @@ fn warn_of_end(tls: &NodeTls) -> bool {
     found
 }
 
+/// New certificates for a node were found, which is a line of the audit log.
+fn audit(object: &Name, outcome: &str) {
+    let object = object.to_string();
+    tracing::info!(target: AUDIT, request = "certificates", object, outcome);
+}
+
 /// Reads the certificates again and again, and puts new ones in force. If the trusted authorities
 /// have changed, it then closes the connections to peers that the earlier ones admitted; both sides
 /// make them again.
@@ -91,12 +100,14 @@ pub(crate) async fn keep_current(tls: NodeTls, peers: Rc<Peers>) {
             Reload::Exchanged => {
                 let loaded = tls.live.loaded();
                 let (name, generation) = (loaded.set.name(), loaded.generation);
+                audit(name, "exchanged");
                 tracing::info!(
                     "the certificate of {name} was exchanged; the trusted authorities have changed {generation} times"
                 );
                 warned = None;
             }
             Reload::Refused(error) => {
+                audit(tls.live.loaded().set.name(), "refused");
                 tracing::error!(
                     id = "E0901",
                     "new certificates are refused, the old ones stay: {error}"

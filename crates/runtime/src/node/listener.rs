@@ -1,6 +1,7 @@
 //! Accepts connections, finds out what each caller wants, and hands it to the peer transport or to
 //! administration.
 
+use super::audit::AuditCheck;
 use crate::admin::change;
 use crate::admin::server::{AdminServer, LongRequest};
 use crate::tasks::Tasks;
@@ -38,7 +39,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const WARNINGS_PER_SECOND: u32 = 5;
 
 /// The target of the events that are for the audit log.
-const AUDIT: &str = "ionian::audit";
+pub(super) const AUDIT: &str = "ionian::audit";
 
 /// What connections from outside are answered with.
 pub(crate) struct Listener {
@@ -46,6 +47,7 @@ pub(crate) struct Listener {
     pub(crate) admin: AdminServer,
     pub(crate) tasks: Rc<Tasks>,
     pub(crate) warnings: Warnings,
+    pub(crate) audit: AuditCheck,
 }
 
 /// The warnings about callers in the present second.
@@ -183,6 +185,7 @@ impl Listener {
         let cluster = &self.transport.identity.cluster;
         let permitted = caller.and_then(|caller| {
             let permitted = caller.check(cluster, &hello);
+            let permitted = permitted.and_then(|()| self.audit.permits(hello.purpose()));
             audit(&caller, from, hello.purpose(), permitted.as_ref().err());
             permitted.map(|()| caller)
         });

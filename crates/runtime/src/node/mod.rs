@@ -1,6 +1,7 @@
 //! A running node: its settings, its roles, its event loop.
 
 pub mod application;
+pub mod audit;
 mod bursts;
 mod busy;
 mod certificates;

@@ -1,5 +1,6 @@
 //! The settings that a node starts with.
 
+use super::audit::AuditCheck;
 use super::feed::StatusFeed;
 use super::startup::StartupWatch;
 use crate::error::NodeError;
@@ -53,6 +54,8 @@ pub struct NodeSettings {
     pub startup: StartupWatch,
     /// Where the node publishes its status once a second.
     pub feed: Option<StatusFeed>,
+    /// Whether the audit log takes lines.
+    pub audit: AuditCheck,
 }
 
 impl NodeSettings {
@@ -100,6 +103,7 @@ impl NodeSettings {
             clock_ahead_ms: 0,
             startup: StartupWatch::default(),
             feed: None,
+            audit: AuditCheck::default(),
             configuration: Some(configuration),
         })
     }

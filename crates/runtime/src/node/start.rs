@@ -272,6 +272,7 @@ impl<P: Protocol> Running<P> {
             admin: AdminServer::new(self.event_loop.clone(), name, backups),
             tasks: self.tasks.clone(),
             warnings: Warnings::default(),
+            audit: self.settings.audit.clone(),
         };
         let answers = Rc::new(answers);
         if let (Some(tls), data) = (&self.settings.tls, &self.settings.data) {

@@ -18,8 +18,8 @@ use ionian_kernel::status::Metrics;
 use ionian_kernel::time::Timestamp;
 use ionian_runtime::NodeError;
 use ionian_runtime::{
-    Application, Durability, Identity, LaneHandle, NodeSettings, NodeStatus, QueryError,
-    StartupWatch, query_status, run_node_blocking,
+    Application, AuditCheck, Durability, Identity, LaneHandle, NodeSettings, NodeStatus,
+    QueryError, StartupWatch, query_status, run_node_blocking,
 };
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, Once};
@@ -378,6 +378,7 @@ pub fn settings(
         clock_ahead_ms: 0,
         startup: StartupWatch::default(),
         feed: None,
+        audit: AuditCheck::default(),
     }
 }
 
