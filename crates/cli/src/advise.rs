@@ -16,9 +16,10 @@ use std::time::Duration;
 /// Say what limits a running cluster, and which change would relieve it
 ///
 /// Asks every node twice and compares. Names the busiest event loop and the role that works most
-/// there, unless a node is short of processors or waits for its disk: then it says that. For each
-/// change of one node it says how many times as much the cluster could do, and prints the command.
-/// Says nothing about a cluster whose busiest event loop works less than 30 % of the time.
+/// there. Where a node is short of processors it says that too, and first; where one waits for its
+/// disk it says only that. For each change of one node it says how many times as much the cluster
+/// could do, and prints the command. Says nothing about a cluster whose busiest event loop works
+/// less than 30 % of the time.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  ionian advise\n  ionian advise --at 10.0.0.2:17400 --seconds 30"

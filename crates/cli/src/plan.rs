@@ -1,12 +1,14 @@
 //! `ionian plan`: the deployment with the fewest nodes that carries a load.
 
 mod arguments;
+mod file;
 
 use crate::config;
 use crate::output::{self, say};
 use crate::source;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 pub(crate) use arguments::Arguments;
+use arguments::Asked;
 use ionian_planner::model::Counts;
 use ionian_planner::plan::{Wanted, plan};
 use ionian_planner::prices::{MAX_TEXT, Prices};
@@ -18,7 +20,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let wanted = wanted(arguments);
+    if arguments.example {
+        output::print(format_args!("{}", file::EXAMPLE));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let of_file = arguments.file.as_deref().map(file::read).transpose()?;
+    let asked = of_file.as_ref().unwrap_or(&arguments.asked);
+    let wanted = wanted(asked, arguments);
     wanted
         .check()
         .map_err(|error| BadUsage(error.to_string()))?;
@@ -26,8 +34,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         // Before the search, which may take a while.
         config::check_free(out, arguments.force)?;
     }
-    let prices = match &arguments.demands {
-        Some(file) => read(file).with_context(|| format!("--demands {}", file.display()))?,
+    let prices = match &asked.demands {
+        Some(file) => {
+            let text = read(file, MAX_TEXT);
+            let prices = text.and_then(|text| Prices::parse(&text));
+            prices.with_context(|| format!("--demands {}", file.display()))?
+        }
         None => Prices::shipped()?,
     };
     let plan = plan(&wanted, &prices, &Counts::default())?;
@@ -41,30 +53,32 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn wanted(arguments: &Arguments) -> Wanted {
-    let protocol = &arguments.protocol;
+fn wanted(asked: &Asked, arguments: &Arguments) -> Wanted {
+    let protocol = &asked.protocol;
     Wanted {
         workload: Workload {
-            writes: arguments.writes,
-            reads: arguments.reads,
-            level: arguments.level.read_level(),
-            value_bytes: arguments.value_bytes as usize,
-            pipeline: arguments.pipeline as usize,
-            connections: arguments.connections as usize,
+            writes: asked.writes,
+            reads: asked.reads,
+            level: asked.level.read_level(),
+            value_bytes: asked.value_bytes as usize,
+            pipeline: asked.pipeline as usize,
+            connections: asked.connections as usize,
         },
-        f: arguments.f as usize,
-        durability: arguments.durability.durability(),
+        f: asked.f as usize,
+        durability: asked.durability.durability(),
         protocol: (protocol != arguments::ANY).then(|| protocol.clone()),
-        headroom: arguments.headroom,
-        speed: arguments.speed,
+        headroom: asked.headroom,
+        speed: asked.speed,
         addresses: source::preset_options(arguments.listen, Some(arguments.node_port)),
     }
 }
 
-fn read(file: &Path) -> Result<Prices> {
+/// The text of a file that has at most this many bytes.
+fn read(file: &Path, most: usize) -> Result<String> {
     let mut text = String::new();
     // One byte more than is allowed, so that a larger file is refused.
-    let limit = MAX_TEXT as u64 + 1;
+    let limit = most as u64 + 1;
     File::open(file)?.take(limit).read_to_string(&mut text)?;
-    Prices::parse(&text)
+    ensure!(text.len() <= most, "has more than {most} bytes");
+    Ok(text)
 }

@@ -27,6 +27,14 @@ const REQUESTS: usize = 6144;
 /// divide these.
 const BURSTS: (usize, usize) = (24, 60);
 
+/// How many requests share messages when this many connections wait for an answer at a time. They
+/// do not ask at the same moment: the more there are, the more of them are answered together.
+/// Fitted to what leaders do more than other nodes in running clusters (docs/plan.md).
+pub fn together(connections: usize) -> usize {
+    let shared = (2.0 * (connections as f64).sqrt()).round() as usize;
+    shared.clamp(1, connections.clamp(1, MAX_BURST))
+}
+
 /// What each node has handled.
 #[derive(Debug)]
 pub struct Counted {
@@ -122,5 +130,16 @@ impl Counted {
             nodes: self.nodes.iter().map(node).collect(),
             kinds: self.kinds,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_connections_share_more_but_not_in_proportion() {
+        let shared = [1, 2, 4, 16, 64, 256, 16_384, 1_000_000].map(together);
+        assert_eq!(shared, [1, 2, 4, 8, 16, 32, 256, 256]);
     }
 }

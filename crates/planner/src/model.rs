@@ -1,7 +1,7 @@
 //! How busy each node of a deployment is under a workload. The law is that of utilization: an event
 //! loop is one processor, and what it does grows with the load.
 
-use crate::counted::{Counted, count};
+use crate::counted::{Counted, count, together};
 use crate::demand::Measured;
 use crate::family::{Family, Shape};
 use crate::prices::{Commands, Corner, Prices};
@@ -188,7 +188,7 @@ impl Model<'_> {
         shape: &Shape,
         commands: Commands,
     ) -> Result<BTreeMap<Corner, Measured>> {
-        let burst = self.workload.connections.min(crate::counted::MAX_BURST);
+        let burst = together(self.workload.connections);
         let needed = Corner::ALL.into_iter().filter(|corner| {
             *corner == Corner::SMALL
                 || (*corner == Corner::LARGE

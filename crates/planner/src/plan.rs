@@ -8,6 +8,7 @@ use crate::workload::{Workload, short};
 use anyhow::{Result, bail, ensure};
 use ionian_deployment::{Deployment, Durability, MAX_F, PresetOptions, presets};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// What is asked of a plan.
 #[derive(Clone, Debug)]
@@ -49,6 +50,8 @@ pub struct Plan {
     pub headroom: f64,
     /// The nodes, by their roles.
     pub groups: Vec<GroupPlan>,
+    /// Microseconds of a processor that each node spends on a command of the cluster, by its name.
+    pub node_us: BTreeMap<String, f64>,
     /// The group that is nearest to its limit, by its title.
     pub binds: String,
     /// With one more node of the group that is busiest, or one more column of the grid.
@@ -247,6 +250,7 @@ fn described(
         within_limits: wanted.workload.all() / search.group_strain(&found.loads, binding),
         headroom: wanted.headroom,
         groups: groups.collect(),
+        node_us: node_us(wanted, found),
         binds: family.groups[binding].title(),
         one_more: step(family.grown(&found.shape, binding, 1))?,
         one_less: step(family.shrunk(&found.shape, binding))?,
@@ -255,6 +259,15 @@ fn described(
         speed: wanted.speed,
         deployment: family.deployment(&found.shape)?,
     })
+}
+
+/// Of the processors that are planned for, which may be faster than those of the prices.
+fn node_us(wanted: &Wanted, found: &Candidate) -> BTreeMap<String, f64> {
+    let us = |busy: f64| busy * 1e6 / wanted.workload.all();
+    let nodes = found.loads.0.iter();
+    nodes
+        .map(|node| (node.name.clone(), us(node.busy())))
+        .collect()
 }
 
 /// Commands a second at which the first node is busy all the time.

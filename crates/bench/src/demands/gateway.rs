@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_harness::numbers::median;
-use ionian_planner::counted::count;
+use ionian_planner::counted::{count, together};
 use ionian_planner::demand::{Node, SystemCalls};
 use ionian_planner::line::Line;
 use ionian_planner::prices::{Commands, Corner, Costs};
@@ -61,7 +61,7 @@ fn roles(
         corner,
         messages: pooled(&measured(deployment, commands, corner, rounds)?),
     };
-    let counted = count(deployment, commands, corner, CONNECTIONS)?;
+    let counted = count(deployment, commands, corner, together(CONNECTIONS))?;
     let priced = counted.priced(&costs, calls);
     let nodes = priced.nodes.iter();
     let nodes = nodes.filter(|node| gateways.contains(&node.name.as_str()));

@@ -25,10 +25,41 @@ pub(super) const ANY: &str = "any";
     allow_negative_numbers = true,
     after_help = "Examples:\n  ionian plan --writes 20000 --reads 80000\n  \
     ionian plan --writes 200000 --connections 1000 --f 1 --out cluster.toml\n  \
-    ionian plan --writes 5000 --reads 1e6 --level eventual --pipeline 16 --json\n\n\
+    ionian plan --writes 5000 --reads 1e6 --level eventual --pipeline 16 --json\n  \
+    ionian plan --example > plan.toml && ionian plan --file plan.toml\n\n\
     Exit codes: 0 a plan, 1 no deployment carries the load, 2 bad usage."
 )]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(super) asked: Asked,
+    /// Take all of this from a file instead, in which the flags above are keys
+    #[arg(long, value_name = "FILE", conflicts_with = "Asked")]
+    pub(super) file: Option<PathBuf>,
+    /// Print such a file
+    #[arg(long, exclusive = true)]
+    pub(super) example: bool,
+    /// Write the deployment file; all its nodes are on one machine until their addresses are
+    /// changed
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: Option<PathBuf>,
+    /// Overwrite an existing file
+    #[arg(long, requires = "out")]
+    pub(super) force: bool,
+    /// Client address of the first gateway in that file; the others use the next ports [default:
+    /// 127.0.0.1:7379]
+    #[arg(long, value_name = "ADDR", requires = "out")]
+    pub(super) listen: Option<SocketAddr>,
+    /// Port of the first node in that file; the others use the next ports
+    #[arg(long, value_name = "PORT", default_value_t = 17400, requires = "out")]
+    pub(super) node_port: u16,
+    /// Print one JSON document instead of the page
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// What is asked of a plan, by flags or by the keys of a file.
+#[derive(Debug, Args)]
+pub(super) struct Asked {
     /// Writes (SET) a second
     #[arg(long, value_name = "PER_SECOND", default_value_t = 0.0)]
     pub(super) writes: f64,
@@ -44,7 +75,7 @@ pub(crate) struct Arguments {
     /// Commands that a connection sends at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=10_000))]
     pub(super) pipeline: u32,
-    /// Connections that wait for an answer at a time, of all clients; above 256 as at 256
+    /// Connections that wait for an answer at a time, of all clients; above 16384 as at 16384
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub(super) connections: u32,
     /// How many nodes may fail
@@ -66,23 +97,6 @@ pub(crate) struct Arguments {
     /// What messages cost, as `ionian bench demands` writes it [default: what comes with Ionian]
     #[arg(long, value_name = "FILE")]
     pub(super) demands: Option<PathBuf>,
-    /// Write the deployment file; all its nodes are on one machine until their addresses are
-    /// changed
-    #[arg(long, value_name = "FILE")]
-    pub(super) out: Option<PathBuf>,
-    /// Overwrite an existing file
-    #[arg(long, requires = "out")]
-    pub(super) force: bool,
-    /// Client address of the first gateway in that file; the others use the next ports [default:
-    /// 127.0.0.1:7379]
-    #[arg(long, value_name = "ADDR", requires = "out")]
-    pub(super) listen: Option<SocketAddr>,
-    /// Port of the first node in that file; the others use the next ports
-    #[arg(long, value_name = "PORT", default_value_t = 17400, requires = "out")]
-    pub(super) node_port: u16,
-    /// Print one JSON document instead of the page
-    #[arg(long)]
-    pub(super) json: bool,
 }
 
 /// What survives the end of a node.

@@ -5,6 +5,8 @@
 //! terms of what it does in the present one.
 
 use super::bottleneck::{Bottleneck, Kind, judge, percent};
+use super::grain::too_coarse;
+use super::machine::Shared;
 use super::rates::Rates;
 use crate::counted::count;
 use crate::demand::{Measured, SystemCalls};
@@ -32,6 +34,8 @@ const SOMEWHERE: &str = "HOST:PORT";
 pub struct Advice {
     /// What limits it.
     pub bottleneck: Bottleneck,
+    /// What the nodes on the machine of a node take that is short of processors.
+    pub machine: Option<Shared>,
     /// What clients could do about it, if they can.
     pub clients: Option<String>,
     /// Changes of one node that bring something, the best first.
@@ -58,6 +62,10 @@ impl Advice {
     pub fn of(deployment: &Deployment, nodes: &[(&str, &Rates)], prices: &Prices) -> Self {
         let bottleneck = judge(nodes);
         let mut advice = Advice {
+            machine: bottleneck
+                .short
+                .as_ref()
+                .and_then(|short| Shared::with(&short.node, deployment, nodes)),
             clients: None,
             changes: Vec::new(),
             why_none: None,
@@ -67,6 +75,10 @@ impl Advice {
             return advice;
         }
         advice.clients = pipelines(&advice.bottleneck, nodes, prices);
+        advice.why_none = advice.too_coarse(deployment, nodes);
+        if advice.why_none.is_some() {
+            return advice;
+        }
         match changes(deployment, &advice.bottleneck, nodes, prices) {
             Ok(changes) => {
                 advice.changes = changes;
@@ -80,6 +92,18 @@ impl Advice {
         advice
     }
 
+    /// See [`too_coarse`].
+    fn too_coarse(&self, deployment: &Deployment, nodes: &[(&str, &Rates)]) -> Option<String> {
+        let (_, named) = named(deployment, &self.bottleneck)?;
+        let shares = |name: &str| {
+            let place = deployment.place(name).ok()?;
+            deployment.nodes[place].instances().get(named).map(|_| ())
+        };
+        let sharing = nodes.iter().filter(|(name, _)| shares(name).is_some());
+        let sharing: Vec<&Rates> = sharing.map(|(_, rates)| *rates).collect();
+        too_coarse(nodes, &sharing)
+    }
+
     /// As text.
     pub fn text(&self) -> String {
         let Bottleneck { title, text, .. } = &self.bottleneck;
@@ -87,6 +111,9 @@ impl Advice {
             Kind::None => format!("nothing limits the cluster. {text}\n"),
             _ => format!("limit: {title}\n{text}\n"),
         };
+        if let Some(machine) = &self.machine {
+            shown += &format!("\n{}\n", machine.text());
+        }
         if let Some(clients) = &self.clients {
             shown += &format!("\n{clients}\n");
         }
@@ -137,21 +164,14 @@ fn changes(
     nodes: &[(&str, &Rates)],
     prices: &Prices,
 ) -> Result<Vec<Change>> {
-    let Some(name) = &found.node else {
+    let Some((node, named)) = named(deployment, found) else {
         return Ok(Vec::new());
     };
     if nodes.iter().any(|(_, rates)| rates.loops.len() > 1) {
         anyhow::bail!("a node has several event loops, whose roles are not measured one by one");
     }
     let before = Now::of(deployment, nodes, prices)?;
-    let node = &deployment.nodes[deployment.place(name)?];
-    let mut all: Vec<Vec<String>> = Vec::new();
-    // The instance is named with its number and without underscores.
-    let named = found.role.as_ref().and_then(|title| {
-        let mut roles = node.instances().into_keys();
-        roles.find(|role| title.starts_with(&role.replace('_', " ")))
-    });
-    all.push(vec![named.unwrap_or(CLIENT).to_owned()]);
+    let mut all = vec![vec![named.to_owned()]];
     let whole: Vec<String> = node.instances().into_keys().map(str::to_owned).collect();
     if !all.contains(&whole) {
         all.push(whole);
@@ -178,6 +198,18 @@ fn changes(
     }
     changes.sort_by(|one, other| other.times.total_cmp(&one.times));
     Ok(changes)
+}
+
+/// The node that is named, and its role; without one, that which clients connect to.
+fn named<'a>(deployment: &'a Deployment, found: &Bottleneck) -> Option<(&'a Node, &'a str)> {
+    let place = deployment.place(found.node.as_ref()?).ok()?;
+    let node = &deployment.nodes[place];
+    // The instance is named with its number and without underscores.
+    let role = found.role.as_ref().and_then(|title| {
+        let mut roles = node.instances().into_keys();
+        roles.find(|role| title.starts_with(&role.replace('_', " ")))
+    });
+    Some((node, role.unwrap_or(CLIENT)))
 }
 
 /// A node with these roles, with a name that is free.

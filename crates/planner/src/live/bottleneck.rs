@@ -4,6 +4,9 @@
 //! than its busiest loop. A loop includes what its node does outside of roles, such as clients and
 //! connections. The limits that a text names are upper bounds, and assume that the work of all
 //! loops grows with the load. Waits for a disk do not: one sync serves all that waits for it.
+//!
+//! Where a node is short of processors the busiest loop is named as well: it is the limit as soon
+//! as there are enough of them.
 
 use super::rates::Rates;
 use serde::Serialize;
@@ -25,16 +28,30 @@ const SYNCS: u64 = 20;
 pub struct Bottleneck {
     /// What kind of limit it is.
     pub kind: Kind,
-    /// The node that is named.
+    /// The node that is named: that of the busiest loop, or of the disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The role that is named.
+    /// The role that is named: the one that works most in the busiest loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
+    /// The node that is short of processors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub short: Option<Short>,
     /// In a few words.
     pub title: String,
     /// What follows from it, and why.
     pub text: String,
+}
+
+/// A node that is short of processors.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Short {
+    /// Its name.
+    pub node: String,
+    /// The share of the time in which its main loop was ready to run and had no processor.
+    pub waits: f64,
+    /// The share of a processor that this loop had.
+    pub works: f64,
 }
 
 /// Kinds of limits.
@@ -86,14 +103,16 @@ pub fn judge(nodes: &[(&str, &Rates)]) -> Bottleneck {
             "It takes two reports of a node.",
         );
     };
+    // Of equals the busiest.
     let starved = loops
         .iter()
+        .rev()
         .max_by(|one, other| one.wait.total_cmp(&other.wait));
     if let Some(it) = starved
         && it.wait >= STARVED * it.busy
         && it.wait + it.busy >= QUIET
     {
-        return starvation(it);
+        return starvation(it, busiest);
     }
     if let Some((node, us)) = slowest_disk(nodes).filter(|(_, us)| *us > SLOW_SYNC_US) {
         return slow_disk(node, us);
@@ -129,18 +148,33 @@ fn loaded<'a>(node: &'a str, rates: &'a Rates) -> impl Iterator<Item = Loaded<'a
     })
 }
 
-fn starvation(it: &Loaded<'_>) -> Bottleneck {
+/// A loop waits for a processor. With enough of them the busiest would be the limit.
+fn starvation(it: &Loaded<'_>, busiest: &Loaded<'_>) -> Bottleneck {
+    let (role, works_most) = largest_part(busiest);
     let title = format!(
-        "{}: short of processors, waits for one {} of the time",
+        "{}: short of processors, waits for one {} of the time; busiest is {works_most}",
         it.node,
         percent(it.wait)
     );
     let text = format!(
-        "Its event loop works {} of the time. Other programs of its machine, or other nodes there, take the processors. \
-         More instances of a role would not help; what another processor brings cannot be computed from these numbers.",
-        percent(it.busy)
+        "The event loop of {} works {} of the time. Other programs of its machine, or other nodes \
+         there, take the processors. While that is so, more instances of a role do not help. With \
+         enough processors the event loop of {} would be the limit: it takes the most processor \
+         time, {} of the time.",
+        it.name(),
+        percent(it.busy),
+        busiest.name(),
+        percent(busiest.busy)
     );
-    said(Kind::Starved, Some(it.node), &title, &text)
+    Bottleneck {
+        role,
+        short: Some(Short {
+            node: it.node.to_owned(),
+            waits: it.wait,
+            works: it.busy,
+        }),
+        ..said(Kind::Starved, Some(busiest.node), &title, &text)
+    }
 }
 
 fn slowest_disk<'a>(nodes: &[(&'a str, &Rates)]) -> Option<(&'a str, f64)> {
@@ -175,28 +209,28 @@ fn busy_disk(node: &str, rates: &Rates, busiest: &Loaded<'_>) -> Bottleneck {
     said(Kind::SlowDisk, Some(node), &title, &text)
 }
 
-/// The busiest loop is the limit.
-fn limit(busiest: &Loaded<'_>, next: Option<&Loaded<'_>>, commands: f64) -> Bottleneck {
-    let roles = busiest.rates.roles.iter();
+/// What works most in a loop: the role, if it is one, and in words with its share.
+fn largest_part(of: &Loaded<'_>) -> (Option<String>, String) {
+    let roles = of.rates.roles.iter();
     let largest = roles.max_by(|one, other| one.2.total_cmp(&other.2));
-    let (role, title) = match (largest, busiest.rates.outside()) {
+    match (largest, of.rates.outside()) {
         (Some((role, index, busy)), Some(outside)) if *busy >= outside => {
             let role = format!("{} {index}", role.replace('_', " "));
-            let title = format!("{role} on {}, {} busy", busiest.node, percent(*busy));
-            (Some(role), title)
+            let words = format!("{role} on {}, {} busy", of.node, percent(*busy));
+            (Some(role), words)
         }
         (_, Some(outside)) => {
             let what = "clients and connections";
-            (
-                None,
-                format!("{}: {what}, {} busy", busiest.name(), percent(outside)),
-            )
+            let words = format!("{}: {what}, {} busy", of.name(), percent(outside));
+            (None, words)
         }
-        (_, None) => (
-            None,
-            format!("{}, {} busy", busiest.name(), percent(busiest.busy)),
-        ),
-    };
+        (_, None) => (None, format!("{}, {} busy", of.name(), percent(of.busy))),
+    }
+}
+
+/// The busiest loop is the limit.
+fn limit(busiest: &Loaded<'_>, next: Option<&Loaded<'_>>, commands: f64) -> Bottleneck {
+    let (role, title) = largest_part(busiest);
     let mut text = format!(
         "The event loop of {} works {} of the time.",
         busiest.name(),
@@ -259,6 +293,7 @@ fn said(kind: Kind, node: Option<&str>, title: &str, text: &str) -> Bottleneck {
         kind,
         node: node.map(str::to_owned),
         role: None,
+        short: None,
         title: title.to_owned(),
         text: text.to_owned(),
     }
@@ -356,17 +391,25 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_waits_for_processors_is_named_instead_of_a_role() {
+    fn a_node_that_waits_for_processors_is_named_with_the_role_that_works_most() {
         let mut starved = rates(0.4, &[("alpha", 0, 0.4)]);
         starved.wait = 0.13;
-        let busy = rates(0.5, &[("beta", 1, 0.5)]);
+        let busy = rates(0.5, &[("beta", 1, 0.45)]);
         let found = judge(&[("n0", &starved), ("n1", &busy)]);
         assert_eq!(
-            (found.kind, found.node.as_deref(), found.role),
-            (Kind::Starved, Some("n0"), None)
+            (found.kind, found.node.as_deref(), found.role.as_deref()),
+            (Kind::Starved, Some("n1"), Some("beta 1"))
+        );
+        let short = found.short.unwrap();
+        assert_eq!((&*short.node, short.waits, short.works), ("n0", 0.13, 0.4));
+        assert_eq!(
+            found.title,
+            "n0: short of processors, waits for one 13 % of the time; busiest is beta 1 on n1, \
+             45 % busy"
         );
         starved.wait = 0.11;
-        assert_eq!(judge(&[("n0", &starved), ("n1", &busy)]).kind, Kind::Loop);
+        let found = judge(&[("n0", &starved), ("n1", &busy)]);
+        assert_eq!((found.kind, found.short), (Kind::Loop, None));
         let mut quiet = rates(0.1, &[]);
         quiet.wait = 0.1;
         assert_eq!(
@@ -374,6 +417,21 @@ mod tests {
             Kind::None,
             "it has nothing to do"
         );
+    }
+
+    #[test]
+    fn a_loop_that_gets_too_little_of_a_processor_to_count_as_busy_is_named_all_the_same() {
+        // The machine is so busy that no loop works 30 % of the time.
+        let mut slow = rates(0.28, &[("alpha", 0, 0.2)]);
+        slow.wait = 0.6;
+        let mut other = rates(0.1, &[("beta", 1, 0.1)]);
+        other.wait = 0.7;
+        let found = judge(&[("n0", &slow), ("n1", &other)]);
+        assert_eq!(
+            (found.node.as_deref(), found.role.as_deref()),
+            (Some("n0"), Some("alpha 0"))
+        );
+        assert_eq!(found.short.unwrap().node, "n1");
     }
 
     #[test]

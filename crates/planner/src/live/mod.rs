@@ -3,6 +3,8 @@
 
 pub mod advice;
 pub mod bottleneck;
+mod grain;
+pub mod machine;
 pub mod rates;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -28,6 +28,8 @@ pub struct Rates {
     /// Requests a second that the node has sent through its client lanes: what a connection
     /// pipelines is one request.
     pub requests: f64,
+    /// Messages a second that came from other nodes.
+    pub messages: f64,
     /// Commands a second that the cluster did not answer, or not in time.
     pub failed: f64,
     /// How many commands took how long, by family.
@@ -43,6 +45,7 @@ impl Rates {
             return None;
         }
         let share = |then: u64, now: u64| now.saturating_sub(then) as f64 / us as f64;
+        let a_second = |then: u64, now: u64| share(then, now) * 1e6;
         let mut rates = Rates {
             loops: vec![(0, share(earlier.loop_cpu_us, later.loop_cpu_us))],
             disk: share(then.loop_sync_us, now.loop_sync_us),
@@ -52,10 +55,8 @@ impl Rates {
             },
             roles: roles((earlier, then), (later, now), share),
             syncs: Counts::between(&then.syncs, &now.syncs),
-            requests: {
-                let (then, now) = (earlier.event_loop.requests, later.event_loop.requests);
-                now.saturating_sub(then) as f64 / (us as f64 / 1e6)
-            },
+            requests: a_second(earlier.event_loop.requests, later.event_loop.requests),
+            messages: a_second(earlier.event_loop.messages_in, later.event_loop.messages_in),
             ..Rates::default()
         };
         for it in &later.role_loops {
@@ -97,6 +98,13 @@ impl Rates {
         Some((busy - in_roles).max(0.0))
     }
 
+    /// How many commands of any family took how long.
+    pub fn all_service(&self) -> Counts {
+        let mut all = Counts::default();
+        self.service.iter().for_each(|of| all.add(of));
+        all
+    }
+
     /// Commands a second.
     pub fn all_commands(&self) -> f64 {
         self.commands.iter().sum()
@@ -129,7 +137,8 @@ fn roles(
 pub struct Counts([u64; BOUNDS + 1]);
 
 impl Counts {
-    fn between(then: &[u64], now: &[u64]) -> Self {
+    /// What came between two counts, by the buckets of [`Times`].
+    pub fn between(then: &[u64], now: &[u64]) -> Self {
         let of = |counts: &[u64], place| counts.get(place).copied().unwrap_or(0);
         Counts(std::array::from_fn(|place| {
             of(now, place).saturating_sub(of(then, place))
@@ -204,14 +213,16 @@ mod tests {
         let mut later = report("n0", 12_000, before);
         (earlier.loop_cpu_us, later.loop_cpu_us) = (7_000_000, 8_000_000);
         (earlier.event_loop.requests, later.event_loop.requests) = (10, 40);
+        (earlier.event_loop.messages_in, later.event_loop.messages_in) = (5, 105);
         // Another instance has come, and the order is another.
         later.roles = vec![role("c", 0), role("a", 0)];
         let rates = Rates::between(&earlier, &later).unwrap();
+        assert_eq!(rates.all_service(), rates.service[1]);
         assert_eq!((rates.loops, rates.disk), (vec![(0, 0.5)], 0.25));
         assert_eq!(rates.wait, 0.1);
         assert_eq!(rates.roles, [("a".to_owned(), 0, 0.3)]);
         assert_eq!(rates.syncs.count(), 9);
-        assert_eq!(rates.requests, 15.0);
+        assert_eq!((rates.requests, rates.messages), (15.0, 50.0));
         assert_eq!(
             (rates.commands, rates.failed),
             ([0.0, 30.0, 0.0, 0.0], 10.0)

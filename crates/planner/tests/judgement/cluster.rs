@@ -44,14 +44,6 @@ pub(crate) struct Running {
     clients: Vec<JoinHandle<()>>,
 }
 
-/// What is named in a window.
-pub(crate) struct Window {
-    /// As `ionian advise` and the dashboard would.
-    pub(crate) found: Bottleneck,
-    /// If no node had to wait for a processor: nodes share those of one machine here.
-    pub(crate) without_waits: Bottleneck,
-}
-
 impl Running {
     /// Starts the deployment of a preset, and the load.
     pub(crate) fn start(preset: &str) -> Self {
@@ -136,25 +128,18 @@ impl Running {
         self.pass(SETTLED);
     }
 
-    /// What is named while this number of commands is answered.
-    pub(crate) fn window(&self, commands: u64) -> Window {
+    /// What is named while this number of commands is answered, as `ionian advise` and the
+    /// dashboard would.
+    pub(crate) fn window(&self, commands: u64) -> Bottleneck {
         let earlier = self.reports();
         self.pass(commands);
         let later = self.reports();
         let both = earlier.iter().zip(&later);
-        let mut rates: Vec<(&str, Rates)> = both
+        let rates: Vec<(&str, Rates)> = both
             .map(|(then, now)| (now.name.as_str(), Rates::between(then, now).unwrap()))
             .collect();
-        let judged = |rates: &[(&str, Rates)]| {
-            let rates: Vec<_> = rates.iter().map(|(name, rates)| (*name, rates)).collect();
-            judge(&rates)
-        };
-        let found = judged(&rates);
-        rates.iter_mut().for_each(|(_, rates)| rates.wait = 0.0);
-        Window {
-            found,
-            without_waits: judged(&rates),
-        }
+        let rates: Vec<_> = rates.iter().map(|(name, rates)| (*name, rates)).collect();
+        judge(&rates)
     }
 }
 

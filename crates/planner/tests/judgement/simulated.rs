@@ -3,20 +3,18 @@
 use bytes::Bytes;
 use ionian_deployment::Deployment;
 use ionian_kernel::client::ReadLevel;
+use ionian_kernel::histogram::Times;
 use ionian_kernel::layout::{Address, Layout};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::{Message as _, Protocol};
 use ionian_kernel::wire::Wire;
 use ionian_machines::nothing::Nothing;
-use ionian_planner::live::rates::Rates;
+use ionian_planner::live::rates::{Counts, Rates};
 use ionian_planner::prices::{Commands, Corner, Prices};
 use ionian_protocols::multipaxos::{Message, MultiPaxos};
 use ionian_sim::performance::{Costs, Service, Setting, measure};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-
-/// Clients, each with one command under way: as many as it takes that a node more is busy, too.
-const CLIENTS: usize = 2048;
 
 /// Commands before the measurement, and measured.
 const COMMANDS: (u64, u64) = (8_000, 60_000);
@@ -27,6 +25,8 @@ pub(crate) struct TrueCosts {
     /// Microseconds of a gateway for a request, and for its answer.
     gateway_us: f64,
     spent: RefCell<BTreeMap<Address, f64>>,
+    /// How many messages each instance has handled.
+    handled: RefCell<BTreeMap<Address, u64>>,
 }
 
 impl TrueCosts {
@@ -43,6 +43,7 @@ impl TrueCosts {
             prices: costs.messages.iter().map(price).collect(),
             gateway_us: prices.gateway.us(1.0, 1.0) / 2.0,
             spent: RefCell::default(),
+            handled: RefCell::default(),
         }
     }
 }
@@ -56,6 +57,7 @@ impl Costs<MultiPaxos> for TrueCosts {
         message.encode(&mut encoded);
         let us = price.us(1.0, encoded.len() as f64);
         *self.spent.borrow_mut().entry(to).or_default() += us;
+        *self.handled.borrow_mut().entry(to).or_default() += 1;
         us
     }
 
@@ -87,13 +89,13 @@ pub(crate) struct Simulated {
     pub(crate) rates: Vec<(String, Rates)>,
 }
 
-/// Runs a deployment under as much load as it can take.
-pub(crate) fn simulate(deployment: &Deployment, costs: &TrueCosts) -> Simulated {
+/// Runs a deployment under the load of this many clients, each with one command under way.
+pub(crate) fn simulate(deployment: &Deployment, clients: usize, costs: &TrueCosts) -> Simulated {
     let layout = deployment.layout(MultiPaxos::KINDS).unwrap();
     let setting = Setting {
         layout: layout.clone(),
         client_kinds: Vec::new(),
-        clients: CLIENTS,
+        clients,
         read_fraction: 0.0,
         read_level: ReadLevel::Linearizable,
         network_delay_us: 50.0,
@@ -105,6 +107,7 @@ pub(crate) fn simulate(deployment: &Deployment, costs: &TrueCosts) -> Simulated 
         longest_us: u64::MAX / 4000,
     };
     costs.spent.borrow_mut().clear();
+    costs.handled.borrow_mut().clear();
     let measured = measure::<MultiPaxos>(&setting, costs, &Writes).unwrap();
     let commands = measured.requests_per_second;
     let all = (COMMANDS.0 + measured.requests) as f64;
@@ -117,13 +120,19 @@ pub(crate) fn simulate(deployment: &Deployment, costs: &TrueCosts) -> Simulated 
         } else {
             0.0
         };
-        let rates = Rates {
+        let (roles, messages) = roles(&layout, *node, costs, commands / all);
+        let mut rates = Rates {
             loops: vec![(0, *busy)],
-            roles: roles(&layout, *node, costs, commands / all),
+            roles,
             commands: [0.0, own, 0.0, 0.0],
             requests: own,
+            // With the requests, which a client lane handles as messages.
+            messages: messages - own,
             ..Rates::default()
         };
+        if own > 0.0 {
+            rates.service[1] = took(measured.latency_us.p50);
+        }
         (deployment.nodes[place].name.clone(), rates)
     });
     Simulated {
@@ -132,20 +141,32 @@ pub(crate) fn simulate(deployment: &Deployment, costs: &TrueCosts) -> Simulated 
     }
 }
 
-/// How busy each instance of a node was, if what all have spent was spent at this many runs of the
-/// measurement a second.
+/// Commands that took this long.
+fn took(us: f64) -> Counts {
+    let bucket = Times::default().buckets().position(|(bound, _)| {
+        let bound = bound.map_or(f64::INFINITY, |bound| bound as f64);
+        us <= bound
+    });
+    let mut times = vec![0; bucket.unwrap() + 1];
+    *times.last_mut().unwrap() = 1;
+    Counts::between(&[], &times)
+}
+
+/// How busy each instance of a node was, and how many messages a second all of them have handled,
+/// if everything was done at this many runs of the measurement a second.
 fn roles(
     layout: &Layout,
     node: ionian_kernel::layout::NodeId,
     costs: &TrueCosts,
-    commands_per_second: f64,
-) -> Vec<(String, u8, f64)> {
-    let spent = costs.spent.borrow();
+    runs_per_second: f64,
+) -> (Vec<(String, u8, f64)>, f64) {
+    let (spent, handled) = (costs.spent.borrow(), costs.handled.borrow());
     let on_node = layout.on_node(node);
     let instances = on_node.iter().map(|at| {
         let us = spent.get(at).copied().unwrap_or(0.0);
         let kind = MultiPaxos::KINDS[usize::from(at.kind)];
-        (kind.to_owned(), at.index, us * commands_per_second / 1e6)
+        (kind.to_owned(), at.index, us * runs_per_second / 1e6)
     });
-    instances.collect()
+    let messages = on_node.iter().filter_map(|at| handled.get(at)).sum::<u64>();
+    (instances.collect(), messages as f64 * runs_per_second)
 }

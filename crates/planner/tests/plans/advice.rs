@@ -103,11 +103,39 @@ fn nothing_is_advised_to_quiet_starved_or_unplanned_clusters() {
     assert!(found.changes.is_empty() && found.why_none.is_none());
     assert!(found.text().starts_with("nothing limits the cluster."));
     let found = advice("compartmentalized", "leader-", false, |it| it.wait = 0.5);
-    assert!(found.changes.is_empty() && found.text().contains("short of processors"));
+    assert!(found.changes.is_empty() && found.why_none.is_none());
     let found = advice("craq", "n0", false, |_| ());
     let why = found.why_none.unwrap();
     assert!(why.contains("no demands of protocol craq"), "{why}");
     let loops = |it: &mut Rates| it.loops.push((1, 0.9));
     let why = advice("batched", "leader-", false, loops).why_none.unwrap();
     assert!(why.contains("several event loops"), "{why}");
+}
+
+#[test]
+fn a_cluster_short_of_processors_gets_the_shortage_and_the_role_on_one_page_and_in_json() {
+    let found = advice("compartmentalized", "leader-1", false, |it| it.wait = 0.5);
+    let text = found.text();
+    for said in [
+        "limit: leader-1: short of processors, waits for one 50 % of the time; busiest is leader 0 \
+         on leader-1, 80 % busy",
+        "The event loop of leader-1 works 80 % of the time.",
+        "it takes the most processor time, 80 % of the time.",
+        "22 nodes of the cluster are on 127.0.0.1. Together their event loops had 2.9 processors, \
+         and waited for 11.0 more.",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    let document = serde_json::to_value(&found).unwrap();
+    let bottleneck = &document["bottleneck"];
+    assert_eq!(
+        (
+            &bottleneck["kind"],
+            &bottleneck["node"],
+            &bottleneck["role"]
+        ),
+        (&"starved".into(), &"leader-1".into(), &"leader 0".into())
+    );
+    assert_eq!(bottleneck["short"]["waits"], 0.5);
+    assert_eq!(document["machine"]["waited_for"], 11.0);
 }
