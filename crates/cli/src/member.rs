@@ -173,9 +173,10 @@ async fn change(
     let change = match is_under_way {
         true => None,
         false => {
-            check_successions(&found, &to)?;
             let begin = Begin { known, to: &to };
-            Some(protocols::with_protocol(&to.protocol, begin)??)
+            let change = protocols::with_protocol(&to.protocol, begin)??;
+            check_successions(&found, &to)?;
+            Some(change)
         }
     };
     settle(found, change, &to, change_args).await

@@ -83,19 +83,20 @@ impl Deployment {
     }
 
     /// Checks that the new nodes of `to` have no address of a member that stays. Those of a node
-    /// that leaves are free when it has stopped: at most f new nodes may wait for that, so that the
-    /// quorums of both configurations can be reached without such nodes.
+    /// that leaves are free when it has stopped: at most f new nodes may wait for at most f others
+    /// to stop, so that the quorums of both configurations can be reached without them.
     pub(crate) fn check_new_addresses(&self, to: &Deployment) -> Result<(), DeploymentError> {
         let most = self.f.min(to.f);
-        let mut successors = BTreeSet::new();
+        let (mut new, mut old) = (BTreeSet::new(), BTreeSet::new());
         let held: Vec<_> = self.nodes.iter().flat_map(all_sockets).collect();
         for (socket, holder) in self.collisions(to, &held) {
             let (key, value, by) = (socket.key(), socket.text.to_owned(), holder.key());
             if to.place(&holder.node.name).is_ok() {
                 return Err(Problem::Taken { key, value, by }.into());
             }
-            successors.insert(&socket.node.name);
-            if successors.len() > most {
+            new.insert(&socket.node.name);
+            old.insert(&holder.node.name);
+            if new.len().max(old.len()) > most {
                 return Err(Problem::TakenDuringChange {
                     key,
                     value,
@@ -108,14 +109,14 @@ impl Deployment {
         Ok(())
     }
 
-    /// The nodes of `to` that are not in this deployment and have an address of one that is: each
-    /// with that one. They can start only when it has stopped.
+    /// The nodes of `to` that are not in this deployment and have an address of one that leaves:
+    /// each with that one. They can start only when it has stopped.
     pub fn successions(&self, to: &Deployment) -> BTreeSet<(String, String)> {
         let held: Vec<_> = self.nodes.iter().flat_map(all_sockets).collect();
         let name = |socket: &Socket<'_>| socket.node.name.clone();
-        let collisions = self.collisions(to, &held);
-        collisions
-            .map(|(new, old)| (name(&new), name(old)))
+        self.collisions(to, &held)
+            .filter(|(_, holder)| to.place(&holder.node.name).is_err())
+            .map(|(new, holder)| (name(&new), name(holder)))
             .collect()
     }
 

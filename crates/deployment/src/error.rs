@@ -106,8 +106,8 @@ pub enum Problem {
     IsMember(String),
     /// More than f new nodes have addresses of nodes that leave in the same change.
     #[error(
-        "{key} = {value:?}: it is {by}, and free when that node has stopped; at most f = {most} of the new nodes may \
-         have addresses of nodes that leave in the same change"
+        "{key} = {value:?}: it is {by}, and free when that node has stopped; at most f = {most} new nodes may have \
+         addresses of at most f nodes that leave in the same change"
     )]
     TakenDuringChange {
         /// The key, with its tables.

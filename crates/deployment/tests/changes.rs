@@ -257,12 +257,21 @@ fn no_more_than_f_new_nodes_have_an_address_of_a_node_that_leaves() {
                 before.check_change(&two).unwrap_err().to_string(),
                 format!(
                     "node.n4.address = {:?}: it is node.n0.address, and free when that node has stopped; at most f = 1 \
-                     of the new nodes may have addresses of nodes that leave in the same change",
+                     new nodes may have addresses of at most f nodes that leave in the same change",
                     before.nodes[0].address
                 )
             );
         }
     }
+    // One new node that waits for two to stop.
+    let of_both = Node {
+        address: before.nodes[1].address.clone(),
+        gateway: Some(before.nodes[0].address.clone()),
+        ..node("n3", 9, &[])
+    };
+    let both = replaced("n0", node("n4", 10, &[])).with_replaced("n1", of_both);
+    let said = before.check_change(&both.unwrap()).unwrap_err().to_string();
+    assert!(said.contains("at most f = 1 new nodes may have"), "{said}");
     // Another machine with the same local addresses, and a container beside the old one.
     let elsewhere = Node {
         address: "10.0.0.4:91".into(),
@@ -280,6 +289,8 @@ fn no_more_than_f_new_nodes_have_an_address_of_a_node_that_leaves() {
         listen: Some("127.0.0.1:91".into()),
         ..node("n3", 9, &[])
     };
+    let stays = replaced("n2", listens.clone());
+    assert_eq!(before.successions(&stays), [].into());
     assert_eq!(
         check("n2", listens).unwrap_err().to_string(),
         "node.n3.listen = \"127.0.0.1:91\": already used by node.n1.listen"

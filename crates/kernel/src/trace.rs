@@ -333,6 +333,10 @@ impl Recorder {
         self.recordings.first().copied()
     }
 
+    pub(crate) fn notes_all(&self) -> bool {
+        self.one_in() == 1
+    }
+
     fn one_in(&self) -> u64 {
         self.recordings.first().map_or(1, |now| now.one_in)
     }

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 /// The variable with the password: other users of the machine do not see it, unlike arguments.
 const VARIABLE: &str = "IONIAN_PASSWORD";
 
+/// How much of a password file is read, in bytes: more than the longest password.
+const MAX_FILE: u64 = 64 << 10;
+
 /// Options that name a user of the cluster.
 #[derive(Clone, Debug, Args)]
 pub struct Credentials {
@@ -47,9 +50,9 @@ impl Credentials {
 /// The first line of a file that no other user of the machine may read.
 fn first_line(path: &Path) -> Result<String> {
     let read = || {
-        let mut file = File::open(path)?;
+        let file = File::open(path)?;
         let (metadata, mut text) = (file.metadata()?, String::new());
-        file.read_to_string(&mut text)?;
+        file.take(MAX_FILE).read_to_string(&mut text)?;
         io::Result::Ok((metadata, text))
     };
     let (metadata, text) = read().with_context(|| format!("cannot read {}", path.display()))?;

@@ -69,6 +69,9 @@ pub struct NodeStatus {
     /// How connections are secured; `None` if they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsStatus>,
+    /// Why the node refuses what must have a line in its audit log, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit_refusal: Option<String>,
     /// What it has measured of its work; `None` from programs that do not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<WorkStatus>,

@@ -145,11 +145,11 @@ impl Live {
     }
 
     fn refuse(&self, digest: u64, error: TlsError) -> Reload {
+        self.refusal.store(Some(Arc::new(error.to_string())));
         if self.refused.swap(digest, Ordering::Relaxed) == digest {
             return Reload::Unchanged;
         }
         self.failures.fetch_add(1, Ordering::Relaxed);
-        self.refusal.store(Some(Arc::new(error.to_string())));
         Reload::Refused(error)
     }
 }

@@ -218,4 +218,14 @@ fn bad_set_is_reported_once_and_the_old_one_stays() {
     directory.put(&node(&next, "n0"));
     assert!(matches!(live.reload(), Reload::Exchanged));
     assert_eq!((live.loaded().generation, live.failures()), (2, 2));
+
+    // Files that cannot be read are counted once, and the reason is always that of now.
+    for missing in ["tls.crt", "ca.crt"] {
+        fs::remove_file(directory.0.join(missing)).unwrap();
+        live.reload();
+        let why = live.refusal().expect("they are refused");
+        assert!(why.contains(missing), "{missing}: {why}");
+        directory.put(&node(&next, "n0"));
+    }
+    assert_eq!(live.failures(), 3);
 }

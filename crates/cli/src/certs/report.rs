@@ -35,7 +35,14 @@ pub(super) fn run(cluster_args: &ClusterArgs, fresh: bool) -> Result<ExitCode> {
     for line in lines(&answers) {
         say!("{line}");
     }
-    let is_well = |answer: &Result<Option<TlsStatus>, String>| matches!(answer, Ok(Some(tls)) if tls.refusal.is_none());
+    // Of an older program nothing is known of what it reads.
+    let is_told = |tls: &TlsStatus| !fresh || tls.reads.is_some();
+    for (name, answer) in &answers {
+        if matches!(answer, Ok(Some(tls)) if !is_told(tls)) {
+            say!("{name}: its program does not tell when it reads its files");
+        }
+    }
+    let is_well = |answer: &Result<Option<TlsStatus>, String>| matches!(answer, Ok(Some(tls)) if tls.refusal.is_none() && is_told(tls));
     Ok(match answers.values().all(is_well) {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
@@ -58,18 +65,13 @@ async fn ask(known: &Configuration) -> Answers {
     answers
 }
 
-/// Asks until each node that answers has read its files since the first question.
+/// Asks until each node that answers has read its files since its first answer.
 async fn ask_again(known: &Configuration) -> Result<Answers> {
-    let first = ask(known).await;
+    let mut first = BTreeMap::new();
     let deadline = Instant::now() + READ_LIMIT;
     loop {
-        tokio::time::sleep(ASK_EVERY).await;
         let answers = ask(known).await;
-        let late: Vec<_> = first
-            .iter()
-            .filter(|(name, first)| is_waited_for(first, &answers[*name]))
-            .map(|(name, _)| name.as_str())
-            .collect();
+        let late = late(&answers, &mut first);
         if late.is_empty() {
             return Ok(answers);
         }
@@ -80,18 +82,25 @@ async fn ask_again(known: &Configuration) -> Result<Answers> {
                 late.join(", ")
             );
         }
+        tokio::time::sleep(ASK_EVERY).await;
     }
 }
 
-/// Whether a node has not read its files between two answers. One that was started again has.
-fn is_waited_for(
-    first: &Result<Option<TlsStatus>, String>,
-    last: &Result<Option<TlsStatus>, String>,
-) -> bool {
-    let reads = |answer: &Result<Option<TlsStatus>, String>| {
-        answer.as_ref().ok().and_then(|tls| tls.as_ref()?.reads)
-    };
-    reads(first).is_some() && reads(first) == reads(last)
+/// The nodes that have not read their files since their `first` answer, which has how often each
+/// had read them then. One that was started again counts anew.
+fn late(answers: &Answers, first: &mut BTreeMap<String, u64>) -> Vec<String> {
+    let mut late = Vec::new();
+    for (name, answer) in answers {
+        let Some(reads) = answer.as_ref().ok().and_then(|tls| tls.as_ref()?.reads) else {
+            continue;
+        };
+        let is_new = !first.contains_key(name);
+        if is_new || first[name] == reads {
+            first.insert(name.clone(), reads);
+            late.push(name.clone());
+        }
+    }
+    late
 }
 
 fn lines(answers: &Answers) -> Vec<String> {
@@ -194,6 +203,29 @@ mod tests {
             refusal: None,
             reads: None,
         }))
+    }
+
+    /// What a node had in force before it read its files again is not shown as fresh: not when its
+    /// first answer is lost, and not when it was started again.
+    #[test]
+    fn a_node_is_late_until_it_has_read_its_files_after_its_first_answer() {
+        let read = |times| {
+            node("x", &[]).map(|tls| {
+                tls.map(|tls| TlsStatus {
+                    reads: times,
+                    ..tls
+                })
+            })
+        };
+        let (mut first, name) = (BTreeMap::new(), "n0".to_owned());
+        let mut is_late = |answer| !late(&[(name.clone(), answer)].into(), &mut first).is_empty();
+        assert!(!is_late(Err("silent".into())));
+        for reads in [7, 7] {
+            assert!(is_late(read(Some(reads))));
+        }
+        assert!(!is_late(read(Some(8))));
+        assert!(!is_late(read(Some(1))), "it was started again");
+        assert!(!is_late(read(None)), "an older program");
     }
 
     /// An authority may be dropped only when every node answers and presents another.

@@ -7,7 +7,7 @@ use crate::source::{self, ANSWER_LIMIT};
 use anyhow::{Result, bail};
 use ionian_deployment::Configuration;
 use ionian_runtime::query_membership;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tokio::task::JoinSet;
 
 /// The answers of the nodes of a cluster.
@@ -90,11 +90,12 @@ async fn ask_all(
 ) -> (Option<Configuration>, BTreeMap<String, String>, Vec<String>) {
     let (mut known, mut answered, mut failures): (Option<Configuration>, _, _) =
         (None, BTreeMap::new(), Vec::new());
-    let mut asked: Vec<String> = Vec::new();
+    // With the names: another member may have had the address before.
+    let mut asked = BTreeSet::new();
     while !contacts.is_empty() {
         let mut questions = JoinSet::new();
         for (name, address) in core::mem::take(&mut contacts) {
-            asked.push(address.clone());
+            asked.insert((name.clone(), address.clone()));
             questions.spawn(async move {
                 let answer = ask(&name, &address).await;
                 (name, address, answer)
@@ -117,7 +118,7 @@ async fn ask_all(
             }
         }
         contacts = known.as_ref().map(self::contacts).unwrap_or_default();
-        contacts.retain(|_, address| !asked.contains(address));
+        contacts.retain(|name, address| !asked.contains(&(name.clone(), address.clone())));
     }
     // The failures of nodes that are no longer members do not matter.
     if let Some(known) = &known {

@@ -5,15 +5,16 @@
 //! the count. [`Sink`] knows whether the file takes lines.
 
 use anyhow::{Context, Result};
+use nix::fcntl::OFlag;
 use serde_json::{Map, Value};
 use std::fmt::Debug;
 use std::fs::File;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::iter;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tracing::field::{Field, Visit};
@@ -26,6 +27,10 @@ pub(super) const TARGET: &str = "ionian::audit";
 
 /// How many lines may wait. A line has a few hundred bytes.
 const QUEUE: usize = 1024;
+
+/// How many places in the queue are kept for lines of what was permitted: more than are permitted
+/// at once.
+const RESERVED: usize = 64;
 
 /// The longest value of a field in a line, in characters.
 const MAX_VALUE: usize = 512;
@@ -51,6 +56,8 @@ pub(crate) struct Sink {
     state: Mutex<Waiting>,
     /// Notified when no line waits.
     is_empty: Condvar,
+    /// Notified when the process begins to end.
+    begins_to_end: Condvar,
 }
 
 /// The lines that wait.
@@ -61,6 +68,8 @@ struct Waiting {
     since: Option<Instant>,
     /// Why the last attempt has failed.
     error: Option<String>,
+    /// Whether the process ends.
+    ends: bool,
 }
 
 impl Sink {
@@ -77,7 +86,7 @@ impl Sink {
         let is_late = state.since.is_some_and(|at| at.elapsed() >= PATIENCE);
         let why = match &state.error {
             Some(error) => error.as_str(),
-            None if is_late => "it takes no more lines",
+            None if is_late || state.lines + RESERVED >= QUEUE => "it takes no more lines",
             None => return Ok(()),
         };
         Err(format!(
@@ -86,11 +95,24 @@ impl Sink {
     }
 
     /// Waits until the file has all lines, but no longer than it may take for some.
+    ///
+    /// Lines that the file does not take go to standard error.
     pub(super) fn settle(&self) {
         let waits = |state: &mut Waiting| state.lines > 0;
-        let state = self.state();
+        let mut state = self.state();
+        state.ends = true;
+        self.begins_to_end.notify_all();
         // The result only says which of the two it was.
         let _ = self.is_empty.wait_timeout_while(state, PATIENCE, waits);
+    }
+
+    /// Whether the process ends, which is waited for this long.
+    fn ends_within(&self, limit: Duration) -> bool {
+        let goes_on = |state: &mut Waiting| !state.ends;
+        let waited = self
+            .begins_to_end
+            .wait_timeout_while(self.state(), limit, goes_on);
+        waited.unwrap_or_else(PoisonError::into_inner).0.ends
     }
 
     fn add(&self) {
@@ -101,15 +123,22 @@ impl Sink {
 
     /// A line that was added does not fit into the queue.
     fn drop_one(&self) {
-        self.state().lines -= 1;
+        let mut state = self.state();
+        state.lines -= 1;
+        self.waits_for_none(&mut state);
     }
 
     fn has_written(&self, lines: usize) {
         let mut state = self.state();
         state.lines -= lines;
-        state.since = (state.lines > 0).then(Instant::now);
+        state.since = Some(Instant::now());
         state.error = None;
+        self.waits_for_none(&mut state);
+    }
+
+    fn waits_for_none(&self, state: &mut Waiting) {
         if state.lines == 0 {
+            state.since = None;
             self.is_empty.notify_all();
         }
     }
@@ -125,7 +154,7 @@ impl Audit {
     /// # Errors
     /// If it cannot be written.
     pub(super) fn begin(path: &Path, node: &str) -> Result<Self> {
-        open(path).with_context(|| format!("--audit {}", path.display()))?;
+        begin_line(path).with_context(|| format!("--audit {}", path.display()))?;
         let (lines, queue) = sync_channel(QUEUE);
         let (path, sink) = (path.to_owned(), Arc::new(Sink::default()));
         let audit = Audit {
@@ -152,11 +181,31 @@ impl Audit {
         }
         self.sink.add();
         let line = Value::Object(fields).to_string();
-        if self.lines.try_send(line).is_err() {
+        if let Err(error) = self.lines.try_send(line) {
+            if matches!(error, TrySendError::Disconnected(_)) {
+                self.sink
+                    .has_failed(&io::Error::other("its writer has ended"));
+            }
             self.sink.drop_one();
             self.dropped.fetch_add(dropped + 1, Ordering::Relaxed);
         }
     }
+}
+
+/// Ends the line of a program that could not finish it, so that the next one is a line of its own.
+fn begin_line(path: &Path) -> io::Result<()> {
+    let mut file = open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_file() && metadata.len() > 0 {
+        let mut last = [0];
+        let mut read = File::open(path)?;
+        read.seek(SeekFrom::End(-1))?;
+        read.read_exact(&mut last)?;
+        if last != *b"\n" {
+            file.write_all(b"\n")?;
+        }
+    }
+    Ok(())
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -164,6 +213,8 @@ fn open(path: &Path) -> io::Result<File> {
         .create(true)
         .append(true)
         .mode(0o600)
+        // A pipe without a reader is an error, and not waited for.
+        .custom_flags(OFlag::O_NONBLOCK.bits())
         .open(path)
 }
 
@@ -182,7 +233,11 @@ fn write_all(path: &Path, queue: &Receiver<String>, sink: &Sink) {
                 Err(error) => {
                     sink.has_failed(&error);
                     tracing::error!(id = "E0904", "cannot write {}: {error}", path.display());
-                    std::thread::sleep(RETRY);
+                    if sink.ends_within(RETRY) {
+                        // The process ends: they are not lost with it.
+                        eprint!("{}", String::from_utf8_lossy(left));
+                        break;
+                    }
                 }
             }
         }
@@ -218,6 +273,36 @@ impl Visit for Fields {
 mod tests {
     use super::*;
     use tracing_subscriber::layer::SubscriberExt;
+
+    /// What is permitted must have a line, so nothing is when the queue is nearly full; nor is
+    /// anything refused for lines that were dropped.
+    #[test]
+    fn nothing_is_permitted_when_its_line_may_not_fit() {
+        let sink = Sink::default();
+        for _ in 0..QUEUE - RESERVED {
+            assert_eq!(sink.check(), Ok(()));
+            sink.add();
+        }
+        let why = sink.check().unwrap_err();
+        assert!(why.ends_with("it takes no more lines"), "{why}");
+        sink.drop_one();
+        assert_eq!(sink.check(), Ok(()));
+        sink.has_written(QUEUE - RESERVED - 2);
+        assert!(sink.state().since.is_some());
+        sink.drop_one();
+        assert!(sink.state().since.is_none());
+    }
+
+    #[test]
+    fn a_torn_line_does_not_swallow_the_next_one() {
+        let path = std::env::temp_dir().join(format!("ionian-audit-{}", std::process::id()));
+        std::fs::write(&path, "{\"request\":\"st").unwrap();
+        for _ in 0..2 {
+            begin_line(&path).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), b"{\"request\":\"st\n");
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
 
     #[test]
     fn line_that_does_not_fit_is_counted_in_the_next_one() {

@@ -144,6 +144,9 @@ pub(super) fn troubles(
             found.push(Id::Draining.with(drained(&node.name, left)));
         }
         found.extend(ending(&node.name, status));
+        if let Some(why) = &status.audit_refusal {
+            found.push(Id::AuditFails.with(format!("node {} refuses changes: {why}", node.name)));
+        }
         for peer in &status.peers {
             if let Some(refusal) = &peer.refusal {
                 let members = known.nodes();

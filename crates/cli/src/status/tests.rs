@@ -180,6 +180,7 @@ fn node_status(
 ) -> NodeStatus {
     NodeStatus {
         tls: None,
+        audit_refusal: None,
         cluster: "made".into(),
         protocol: String::new(),
         founding: String::new(),

@@ -27,6 +27,8 @@ pub(crate) enum Id {
     NoSession,
     /// A certificate ends soon, or has ended. Alert: IonianCertificateEnds.
     CertificateEnds,
+    /// A node refuses changes, because its audit log takes no lines.
+    AuditFails,
     /// Two nodes that answer are not connected.
     NotConnected,
     /// A node that accepts clients is not connected to a leader.

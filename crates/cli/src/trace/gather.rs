@@ -127,23 +127,21 @@ impl Gathered {
     fn delays(&self, kept: &KeptCommand) -> Vec<Meanwhile> {
         let (first, last) = (kept.submitted_us, kept.answered_us);
         let least = last.saturating_sub(first) / SHARE;
-        let of_node = |notes: &NodeNotes| {
-            let node = notes.node.clone();
-            let all = notes.delays.clone().into_iter();
-            all.map(move |delay| Meanwhile {
-                node: node.clone(),
-                us: delay
-                    .ended_us
-                    .min(last)
-                    .saturating_sub(delay.began_us.max(first)),
-                delay,
-            })
+        let us = |delay: &Delay| {
+            let ended = delay.ended_us.min(last);
+            ended.saturating_sub(delay.began_us.max(first))
         };
-        let all = self.notes.iter().flat_map(of_node);
-        let mut long: Vec<_> = all.filter(|it| it.us > least).collect();
-        long.sort_by_key(|it| std::cmp::Reverse(it.us));
+        let all = self.notes.iter();
+        let all = all.flat_map(|notes| notes.delays.iter().map(move |delay| (notes, delay)));
+        let mut long: Vec<_> = all.filter(|(_, delay)| us(delay) > least).collect();
+        long.sort_by_key(|(_, delay)| std::cmp::Reverse(us(delay)));
         long.truncate(MOST_DELAYS);
-        long
+        let meanwhile = long.into_iter().map(|(notes, delay)| Meanwhile {
+            node: notes.node.clone(),
+            us: us(delay),
+            delay: delay.clone(),
+        });
+        meanwhile.collect()
     }
 
     /// Whether all nodes that have answered note all commands now.

@@ -138,11 +138,11 @@ impl Members {
         if self.look_again().is_none() {
             return;
         }
-        let new: Vec<Node> = self
-            .here()
-            .into_iter()
-            .filter(|node| !self.started.contains(&node.name))
-            .collect();
+        let unwanted = self.unwanted();
+        supervisor.set_unwanted(&unwanted);
+        let is_new = |name: &String| !self.started.contains(name) && !unwanted.contains(name);
+        let here = self.here().into_iter();
+        let new: Vec<Node> = here.filter(|node| is_new(&node.name)).collect();
         for node in new {
             let started = ports::check_joining(&node).and_then(|()| self.start(&node, supervisor));
             let name = &node.name;
@@ -163,6 +163,19 @@ impl Members {
                 }
             }
         }
+    }
+
+    /// The nodes that must not be started again: those that have left, and those that leave while a
+    /// new node waits for their ports.
+    fn unwanted(&self) -> BTreeSet<String> {
+        let Configuration {
+            deployment, next, ..
+        } = &self.known;
+        let successions = next.as_ref().map(|next| deployment.successions(next));
+        let leaving = successions.into_iter().flatten().map(|(_, old)| old);
+        let started = self.started.iter();
+        let left = started.filter(|name| self.known.member(name).is_none());
+        left.cloned().chain(leaving).collect()
     }
 
     /// Reads what the nodes have stored since; `None` if that is not possible now.

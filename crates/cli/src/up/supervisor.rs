@@ -17,7 +17,7 @@ use ionian_runtime::storage::membership_file;
 use ionian_runtime::{Addressee, request_drain};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::future::Future;
@@ -72,6 +72,8 @@ pub(crate) struct Supervisor {
     refusals: mpsc::UnboundedReceiver<Refusal>,
     /// The names of the nodes that have left the cluster and ended.
     left: mpsc::UnboundedReceiver<String>,
+    /// The nodes that are not started again when they end.
+    unwanted: watch::Sender<BTreeSet<String>>,
     stop: watch::Sender<Stop>,
     gateways: watch::Receiver<Serving>,
 }
@@ -95,6 +97,7 @@ struct Common {
     /// How long a stopping node may continue to answer its clients.
     drain: Duration,
     stop: watch::Receiver<Stop>,
+    unwanted: watch::Receiver<BTreeSet<String>>,
     refusals: mpsc::UnboundedSender<Refusal>,
     left: mpsc::UnboundedSender<String>,
     gateways: watch::Sender<Serving>,
@@ -138,6 +141,7 @@ impl Supervisor {
         let program =
             std::env::current_exe().context("cannot find the program that is to run the nodes")?;
         let (stop, stop_receiver) = watch::channel(Stop::No);
+        let (unwanted_sender, unwanted) = watch::channel(BTreeSet::new());
         let (refused, refusals) = mpsc::unbounded_channel();
         let (left_sender, left) = mpsc::unbounded_channel();
         let (gateway_count, gateways) = watch::channel(Serving::new());
@@ -152,6 +156,7 @@ impl Supervisor {
             has_tls,
             drain,
             stop: stop_receiver,
+            unwanted,
             refusals: refused,
             left: left_sender,
             gateways: gateway_count,
@@ -161,9 +166,19 @@ impl Supervisor {
             common,
             refusals,
             left,
+            unwanted: unwanted_sender,
             stop,
             gateways,
         })
+    }
+
+    /// Sets the nodes that are not started again when they end.
+    pub(crate) fn set_unwanted(&self, names: &BTreeSet<String>) {
+        self.unwanted.send_if_modified(|unwanted| {
+            let is_new = *unwanted != *names;
+            unwanted.clone_from(names);
+            is_new
+        });
     }
 
     /// The nodes that have left the cluster and ended since the last call.
@@ -422,6 +437,14 @@ impl Watched {
                     if !self.pause(pause, how, &mut reported).await {
                         return;
                     }
+                }
+                None if self.common.unwanted.borrow().contains(&self.name) => {
+                    eprintln!(
+                        "node {} is not started again: it leaves, and another node has its addresses, or it has left",
+                        self.name
+                    );
+                    let _ = self.common.left.send(self.name);
+                    return;
                 }
                 None => match self.spawn() {
                     Ok(next) => child = Some(next),

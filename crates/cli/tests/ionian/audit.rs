@@ -1,6 +1,6 @@
 //! The audit log of real processes, and what is neither in it nor anywhere else.
 
-use crate::cluster::{eventually, fails, text, works};
+use crate::cluster::{eventually, fails, run, text, works};
 use crate::resp::{Client, Reply};
 use crate::secured::Secured;
 use nix::sys::signal::{Signal, kill};
@@ -151,7 +151,13 @@ fn what_must_be_audited_is_refused_while_the_log_cannot_be_written() {
     // All else goes on, as does the other node.
     ok(required, &["SET", "k", "v"]);
     assert_eq!(required.get("k").as_deref(), Some("v"));
-    works(&["status", "--config", &config, "--tls", &tls]);
+    let status = run(&["status", "--config", &config, "--tls", &tls]);
+    let said = text(&status.stdout);
+    assert_eq!(status.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains(&format!("node n0 refuses changes: {reason}")),
+        "{said}"
+    );
     ok(best_effort, &["ACL", "SETUSER", "max", "on"]);
     works(&[&["drain", "n1"][..], &drain[2..]].concat());
     // When there is a file again, it gets the lines that have waited.

@@ -141,8 +141,11 @@ pub(crate) fn change(context: &Context<'_>, words: &[Bytes]) -> Result<Option<Co
         true => config::change(context, words)?,
         false => acl::change(context, words)?,
     };
-    if change.is_some() {
-        context.host.check_audit()?;
+    if change.is_some()
+        && let Err(why) = context.host.check_audit()
+    {
+        on_changed(context, words, b"-");
+        return Err(why);
     }
     Ok(change)
 }

@@ -13,11 +13,14 @@ impl<P: Protocol> Node<P> {
     /// Notes messages from now on, for [traces](crate::trace). A node that does so already goes on
     /// as long as either asks, in as much detail.
     pub fn record(&mut self, now: Instant, recording: Recording) {
-        self.outbox.is_traced = true;
-        match &mut self.recorder {
-            Some(recorder) => recorder.extend(now, recording),
-            none => *none = Some(Box::new(Recorder::new(recording))),
-        }
+        let recorder = match &mut self.recorder {
+            Some(recorder) => {
+                recorder.extend(now, recording);
+                recorder
+            }
+            none => none.insert(Box::new(Recorder::new(recording))),
+        };
+        self.outbox.is_traced = recorder.notes_all();
     }
 
     /// What is noted now.
@@ -102,7 +105,8 @@ impl<P: Protocol> Node<P> {
         });
         if !goes_on {
             self.recorder = None;
-            self.outbox.is_traced = false;
         }
+        // Inquiries are noted with all commands only.
+        self.outbox.is_traced = self.recorder.as_ref().is_some_and(|it| it.notes_all());
     }
 }

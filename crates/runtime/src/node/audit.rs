@@ -18,6 +18,11 @@ impl AuditCheck {
         AuditCheck(Some(Arc::new(check)))
     }
 
+    /// Why such requests are refused now, if they are.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        self.0.as_ref()?().err()
+    }
+
     /// Checks a request that the rights permit.
     pub(crate) fn permits(&self, purpose: Purpose) -> Result<(), String> {
         match (&self.0, purpose) {

@@ -37,6 +37,7 @@ impl<P: Protocol> EventLoop<P> {
             amnesiac,
             admission,
             tls,
+            audit,
             ..
         } = &self.info;
         let (process_cpu_us, loop_cpu_us) = cpu_time_us();
@@ -78,6 +79,7 @@ impl<P: Protocol> EventLoop<P> {
                 log: io.log.measured(),
             },
             tls: tls.as_ref().map(certificates::status),
+            audit_refusal: audit.refusal(),
         };
         (status, role_status(node))
     }

@@ -12,6 +12,7 @@
 //! when the earliest timer of a role is due.
 
 use super::application::Submissions;
+use super::audit::AuditCheck;
 use super::clock::Clock;
 use super::leaving;
 use super::settings::NodeSettings;
@@ -62,6 +63,7 @@ pub(crate) struct NodeInfo {
     pub(super) amnesiac: bool,
     pub(super) admission: Rc<Admission>,
     pub(super) tls: Option<NodeTls>,
+    pub(super) audit: AuditCheck,
     /// How long a request may wait before the roles are started.
     patience: Duration,
     /// The limit of draining when the node is asked to stop.
@@ -78,6 +80,7 @@ impl NodeInfo {
             amnesiac,
             admission,
             tls: settings.tls.clone(),
+            audit: settings.audit.clone(),
             patience: options.lane.patience,
             drain: options.drain,
         }

@@ -39,14 +39,16 @@ const SECURE: &str = "https";
 pub(crate) fn endpoint(text: &str) -> Result<Uri, String> {
     let wrong = || {
         format!(
-            "{text:?}: must be http://HOST:PORT or https://HOST:PORT, the address of a collector"
+            "{text:?}: must be http://HOST:PORT or https://HOST:PORT, the address of a collector, \
+             without a user or a query"
         )
     };
     let uri: Uri = format!("{}{PATH}", text.trim_end_matches('/'))
         .parse()
         .map_err(|_| wrong())?;
+    let is_plain = !text.contains(['@', '?', '#']);
     let is_usual = matches!(uri.scheme_str(), Some("http" | SECURE)) && uri.host().is_some();
-    match is_usual {
+    match is_usual && is_plain {
         true => Ok(uri),
         false => Err(wrong()),
     }

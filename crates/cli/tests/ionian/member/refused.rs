@@ -41,7 +41,7 @@ fn impossible_changes_are_refused_with_a_reason() {
                 "--gateway",
                 &address,
             ],
-            "it is node.n1.address, and free when this change is finished",
+            "node n1 runs, and n3 is to have its address. Stop n1 first",
         ),
         (
             &["add", "n3", "--address", &address],

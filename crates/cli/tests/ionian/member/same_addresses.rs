@@ -1,10 +1,10 @@
 //! A node is replaced by one with another name at the same addresses.
 
 use super::{done, local, member, refused};
-use crate::cluster::{Cluster, run_node};
+use crate::cluster::{Cluster, eventually, run, run_node};
 use crate::failures::Writer;
 use crate::resp::Client;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 
 /// A machine gets a new disk, or a pod an empty volume: the new node has another name only, and
 /// the addresses of the old one, which must have stopped.
@@ -32,9 +32,14 @@ fn a_node_is_replaced_by_one_with_its_addresses() {
     );
     writer.go_on(20);
     let keys = writer.finish();
-    // What comes back with the old name and data finds its ports taken.
+    // A file that knows only the node before it does not hide the one that has its address now.
     let given = cluster.directory.path("given.toml");
     let given = given.to_str().expect("a path");
+    let again = [&["member", "replace", "n3", "n4"], &to[..]].concat();
+    let (code, said) = refused(&run(&[&again[..], &["--config", given]].concat()));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("node n3 runs, and n4 is to have"), "{said}");
+    // What comes back with the old name and data finds its ports taken.
     let (code, said) = run_node(&["n1", "--config", given, "--data", &cluster.data()]);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("in use"), "{said}");
@@ -44,4 +49,39 @@ fn a_node_is_replaced_by_one_with_its_addresses() {
     }
     let listed = done(&member(&cluster, &["list"]));
     assert!(listed.contains("n3") && !listed.contains("n1"), "{listed}");
+}
+
+/// `ionian up` starts a killed node again, until it knows that a new one waits for its ports.
+#[test]
+fn up_does_not_start_a_node_again_whose_addresses_a_new_one_waits_for() {
+    let cluster = Cluster::start("colocated", &["durability=disk"], &[]);
+    let address = &cluster.status()["nodes"][1]["address"];
+    let address = address.as_str().expect("an address").to_owned();
+    let gateway = local(cluster.gateways()[1]);
+    let replace = [
+        "replace",
+        "n1",
+        "n3",
+        "--address",
+        &address,
+        "--gateway",
+        &gateway,
+        "--no-wait",
+    ];
+    let kill_n1 = || cluster.pid(1).map(|pid| kill(pid, Signal::SIGKILL));
+    eventually("the change begins while n1 is down", || {
+        kill_n1();
+        (member(&cluster, &replace).status.code() == Some(0)).then_some(())
+    });
+    eventually("n3 takes the place of n1", || {
+        kill_n1();
+        let status = cluster.status();
+        let names = status["nodes"].as_array()?.iter().map(|it| &it["name"]);
+        (names.eq(["n0", "n2", "n3"]) && status["changing"] == false).then_some(())
+    });
+    eventually("n1 is given up", || {
+        let said = cluster.stderr();
+        said.contains("node n1 is not started again").then_some(())
+    });
+    Client::connect(cluster.gateways()[1]).set("k", "v");
 }

@@ -109,9 +109,10 @@ impl ChainNode {
         if self.inquiries.since.is_none() && (is_wanted || renews) {
             self.inquiries.begun += 1;
             self.inquiries.since = Some(now);
+            let before = self.link.inquiry();
             self.link.look(now, Ask::Inquiry, out);
             self.link.on_burst_end(now, out);
-            if let Some(number) = self.link.inquiry() {
+            if let Some(number) = self.link.inquiry().filter(|it| Some(*it) != before) {
                 for reads in self.reads.awaiting(self.inquiries.begun) {
                     out.inquires_for(number, reads);
                 }
