@@ -19,7 +19,7 @@ pub(super) struct Tally {
     /// None where nothing is summed up.
     shift: Option<u32>,
     /// The slot that a command was executed in last, or [`NOWHERE`], and its part of the
-    /// [place](place) of commands.
+    /// [`place`] of commands.
     slot: Slot,
     part: u64,
     /// The stretch that a command was executed in last, and its sum.
