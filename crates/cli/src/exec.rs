@@ -13,7 +13,7 @@ use ionian_deployment::{Configuration, Deployment};
 use ionian_program::{BadUsage, Level};
 use ionian_redis_client::{Connection, Limits, Reply};
 use ionian_runtime::NodeTls;
-use ionian_tls::{Expected, Kind};
+use ionian_tls::Expected;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -117,10 +117,7 @@ fn identity(named: Option<&Path>, data: Option<&Path>) -> Result<Option<NodeTls>
     let directory = named
         .map(Path::to_owned)
         .or(made.filter(|made| made.exists()));
-    let expected = Expected {
-        kinds: Kind::ALL.to_vec(),
-        ..Expected::default()
-    };
+    let expected = Expected::any();
     directory
         .map(|directory| contact::load(&directory, expected))
         .transpose()

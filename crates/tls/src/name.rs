@@ -103,6 +103,14 @@ pub struct Expected {
 }
 
 impl Expected {
+    /// Any name of any cluster.
+    pub fn any() -> Self {
+        Expected {
+            kinds: Kind::ALL.to_vec(),
+            ..Expected::default()
+        }
+    }
+
     /// A node of this cluster: the one with this name, or any.
     pub fn node(cluster: &str, name: Option<&str>) -> Self {
         Expected {

@@ -3,7 +3,7 @@
 use super::arguments::Servers;
 use anyhow::{Context, Result};
 use ionian_tls::rustls::ClientConfig;
-use ionian_tls::{ClientAuth, Expected, Files, Kind, Live};
+use ionian_tls::{ClientAuth, Expected, Files, Live};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -30,14 +30,13 @@ impl Access {
     }
 }
 
+fn live(directory: &Path) -> Result<Live> {
+    Live::open(Files::within(directory), Expected::any(), ClientAuth::None)
+        .with_context(|| format!("--tls {}", directory.display()))
+}
+
 fn client(directory: &Path) -> Result<Arc<ClientConfig>> {
-    let expected = Expected {
-        kinds: Kind::ALL.to_vec(),
-        ..Expected::default()
-    };
-    let live = Live::open(Files::within(directory), expected, ClientAuth::None)
-        .with_context(|| format!("--tls {}", directory.display()))?;
-    Ok(live.loaded().gateway_client.clone())
+    Ok(live(directory)?.loaded().gateway_client.clone())
 }
 
 /// Where a server is.
@@ -103,13 +102,9 @@ mod tests {
             fs::write(&path, text).unwrap();
             fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         }
-        let expected = Expected {
-            kinds: Kind::ALL.to_vec(),
-            ..Expected::default()
-        };
-        let live = Live::open(Files::within(directory), expected, ClientAuth::None).unwrap();
-        let server = live.loaded().gateway_server.clone();
-        (server, client(directory).unwrap())
+        let live = live(directory).unwrap();
+        let loaded = live.loaded();
+        (loaded.gateway_server.clone(), loaded.gateway_client.clone())
     }
 
     #[test]

@@ -94,9 +94,7 @@ fn late(answers: &Answers, first: &mut BTreeMap<String, u64>) -> Vec<String> {
         let Some(reads) = answer.as_ref().ok().and_then(|tls| tls.as_ref()?.reads) else {
             continue;
         };
-        let is_new = !first.contains_key(name);
-        if is_new || first[name] == reads {
-            first.insert(name.clone(), reads);
+        if *first.entry(name.clone()).or_insert(reads) == reads {
             late.push(name.clone());
         }
     }

@@ -168,10 +168,9 @@ fn to_be_started(known: &Configuration, name: &str, statuses: &Statuses) -> Stri
     let contact = contact.map_or("HOST:PORT", |node| node.address.as_str());
     let next = known.next.as_ref().unwrap_or(&known.deployment);
     let successions = known.deployment.successions(next);
-    let mut in_the_way = successions
-        .iter()
-        .filter(|(new, old)| new == name && statuses.contains_key(old));
-    let first = in_the_way.next().map_or(String::new(), |(_, old)| {
+    let mut successions = successions.iter();
+    let in_the_way = successions.find(|(new, old)| new == name && statuses.contains_key(old));
+    let first = in_the_way.map_or(String::new(), |(_, old)| {
         format!("stop node {old}, which has its address, then ")
     });
     format!(

@@ -4,7 +4,7 @@ use crate::cluster::{Directory, Nodes, deployment, eventually, ionian, works};
 use crate::resp::Client;
 use ionian_deployment::Deployment;
 use ionian_tls::rustls::ClientConfig;
-use ionian_tls::{ClientAuth, Expected, Files, Kind, Live};
+use ionian_tls::{ClientAuth, Expected, Files, Live};
 use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -84,10 +84,7 @@ impl Secured {
 
     pub(crate) fn config(&self, client: &str) -> Arc<ClientConfig> {
         let files = Files::within(&self.certificate(client));
-        let expected = Expected {
-            kinds: Kind::ALL.to_vec(),
-            ..Expected::default()
-        };
+        let expected = Expected::any();
         let live = Live::open(files, expected, ClientAuth::None).unwrap();
         live.loaded().gateway_client.clone()
     }

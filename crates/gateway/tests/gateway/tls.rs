@@ -7,7 +7,7 @@ use ionian_kernel::level::Level;
 use ionian_machines::kv::Compound;
 use ionian_tls::rustls::pki_types::ServerName;
 use ionian_tls::rustls::{ClientConfig, ClientConnection, StreamOwned};
-use ionian_tls::{Authority, ClientAuth, Expected, Files, Hosts, Kind, Live, Name};
+use ionian_tls::{Authority, ClientAuth, Expected, Files, Hosts, Live, Name};
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -88,10 +88,7 @@ fn open(directory: &Path, authority: &Authority, name: &str, auth: ClientAuth) -
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
     }
-    let expected = Expected {
-        kinds: Kind::ALL.to_vec(),
-        ..Expected::default()
-    };
+    let expected = Expected::any();
     Arc::new(Live::open(Files::within(directory), expected, auth).unwrap())
 }
 

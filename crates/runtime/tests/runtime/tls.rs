@@ -84,10 +84,7 @@ impl Pki {
 
     /// The certificate that was written last.
     fn open(&self, name: &str, mode: TlsMode) -> NodeTls {
-        let expected = Expected {
-            kinds: Kind::ALL.to_vec(),
-            ..Expected::default()
-        };
+        let expected = Expected::any();
         let files = Files::within(&self.path(name));
         let live = Live::open(files, expected, ClientAuth::None).unwrap();
         NodeTls::new(mode, Arc::new(live))

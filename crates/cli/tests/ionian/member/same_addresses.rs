@@ -1,19 +1,24 @@
 //! A node is replaced by one with another name at the same addresses.
 
-use super::{done, local, member, refused};
+use super::{done, member, refused};
 use crate::cluster::{Cluster, eventually, run, run_node};
 use crate::failures::Writer;
 use crate::resp::Client;
 use nix::sys::signal::{Signal, kill};
+
+/// Where other nodes, and where clients find it.
+fn addresses_of_n1(cluster: &Cluster) -> (String, String) {
+    let n1 = &cluster.deployment.nodes[1];
+    let gateway = n1.gateway.clone().expect("a gateway");
+    (n1.address.clone(), gateway)
+}
 
 /// A machine gets a new disk, or a pod an empty volume: the new node has another name only, and
 /// the addresses of the old one, which must have stopped.
 #[test]
 fn a_node_is_replaced_by_one_with_its_addresses() {
     let cluster = Cluster::start("colocated", &["durability=disk"], &["--no-restart"]);
-    let address = &cluster.status()["nodes"][1]["address"];
-    let address = address.as_str().expect("an address").to_owned();
-    let gateway = local(cluster.gateways()[1]);
+    let (address, gateway) = addresses_of_n1(&cluster);
     let to = ["--address", &address, "--gateway", &gateway];
     let replace = [&["replace", "n1", "n3"], &to[..]].concat();
     let (code, said) = refused(&member(&cluster, &replace));
@@ -55,9 +60,7 @@ fn a_node_is_replaced_by_one_with_its_addresses() {
 #[test]
 fn up_does_not_start_a_node_again_whose_addresses_a_new_one_waits_for() {
     let cluster = Cluster::start("colocated", &["durability=disk"], &[]);
-    let address = &cluster.status()["nodes"][1]["address"];
-    let address = address.as_str().expect("an address").to_owned();
-    let gateway = local(cluster.gateways()[1]);
+    let (address, gateway) = addresses_of_n1(&cluster);
     let replace = [
         "replace",
         "n1",
