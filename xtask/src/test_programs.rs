@@ -1,7 +1,7 @@
 //! `cargo xtask tests`: all tests of the workspace, in less time than `cargo test` takes.
 //!
-//! `cargo test` runs one test program after the other. Those of the program `ionian` start
-//! processes and mostly wait for them, so they run beside all others here.
+//! `cargo test` runs one test program after the other. Those that start processes or nodes mostly
+//! wait for them, so they run beside all others here.
 
 use crate::process::{End, Group};
 use crate::{cargo, target};
@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-/// The test program that runs beside all others.
-const BESIDE: &str = "ionian";
+/// The test programs that run one after the other, beside all others.
+const BESIDE: [&str; 5] = ["ionian", "live", "nodes", "runtime", "tools"];
 
 /// Longer than the gate gives all tests.
 const LIMIT: Duration = Duration::from_secs(90 * 60);
@@ -60,7 +60,7 @@ fn passed() -> io::Result<bool> {
     if !ended_well(&mut build)? {
         return Ok(false);
     }
-    let path = target().join("tests-of-the-program.log");
+    let path = target().join("tests-beside.log");
     let beside = Beside::start(path)?;
     let words = others.iter().map(String::as_str);
     let mut passed = ended_well(test(["--lib", "--bins"]).args(words))?;
@@ -89,7 +89,7 @@ fn wait(group: &mut Group) -> io::Result<bool> {
     }
 }
 
-/// The test program that runs beside the others. What it says is kept until they have ended.
+/// The test programs that run beside the others. What they say is kept until those have ended.
 struct Beside {
     group: Group,
     said: PathBuf,
@@ -98,7 +98,7 @@ struct Beside {
 impl Beside {
     fn start(said: PathBuf) -> io::Result<Beside> {
         let file = File::create(&said)?;
-        let mut command = test(["--test", BESIDE]);
+        let mut command = test(BESIDE.iter().flat_map(|name| ["--test", name]));
         command.stdout(file.try_clone()?).stderr(file);
         let group = Group::start(&mut command)?;
         Ok(Beside { group, said })
@@ -130,9 +130,13 @@ fn programs() -> io::Result<BTreeSet<(String, String)>> {
     Ok(named.collect())
 }
 
-/// The words that name all of these programs but the one beside.
+fn is_beside(name: &str) -> bool {
+    BESIDE.contains(&name)
+}
+
+/// The words that name all of these programs but those beside.
 fn others(programs: &BTreeSet<(String, String)>) -> Vec<String> {
-    let others = programs.iter().filter(|(_, name)| name != BESIDE);
+    let others = programs.iter().filter(|(_, name)| !is_beside(name));
     others
         .flat_map(|(kind, name)| [format!("--{kind}"), name.clone()])
         .collect()
@@ -147,14 +151,15 @@ mod tests {
     fn every_test_program_is_run_once() {
         let programs = programs().unwrap();
         let has = |kind: &str, name: &str| programs.contains(&(kind.into(), name.into()));
-        assert!(
-            has("test", BESIDE) && has("test", "simulator"),
-            "{programs:?}"
-        );
+        assert!(has("test", "simulator"), "{programs:?}");
+        for name in BESIDE {
+            assert!(has("test", name), "{name} is no test program");
+        }
         // Its test is in the example.
         assert!(has("example", "counter"), "{programs:?}");
         let others = others(&programs);
-        assert_eq!(others.len(), 2 * (programs.len() - 1), "{others:?}");
-        assert!(!others.contains(&BESIDE.to_owned()), "{others:?}");
+        let count = 2 * (programs.len() - BESIDE.len());
+        assert_eq!(others.len(), count, "{others:?}");
+        assert!(!others.iter().any(|it| is_beside(it)), "{others:?}");
     }
 }

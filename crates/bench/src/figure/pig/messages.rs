@@ -263,7 +263,7 @@ pub(in super::super) fn pairs(bench: &Bench) -> Result<Sheet> {
         ],
     );
     let span_ms = if bench.quick {
-        (1500, 2500)
+        (1500, 2000)
     } else {
         (2000, 12_000)
     };

@@ -80,7 +80,7 @@ pub(in super::super) fn partial(bench: &Bench) -> Result<Sheet> {
 
 fn trial(bench: &Bench, nodes: usize) -> Trial {
     let span_ms = if bench.quick {
-        (500, 1000)
+        (500, 600)
     } else {
         (1000, 9000)
     };

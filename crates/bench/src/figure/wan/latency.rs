@@ -102,7 +102,7 @@ pub(in super::super) fn shifting(bench: &Bench) -> Result<Sheet> {
 
 /// Figure 10.
 pub(in super::super) fn distribution(bench: &Bench) -> Result<Sheet> {
-    let until = if bench.quick { 8 } else { 120 };
+    let until = if bench.quick { 4 } else { 120 };
     let mut sheet = sheet(
         "commit latency distribution under low and medium load",
         &[

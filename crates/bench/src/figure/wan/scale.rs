@@ -39,7 +39,7 @@ pub(in super::super) fn sites(bench: &Bench) -> Result<Sheet> {
         for system in SYSTEMS_AND_REFERENCE {
             let mut ours = Vec::new();
             for sites in COUNTS {
-                let seconds = if bench.quick { (6, 8) } else { (20, 50) };
+                let seconds = if bench.quick { (3, 4) } else { (20, 50) };
                 let line = Link {
                     delay_us: DELAY_MS * 500.0,
                     bytes_per_second: bytes(MBPS),

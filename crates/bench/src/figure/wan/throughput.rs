@@ -61,7 +61,7 @@ pub(in super::super) fn symmetric(bench: &Bench) -> Result<Sheet> {
             });
         }
         for system in SYSTEMS_BY_MESSAGES {
-            let seconds = if bench.quick { (6, 8) } else { (10, 30) };
+            let seconds = if bench.quick { (3, 4) } else { (10, 30) };
             let trial = Trial::new(SITES, clique(MBPS), padding, seconds)
                 .with_clients(clients, Pace::Answered);
             let observed = system.observe(&trial)?;
@@ -175,7 +175,7 @@ pub(in super::super) fn asymmetric(bench: &Bench) -> Result<Sheet> {
     for system in SYSTEMS {
         let mut curves = vec![Vec::new(); SITES];
         for &clients in &counts {
-            let seconds = if bench.quick { (4, 6) } else { (10, 20) };
+            let seconds = if bench.quick { (2, 3) } else { (10, 20) };
             let pace = Pace::Waits {
                 shortest_us: 1_000_000 / EACH,
                 longest_us: 1_000_000 / EACH,
