@@ -28,6 +28,10 @@ const LEAST: f64 = 5.0;
 /// What is counted, with all that it calls.
 const COUNTED: &str = "--toggle-collect=ionian_costs::count::group_*";
 
+/// What counts a command's right, with all that it calls, and its cases: the first is without one.
+const COUNTED_OF_RIGHTS: &str = "--toggle-collect=rights_cost::counted_*";
+const RIGHTS: [&str; 3] = ["unjudged", "all-keys", "patterns"];
+
 const HEADER: &str = "\
 # How many instructions a command costs all instances of a role together, counted by callgrind in a deployment of
 # every preset, with every role as it is (`crates/costs` says how). Decoding of what arrives and encoding of what leaves
@@ -36,6 +40,9 @@ const HEADER: &str = "\
 # Durability is \"memory\" unless the name says \"on disk\", which the first preset of each protocol is counted with
 # too. The crates are not optimized together here, which costs about a quarter more than in the program that users
 # build: these numbers are to be compared with each other.
+#
+# `right of a command` is what a SET costs the connection of a user more than one of a cluster without users
+# (`crates/gateway/examples/rights_cost.rs`).
 #
 # `cargo xtask costs` fails when one has grown by more than 5 % and 2 instructions. If that is intended, record it again with
 # `cargo xtask costs --record`, and say why in the same commit.
@@ -123,13 +130,73 @@ fn has_valgrind() -> io::Result<bool> {
 }
 
 fn measure() -> Result<Costs, Box<dyn Error>> {
-    let cases = words(role_cost(None, &[])?)?;
+    let cases = words(run_program(&ROLE_COST, None, &[])?)?;
     let cases: Vec<&str> = cases.lines().collect();
+    let mut instructions = count_all(&cases)?;
+    instructions.insert("right of a command".to_owned(), count_rights()?);
     Ok(Costs {
         compiler: compiler()?,
         library: library(),
-        instructions: count_all(&cases)?,
+        instructions,
     })
+}
+
+/// What a command pays for its right: more than one that needs none.
+fn count_rights() -> Result<Instructions, Box<dyn Error>> {
+    let mut costs = Vec::new();
+    for case in RIGHTS {
+        let of_rights = Program {
+            package: "ionian-gateway",
+            kind: "--example",
+            name: "rights_cost",
+        };
+        let (printed, counted) = profiled(&of_rights, COUNTED_OF_RIGHTS, case, &[case])?;
+        let all = counted
+            .iter()
+            .filter(|it| it.0.starts_with("rights_cost::counted_"));
+        let all: u64 = all.map(|(_, counted)| counted).sum();
+        let commands: f64 = printed.trim().parse()?;
+        costs.push((case, (all as f64 / commands * 10.0).round() / 10.0));
+    }
+    let without = costs[0].1;
+    if without == 0.0 {
+        return Err("callgrind has counted nothing of rights".into());
+    }
+    let more = |cost: f64| ((cost - without) * 10.0).round() / 10.0;
+    let named = |(case, cost): &(&str, f64)| ((*case).to_owned(), more(*cost));
+    Ok(costs[1..].iter().map(named).collect())
+}
+
+/// A program of the workspace.
+struct Program {
+    package: &'static str,
+    kind: &'static str,
+    name: &'static str,
+}
+
+const ROLE_COST: Program = Program {
+    package: "ionian-costs",
+    kind: "--bin",
+    name: "role-cost",
+};
+
+/// What a program prints and, for each function, the instructions that callgrind has counted.
+fn profiled(
+    program: &Program,
+    counted: &str,
+    case: &str,
+    arguments: &[&str],
+) -> Result<(String, BTreeMap<String, u64>), Box<dyn Error>> {
+    let file = format!("ionian-costs-{}-{case}", std::process::id());
+    let profile = std::env::temp_dir().join(file);
+    let file = format!("--callgrind-out-file={}", profile.display());
+    let valgrind = ["valgrind", "--quiet", "--tool=callgrind", &file, counted];
+    let printed = words(run_program(program, Some(&valgrind), arguments)?)?;
+    let text = fs::read_to_string(&profile)?;
+    fs::remove_file(&profile)?;
+    let counted = inclusive(&text).into_iter();
+    let counted = counted.map(|(function, counted)| (function.to_owned(), counted));
+    Ok((printed, counted.collect()))
 }
 
 /// Counts some cases at the same time: what one takes does not depend on what else runs.
@@ -157,20 +224,14 @@ fn count_all(cases: &[&str]) -> Result<BTreeMap<String, Instructions>, Box<dyn E
 
 /// What a command of this case costs each role.
 fn count(case: &str) -> Result<Instructions, Box<dyn Error>> {
-    let file = format!("ionian-costs-{}-{case}", std::process::id());
-    let profile = std::env::temp_dir().join(file);
-    let file = format!("--callgrind-out-file={}", profile.display());
-    let valgrind = ["valgrind", "--quiet", "--tool=callgrind", &file, COUNTED];
-    let printed = words(role_cost(Some(&valgrind), &[case, &BURSTS.to_string()])?)?;
-    let text = fs::read_to_string(&profile)?;
-    fs::remove_file(&profile)?;
-    let inclusive = inclusive(&text);
+    let arguments = [case, &BURSTS.to_string()];
+    let (printed, inclusive) = profiled(&ROLE_COST, COUNTED, case, &arguments)?;
     let (commands, groups) = printed.split_once('\n').unwrap_or_default();
     let commands: f64 = commands.parse()?;
     let mut instructions = Instructions::new();
     for (function, role) in groups.lines().filter_map(|line| line.split_once(' ')) {
         let function = format!("ionian_costs::count::{function}");
-        let counted = inclusive.get(function.as_str()).copied().unwrap_or(0);
+        let counted = inclusive.get(&function).copied().unwrap_or(0);
         let cost = (counted as f64 / commands * 10.0).round() / 10.0;
         // What is left out are heartbeats.
         if cost >= LEAST {
@@ -213,7 +274,11 @@ fn inclusive(profile: &str) -> BTreeMap<&str, u64> {
 
 /// Has cargo build the program and run it, by another if one is given. An incremental build divides
 /// the code differently, and calls what another would inline.
-fn role_cost(runner: Option<&[&str]>, arguments: &[&str]) -> io::Result<Output> {
+fn run_program(
+    program: &Program,
+    runner: Option<&[&str]>,
+    arguments: &[&str],
+) -> io::Result<Output> {
     let mut command = cargo();
     command
         .env("CARGO_INCREMENTAL", "0")
@@ -228,9 +293,9 @@ fn role_cost(runner: Option<&[&str]>, arguments: &[&str]) -> io::Result<Output> 
         "--quiet",
         "--release",
         "--package",
-        "ionian-costs",
-        "--bin",
-        "role-cost",
+        program.package,
+        program.kind,
+        program.name,
         "--",
     ]);
     command.args(arguments).output()

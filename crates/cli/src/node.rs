@@ -46,10 +46,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let audit = audit.transpose()?;
     let sink = audit.as_ref().map(Audit::sink);
     begin_log(arguments.log_format, Some(&arguments.name), audit);
-    let is_required = arguments.audit_mode == AuditMode::Required;
-    let required = sink.clone().filter(|_| is_required);
     tracing::info!(target: TARGET, request = "start", outcome = "permitted");
-    let done = begin(arguments, required);
+    let done = begin(arguments, sink.clone());
     let outcome = if done.is_ok() { "done" } else { "failed" };
     tracing::info!(target: TARGET, request = "stop", outcome);
     sink.iter().for_each(|sink| sink.settle());
@@ -74,7 +72,8 @@ fn begin(arguments: &Arguments, audit: Option<Arc<Sink>>) -> Result<ExitCode> {
     let (name, overrides) = (&arguments.name, &arguments.overrides);
     let data = DataPaths::new(&arguments.data).node(name);
     contact::identify_node(tls.clone());
-    let reports = http::start(arguments, &arguments.data)?;
+    let reports = http::start(arguments, audit.clone())?;
+    let is_required = arguments.audit_mode == AuditMode::Required;
     let given = match (&arguments.config, &arguments.join[..]) {
         (Some(file), _) => {
             Configuration::founded(Deployment::load(file)?.with_overrides(overrides)?)
@@ -119,7 +118,7 @@ fn begin(arguments: &Arguments, audit: Option<Arc<Sink>>) -> Result<ExitCode> {
         gateway_listen,
         clock_ahead_ms,
         reports,
-        audit,
+        audit: audit.filter(|_| is_required),
         client_tls: secure::for_clients(arguments, tls.as_ref()),
         tls,
     };

@@ -2,7 +2,7 @@
 
 use crate::audit::AuditCheck;
 use crate::awaited::Awaited;
-use crate::info::InfoWriter;
+use crate::info::{InfoWriter, Keys};
 use crate::limits::Limits;
 use crate::login::Logins;
 use crate::measured::Meter;
@@ -10,18 +10,17 @@ use crate::memory::Memory;
 use crate::peers::Peer;
 use crate::process;
 use crate::quotas::Account;
-use crate::rights::Rights;
+use crate::rights::{Cached, Rights};
 use crate::slowlog::SlowLog;
 use crate::traces::{Traces, Tracing};
 use crate::usage::Usage;
 use bytes::Bytes;
 use ionian_kernel::client::ReadLevel;
 use ionian_kernel::level::Level;
-use ionian_machines::acl::{DEFAULT, User};
+use ionian_machines::acl::DEFAULT;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// The version of Redis whose replies the gateway imitates. Clients use it to decide which commands
@@ -161,7 +160,7 @@ pub(crate) struct Client {
     /// How CLIENT KILL ends the connection, until that is done.
     pub(crate) killed: Cell<Option<Kill>>,
     /// That user, if there is one, at an epoch of the users.
-    pub(crate) rights: RefCell<Option<(u64, Option<Arc<User>>)>>,
+    pub(crate) rights: RefCell<Cached>,
     /// What its user has taken of the gateway.
     pub(crate) account: RefCell<Rc<Account>>,
     /// Whether it could not log in because of a quota of connections.
@@ -336,9 +335,9 @@ impl Host {
         self.any_killed.set(true);
     }
 
-    /// Writes the gateway's sections of INFO, then the node's. The number of `keys` is known to
-    /// replicas only.
-    pub(crate) fn write_info(&self, info: &mut InfoWriter, keys: Option<i64>) {
+    /// Writes the gateway's sections of INFO, then the node's. What there is to say of `keys` is
+    /// known to replicas only.
+    pub(crate) fn write_info(&self, info: &mut InfoWriter, keys: Option<Keys>) {
         let uptime = self.started.elapsed().as_secs();
         info.section("Server")
             .field("redis_version", REDIS_VERSION)
@@ -381,8 +380,8 @@ impl Host {
         // There are no slots and no redirections, although CLUSTER SLOTS lists the gateways.
         info.section("Cluster").field("cluster_enabled", 0);
         info.section("Keyspace");
-        if let Some(keys) = keys.filter(|keys| *keys > 0) {
-            info.field("db0", format_args!("keys={keys}"));
+        if let Some(keys) = keys.filter(|keys| keys.total > 0) {
+            info.field("db0", keys);
         }
     }
 }

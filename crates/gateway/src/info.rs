@@ -1,6 +1,40 @@
 //! The text of INFO: `# Section` and lines of `key:value`.
 
-use std::fmt::{Display, Write};
+use crate::resp3;
+use std::fmt::{self, Display, Write};
+
+/// What a replica knows of the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Keys {
+    pub(crate) total: i64,
+    /// Of these, the keys that have a deadline; 0 from replicas that do not tell.
+    pub(crate) expiring: i64,
+}
+
+impl Keys {
+    /// Reads the replies to DBSIZE and, where the cluster's level has it, to the question for keys
+    /// with a deadline.
+    pub(crate) fn of(replies: &[u8]) -> Option<Keys> {
+        let of = |count: u8| {
+            let head = format!("*{count}\r\n");
+            resp3::integers(&[head.as_bytes(), replies].concat())
+        };
+        let numbers = of(1).or_else(|| of(2))?;
+        Some(Keys {
+            total: *numbers.first()?,
+            expiring: numbers.get(1).copied().unwrap_or(0),
+        })
+    }
+}
+
+impl Display for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // As with Redis, 0 says that the mean of the times to live is not known. Programs that read
+        // INFO look for all three.
+        let Keys { total, expiring } = self;
+        write!(f, "keys={total},expires={expiring},avg_ttl=0")
+    }
+}
 
 /// Collects the sections that the client requested, and drops the fields of other sections.
 #[derive(Debug)]
@@ -63,7 +97,7 @@ impl InfoWriter {
         self.text
     }
 
-    fn push(&mut self, text: std::fmt::Arguments<'_>) {
+    fn push(&mut self, text: fmt::Arguments<'_>) {
         self.text.write_fmt(text).expect("a string takes any text");
     }
 }

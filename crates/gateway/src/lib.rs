@@ -66,7 +66,7 @@ pub use connection::Connection;
 pub use host::Host;
 pub use info::InfoWriter;
 pub use limits::Limits;
-pub use measured::{Family, Measured, Outcome};
+pub use measured::{DENIALS, Family, Measured, Outcome};
 pub use parser::{Parser, ProtocolError};
 pub use peers::Peer;
 pub use serve::Gateway;

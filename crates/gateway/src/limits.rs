@@ -45,6 +45,8 @@ pub struct Limits {
     /// How long a command may remain incomplete if it arrives at less than 64 kilobit per second;
     /// then the connection is closed.
     pub unfinished: Duration,
+    /// How long a client may take for the TLS handshake.
+    pub handshake: Duration,
     /// How long a client may stay that has to log in and has not; then the connection is closed.
     pub login: Duration,
     /// How long each attempt to log in waits after several wrong passwords from the same address.
@@ -114,6 +116,7 @@ impl Default for Limits {
             // The largest reply.
             client_bytes: 80 << 20,
             unfinished: Duration::from_secs(60),
+            handshake: Duration::from_secs(5),
             login: Duration::from_secs(60),
             login_delay: Duration::from_secs(1),
             linger: Duration::from_secs(30),

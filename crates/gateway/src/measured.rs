@@ -75,6 +75,10 @@ impl From<Refusal> for Outcome {
     }
 }
 
+/// The codes of errors that clients get who are not who they say, or may not what they want: the
+/// order of [`Measured::denied`].
+pub const DENIALS: [&str; 3] = ["NOAUTH", "WRONGPASS", "NOPERM"];
+
 /// What a gateway has measured since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
@@ -88,6 +92,12 @@ pub struct Measured {
     pub quota_commands: (u64, u64),
     /// Connections that quotas of users have refused.
     pub quota_connections: u64,
+    /// Errors with the codes of [`DENIALS`].
+    pub denied: [u64; DENIALS.len()],
+    /// Clients whose TLS handshake has failed.
+    pub handshakes_failed: u64,
+    /// Attempts to log in that have waited, after several wrong passwords from the same address.
+    pub logins_delayed: u64,
     /// Clients that were closed because all clients together held too much memory.
     pub evicted: u64,
     /// Clients that were closed because they violated the protocol.
@@ -157,6 +167,9 @@ impl Host {
             connections_rejected: stats.connections_rejected.get(),
             quota_commands: (stats.quota_delayed.get(), stats.quota_refused.get()),
             quota_connections: stats.quota_connections.get(),
+            denied: DENIALS.map(|code| self.usage.errors(code)),
+            handshakes_failed: stats.handshakes_failed.get(),
+            logins_delayed: stats.logins_delayed.get(),
             evicted: stats.evicted.get(),
             protocol_errors: stats.protocol_errors.get(),
             input_bytes: stats.bytes_in.get(),

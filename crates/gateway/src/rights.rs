@@ -7,7 +7,7 @@
 
 use crate::acl_log::{AclLog, Reason};
 use crate::audit::{OVER_QUOTA, audit};
-use crate::commands;
+use crate::commands::{self, Named};
 use crate::host::{Client, Host, count};
 use crate::quotas::Accounts;
 use bytes::Bytes;
@@ -59,9 +59,12 @@ pub(crate) enum Verdict {
     Gone,
 }
 
+/// The user of a connection at an epoch, as far as it was looked up: none if it was gone.
+pub(crate) type Cached = Option<(u64, Option<Arc<User>>)>;
+
 /// Who uses a connection.
-enum Who {
-    User(Arc<User>),
+enum Who<'a> {
+    User(&'a User),
     NotLoggedIn,
     Gone,
 }
@@ -141,15 +144,13 @@ impl Rights {
         }
     }
 
-    /// The same compound with the epoch of the copy.
-    pub(crate) fn judged(&self, compound: Bytes) -> Bytes {
-        match self.epoch() {
-            0 => compound,
-            epoch => kv::judged_at(epoch, &compound),
-        }
+    /// The encoding of a compound that was judged by the copy.
+    pub(crate) fn encoded(&self, compound: &kv::Compound) -> Bytes {
+        let epoch = if self.are_checked() { self.epoch() } else { 0 };
+        compound.encode_at(epoch).into()
     }
 
-    /// Takes the answer to it. Returns whether it is one.
+    /// Takes the answer to [`question`](Self::question). Returns whether it is one.
     pub(crate) fn learn(&self, reply: &Bytes) -> bool {
         let users = kv::known_users(reply);
         if users.is_ok() {
@@ -178,56 +179,67 @@ impl Rights {
 
 impl Host {
     /// Judges the command with these words by the copy of the users, which must be known.
-    pub(crate) fn judge(&self, client: &Client, words: &[Bytes]) -> Verdict {
-        let users = self.rights.users().filter(|users| users.epoch() > 0);
+    pub(crate) fn judge(&self, client: &Client, named: Named, words: &[Bytes]) -> Verdict {
+        let users = self.rights.users.borrow();
+        let users = users.as_ref().filter(|users| users.epoch() > 0);
+        let users = users.filter(|_| self.rights.are_checked());
         // What is no command is answered so, as in Redis.
-        let (Some(users), Some(asked)) = (users, Asked::of(words)) else {
+        let (Some(users), Some(asked)) = (users, Asked::of(named, words)) else {
             return Verdict::Allowed;
         };
-        let user = match who(client, &users) {
+        let mut cached = client.rights.borrow_mut();
+        let user = match who(client, users, &mut cached) {
             Who::User(user) => user,
             Who::Gone => return Verdict::Gone,
             Who::NotLoggedIn if asked.command.is_free() => return Verdict::Allowed,
             Who::NotLoggedIn => return Verdict::Refused(NO_AUTH.to_owned()),
         };
-        let denied = user.check(asked.command, words, || asked.keys(words));
-        match denied {
+        match user.check(asked.command, words, || asked.keys(words)) {
             Ok(()) => Verdict::Allowed,
-            Err(denied) => {
-                let (reason, object) = match denied {
-                    Denied::Command => (Reason::Command, asked.command.name().as_bytes()),
-                    Denied::Key(place) => (Reason::Key, &words[place][..]),
-                };
-                count(
-                    match denied {
-                        Denied::Command => &self.rights.denied_commands,
-                        Denied::Key(_) => &self.rights.denied_keys,
-                    },
-                    1,
-                );
-                self.log_denied(client, reason, object, &client.user.borrow());
-                Verdict::Refused(format!(
-                    "NOPERM this user has no permissions to {}",
-                    match denied {
-                        Denied::Command => format!("run the '{}' command", asked.command.name()),
-                        Denied::Key(_) => "access one of the keys used as arguments".to_owned(),
-                    }
-                ))
-            }
+            Err(denied) => self.refused(client, denied, asked.command, words),
         }
+    }
+
+    /// The verdict for a command that the user may not use so. It is counted and logged.
+    #[cold]
+    fn refused(
+        &self,
+        client: &Client,
+        denied: Denied,
+        command: CommandId,
+        words: &[Bytes],
+    ) -> Verdict {
+        let (reason, object, counter) = match denied {
+            Denied::Command => (
+                Reason::Command,
+                command.name().as_bytes(),
+                &self.rights.denied_commands,
+            ),
+            Denied::Key(place) => (Reason::Key, &words[place][..], &self.rights.denied_keys),
+        };
+        count(counter, 1);
+        self.log_denied(client, reason, object, &client.user.borrow());
+        Verdict::Refused(format!(
+            "NOPERM this user has no permissions to {}",
+            match denied {
+                Denied::Command => format!("run the '{}' command", command.name()),
+                Denied::Key(_) => "access one of the keys used as arguments".to_owned(),
+            }
+        ))
     }
 
     /// Whether the user of the connection was deleted or switched off.
     pub(crate) fn is_gone(&self, client: &Client) -> bool {
         let users = self.rights.users().filter(|users| users.epoch() > 0);
-        users.is_some_and(|users| matches!(who(client, &users), Who::Gone))
+        let cached = &mut client.rights.borrow_mut();
+        users.is_some_and(|users| matches!(who(client, &users, cached), Who::Gone))
     }
 
     /// Whether the client needs no AUTH, or has done it.
     pub(crate) fn is_logged_in(&self, client: &Client) -> bool {
-        self.rights
-            .users()
-            .is_some_and(|users| matches!(who(client, &users), Who::User(_)))
+        let cached = &mut client.rights.borrow_mut();
+        let users = self.rights.users();
+        users.is_some_and(|users| matches!(who(client, &users, cached), Who::User(_)))
     }
 
     /// Whether the client may do nothing but log in, as far as the gateway knows.
@@ -300,21 +312,18 @@ fn default_user(users: &Users) -> Option<&Arc<User>> {
     default.filter(|user| user.is_on() && user.is_without_password())
 }
 
-fn who(client: &Client, users: &Users) -> Who {
+fn who<'a>(client: &Client, users: &'a Users, cached: &'a mut Cached) -> Who<'a> {
     if !client.logged_in.get() {
         // As in Redis, a client is `default` without a login as long as that has no password.
-        return default_user(users).map_or(Who::NotLoggedIn, |user| Who::User(user.clone()));
+        return default_user(users).map_or(Who::NotLoggedIn, |user| Who::User(user));
     }
-    let mut cached = client.rights.borrow_mut();
-    let (_, user) = match &mut *cached {
-        Some(cached) if cached.0 == users.epoch() => cached,
-        cached => {
-            let user = users.get(&client.user.borrow()).cloned();
-            cached.insert((users.epoch(), user))
-        }
-    };
-    match user {
-        Some(user) if user.is_on() => Who::User(user.clone()),
+    let is_present = |cached: &Cached| matches!(cached, Some(it) if it.0 == users.epoch());
+    if !is_present(cached) {
+        let user = users.get(&client.user.borrow()).cloned();
+        *cached = Some((users.epoch(), user));
+    }
+    match cached {
+        Some((_, Some(user))) if user.is_on() => Who::User(user),
         _ => Who::Gone,
     }
 }
@@ -343,20 +352,22 @@ pub(crate) struct Asked {
 
 impl Asked {
     /// The command; `None` if there is none with this name and this number of words.
-    pub(crate) fn of(words: &[Bytes]) -> Option<Asked> {
-        if let Some(own) = commands::find(words) {
-            return own.takes(words.len()).then(|| Asked {
+    pub(crate) fn of(named: Named, words: &[Bytes]) -> Option<Asked> {
+        match named {
+            Named::Own(own) => own.takes(words.len()).then(|| Asked {
                 command: own.id.with_subcommand(words),
                 info: None,
-            });
+            }),
+            Named::Machine(info) => {
+                let command = info.id.with_subcommand(words);
+                let is_whole = info.id.takes(words.len()) && !command.is_container();
+                is_whole.then_some(Asked {
+                    command,
+                    info: Some(info),
+                })
+            }
+            Named::Unknown => None,
         }
-        let info = kv::command_info(words)?;
-        let command = info.id.with_subcommand(words);
-        let is_whole = info.id.takes(words.len()) && !command.is_container();
-        is_whole.then_some(Asked {
-            command,
-            info: Some(info),
-        })
     }
 
     /// The places of its keys, and what it does with each.

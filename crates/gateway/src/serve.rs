@@ -240,7 +240,8 @@ impl Inner {
         self.greeting.set(self.greeting.get() + 1);
         tokio::task::spawn_local(async move {
             let from = stream.peer_addr();
-            let greeted = socket::accept(stream, &tls).await;
+            let limit = self.host.limits.handshake;
+            let greeted = socket::accept(stream, &tls, limit).await;
             self.greeting.set(self.greeting.get() - 1);
             match greeted {
                 Ok((halves, user)) => {

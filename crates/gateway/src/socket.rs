@@ -15,9 +15,6 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_rustls::TlsAcceptor as TlsServer;
 
-/// How long a client may take for the TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(5);
-
 /// The first byte of every TLS connection; no command begins with it.
 pub(crate) const TLS_HANDSHAKE: u8 = 0x16;
 
@@ -86,13 +83,20 @@ fn halves(stream: TcpStream, session: Option<Session>) -> (Input, Output) {
     (input, output)
 }
 
-/// Begins a connection of a client, with TLS if the client speaks it.
+/// Begins a connection of a client, with TLS if the client speaks it, within a limit of time.
 ///
 /// # Errors
 /// Why the client is not served.
-pub(crate) async fn accept(stream: TcpStream, tls: &ClientTls) -> Result<Greeted, Refused> {
-    let late = |_| io::Error::new(ErrorKind::TimedOut, "no TLS handshake within 5 s");
-    tokio::time::timeout(HANDSHAKE, greet(stream, tls))
+pub(crate) async fn accept(
+    stream: TcpStream,
+    tls: &ClientTls,
+    limit: Duration,
+) -> Result<Greeted, Refused> {
+    let late = |_| {
+        let why = format!("no TLS handshake within {} s", limit.as_secs_f64());
+        io::Error::new(ErrorKind::TimedOut, why)
+    };
+    tokio::time::timeout(limit, greet(stream, tls))
         .await
         .map_err(late)?
 }
@@ -106,6 +110,8 @@ async fn greet(stream: TcpStream, tls: &ClientTls) -> Result<Greeted, Refused> {
         true => {
             let server = TlsServer::from(tls.live.loaded().gateway_server.clone());
             let (stream, session) = server.accept(stream).await.map_err(readable)?.into_inner();
+            let chain = session.peer_certificates();
+            tls.live.has_admitted(chain.unwrap_or_default());
             let user = tls.certificates_log_in.then(|| user_of(&session)).flatten();
             Ok((halves(stream, Some(Session::new(session.into()))), user))
         }

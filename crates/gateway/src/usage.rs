@@ -67,6 +67,11 @@ impl Usage {
         *errors.entry(code.into_owned()).or_default() += 1;
     }
 
+    /// How many errors with this code clients got.
+    pub(crate) fn errors(&self, code: &str) -> u64 {
+        self.errors.borrow().get(code).copied().unwrap_or(0)
+    }
+
     /// How long each command took that was called, by name.
     pub(crate) fn times(&self) -> Vec<(&'static str, Times)> {
         let commands = self.commands.borrow();

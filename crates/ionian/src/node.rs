@@ -242,5 +242,6 @@ fn sources(status: &StatusReader, cluster: &str, node: &str, data: PathBuf) -> M
         node: node.to_owned(),
         version: env!("CARGO_PKG_VERSION"),
         data,
+        audit: None,
     }))
 }

@@ -64,4 +64,16 @@ pub(crate) const CERTIFICATES: &[Definition] = &[
             }
         },
     ),
+    metric(
+        Counter,
+        "ionian_tls_refused_callers",
+        &[],
+        "callers of the node's port (not of its gateway) that had no valid certificate, or not one \
+         for what they wanted",
+        |view, out| {
+            if let Some(tls) = tls(view) {
+                out.one(tls.refused_callers);
+            }
+        },
+    ),
 ];

@@ -3,7 +3,7 @@
 use crate::definition::Kind::{Counter, Gauge, Histogram};
 use crate::definition::{Definition, MICROSECONDS, Samples, metric};
 use crate::view::View;
-use ionian_gateway::{Family, Measured, Outcome};
+use ionian_gateway::{DENIALS, Family, Measured, Outcome};
 
 /// Adds what `read` finds in the measurements of the gateway, if the node has one.
 fn gateway(view: &View<'_>, out: &mut Samples, read: impl FnOnce(&Measured) -> u64) {
@@ -37,6 +37,7 @@ pub(crate) const CLIENTS: &[Definition] = &[
                 out.with(["too_many".into()], it.connections_rejected);
                 out.with(["memory".into()], it.evicted);
                 out.with(["protocol_error".into()], it.protocol_errors);
+                out.with(["tls_handshake".into()], it.handshakes_failed);
             }
         },
     ),
@@ -55,6 +56,26 @@ pub(crate) const CLIENTS: &[Definition] = &[
                 }
             }
         },
+    ),
+    metric(
+        Counter,
+        "ionian_gateway_denied",
+        &["error"],
+        "errors for clients that have not logged in, gave a wrong password, or lack a right",
+        |view, out| {
+            if let Some(it) = &view.gateway {
+                for (code, count) in DENIALS.into_iter().zip(it.denied) {
+                    out.with([code.into()], count);
+                }
+            }
+        },
+    ),
+    metric(
+        Counter,
+        "ionian_gateway_delayed_logins",
+        &[],
+        "attempts to log in that have waited a second, after 8 wrong passwords from one address",
+        |view, out| gateway(view, out, |it| it.logins_delayed),
     ),
     metric(
         Counter,

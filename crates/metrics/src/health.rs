@@ -5,6 +5,8 @@
 
 use crate::roles;
 use crate::view::View;
+use ionian_runtime::NodeStatus;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A loop that has not published for longer than this is stuck.
 const STUCK_AFTER: f64 = 10.0;
@@ -48,7 +50,34 @@ pub(crate) fn ready(view: &View<'_>) -> Vec<Check> {
         check("takes_part", part),
         check("not_draining", drains),
         check("replica_lag", lagging(view)),
+        check("session", without_session(view)),
+        check("certificate", status.and_then(ended)),
     ]
+}
+
+/// A client lane without a session, if the node sees what it needs to get one: without a quorum no
+/// node gets one, and a node is as ready as before.
+fn without_session(view: &View<'_>) -> Option<String> {
+    let roles = &view.published.as_ref()?.status.roles;
+    let lane = roles.iter().find(|role| role.has_session == Some(false))?;
+    view.tolerance()?;
+    let (name, index) = (&lane.role, lane.index);
+    Some(format!(
+        "{name} {index} has no session yet, which its clients need"
+    ))
+}
+
+/// A certificate that has ended, so that other nodes refuse the node.
+fn ended(status: &NodeStatus) -> Option<String> {
+    let tls = status.tls.as_ref()?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    let own = &tls.certificate;
+    (own.not_after <= now.as_secs() as i64).then(|| {
+        format!(
+            "the certificate {} has ended, and other nodes refuse it: renew it",
+            own.subject
+        )
+    })
 }
 
 fn loop_turns(view: &View<'_>) -> Check {
@@ -97,3 +126,6 @@ pub(crate) fn verdict(checks: &[Check], excluded: &[&str], verbose: bool) -> (bo
     text += if passes { "ok\n" } else { "failed\n" };
     (passes, text)
 }
+
+#[cfg(test)]
+mod tests;

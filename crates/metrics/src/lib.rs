@@ -9,6 +9,7 @@
 //! | `view` | what a scrape sees |
 //! | `definition` | what a metric is: name, kind, labels, meaning, and how to read it |
 //! | `node`, `disk`, `peers`, `clients` | the metrics of driver, log, peers and gateway |
+//! | `certificates`, `audit` | the metrics of certificates and of the audit log |
 //! | `roles` | the metrics of roles, from what protocols declare |
 //! | `registry` | all metrics |
 //! | `text` | the two text formats |
@@ -19,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod audit;
 mod certificates;
 mod clients;
 mod definition;
@@ -38,4 +40,4 @@ pub use definition::{Kind, Line};
 pub use http::{Server, Settings};
 pub use process::started;
 pub use registry::{Registered, all, lines};
-pub use view::{Sources, Tolerance};
+pub use view::{AuditReader, AuditState, Sources, Tolerance};

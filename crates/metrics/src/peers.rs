@@ -87,6 +87,13 @@ pub(crate) const PEERS: &[Definition] = &[
         |view, out| each(view, out, |it| it.dropped),
     ),
     metric(
+        Counter,
+        "ionian_peer_malformed",
+        &["peer"],
+        "connections that were closed because the other node has sent what is no message",
+        |view, out| each(view, out, |it| it.malformed),
+    ),
+    metric(
         Gauge,
         "ionian_peer_backlog_bytes",
         &["peer"],

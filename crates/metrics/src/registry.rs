@@ -1,5 +1,6 @@
 //! All metrics.
 
+use crate::audit::AUDIT;
 use crate::certificates::CERTIFICATES;
 use crate::clients::CLIENTS;
 use crate::definition::{Definition, Kind, Line, Samples, Value};
@@ -23,6 +24,7 @@ const FIXED: &[(&str, &[Definition])] = &[
     ("Log and snapshots", DISK),
     ("Other nodes", PEERS),
     ("Certificates", CERTIFICATES),
+    ("The audit log", AUDIT),
     ("The process", PROCESS),
 ];
 

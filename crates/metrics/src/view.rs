@@ -17,6 +17,18 @@ pub(crate) const STATES: [&str; 4] = ["joining", "recovering", "serving", "stopp
 /// served already.
 pub type Tolerance = Box<dyn Fn(&Published) -> Option<u64> + Send + Sync>;
 
+/// What is known of the audit log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AuditState {
+    /// How many of its lines were lost.
+    pub lost: u64,
+    /// Whether its file takes no lines now.
+    pub fails: bool,
+}
+
+/// Reads what is known of the audit log. It must not block.
+pub type AuditReader = Box<dyn Fn() -> AuditState + Send + Sync>;
+
 /// Where the server gets what it reports.
 pub struct Sources {
     /// The node's status.
@@ -34,6 +46,8 @@ pub struct Sources {
     pub version: &'static str,
     /// A directory on the disk whose free space counts.
     pub data: PathBuf,
+    /// The audit log, if the node writes one to a file.
+    pub audit: Option<AuditReader>,
 }
 
 /// Answers by their code: what the server counts of itself.
@@ -98,6 +112,11 @@ impl<'a> View<'a> {
     /// How many more nodes may fail.
     pub(crate) fn tolerance(&self) -> Option<u64> {
         (self.sources.tolerance)(self.published.as_ref()?)
+    }
+
+    /// What is known of the audit log, if there is a file.
+    pub(crate) fn audit(&self) -> Option<AuditState> {
+        self.sources.audit.as_ref().map(|read| read())
     }
 
     /// The state of the node: one of [`STATES`].

@@ -48,6 +48,7 @@
 //! | | `event_loop`, `control` | the main loop, which runs the roles; requests to it |
 //! | | `notes` | what is noted for traces |
 //! | | `feed` | what the node publishes for readers on other threads |
+//! | | `audit`, `audit_lines` | what needs a line of the audit log; the lines about requests |
 //! | | `listener`, `peer_tasks` | accepts connections; the tasks for each peer |
 //! | | `unix_socket`, `certificates` | administration from this machine; new certificates |
 //! | | `start`, `startup` | starts a node, runs it, stops it; how far the start is |

@@ -169,6 +169,33 @@ pub struct TlsStatus {
     /// How often the node has read its files; `None` from programs that do not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<u64>,
+    /// How many callers of the node's port had no valid certificate, or not one for what they
+    /// wanted; 0 from programs that do not report it.
+    #[serde(default)]
+    pub refused_callers: u64,
+    /// Who has connected to the node; `None` from programs that do not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admitted: Option<AdmittedStatus>,
+}
+
+/// The certificates of operators, monitors and clients that a node has admitted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdmittedStatus {
+    /// Since when the node knows them: its start, in seconds since 1970.
+    pub since: i64,
+    /// At most 64: each authority that has signed some of them, for each kind of owner.
+    pub issuers: Vec<IssuerStatus>,
+}
+
+/// An authority that has signed certificates of owners of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IssuerStatus {
+    /// The name of the authority.
+    pub issuer: String,
+    /// The owners: "operator", "monitor" or "client".
+    pub kind: String,
+    /// When the last of them connected, in seconds since 1970.
+    pub last: i64,
 }
 
 /// A certificate.
@@ -451,6 +478,10 @@ pub struct PeerStatus {
     pub bytes_out: u64,
     /// Messages received.
     pub frames_in: u64,
+    /// How often it has sent what is no message, so that the connection was closed; 0 from programs
+    /// that do not report it.
+    #[serde(default)]
+    pub malformed: u64,
     /// Messages queued for it, including those that were dropped later.
     pub frames_out: u64,
     /// Successful write calls; `frames_out` divided by this shows how well messages are coalesced.

@@ -17,6 +17,7 @@
 //! | `files` | the files of a set, read with their limits |
 //! | `set` | a set, checked whole |
 //! | `config` | settings of `rustls` |
+//! | `seen` | the authorities of the certificates that others have shown |
 //! | `live` | the set in force, and its exchange |
 //! | `session` | the encryption of one connection |
 //! | `issue` | makes certificates: the CA and those that it signs |
@@ -28,6 +29,7 @@ mod files;
 mod issue;
 mod live;
 mod name;
+mod seen;
 mod session;
 mod set;
 
@@ -38,5 +40,6 @@ pub use issue::{Authority, Hosts, Issued};
 pub use live::{Live, Loaded, Reload};
 pub use name::{Described, Expected, Kind, Name, describe, is_near_end, name_of, now};
 pub use rustls;
+pub use seen::SeenIssuer;
 pub use session::Session;
 pub use set::{CertificateSet, fingerprint};

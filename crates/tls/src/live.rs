@@ -3,9 +3,11 @@
 use crate::config::{ClientAuth, gateway_client, gateway_server, node_client, node_server};
 use crate::error::TlsError;
 use crate::files::Files;
-use crate::name::Expected;
+use crate::name::{Expected, now};
+use crate::seen::{Seen, SeenIssuer};
 use crate::set::CertificateSet;
 use arc_swap::{ArcSwap, ArcSwapOption};
+use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ServerConfig};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,6 +56,7 @@ pub struct Live {
     reads: AtomicU64,
     /// Why the files as they were read last are not in force, if so.
     refusal: ArcSwapOption<String>,
+    seen: Seen,
 }
 
 /// The result of looking at the files again.
@@ -83,6 +86,7 @@ impl Live {
             failures: AtomicU64::new(0),
             reads: AtomicU64::new(1),
             refusal: ArcSwapOption::empty(),
+            seen: Seen::new(),
         })
     }
 
@@ -104,6 +108,17 @@ impl Live {
     /// Why the files as they were read last are not in force, if so.
     pub fn refusal(&self) -> Option<Arc<String>> {
         self.refusal.load_full()
+    }
+
+    /// Notes that the owner of this chain of certificates, its own first, was admitted.
+    pub fn has_admitted(&self, chain: &[CertificateDer<'_>]) {
+        self.seen.add(chain, now());
+    }
+
+    /// The authorities of the owners that were admitted, and since when they are noted, in seconds
+    /// since 1970.
+    pub fn admitted(&self) -> (i64, Vec<SeenIssuer>) {
+        (self.seen.since(), self.seen.all())
     }
 
     /// Reads the files, and puts a new set in force if it passes every check. Only one task of a

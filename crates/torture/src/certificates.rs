@@ -326,6 +326,8 @@ mod tests {
             refused_sets: 0,
             refusal: None,
             reads: None,
+            refused_callers: 0,
+            admitted: None,
         }
     }
 

@@ -34,6 +34,11 @@ const KINDS_WITHIN: &[(&str, &[&str])] = &[
     ("monitoring/browser/", &[".mjs", ".json"]),
     ("crates/protocols/tests/proptest-regressions/", &[".txt"]),
     ("crates/protocols/tests/wire/golden/", &[".txt"]),
+    ("crates/cli/tests/ionian/snapshot/golden/", &[".txt"]),
+    (
+        "crates/runtime/tests/runtime/golden/",
+        &[".txt", "/identity", "/skips"],
+    ),
     ("docs/figures/", &[".svg", ".csv"]),
     ("docs/images/", &[".png"]),
     (

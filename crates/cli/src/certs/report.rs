@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 use ionian_deployment::Configuration;
 use ionian_runtime::query_status;
 use ionian_runtime::status::{CertificateStatus, TlsStatus};
+use ionian_tls::now;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -20,6 +21,10 @@ const READ_LIMIT: Duration = Duration::from_secs(20);
 
 /// The interval between two questions.
 const ASK_EVERY: Duration = Duration::from_millis(200);
+
+/// How long after the last connection with a certificate of an authority this authority counts as
+/// in use, in seconds: those who connect once a day need it too.
+const IN_USE: i64 = 24 * 60 * 60;
 
 /// What the nodes say, by name.
 type Answers = BTreeMap<String, Result<Option<TlsStatus>, String>>;
@@ -32,7 +37,7 @@ pub(super) fn run(cluster_args: &ClusterArgs, fresh: bool) -> Result<ExitCode> {
             false => Ok(ask(&known).await),
         }
     })?;
-    for line in lines(&answers) {
+    for line in lines(&answers, now()) {
         say!("{line}");
     }
     // Of an older program nothing is known of what it reads.
@@ -101,7 +106,8 @@ fn late(answers: &Answers, first: &mut BTreeMap<String, u64>) -> Vec<String> {
     late
 }
 
-fn lines(answers: &Answers) -> Vec<String> {
+/// `now` is in seconds since 1970.
+fn lines(answers: &Answers, now: i64) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, answer) in answers {
         match answer {
@@ -125,13 +131,13 @@ fn lines(answers: &Answers) -> Vec<String> {
             }
         }
     }
-    lines.extend(authorities(answers));
+    lines.extend(authorities(answers, now));
     lines
 }
 
 /// For each authority: the nodes that trust it, the nodes whose certificates it signed, and whether
 /// it can be dropped.
-fn authorities(answers: &Answers) -> Vec<String> {
+fn authorities(answers: &Answers, now: i64) -> Vec<String> {
     let known: Vec<(&String, &TlsStatus)> = answers
         .iter()
         .filter_map(|(name, answer)| Some((name, answer.as_ref().ok()?.as_ref()?)))
@@ -152,9 +158,14 @@ fn authorities(answers: &Answers) -> Vec<String> {
         let trust = who(&|tls| tls.trusted.contains(authority));
         let present = who(&|tls| tls.certificate.issuer == authority.subject);
         let verdict = match (present.is_empty(), is_complete) {
-            (false, _) => "in use",
-            (true, true) => "not presented by any node",
-            (true, false) => "not known to be droppable: a node did not answer",
+            (false, _) => "in use".to_owned(),
+            (true, true) => match users(&known, &authority.subject, now) {
+                Some(why) => why,
+                None => "not presented by any node, nor by an operator, monitor or client in the \
+                         last 24 hours"
+                    .to_owned(),
+            },
+            (true, false) => "not known to be droppable: a node did not answer".to_owned(),
         };
         lines.push(format!(
             "authority {} ({}) until {}: {verdict}; trusted by {}; signed {}",
@@ -166,6 +177,42 @@ fn authorities(answers: &Answers) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Why operators, monitors and clients may still use certificates of an authority that no node
+/// uses, if so.
+fn users(known: &[(&String, &TlsStatus)], authority: &str, now: i64) -> Option<String> {
+    let told = known
+        .iter()
+        .filter_map(|(name, tls)| Some((name, tls.admitted.as_ref()?)));
+    let told: Vec<_> = told.collect();
+    let seen = told.iter().flat_map(|(name, admitted)| {
+        let of_authority = admitted.issuers.iter().filter(|it| it.issuer == authority);
+        of_authority.map(move |it| (it.last, &it.kind, name))
+    });
+    let last = seen.max_by_key(|(last, ..)| *last);
+    if let Some((last, kind, name)) = last.filter(|(last, ..)| now - last < IN_USE) {
+        let at = date(last);
+        let word = if kind == "operator" { "an" } else { "a" };
+        return Some(format!(
+            "in use: {word} {kind} with a certificate of it connected to {name} at {at}"
+        ));
+    }
+    let silent = known.iter().find(|(_, tls)| tls.admitted.is_none());
+    if let Some((name, _)) = silent {
+        return Some(format!(
+            "not known to be droppable: the program of {name} does not tell who has connected"
+        ));
+    }
+    let youngest = told.iter().max_by_key(|(_, admitted)| admitted.since)?;
+    let (name, since) = (youngest.0, youngest.1.since);
+    (now - since < IN_USE).then(|| {
+        format!(
+            "not known to be droppable: {name} runs since {}, so it does not know who has connected \
+             in the last 24 hours",
+            date(since)
+        )
+    })
 }
 
 fn listed(names: &BTreeSet<&str>) -> String {
@@ -184,6 +231,9 @@ pub(crate) fn date(seconds: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ionian_runtime::status::{AdmittedStatus, IssuerStatus};
+
+    const NOW: i64 = 10 * IN_USE;
 
     fn node(issuer: &str, trusted: &[&str]) -> Result<Option<TlsStatus>, String> {
         let certificate = |subject: &str, issuer: &str| CertificateStatus {
@@ -200,6 +250,11 @@ mod tests {
             refused_sets: 0,
             refusal: None,
             reads: None,
+            refused_callers: 0,
+            admitted: Some(AdmittedStatus {
+                since: 0,
+                issuers: Vec::new(),
+            }),
         }))
     }
 
@@ -233,17 +288,60 @@ mod tests {
             ("n0".to_owned(), node("old", &["new", "old"])),
             ("n1".to_owned(), node("new", &["new", "old"])),
         ]);
-        let verdicts = |answers: &Answers| -> Vec<String> {
-            let lines = authorities(answers).into_iter();
-            lines
-                .map(|line| line.split(": ").nth(1).unwrap().to_owned())
-                .collect()
-        };
-        let says = |answers: &Answers, text: &str| verdicts(answers)[1].starts_with(text);
+        let says = |answers: &Answers, text: &str| verdict(answers).starts_with(text);
         assert!(says(&answers, "in use; trusted by n0 n1; signed n0"));
         answers.insert("n0".to_owned(), node("new", &["new", "old"]));
-        assert!(says(&answers, "not presented by any node;"));
+        assert!(says(
+            &answers,
+            "not presented by any node, nor by an operator, monitor or client in the last 24 hours;"
+        ));
         answers.insert("n2".to_owned(), Err("silent".to_owned()));
-        assert!(says(&answers, "not known to be droppable"));
+        assert!(says(
+            &answers,
+            "not known to be droppable: a node did not answer"
+        ));
+    }
+
+    /// The verdict on the authority "old".
+    fn verdict(answers: &Answers) -> String {
+        let lines = authorities(answers, NOW);
+        let old = lines.iter().find(|line| line.starts_with("authority old "));
+        old.unwrap().split_once("Z: ").unwrap().1.to_owned()
+    }
+
+    /// Nodes have new certificates before operators and clients have.
+    #[test]
+    fn authority_is_in_use_while_someone_else_has_a_certificate_of_it() {
+        let seen = |kind: &str, hours: i64| IssuerStatus {
+            issuer: "old".into(),
+            kind: kind.into(),
+            last: NOW - hours * 3600,
+        };
+        let with = |admitted: Option<AdmittedStatus>| {
+            let of = |tls: TlsStatus| TlsStatus { admitted, ..tls };
+            let first = ("n0".to_owned(), node("new", &["new", "old"]));
+            let second = node("new", &["new", "old"]).map(|tls| tls.map(of));
+            verdict(&Answers::from([first, ("n1".to_owned(), second)]))
+        };
+        let began = |since, issuers| with(Some(AdmittedStatus { since, issuers }));
+        let droppable = "not presented by any node, nor by an operator";
+        let late = began(0, vec![seen("client", 25), seen("operator", 24)]);
+        assert!(late.starts_with(droppable), "{late}");
+        let lately = began(0, vec![seen("operator", 25), seen("client", 23)]);
+        let client =
+            "in use: a client with a certificate of it connected to n1 at 1970-01-10T01:00";
+        assert!(lately.starts_with(client), "{lately}");
+        // It counts although the node has run for less.
+        let operator = began(NOW - 2 * 3600, vec![seen("operator", 1)]);
+        assert!(
+            operator.starts_with("in use: an operator with a"),
+            "{operator}"
+        );
+        let young = began(NOW - 3600, Vec::new());
+        let since = "not known to be droppable: n1 runs since 1970-01-10T23:00:00Z, so";
+        assert!(young.starts_with(since), "{young}");
+        let older = with(None);
+        let silent = "not known to be droppable: the program of n1 does not tell";
+        assert!(older.starts_with(silent), "{older}");
     }
 }

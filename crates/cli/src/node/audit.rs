@@ -5,6 +5,7 @@
 //! the count. [`Sink`] knows whether the file takes lines.
 
 use anyhow::{Context, Result};
+use ionian_metrics::AuditState;
 use nix::fcntl::OFlag;
 use serde_json::{Map, Value};
 use std::fmt::Debug;
@@ -28,9 +29,9 @@ pub(super) const TARGET: &str = "ionian::audit";
 /// How many lines may wait. A line has a few hundred bytes.
 const QUEUE: usize = 1024;
 
-/// How many places in the queue are kept for lines of what was permitted: more than are permitted
-/// at once.
-const RESERVED: usize = 64;
+/// How many places in the queue are kept for lines of what was permitted, and of what became of it:
+/// more than are permitted at once.
+const RESERVED: usize = 128;
 
 /// The longest value of a field in a line, in characters.
 const MAX_VALUE: usize = 512;
@@ -54,6 +55,8 @@ pub(crate) struct Audit {
 #[derive(Debug, Default)]
 pub(crate) struct Sink {
     state: Mutex<Waiting>,
+    /// How many lines did not fit into the queue.
+    lost: AtomicU64,
     /// Notified when no line waits.
     is_empty: Condvar,
     /// Notified when the process begins to end.
@@ -121,8 +124,17 @@ impl Sink {
         state.since.get_or_insert_with(Instant::now);
     }
 
+    /// What the metrics say of it.
+    pub(super) fn seen(&self) -> AuditState {
+        AuditState {
+            lost: self.lost.load(Ordering::Relaxed),
+            fails: self.check().is_err(),
+        }
+    }
+
     /// A line that was added does not fit into the queue.
     fn drop_one(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state();
         state.lines -= 1;
         self.waits_for_none(&mut state);
@@ -313,6 +325,7 @@ mod tests {
             dropped: AtomicU64::new(0),
             sink: Arc::default(),
         };
+        let sink = audit.sink();
         let subscriber = tracing_subscriber::registry().with(audit);
         let next = || -> Value { serde_json::from_str(&queue.recv().unwrap()).unwrap() };
         tracing::subscriber::with_default(subscriber, || {
@@ -320,6 +333,11 @@ mod tests {
                 tracing::info!(target: "ionian::audit", caller = "a\"b", request);
             }
             tracing::info!("of another target");
+            let two_are_lost = AuditState {
+                lost: 2,
+                fails: false,
+            };
+            assert_eq!(sink.seen(), two_are_lost);
             let first = next();
             assert_eq!(
                 (&first["request"], &first["caller"]),

@@ -1,15 +1,15 @@
 //! The HTTP server of a node: what it serves is in the crates `metrics` and `dashboard`.
 
 use super::arguments::Arguments;
+use super::audit::Sink;
 use crate::address::{listen, resolve};
 use crate::status;
 use anyhow::{Context, Result};
 use ionian_dashboard::{Dashboard, Looking};
 use ionian_deployment::Configuration;
 use ionian_gateway::Measured;
-use ionian_metrics::{Server, Settings, Sources};
+use ionian_metrics::{AuditReader, Server, Settings, Sources};
 use ionian_runtime::{StatusFeed, StatusReader, status_feed};
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 
@@ -34,7 +34,7 @@ impl Reports {
 ///
 /// # Errors
 /// If the address is not available.
-pub(super) fn start(arguments: &Arguments, data: &Path) -> Result<Reports> {
+pub(super) fn start(arguments: &Arguments, audit: Option<Arc<Sink>>) -> Result<Reports> {
     let (gateway, measured) = watch::channel(None);
     let cluster = Arc::new(OnceLock::new());
     let given = Arc::new(OnceLock::new());
@@ -77,7 +77,8 @@ pub(super) fn start(arguments: &Arguments, data: &Path) -> Result<Reports> {
         cluster,
         node: arguments.name.clone(),
         version: env!("CARGO_PKG_VERSION"),
-        data: data.to_owned(),
+        data: arguments.data.clone(),
+        audit: audit.map(|sink| -> AuditReader { Box::new(move || sink.seen()) }),
     };
     let server = Server::start(settings, sources).context("cannot serve metrics")?;
     tracing::info!(

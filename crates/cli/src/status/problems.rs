@@ -1,6 +1,6 @@
 //! What needs attention, in words.
 
-use super::cluster::{Answer, ClusterStatus, instances};
+use super::cluster::{Answer, ClusterStatus, instances, lags};
 use super::presumed::connected_to;
 use super::trouble::{Id, Trouble};
 use crate::certs::date;
@@ -10,6 +10,10 @@ use ionian_kernel::layout::NodeId;
 use ionian_runtime::NodeStatus;
 use ionian_runtime::status::{DrainStatus, RoleStatus};
 use ionian_tls::now;
+use std::collections::BTreeMap;
+
+/// For how many hours nodes may run different programs: a rolling upgrade is no trouble.
+const MIXED_HOURS: u64 = 2;
 
 /// What the cluster has lost permanently because too many instances have lost their memory, and
 /// whether it is unable to serve without it.
@@ -116,6 +120,42 @@ fn silent(
     ))
 }
 
+/// Nodes that have run different programs for longer than an upgrade takes.
+fn mixed(cluster: &ClusterStatus) -> Option<Trouble> {
+    let statuses = || cluster.nodes.iter().filter_map(|node| node.status.as_ref());
+    let mut nodes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for status in statuses() {
+        let release = status.release.as_deref().unwrap_or("one without levels");
+        nodes.entry(release).or_default().push(&status.name);
+    }
+    let since = statuses().map(|status| status.uptime_us).min()?;
+    let hours = since / 3_600_000_000;
+    if nodes.len() < 2 || hours < MIXED_HOURS {
+        return None;
+    }
+    let each = nodes
+        .iter()
+        .map(|(release, on)| format!("{release} on {}", on.join(", ")));
+    let programs = each.collect::<Vec<_>>().join("; ");
+    Some(Id::VersionsMixed.with(format!(
+        "nodes have run different programs for {hours} hours: {programs}. Finish the upgrade"
+    )))
+}
+
+/// Nodes that have executed much less than others.
+fn left_behind(known: &Configuration, cluster: &ClusterStatus) -> Vec<Trouble> {
+    let retained = known.deployment.options.options().retained_slots as u64;
+    let far = lags(cluster).into_iter();
+    let far = far.filter(|(_, lag)| lag * 5 > retained * 4);
+    far.map(|(node, lag)| {
+        Id::ReplicaLeftBehind.with(format!(
+            "node {node} is {lag} slots behind the others, which keep {retained} slots for it: \
+             beyond that it needs a snapshot"
+        ))
+    })
+    .collect()
+}
+
 /// What needs attention.
 pub(super) fn troubles(
     known: &Configuration,
@@ -144,6 +184,12 @@ pub(super) fn troubles(
             found.push(Id::Draining.with(drained(&node.name, left)));
         }
         found.extend(ending(&node.name, status));
+        if let Some(why) = status.tls.as_ref().and_then(|tls| tls.refusal.as_ref()) {
+            found.push(Id::CertificateRefused.with(format!(
+                "node {} does not take the certificates in its files, and keeps the old ones: {why}",
+                node.name
+            )));
+        }
         if let Some(why) = &status.audit_refusal {
             found.push(Id::AuditFails.with(format!("node {} refuses changes: {why}", node.name)));
         }
@@ -158,6 +204,8 @@ pub(super) fn troubles(
             }
         }
     }
+    found.extend(mixed(cluster));
+    found.extend(left_behind(known, cluster));
     let kept = (service_needs, known.deployment.durability);
     let waiting = instances(cluster).filter(|(_, role)| role.remembers == Some(false));
     found.extend(waiting.map(|(node, role)| Id::MemoryLost.with(forgot(&node.name, role, kept))));

@@ -93,6 +93,7 @@ pub(super) fn connected_peer(node: u16, address: &str) -> PeerStatus {
         bytes_in: 0,
         bytes_out: 0,
         frames_in: 0,
+        malformed: 0,
         frames_out: 0,
         writes: 0,
         dropped: 0,

@@ -9,7 +9,8 @@ use ionian_kernel::id::{Epoch, Index};
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::membership::Membership;
 use ionian_runtime::status::{
-    LeadsStatus, LogStatus, LoopStatus, Measured, PeerState, PeerStatus, RoleStatus,
+    CertificateStatus, LeadsStatus, LogStatus, LoopStatus, Measured, PeerState, PeerStatus,
+    RoleStatus, TlsStatus,
 };
 use ionian_runtime::{DrainStatus, NodeStatus, Published};
 
@@ -537,4 +538,62 @@ fn nodes_that_answer_and_take_no_part_are_counted() {
     let (verdict, _, what) = said(&made);
     assert_eq!(verdict, Verdict::NotServing);
     assert!(what[0].contains(": 0 of 3 "), "{}", what[0]);
+}
+
+#[test]
+fn programs_that_differ_for_hours_are_a_trouble_and_an_upgrade_is_none() {
+    let mut made = Made::new("colocated");
+    for (node, release) in ["1.0", "1.1", "1.1"].into_iter().enumerate() {
+        let status = made.status(node);
+        (status.release, status.uptime_us) = (Some(release.into()), 5 * 3_600_000_000);
+    }
+    let text = "nodes have run different programs for 5 hours: 1.0 on n0; 1.1 on n1, n2. Finish \
+                the upgrade";
+    let found = (Verdict::Degraded, Some(1), vec![text.to_owned()]);
+    assert_eq!(said(&made), found);
+    made.status(2).uptime_us = 3_600_000_000;
+    assert_eq!(said(&made), (Verdict::Healthy, Some(1), vec![]));
+}
+
+#[test]
+fn a_node_far_behind_the_others_is_a_trouble() {
+    let mut made = Made::new("colocated");
+    let options = made.known.deployment.options.options();
+    let retained = options.retained_slots as u64;
+    for (lag, troubles) in [(retained * 4 / 5, 0), (retained * 4 / 5 + 1, 1)] {
+        for (node, executed) in [retained * 2, retained * 2, retained * 2 - lag]
+            .into_iter()
+            .enumerate()
+        {
+            made.status(node).roles[0].executed = Some(executed);
+        }
+        let (_, _, found) = said(&made);
+        assert_eq!(found.len(), troubles, "{found:?}");
+        let named = |text: &String| text.starts_with(&format!("node n2 is {lag} slots behind"));
+        assert!(found.iter().all(named), "{found:?}");
+    }
+}
+
+#[test]
+fn refused_certificates_are_a_trouble() {
+    let mut made = Made::new("colocated");
+    made.status(1).tls = Some(TlsStatus {
+        mode: "required".into(),
+        certificate: CertificateStatus {
+            subject: String::new(),
+            issuer: String::new(),
+            not_before: 0,
+            not_after: i64::from(u32::MAX),
+            fingerprint: String::new(),
+        },
+        trusted: Vec::new(),
+        refused_sets: 1,
+        refusal: Some("no key".into()),
+        reads: None,
+        refused_callers: 0,
+        admitted: None,
+    });
+    let (verdict, _, found) = said(&made);
+    assert_eq!((verdict, found.len()), (Verdict::Degraded, 1), "{found:?}");
+    assert!(found[0].starts_with("node n1 does not take") && found[0].ends_with(": no key"));
 }

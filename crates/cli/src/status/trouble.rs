@@ -25,9 +25,17 @@ pub(crate) enum Id {
     Diverged,
     /// A client lane has no session. Alert: IonianNoSession.
     NoSession,
-    /// A certificate ends soon, or has ended. Alert: IonianCertificateEnds.
+    /// A certificate ends soon, or has ended. Alerts: IonianCertificateEnds,
+    /// IonianCertificateEndsNow.
     CertificateEnds,
-    /// A node refuses changes, because its audit log takes no lines.
+    /// A node has found new certificates and does not take them. Alert: IonianCertificateRefused.
+    CertificateRefused,
+    /// Nodes have run different programs for hours. Alert: IonianVersionsMixed.
+    VersionsMixed,
+    /// A node has executed so much less than another that it may soon need a snapshot. Alert:
+    /// IonianReplicaLeftBehind.
+    ReplicaLeftBehind,
+    /// A node refuses changes, because its audit log takes no lines. Alert: IonianAuditFails.
     AuditFails,
     /// Two nodes that answer are not connected.
     NotConnected,
@@ -68,5 +76,75 @@ impl Id {
             id: self,
             text: text.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    /// Alerts without a trouble, and why: [`super::Id`] judges one moment, from what nodes answer.
+    const OTHERS: &[(&str, &str)] = &[
+        ("IonianLoopStuck", "the node does not answer: NodeDown"),
+        ("IonianLeaderFlapping", "it takes two reports"),
+        ("IonianUnserved", "it takes two reports"),
+        ("IonianUncertain", "it takes two reports"),
+        ("IonianWindowFull", "at one moment a full window is a burst"),
+        ("IonianChangeUnfinished", "no report says when it began"),
+        ("IonianDiskFillsUp", "no report has the space of the disk"),
+        ("IonianSnapshotShare", "it takes two reports"),
+        ("IonianBackupOld", "nodes know no backups"),
+        ("IonianMemoryLimit", "no report has it"),
+        ("IonianAuthGuessing", "it takes two reports"),
+        ("IonianSaturated", "it takes two reports: `ionian advise`"),
+        ("IonianStarved", "it takes two reports: `ionian advise`"),
+        ("IonianSlowDisk", "it takes two reports: `ionian advise`"),
+        (
+            "IonianVerySlowDisk",
+            "it takes two reports: `ionian advise`",
+        ),
+    ];
+
+    fn file(path: &str) -> String {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        fs::read_to_string(format!("{root}/{path}")).expect("a file")
+    }
+
+    /// The names of alerts in a text, in its order.
+    fn alerts(text: &str) -> Vec<&str> {
+        let words = text.split(|it: char| !it.is_ascii_alphanumeric());
+        let alerts = words.filter(|word| word.len() > 6 && word.starts_with("Ionian"));
+        alerts.collect()
+    }
+
+    #[test]
+    fn every_alert_is_a_trouble_or_listed_with_its_reason() {
+        let rules = file("monitoring/ionian.rules.yaml");
+        let lines = rules.lines().map(str::trim);
+        let all: Vec<&str> = lines
+            .filter_map(|it| it.strip_prefix("- alert: "))
+            .collect();
+        assert!(all.len() > 20, "{all:?}");
+        let source = file("crates/cli/src/status/trouble.rs");
+        let ids = source.split("/// Something that").next().expect("the ids");
+        let troubles = alerts(ids);
+        let others: Vec<&str> = OTHERS.iter().map(|(name, _)| *name).collect();
+        for alert in &all {
+            let known = [&troubles, &others].map(|names| names.contains(alert));
+            assert!(
+                known[0] != known[1],
+                "{alert}: a trouble, or a reason in OTHERS"
+            );
+        }
+        let mut named = troubles.iter().chain(&others);
+        assert_eq!(
+            named.find(|name| !all.contains(name)),
+            None,
+            "no such alert"
+        );
+        // The first paragraph of the runbook says the same.
+        let runbook = file("docs/alerts.md");
+        let said = runbook.split("```").next().expect("a paragraph");
+        assert_eq!(alerts(said), others, "docs/alerts.md");
     }
 }

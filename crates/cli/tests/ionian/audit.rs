@@ -1,18 +1,23 @@
-//! The audit log of real processes, and what is neither in it nor anywhere else.
+//! The audit log of real processes.
 
-use crate::cluster::{eventually, fails, run, text, works};
+use crate::cluster::{Directory, eventually, fails, free_port, run, run_node, text, works};
 use crate::resp::{Client, Reply};
 use crate::secured::Secured;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use serde_json::Value;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
 
-const PASSWORD: &str = "correct-horse-battery-staple";
+pub(crate) const PASSWORD: &str = "correct-horse-battery-staple";
 
 /// Each node has an audit log; the first one changes nothing without it.
-fn audited() -> Secured {
+pub(crate) fn audited() -> Secured {
     Secured::start(&["--audit-mode"], |directory, node| {
         let mode = if node == "n0" {
             "required"
@@ -26,12 +31,12 @@ fn audited() -> Secured {
     })
 }
 
-fn ok(client: &mut Client, words: &[&str]) {
+pub(crate) fn ok(client: &mut Client, words: &[&str]) {
     let answer = client.call(words).unwrap();
     assert_eq!(answer, Reply::Status("OK".into()), "{words:?}");
 }
 
-fn refused(client: &mut Client, words: &[&str]) -> String {
+pub(crate) fn refused(client: &mut Client, words: &[&str]) -> String {
     match client.call(words).unwrap() {
         Reply::Error(why) => why,
         other => panic!("{words:?}: {other:?}"),
@@ -106,6 +111,7 @@ fn each_event_is_a_line_also_after_a_rotation() {
     works(&drain);
     let operator = [
         ("request", "drain"),
+        ("object", "undo"),
         ("caller", "ionian://ionian/operator/default"),
         ("outcome", "permitted"),
     ];
@@ -171,93 +177,173 @@ fn what_must_be_audited_is_refused_while_the_log_cannot_be_written() {
     works(&drain);
 }
 
-/// All files below a directory.
-fn files_below(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).unwrap();
-    let below = entries.flat_map(|entry| {
-        let entry = entry.unwrap();
-        match entry.file_type().unwrap() {
-            kind if kind.is_dir() => files_below(&entry.path()),
-            kind if kind.is_file() => vec![entry.path()],
-            _ => Vec::new(),
+/// Adds a node that is a gateway alone.
+fn addition(cluster: &Secured, name: &str) -> Vec<String> {
+    let [address, gateway] = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
+    let (config, tls) = (cluster.path("given.toml"), cluster.path("certs/operator"));
+    let add = ["member", "add", name, "--no-wait", "--address", &address];
+    let rest = ["--gateway", &gateway, "--config", &config, "--tls", &tls];
+    let words = add.into_iter().chain(rest);
+    words.map(str::to_owned).collect()
+}
+
+fn words(owned: &[String]) -> Vec<&str> {
+    owned.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn a_change_of_the_cluster_says_what_it_is_and_what_became_of_it() {
+    let cluster = audited();
+    cluster.client(0, "any");
+    let file = cluster.directory.path("n0.audit");
+    let expect_change = |object: &str, outcome: &str| {
+        let caller = ("caller", "ionian://ionian/operator/default");
+        let change = [
+            caller,
+            ("request", "change"),
+            ("object", object),
+            ("outcome", outcome),
+        ];
+        expect(&file, &change)
+    };
+    let (config, tls) = (cluster.path("given.toml"), cluster.path("certs/operator"));
+    let of_cluster = ["--config", &config, "--tls", &tls];
+    works(&[&["options", "set", "heartbeat_ms=77"], &of_cluster[..]].concat());
+    expect_change("heartbeat_ms=77", "permitted");
+    assert_eq!(
+        expect_change("heartbeat_ms=77", "done")["result"],
+        "epoch 1 begins"
+    );
+    // To have nodes note what they do is one, too.
+    let record = ["trace", "record", "--one-in", "7", "--seconds", "60"];
+    works(&[&record, &of_cluster[..]].concat());
+    let object = ("object", "one in 7 commands for 60 s");
+    expect(
+        &file,
+        &[("request", "record"), object, ("outcome", "permitted")],
+    );
+    let monitor = cluster.path("certs/monitor");
+    let by_monitor = ["--config", &config, "--tls", &monitor];
+    let reason = "the request to record for traces is refused: the certificate is of";
+    fails(&[&record, &by_monitor[..]].concat(), 1, reason);
+    expect(
+        &file,
+        &[("request", "record"), object, ("outcome", "refused")],
+    );
+    works(&[&["trace", "kept"], &by_monitor[..]].concat());
+    works(&words(&addition(&cluster, "n3")));
+    expect_change("add n3", "permitted");
+    assert_eq!(expect_change("add n3", "done")["result"], "epoch 2 begins");
+}
+
+/// What can be read of a pipe now.
+fn drained(pipe: &mut File) -> String {
+    let (mut all, mut some) = (Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = pipe.read(&mut some) {
+        all.extend_from_slice(&some[..count]);
+    }
+    text(&all)
+}
+
+fn reader(pipe: &Path) -> File {
+    let mut options = File::options();
+    options.read(true).custom_flags(OFlag::O_NONBLOCK.bits());
+    options.open(pipe).unwrap()
+}
+
+/// Waits until a node refuses to change users, with this reason.
+fn until_refused(client: &mut Client, reason: &str) {
+    eventually(reason, || {
+        match client.call(&["ACL", "SETUSER", "eva", "on"]).unwrap() {
+            Reply::Error(why) => why.contains(reason).then_some(()),
+            _ => None,
         }
     });
-    below.collect()
 }
 
-fn contains(bytes: &[u8], text: &str) -> bool {
-    bytes
-        .windows(text.len())
-        .any(|part| part == text.as_bytes())
-}
-
-/// The hash of a password suffices to log in by a faster guess, so only the data may have it.
+/// The first one writes to a pipe, the others to a full disk.
 #[test]
-fn passwords_and_hashes_are_where_they_must_be_and_nowhere_else() {
-    let cluster = audited();
-    let mut client = cluster.client(1, "any");
-    let rule = format!(">{PASSWORD}");
-    let rules = ["ACL", "SETUSER", "eva", "on", &rule, "~*", "+@all"];
-    ok(&mut client, &rules);
-    ok(&mut client, &["AUTH", "eva", PASSWORD]);
-    // Errors about what has it, which name the rest.
-    refused(&mut client, &["AUTH", "none", PASSWORD]);
-    refused(&mut client, &["ACL", "SETUSER", "max", &rule, "wrong"]);
-    let user = client.call(&["ACL", "GETUSER", "eva"]).unwrap();
-    let user = format!("{user:?}");
-    let is_hash = |part: &&str| part.len() == 64 && part.bytes().all(|it| it.is_ascii_hexdigit());
-    let hash = user
-        .split('"')
-        .find(is_hash)
-        .expect("it has one")
-        .to_owned();
-    let file = cluster.path("password");
-    fs::write(&file, format!("{PASSWORD}\n")).unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    let (at, tls) = (cluster.gateway(2), cluster.path("certs/operator"));
-    let login = [
-        "exec",
-        "--at",
-        at,
-        "--tls",
-        &tls,
-        "--user",
-        "eva",
-        "--password-file",
-        &file,
-    ];
-    assert_eq!(works(&[&login[..], &["ACL", "WHOAMI"]].concat()), "eva\n");
-    let config = cluster.path("given.toml");
-    let status = ["status", "--json", "--config", &config, "--tls", &tls];
-    let mut places = vec![("status".to_owned(), works(&status).into_bytes())];
-    for words in ["ACL LOG", "SLOWLOG GET", "CLIENT LIST", "INFO all"] {
-        let words: Vec<_> = words.split(' ').collect();
-        let answer = format!("{:?}", client.call(&words).unwrap());
-        places.push((words.join(" "), answer.into_bytes()));
+fn full_disk_and_pipe_that_is_not_read_take_no_lines() {
+    let pipe = RefCell::new(None);
+    let cluster = Secured::start(&["--audit-mode", "required"], |directory, node| {
+        let file = match node {
+            "n0" => {
+                let path = directory.path("audit.pipe");
+                mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+                pipe.replace(Some(reader(&path)));
+                path
+            }
+            _ => "/dev/full".into(),
+        };
+        ["--audit", file.to_str().unwrap()]
+            .map(str::to_owned)
+            .to_vec()
+    });
+    let path = cluster.directory.path("audit.pipe");
+    let mut pipe = pipe.take().expect("n0 has one");
+    let mut clients = [0, 1, 2].map(|node| cluster.client(node, "any"));
+    for client in &mut clients[1..] {
+        until_refused(client, "(--audit-mode required): No space left on device");
+        ok(client, &["SET", "k", "v"]);
     }
-    for node in 0..3 {
-        for part in ["environ", "cmdline", "status"] {
-            let path = format!("/proc/{}/{part}", cluster.pid(node));
-            places.push((path.clone(), fs::read(path).unwrap()));
-        }
-        let name = &cluster.deployment.nodes[node].name;
-        for kind in ["log", "audit"] {
-            let path = cluster.path(&format!("{name}.{kind}"));
-            places.push((path.clone(), fs::read(path).unwrap()));
-        }
+    let first = &mut clients[0];
+    ok(first, &["ACL", "SETUSER", "max", "on"]);
+    let mut lines = String::new();
+    eventually("the reader has the lines", || {
+        lines += &drained(&mut pipe);
+        let has = |text: &str| lines.contains(text);
+        (has("\"start\"") && has("\"object\":\"max\"")).then_some(())
+    });
+    // A pipe that is full, as its reader does not read.
+    fcntl(&pipe, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    until_refused(
+        first,
+        "(--audit-mode required): Resource temporarily unavailable",
+    );
+    // There is room again. What is refused has lines, too.
+    fcntl(&pipe, FcntlArg::F_SETPIPE_SZ(1 << 20)).unwrap();
+    eventually("the reader reads on", || {
+        drained(&mut pipe);
+        let answer = first.call(&["ACL", "SETUSER", "tom", "on"]).unwrap();
+        (answer == Reply::Status("OK".into())).then_some(())
+    });
+    drop(pipe);
+    let no_reader = "(--audit-mode required): No such device or address";
+    until_refused(first, no_reader);
+    // Now no node permits anything that must be audited, and each one serves its clients.
+    let refused = format!("the audit log of this node cannot be written {no_reader}");
+    let add = addition(&cluster, "n3");
+    fails(&words(&add), 1, &format!("node n0 refuses: {refused}"));
+    let (config, tls) = (cluster.path("given.toml"), cluster.path("certs/operator"));
+    let of_cluster = ["--config", &config, "--tls", &tls];
+    let saved = cluster.path("saved");
+    let save = [&["snapshot", "save", &saved], &of_cluster[..]].concat();
+    fails(
+        &save,
+        1,
+        "the audit log of this node cannot be written (--audit-mode",
+    );
+    assert!(!fs::exists(&saved).unwrap());
+    let record = ["trace", "record", "--seconds", "60"];
+    fails(&[&record, &of_cluster[..]].concat(), 1, &refused);
+    for client in &mut clients {
+        ok(client, &["SET", "k", "w"]);
     }
-    for (place, bytes) in &places {
-        assert!(!bytes.is_empty(), "{place}");
-        for secret in [PASSWORD, &hash] {
-            assert!(!contains(bytes, secret), "{place}: {}", text(bytes));
-        }
-    }
-    // The data has the hash alone.
-    let mut hashes = 0;
-    for file in files_below(&cluster.directory.path("data")) {
-        let bytes = fs::read(&file).unwrap();
-        assert!(!contains(&bytes, PASSWORD), "{}", file.display());
-        hashes += usize::from(contains(&bytes, &hash));
-    }
-    assert!(hashes > 0, "it is there");
+    // A node does not begin with a pipe that is not read.
+    let (data, certificate) = (Directory::new().path(""), cluster.path("certs/nodes/n0"));
+    let node = ["n0", "--config", &config, "--data", data.to_str().unwrap()];
+    let audit = ["--tls", &certificate, "--audit", path.to_str().unwrap()];
+    let (code, log) = run_node(&[&node[..], &audit].concat());
+    assert!(code == Some(1) && log.contains("No such device"), "{log}");
+    // Lines that have waited are not lost.
+    let (mut pipe, mut lines) = (reader(&path), String::new());
+    eventually("they come", || {
+        lines += &drained(&mut pipe);
+        (lines.contains("\"request\":\"record\"")).then_some(())
+    });
+    works(&words(&add));
+    eventually("the change has its lines", || {
+        lines += &drained(&mut pipe);
+        lines.contains("epoch 1 begins").then_some(())
+    });
 }

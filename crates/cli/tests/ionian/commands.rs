@@ -433,6 +433,16 @@ fn a_cluster_that_is_full_refuses_writes_until_there_is_room() {
     eventually("every gateway refuses", || {
         refused(&mut cluster.client(2), "other")
     });
+    // A change that the log makes for the operator is no command of the machine.
+    let data = cluster.data();
+    works(&["options", "set", "heartbeat_ms=77", "--data", &data]);
+    let listed = works(&["options", "list", "--data", &data]);
+    let words: Vec<_> = listed.split_whitespace().collect();
+    assert!(
+        words.windows(2).any(|pair| pair == ["heartbeat_ms", "77"]),
+        "{listed}"
+    );
+    assert!(refused(&mut writer, "other").is_some());
     cluster.kill_all();
     cluster.start_again(&[]);
     let mut client = cluster.client(0);

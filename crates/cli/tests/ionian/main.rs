@@ -20,6 +20,7 @@ mod mount;
 mod options;
 mod plan;
 mod resp;
+mod secrets;
 mod secured;
 mod service;
 mod snapshot;

@@ -4,9 +4,10 @@ use crate::cluster::{Cluster, eventually, free_port, text, works};
 use ionian_metrics::{Kind, lines};
 use nix::sys::signal::Signal;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// The most series that a node may have, so that a cluster of 22 nodes stays small.
 const MOST_SERIES: usize = 1500;
@@ -103,6 +104,8 @@ fn nodes_serve_metrics_and_health_whatever_the_cluster_does() {
         "{checks}"
     );
 
+    stopped(&cluster, ports[2]);
+
     // Without a quorum a node is as ready as before, and says that the cluster does not serve.
     cluster.signal(1, Signal::SIGKILL);
     eventually("n0 sees that no further node may fail", || {
@@ -123,6 +126,27 @@ fn nodes_serve_metrics_and_health_whatever_the_cluster_does() {
     }
     assert_eq!(sum(first, "ionian_peer_connected", &[]), 0.0);
     cluster.stop(Signal::SIGTERM);
+}
+
+/// A process that is stopped answers nothing: what looks at it gives up after its own limit.
+fn stopped(cluster: &Cluster, port: u16) {
+    cluster.signal(2, Signal::SIGSTOP);
+    for path in ["/metrics", "/livez"] {
+        // The system still accepts the connection.
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let limit = Duration::from_secs(2);
+        stream.set_read_timeout(Some(limit)).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let error = stream.read(&mut [0]).expect_err(path);
+        assert_eq!(error.kind(), ErrorKind::WouldBlock, "{path}: {error}");
+    }
+    cluster.signal(2, Signal::SIGCONT);
+    for path in ["/livez", "/readyz", "/healthz/cluster"] {
+        eventually("a node that goes on is well", || {
+            (get_own(port, path) == (200, "ok\n".into())).then_some(())
+        });
+    }
 }
 
 /// Both formats have the same metrics, all of them known.

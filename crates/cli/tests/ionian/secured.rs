@@ -8,7 +8,7 @@ use ionian_tls::{ClientAuth, Expected, Files, Live};
 use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 pub(crate) struct Secured {
@@ -23,6 +23,15 @@ impl Secured {
         flags: &[&str],
         flags_of: impl Fn(&Directory, &str) -> Vec<String>,
     ) -> Secured {
+        Secured::start_by(ionian, flags, flags_of)
+    }
+
+    /// The same with nodes that another program begins.
+    pub(crate) fn start_by(
+        program: fn() -> Command,
+        flags: &[&str],
+        flags_of: impl Fn(&Directory, &str) -> Vec<String>,
+    ) -> Secured {
         let directory = Directory::new();
         let deployment = deployment("colocated", &["durability=disk"]);
         let path = |name: &str| directory.path(name).to_str().unwrap().to_owned();
@@ -31,12 +40,14 @@ impl Secured {
         works(&["certs", "create", "--config", &file, "--out", &out]);
         let spawn = |node: &ionian_deployment::Node| {
             let stderr = File::create(directory.path(&format!("{}.log", node.name))).unwrap();
-            ionian()
+            program()
                 .args(["node", &node.name, "--config", &file])
                 .args(["--data", &path("data")])
                 .args(["--tls", &format!("{out}/nodes/{}", node.name)])
                 .args(flags)
                 .args(flags_of(&directory, &node.name))
+                // If it ends with its memory in a file, that is there.
+                .current_dir(directory.path(""))
                 .stdin(Stdio::null())
                 .stderr(stderr)
                 .spawn()

@@ -3,6 +3,7 @@
 
 mod chain;
 mod each_protocol;
+mod levels;
 mod series;
 
 use crate::cluster::{

@@ -1,7 +1,7 @@
 //! A cluster with TLS, as its operator sees it.
 
 use crate::cluster::{
-    Cluster, Directory, deployment, eventually, fails, run, run_node, text, works,
+    Cluster, Directory, deployment, eventually, fails, free_port, run, run_node, text, works,
 };
 use crate::resp::Client;
 use crate::secured::Secured;
@@ -188,6 +188,96 @@ fn operator_learns_what_became_of_new_files() {
         (code == Some(0) && !text.contains(refused)).then_some(())
     });
     assert!(cluster.log(1).contains("E0901"), "{}", cluster.log(1));
+}
+
+/// The nodes have certificates of a new authority, and a client has not.
+#[test]
+fn authority_of_a_client_that_has_connected_is_in_use() {
+    let cluster = Secured::start(&["--client-tls", "required"], |_, _| Vec::new());
+    let client = cluster.client(0, "any");
+    let (config, next) = (cluster.path("given.toml"), cluster.path("next"));
+    works(&["certs", "create", "--config", &config, "--out", &next]);
+    let bundle = ["certs/ca.crt", "next/ca.crt"].map(|file| fs::read(cluster.path(file)).unwrap());
+    let bundle = bundle.concat();
+    for node in ["n0", "n1", "n2"] {
+        for file in ["tls.crt", "tls.key"] {
+            let [from, to] = ["next", "certs"].map(|it| format!("{it}/nodes/{node}/{file}"));
+            fs::copy(cluster.path(&from), cluster.path(&to)).unwrap();
+        }
+        fs::write(cluster.path(&format!("certs/nodes/{node}/ca.crt")), &bundle).unwrap();
+    }
+    let monitor = cluster.path("next/monitor");
+    fs::write(format!("{monitor}/ca.crt"), &bundle).unwrap();
+    let status = ["certs", "status", "--config", &config, "--tls", &monitor];
+    (0..3).for_each(|node| kill(cluster.pid(node), Signal::SIGHUP).unwrap());
+    let listed = eventually("the nodes have new certificates", || {
+        let listed = text(&run(&status).stdout);
+        listed.contains("; signed n0 n1 n2").then_some(listed)
+    });
+    let old = listed.lines().find(|line| line.ends_with("; signed none"));
+    let old = old.expect("it is still trusted");
+    let says = ": in use: a client with a certificate of it connected to n0 at ";
+    assert!(old.contains(says), "{listed}");
+    drop(client);
+}
+
+/// The value of a metric of a node with this port for HTTP.
+fn metric(port: u16, sample: &str) -> Option<u64> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    let get = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stream.write_all(get).ok()?;
+    let mut page = String::new();
+    stream.read_to_string(&mut page).ok()?;
+    let value = |line: &str| line.strip_prefix(sample)?.strip_prefix(' ')?.parse().ok();
+    page.lines().find_map(value)
+}
+
+#[test]
+fn refused_callers_and_clients_are_in_the_metrics() {
+    let http = free_port();
+    let flag = format!("--http=127.0.0.1:{http}");
+    let cluster = Secured::start(&[], |_, node| match node {
+        "n0" => vec![flag.clone()],
+        _ => Vec::new(),
+    });
+    let mut client = cluster.client(0, "any");
+    let is = |name: &str, labels: &str, value: u64| {
+        let sample = format!("ionian_{name}_total{{cluster=\"ionian\",node=\"n0\"{labels}}}");
+        eventually(&format!("{sample} is {value}"), || {
+            (metric(http, &sample) == Some(value)).then_some(())
+        });
+    };
+    let before = eventually("the node answers", || {
+        let sample = "ionian_tls_refused_callers_total{cluster=\"ionian\",node=\"n0\"}";
+        metric(http, sample)
+    });
+    let config = cluster.path("given.toml");
+    let monitor = cluster.path("certs/monitor");
+    let address = &cluster.deployment.nodes[0].address;
+    let drain = [
+        "drain", "n0", "--undo", "--config", &config, "--tls", &monitor,
+    ];
+    fails(&drain, 1, "is of ionian://ionian/monitor/default; expected");
+    is("tls_refused_callers", "", before + 1);
+    fails(
+        &["status", "--at", address],
+        1,
+        "accepts only TLS connections",
+    );
+    is("tls_refused_callers", "", before + 2);
+    // The gateway counts its own.
+    let mut broken = TcpStream::connect(cluster.gateway(0)).unwrap();
+    broken.write_all(b"\x16garbage, and no handshake").unwrap();
+    let _ = broken.read_to_end(&mut Vec::new());
+    is("gateway_closed_connections", ",reason=\"tls_handshake\"", 1);
+    for _ in 0..8 {
+        client.call(&["AUTH", "eva", "wrong"]).unwrap();
+    }
+    is("gateway_denied", ",error=\"WRONGPASS\"", 8);
+    is("gateway_delayed_logins", "", 0);
+    client.call(&["AUTH", "eva", "wrong"]).unwrap();
+    is("gateway_delayed_logins", "", 1);
+    is("peer_malformed", ",peer=\"n1\"", 0);
 }
 
 #[test]

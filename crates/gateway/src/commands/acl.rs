@@ -3,7 +3,7 @@
 //! What changes users goes through the log ([`change`]); the connection sends it. Everything else
 //! is answered from the gateway's copy of the users, which the connection brings up to date before.
 
-use super::{NOT_AN_INTEGER, is, number};
+use super::{NOT_AN_INTEGER, Named, is, number};
 use crate::reply::Context;
 use crate::rights::{Asked, SINCE, hash};
 use bytes::Bytes;
@@ -299,7 +299,7 @@ fn dryrun(context: &mut Context<'_>, name: &[u8], words: &[Bytes]) {
         let name = String::from_utf8_lossy(&words[0]);
         return context.error(format_args!("ERR Command '{name}' not found"));
     };
-    match Asked::of(words).filter(|_| command.takes(words.len())) {
+    match Asked::of(Named::of(words), words).filter(|_| command.takes(words.len())) {
         None => context.wrong_number(command.name()),
         Some(asked) => match denial(user, &asked, words) {
             None => context.ok(),

@@ -107,10 +107,37 @@ pub(crate) const OWN: &[Own] = &[
     },
 ];
 
-/// The gateway's own command that these words ask for. Some have subcommands that are commands of
-/// the machine.
+/// What the first words of a command name.
+#[derive(Clone, Copy)]
+pub(crate) enum Named {
+    Own(&'static Own),
+    Machine(&'static kv::CommandInfo),
+    Unknown,
+}
+
+impl Named {
+    /// Some of the gateway's own commands have subcommands that are commands of the machine.
+    #[inline]
+    pub(crate) fn of(words: &[Bytes]) -> Named {
+        match kv::command_info(words) {
+            Some(info) => Named::Machine(info),
+            None => named(&words[0]).map_or(Named::Unknown, Named::Own),
+        }
+    }
+
+    /// The gateway's own command, if it is one.
+    #[inline]
+    pub(crate) fn own(self) -> Option<&'static Own> {
+        match self {
+            Named::Own(own) => Some(own),
+            Named::Machine(_) | Named::Unknown => None,
+        }
+    }
+}
+
+/// The gateway's own command that these words ask for.
 pub(crate) fn find(words: &[Bytes]) -> Option<&'static Own> {
-    named(&words[0]).filter(|_| kv::command_info(words).is_none())
+    Named::of(words).own()
 }
 
 /// The gateway's own command with this name, ignoring case.

@@ -1,7 +1,7 @@
 //! INFO, MEMORY without USAGE, MODULE, TIME, WAIT.
 
 use super::{NOT_AN_INTEGER, number};
-use crate::info::InfoWriter;
+use crate::info::{InfoWriter, Keys};
 use crate::memory;
 use crate::process;
 use crate::reply::Context;
@@ -14,7 +14,7 @@ pub(super) fn info(context: &mut Context<'_>, words: &[Bytes]) {
 }
 
 /// The reply to INFO, with the number of keys if it is known.
-pub(crate) fn write_info(context: &mut Context<'_>, words: &[Bytes], keys: Option<i64>) {
+pub(crate) fn write_info(context: &mut Context<'_>, words: &[Bytes], keys: Option<Keys>) {
     let mut info = InfoWriter::new(words[1..].iter().map(|section| &section[..]));
     context.host.write_info(&mut info, keys);
     context.verbatim(&info.finish());

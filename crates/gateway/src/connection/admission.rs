@@ -1,7 +1,7 @@
 //! Whether a command may be executed, before it is.
 
 use super::Connection;
-use crate::commands::{self, Control, Own, Run};
+use crate::commands::{self, Control, Named, Own, Run};
 use crate::host::count;
 use crate::login::LoginWait;
 use crate::parser::ProtocolError;
@@ -36,31 +36,33 @@ pub(super) struct Fetched {
 impl Connection {
     /// Judges a command that was received.
     #[inline]
-    pub(super) fn admit(&mut self, words: &[Bytes]) -> Admission {
+    pub(super) fn admit(&mut self, named: Named, words: &[Bytes]) -> Admission {
         match self.host.rights.are_checked() {
-            true => self.admit_checked(words),
+            true => self.admit_checked(named, words),
             false => Admission::Granted,
         }
     }
 
-    fn admit_checked(&mut self, words: &[Bytes]) -> Admission {
-        let logs_in = || commands::find(words).is_some_and(|own| logs_in(own, words));
+    fn admit_checked(&mut self, named: Named, words: &[Bytes]) -> Admission {
+        let logs_in = || named.own().is_some_and(|own| logs_in(own, words));
         let may_wait = self.host.logins.has_failures() || self.client.over_quota.get();
         if may_wait && logs_in() && self.delays_login() {
             return Admission::Waits;
         }
-        if self.client.looks_up_user.get() && !self.is_early_ping(words) {
+        if self.client.looks_up_user.get() && !self.is_early_ping(named) {
             return self.wait_for_users();
         }
         if let Err(admission) = self.admit_by_quotas(words) {
             return admission;
         }
-        let needs_users = !self.host.rights.are_known() && !self.is_early_ping(words)
-            || !self.transaction.is_open() && !self.fetched.is_fresh && depends_on_users(words);
+        let needs_users = !self.host.rights.are_known() && !self.is_early_ping(named)
+            || !self.transaction.is_open()
+                && !self.fetched.is_fresh
+                && depends_on_users(named, words);
         if needs_users {
             return self.wait_for_users();
         }
-        let verdict = self.host.judge(&self.client, words);
+        let verdict = self.host.judge(&self.client, named, words);
         if verdict != Verdict::Allowed && !self.is_idle() {
             return Admission::Waits;
         }
@@ -88,8 +90,8 @@ impl Connection {
 
     /// Whether this is PING before the gateway knows any users. It says that the gateway runs, also
     /// where the cluster was never complete, so it does not wait for what only the cluster knows.
-    fn is_early_ping(&self, words: &[Bytes]) -> bool {
-        let is_ping = commands::find(words).is_some_and(|own| own.name == "ping");
+    fn is_early_ping(&self, named: Named) -> bool {
+        let is_ping = named.own().is_some_and(|own| own.name == "ping");
         is_ping && self.host.rights.users().is_none()
     }
 
@@ -243,8 +245,8 @@ impl Connection {
 }
 
 /// Whether the answer needs the users as they are now: also where they are only looked at.
-fn depends_on_users(words: &[Bytes]) -> bool {
-    let Some(own) = commands::find(words) else {
+fn depends_on_users(named: Named, words: &[Bytes]) -> bool {
+    let Some(own) = named.own() else {
         return false;
     };
     logs_in(own, words) || own.name == "acl" && commands::acl::depends_on_users(words)
@@ -268,7 +270,7 @@ pub(super) fn judge_again(
     if words.is_empty() {
         return Err(CHANGED.to_owned());
     }
-    match host.judge(client, words) {
+    match host.judge(client, Named::of(words), words) {
         Verdict::Allowed => Ok(()),
         Verdict::Refused(text) => Err(text),
         Verdict::Gone => Err(GONE.to_owned()),

@@ -3,6 +3,7 @@
 use super::{Connection, Note};
 use crate::commands;
 use crate::host::count;
+use crate::info::Keys;
 use crate::measured::{Outcome, micros};
 use crate::reply::Context;
 use crate::resp3;
@@ -149,9 +150,7 @@ impl Connection {
                 count_executed(&reply, &notes, times, &mut context);
             }
             (Ok(reply), Expected::Info(words)) => {
-                let keys = resp3::integers(&[b"*1\r\n", &*reply].concat())
-                    .and_then(|keys| keys.first().copied());
-                commands::server::write_info(&mut context, &words, keys);
+                commands::server::write_info(&mut context, &words, Keys::of(&reply));
             }
             (Err(_), Expected::Info(words)) => {
                 commands::server::write_info(&mut context, &words, None)
@@ -270,11 +269,9 @@ impl Connection {
         count(&self.host.stats.compounds, 1);
         self.flight_since = Instant::now();
         self.asked_at = self.flight_since;
-        let mut payload = Bytes::from(compound.encode());
-        if self.host.rights.are_checked() {
-            payload = self.host.rights.judged(payload);
-            self.flight_request = Some((operation, payload.clone()));
-        }
+        let rights = &self.host.rights;
+        let payload = rights.encoded(compound);
+        self.flight_request = rights.are_checked().then(|| (operation, payload.clone()));
         self.sent_again = false;
         self.flight_bytes = payload.len();
         self.flight_changes = !matches!(operation, Operation::Read(_));

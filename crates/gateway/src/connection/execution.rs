@@ -4,7 +4,7 @@
 use super::admission::Admission;
 use super::compound::footprint;
 use super::{Connection, Note};
-use crate::commands::{self, Control, Own, Run};
+use crate::commands::{self, Control, Named, Own, Run};
 use crate::host::count;
 use crate::login::LoginWait;
 use crate::measured::{Family, Outcome, micros};
@@ -40,27 +40,28 @@ impl Connection {
 
     /// Executes a command; returns false if the command must wait until all before it are answered.
     fn execute(&mut self, words: &[Bytes]) -> bool {
-        match self.admit(words) {
+        let named = Named::of(words);
+        match self.admit(named, words) {
             Admission::Granted => {}
             Admission::Waits => return false,
             Admission::Answered => return true,
         }
-        match commands::find(words) {
-            Some(own) => self.is_idle() && self.execute_own(own, words),
-            None if self.transaction.is_open() => {
+        match named {
+            Named::Own(own) => self.is_idle() && self.execute_own(own, words),
+            _ if self.transaction.is_open() => {
                 self.queue(words);
                 true
             }
-            None => self.execute_replicated(words),
+            _ => self.execute_replicated(named, words),
         }
     }
 
     /// Queues a command for the state machine for the next compound.
-    fn execute_replicated(&mut self, words: &[Bytes]) -> bool {
+    fn execute_replicated(&mut self, named: Named, words: &[Bytes]) -> bool {
         let known = |command| self.host.rights.check_known(command, words);
         match Command::parse(words).and_then(known) {
             Ok(command) if command.block_ms().is_some() => {
-                return self.is_idle() && self.execute_blocking(words);
+                return self.is_idle() && self.execute_blocking(named, words);
             }
             // A transaction in flight may contain HELLO, which changes the client's protocol.
             Ok(command) if command.has_maps() && !self.is_idle() => return false,
@@ -68,7 +69,7 @@ impl Connection {
                 let command = self.for_client(command);
                 self.waiting_bytes += footprint(&command);
                 self.waiting.push_back(command);
-                let note = self.note(words);
+                let note = self.note(named, words);
                 self.notes.push_back(note);
             }
             Err(_) if is_http(words) => {
@@ -90,12 +91,12 @@ impl Connection {
     }
 
     /// Executes XREAD with BLOCK, while nothing is in flight.
-    fn execute_blocking(&mut self, words: &[Bytes]) -> bool {
+    fn execute_blocking(&mut self, named: Named, words: &[Bytes]) -> bool {
         // It may wait for long, so its words are copied to release the input.
         let command = Command::parse(&compact(words));
         match command.and_then(|command| self.may_block(&command).map(|()| command)) {
             Ok(command) => {
-                let note = self.note(words);
+                let note = self.note(named, words);
                 self.block(self.for_client(command), note);
             }
             Err(text) => {
@@ -139,8 +140,10 @@ impl Connection {
     }
 
     /// The note for a command for the state machine.
-    fn note(&mut self, words: &[Bytes]) -> Note {
-        let info = kv::command_info(words).expect("a command that was parsed is in the table");
+    fn note(&mut self, named: Named, words: &[Bytes]) -> Note {
+        let Named::Machine(info) = named else {
+            unreachable!("a command that was parsed is in the table")
+        };
         let name = info.name;
         self.client.last_command.set(name);
         let tracked = tracking::keys(&self.client, words);
@@ -220,9 +223,11 @@ impl Connection {
             Run::Plain(_) if own.name == "info" && commands::server::wants_keys(words) => {
                 let size = Command::parse(&[Bytes::from_static(b"dbsize")])
                     .expect("a command without arguments");
+                let mut asked = vec![size, Command::expiring()];
+                asked.retain(|it| self.host.rights.check_level(it.since(), "").is_ok());
                 self.submit_at(
                     Operation::Read(ReadLevel::Eventual),
-                    &Compound::Pipeline(vec![size]),
+                    &Compound::Pipeline(asked),
                 );
                 self.flight = Some(Expected::Info(words.to_vec()));
             }

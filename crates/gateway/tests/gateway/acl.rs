@@ -339,6 +339,40 @@ fn acl_log_counts_what_was_refused() {
     );
 }
 
+/// One entry for each key that was refused, of which the last 128 are kept; the objects are bounded
+/// as well.
+#[test]
+fn acl_log_keeps_the_last_128_kinds_of_refusals() {
+    let (mut client, mut cluster) = (Client::new(&gateway()), Cluster::default());
+    client.ask(&mut cluster, "ACL SETUSER u on >p ~a +get +acl|log");
+    client.ask(&mut cluster, "AUTH u p");
+    let mut objects = |client: &mut Client, count: usize| {
+        let log = client.ask(&mut cluster, &format!("ACL LOG {count}"));
+        let mut lines = log.lines();
+        let mut objects = Vec::new();
+        while lines.by_ref().any(|line| line == "object") {
+            objects.push(lines.nth(1).expect("a value").to_owned());
+        }
+        objects
+    };
+    let mut others = Cluster::default();
+    for number in 0..140 {
+        assert_eq!(client.ask(&mut others, &format!("GET k{number}")), NO_KEY);
+        let kept = objects(&mut client, 1000);
+        assert_eq!(kept.len(), 128.min(number + 1), "{number}");
+        assert_eq!(kept[0], format!("k{number}"));
+    }
+    let expected: Vec<_> = (12..140).rev().map(|number| format!("k{number}")).collect();
+    assert_eq!(objects(&mut client, 128), expected);
+    // One that is counted already takes the place of none.
+    client.ask(&mut others, "GET k12");
+    let kept = objects(&mut client, 1000);
+    assert_eq!((kept.len(), &*kept[0], &*kept[127]), (128, "k12", "k13"));
+    client.ask(&mut others, &format!("GET {}", "x".repeat(10_000)));
+    let kept = objects(&mut client, 1000);
+    assert_eq!((kept.len(), kept[0].len()), (128, 256));
+}
+
 /// The lines of a list, each as the command that makes its user.
 fn as_commands(list: &str) -> Vec<String> {
     let users = list.lines().filter_map(|line| line.strip_prefix("user "));

@@ -523,7 +523,7 @@ fn info_tells_what_happened() {
         "# Cluster",
         "# Keyspace",
         "cluster_enabled:0",
-        "db0:keys=2",
+        "db0:keys=2,expires=0,avg_ttl=0",
         "errorstat_ERR:count=6",
         "blocked_clients:0",
     ] {
@@ -563,7 +563,7 @@ fn info_tells_what_happened() {
     assert!(memory.parse::<u64>().unwrap() > 1 << 20);
     assert_eq!(
         client.ask(&mut cluster, "INFO keyspace"),
-        "$24\n# Keyspace\ndb0:keys=2\n\n"
+        "$44\n# Keyspace\ndb0:keys=2,expires=0,avg_ttl=0\n\n"
     );
     assert!(
         !client

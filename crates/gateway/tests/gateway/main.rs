@@ -3,6 +3,7 @@
 mod acl;
 mod blocking;
 mod certified;
+mod clients;
 mod commands;
 mod common;
 mod connection;
@@ -14,6 +15,8 @@ mod objects;
 mod parsing;
 mod quotas;
 mod redis7_acl;
+mod redis7_commands;
+mod redis7_server;
 mod socket;
 mod tls;
 mod transactions;

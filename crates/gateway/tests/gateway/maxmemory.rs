@@ -35,6 +35,58 @@ fn the_limit_is_set_through_the_log_and_shown() {
     assert_eq!(ask("SET k v"), "+OK\n");
 }
 
+/// What reads, frees memory or concerns users is done while there is none, also by the rights that
+/// were changed meanwhile.
+#[test]
+fn what_needs_no_memory_is_done_while_there_is_none() {
+    let (mut client, mut cluster) = (Client::new(&gateway(18)), Cluster::default());
+    let mut ask = |line: &str| client.ask(&mut cluster, line);
+    let values = "SET a 0123456789\nSET b 1\nSET c 1\nSET d 1\nXADD s 1-1 f v";
+    assert_eq!(ask(values), "+OK\n+OK\n+OK\n+OK\n$3\n1-1\n");
+    assert_eq!(ask("CONFIG SET maxmemory 1"), "+OK\n");
+    let refused = "-OOM command not allowed when used memory > 'maxmemory'.\n";
+    for (line, expected) in [
+        ("SET a 1", refused),
+        ("GET a", "$10\n0123456789\n"),
+        ("MGET b none", "*2\n$1\n1\n$-1\n"),
+        ("XLEN s", ":1\n"),
+        ("XRANGE s - +", "*1\n*2\n$3\n1-1\n*2\n$1\nf\n$1\nv\n"),
+        ("EXPIRE b 100", ":1\n"),
+        ("TTL b", ":100\n"),
+        ("PERSIST b", ":1\n"),
+        ("GETDEL c", "$1\n1\n"),
+        ("XDEL s 1-1", ":1\n"),
+        ("DEL d", ":1\n"),
+        ("UNLINK none", ":0\n"),
+        ("RENAME a z", "+OK\n"),
+        (
+            "WATCH z\nMULTI\nGET z\nDEL z\nEXEC",
+            "+OK\n+OK\n+QUEUED\n+QUEUED\n*2\n$10\n0123456789\n:1\n",
+        ),
+        ("ACL SETUSER u on >p ~b +@all", "+OK\n"),
+        ("ACL USERS", "*2\n$7\ndefault\n$1\nu\n"),
+        ("AUTH u p", "+OK\n"),
+        ("SET b 1", refused),
+        (
+            "SET z 1",
+            "-NOPERM this user has no permissions to access one of the keys used as arguments\n",
+        ),
+        ("ACL SETUSER u -get", "+OK\n"),
+        (
+            "GET b",
+            "-NOPERM this user has no permissions to run the 'get' command\n",
+        ),
+        ("ACL SETUSER u +get", "+OK\n"),
+        ("GET b", "$1\n1\n"),
+        ("ACL DELUSER other", ":0\n"),
+        ("FLUSHALL", "+OK\n"),
+        ("CONFIG SET maxmemory 0", "+OK\n"),
+        ("SET b 1", "+OK\n"),
+    ] {
+        assert_eq!(ask(line), expected, "{line}");
+    }
+}
+
 #[test]
 fn wrong_limits_are_refused() {
     let (mut client, mut cluster) = (Client::new(&gateway(18)), Cluster::default());

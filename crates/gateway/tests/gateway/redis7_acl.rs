@@ -1,121 +1,21 @@
 //! Rules for users are those of Redis 7.0.15: random rules, and every command with every kind of
-//! right. `redis7-acl.txt` has what a redis-server of that version answers.
+//! right, also while there is no memory. `redis7-acl.txt` has what a redis-server of that version
+//! answers; `WRITE_RECORD=1` writes it anew.
 //!
-//! With `REDIS7=HOST:PORT` of such a server, whose users and data are lost, ten thousand lists of
-//! rules are compared with it; with `WRITE_RECORD=1` as well, the record is written anew.
+//! If a redis-server 7.0 is installed, it is asked as well, for more random rules: [`LIVE`] lists,
+//! or as many as `REDIS7_LISTS` says.
 
 use crate::common::{Client, Cluster, host, text};
+use crate::redis7_commands::{OURS_ALONE, commands};
+use crate::redis7_server::Theirs;
 use ionian_gateway::Limits;
 use ionian_kernel::level::Level;
 use ionian_machines::acl::{Category, CommandId};
 use std::fmt::Write as _;
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::time::Duration;
 
 const RECORD: &str = include_str!("redis7-acl.txt");
 const RECORDED: u64 = 150;
-const LIVE: u64 = 10_000;
-
-/// Commands on the keys `first` and `other`. Subcommands that only Redis knows, or does not know,
-/// are left out: their errors come in another order here.
-const COMMANDS: &[&str] = &[
-    "append first v",
-    "copy first other",
-    "dbsize",
-    "decr first",
-    "decrby first 1",
-    "del first other",
-    "exists first other",
-    "expire first 100",
-    "expireat first 9999999999",
-    "expiretime first",
-    "get first",
-    "getdel first",
-    "getex first",
-    "getrange first 0 1",
-    "getset first 1",
-    "incr first",
-    "incrby first 1",
-    "incrbyfloat first 1",
-    "keys x*",
-    "mget first other",
-    "mset first 1 other 2",
-    "msetnx first 1 other 2",
-    "persist first",
-    "pexpire first 100000",
-    "pexpireat first 9999999999999",
-    "pexpiretime first",
-    "psetex first 100000 1",
-    "pttl first",
-    "randomkey",
-    "rename first other",
-    "renamenx first other",
-    "scan 0",
-    "set first 1",
-    "set first 1 get",
-    "set first 1 nx get",
-    "setex first 100 1",
-    "setnx first 1",
-    "setrange first 0 1",
-    "strlen first",
-    "substr first 0 1",
-    "touch first other",
-    "ttl first",
-    "type first",
-    "memory usage first",
-    "memory usage first samples 5",
-    "memory help",
-    "memory usage",
-    "object encoding first",
-    "object freq first",
-    "object help",
-    "object idletime first",
-    "object refcount first",
-    "object encoding",
-    "unlink first other",
-    "xadd s:first * f v",
-    "xadd s:first maxlen 5 * f v",
-    "xdel s:first 1-1",
-    "xlen s:first",
-    "xrange s:first - +",
-    "xrevrange s:first + -",
-    "xread streams s:first 0",
-    "xread count 1 streams s:first other 0 0",
-    "xtrim s:first maxlen 5",
-    "xinfo stream s:first",
-    "xinfo nothing s:first",
-    "xsetid s:first 9-9",
-    "flushall",
-    "flushdb",
-    "ping",
-    "echo x",
-    "select 0",
-    "time",
-    "client id",
-    "client list",
-    "config get maxmemory",
-    "info server",
-    "acl whoami",
-    "acl users",
-    "acl genpass",
-    "command count",
-    "cluster info",
-    "slowlog len",
-    "latency latest",
-    "module list",
-    "role",
-    "wait 0 0",
-    "readonly",
-    "watch first",
-    "watch first other",
-    "unwatch",
-    "get",
-    "set first",
-    "nothing first",
-    "mget",
-    "auth a b c",
-];
+const LIVE: u64 = 3000;
 
 /// What a user has besides its name and a password.
 const RIGHTS: &[(&str, &str)] = &[
@@ -264,14 +164,14 @@ impl Random {
         }
         lines.push(self.one(&["ACL GETUSER u", "ACL LIST"]).to_owned());
         for _ in 0..3 {
-            lines.push(format!("ACL DRYRUN u {}", self.one(COMMANDS)));
+            lines.push(format!("ACL DRYRUN u {}", self.one(&commands())));
         }
         lines
     }
 }
 
 /// Which connection sends lines: that of the administrator, or one of a user.
-type Step = (bool, String);
+pub(crate) type Step = (bool, String);
 
 /// Every command with every kind of right, alone and in a transaction.
 fn every_command() -> Vec<Step> {
@@ -280,28 +180,30 @@ fn every_command() -> Vec<Step> {
         steps.push((true, format!("ACL SETUSER {name} on >p {rules}")));
         // A pipeline behind AUTH is judged by the rights of that user.
         steps.push((false, format!("AUTH {name} p\nGET first\nSET other 1")));
-        for command in COMMANDS {
-            steps.push((false, (*command).to_owned()));
+        for command in commands() {
+            steps.push((false, command.to_owned()));
             steps.push((false, format!("MULTI\n{command}\nEXEC\nDISCARD")));
         }
     }
     steps
 }
 
-/// The reply, as far as it concerns rights: values and errors of execution are left out.
+/// The reply, as far as it concerns rights: values and errors of execution are left out, and what
+/// follows from these in a transaction.
 fn shown(reply: &str, whole: bool) -> String {
+    let is_refused = |line: &str| {
+        let of_rights = ["-NOPERM", "-NOAUTH", "-WRONGPASS"];
+        of_rights.iter().any(|code| line.starts_with(code))
+    };
+    let refused = reply.lines().any(is_refused);
     let mut shown = String::new();
     for line in reply.lines() {
-        match line.as_bytes().first() {
-            _ if whole => shown.push_str(&sorted(line)),
-            Some(b'-')
-                if ["-NOPERM", "-NOAUTH", "-EXECABORT", "-WRONGPASS"]
-                    .iter()
-                    .any(|code| line.starts_with(code)) =>
-            {
-                shown.push_str(line)
-            }
-            _ => continue,
+        if whole {
+            shown.push_str(&sorted(line));
+        } else if is_refused(line) || refused && line.starts_with("-EXECABORT") {
+            shown.push_str(line);
+        } else {
+            continue;
         }
         shown.push('|');
     }
@@ -344,44 +246,6 @@ impl Ours {
     }
 }
 
-/// A redis-server, and two connections to it.
-struct Theirs([TcpStream; 2], u64);
-
-impl Theirs {
-    fn new(address: &str) -> Theirs {
-        let connect = || {
-            let stream = TcpStream::connect(address).expect("a redis-server");
-            let limit = Some(Duration::from_secs(10));
-            stream.set_read_timeout(limit).expect("a timeout");
-            stream
-        };
-        let mut theirs = Theirs([connect(), connect()], 0);
-        let names: Vec<_> = RIGHTS.iter().map(|(name, _)| *name).collect();
-        let delete = format!("FLUSHALL\nACL DELUSER u {}", names.join(" "));
-        theirs.ask(&(true, delete));
-        theirs
-    }
-
-    fn ask(&mut self, (by_admin, lines): &Step) -> String {
-        self.1 += 1;
-        let stream = &mut self.0[usize::from(!by_admin)];
-        // An unknown command has an answer whatever the rights are.
-        let (end, lines) = (format!("end-{}", self.1), lines.replace('\n', "\r\n"));
-        let request = format!("{lines}\r\n{end}\r\n");
-        stream.write_all(request.as_bytes()).expect("to write");
-        let mut reply = Vec::new();
-        let mark = format!("-ERR unknown command '{end}', with args beginning with: \r\n");
-        while !reply.ends_with(mark.as_bytes()) {
-            let mut some = [0; 4096];
-            let read = stream.read(&mut some).expect("an answer");
-            assert!(read > 0, "the server has closed the connection");
-            reply.extend_from_slice(&some[..read]);
-        }
-        reply.truncate(reply.len() - mark.len());
-        text(&reply)
-    }
-}
-
 /// The steps of the record: those of rules are compared as a whole.
 fn steps(lists: u64) -> Vec<(Step, bool)> {
     let rules = (0..lists).flat_map(|seed| Random(seed).lines());
@@ -402,12 +266,19 @@ fn rules_have_the_answers_of_redis_7() {
     assert_eq!(record.next(), None);
 }
 
+/// How many random lists the server is asked for.
+fn lists() -> u64 {
+    let lists = std::env::var("REDIS7_LISTS");
+    lists.map_or(LIVE, |lists| {
+        lists.parse().expect("REDIS7_LISTS is a number")
+    })
+}
+
 #[test]
 fn rules_have_the_answers_of_a_redis_server() {
-    let Ok(address) = std::env::var("REDIS7") else {
+    let Some(mut theirs) = Theirs::new() else {
         return;
     };
-    let mut theirs = Theirs::new(&address);
     if std::env::var_os("WRITE_RECORD").is_some() {
         let mut record = String::new();
         for (step, whole) in steps(RECORDED) {
@@ -416,9 +287,8 @@ fn rules_have_the_answers_of_a_redis_server() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gateway/redis7-acl.txt");
         return std::fs::write(file, record).expect("to write the record");
     }
-    let mut ours = Ours::new();
-    let mut differ = 0;
-    for (step, whole) in steps(LIVE) {
+    let (mut ours, mut differ) = (Ours::new(), 0);
+    for (step, whole) in steps(lists()) {
         let expected = shown(&theirs.ask(&step), whole);
         let reply = shown(&ours.ask(&step), whole);
         if reply != expected {
@@ -427,4 +297,86 @@ fn rules_have_the_answers_of_a_redis_server() {
         }
     }
     assert_eq!(differ, 0);
+}
+
+/// The steps that exhaust the memory, whatever was deleted before.
+fn exhaust() -> [Step; 2] {
+    let fill = "CONFIG SET maxmemory 0\nSET filler 0123456789";
+    [fill, "CONFIG SET maxmemory 1"].map(|lines| (true, lines.to_owned()))
+}
+
+/// What a reply says of rights, and of memory if the step is one command: Redis queues nothing in
+/// a transaction while it has no memory.
+fn refusals(step: &Step, reply: &str) -> String {
+    let is_one = !step.1.contains('\n');
+    let is_shown = |line: &&str| {
+        let of_rights = ["-NOPERM", "-NOAUTH", "-WRONGPASS"];
+        of_rights.iter().any(|code| line.starts_with(code)) || is_one && line.starts_with("-OOM")
+    };
+    reply.lines().filter(is_shown).collect::<Vec<_>>().join("|")
+}
+
+/// While there is no memory, each command asks for the same rights as before, and first: what is
+/// refused for a lack of memory, or is answered, was allowed.
+#[test]
+fn rights_are_asked_for_first_while_memory_is_exhausted() {
+    let (mut before, mut full, mut theirs) = (Ours::new(), Ours::new(), Theirs::new());
+    let (mut refused, mut without_memory) = (0, 0);
+    for step in every_command() {
+        for step in exhaust() {
+            assert!(full.ask(&step).ends_with("+OK\n"));
+            theirs.iter_mut().for_each(|theirs| drop(theirs.ask(&step)));
+        }
+        let reply = full.ask(&step);
+        let (shown, text) = (refusals(&step, &reply), &step.1);
+        let expected = refusals(&step, &before.ask(&step));
+        without_memory += usize::from(shown.starts_with("-OOM"));
+        if !shown.starts_with("-OOM") {
+            assert_eq!(shown, expected, "{text}");
+        }
+        if !shown.is_empty() && !text.contains('\n') {
+            assert_eq!(shown + "\n", reply, "{text}: nothing else");
+            refused += 1;
+        } else if text.starts_with("MULTI") && shown.contains("-NOPERM") {
+            let aborted = reply.contains("-EXECABORT") && !reply.contains("OOM");
+            assert!(aborted, "{text}: {reply}");
+        }
+        if let Some(theirs) = &mut theirs {
+            assert_eq!(
+                refusals(&step, &reply),
+                refusals(&step, &theirs.ask(&step)),
+                "{text}"
+            );
+        }
+    }
+    assert!(
+        refused > 500 && without_memory > 20,
+        "{refused} {without_memory}"
+    );
+}
+
+/// The commands that Redis does not have.
+#[test]
+fn commands_of_ours_alone_need_a_right_too() {
+    for exhausted in [false, true] {
+        let mut ours = Ours::new();
+        ours.ask(&(
+            true,
+            "ACL SETUSER u on >p ~* &* +@all -ionian -client".to_owned(),
+        ));
+        ours.ask(&(false, "AUTH u p".to_owned()));
+        for step in exhaust().iter().filter(|_| exhausted) {
+            assert!(ours.ask(step).ends_with("+OK\n"));
+        }
+        for command in OURS_ALONE {
+            let name = command.split(' ').next().unwrap_or_default();
+            let refused =
+                format!("-NOPERM this user has no permissions to run the '{name}' command\n");
+            assert_eq!(
+                ours.ask(&(false, (*command).to_owned())),
+                refused,
+                "{command}"
+            );
+        }
+    }
 }

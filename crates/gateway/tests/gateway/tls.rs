@@ -7,7 +7,7 @@ use ionian_kernel::level::Level;
 use ionian_machines::kv::Compound;
 use ionian_tls::rustls::pki_types::ServerName;
 use ionian_tls::rustls::{ClientConfig, ClientConnection, StreamOwned};
-use ionian_tls::{Authority, ClientAuth, Expected, Files, Hosts, Live, Name};
+use ionian_tls::{Authority, ClientAuth, Expected, Files, Hosts, Kind, Live, Name};
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -58,6 +58,15 @@ impl Certificates {
         permissive: bool,
         client: impl FnOnce(SocketAddr, Arc<ClientConfig>) + Send + 'static,
     ) {
+        self.run_within(Limits::default(), permissive, client);
+    }
+
+    fn run_within(
+        &self,
+        limits: Limits,
+        permissive: bool,
+        client: impl FnOnce(SocketAddr, Arc<ClientConfig>) + Send + 'static,
+    ) {
         let tls = ClientTls {
             live: self.live.clone(),
             permissive,
@@ -65,8 +74,13 @@ impl Certificates {
         };
         let config = self.client("ionian://shop/client/web");
         let client = move |address| client(address, config);
-        let (limits, node) = (Limits::default(), answer_all());
-        run_secured(limits, node, Some(tls), |_, address| address, client);
+        run_secured(
+            limits,
+            answer_all(),
+            Some(tls),
+            |_, address| address,
+            client,
+        );
     }
 }
 
@@ -223,6 +237,40 @@ fn handshakes_that_fail_are_counted_and_probes_are_not() {
     });
 }
 
+/// The limit is short here, so that a client that is slow for other reasons may exceed it too.
+#[test]
+fn handshake_that_stops_half_way_is_closed_after_the_limit() {
+    let limits = Limits {
+        handshake: Duration::from_millis(50),
+        ..Limits::default()
+    };
+    let certificates = Certificates::new(ClientAuth::None);
+    certificates.run_within(limits, false, |address, config| {
+        let mut tls = loop {
+            let mut tls = secured(address, config.clone());
+            let pong = tls
+                .write_all(b"PING\r\n")
+                .and_then(|()| tls.read_exact(&mut [0; 7]));
+            if pong.is_ok() {
+                break tls;
+            }
+        };
+        let before = stat(&mut tls, "tls_handshakes_failed");
+        // A record of 512 bytes is announced, of which a few come.
+        for begin in [
+            &b"\x16"[..],
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        ] {
+            let mut half = connect(address);
+            half.write_all(begin).unwrap();
+            let mut answer = Vec::new();
+            half.read_to_end(&mut answer).unwrap();
+            assert!(answer.is_empty(), "{answer:?}");
+        }
+        assert_eq!(stat(&mut tls, "tls_handshakes_failed"), before + 2);
+    });
+}
+
 /// A monitor may look at nodes, a node be a peer, and another cluster's client use that cluster.
 #[test]
 fn client_with_the_wrong_certificate_is_refused() {
@@ -245,6 +293,10 @@ fn client_with_the_wrong_certificate_is_refused() {
             assert_eq!(answer.is_ok(), is_served, "{place}");
         }
     });
+    // The authorities of those who were served are known.
+    let (_, seen) = required.live.admitted();
+    let kinds: Vec<_> = seen.iter().map(|it| it.kind).collect();
+    assert_eq!(kinds, [Kind::Client, Kind::Operator]);
 }
 
 /// A cluster with the user `web`, which has no password.

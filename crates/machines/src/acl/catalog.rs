@@ -111,23 +111,30 @@ impl CommandId {
         usize::from(self.0)
     }
 
+    #[inline]
     pub(super) fn subcommands(self) -> Range<u16> {
-        let name = self.name();
         let first = self.0 + 1;
-        let count = COMMANDS[usize::from(first)..]
-            .iter()
-            .take_while(|entry| {
-                let sub = entry.name.strip_prefix(name);
-                sub.is_some_and(|sub| sub.starts_with('|'))
-            })
-            .count();
-        first..first + count as u16
+        first..first + SUBCOMMANDS[self.index()]
     }
 
     fn entry(self) -> &'static Entry {
         &COMMANDS[self.index()]
     }
 }
+
+/// How many subcommands each command has. They follow it, with a bar in their names.
+static SUBCOMMANDS: [u16; COUNT] = {
+    let mut counts = [0; COUNT];
+    let (mut at, mut parent) = (0, 0);
+    while at < COUNT {
+        match has_bar(COMMANDS[at].name.as_bytes()) {
+            true => counts[parent] += 1,
+            false => parent = at,
+        }
+        at += 1;
+    }
+    counts
+};
 
 /// A set of commands: a bit for each.
 pub(super) type Bits = [u64; COUNT.div_ceil(64)];

@@ -25,15 +25,19 @@ const ROOM: u8 = 9;
 /// epoch is zero.
 pub(super) const JUDGED: u8 = 6;
 
-pub(super) fn encode(compound: &Compound) -> Vec<u8> {
+pub(super) fn encode(compound: &Compound, epoch: u64) -> Vec<u8> {
     let len = match compound {
         Compound::Pipeline(commands) | Compound::Transaction { commands, .. } => {
             commands.iter().map(Command::encoded_len).sum()
         }
         _ => 0,
     };
-    let mut out = Vec::with_capacity(len + 16);
+    let mut out = Vec::with_capacity(len + 25);
     out.push(FORMAT);
+    if epoch > 0 {
+        out.push(JUDGED);
+        out.put(&epoch.to_le_bytes());
+    }
     match compound {
         Compound::Pipeline(commands) => {
             out.push(PIPELINE);
@@ -153,6 +157,7 @@ fn tag<B>(command: &Op<B>) -> u8 {
         Op::StreamRead(ask) => stream::tag_of_ask(ask),
         // From level 18 on.
         Op::Object { .. } => 17,
+        Op::Expiring => 18,
         Op::Set { .. } => 32,
         Op::MSet(_) => 33,
         Op::MSetNx(_) => 34,
@@ -175,7 +180,7 @@ fn tag<B>(command: &Op<B>) -> u8 {
 fn op<S: Sink, B: AsRef<[u8]>>(out: &mut S, command: &Op<B>) {
     out.put(&[tag(command)]);
     match command {
-        Op::DbSize | Op::RandomKey | Op::FlushAll => {}
+        Op::DbSize | Op::Expiring | Op::RandomKey | Op::FlushAll => {}
         Op::StreamRead(ask) => stream::ask(out, ask),
         Op::StreamWrite(deed) => stream::deed(out, deed),
         Op::Fail(one)
@@ -504,6 +509,7 @@ impl<'a> Input<'a> {
                 key: self.bytes()?,
                 fact: *Fact::ALL.get(usize::from(self.byte()?))?,
             },
+            18 => Op::Expiring,
             32 => Op::Set {
                 key: self.bytes()?,
                 value: self.bytes()?,

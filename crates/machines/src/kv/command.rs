@@ -96,6 +96,11 @@ impl Command {
         })
     }
 
+    /// A read of how many keys have a deadline. Redis has no such command.
+    pub fn expiring() -> Command {
+        Command(Op::Expiring)
+    }
+
     /// A read that answers this error: for a command that must not be executed, in its place.
     pub fn refused(text: String) -> Command {
         Command(Op::Fail(text.into()))
@@ -199,7 +204,13 @@ impl Compound {
 
     /// The bytes of the state machine command, or of the query if it is a read.
     pub fn encode(&self) -> Vec<u8> {
-        codec::encode(self)
+        self.encode_at(0)
+    }
+
+    /// The same, judged at this epoch of the users: as [`judged_at`](super::judged_at) makes it of
+    /// an encoding.
+    pub fn encode_at(&self, epoch: u64) -> Vec<u8> {
+        codec::encode(self, epoch)
     }
 }
 
@@ -229,6 +240,8 @@ pub(super) enum Op<B> {
     },
     Type(B),
     DbSize,
+    /// How many keys have a deadline. From level 18 on.
+    Expiring,
     Keys(B),
     Scan {
         cursor: u64,
@@ -392,7 +405,7 @@ impl<B> Op<B> {
 
     pub(super) fn since(&self) -> Level {
         match self {
-            Op::Object { .. } => Level(18),
+            Op::Object { .. } | Op::Expiring => Level(18),
             _ => Level::FIRST,
         }
     }
@@ -408,6 +421,7 @@ impl<B> Op<B> {
             | Op::Ttl { .. }
             | Op::Type(_)
             | Op::DbSize
+            | Op::Expiring
             | Op::Keys(_)
             | Op::Scan { .. }
             | Op::RandomKey

@@ -51,9 +51,12 @@ fn of_command(op: &Op<&[u8]>, footprint: &mut Footprint) {
             footprint.reads.extend(ask.keys().map(|key| bucket(key)));
         }
         Op::StreamWrite(deed) => footprint.writes.push(bucket(deed.key())),
-        Op::DbSize | Op::Keys(_) | Op::Scan { .. } | Op::RandomKey | Op::FlushAll => {
-            footprint.everything = true;
-        }
+        Op::DbSize
+        | Op::Expiring
+        | Op::Keys(_)
+        | Op::Scan { .. }
+        | Op::RandomKey
+        | Op::FlushAll => footprint.everything = true,
         Op::Set { key, .. }
         | Op::GetDel(key)
         | Op::GetEx { key, .. }

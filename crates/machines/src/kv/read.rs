@@ -61,6 +61,7 @@ pub(super) fn answer(store: &Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>)
             reply::simple(out, name);
         }
         Op::DbSize => reply::integer(out, store.live_len(now) as i64),
+        Op::Expiring => reply::integer(out, store.expiring(now) as i64),
         Op::Keys(pattern) => {
             let entries = store
                 .in_order(now)

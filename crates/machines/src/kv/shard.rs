@@ -474,6 +474,12 @@ impl Shard {
         self.len - expired.sum::<usize>()
     }
 
+    /// The number of keys that have not expired and will. Keys with one position and one deadline
+    /// count once; positions have 64 bits.
+    pub(super) fn expiring(&self, now: u64) -> usize {
+        self.deadlines.len() - self.deadlines.range(..=(now, u64::MAX)).count()
+    }
+
     /// The bytes of the keys that have not expired. Looks at those that have, but were not removed.
     pub(super) fn live_bytes(&self, now: u64) -> u64 {
         let expired = self.deadlines.range(..=(now, u64::MAX));

@@ -178,6 +178,11 @@ impl Store {
         self.shards().map(|shard| shard.live_len(now)).sum()
     }
 
+    /// The number of keys that have not expired and will.
+    pub(super) fn expiring(&self, now: u64) -> usize {
+        self.shards().map(|shard| shard.expiring(now)).sum()
+    }
+
     /// The bytes of the keys that have not expired.
     pub(super) fn live_bytes(&self, now: u64) -> u64 {
         self.shards().map(|shard| shard.live_bytes(now)).sum()

@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod facts;
+mod golden;
 #[path = "../common/in_parts.rs"]
 mod in_parts;
 mod properties;

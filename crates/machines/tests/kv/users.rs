@@ -274,6 +274,157 @@ proptest! {
     }
 }
 
+/// Random bytes, and bytes that are close to rules.
+fn rule() -> impl Strategy<Value = Vec<u8>> {
+    let close = &b"()()+-@~%&#!<>|:=*RWrwgetallON \t\r\n\0\xff019"[..];
+    let known = (
+        prop::sample::select(RULES),
+        any::<prop::sample::Index>(),
+        any::<u8>(),
+    );
+    prop_oneof![
+        1 => prop::collection::vec(any::<u8>(), 0..20),
+        2 => prop::collection::vec(prop::sample::select(close), 0..12),
+        2 => known.prop_map(|(rule, place, byte)| {
+            let mut rule = rule.as_bytes().to_vec();
+            let place = place.index(rule.len());
+            rule[place] = byte;
+            rule
+        }),
+        1 => prop::sample::select(RULES).prop_map(|rule| rule.as_bytes().to_vec()),
+    ]
+}
+
+/// As an error shows it, which is one line.
+fn in_an_error(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).replace(['\r', '\n'], " ")
+}
+
+proptest! {
+    /// Rules of any bytes change the user, which is the same elsewhere, or they change nothing and
+    /// the error has the rule.
+    #[test]
+    fn any_bytes_are_rules_or_are_refused_by_name(
+        name in prop_oneof![Just(b"u".to_vec()), prop::collection::vec(any::<u8>(), 0..4)],
+        rules in prop::collection::vec(rule(), 0..6),
+    ) {
+        let mut kv = Kv::default();
+        apply_at(&mut kv, 0, &set_user("u on ~a* (+get ~b)"));
+        let before = encoded(&kv);
+        let change = Compound::SetUser {
+            name: name.clone().into(),
+            rules: rules.iter().cloned().map(Bytes::from).collect(),
+        };
+        let reply = apply_at(&mut kv, 1, &change);
+        if reply == b"+OK\r\n" {
+            prop_assert_eq!(users(&kv).epoch(), 2);
+            prop_assert_eq!(encoded(&restored(&snapshot(&kv))), encoded(&kv));
+            return Ok(());
+        }
+        prop_assert_eq!(encoded(&kv), before);
+        let error = String::from_utf8_lossy(&reply);
+        prop_assert_eq!(error.find(['\r', '\n']), Some(error.len() - 2), "one line: {}", error);
+        let begin = |text: &str| error.starts_with(&format!("-ERR {text}"));
+        let named = rules.iter().filter(|rule| !rule.is_empty()).any(|rule| {
+            let first = in_an_error(rule.split(|byte| *byte == b' ').next().unwrap_or(rule));
+            let rule = in_an_error(rule);
+            begin(&format!("Error in ACL SETUSER modifier '{rule}"))
+                || error.contains(&format!("{rule}': "))
+                || begin(&format!(
+                    "Unmatched parenthesis in acl selector starting at '{first}'."
+                ))
+        });
+        prop_assert!(named || begin("Usernames can't contain"), "{error}");
+    }
+
+    /// Neither random bytes nor damaged encodings panic, or make more than what is there.
+    #[test]
+    fn any_bytes_are_users_or_are_none(
+        random in prop::collection::vec(any::<u8>(), 0..200),
+        compounds in prop::collection::vec(compound(), 0..8),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let mut kv = Kv::default();
+        for compound in compounds {
+            let epoch = users(&kv).epoch();
+            apply_at(&mut kv, epoch, &compound);
+        }
+        let (mut users, mut whole) = (encoded(&kv), snapshot(&kv));
+        for (place, byte) in damage {
+            let (of_users, of_whole) = (place.index(users.len()), place.index(whole.len()));
+            (users[of_users], whole[of_whole]) = (byte, byte);
+        }
+        for bytes in [&random[..], &users, &[&users[..12], &random].concat()] {
+            let mut rest = bytes;
+            let Some(users) = Users::decode(&mut rest) else {
+                continue;
+            };
+            prop_assert!(users.iter().len() * 8 <= bytes.len() - rest.len());
+            users.iter().for_each(|(_, user)| drop((user.describe(), user.selectors())));
+        }
+        let mut other = Kv::default();
+        if other.restore(&whole).is_err() {
+            prop_assert_eq!(snapshot(&other), snapshot(&Kv::default()));
+        }
+    }
+}
+
+/// Numbers that promise more than follows: nothing is set aside for it.
+#[test]
+fn encodings_that_promise_more_than_they_have_are_none() {
+    let (epoch, most) = (0u64.to_le_bytes(), u32::MAX.to_le_bytes());
+    let one = 1u32.to_le_bytes();
+    for rest in [
+        &[most][..],
+        &[one, most],
+        &[one, [0; 4], most],
+        &[one, [0; 4], one, most],
+    ] {
+        let bytes = [&epoch[..], &rest.concat()].concat();
+        assert_eq!(Users::decode(&mut &bytes[..]), None, "{rest:?}");
+    }
+}
+
+#[test]
+fn users_and_rules_are_bounded() {
+    let mut kv = Kv::default();
+    let mut set = |name: &str, rules: &[&str]| {
+        let epoch = users(&kv).epoch();
+        let name = Bytes::from(name.to_owned());
+        let rules = argv(rules);
+        shown(&apply_at(
+            &mut kv,
+            epoch,
+            &Compound::SetUser { name, rules },
+        ))
+    };
+    assert_eq!(set("u", &["on"; 10_000]), "+OK|");
+    assert_eq!(
+        set("u", &["on"; 10_001]),
+        "-ERR ACL SETUSER takes at most 10000 rules at once|"
+    );
+    let long = |len: usize| format!("~{}", "x".repeat(len - 1));
+    assert_eq!(
+        set("u", &[&long((64 << 10) + 1)]),
+        "-ERR a rule has at most 65536 bytes|"
+    );
+    let too_many = "-ERR the rules of a user have at most 65536 bytes|";
+    assert_eq!(set("u", &[&long(33_000), &long(33_001)]), too_many);
+    // Each takes little room here, and more where it is described.
+    assert_eq!(set("u", &["()"; 10_000]), too_many);
+    let patterns: Vec<_> = (0..10_000).map(|number| format!("~{number}")).collect();
+    let patterns: Vec<_> = patterns.iter().map(String::as_str).collect();
+    assert_eq!(set("u", &patterns), too_many);
+    // All users together.
+    let most = long((64 << 10) - 100);
+    let refused = (0..65).map(|number| set(&format!("large{number}"), &[&most]));
+    let refused: Vec<_> = refused.filter(|reply| reply != "+OK|").collect();
+    assert_eq!(
+        refused,
+        ["-ERR the rules of all users have at most 4194304 bytes|"]
+    );
+}
+
 #[test]
 fn a_user_may_do_what_its_rules_say() {
     let mut kv = Kv::default();

@@ -47,21 +47,26 @@ pub(crate) struct Running {
 impl Running {
     /// Starts the deployment of a preset, and the load.
     pub(crate) fn start(preset: &str) -> Self {
+        let mut running = Running::start_idle(preset);
+        running.clients = (0..CLIENTS).map(|it| running.client(it)).collect();
+        running.pass(OBSERVED);
+        running
+    }
+
+    /// Starts the deployment of a preset, without load.
+    pub(crate) fn start_idle(preset: &str) -> Self {
         let deployment = Deployment::preset(preset, &PresetOptions::default()).unwrap();
         let layout = deployment.layout(MultiPaxos::KINDS).unwrap();
         let nodes = layout.nodes().into_iter().collect();
         let cluster = Cluster::start(layout, || Box::new(Nothing)).unwrap();
         let (answered, stops) = (Arc::default(), Arc::default());
-        let mut running = Running {
+        Running {
             cluster,
             nodes,
             answered,
             stops,
             clients: Vec::new(),
-        };
-        running.clients = (0..CLIENTS).map(|it| running.client(it)).collect();
-        running.pass(OBSERVED);
-        running
+        }
     }
 
     /// A thread that asks for its share of the commands, evenly spread, and in turn with the
@@ -131,8 +136,29 @@ impl Running {
     /// What is named while this number of commands is answered, as `ionian advise` and the
     /// dashboard would.
     pub(crate) fn window(&self, commands: u64) -> Bottleneck {
+        self.judged(|| self.pass(commands))
+    }
+
+    /// The same without load, while each loop turns this often, for heartbeats and timers.
+    pub(crate) fn idle_window(&self, turns: u64) -> Bottleneck {
+        let pumps = |status: &NodeStatus| status.event_loop.pumps;
+        let ends: Vec<u64> = self.reports().iter().map(|it| pumps(it) + turns).collect();
+        self.judged(|| {
+            while self
+                .reports()
+                .iter()
+                .zip(&ends)
+                .any(|(it, end)| pumps(it) < *end)
+            {
+                std::thread::sleep(LOOK * 20);
+            }
+        })
+    }
+
+    /// What is named from a report before `pass` and one after it.
+    fn judged(&self, pass: impl FnOnce()) -> Bottleneck {
         let earlier = self.reports();
-        self.pass(commands);
+        pass();
         let later = self.reports();
         let both = earlier.iter().zip(&later);
         let rates: Vec<(&str, Rates)> = both

@@ -5,6 +5,7 @@ pub(crate) mod drawn;
 pub(crate) mod epochs;
 pub(crate) mod golden;
 pub(crate) mod hostile;
+pub(crate) mod stored;
 
 use bytes::Bytes;
 use ionian_kernel::id::{ClientId, SessionId};

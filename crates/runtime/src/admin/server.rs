@@ -10,6 +10,7 @@ use crate::status::NodeStatus;
 use crate::transport::hello::{self, AdminRequest, DrainRequest, HandshakeError};
 use crate::transport::membership_exchange::{receive_bytes, send_bytes};
 use crate::transport::stream::NodeStream;
+use bytes::Bytes;
 use ionian_kernel::client::Refusal;
 use ionian_kernel::membership::Change;
 use ionian_kernel::wire::decode_all;
@@ -106,23 +107,27 @@ impl AdminServer {
             .await
     }
 
-    /// Puts a change into the log and sends the result.
-    pub(crate) async fn carry_out(
+    /// Puts a change into the log. Returns what the log decides.
+    ///
+    /// # Errors
+    /// Why it did not decide, as far as this node knows.
+    pub(crate) async fn carry_out(&self, change: &Change) -> Result<Bytes, Response> {
+        let answer = self.node.submit(change)?.await;
+        // The lane has a time limit. No answer at all means that the node stops.
+        answer
+            .unwrap_or(Err(Refusal::Unknown))
+            .map_err(|refusal| Response::Undecided(refusal.to_string()))
+    }
+
+    /// Sends what became of a change.
+    pub(crate) async fn tell(
         &self,
         stream: &mut NodeStream,
-        change: &Change,
+        answer: Result<Bytes, Response>,
     ) -> Result<(), HandshakeError> {
-        let outcome = match self.node.submit(change) {
+        match answer {
             Err(Response::Refused(reason)) => return hello::decline(stream, &reason).await,
-            Err(response) => Err(response.to_string()),
-            // The lane has a time limit. No answer at all means that the node stops.
-            Ok(answer) => answer
-                .await
-                .unwrap_or(Err(Refusal::Unknown))
-                .map_err(|refusal| refusal.to_string()),
-        };
-        match outcome {
-            Err(reason) => hello::leave_undecided(stream, &reason).await?,
+            Err(response) => hello::leave_undecided(stream, &response.to_string()).await?,
             Ok(verdict) => {
                 hello::accept(stream, self.name.as_bytes()).await?;
                 send_bytes(stream, &verdict).await?;

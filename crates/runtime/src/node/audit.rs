@@ -26,7 +26,10 @@ impl AuditCheck {
     /// Checks a request that the rights permit.
     pub(crate) fn permits(&self, purpose: Purpose) -> Result<(), String> {
         match (&self.0, purpose) {
-            (Some(check), Purpose::Snapshot | Purpose::Change | Purpose::Drain) => check(),
+            (
+                Some(check),
+                Purpose::Snapshot | Purpose::Change | Purpose::Drain | Purpose::Record,
+            ) => check(),
             (Some(_), Purpose::Peer | Purpose::Status | Purpose::Membership | Purpose::Notes)
             | (None, _) => Ok(()),
         }

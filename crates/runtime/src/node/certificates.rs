@@ -1,10 +1,10 @@
 //! Exchanges certificates while the node runs.
 
-use super::listener::AUDIT;
-use crate::status::{CertificateStatus, TlsStatus};
+use super::audit_lines::AUDIT;
+use crate::status::{AdmittedStatus, CertificateStatus, IssuerStatus, TlsStatus};
 use crate::transport::peers::Peers;
 use crate::transport::security::NodeTls;
-use ionian_tls::{Name, Reload, describe, fingerprint, is_near_end, now};
+use ionian_tls::{Kind, Name, Reload, describe, fingerprint, is_near_end, now};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
@@ -28,6 +28,23 @@ pub(crate) fn status(tls: &NodeTls) -> TlsStatus {
         refused_sets: tls.live.failures(),
         refusal: tls.live.refusal().map(|why| why.to_string()),
         reads: Some(tls.live.reads()),
+        refused_callers: tls.refused(),
+        admitted: Some(admitted(tls)),
+    }
+}
+
+/// Nodes tell themselves what certificates they have.
+fn admitted(tls: &NodeTls) -> AdmittedStatus {
+    let (since, issuers) = tls.live.admitted();
+    let callers = issuers.into_iter().filter(|it| it.kind != Kind::Node);
+    let callers = callers.map(|it| IssuerStatus {
+        issuer: it.issuer,
+        kind: it.kind.word().to_owned(),
+        last: it.last,
+    });
+    AdmittedStatus {
+        since,
+        issuers: callers.collect(),
     }
 }
 

@@ -2,19 +2,16 @@
 //! administration.
 
 use super::audit::AuditCheck;
-use crate::admin::change;
+use super::audit_lines::Asker;
 use crate::admin::server::{AdminServer, LongRequest};
 use crate::tasks::Tasks;
 use crate::transport::caller::Caller;
 use crate::transport::connection::Transport;
-use crate::transport::hello::{
-    self, HandshakeError, Hello, Introduction, Purpose, within_handshake_limit,
-};
+use crate::transport::hello::{self, HandshakeError, Hello, Introduction, within_handshake_limit};
 use crate::transport::peer::Shared;
 use crate::transport::security;
 use crate::transport::stream::NodeStream;
 use crate::transport::welcome::welcome;
-use ionian_kernel::membership::Change;
 use nix::unistd::{Uid, geteuid};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -37,9 +34,6 @@ const SECOND: Duration = Duration::from_secs(1);
 /// How many callers a second are refused with a warning. More are logged as `debug`: a caller that
 /// connects in a loop must not fill the disk.
 const WARNINGS_PER_SECOND: u32 = 5;
-
-/// The target of the events that are for the audit log.
-pub(super) const AUDIT: &str = "ionian::audit";
 
 /// What connections from outside are answered with.
 pub(crate) struct Listener {
@@ -76,7 +70,7 @@ enum Greeted {
     /// To be this peer.
     Peer(Introduction, Shared),
     /// An answer that may take longer than a handshake.
-    Admin(LongRequest),
+    Admin(Asker, LongRequest),
     /// Nothing.
     Done,
 }
@@ -132,15 +126,17 @@ impl Listener {
                     .serve(&peer, caller.sender_name.0, caller.epoch, stream)
                     .await;
             }
-            Greeted::Admin(LongRequest::Change(change)) => {
-                if let Err(error) = self.admin.carry_out(&mut stream, &change).await {
+            Greeted::Admin(asker, LongRequest::Change(change)) => {
+                let answer = self.admin.carry_out(&change).await;
+                asker.ends(&change, &answer);
+                if let Err(error) = self.admin.tell(&mut stream, answer).await {
                     tracing::warn!(
                         id = "E0303",
                         "the result of a membership change could not be sent to {from}: {error}"
                     );
                 }
             }
-            Greeted::Admin(LongRequest::Snapshot(at)) => {
+            Greeted::Admin(_, LongRequest::Snapshot(at)) => {
                 drop(pending);
                 if let Err(error) = self.admin.send_snapshot(&mut stream, at).await {
                     tracing::warn!(
@@ -180,17 +176,9 @@ impl Listener {
             Arrived::Tcp(stream) => security::accept(stream, self.transport.tls.as_ref()).await?,
             Arrived::Ready(stream) => stream,
         };
-        let caller = Caller::of(&stream);
         let hello = hello::receive_hello(&mut stream).await?;
-        let cluster = &self.transport.identity.cluster;
-        let permitted = caller.and_then(|caller| {
-            let permitted = caller.check(cluster, &hello);
-            let permitted = permitted.and_then(|()| self.audit.permits(hello.purpose()));
-            audit(&caller, from, hello.purpose(), permitted.as_ref().err());
-            permitted.map(|()| caller)
-        });
-        let caller = match permitted {
-            Ok(caller) => caller,
+        let asker = match self.permit(&stream, from, &hello) {
+            Ok(asker) => asker,
             Err(reason) => {
                 hello::decline(&mut stream, &reason).await?;
                 return Err(HandshakeError::Refused(reason));
@@ -200,16 +188,41 @@ impl Listener {
             Hello::Admin(request) => {
                 let request = self.admin.answer(&mut stream, request).await?;
                 if let Some(LongRequest::Change(change)) = &request {
-                    audit_change(&caller, from, change);
+                    asker.begins(change);
                 }
-                request.map_or(Greeted::Done, Greeted::Admin)
+                request.map_or(Greeted::Done, |request| Greeted::Admin(asker, request))
             }
             // The epochs say which of the two memberships is the later one.
-            Hello::Peer(_, caller) => welcome(&self.transport, &mut stream, &caller)
-                .await?
-                .map_or(Greeted::Done, |peer| Greeted::Peer(caller, peer)),
+            Hello::Peer(_, caller) => {
+                let peer = welcome(&self.transport, &mut stream, &caller).await;
+                let is_refused = matches!(peer, Err(HandshakeError::Refused(_)));
+                // Callers that are not known could fill the disk with lines.
+                if is_refused && stream.certificate().is_some() {
+                    asker.is_no_peer();
+                }
+                peer?.map_or(Greeted::Done, |peer| Greeted::Peer(caller, peer))
+            }
         };
         Ok((stream, greeted))
+    }
+
+    /// Checks whether a caller may make a request, and notes it.
+    ///
+    /// # Errors
+    /// Why it may not.
+    fn permit(&self, stream: &NodeStream, from: &str, hello: &Hello) -> Result<Asker, String> {
+        let caller = Caller::of(stream);
+        let asker = Asker::new(&caller, from);
+        let cluster = &self.transport.identity.cluster;
+        let known = caller.and_then(|caller| caller.check(cluster, hello));
+        match (&self.transport.tls, &known) {
+            (Some(tls), Ok(())) => tls.live.has_admitted(stream.chain()),
+            (Some(tls), Err(_)) => tls.has_refused(),
+            (None, _) => {}
+        }
+        let permitted = known.and_then(|()| self.audit.permits(hello.purpose()));
+        asker.asks(hello, permitted.is_err());
+        permitted.map(|()| asker)
     }
 }
 
@@ -229,49 +242,6 @@ async fn pause(error: std::io::Error) {
 /// Whether a user may administer a node that runs as `own`.
 fn is_trusted(user: u32, own: Uid) -> bool {
     user == 0 || user == own.as_raw()
-}
-
-/// Logs a request that changes or reads more than the status, and each request that is refused. A
-/// change that is permitted is logged [when it has arrived](audit_change).
-fn audit(caller: &Caller, from: &str, purpose: Purpose, refused: Option<&String>) {
-    let request = match purpose {
-        Purpose::Peer
-        | Purpose::Status
-        | Purpose::Membership
-        | Purpose::Notes
-        | Purpose::Change
-            if refused.is_none() =>
-        {
-            return;
-        }
-        Purpose::Peer => "peer",
-        Purpose::Status => "status",
-        Purpose::Membership => "membership",
-        Purpose::Snapshot => "snapshot",
-        Purpose::Change => "change",
-        Purpose::Drain => "drain",
-        Purpose::Notes => "traces",
-    };
-    log_audited(
-        caller,
-        from,
-        request,
-        refused.map_or("permitted", |_| "refused"),
-    );
-}
-
-/// Logs a change before it is carried out. What it is decides its name: a probe changes nothing.
-fn audit_change(caller: &Caller, from: &str, change: &Change) {
-    let request = match *change == change::probe() {
-        true => "probe",
-        false => "change",
-    };
-    log_audited(caller, from, request, "permitted");
-}
-
-fn log_audited(caller: &Caller, from: &str, request: &str, outcome: &str) {
-    let caller = caller.to_string();
-    tracing::info!(target: AUDIT, caller, from, request, outcome);
 }
 
 /// The callers in the handshake, oldest first.

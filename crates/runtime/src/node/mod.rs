@@ -2,6 +2,7 @@
 
 pub mod application;
 pub mod audit;
+mod audit_lines;
 mod bursts;
 mod busy;
 mod certificates;

@@ -72,10 +72,13 @@ fn allowed(purpose: Purpose) -> &'static [Kind] {
     match purpose {
         Purpose::Peer => &[Kind::Node],
         // Nodes ask each other for the dashboard, and when they join or were away.
-        Purpose::Status | Purpose::Membership | Purpose::Notes => {
-            &[Kind::Operator, Kind::Monitor, Kind::Node]
-        }
-        Purpose::Snapshot | Purpose::Change | Purpose::Drain => &[Kind::Operator],
+        Purpose::Status | Purpose::Membership => &[Kind::Operator, Kind::Monitor, Kind::Node],
+        // No node asks another, and the certificate of a removed one, or a stolen key, must not
+        // show what clients do.
+        Purpose::Notes => &[Kind::Operator, Kind::Monitor],
+        // Recording makes every command cost more on all nodes, for up to an hour. The request that
+        // switches it on reads as well, which an operator may: it needs no split of its own.
+        Purpose::Snapshot | Purpose::Change | Purpose::Drain | Purpose::Record => &[Kind::Operator],
     }
 }
 
@@ -88,6 +91,7 @@ fn described(purpose: Purpose) -> &'static str {
         Purpose::Change => "the change of the membership",
         Purpose::Drain => "the request to drain",
         Purpose::Notes => "the request for traces",
+        Purpose::Record => "the request to record for traces",
     }
 }
 
@@ -110,7 +114,8 @@ mod tests {
             Purpose::Membership => [true, false, true, true, true, true],
             Purpose::Change => [true, false, false, true, false, true],
             Purpose::Drain => [true, false, false, true, false, true],
-            Purpose::Notes => [true, false, true, true, true, true],
+            Purpose::Notes => [true, false, true, true, false, true],
+            Purpose::Record => [true, false, false, true, false, true],
         }
     }
 
@@ -128,7 +133,11 @@ mod tests {
                 drains: true,
             }),
             Purpose::Drain => AdminRequest::Notes(TraceRequest::default()),
-            Purpose::Notes => return None,
+            Purpose::Notes => AdminRequest::Notes(TraceRequest {
+                one_in: Some(1000),
+                ..TraceRequest::default()
+            }),
+            Purpose::Record => return None,
         }))
     }
 
@@ -169,7 +178,7 @@ mod tests {
         while let Some(next) = after(requests.last().unwrap().purpose()) {
             requests.push(next);
         }
-        assert_eq!(requests.len(), 7);
+        assert_eq!(requests.len(), 8);
         for hello in requests {
             let found = callers
                 .each_ref()

@@ -136,6 +136,9 @@ impl Transport {
         // Roles that are not started yet process nothing: until then messages wait with the sender.
         self.admission.admitted().await;
         let end = self.read(shared, reader).await;
+        if matches!(end, End::Frame(_) | End::Message(_)) {
+            shared.borrow_mut().count_malformed();
+        }
         match (guard.link.take_reason(), end) {
             (Some(reason), _) => {
                 tracing::info!("the connection to node {} is closed: {reason}", peer.0)

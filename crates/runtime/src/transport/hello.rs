@@ -70,6 +70,9 @@ impl Hello {
             Hello::Admin(AdminRequest::Membership) => Purpose::Membership,
             Hello::Admin(AdminRequest::Change) => Purpose::Change,
             Hello::Admin(AdminRequest::Drain(_)) => Purpose::Drain,
+            Hello::Admin(AdminRequest::Notes(request)) if request.one_in.is_some() => {
+                Purpose::Record
+            }
             Hello::Admin(AdminRequest::Notes(_)) => Purpose::Notes,
         }
     }
@@ -84,7 +87,10 @@ pub(crate) enum Purpose {
     Membership,
     Change,
     Drain,
+    /// To read what was noted for traces.
     Notes,
+    /// To read that, and to have the node note more.
+    Record,
 }
 
 /// The requests of operators and tools.

@@ -85,6 +85,7 @@ pub(super) struct Counters {
     bytes_in: u64,
     bytes_out: u64,
     frames_in: u64,
+    malformed: u64,
     frames_out: u64,
     writes: u64,
     pub(super) dropped: u64,
@@ -173,6 +174,11 @@ impl Peer {
     pub(crate) fn count_in(&mut self, bytes: usize, frames: u64) {
         self.counters.bytes_in += bytes as u64;
         self.counters.frames_in += frames;
+    }
+
+    /// It has sent what is no frame or no message.
+    pub(super) fn count_malformed(&mut self) {
+        self.counters.malformed += 1;
     }
 
     /// Queues a message, encoded straight into the buffer of this peer. Returns whether it was
@@ -394,6 +400,7 @@ impl Peer {
             bytes_in,
             bytes_out,
             frames_in,
+            malformed,
             frames_out,
             writes,
             dropped,
@@ -415,6 +422,7 @@ impl Peer {
             bytes_in,
             bytes_out,
             frames_in,
+            malformed,
             frames_out,
             writes,
             dropped,

@@ -8,6 +8,7 @@ use ionian_tls::rustls::{AlertDescription, Error};
 use ionian_tls::{Expected, Live, name_of, readable};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, ToSocketAddrs};
 use tokio::sync::Notify;
@@ -50,6 +51,8 @@ pub struct NodeTls {
     pub reload: Arc<Notify>,
     /// Its waiters are notified when they were read for that.
     pub(crate) was_read: Arc<Notify>,
+    /// How many callers were refused for their certificate.
+    refused: Arc<AtomicU64>,
 }
 
 impl NodeTls {
@@ -60,7 +63,18 @@ impl NodeTls {
             live,
             reload: Arc::default(),
             was_read: Arc::default(),
+            refused: Arc::default(),
         }
+    }
+
+    /// A caller has no valid certificate, or not one for what it wants.
+    pub(crate) fn has_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many callers were refused for that since the start.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Has the node that runs with it read the files again. Completes when new ones are in force or
@@ -100,6 +114,7 @@ pub(crate) async fn accept(
             if !hello::is_ours(first[0]) {
                 return Err(HandshakeError::NotIonian);
             }
+            tls.has_refused();
             let reason = "this node accepts only TLS connections";
             hello::decline(&mut stream, reason).await?;
             Err(HandshakeError::Refused(reason.to_owned()))
@@ -117,6 +132,7 @@ async fn accept_tls(stream: TcpStream, tls: &NodeTls) -> Result<NodeStream, Hand
             generation: loaded.generation,
         }),
         Err((error, stream)) => {
+            tls.has_refused();
             // The alert says why, and arrives only if this side closes in order.
             let _ = hello::hang_up(&mut NodeStream::Plain(stream)).await;
             Err(readable(error).into())

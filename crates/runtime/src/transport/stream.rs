@@ -1,5 +1,6 @@
 //! A connection during its handshake: plain TCP, TLS, or the node's own Unix socket.
 
+use ionian_tls::rustls::pki_types::CertificateDer;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -24,11 +25,16 @@ pub(crate) enum NodeStream {
 impl NodeStream {
     /// The certificate of the other side, if it has shown one.
     pub(crate) fn certificate(&self) -> Option<&[u8]> {
+        self.chain().first().map(|leaf| &leaf[..])
+    }
+
+    /// The same with the certificates that lead to its authority.
+    pub(crate) fn chain(&self) -> &[CertificateDer<'static>] {
         let NodeStream::Tls { stream, .. } = self else {
-            return None;
+            return &[];
         };
         let (_, session) = stream.get_ref();
-        session.peer_certificates()?.first().map(|leaf| &leaf[..])
+        session.peer_certificates().unwrap_or_default()
     }
 }
 

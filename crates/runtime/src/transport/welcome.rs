@@ -6,6 +6,7 @@ use super::handshake::{HandshakeValidator, Rejected};
 use super::hello::{self, HandshakeError, Introduction};
 use super::membership_exchange::receive_membership;
 use super::peer::Shared;
+use super::security::NodeTls;
 use super::stream::NodeStream;
 use bytes::Bytes;
 use ionian_kernel::layout::NodeId;
@@ -50,6 +51,7 @@ pub(crate) async fn welcome(
         }
         // Without TLS there is no identity to rely on.
         (Err(Rejected::Ahead), _) if transport.tls.is_some() && !is_member(transport, caller) => {
+            transport.tls.iter().for_each(NodeTls::has_refused);
             let reason = format!(
                 "node '{}' is not a member in epoch {}, the latest that this node knows",
                 caller.sender_name.0, epoch.0

@@ -424,6 +424,15 @@ pub fn start_with(
     settings: NodeSettings,
     application: impl FnOnce(LaneHandle) -> Box<dyn Application> + Send + 'static,
 ) -> Running {
+    start_as::<Toy>(settings, no_machine, application)
+}
+
+/// A node of this protocol.
+pub fn start_as<P: Protocol>(
+    settings: NodeSettings,
+    machine: fn() -> Box<dyn StateMachine>,
+    application: impl FnOnce(LaneHandle) -> Box<dyn Application> + Send + 'static,
+) -> Running {
     let address = settings.address;
     let log = Arc::new(Mutex::new(Vec::new()));
     let (stop, stopped) = tokio::sync::oneshot::channel();
@@ -432,9 +441,9 @@ pub fn start_with(
         let shutdown = async move {
             let _ = stopped.await;
         };
-        let config = settings.layout.clone();
+        let config = P::configure(settings.layout.clone()).unwrap();
         tracing::subscriber::with_default(capture, || {
-            run_node_blocking::<Toy>(settings, config, no_machine, application, shutdown)
+            run_node_blocking::<P>(settings, config, machine, application, shutdown)
         })
     });
     Running {

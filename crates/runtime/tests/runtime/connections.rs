@@ -1,73 +1,18 @@
-//! How a node treats callers, accepted and refused ones. The bytes of the handshake are written out
-//! by hand here: a change of the format that other versions could not read would show.
+//! How a node treats callers, accepted and refused ones.
 
 use crate::common;
-use crate::common::{
-    Running, bind, echo, eventually, identity, layout, settings, start, start_with, status,
-};
+use crate::common::{Running, bind, echo, eventually, layout, settings, start, start_with, status};
+use crate::greeting::{Greeting, MAGIC};
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, Request};
 use ionian_kernel::id::{ClientId, Members};
 use ionian_kernel::level::Level;
 use ionian_kernel::wire::{Wire, encode_all};
+use ionian_runtime::NodeSettings;
 use ionian_runtime::status::PeerState;
 use ionian_runtime::transport::frame::{FrameReader, MAX_FRAME_BYTES, encode_frame};
-use ionian_runtime::{Identity, NodeSettings};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-
-const MAGIC: &[u8; 8] = b"\x96ionian\n";
-
-/// A valid introduction of node 1 to node 0; tests change fields.
-struct Greeting {
-    magic: [u8; 8],
-    version: u16,
-    purpose: u8,
-    identity: Identity,
-    sender: u16,
-    target: u16,
-}
-
-impl Default for Greeting {
-    fn default() -> Self {
-        Greeting {
-            magic: *MAGIC,
-            version: Level::FIRST.number(),
-            purpose: 0,
-            identity: identity(),
-            sender: 1,
-            target: 0,
-        }
-    }
-}
-
-impl Greeting {
-    fn bytes(&self) -> Vec<u8> {
-        let Identity {
-            cluster,
-            founding,
-            protocol,
-        } = &self.identity;
-        let mut body = Vec::new();
-        let text =
-            |text: &str, body: &mut Vec<u8>| Bytes::copy_from_slice(text.as_bytes()).encode(body);
-        text(cluster, &mut body);
-        text(protocol, &mut body);
-        founding.encode(&mut body);
-        0u32.encode(&mut body); // the epoch
-        self.sender.encode(&mut body);
-        text("fake", &mut body);
-        self.target.encode(&mut body);
-        // No data directory.
-        body.push(0);
-        // No commands to leave out.
-        text("", &mut body);
-        let mut all = self.magic.to_vec();
-        (self.version, (self.purpose, body.len() as u16)).encode(&mut all);
-        all.extend_from_slice(&body);
-        all
-    }
-}
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
@@ -354,6 +299,7 @@ fn connection_of_a_peer_that_sends_garbage_is_closed_and_the_reason_logged() {
             "200 is out of range for a role instance",
         ),
     ];
+    let count = cases.len() as u64;
     for (nonsense, reason) in cases {
         let (mut stream, verdict, _) = greet(node.address, &Greeting::default().bytes());
         assert_eq!(verdict, 0);
@@ -363,6 +309,8 @@ fn connection_of_a_peer_that_sends_garbage_is_closed_and_the_reason_logged() {
             node.logged(&["ERROR", "node 1", reason]) == 1
         });
     }
+    // It is counted before it is logged.
+    assert_eq!(node.status().peers[0].malformed, count);
     assert_unharmed(&node);
 }
 

@@ -3,6 +3,7 @@
 extern crate alloc;
 
 mod backup;
+mod callers;
 mod cluster;
 #[allow(unreachable_pub)]
 mod common;
@@ -11,11 +12,15 @@ mod data;
 mod disk;
 mod distance;
 mod frames;
+mod golden;
+mod greeting;
 mod identity;
+mod levels;
 mod loops;
 mod membership;
 #[allow(unreachable_pub)]
 mod membership_nodes;
+mod pki;
 mod poison;
 mod protocols;
 #[allow(unreachable_pub)]

@@ -1,195 +1,21 @@
-//! Nodes with certificates: who is admitted as a peer, who gets an answer, and what happens to
-//! every other caller.
+//! Nodes with certificates: who is admitted as a peer, who gets an answer, and how certificates are
+//! exchanged.
 
-use crate::common::{self, Running, layout, settings, start};
+use crate::common::{self, Running, start};
+use crate::pki::{HOUR, Pair, Pki, block_on, is_connected, status_by};
 use crate::support::{DEADLINE, Directory, eventually};
 use ionian_kernel::id::Epoch;
 use ionian_kernel::membership::Change;
 use ionian_runtime::admin::change::probe;
-use ionian_runtime::status::PeerState;
+use ionian_runtime::traces::{NodeNotes, Wanted};
 use ionian_runtime::{
-    Addressee, Contact, NodeSettings, NodeStatus, NodeTls, QueryError, TlsMode, query_snapshot,
-    query_status, request_change, request_drain,
+    Addressee, Contact, NodeTls, Record, TlsMode, query_notes, query_snapshot, query_status,
+    request_change, request_drain,
 };
-use ionian_tls::rustls::pki_types::pem::PemObject;
-use ionian_tls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use ionian_tls::rustls::{ClientConfig, RootCertStore};
-use ionian_tls::{Authority, ClientAuth, Expected, Files, Hosts, Issued, Kind, Live, Name};
-use std::fs::{self, Permissions};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use ionian_tls::{Authority, Hosts, Kind};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio_rustls::TlsConnector;
-
-const HOUR: Duration = Duration::from_secs(3600);
-
-/// The first bytes of requests for the status and for the membership, in any version.
-const ASKS_STATUS: &[u8] = b"\x96ionian\n\x05\x00\x01\x00\x00";
-const ASKS_MEMBERSHIP: &[u8] = b"\x96ionian\n\x05\x00\x03\x00\x00";
-
-/// Those of a change of the membership, in version 17.
-const ASKS_CHANGE: &[u8] = b"\x96ionian\n\x11\x00\x04\x00\x00";
-
-/// An authority, and the certificates of a test.
-struct Pki {
-    authority: Authority,
-    directory: Directory,
-}
-
-impl Pki {
-    fn new() -> Self {
-        Pki {
-            authority: Authority::create("blue", HOUR).unwrap().0,
-            directory: Directory::new(),
-        }
-    }
-
-    fn issue(&self, kind: Kind, name: &str) -> Issued {
-        let name = Name {
-            cluster: "blue".into(),
-            kind,
-            name: name.into(),
-        };
-        let hosts = Hosts {
-            names: vec!["localhost".into()],
-            addresses: Vec::new(),
-        };
-        self.authority.issue(&name, &hosts, HOUR).unwrap()
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.0.join(name)
-    }
-
-    fn write(&self, name: &str, issued: &Issued) {
-        let write = |file: &str, text: &str| {
-            let path = self.path(name).join(file);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(&path, text).unwrap();
-            fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-        };
-        write("tls.crt", &issued.certificate);
-        write("tls.key", &issued.key);
-        write("ca.crt", self.authority.certificate());
-    }
-
-    /// The certificate of an owner, in force.
-    fn tls(&self, kind: Kind, name: &str, mode: TlsMode) -> NodeTls {
-        self.write(name, &self.issue(kind, name));
-        self.open(name, mode)
-    }
-
-    /// The certificate that was written last.
-    fn open(&self, name: &str, mode: TlsMode) -> NodeTls {
-        let expected = Expected::any();
-        let files = Files::within(&self.path(name));
-        let live = Live::open(files, expected, ClientAuth::None).unwrap();
-        NodeTls::new(mode, Arc::new(live))
-    }
-
-    fn required(&self, kind: Kind, name: &str) -> Option<NodeTls> {
-        Some(self.tls(kind, name, TlsMode::Required))
-    }
-}
-
-/// Two nodes, of which node 1 dials node 0.
-struct Pair {
-    listeners: [Option<TcpListener>; 2],
-    addresses: Vec<SocketAddr>,
-}
-
-impl Pair {
-    fn new() -> Self {
-        let listeners = [common::bind(), common::bind()];
-        let addresses = listeners
-            .iter()
-            .map(|at| at.local_addr().unwrap())
-            .collect();
-        Pair {
-            listeners: listeners.map(Some),
-            addresses,
-        }
-    }
-
-    fn settings(&mut self, node: u16, tls: Option<NodeTls>) -> NodeSettings {
-        let address = self.addresses[usize::from(node)];
-        let listener = self.listeners[usize::from(node)]
-            .take()
-            .unwrap_or_else(|| TcpListener::bind(address).unwrap());
-        let mut settings = settings(node, listener, &self.addresses, &layout(&[0], &[1]));
-        settings.tls = tls;
-        settings
-    }
-
-    fn start(&mut self, node: u16, tls: Option<NodeTls>) -> Running {
-        start(self.settings(node, tls))
-    }
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(future)
-}
-
-fn status_by(node: &Running, tls: &Option<NodeTls>) -> Result<NodeStatus, QueryError> {
-    let contact = Contact {
-        tls: tls.clone(),
-        ..Contact::from(node.address)
-    };
-    block_on(query_status(contact, DEADLINE))
-}
-
-fn is_connected(node: &Running, tls: &Option<NodeTls>) -> bool {
-    status_by(node, tls).is_ok_and(|status| status.peers[0].state == PeerState::Connected)
-}
-
-/// What a caller reads that opens TLS with a certificate and sends `hello`: the bytes of the
-/// answer, or why there are none.
-fn ask(pki: &Pki, node: &Running, own: Option<&Issued>, hello: &[u8]) -> Result<Vec<u8>, String> {
-    let mut roots = RootCertStore::empty();
-    let root = CertificateDer::from_pem_slice(pki.authority.certificate().as_bytes()).unwrap();
-    roots.add(root).unwrap();
-    let provider = Arc::new(ionian_tls::rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots);
-    let config = match own {
-        None => config.with_no_client_auth(),
-        Some(own) => {
-            let chain = vec![CertificateDer::from_pem_slice(own.certificate.as_bytes()).unwrap()];
-            let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).unwrap();
-            config.with_client_auth_cert(chain, key).unwrap()
-        }
-    };
-    let exchange = async {
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let stream = tokio::net::TcpStream::connect(node.address).await?;
-        let host = ServerName::try_from("localhost").unwrap();
-        let mut stream = TlsConnector::from(Arc::new(config))
-            .connect(host, stream)
-            .await?;
-        stream.write_all(hello).await?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await?;
-        Ok::<_, std::io::Error>(answer)
-    };
-    block_on(exchange).map_err(|error| error.to_string())
-}
-
-/// The verdict in an answer: 0 accepted, 1 refused.
-fn verdict(answer: &[u8]) -> (u8, String) {
-    (
-        answer[10],
-        String::from_utf8_lossy(&answer[13..]).into_owned(),
-    )
-}
 
 #[test]
 fn nodes_with_certificates_connect_and_answer_by_role() {
@@ -237,6 +63,19 @@ fn nodes_with_certificates_connect_and_answer_by_role() {
     ))
     .unwrap();
 
+    // Whose certificates it has admitted: also those whose request it refused for a right.
+    let tls = status_by(&zero, &operator).unwrap().tls.unwrap();
+    let admitted = tls.admitted.unwrap();
+    let kinds: Vec<_> = admitted.issuers.iter().map(|it| &*it.kind).collect();
+    assert_eq!(kinds, ["operator", "monitor"], "and no node");
+    for seen in &admitted.issuers {
+        assert_eq!(seen.issuer, tls.trusted[0].subject);
+        assert!(
+            seen.last >= admitted.since && admitted.since > 0,
+            "{admitted:?}"
+        );
+    }
+
     // Another node answers at the address.
     let mistaken = Contact {
         name: Some("n1".into()),
@@ -269,11 +108,67 @@ fn the_audit_log_tells_probes_from_changes() {
     assert_eq!(logged("", "\"change\"", ""), 0);
     let change = Change::Abandon { epoch: Epoch(1) };
     request(Kind::Operator, "eva", &change);
-    assert_eq!(logged("operator/eva", "\"change\"", "\"permitted\""), 1);
+    let abandons =
+        |outcome: &str| logged("operator/eva", "\"change\" \"abandon epoch 1\"", outcome);
+    assert_eq!(abandons("\"permitted\""), 1);
+    // What became of it, with the reason.
+    let why = "the membership of this cluster cannot change";
+    assert_eq!(abandons(&format!("\"refused\" \"{why}\"")), 1);
     // What a caller would change is not read before it is known that it may.
     request(Kind::Monitor, "m", &probe());
     assert_eq!(logged("monitor/m", "\"change\"", "\"refused\""), 1);
     assert_eq!(logged("", "\"probe\"", ""), 1);
+}
+
+/// Traces show what clients do, and recording costs all nodes processor time.
+#[test]
+fn traces_are_read_by_operators_and_monitors_and_recorded_by_operators() {
+    let (pki, mut pair) = (Pki::new(), Pair::new());
+    let zero = pair.start(0, pki.required(Kind::Node, "n0"));
+    let record = Record {
+        one_in: 5,
+        lasting: Duration::from_secs(60),
+    };
+    let ask = |kind, owner: &str, record| -> Result<NodeNotes, String> {
+        let contact = Contact {
+            tls: pki.required(kind, owner),
+            ..Contact::from(zero.address)
+        };
+        let answer = block_on(query_notes(contact, record, &Wanted::default(), DEADLINE));
+        answer.map_err(|error| error.to_string())
+    };
+    let one_in = |notes: NodeNotes| notes.recording.map(|recording| recording.one_in);
+    let logged = |words: &[&str]| zero.logged(&[&["INFO", "\"record\""], words].concat());
+    for (kind, owner) in [(Kind::Monitor, "m"), (Kind::Node, "n1")] {
+        let refused = ask(kind, owner, Some(record)).unwrap_err();
+        let reason = format!(
+            "the request to record for traces is refused: the certificate is of \
+             ionian://blue/{}/{owner}; expected ionian://blue/operator/*",
+            kind.word()
+        );
+        assert_eq!(refused, reason);
+        assert_eq!(
+            logged(&[owner, "one in 5 commands for 60 s", "\"refused\""]),
+            1
+        );
+    }
+    assert_eq!(one_in(ask(Kind::Monitor, "m", None).unwrap()), None);
+    assert_eq!(
+        one_in(ask(Kind::Operator, "eva", Some(record)).unwrap()),
+        Some(5)
+    );
+    let words = [
+        "operator/eva",
+        "one in 5 commands for 60 s",
+        "\"permitted\"",
+    ];
+    assert_eq!(logged(&words), 1);
+    assert_eq!(one_in(ask(Kind::Monitor, "m", None).unwrap()), Some(5));
+    assert_eq!(logged(&[]), 3, "reading has no line");
+    let refused = ask(Kind::Node, "n1", None).unwrap_err();
+    let reason = "the request for traces is refused: the certificate is of ionian://blue/node/n1; \
+                  expected ionian://blue/operator/*";
+    assert!(refused.starts_with(reason), "{refused}");
 }
 
 #[test]
@@ -305,118 +200,6 @@ fn certificate_that_ends_soon_is_reported() {
             .collect::<Vec<_>>()
     };
     assert_eq!((ending(&zero), ending(&one)), (vec![], vec!["certificate"]));
-}
-
-#[test]
-fn caller_without_the_right_certificate_gets_no_answer() {
-    let (pki, mut pair) = (Pki::new(), Pair::new());
-    let zero = pair.start(0, pki.required(Kind::Node, "n0"));
-    let now = SystemTime::now();
-    let none = Hosts::default();
-    let signed = |uris: &[&str], from: SystemTime| {
-        let uris: Vec<String> = uris.iter().map(|uri| uri.to_string()).collect();
-        pki.authority
-            .sign(Kind::Operator, &uris, &none, from, HOUR)
-            .unwrap()
-    };
-    let own = "ionian://blue/operator/eva";
-    let (status, membership) = (ASKS_STATUS, ASKS_MEMBERSHIP);
-    assert_eq!(
-        verdict(&ask(&pki, &zero, Some(&signed(&[own], now)), status).unwrap()).0,
-        0
-    );
-
-    // A valid certificate of another owner: the caller receives both names.
-    let told = [
-        (
-            pki.issue(Kind::Client, "web"),
-            membership,
-            "is of ionian://blue/client/web; expected",
-        ),
-        (
-            pki.issue(Kind::Node, "n1"),
-            ASKS_CHANGE,
-            "is of ionian://blue/node/n1; expected",
-        ),
-        (
-            signed(&["ionian://red/operator/eva"], now),
-            status,
-            "is of ionian://red/operator/eva; expected ionian://blue/operator/*",
-        ),
-        (signed(&[], now), status, "the certificate has no name"),
-        (
-            signed(&[own, "ionian://blue/node/n0"], now),
-            status,
-            "the certificate has 2 names",
-        ),
-    ];
-    for (certificate, hello, reason) in &told {
-        let answer = verdict(&ask(&pki, &zero, Some(certificate), hello).unwrap());
-        assert!(answer.0 == 1 && answer.1.contains(reason), "{answer:?}");
-        let words = ["refused a connection", reason];
-        eventually("the node has logged it", || zero.logged(&words) > 0);
-    }
-    // No valid certificate: the node logs the name in it, and what it expected.
-    let unknown = Authority::create("blue", HOUR).unwrap().0;
-    let of_unknown = unknown
-        .sign(Kind::Operator, &[own.into()], &none, now, HOUR)
-        .unwrap();
-    let unproven = [
-        (of_unknown, "UnknownIssuer"),
-        (signed(&[own], now - 2 * HOUR), "expired"),
-        (signed(&[own], now + HOUR), "not valid yet"),
-    ];
-    for (certificate, reason) in &unproven {
-        let answer = ask(&pki, &zero, Some(certificate), status);
-        assert!(
-            answer.as_ref().is_err_and(|e| e.contains("alert")),
-            "{answer:?}"
-        );
-        let words = [
-            reason,
-            "not a peer: the certificate that says ionian://blue/operator/eva",
-            "of ionian://blue/ that",
-        ];
-        eventually("the node has logged it", || zero.logged(&words) > 0);
-    }
-    let answer = ask(&pki, &zero, None, status);
-    assert!(
-        answer
-            .as_ref()
-            .is_err_and(|e| e.contains("CertificateRequired")),
-        "{answer:?}"
-    );
-    let operator = pki.required(Kind::Operator, "eva");
-    assert!(status_by(&zero, &operator).is_ok(), "the node is unharmed");
-}
-
-#[test]
-fn peer_with_the_certificate_of_another_is_refused_on_both_sides() {
-    let (pki, mut pair) = (Pki::new(), Pair::new());
-    let zero = pair.start(0, pki.required(Kind::Node, "n0"));
-    let operator = pki.required(Kind::Operator, "eva");
-    for (kind, name) in [(Kind::Node, "n2"), (Kind::Operator, "max")] {
-        let one = pair.start(1, pki.required(kind, name));
-        let word = kind.word();
-        let reason = format!("ionian://blue/{word}/{name}; expected ionian://blue/node/n1");
-        eventually("it is refused", || {
-            one.logged(&["refuses this node", &reason]) == 1
-        });
-        eventually("it has refused", || {
-            zero.logged(&["refused a connection", &reason]) > 0
-        });
-        assert!(!is_connected(&zero, &operator));
-        one.stop().unwrap();
-    }
-    let one = pair.start(1, pki.required(Kind::Node, "n1"));
-    eventually("they are connected", || is_connected(&zero, &operator));
-    // Now node 0 comes back with a certificate that is not its own.
-    drop(zero);
-    let _zero = pair.start(0, pki.required(Kind::Node, "n3"));
-    let reason = "is of ionian://blue/node/n3; expected ionian://blue/node/";
-    eventually("it is refused", || {
-        one.logged(&["is refused by this node", reason]) > 0
-    });
 }
 
 #[test]
@@ -457,27 +240,6 @@ fn cluster_switches_from_plain_to_required_node_by_node() {
 }
 
 #[test]
-fn each_side_that_does_not_speak_the_others_language_gets_a_clear_end() {
-    let (pki, mut pair) = (Pki::new(), Pair::new());
-    let plain = pair.start(0, None);
-    let operator = pki.required(Kind::Operator, "eva");
-    let refused = status_by(&plain, &operator).unwrap_err().to_string();
-    assert_eq!(refused, "it does not speak TLS, which is required here");
-    eventually("the node has logged it", || {
-        plain.logged(&["it speaks TLS, and TLS is off on this node"]) == 1
-    });
-    // Not even a node: the connection ends, and nothing is sent.
-    let secured = pair.start(1, pki.required(Kind::Node, "n1"));
-    let mut stream = TcpStream::connect(secured.address).unwrap();
-    stream.write_all(b"PING\r\n").unwrap();
-    let mut answer = Vec::new();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    let _ = stream.read_to_end(&mut answer);
-    assert!(answer.is_empty(), "{answer:?}");
-    assert!(status_by(&secured, &operator).is_ok());
-}
-
-#[test]
 fn processes_of_the_own_user_administer_a_node_on_its_unix_socket() {
     let (pki, mut pair, data) = (Pki::new(), Pair::new(), Directory::new());
     let mut settings = pair.settings(0, pki.required(Kind::Node, "n0"));
@@ -497,14 +259,14 @@ fn processes_of_the_own_user_administer_a_node_on_its_unix_socket() {
     );
 }
 
-/// After a new authority is trusted, the connection that the earlier trust admitted is made again,
-/// and the node goes on with its new certificate.
 /// Has a node read its files again, and waits until it has.
 fn read_again(set: &NodeTls) {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     runtime.unwrap().block_on(set.read_again());
 }
 
+/// After a new authority is trusted, the connection that the earlier trust admitted is made again,
+/// and the node goes on with its new certificate.
 #[test]
 fn certificates_and_authorities_are_exchanged_without_a_restart() {
     let (mut pki, mut pair) = (Pki::new(), Pair::new());

@@ -154,6 +154,7 @@ fn owned(ops: &[Op<&[u8]>]) -> Vec<Command> {
             fact: *fact,
         },
         Op::DbSize => Op::DbSize,
+        Op::Expiring => Op::Expiring,
         Op::Keys(pattern) => Op::Keys(key(pattern)),
         Op::Scan {
             cursor,
