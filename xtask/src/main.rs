@@ -3,15 +3,19 @@
 //! minute once the tree is built. `cargo xtask features` tests what only builds with features
 //! contain. `cargo xtask tests` runs all tests.
 //! `cargo xtask tidy` checks the house rules of STYLE.md.
-//! `cargo xtask costs` counts what a command costs each role, `cargo xtask pages` tries the
-//! commands of the documents. `cargo xtask torture` builds the program as it is released, and
-//! tortures it; `soak`, `restart-time`, `group-commit` and `burden` measure it. `cargo xtask dist`
-//! and the commands that follow it make packages.
+//! `cargo xtask costs` counts what a command costs each role, `cargo xtask deny` checks licences,
+//! `cargo xtask pages` tries the commands of the documents. `cargo xtask torture` builds the
+//! program as it is released, and tortures it; `soak`, `restart-time`, `group-commit` and `burden`
+//! measure it. `cargo xtask dist` and the commands that follow it make packages.
 
+mod absent;
 mod costs;
+mod deny;
+mod former;
 mod packaging;
 mod pages;
 mod process;
+mod releases;
 mod test_programs;
 mod tidy;
 
@@ -110,6 +114,10 @@ const VERIFY: &[Step] = &[
         )
     },
     NUMBERS,
+    step(
+        "licences and sources of crates are those that deny.toml allows",
+        &["xtask", "deny", "--skip-without-cargo-deny"],
+    ),
     // The tests below use the same build.
     step(
         "all that is tested builds",
@@ -309,8 +317,11 @@ fn main() -> ExitCode {
         Some("tests") => return test_programs::run(),
         Some("tidy") => return tidy::run(env::args_os().skip(2)),
         Some("costs") => return costs::run(env::args_os().skip(2)),
+        Some("deny") => return deny::run(env::args_os().skip(2)),
         Some("pages") => return pages::run_commands(env::args_os().skip(2)),
+        Some("numbers") if !releases::agree(&repository()) => return ExitCode::FAILURE,
         Some("numbers") => return pages::run_numbers(env::args_os().skip(2)),
+        Some("former") => return former::run(env::args_os().skip(2)),
         Some("torture") => return harness("torture", env::args_os().skip(2)),
         Some("soak" | "restart-time" | "group-commit" | "burden") => {
             return harness("measure", env::args_os().skip(1));
@@ -320,7 +331,7 @@ fn main() -> ExitCode {
                 return code;
             }
             eprintln!(
-                "usage: cargo xtask verify|check|fix|features|tests|tidy|costs|pages|numbers|torture|soak|restart-time|group-commit|burden|dist|sbom|deb|rpm|image"
+                "usage: cargo xtask verify|check|fix|features|tests|tidy|costs|deny|pages|numbers|former|torture|soak|restart-time|group-commit|burden|dist|sbom|deb|rpm|image|try-packages"
             );
             let gates = [
                 ("verify", VERIFY),
@@ -342,11 +353,15 @@ fn main() -> ExitCode {
             eprintln!(
                 "  costs: how many instructions a command costs each role (--record: keep them in docs/costs.toml)"
             );
+            eprintln!("  deny: check licences and sources of crates (deny.toml) with cargo-deny");
             eprintln!(
                 "  pages: run the commands of the documents (PAGE...: of these), compare what they print"
             );
             eprintln!(
                 "  numbers: compare the numbers of the documents with their files (--write: write them anew)"
+            );
+            eprintln!(
+                "  former: build the program of an earlier commit, for torture --former (COMMIT)"
             );
             eprintln!(
                 "  torture: kill real processes under load, check what they said (see its --help)"
@@ -365,6 +380,7 @@ fn main() -> ExitCode {
             eprintln!(
                 "  sbom: list the crates that it is built from; deb, rpm, image: make a package of it"
             );
+            eprintln!("  try-packages: install, run and remove what deb and image have made");
             return ExitCode::from(2);
         }
     };
@@ -377,6 +393,9 @@ fn main() -> ExitCode {
     });
     for (what, took) in times {
         eprintln!("==> {:5.0} s  {what}", took.as_secs_f64());
+    }
+    if std::ptr::eq(steps, VERIFY) {
+        absent::tell();
     }
     match passed {
         true => ExitCode::SUCCESS,

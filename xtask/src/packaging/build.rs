@@ -2,11 +2,11 @@
 //! machine and no time is in it. It carries the list of the crates that it is built from, which
 //! `cargo audit bin` and scanners of images read.
 
-use super::{Done, finish, package, program, require_subcommand, size, source_time};
+use super::{Done, finish, floor, package, program, require_subcommand, size, source_time};
 use crate::repository;
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The shells whose completions packages contain, and where these expect them below `/usr/share`.
@@ -20,7 +20,7 @@ const SHELLS: &[(&str, &str)] = &[
 pub(super) fn dist() -> Done {
     require_subcommand("auditable")?;
     let root = repository();
-    let target = root.join("target");
+    let target = crate::target();
     let mut command = crate::cargo();
     command
         .args(["auditable", "build", "--locked", "--profile", "dist"])
@@ -39,6 +39,8 @@ pub(super) fn dist() -> Done {
     finish(&mut command, "https://rustup.rs installs it")?;
     fs::copy(target.join("dist/ionian"), package("ionian")?)?;
     let program = program()?;
+    names_no_place(&program)?;
+    floor::check(&program)?;
     finish(
         Command::new(&program).arg("man").arg(package("share/man")?),
         "it has just been built",
@@ -53,6 +55,18 @@ pub(super) fn dist() -> Done {
         fs::write(package(&format!("share/{place}"))?, completions.stdout)?;
     }
     eprintln!("==> {}: {}", program.display(), size(&program)?);
+    Ok(())
+}
+
+/// Two builds in two places are equal only if the program names none.
+fn names_no_place(program: &Path) -> Done {
+    let bytes = fs::read(program)?;
+    for place in [repository(), cargo_home()?] {
+        let name = place.as_os_str().as_encoded_bytes();
+        if bytes.windows(name.len()).any(|it| it == name) {
+            return Err(format!("the program names {}", place.display()).into());
+        }
+    }
     Ok(())
 }
 

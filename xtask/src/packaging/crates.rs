@@ -1,14 +1,13 @@
 //! The crates that the program is built from: a list for tools (`sbom`), and their licences
 //! for people (`copyright`).
 
-use super::{Done, finish, package, require_subcommand};
+use super::{Done, finish, package, printed, require_subcommand};
 use crate::repository;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 /// The name of the list below a package, as `cargo cyclonedx` writes it.
 const LIST: &str = "ionian.cdx";
@@ -45,7 +44,11 @@ pub(super) fn sbom() -> Done {
     }
     let written = written.ok_or("cargo cyclonedx has written no list for crates/cli")?;
     let mut list = without_place(serde_json::from_str(&written)?, &root);
-    keep(&mut list, &linked()?);
+    let linked = linked()?;
+    keep(&mut list, &linked);
+    if let Some((name, version)) = missing(&list, &linked) {
+        return Err(format!("cargo cyclonedx does not list {name} {version}").into());
+    }
     let path = package("ionian.cdx.json")?;
     fs::write(&path, serde_json::to_string_pretty(&list)? + "\n")?;
     let count = list["components"].as_array().map_or(0, Vec::len);
@@ -90,6 +93,14 @@ fn keep(list: &mut Value, linked: &BTreeSet<Crate>) {
             on.retain(|one| refs.contains(text_of(one)));
         }
     }
+}
+
+/// A crate that is linked and not listed.
+fn missing(list: &Value, linked: &BTreeSet<Crate>) -> Option<Crate> {
+    let components = list["components"].as_array().into_iter().flatten();
+    let mut listed: BTreeSet<Crate> = components.map(crate_of).collect();
+    listed.insert(crate_of(&list["metadata"]["component"]));
+    linked.difference(&listed).next().cloned()
 }
 
 /// Replaces a path in every text.
@@ -196,14 +207,6 @@ fn foreign() -> Done<Vec<Value>> {
     }
 }
 
-fn printed(command: &mut Command) -> Done<String> {
-    let output = command.output()?;
-    match output.status.success() {
-        true => Ok(String::from_utf8(output.stdout)?),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned().into()),
-    }
-}
-
 /// The texts of a crate's licences, but for the one that every system has.
 fn notices(folder: &Path) -> Done<Vec<String>> {
     let mut notices = Vec::new();
@@ -266,7 +269,12 @@ mod tests {
             ],
         });
         let linked = ["linked", "leaf"].map(|name| (name.to_owned(), "1".to_owned()));
-        keep(&mut list, &linked.into());
+        let mut linked = linked.into();
+        keep(&mut list, &linked);
+        assert_eq!(missing(&list, &linked), None);
+        let unlisted = ("unlisted".to_owned(), "1".to_owned());
+        linked.insert(unlisted.clone());
+        assert_eq!(missing(&list, &linked), Some(unlisted));
         let expected = json!({
             "metadata": { "component": component("program") },
             "components": [component("linked"), component("leaf")],

@@ -9,12 +9,18 @@
 //! | `deb` | a package for Debian |
 //! | `rpm` | the same files for systems with rpm |
 //! | `image` | an image for container engines |
+//! | `floor` | the oldest glibc that runs the program |
+//! | `attempt` | `try-packages`: packages are installed, the image is run |
+//! | `scripts` | what it runs in namespaces of its own |
 
+mod attempt;
 mod build;
 mod crates;
 mod deb;
+mod floor;
 mod image;
 mod rpm;
+mod scripts;
 
 use crate::repository;
 use std::env;
@@ -34,6 +40,7 @@ pub(crate) fn run(name: &str) -> Option<ExitCode> {
         "deb" => deb::deb(),
         "rpm" => rpm::rpm(),
         "image" => image::image(),
+        "try-packages" => attempt::run(),
         _ => return None,
     };
     Some(match done {
@@ -71,6 +78,15 @@ fn finish(command: &mut Command, remedy: &str) -> Done {
             Err(format!("{name} is not installed: {remedy}").into())
         }
         Err(error) => Err(format!("cannot run {name}: {error}").into()),
+    }
+}
+
+/// What a command prints.
+fn printed(command: &mut Command) -> Done<String> {
+    let output = command.output()?;
+    match output.status.success() {
+        true => Ok(String::from_utf8(output.stdout)?),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned().into()),
     }
 }
 

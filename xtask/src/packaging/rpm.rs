@@ -13,6 +13,9 @@ const ELSEWHERE: &[(&str, &str)] = &[(
     "/usr/share/zsh/site-functions/",
 )];
 
+/// Folders of documentation.
+const DOCUMENTATION: [&str; 2] = ["/usr/share/doc/", "/usr/share/man/"];
+
 /// What is added to `package.metadata.generate-rpm`.
 #[derive(Debug, PartialEq, Serialize)]
 struct Added {
@@ -25,6 +28,8 @@ struct Asset {
     source: String,
     dest: String,
     mode: String,
+    /// Whether an installation without documentation leaves it out.
+    doc: bool,
 }
 
 /// Makes the package of the program that `dist` has built.
@@ -57,6 +62,12 @@ pub(super) fn rpm() -> Done {
 fn assets(deb: &Value, folder: &Path) -> Done<Vec<Asset>> {
     let wrong = "crates/cli/Cargo.toml: package.metadata.deb.assets must be lists of three texts";
     let source = |text: &str| folder.join(text).display().to_string();
+    let asset = |source: String, dest: String, mode: &str| Asset {
+        source,
+        doc: DOCUMENTATION.iter().any(|it| dest.starts_with(it)),
+        dest,
+        mode: mode.to_owned(),
+    };
     let mut assets = Vec::new();
     for listed in deb["assets"].as_array().ok_or(wrong)? {
         let text = |index: usize| listed[index].as_str().ok_or(wrong);
@@ -64,18 +75,12 @@ fn assets(deb: &Value, folder: &Path) -> Done<Vec<Asset>> {
         for (there, here) in ELSEWHERE {
             dest = dest.replace(there, here);
         }
-        assets.push(Asset {
-            source: source(text(0)?),
-            dest,
-            mode: text(2)?.to_owned(),
-        });
+        assets.push(asset(source(text(0)?), dest, text(2)?));
     }
     // Debian's tool adds this one by itself.
-    assets.push(Asset {
-        source: source(deb["license-file"][0].as_str().ok_or(wrong)?),
-        dest: "/usr/share/doc/ionian/copyright".to_owned(),
-        mode: "644".to_owned(),
-    });
+    let licence = source(deb["license-file"][0].as_str().ok_or(wrong)?);
+    let dest = "/usr/share/doc/ionian/copyright".to_owned();
+    assets.push(asset(licence, dest, "644"));
     Ok(assets)
 }
 
@@ -85,7 +90,13 @@ mod tests {
 
     fn asset(source: &str, dest: &str, mode: &str) -> Asset {
         let [source, dest, mode] = [source, dest, mode].map(str::to_owned);
-        Asset { source, dest, mode }
+        let doc = dest.contains("/doc/");
+        Asset {
+            source,
+            dest,
+            mode,
+            doc,
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A node under a service manager: its notifications, and the unit that comes with the project.
 
+mod calls;
+
 use crate::cluster::{Nodes, deployment, eventually, ionian};
 use crate::common::{Directory, LIMIT, text};
 use nix::sys::signal::{Signal, kill};
@@ -10,9 +12,13 @@ use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const NODE: &str = "ionian@.service";
 pub(crate) const BACKUP: &str = "ionian-backup.service";
+
+/// How often the node under test proves that its loop runs: three times in `WATCHDOG_USEC`.
+const PROOF: Duration = Duration::from_millis(50);
 
 /// One of the units that come with the project.
 pub(crate) fn unit(name: &str) -> String {
@@ -66,7 +72,7 @@ fn a_node_is_ready_when_it_listens_although_its_peers_are_down() {
         .arg("--data")
         .arg(directory.path("data"))
         .env("NOTIFY_SOCKET", directory.path("notify"))
-        .env("WATCHDOG_USEC", "150000")
+        .env("WATCHDOG_USEC", (PROOF * 3).as_micros().to_string())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
@@ -101,6 +107,7 @@ fn a_node_is_ready_when_it_listens_although_its_peers_are_down() {
     assert!(is_reloading(&next_report(&socket)));
     assert_eq!(next_report(&socket), "READY=1\n");
     proves_itself();
+    a_stopped_process_proves_nothing(id, &socket);
     kill(id, Signal::SIGTERM).unwrap();
     assert_eq!(
         next_report(&socket),
@@ -108,6 +115,29 @@ fn a_node_is_ready_when_it_listens_although_its_peers_are_down() {
     );
     let status = eventually("the node stops", || nodes.0[0].try_wait().unwrap());
     assert_eq!(status.code(), Some(0));
+}
+
+/// A process that is stopped sends no proof until it goes on.
+fn a_stopped_process_proves_nothing(id: Pid, socket: &UnixDatagram) {
+    kill(id, Signal::SIGSTOP).unwrap();
+    eventually("each thread is stopped", || {
+        let mut threads = fs::read_dir(format!("/proc/{id}/task")).unwrap();
+        let stat = |it: &Path| fs::read_to_string(it.join("stat")).ok();
+        let is_stopped = |stat: String| stat.rsplit_once(") ").unwrap().1.starts_with('T');
+        let all = threads.all(|it| stat(&it.unwrap().path()).is_none_or(is_stopped));
+        all.then_some(())
+    });
+    // What it sent before.
+    socket.set_nonblocking(true).unwrap();
+    while socket.recv(&mut [0; 4096]).is_ok() {}
+    socket.set_nonblocking(false).unwrap();
+    // Ten times the interval of proofs, and three times that of the manager.
+    socket.set_read_timeout(Some(PROOF * 10)).unwrap();
+    let error = socket.recv(&mut [0; 4096]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    kill(id, Signal::SIGCONT).unwrap();
+    assert_eq!(next(socket), "WATCHDOG=1\n");
 }
 
 /// Whether a node says that it reloads, at a time of the clock that the manager has as well.
