@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
@@ -357,4 +357,16 @@ fn spawn(directory: &Directory, flags: &[&str]) -> (Child, Receiver<String>) {
             .try_for_each(|text| line.send(text))
     });
     (up, lines)
+}
+
+/// Stops a process, and waits until each of its threads has stopped: the signal reaches one first.
+pub(crate) fn stop_all_threads(id: Pid) {
+    kill(id, Signal::SIGSTOP).unwrap();
+    eventually("each thread is stopped", || {
+        let mut threads = fs::read_dir(format!("/proc/{id}/task")).unwrap();
+        let stat = |it: &Path| fs::read_to_string(it.join("stat")).ok();
+        let is_stopped = |stat: String| stat.rsplit_once(") ").unwrap().1.starts_with('T');
+        let all = threads.all(|it| stat(&it.unwrap().path()).is_none_or(is_stopped));
+        all.then_some(())
+    });
 }

@@ -1,6 +1,6 @@
 //! What nodes serve over HTTP. One cluster, because processes take long to start.
 
-use crate::cluster::{Cluster, eventually, free_port, text, works};
+use crate::cluster::{Cluster, eventually, free_port, stop_all_threads, text, works};
 use ionian_metrics::{Kind, lines};
 use nix::sys::signal::Signal;
 use std::collections::{BTreeMap, BTreeSet};
@@ -130,7 +130,7 @@ fn nodes_serve_metrics_and_health_whatever_the_cluster_does() {
 
 /// A process that is stopped answers nothing: what looks at it gives up after its own limit.
 fn stopped(cluster: &Cluster, port: u16) {
-    cluster.signal(2, Signal::SIGSTOP);
+    stop_all_threads(cluster.pid(2).expect("it runs"));
     for path in ["/metrics", "/livez"] {
         // The system still accepts the connection.
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();

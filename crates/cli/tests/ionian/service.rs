@@ -2,7 +2,7 @@
 
 mod calls;
 
-use crate::cluster::{Nodes, deployment, eventually, ionian};
+use crate::cluster::{Nodes, deployment, eventually, ionian, stop_all_threads};
 use crate::common::{Directory, LIMIT, text};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -119,14 +119,7 @@ fn a_node_is_ready_when_it_listens_although_its_peers_are_down() {
 
 /// A process that is stopped sends no proof until it goes on.
 fn a_stopped_process_proves_nothing(id: Pid, socket: &UnixDatagram) {
-    kill(id, Signal::SIGSTOP).unwrap();
-    eventually("each thread is stopped", || {
-        let mut threads = fs::read_dir(format!("/proc/{id}/task")).unwrap();
-        let stat = |it: &Path| fs::read_to_string(it.join("stat")).ok();
-        let is_stopped = |stat: String| stat.rsplit_once(") ").unwrap().1.starts_with('T');
-        let all = threads.all(|it| stat(&it.unwrap().path()).is_none_or(is_stopped));
-        all.then_some(())
-    });
+    stop_all_threads(id);
     // What it sent before.
     socket.set_nonblocking(true).unwrap();
     while socket.recv(&mut [0; 4096]).is_ok() {}

@@ -7,6 +7,7 @@ use ionian_kernel::level::Level;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// What clients send first: one file each, which says where it is from. Lines are inline commands;
 /// behind `=>` stands the beginning of an error that they get, and `---` begins another connection.
@@ -102,6 +103,8 @@ impl Exporter {
     fn metrics(&self) -> String {
         let address = ("127.0.0.1", self.port);
         let mut stream = TcpStream::connect(address).expect("it listens");
+        let limit = Some(Duration::from_secs(40));
+        stream.set_read_timeout(limit).expect("a timeout");
         let request = b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
         stream.write_all(request).expect("to write");
         let mut answer = String::new();

@@ -15,7 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Theirs {
     server: Child,
     directory: PathBuf,
-    clients: [UnixStream; 2],
+    /// Empty until it answers.
+    clients: Vec<UnixStream>,
     asked: u64,
 }
 
@@ -43,7 +44,13 @@ impl Theirs {
             .arg("--dir")
             .arg(&directory);
         let server = server.stdout(Stdio::null()).spawn();
-        let server = server.expect("a redis-server");
+        // Its end is that of the server.
+        let mut theirs = Theirs {
+            server: server.expect("a redis-server"),
+            directory,
+            clients: Vec::new(),
+            asked: 0,
+        };
         let since = Instant::now();
         let connect = || loop {
             match UnixStream::connect(&socket) {
@@ -52,16 +59,11 @@ impl Theirs {
                 Err(_) => std::thread::sleep(Duration::from_millis(5)),
             }
         };
-        let clients = [connect(), connect()];
-        for client in &clients {
+        for client in [connect(), connect()] {
             client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            theirs.clients.push(client);
         }
-        Some(Theirs {
-            server,
-            directory,
-            clients,
-            asked: 0,
-        })
+        Some(theirs)
     }
 
     pub(crate) fn ask(&mut self, (by_admin, lines): &Step) -> String {

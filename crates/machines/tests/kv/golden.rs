@@ -29,6 +29,9 @@ use std::fs;
 
 const PARTED: &str = " => ";
 
+/// The first level that is not released: files of those before are complete.
+const UNRELEASED: u16 = 18;
+
 /// Refused ones too: they are encoded with their error.
 fn commands(text: &str) -> Vec<Command> {
     let lines = text.split("; ").filter(|line| !line.is_empty());
@@ -148,10 +151,10 @@ fn are_as_before(level: u16) {
         whole += &checked(&mut kv, level, number, line, &place);
         whole.push('\n');
     }
-    if std::env::var_os("WRITE_GOLDEN").is_some() {
+    if level >= UNRELEASED && std::env::var_os("WRITE_GOLDEN").is_some() {
         fs::write(&path, &whole).expect("it is written");
     }
-    let what = "a line has no bytes: write them with WRITE_GOLDEN=1";
+    let what = "a line has no bytes: those of an unreleased level are written with WRITE_GOLDEN=1";
     assert_eq!(fs::read_to_string(&path).expect("a file"), whole, "{what}");
 }
 

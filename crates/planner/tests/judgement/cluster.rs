@@ -32,6 +32,9 @@ const OBSERVED: u64 = 600;
 /// Commands after a change until a window begins.
 const SETTLED: u64 = 150;
 
+/// A window that is longer than this would never end.
+const LIMIT: Duration = Duration::from_secs(120);
+
 /// How often it is looked whether a window has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -143,6 +146,7 @@ impl Running {
     pub(crate) fn idle_window(&self, turns: u64) -> Bottleneck {
         let pumps = |status: &NodeStatus| status.event_loop.pumps;
         let ends: Vec<u64> = self.reports().iter().map(|it| pumps(it) + turns).collect();
+        let since = Instant::now();
         self.judged(|| {
             while self
                 .reports()
@@ -150,6 +154,7 @@ impl Running {
                 .zip(&ends)
                 .any(|(it, end)| pumps(it) < *end)
             {
+                assert!(since.elapsed() < LIMIT, "loops do not turn {turns} times");
                 std::thread::sleep(LOOK * 20);
             }
         })

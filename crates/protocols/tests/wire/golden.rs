@@ -85,10 +85,16 @@ pub(crate) fn are_read_and_written_as_before<P: Protocol>() {
             let lines = drawn.iter().map(|message| line(message.name(), message));
             lines.collect()
         });
+        assert!(
+            text.lines().count() >= EACH,
+            "{}: no messages",
+            path.display()
+        );
         for (number, written) in text.lines().enumerate() {
             let place = format!("{}:{}", path.display(), number + 1);
             let message = is_read_and_written_as_before::<P::Message>(&place, written);
-            assert!(written.starts_with(message.name()), "{place}");
+            let name = written.split_whitespace().next();
+            assert_eq!(name, Some(message.name()), "{place}");
         }
     }
 }
