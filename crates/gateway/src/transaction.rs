@@ -315,6 +315,7 @@ impl Queue {
                 own.name
             ));
         }
+        own.map_or(Ok(()), |own| own.check_queued(words))?;
         if self.failed {
             // It does not execute here; it only produces Redis's error.
             return if own.is_some() {

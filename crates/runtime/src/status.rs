@@ -173,6 +173,10 @@ pub struct TlsStatus {
     /// wanted; 0 from programs that do not report it.
     #[serde(default)]
     pub refused_callers: u64,
+    /// The names of the trusted authorities to which the node's own certificate leads, directly or
+    /// through others; empty from programs that do not report it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signed_by: Vec<String>,
     /// Who has connected to the node; `None` from programs that do not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted: Option<AdmittedStatus>,
@@ -183,11 +187,12 @@ pub struct TlsStatus {
 pub struct AdmittedStatus {
     /// Since when the node knows them: its start, in seconds since 1970.
     pub since: i64,
-    /// At most 64: each authority that has signed some of them, for each kind of owner.
+    /// Each authority that the node trusts now and to which some of them lead, for each kind of
+    /// owner. The node has verified that: other certificates that the owners sent do not count.
     pub issuers: Vec<IssuerStatus>,
 }
 
-/// An authority that has signed certificates of owners of one kind.
+/// An authority to which certificates of owners of one kind lead, directly or through others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IssuerStatus {
     /// The name of the authority.

@@ -17,7 +17,7 @@
 //! | `files` | the files of a set, read with their limits |
 //! | `set` | a set, checked whole |
 //! | `config` | settings of `rustls` |
-//! | `seen` | the authorities of the certificates that others have shown |
+//! | `seen` | the trusted authorities of the certificates that others have shown |
 //! | `live` | the set in force, and its exchange |
 //! | `session` | the encryption of one connection |
 //! | `issue` | makes certificates: the CA and those that it signs |

@@ -1,13 +1,10 @@
 //! Which authorities have signed the certificates that were shown to this process.
 
-use crate::name::{Kind, describe, name_of, now};
+use crate::name::{Kind, name_of, now};
 use rustls::pki_types::CertificateDer;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How many are kept. There are fewer: four kinds of owners for each trusted authority.
-const MOST: usize = 64;
-
-/// An authority whose certificates were shown by owners of one kind.
+/// An authority of the set in force to which certificates of owners of one kind lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenIssuer {
     /// The name of the authority.
@@ -37,35 +34,43 @@ impl Seen {
         self.since
     }
 
-    /// Adds a chain of certificates, of which the last is the nearest to an authority.
-    pub(crate) fn add(&self, chain: &[CertificateDer<'_>], now: i64) {
-        let (Some(leaf), Some(last)) = (chain.first(), chain.last()) else {
+    /// Notes that an owner was admitted with this chain of certificates, its own first. What it has
+    /// sent says nothing of its authorities: `signers` are the names of those that were verified.
+    pub(crate) fn add(
+        &self,
+        chain: &[CertificateDer<'_>],
+        signers: Vec<String>,
+        is_trusted: impl Fn(&str) -> bool,
+        now: i64,
+    ) {
+        let Some(Ok(owner)) = chain.first().map(|leaf| name_of(leaf)) else {
             return;
         };
-        let Ok(owner) = name_of(leaf) else {
-            return;
-        };
-        let issuer = describe(last).issuer;
-        let mut issuers = self.issuers.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = |it: &&mut SeenIssuer| (it.kind, &it.issuer) == (owner.kind, &issuer);
-        if let Some(known) = issuers.iter_mut().find(known) {
-            known.last = now;
-            return;
+        let mut issuers = self.trusted(&is_trusted);
+        // Another set may have come in force since they were verified.
+        for issuer in signers.into_iter().filter(|name| is_trusted(name)) {
+            let known = |it: &&mut SeenIssuer| (it.kind, &it.issuer) == (owner.kind, &issuer);
+            match issuers.iter_mut().find(known) {
+                Some(known) => known.last = now,
+                None => issuers.push(SeenIssuer {
+                    issuer,
+                    kind: owner.kind,
+                    last: now,
+                }),
+            }
         }
-        if issuers.len() == MOST {
-            let oldest = (0..MOST).min_by_key(|place| issuers[*place].last);
-            issuers.swap_remove(oldest.expect("the limit is not zero"));
-        }
-        issuers.push(SeenIssuer {
-            issuer,
-            kind: owner.kind,
-            last: now,
-        });
     }
 
-    pub(crate) fn all(&self) -> Vec<SeenIssuer> {
-        let issuers = self.issuers.lock().unwrap_or_else(PoisonError::into_inner);
-        issuers.clone()
+    pub(crate) fn all(&self, is_trusted: impl Fn(&str) -> bool) -> Vec<SeenIssuer> {
+        self.trusted(is_trusted).clone()
+    }
+
+    /// Forgets all but the authorities that are trusted now. So there are at most as many entries
+    /// as kinds of owners for each of these.
+    fn trusted(&self, is_trusted: impl Fn(&str) -> bool) -> MutexGuard<'_, Vec<SeenIssuer>> {
+        let mut issuers = self.issuers.lock().unwrap_or_else(PoisonError::into_inner);
+        issuers.retain(|it| is_trusted(&it.issuer));
+        issuers
     }
 }
 
@@ -78,10 +83,12 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn the_last_time_of_each_authority_and_kind_is_kept_and_the_oldest_makes_room() {
+    fn the_last_time_of_each_trusted_authority_and_kind_is_kept() {
         let hour = Duration::from_secs(3600);
+        let authority = Authority::create("blue", hour).unwrap().0;
         let seen = Seen::new();
-        let show = |authority: &Authority, kind, at| {
+        let (any, no_old) = (|_: &str| true, |name: &str| name != "old");
+        let show = |signers: &[&str], kind, is_trusted: fn(&str) -> bool, at| {
             let name = Name {
                 cluster: "blue".into(),
                 kind,
@@ -89,32 +96,36 @@ mod tests {
             };
             let issued = authority.issue(&name, &Hosts::default(), hour).unwrap();
             let leaf = CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap();
-            seen.add(std::slice::from_ref(&leaf), at);
-            describe(&leaf).issuer
+            let signers = signers.iter().map(|name| name.to_string()).collect();
+            seen.add(&[leaf], signers, is_trusted, at);
         };
-        let [old, new] = [(); 2].map(|()| Authority::create("blue", hour).unwrap().0);
         let one = |issuer: &str, kind, last| SeenIssuer {
             issuer: issuer.to_owned(),
             kind,
             last,
         };
-        let (first, second) = (show(&old, Kind::Client, 1), show(&new, Kind::Client, 2));
-        show(&old, Kind::Operator, 3);
-        show(&old, Kind::Client, 4);
+        show(&["old"], Kind::Client, any, 1);
+        show(&["new"], Kind::Client, any, 2);
+        show(&["old", "new"], Kind::Operator, any, 3);
+        show(&["old"], Kind::Client, any, 4);
         let all = [
-            one(&first, Kind::Client, 4),
-            one(&second, Kind::Client, 2),
-            one(&first, Kind::Operator, 3),
+            one("old", Kind::Client, 4),
+            one("new", Kind::Client, 2),
+            one("old", Kind::Operator, 3),
+            one("new", Kind::Operator, 3),
         ];
-        assert_eq!(seen.all(), all);
-        for at in 5..5 + MOST as i64 {
-            let next = Authority::create("blue", hour).unwrap().0;
-            show(&next, Kind::Monitor, at);
-            assert!(seen.all().len() <= MOST);
-        }
-        assert!(seen.all().iter().all(|it| it.kind == Kind::Monitor));
-        seen.add(&[], 0);
-        seen.add(&[CertificateDer::from(vec![1, 2, 3])], 0);
-        assert_eq!(seen.all().len(), MOST);
+        assert_eq!(seen.all(any), all);
+        seen.add(&[], vec!["new".into()], any, 5);
+        let broken = CertificateDer::from(vec![1, 2, 3]);
+        seen.add(&[broken], vec!["new".into()], any, 5);
+        assert_eq!(seen.all(any), all);
+        // Those that are not trusted any more are forgotten, and come back only when they are.
+        let new = [all[1].clone(), all[3].clone()];
+        assert_eq!(seen.all(no_old), new);
+        show(&["old"], Kind::Client, no_old, 6);
+        assert_eq!(seen.all(any), new);
+        show(&["old"], Kind::Monitor, any, 7);
+        show(&[], Kind::Monitor, no_old, 8);
+        assert_eq!(seen.all(any), new);
     }
 }

@@ -3,10 +3,11 @@
 use crate::config::{client_verifier, provider, verify_node};
 use crate::error::TlsError;
 use crate::files::{Contents, Files};
-use crate::name::{Expected, Kind, Name, name_of};
+use crate::name::{Expected, Kind, Name, describe, name_of};
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::ParsedCertificate;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::CertifiedKey;
 use std::sync::Arc;
 use std::thread::sleep;
@@ -15,6 +16,27 @@ use std::time::Duration;
 /// How long it may take to replace the second file of a set after the first.
 const REPLACED_WITHIN: Duration = Duration::from_millis(100);
 
+/// A certificate authority of the bundle.
+#[derive(Debug)]
+struct Trusted {
+    certificate: CertificateDer<'static>,
+    name: String,
+    /// Accepts what leads to this authority, and to no other.
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl Trusted {
+    fn new(certificate: CertificateDer<'static>) -> Result<Self, rustls::Error> {
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone())?;
+        Ok(Trusted {
+            name: describe(&certificate).subject,
+            certificate,
+            verifier: client_verifier(roots.into(), false)?,
+        })
+    }
+}
+
 /// A set that passed every check.
 #[derive(Debug)]
 pub struct CertificateSet {
@@ -22,7 +44,7 @@ pub struct CertificateSet {
     pub(crate) chain: Vec<CertificateDer<'static>>,
     pub(crate) key: PrivateKeyDer<'static>,
     pub(crate) roots: Arc<RootCertStore>,
-    bundle: Vec<CertificateDer<'static>>,
+    bundle: Vec<Trusted>,
     digest: u64,
 }
 
@@ -54,7 +76,7 @@ impl CertificateSet {
     ) -> Result<Self, TlsError> {
         let path = || files.certificate.clone();
         let chain = Files::certificates(&files.certificate, &contents.certificate)?;
-        let bundle = Files::certificates(&files.bundle, &contents.bundle)?;
+        let authorities = Files::certificates(&files.bundle, &contents.bundle)?;
         let key = files.private_key(&contents.key)?;
         let in_file = |error: TlsError| TlsError::Contents {
             path: path(),
@@ -71,14 +93,14 @@ impl CertificateSet {
                 ),
             }
         })?;
-        let mut roots = RootCertStore::empty();
-        for root in &bundle {
-            roots
-                .add(root.clone())
-                .map_err(|error| TlsError::Contents {
-                    path: files.bundle.clone(),
-                    what: format!("not a certificate authority: {error}"),
-                })?;
+        let no_authority = |error: rustls::Error| TlsError::Contents {
+            path: files.bundle.clone(),
+            what: format!("not a certificate authority: {error}"),
+        };
+        let (mut roots, mut bundle) = (RootCertStore::empty(), Vec::new());
+        for root in authorities {
+            roots.add(root.clone()).map_err(no_authority)?;
+            bundle.push(Trusted::new(root).map_err(no_authority)?);
         }
         let roots = Arc::new(roots);
         verify(&chain, &roots, name.kind).map_err(|source| TlsError::Invalid {
@@ -112,14 +134,39 @@ impl CertificateSet {
 
     /// The certificate authorities of the bundle, DER.
     pub fn bundle(&self) -> impl Iterator<Item = &[u8]> {
-        self.bundle.iter().map(|root| &root[..])
+        self.bundle.iter().map(|root| &root.certificate[..])
     }
 
     /// Whether both sets trust the same authorities.
     pub(crate) fn trusts_as(&self, other: &CertificateSet) -> bool {
-        let contains = |of: &CertificateSet, root| of.bundle.contains(root);
-        self.bundle.iter().all(|root| contains(other, root))
-            && other.bundle.iter().all(|root| contains(self, root))
+        let contains = |of: &CertificateSet, root: &[u8]| of.bundle().any(|it| it == root);
+        self.bundle().all(|root| contains(other, root))
+            && other.bundle().all(|root| contains(self, root))
+    }
+
+    /// Whether an authority of the bundle has this name.
+    pub(crate) fn trusts(&self, name: &str) -> bool {
+        self.bundle.iter().any(|root| root.name == name)
+    }
+
+    /// The names of the authorities of the bundle to each of which alone this chain leads, its
+    /// owner's certificate first. Others may be in the chain: they count for nothing.
+    pub(crate) fn signers(&self, chain: &[CertificateDer<'_>]) -> Vec<String> {
+        let Some((leaf, rest)) = chain.split_first() else {
+            return Vec::new();
+        };
+        let now = UnixTime::now();
+        let leads_to = |root: &&Trusted| {
+            let verified = root.verifier.verify_client_cert(leaf, rest, now);
+            verified.is_ok()
+        };
+        let signers = self.bundle.iter().filter(leads_to);
+        signers.map(|root| root.name.clone()).collect()
+    }
+
+    /// The names of the authorities of the bundle to which the certificate of this process leads.
+    pub fn own_signers(&self) -> Vec<String> {
+        self.signers(&self.chain)
     }
 }
 

@@ -5,6 +5,7 @@ use ionian_tls::rustls::pki_types::pem::PemObject;
 use ionian_tls::{
     Authority, CertificateSet, ClientAuth, Expected, Files, Hosts, Issued, Kind, Live, Name, Reload,
 };
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use std::fs::{self, File, Permissions};
 use std::io::Write;
 use std::mem::ManuallyDrop;
@@ -228,4 +229,69 @@ fn bad_set_is_reported_once_and_the_old_one_stays() {
         directory.put(&node(&next, "n0"));
     }
     assert_eq!(live.failures(), 3);
+}
+
+/// An authority named `name`, of another one or of itself; its certificate is DER as well.
+fn named_authority(
+    name: &str,
+    of: Option<&Issuer<'static, KeyPair>>,
+) -> (CertificateDer<'static>, Authority, Issuer<'static, KeyPair>) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let made = match of {
+        Some(issuer) => params.signed_by(&key, issuer).unwrap(),
+        None => params.self_signed(&key).unwrap(),
+    };
+    let authority = Authority::open(&made.pem(), &key.serialize_pem()).unwrap();
+    (made.der().clone(), authority, Issuer::new(params, key))
+}
+
+/// What a caller sends after its own certificate is not verified, and counts for nothing.
+#[test]
+fn authorities_of_those_who_were_admitted_are_those_that_were_verified() {
+    let (_, root, signer) = named_authority("root", None);
+    let (between, intermediate, _) = named_authority("intermediate", Some(&signer));
+    let (_, other, _) = named_authority("other", None);
+    let directory = Directory::new();
+    let trust = |authorities: &[&Authority]| {
+        let bundle = authorities.iter().map(|it| it.certificate());
+        directory.write("ca.crt", &bundle.collect::<String>());
+    };
+    let own = node(&intermediate, "n0");
+    let between_pem = intermediate.certificate();
+    directory.write("tls.key", &own.key);
+    directory.write("tls.crt", &format!("{}{between_pem}", own.certificate));
+    trust(&[&root, &other]);
+    let live = Live::open(Files::within(&directory.0), expected(), ClientAuth::None).unwrap();
+    let leaf_of = |authority: &Authority| {
+        let issued = node(authority, "n1");
+        CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap()
+    };
+    let seen = || {
+        let issuers = live.admitted().1.into_iter();
+        issuers.map(|it| it.issuer).collect::<Vec<_>>()
+    };
+    // Junk with the name of a trusted authority, and with any other.
+    let leaf = leaf_of(&root);
+    for junk in [&leaf_of(&named_authority("other", None).1), &between, &leaf] {
+        live.has_admitted(&[leaf.clone(), junk.clone()]);
+    }
+    live.has_admitted(&[leaf.clone(), leaf_of(&named_authority("junk", None).1)]);
+    assert_eq!(seen(), ["CN=root"]);
+    assert_eq!(live.loaded().set.own_signers(), ["CN=root"]);
+    // The last certificate says that the root has signed it: both are trusted, and both count.
+    trust(&[&intermediate, &other]);
+    assert!(matches!(live.reload(), Reload::Exchanged));
+    assert_eq!(seen(), [""; 0], "the root is not trusted any more");
+    let chain = [leaf_of(&intermediate), between];
+    live.has_admitted(&chain);
+    assert_eq!(seen(), ["CN=intermediate"]);
+    trust(&[&intermediate, &other, &root]);
+    assert!(matches!(live.reload(), Reload::Exchanged));
+    live.has_admitted(&chain);
+    assert_eq!(seen(), ["CN=intermediate", "CN=root"]);
+    let own = live.loaded().set.own_signers();
+    assert_eq!(own, ["CN=intermediate", "CN=root"]);
 }

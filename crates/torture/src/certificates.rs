@@ -327,6 +327,7 @@ mod tests {
             refusal: None,
             reads: None,
             refused_callers: 0,
+            signed_by: Vec::new(),
             admitted: None,
         }
     }

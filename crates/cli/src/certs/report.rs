@@ -156,7 +156,10 @@ fn authorities(answers: &Answers, now: i64) -> Vec<String> {
                 .collect::<BTreeSet<_>>()
         };
         let trust = who(&|tls| tls.trusted.contains(authority));
-        let present = who(&|tls| tls.certificate.issuer == authority.subject);
+        let present = who(&|tls| {
+            tls.certificate.issuer == authority.subject
+                || tls.signed_by.contains(&authority.subject)
+        });
         let verdict = match (present.is_empty(), is_complete) {
             (false, _) => "in use".to_owned(),
             (true, true) => match users(&known, &authority.subject, now) {
@@ -251,6 +254,7 @@ mod tests {
             refusal: None,
             reads: None,
             refused_callers: 0,
+            signed_by: Vec::new(),
             admitted: Some(AdmittedStatus {
                 since: 0,
                 issuers: Vec::new(),
@@ -295,6 +299,16 @@ mod tests {
             &answers,
             "not presented by any node, nor by an operator, monitor or client in the last 24 hours;"
         ));
+        // The root of an authority that has signed a certificate counts as well.
+        let between = node("new", &["new", "old"]).map(|tls| {
+            tls.map(|tls| TlsStatus {
+                signed_by: vec!["old".into()],
+                ..tls
+            })
+        });
+        answers.insert("n1".to_owned(), between);
+        assert!(says(&answers, "in use; trusted by n0 n1; signed n1"));
+        answers.insert("n1".to_owned(), node("new", &["new", "old"]));
         answers.insert("n2".to_owned(), Err("silent".to_owned()));
         assert!(says(
             &answers,

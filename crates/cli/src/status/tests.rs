@@ -591,6 +591,7 @@ fn refused_certificates_are_a_trouble() {
         refusal: Some("no key".into()),
         reads: None,
         refused_callers: 0,
+        signed_by: Vec::new(),
         admitted: None,
     });
     let (verdict, _, found) = said(&made);

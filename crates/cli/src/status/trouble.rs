@@ -35,7 +35,8 @@ pub(crate) enum Id {
     /// A node has executed so much less than another that it may soon need a snapshot. Alert:
     /// IonianReplicaLeftBehind.
     ReplicaLeftBehind,
-    /// A node refuses changes, because its audit log takes no lines. Alert: IonianAuditFails.
+    /// A node with `--audit-mode required` refuses changes, because its audit log takes no lines.
+    /// Alert: IonianAuditFails, which fires in the other mode too, and for lines that were lost.
     AuditFails,
     /// Two nodes that answer are not connected.
     NotConnected,

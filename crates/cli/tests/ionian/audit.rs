@@ -73,13 +73,15 @@ fn each_event_is_a_line_also_after_a_rotation() {
     assert!(from.starts_with("127.0.0.1:"), "{from}");
     let rule = format!(">{PASSWORD}");
     ok(&mut client, &["ACL", "SETUSER", "eva", "on", &rule]);
-    let change = [
-        ("request", "ACL SETUSER"),
-        ("user", "default"),
-        ("object", "eva"),
-        ("outcome", "permitted"),
-    ];
-    expect(&file, &change);
+    for outcome in ["permitted", "done"] {
+        let change = [
+            ("request", "ACL SETUSER"),
+            ("user", "default"),
+            ("object", "eva"),
+            ("outcome", outcome),
+        ];
+        expect(&file, &change);
+    }
     // What is refused again and again is one line a minute.
     ok(
         &mut client,

@@ -1,7 +1,7 @@
 //! A cluster with TLS, as its operator sees it.
 
 use crate::cluster::{
-    Cluster, Directory, deployment, eventually, fails, free_port, run, run_node, text, works,
+    Cluster, Directory, LIMIT, deployment, eventually, fails, free_port, run, run_node, text, works,
 };
 use crate::resp::Client;
 use crate::secured::Secured;
@@ -224,6 +224,7 @@ fn authority_of_a_client_that_has_connected_is_in_use() {
 /// The value of a metric of a node with this port for HTTP.
 fn metric(port: u16, sample: &str) -> Option<u64> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(LIMIT)).ok()?;
     let get = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     stream.write_all(get).ok()?;
     let mut page = String::new();

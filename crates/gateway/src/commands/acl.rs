@@ -63,18 +63,23 @@ pub(crate) fn depends_on_users(words: &[Bytes]) -> bool {
     words.get(1).is_some_and(named)
 }
 
+/// Whether the command changes users.
+pub(super) fn has_change(words: &[Bytes]) -> bool {
+    let sets_or_deletes = is(&words[1], "SETUSER") || is(&words[1], "DELUSER");
+    sets_or_deletes && words.len() > 2
+}
+
 /// The compound that changes users, if the command does that. Passwords are hashed here: they go no
 /// further.
 ///
 /// # Errors
 /// The error reply.
 pub(super) fn change(context: &Context<'_>, words: &[Bytes]) -> Result<Option<Compound>, String> {
-    let sets = is(&words[1], "SETUSER");
-    if !sets && !is(&words[1], "DELUSER") || words.len() < 3 {
+    if !has_change(words) {
         return Ok(None);
     }
     context.host.rights.check_level(SINCE, "users need")?;
-    if !sets {
+    if is(&words[1], "DELUSER") {
         return Ok(Some(Compound::DeleteUsers(words[2..].to_vec())));
     }
     let rules = words[3..].iter().map(for_log);
@@ -84,17 +89,20 @@ pub(super) fn change(context: &Context<'_>, words: &[Bytes]) -> Result<Option<Co
     }))
 }
 
-/// Users were changed, or the change was refused: what the audit log says of it, without the rules.
-pub(super) fn on_changed(context: &Context<'_>, words: &[Bytes]) -> (String, String) {
-    let request = format!("ACL {}", String::from_utf8_lossy(&words[1]).to_uppercase());
+/// How errors and the audit log call a change.
+pub(super) fn request(words: &[Bytes]) -> String {
+    format!("ACL {}", String::from_utf8_lossy(&words[1]).to_uppercase())
+}
+
+/// The users that a change is about, without the rules.
+pub(super) fn object(words: &[Bytes]) -> String {
     let users: Vec<_> = match is(&words[1], "SETUSER") {
         true => words[2..3].iter(),
         false => words[2..].iter(),
     }
     .map(|name| String::from_utf8_lossy(name))
     .collect();
-    context.host.rights.suspect();
-    (request, users.join(" "))
+    users.join(" ")
 }
 
 /// The rule as it goes to the log: with the hash of its password instead of the password, without
@@ -166,11 +174,6 @@ pub(super) fn acl(context: &mut Context<'_>, words: &[Bytes]) {
         ("users", _) => users(context),
         ("getuser", [name]) => get_user(context, name),
         ("dryrun", [name, words @ ..]) => dryrun(context, name, words),
-        // The connection sends changes, but not from within a transaction.
-        ("setuser" | "deluser", _) => context.error(format_args!(
-            "ERR ACL {} is not supported inside MULTI",
-            sub.to_uppercase()
-        )),
         _ => context.error(format_args!(
             "ERR unknown subcommand or wrong number of arguments for '{}'. Try ACL HELP.",
             String::from_utf8_lossy(&words[1])

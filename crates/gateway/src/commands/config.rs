@@ -19,13 +19,18 @@ const HELP: &[&str] = &[
     "REWRITE, RESETSTAT -- Not available: settings are in the deployment file.",
 ];
 
+/// Whether the command is to set the limit of memory.
+pub(super) fn has_change(words: &[Bytes]) -> bool {
+    let mut names = words[2..].iter().step_by(2);
+    is(&words[1], "SET") && names.any(|name| is(name, MAXMEMORY))
+}
+
 /// The compound of `CONFIG SET maxmemory`.
 ///
 /// # Errors
 /// The error reply, if it is not the only parameter or has no value.
 pub(super) fn change(context: &Context<'_>, words: &[Bytes]) -> Result<Option<Compound>, String> {
-    let names_it = words[2..].iter().step_by(2).any(|name| is(name, MAXMEMORY));
-    if !is(&words[1], "SET") || !names_it {
+    if !has_change(words) {
         return Ok(None);
     }
     match words {
@@ -34,23 +39,21 @@ pub(super) fn change(context: &Context<'_>, words: &[Bytes]) -> Result<Option<Co
     }
 }
 
-/// The limit was set, or refused: what the audit log says of it.
-pub(super) fn on_changed(context: &Context<'_>, words: &[Bytes], reply: &[u8]) -> (String, String) {
-    let value = &words[3];
-    if let Some(limit) = memory::bytes_of(value).filter(|_| reply.starts_with(b"+")) {
-        context.host.memory.limit_was_set(limit);
+/// The limit was set.
+pub(super) fn on_changed(host: &Host, words: &[Bytes]) {
+    if let Some(limit) = memory::bytes_of(&words[3]) {
+        host.memory.limit_was_set(limit);
     }
-    let object = format!("{MAXMEMORY} {}", String::from_utf8_lossy(value));
-    ("CONFIG SET".to_owned(), object)
+}
+
+/// The limit that a change is to set.
+pub(super) fn object(words: &[Bytes]) -> String {
+    format!("{MAXMEMORY} {}", String::from_utf8_lossy(&words[3]))
 }
 
 pub(super) fn config(context: &mut Context<'_>, words: &[Bytes]) {
     match &*words[1].to_ascii_lowercase() {
         b"get" if words.len() > 2 => get(context, &words[2..]),
-        // The connection sends this change, but not from within a transaction.
-        b"set" if words.len() > 3 && is(&words[2], MAXMEMORY) => {
-            context.error("ERR CONFIG SET maxmemory is not supported inside MULTI");
-        }
         b"set" if words.len() > 3 => refuse(context, "SET"),
         b"get" => context.wrong_number("config|get"),
         b"set" => context.wrong_number("config|set"),

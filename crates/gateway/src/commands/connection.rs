@@ -59,7 +59,7 @@ pub(super) fn auth(context: &mut Context<'_>, words: &[Bytes]) {
 }
 
 /// Whether HELLO logs in.
-pub(crate) fn hello_logs_in(words: &[Bytes]) -> bool {
+pub(super) fn hello_logs_in(words: &[Bytes]) -> bool {
     words.iter().skip(2).any(|word| is(word, "AUTH"))
 }
 

@@ -13,8 +13,10 @@ mod slow;
 mod table;
 
 use crate::audit::AUDIT;
+use crate::host::Client;
 use crate::reply::Context;
 use bytes::Bytes;
+use ionian_kernel::client::Refusal;
 use ionian_machines::acl::CommandId;
 use ionian_machines::kv::{self, Compound};
 
@@ -56,6 +58,31 @@ impl Own {
     pub(crate) fn takes(&self, words: usize) -> bool {
         let arity = self.arity.unsigned_abs() as usize;
         words == arity || self.arity < 0 && words > arity
+    }
+
+    /// Whether the command has a password.
+    pub(crate) fn logs_in(&self, words: &[Bytes]) -> bool {
+        match self.name {
+            "auth" => true,
+            "hello" => connection::hello_logs_in(words),
+            _ => false,
+        }
+    }
+
+    /// Whether MULTI queues the command. What logs in may have to wait, and needs the users of now;
+    /// a change of users or of the limit of memory is sent by itself.
+    ///
+    /// # Errors
+    /// The error reply, if not.
+    pub(crate) fn check_queued(&self, words: &[Bytes]) -> Result<(), String> {
+        let what = match self.name {
+            "auth" => "AUTH",
+            "hello" if self.logs_in(words) => "HELLO with AUTH",
+            "acl" if acl::has_change(words) => &acl::request(words),
+            "config" if config::has_change(words) => "CONFIG SET maxmemory",
+            _ => return Ok(()),
+        };
+        Err(format!("ERR {what} is not supported inside MULTI"))
     }
 }
 
@@ -159,7 +186,8 @@ impl Own {
     }
 }
 
-/// What the command changes in the state of the cluster, if it does that.
+/// What the command changes in the state of the cluster, if it does that. It has its line in the
+/// audit log then, before anything is sent: its client may be gone when the answer comes.
 ///
 /// # Errors
 /// The error reply.
@@ -168,27 +196,50 @@ pub(crate) fn change(context: &Context<'_>, words: &[Bytes]) -> Result<Option<Co
         true => config::change(context, words)?,
         false => acl::change(context, words)?,
     };
-    if change.is_some()
-        && let Err(why) = context.host.check_audit()
-    {
-        on_changed(context, words, b"-");
-        return Err(why);
+    if change.is_some() {
+        let checked = context.host.check_audit();
+        let outcome = match checked {
+            Ok(()) => "permitted",
+            Err(_) => REFUSED,
+        };
+        audit_change(context.client, words, outcome);
+        checked?;
     }
     Ok(change)
 }
 
 /// The change was made, or refused with this reply.
 pub(crate) fn on_changed(context: &Context<'_>, words: &[Bytes], reply: &[u8]) {
+    let refused = reply.starts_with(b"-");
+    match is(&words[0], "config") {
+        true if !refused => config::on_changed(context.host, words),
+        true => {}
+        false => context.host.rights.suspect(),
+    }
+    let outcome = if refused { REFUSED } else { "done" };
+    audit_change(context.client, words, outcome);
+}
+
+/// The change was not answered by the machine.
+pub(crate) fn on_change_refused(client: &Client, words: &[Bytes], refusal: Refusal) {
+    let outcome = match refusal {
+        Refusal::Unknown => "unknown",
+        _ => REFUSED,
+    };
+    audit_change(client, words, outcome);
+}
+
+/// The outcome of a change that was not made.
+const REFUSED: &str = "refused";
+
+/// A line of the audit log about a change, without values and rules but for the limit.
+fn audit_change(client: &Client, words: &[Bytes], outcome: &str) {
     let (request, object) = match is(&words[0], "config") {
-        true => config::on_changed(context, words, reply),
-        false => acl::on_changed(context, words),
+        true => ("CONFIG SET".to_owned(), config::object(words)),
+        false => (acl::request(words), acl::object(words)),
     };
-    let from = &context.client.address;
-    let user = String::from_utf8_lossy(&context.client.user.borrow()).into_owned();
-    let outcome = match reply.starts_with(b"-") {
-        true => "refused",
-        false => "permitted",
-    };
+    let from = &client.address;
+    let user = String::from_utf8_lossy(&client.user.borrow()).into_owned();
     tracing::info!(target: AUDIT, user, from, request, object, outcome);
 }
 

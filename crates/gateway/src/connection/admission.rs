@@ -1,7 +1,7 @@
 //! Whether a command may be executed, before it is.
 
 use super::Connection;
-use crate::commands::{self, Control, Named, Own, Run};
+use crate::commands::{self, Control, Named, Run};
 use crate::host::count;
 use crate::login::LoginWait;
 use crate::parser::ProtocolError;
@@ -44,7 +44,7 @@ impl Connection {
     }
 
     fn admit_checked(&mut self, named: Named, words: &[Bytes]) -> Admission {
-        let logs_in = || named.own().is_some_and(|own| logs_in(own, words));
+        let logs_in = || named.own().is_some_and(|own| own.logs_in(words));
         let may_wait = self.host.logins.has_failures() || self.client.over_quota.get();
         if may_wait && logs_in() && self.delays_login() {
             return Admission::Waits;
@@ -249,16 +249,7 @@ fn depends_on_users(named: Named, words: &[Bytes]) -> bool {
     let Some(own) = named.own() else {
         return false;
     };
-    logs_in(own, words) || own.name == "acl" && commands::acl::depends_on_users(words)
-}
-
-/// Whether a command has a password.
-pub(super) fn logs_in(own: &Own, words: &[Bytes]) -> bool {
-    match own.name {
-        "auth" => true,
-        "hello" => commands::connection::hello_logs_in(words),
-        _ => false,
-    }
+    own.logs_in(words) || own.name == "acl" && commands::acl::depends_on_users(words)
 }
 
 /// Judges a command by the present users, after it was judged by others.

@@ -170,8 +170,11 @@ impl Connection {
                 }
                 let commands = match expected {
                     Expected::Pipeline(commands) => commands.len(),
+                    Expected::Changed(words) => {
+                        commands::on_change_refused(&self.client, &words, refusal);
+                        1
+                    }
                     Expected::Transaction(..)
-                    | Expected::Changed(_)
                     | Expected::Users(_)
                     | Expected::One
                     | Expected::Blocking

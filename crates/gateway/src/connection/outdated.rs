@@ -3,6 +3,7 @@
 
 use super::admission::{judge_again, judge_all_again};
 use super::{Connection, Note};
+use crate::commands;
 use crate::measured::Outcome;
 use crate::reply::Context;
 use crate::rights::CHANGED;
@@ -116,6 +117,10 @@ impl Connection {
             }
             Expected::Versions(_) => {
                 self.transaction.on_versions_refused();
+                1
+            }
+            Expected::Changed(words) => {
+                commands::on_change_refused(&self.client, &words, Refusal::Unavailable);
                 1
             }
             _ => 1,

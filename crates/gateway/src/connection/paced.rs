@@ -1,7 +1,7 @@
 //! A command whose user has quotas: it waits, or is refused, or takes what it needs.
 
 use super::Connection;
-use super::admission::{Admission, logs_in};
+use super::admission::Admission;
 use crate::commands;
 use crate::host::count;
 use crate::measured::{Family, Outcome};
@@ -62,7 +62,7 @@ impl Connection {
     /// Whether the command counts for no user: it is of a client that has to log in, or does so. So
     /// what clients that have not logged in take keeps none from logging in.
     fn is_free_of_quotas(&self, words: &[Bytes]) -> bool {
-        let logs_in = || commands::find(words).is_some_and(|own| logs_in(own, words));
+        let logs_in = || commands::find(words).is_some_and(|own| own.logs_in(words));
         !self.client.logged_in.get() && (self.host.default_must_log_in() || logs_in())
     }
 

@@ -94,6 +94,32 @@ fn who_guesses_passwords_waits_with_each_further_attempt() {
     assert!(info.contains("logins_delayed:6\n"), "{info}");
 }
 
+/// A transaction would try many passwords at once, by users that were known when it began.
+#[test]
+fn no_password_is_tried_in_a_transaction() {
+    let mut cluster = Cluster::default();
+    let (host, mut admin) = gateway(&mut cluster);
+    let aborted = "-EXECABORT Transaction discarded because of previous errors.\n";
+    for (line, what) in [
+        ("AUTH u wrong", "AUTH"),
+        ("auth p", "AUTH"),
+        ("HELLO 3 AUTH u wrong", "HELLO with AUTH"),
+        ("HELLO 2 SETNAME n auth u p", "HELLO with AUTH"),
+    ] {
+        let refused = format!("-ERR {what} is not supported inside MULTI\n");
+        let lines = format!("MULTI\nSET k v\n{line}\n{line}\nEXEC");
+        let expected = format!("+OK\n+QUEUED\n{refused}{refused}{aborted}");
+        assert_eq!(admin.ask(&mut cluster, &lines), expected, "{line}");
+    }
+    assert_eq!(admin.ask(&mut cluster, "GET k"), "$-1\n");
+    // They are no attempts, so the right password does not wait.
+    let mut client = Client::new(&host);
+    assert_eq!(client.ask(&mut cluster, "AUTH u p"), "+OK\n");
+    let hello = client.ask(&mut cluster, "MULTI\nHELLO 3\nEXEC\nGET k");
+    assert!(hello.starts_with("+OK\n+QUEUED\n*1\n%7\n"), "{hello}");
+    assert!(hello.ends_with("*0\n_\n"), "{hello}");
+}
+
 /// The attempt that has waited asks the cluster for the users, also if nothing else happens there.
 #[test]
 fn an_attempt_that_has_waited_is_made() {

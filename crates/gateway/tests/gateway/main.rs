@@ -1,6 +1,7 @@
 //! The gateway as its clients see it. One binary, so that it is linked once.
 
 mod acl;
+mod audit;
 mod blocking;
 mod certified;
 mod clients;

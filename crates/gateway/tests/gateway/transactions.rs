@@ -3,6 +3,7 @@
 use crate::common::{Client, Cluster, READ, WRITE, client, host, text};
 use ionian_gateway::Limits;
 use ionian_kernel::client::Refusal;
+use ionian_kernel::level::Level;
 
 #[test]
 fn a_transaction_is_one_compound() {
@@ -59,6 +60,28 @@ fn errors_as_in_redis() {
         "-ERR wrong number of arguments for 'watch' command\n"
     );
     assert_eq!(ask("MULTI\nQUIT"), "+OK\n+OK\n");
+}
+
+#[test]
+fn changes_of_the_cluster_are_not_queued() {
+    let host = host(Limits::default());
+    host.set_level(Level(18));
+    let (mut client, mut cluster) = (Client::new(&host), Cluster::default());
+    for (line, what) in [
+        ("ACL SETUSER u on", "ACL SETUSER"),
+        ("acl deluser u", "ACL DELUSER"),
+        ("CONFIG SET maxmemory 1mb", "CONFIG SET maxmemory"),
+    ] {
+        let expected = format!(
+            "+OK\n+QUEUED\n-ERR {what} is not supported inside MULTI\n\
+             -EXECABORT Transaction discarded because of previous errors.\n$-1\n"
+        );
+        let lines = format!("MULTI\nSET k v\n{line}\nEXEC\nGET k");
+        assert_eq!(client.ask(&mut cluster, &lines), expected, "{line}");
+    }
+    let others = "MULTI\nACL WHOAMI\nCONFIG GET port\nEXEC";
+    let expected = "+OK\n+QUEUED\n+QUEUED\n*2\n$7\ndefault\n*2\n$4\nport\n$1\n0\n";
+    assert_eq!(client.ask(&mut cluster, others), expected);
 }
 
 #[test]

@@ -126,6 +126,7 @@ fn node_with_an_ended_certificate_is_not_ready() {
             refusal: None,
             reads: None,
             refused_callers: 0,
+            signed_by: Vec::new(),
             admitted: None,
         }),
         ..node()

@@ -75,7 +75,8 @@ impl AdminServer {
             }
             AdminRequest::Drain(request) => {
                 if let Some(reason) = mistaken(&request, &self.node.status().await) {
-                    hello::decline(stream, &reason).await?;
+                    // It is refused, whether or not the caller learns that.
+                    let _ = hello::decline(stream, &reason).await;
                     return Err(HandshakeError::Refused(reason));
                 }
                 self.node.drain(request.drains);

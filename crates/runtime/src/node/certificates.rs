@@ -29,6 +29,7 @@ pub(crate) fn status(tls: &NodeTls) -> TlsStatus {
         refusal: tls.live.refusal().map(|why| why.to_string()),
         reads: Some(tls.live.reads()),
         refused_callers: tls.refused(),
+        signed_by: loaded.set.own_signers(),
         admitted: Some(admitted(tls)),
     }
 }

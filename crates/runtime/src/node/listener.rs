@@ -2,7 +2,7 @@
 //! administration.
 
 use super::audit::AuditCheck;
-use super::audit_lines::Asker;
+use super::audit_lines::{Asker, RefusedLines};
 use crate::admin::server::{AdminServer, LongRequest};
 use crate::tasks::Tasks;
 use crate::transport::caller::Caller;
@@ -41,6 +41,7 @@ pub(crate) struct Listener {
     pub(crate) admin: AdminServer,
     pub(crate) tasks: Rc<Tasks>,
     pub(crate) warnings: Warnings,
+    pub(crate) refused: RefusedLines,
     pub(crate) audit: AuditCheck,
 }
 
@@ -136,9 +137,10 @@ impl Listener {
                     );
                 }
             }
-            Greeted::Admin(_, LongRequest::Snapshot(at)) => {
+            Greeted::Admin(asker, LongRequest::Snapshot(at)) => {
                 drop(pending);
                 if let Err(error) = self.admin.send_snapshot(&mut stream, at).await {
+                    asker.is_declined(Some(&error));
                     tracing::warn!(
                         id = "E0304",
                         "a snapshot could not be sent to {from} completely: {error}"
@@ -154,6 +156,10 @@ impl Listener {
             HandshakeError::Refused(reason) => {
                 self.warnings
                     .log(&format!("refused a connection from {from}: {reason}"));
+            }
+            error @ HandshakeError::RefusedByCaller(_) => {
+                self.warnings
+                    .log(&format!("the connection from {from} ends: {error}"));
             }
             // It is logged already, with its reason.
             HandshakeError::IdentityMismatch { .. } => {}
@@ -186,7 +192,9 @@ impl Listener {
         };
         let greeted = match hello {
             Hello::Admin(request) => {
-                let request = self.admin.answer(&mut stream, request).await?;
+                let answered = self.admin.answer(&mut stream, request).await;
+                asker.is_declined(answered.as_ref().err());
+                let request = answered?;
                 if let Some(LongRequest::Change(change)) = &request {
                     asker.begins(change);
                 }
@@ -196,9 +204,9 @@ impl Listener {
             Hello::Peer(_, caller) => {
                 let peer = welcome(&self.transport, &mut stream, &caller).await;
                 let is_refused = matches!(peer, Err(HandshakeError::Refused(_)));
-                // Callers that are not known could fill the disk with lines.
+                // A caller without a certificate could be anyone.
                 if is_refused && stream.certificate().is_some() {
-                    asker.is_no_peer();
+                    asker.is_refused(&self.refused);
                 }
                 peer?.map_or(Greeted::Done, |peer| Greeted::Peer(caller, peer))
             }
@@ -212,7 +220,7 @@ impl Listener {
     /// Why it may not.
     fn permit(&self, stream: &NodeStream, from: &str, hello: &Hello) -> Result<Asker, String> {
         let caller = Caller::of(stream);
-        let asker = Asker::new(&caller, from);
+        let asker = Asker::new(&caller, from, hello);
         let cluster = &self.transport.identity.cluster;
         let known = caller.and_then(|caller| caller.check(cluster, hello));
         match (&self.transport.tls, &known) {
@@ -221,7 +229,10 @@ impl Listener {
             (None, _) => {}
         }
         let permitted = known.and_then(|()| self.audit.permits(hello.purpose()));
-        asker.asks(hello, permitted.is_err());
+        match permitted.is_ok() {
+            true => asker.is_permitted(),
+            false => asker.is_refused(&self.refused),
+        }
         permitted.map(|()| asker)
     }
 }

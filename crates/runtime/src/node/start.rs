@@ -1,6 +1,7 @@
 //! Starts a node from its settings, runs it, and stops it.
 
 use super::application::{Application, LaneHandle, Submissions};
+use super::audit_lines::RefusedLines;
 use super::clock::Clock;
 use super::delays::Delays;
 use super::event_loop::{EventLoop, NodeInfo};
@@ -272,6 +273,7 @@ impl<P: Protocol> Running<P> {
             admin: AdminServer::new(self.event_loop.clone(), name, backups),
             tasks: self.tasks.clone(),
             warnings: Warnings::default(),
+            refused: RefusedLines::default(),
             audit: self.settings.audit.clone(),
         };
         let answers = Rc::new(answers);

@@ -211,6 +211,9 @@ pub(crate) enum HandshakeError {
         by: Acceptance,
         reason: String,
     },
+    /// The caller refuses this node, which would accept it.
+    #[error("it refuses this node: {0}")]
+    RefusedByCaller(String),
     /// This side refuses the node that it has dialled.
     #[error("{0}")]
     RefusedHere(String),

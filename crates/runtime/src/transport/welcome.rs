@@ -14,6 +14,9 @@ use ionian_kernel::wire::encode_all;
 
 /// Answers a node that wants to be a peer. Returns the peer if both sides accept each other, `None`
 /// if one of them had to learn the membership first and dials again.
+///
+/// # Errors
+/// [`HandshakeError::Refused`] only if this node refuses the caller.
 pub(crate) async fn welcome(
     transport: &Transport,
     stream: &mut NodeStream,
@@ -105,7 +108,10 @@ async fn answer(
         let _ = hello::hang_up(stream).await;
         return Err(refused(sender, &objection.into_text()));
     }
-    theirs?;
+    theirs.map_err(|error| match error {
+        HandshakeError::Refused(reason) => HandshakeError::RefusedByCaller(reason),
+        error => error,
+    })?;
     transport.admission.handshake_done(sender);
     Ok(())
 }

@@ -217,9 +217,43 @@ fn removed_node_cannot_bring_another_membership() {
     });
     let words = ["ionian://blue/node/n7", "\"peer\"", "\"refused\""];
     eventually("it is in the audit log", || zero.logged(&words) == 1);
+    // It dials again and again: one line a minute, and the next one counts the others.
+    for _ in 0..3 {
+        assert_eq!(claims(&pki, "n7").0, REFUSED);
+    }
+    assert_eq!(claims(&pki, "n8").0, REFUSED);
+    let next = ["ionian://blue/node/n8", "\"peer\" \"refused\" 3"];
+    eventually("it is in the audit log", || zero.logged(&next) == 1);
+    assert_eq!(zero.logged(&words), 1);
     assert_eq!(claims(&pki, "n1").0, ASKED);
     let status = status_by(&zero, &pki.required(Kind::Operator, "eva")).unwrap();
-    assert_eq!((status.epoch, status.tls.unwrap().refused_callers), (0, 1));
+    assert_eq!((status.epoch, status.tls.unwrap().refused_callers), (0, 5));
+}
+
+/// This node accepts the caller, so it has refused nothing.
+#[test]
+fn caller_that_refuses_this_node_is_not_in_the_audit_log() {
+    let (pki, mut pair) = (Pki::new(), Pair::new());
+    let zero = pair.start(0, pki.required(Kind::Node, "n0"));
+    let introduction = Greeting {
+        name: "n1",
+        ..Greeting::default()
+    };
+    let mut bytes = introduction.bytes();
+    // Its answer to the answer of this node.
+    let why = b"no data of node 0";
+    bytes.extend_from_slice(b"\x96ionian\n\x05\x00\x01");
+    bytes.extend_from_slice(&[why.len() as u8, 0]);
+    bytes.extend_from_slice(why);
+    let certificate = pki.issue(Kind::Node, "n1");
+    assert_eq!(
+        verdict(&ask(&pki, &zero, Some(&certificate), &bytes).unwrap()).0,
+        0
+    );
+    eventually("it is logged", || {
+        zero.logged(&["it refuses this node: no data of node 0"]) == 1
+    });
+    assert_eq!(zero.logged(&["\"peer\"", "\"refused\""]), 0);
 }
 
 #[test]

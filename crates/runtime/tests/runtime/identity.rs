@@ -368,7 +368,12 @@ fn a_request_to_drain_another_node_is_refused() {
             other => panic!("{cluster} {name} {process:?}: {other:?}"),
         }
         assert_eq!(node.status().drains, None, "{cluster} {name} {process:?}");
+        // The audit log has that the caller may, and that nothing came of it.
+        let end =
+            format!("\"drain\" \"begin\" \"refused\" \"this is node n0 of cluster blue{reason}\"");
+        assert!(node.logged(&[&end]) > 0, "{end}");
     }
+    assert_eq!(node.logged(&["\"drain\" \"begin\" \"permitted\""]), 4);
     assert!(node.logged(&["refused a connection from", "not in process 1"]) == 1);
     for process in [None, Some(own)] {
         assert!(drain("blue", "n0", process).unwrap().drains.is_some());
