@@ -61,8 +61,12 @@ fn authority() -> Authority {
 }
 
 fn node(authority: &Authority, name: &str) -> Issued {
+    node_of(authority, "shop", name)
+}
+
+fn node_of(authority: &Authority, cluster: &str, name: &str) -> Issued {
     let name = Name {
-        cluster: "shop".into(),
+        cluster: cluster.into(),
         kind: Kind::Node,
         name: name.into(),
     };
@@ -173,6 +177,31 @@ fn set_whose_files_are_being_replaced_is_read_again() {
     let set = directory.load().unwrap();
     let der = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
     assert_eq!(set.certificate(), &der[..]);
+}
+
+/// A set of another cluster is right by itself: its name, and its own authority.
+#[test]
+fn set_of_another_cluster_is_refused_by_a_running_process() {
+    let (authority, directory) = (authority(), Directory::new());
+    directory.put(&node(&authority, "n0"));
+    directory.write("ca.crt", authority.certificate());
+    let any_cluster = Expected {
+        cluster: None,
+        ..expected()
+    };
+    let live = Live::open(Files::within(&directory.0), any_cluster, ClientAuth::None).unwrap();
+    let before = live.loaded().set.certificate().to_vec();
+    let other = Authority::create("other", HOUR).unwrap().0;
+    directory.put(&node_of(&other, "other", "n0"));
+    directory.write("ca.crt", other.certificate());
+    let Reload::Refused(why) = live.reload() else {
+        panic!("another cluster's certificate is in force");
+    };
+    let why = why.to_string();
+    for part in ["ionian://other/node/n0", "ionian://shop/node/n0"] {
+        assert!(why.contains(part), "{why}");
+    }
+    assert_eq!(live.loaded().set.certificate(), before);
 }
 
 #[test]

@@ -27,8 +27,8 @@ impl Found {
     /// name, and repeats this after a pause.
     ///
     /// # Errors
-    /// If a node refuses the change, if the log rejects it, or if no node could submit it within
-    /// [`PATIENCE`].
+    /// If all nodes that answer refuse the change, if the log rejects it, or if no node could
+    /// submit it within [`PATIENCE`].
     pub(crate) async fn request(&self, change: &Change) -> Result<Epoch> {
         let epoch = self.submit_until_accepted(change).await?;
         if matches!(change, Change::Abandon { .. }) {
@@ -69,9 +69,11 @@ impl Found {
     }
 
     /// Asks the nodes that answered, until the log has decided. Returns the epoch, or why each node
-    /// could not submit the change.
+    /// could not submit the change. A node that refuses has done nothing, and its reason may be its
+    /// own, such as an audit log that it cannot write: others are asked.
     async fn put(&self, change: &Change) -> Result<Result<Epoch, Vec<String>>> {
         let mut reasons = self.failures.clone();
+        let (mut refusals, mut is_refused) = (Vec::new(), true);
         for (name, address) in &self.answered {
             let reason = match ask(name, address, change).await {
                 Ok(Response::Decided(Verdict::Accepted { epoch })) => return Ok(Ok(epoch)),
@@ -86,12 +88,20 @@ impl Found {
                         _ => bail!("{verdict}"),
                     }
                 }
-                Ok(Response::Refused(reason)) => bail!("node {name} refuses: {reason}"),
+                Ok(Response::Refused(reason)) => {
+                    refusals.push(format!("node {name} refuses: {reason}"));
+                    continue;
+                }
                 Ok(Response::Undecided(reason)) => reason,
                 Err(error) => explain(&error),
             };
+            is_refused = false;
             reasons.push(format!("{name}: {reason}"));
         }
+        if is_refused && !refusals.is_empty() {
+            bail!("{}", refusals.join("; "));
+        }
+        reasons.extend(refusals);
         Ok(Err(reasons))
     }
 

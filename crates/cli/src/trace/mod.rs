@@ -103,6 +103,9 @@ fn list(count: u32, shown: &Shown, wanted: impl Fn(&KeptCommand) -> bool) -> Res
         kept.truncate(count as usize);
         Ok(paths(&known, kept, ANSWER_LIMIT).await)
     })?;
+    if gathered.notes.is_empty() {
+        bail!("no node has answered: {}", gathered.failures.join("; "));
+    }
     warn(&gathered);
     if shown.json {
         let all: Vec<_> = traced.iter().map(Traced::document).collect();

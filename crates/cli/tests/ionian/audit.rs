@@ -168,6 +168,9 @@ fn what_must_be_audited_is_refused_while_the_log_cannot_be_written() {
     );
     ok(best_effort, &["ACL", "SETUSER", "max", "on"]);
     works(&[&["drain", "n1"][..], &drain[2..]].concat());
+    // Changes of the members and options go through a node that takes them.
+    let set = ["options", "set", "heartbeat_ms=77"];
+    works(&[&set[..], &drain[3..]].concat());
     // When there is a file again, it gets the lines that have waited.
     for file in &files {
         fs::remove_dir(file).unwrap();

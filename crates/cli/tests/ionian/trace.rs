@@ -1,6 +1,6 @@
 //! `ionian trace` on clusters of real processes.
 
-use crate::cluster::{Cluster, run, text};
+use crate::cluster::{Cluster, Directory, deployment, fails, run, text};
 use crate::resp::{Client, Reply};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -83,6 +83,20 @@ fn slow_write(cluster: &Cluster, mut client: Client) {
         cluster.signal(node, Signal::SIGCONT);
     }
     write.join().expect("it is written");
+}
+
+#[test]
+fn no_answer_is_an_error_and_no_empty_list() {
+    let directory = Directory::new();
+    let file = directory.path("down.toml");
+    std::fs::write(&file, deployment("colocated", &[]).to_toml()).unwrap();
+    let file = file.to_str().unwrap();
+    for list in [["slow", "--config"], ["kept", "--config"]] {
+        for more in [&[][..], &["--json"]] {
+            let words = [&["trace"], &list[..], &[file], more].concat();
+            fails(&words, 1, "no node has answered: node n0: ");
+        }
+    }
 }
 
 #[test]
