@@ -75,11 +75,14 @@ pub(crate) async fn newest_since(given: Configuration) -> Configuration {
         None => given,
         Some(known) => {
             let who = answered.keys().next().map_or("a node", String::as_str);
-            eprintln!(
-                "the cluster has changed since epoch {}, the latest one known here: {who} reports epoch {}",
-                given.epoch().0,
-                known.epoch().0
-            );
+            // A file that was written after the change has no epoch, and nothing to be told.
+            if known.target().to_toml() != given.target().to_toml() {
+                eprintln!(
+                    "the cluster has changed since epoch {}, the latest one known here: {who} reports epoch {}",
+                    given.epoch().0,
+                    known.epoch().0
+                );
+            }
             known
         }
     }

@@ -1,7 +1,7 @@
 //! A node is replaced by one with another name at the same addresses.
 
 use super::{done, member, refused};
-use crate::cluster::{Cluster, eventually, run, run_node};
+use crate::cluster::{Cluster, eventually, run, run_node, text};
 use crate::failures::Writer;
 use crate::resp::Client;
 use nix::sys::signal::{Signal, kill};
@@ -54,6 +54,14 @@ fn a_node_is_replaced_by_one_with_its_addresses() {
     }
     let listed = done(&member(&cluster, &["list"]));
     assert!(listed.contains("n3") && !listed.contains("n1"), "{listed}");
+    // A file of now has nothing to be told, though it does not say of which epoch it is.
+    let present = cluster.directory.path("present.toml");
+    std::fs::write(&present, done(&member(&cluster, &["list", "--toml"]))).expect("a file");
+    for (file, is_stale) in [(present.to_str().expect("a path"), false), (given, true)] {
+        let status = run(&["status", "--config", file]);
+        let said = text(&status.stderr);
+        assert_eq!(said.contains("has changed"), is_stale, "{file}: {said}");
+    }
 }
 
 /// `ionian up` starts a killed node again, until it knows that a new one waits for its ports.
