@@ -20,7 +20,7 @@ use std::{fs, io};
 const ALLOWED: (f64, f64) = (1.05, 2.0);
 
 /// The bursts that are counted.
-const BURSTS: u32 = 20;
+const BURSTS: u32 = 8;
 
 /// Instructions a command: a role that needs fewer has nothing to do with the commands.
 const LEAST: f64 = 5.0;
