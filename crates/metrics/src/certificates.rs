@@ -29,10 +29,15 @@ fn end(tls: &TlsStatus, is_authority: bool) -> Option<f64> {
     end.map(|end| end as f64)
 }
 
+/// The time, in seconds since 1970.
+pub(crate) fn now() -> Option<i64> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    Some(since.as_secs() as i64)
+}
+
 /// 1 if it must be renewed.
 fn near_end(tls: &TlsStatus, is_authority: bool) -> Option<f64> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-    let mut near = tls.near_end(since.as_secs() as i64);
+    let mut near = tls.near_end(now()?);
     let found = near.any(|(what, _)| (what == "authority") == is_authority);
     end(tls, is_authority).map(|_| f64::from(u8::from(found)))
 }

@@ -3,10 +3,10 @@
 //! Neither depends on a quorum: a supervisor that restarts a node because others are down makes
 //! things worse. `/healthz/cluster` answers the other question, whether the cluster serves.
 
+use crate::certificates::now;
 use crate::roles;
 use crate::view::View;
 use ionian_runtime::NodeStatus;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A loop that has not published for longer than this is stuck.
 const STUCK_AFTER: f64 = 10.0;
@@ -70,9 +70,8 @@ fn without_session(view: &View<'_>) -> Option<String> {
 /// A certificate that has ended, so that other nodes refuse the node.
 fn ended(status: &NodeStatus) -> Option<String> {
     let tls = status.tls.as_ref()?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     let own = &tls.certificate;
-    (own.not_after <= now.as_secs() as i64).then(|| {
+    (own.not_after <= now()?).then(|| {
         format!(
             "the certificate {} has ended, and other nodes refuse it: renew it",
             own.subject

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The status of a node at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// The cluster's name.
     pub cluster: String,
@@ -153,7 +153,7 @@ pub struct LogMeasured {
 }
 
 /// The certificates of a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsStatus {
     /// Which connections the node accepts: "permissive" or "required".
     pub mode: String,
@@ -204,7 +204,7 @@ pub struct IssuerStatus {
 }
 
 /// A certificate.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateStatus {
     /// The name of its owner.
     pub subject: String,

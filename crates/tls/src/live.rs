@@ -113,15 +113,16 @@ impl Live {
     /// Notes that the owner of this chain of certificates, its own first, was admitted.
     pub fn has_admitted(&self, chain: &[CertificateDer<'_>]) {
         let signers = self.loaded().set.signers(chain);
-        let is_trusted = |name: &str| self.loaded().set.trusts(name);
+        let set = &self.loaded().set;
+        let is_trusted = |name: &str| set.trusts(name);
         self.seen.add(chain, signers, is_trusted, now());
     }
 
     /// The authorities of the set in force to which the owners that were admitted lead, and since
     /// when they are noted, in seconds since 1970.
     pub fn admitted(&self) -> (i64, Vec<SeenIssuer>) {
-        let is_trusted = |name: &str| self.loaded().set.trusts(name);
-        (self.seen.since(), self.seen.all(is_trusted))
+        let set = &self.loaded().set;
+        (self.seen.since(), self.seen.all(|name| set.trusts(name)))
     }
 
     /// Reads the files, and puts a new set in force if it passes every check. Only one task of a

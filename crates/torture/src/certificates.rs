@@ -323,12 +323,7 @@ mod tests {
             mode: "required".to_owned(),
             certificate: described(set.certificate()),
             trusted: set.bundle().map(described).collect(),
-            refused_sets: 0,
-            refusal: None,
-            reads: None,
-            refused_callers: 0,
-            signed_by: Vec::new(),
-            admitted: None,
+            ..TlsStatus::default()
         }
     }
 

@@ -250,15 +250,11 @@ mod tests {
             mode: "required".into(),
             certificate: certificate("x", issuer),
             trusted: trusted.iter().map(|one| certificate(one, one)).collect(),
-            refused_sets: 0,
-            refusal: None,
-            reads: None,
-            refused_callers: 0,
-            signed_by: Vec::new(),
             admitted: Some(AdmittedStatus {
                 since: 0,
                 issuers: Vec::new(),
             }),
+            ..TlsStatus::default()
         }))
     }
 

@@ -9,8 +9,7 @@ use ionian_kernel::id::{Epoch, Index};
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::membership::Membership;
 use ionian_runtime::status::{
-    CertificateStatus, LeadsStatus, LogStatus, LoopStatus, Measured, PeerState, PeerStatus,
-    RoleStatus, TlsStatus,
+    CertificateStatus, LeadsStatus, PeerState, PeerStatus, RoleStatus, TlsStatus,
 };
 use ionian_runtime::{DrainStatus, NodeStatus, Published};
 
@@ -180,34 +179,14 @@ fn node_status(
     peers: Vec<PeerStatus>,
 ) -> NodeStatus {
     NodeStatus {
-        tls: None,
-        audit_refusal: None,
         cluster: "made".into(),
-        protocol: String::new(),
-        founding: String::new(),
-        epoch: 0,
-        changing: false,
         node,
         name: name.into(),
-        wire_version: 0,
         level: 17,
-        release: None,
-        supports: None,
-        pid: 0,
-        uptime_us: 0,
-        amnesiac: false,
-        directory: None,
-        drains: None,
         takes_part: true,
-        process_cpu_us: 0,
-        loop_cpu_us: 0,
-        event_loop: LoopStatus::default(),
-        role_loops: Vec::new(),
-        log: LogStatus::default(),
         roles,
         peers,
-        work: None,
-        measured: Measured::default(),
+        ..NodeStatus::default()
     }
 }
 
@@ -578,21 +557,12 @@ fn a_node_far_behind_the_others_is_a_trouble() {
 fn refused_certificates_are_a_trouble() {
     let mut made = Made::new("colocated");
     made.status(1).tls = Some(TlsStatus {
-        mode: "required".into(),
         certificate: CertificateStatus {
-            subject: String::new(),
-            issuer: String::new(),
-            not_before: 0,
             not_after: i64::from(u32::MAX),
-            fingerprint: String::new(),
+            ..CertificateStatus::default()
         },
-        trusted: Vec::new(),
-        refused_sets: 1,
         refusal: Some("no key".into()),
-        reads: None,
-        refused_callers: 0,
-        signed_by: Vec::new(),
-        admitted: None,
+        ..TlsStatus::default()
     });
     let (verdict, _, found) = said(&made);
     assert_eq!((verdict, found.len()), (Verdict::Degraded, 1), "{found:?}");

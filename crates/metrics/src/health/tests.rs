@@ -2,9 +2,7 @@
 
 use super::*;
 use crate::view::{Answers, Sources};
-use ionian_runtime::status::{
-    CertificateStatus, LogStatus, LoopStatus, Measured, RoleStatus, TlsStatus,
-};
+use ionian_runtime::status::{CertificateStatus, RoleStatus, TlsStatus};
 use ionian_runtime::{Published, status_feed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -15,33 +13,9 @@ const FINE: [Vec<&str>; 2] = [Vec::new(), Vec::new()];
 fn node() -> NodeStatus {
     NodeStatus {
         cluster: "c".into(),
-        protocol: String::new(),
-        founding: String::new(),
-        epoch: 0,
-        changing: false,
-        node: 0,
         name: "n0".into(),
-        wire_version: 0,
-        level: 0,
-        release: None,
-        supports: None,
-        pid: 0,
-        uptime_us: 0,
-        amnesiac: false,
-        directory: None,
-        drains: None,
         takes_part: true,
-        process_cpu_us: 0,
-        loop_cpu_us: 0,
-        event_loop: LoopStatus::default(),
-        role_loops: Vec::new(),
-        log: LogStatus::default(),
-        roles: Vec::new(),
-        peers: Vec::new(),
-        tls: None,
-        audit_refusal: None,
-        work: None,
-        measured: Measured::default(),
+        ..NodeStatus::default()
     }
 }
 
@@ -113,21 +87,12 @@ fn node_without_a_session_is_ready_only_if_no_node_can_have_one() {
 fn node_with_an_ended_certificate_is_not_ready() {
     let with = |not_after| NodeStatus {
         tls: Some(TlsStatus {
-            mode: "required".into(),
             certificate: CertificateStatus {
                 subject: "n0".into(),
-                issuer: "ca".into(),
-                not_before: 0,
                 not_after,
-                fingerprint: String::new(),
+                ..CertificateStatus::default()
             },
-            trusted: Vec::new(),
-            refused_sets: 0,
-            refusal: None,
-            reads: None,
-            refused_callers: 0,
-            signed_by: Vec::new(),
-            admitted: None,
+            ..TlsStatus::default()
         }),
         ..node()
     };
