@@ -26,6 +26,7 @@ use crate::output::Output;
 use crate::parser::{Parser, ProtocolError};
 use crate::quotas::Pace;
 use crate::reply::{self};
+use crate::rights::Judgement;
 use crate::transaction::{Expected, Transaction};
 use admission::Fetched;
 use blocking::Blocked;
@@ -109,10 +110,7 @@ struct Note {
     since: Instant,
     /// The keys that the client tracks.
     tracked: Vec<Bytes>,
-    /// The epoch of the users by which it was judged.
-    epoch: u64,
-    /// Its words, to judge it again; none at epoch zero.
-    judged: Vec<Bytes>,
+    judgement: Judgement,
 }
 
 /// The progress of an incomplete command.

@@ -25,6 +25,9 @@ pub(crate) const SINCE: Level = Level(18);
 
 const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
+/// The error for a connection whose user was deleted or switched off.
+pub(crate) const GONE: &str = "ERR closed: the user of this connection was deleted or switched off";
+
 const NO_AUTH: &str = "NOAUTH Authentication required.";
 
 /// The error in place of a command that was judged by users that have changed, and cannot be judged
@@ -57,6 +60,44 @@ pub(crate) enum Verdict {
     Refused(String),
     /// Its user was deleted or switched off, so the connection is closed.
     Gone,
+}
+
+/// By which users a command was judged, and its words, to judge it again.
+#[derive(Clone, Debug)]
+pub(crate) struct Judgement {
+    /// The epoch of these users.
+    epoch: u64,
+    /// None at epoch zero, at which everything is allowed.
+    words: Vec<Bytes>,
+}
+
+impl Judgement {
+    /// Judges the command again by the copy of the users, if they are others than those by which it
+    /// was judged.
+    ///
+    /// # Errors
+    /// The error for the client.
+    #[inline]
+    pub(crate) fn renew(&mut self, host: &Host, client: &Client) -> Result<(), String> {
+        match self.epoch == host.rights.epoch() {
+            true => Ok(()),
+            false => self.judge_again(host, client),
+        }
+    }
+
+    #[cold]
+    fn judge_again(&mut self, host: &Host, client: &Client) -> Result<(), String> {
+        self.epoch = host.rights.epoch();
+        if self.words.is_empty() {
+            return Err(CHANGED.to_owned());
+        }
+        host.judge_words(client, &self.words)
+    }
+
+    /// The epoch of the users by which the command was judged.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
 }
 
 /// The user of a connection at an epoch, as far as it was looked up: none if it was gone.
@@ -144,10 +185,24 @@ impl Rights {
         }
     }
 
-    /// The encoding of a compound that was judged by the copy.
-    pub(crate) fn encoded(&self, compound: &kv::Compound) -> Bytes {
-        let epoch = if self.are_checked() { self.epoch() } else { 0 };
+    /// The encoding of a compound. `judged` is the epoch of the users by which it was judged; none
+    /// if it was judged by the copy.
+    pub(crate) fn encoded(&self, compound: &kv::Compound, judged: Option<u64>) -> Bytes {
+        let epoch = match self.are_checked() {
+            true => judged.unwrap_or_else(|| self.epoch()),
+            false => 0,
+        };
         compound.encode_at(epoch).into()
+    }
+
+    /// The judgement of a command with these words that the copy allows.
+    pub(crate) fn judgement(&self, words: &[Bytes]) -> Judgement {
+        let epoch = self.epoch();
+        let words = if epoch == 0 { &[] } else { words };
+        Judgement {
+            epoch,
+            words: words.to_vec(),
+        }
     }
 
     /// Takes the answer to [`question`](Self::question). Returns whether it is one.
@@ -197,6 +252,18 @@ impl Host {
         match user.check(asked.command, words, || asked.keys(words)) {
             Ok(()) => Verdict::Allowed,
             Err(denied) => self.refused(client, denied, asked.command, words),
+        }
+    }
+
+    /// Judges the command with these words as [`judge`](Self::judge) does.
+    ///
+    /// # Errors
+    /// The error for the client.
+    pub(crate) fn judge_words(&self, client: &Client, words: &[Bytes]) -> Result<(), String> {
+        match self.judge(client, Named::of(words), words) {
+            Verdict::Allowed => Ok(()),
+            Verdict::Refused(text) => Err(text),
+            Verdict::Gone => Err(GONE.to_owned()),
         }
     }
 

@@ -14,6 +14,7 @@ use crate::host::{Client, Host};
 use crate::parser::compact;
 use crate::reply::Context;
 use crate::resp3;
+use crate::rights::Judgement;
 use crate::tracking;
 use bytes::Bytes;
 use ionian_kernel::client::ReadLevel;
@@ -44,18 +45,10 @@ struct Queue {
     bytes: usize,
     /// Tracked keys of reads.
     tracked: Vec<Bytes>,
-    /// The words of all commands, if they can be judged again.
-    judged: Judged,
+    /// By which users the commands were judged.
+    judged: Vec<Judgement>,
     /// Whether a command could not be queued, so that EXEC must fail.
     failed: bool,
-}
-
-/// By which users commands were judged, and their words.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Judged {
-    pub(crate) epoch: u64,
-    /// None at epoch zero, at which everything is allowed.
-    pub(crate) words: Vec<Vec<Bytes>>,
 }
 
 /// One of the gateway's own commands in a transaction.
@@ -88,7 +81,7 @@ pub(crate) enum Expected {
     /// Whether a quorum answers, for IONIAN CHECK.
     Check,
     /// The replies of all commands in an array, or null; replies of own commands are inserted.
-    Transaction(Vec<OwnInQueue>, Judged),
+    Transaction(Vec<OwnInQueue>, Vec<Judgement>),
     /// The reply to a change by the command with these words: of users, or of the limit of memory.
     Changed(Vec<Bytes>),
     /// The users of the cluster.
@@ -108,16 +101,6 @@ impl Queue {
             failed: true,
             ..Queue::default()
         };
-    }
-
-    fn judged_at(epoch: u64) -> Queue {
-        Queue {
-            judged: Judged {
-                epoch,
-                words: Vec::new(),
-            },
-            ..Queue::default()
-        }
     }
 }
 
@@ -158,17 +141,10 @@ impl Transaction {
         }
     }
 
-    /// By which users the queued commands were judged, unless EXEC fails in any case.
-    pub(crate) fn judged(&self) -> Option<&Judged> {
-        let queue = self.queue.as_ref().filter(|queue| !queue.failed)?;
-        Some(&queue.judged)
-    }
-
-    /// The queued commands were judged again, by the users at this epoch.
-    pub(crate) fn set_judged(&mut self, epoch: u64) {
-        if let Some(queue) = &mut self.queue {
-            queue.judged.epoch = epoch;
-        }
+    /// By which users the queued commands were judged; none if EXEC fails in any case.
+    pub(crate) fn judgements(&mut self) -> &mut [Judgement] {
+        let queue = self.queue.as_mut();
+        queue.map_or(&mut [], |queue| &mut queue.judged)
     }
 
     /// Executes a control command that concerns transactions.
@@ -181,7 +157,7 @@ impl Transaction {
         match control {
             Control::Multi if self.is_open() => context.error("ERR MULTI calls can not be nested"),
             Control::Multi => {
-                self.queue = Some(Queue::judged_at(context.host.rights.epoch()));
+                self.queue = Some(Queue::default());
                 context.client.queued.set(Some(0));
                 context.ok();
             }
@@ -326,9 +302,9 @@ impl Queue {
         }
         // Queued words may remain for long, so they are copied to release the input.
         let words = compact(words);
-        if self.judged.epoch > 0 {
-            self.bytes += words.len() * size_of::<Bytes>();
-            self.judged.words.push(words.clone());
+        if host.rights.are_checked() {
+            self.bytes += size_of::<Judgement>() + words.len() * size_of::<Bytes>();
+            self.judged.push(host.rights.judgement(&words));
         }
         if own.is_some() {
             self.bytes += words.iter().map(Bytes::len).sum::<usize>();
@@ -348,6 +324,21 @@ impl Queue {
         }
         Ok(())
     }
+}
+
+/// Judges the commands of a transaction again: all of them are executed, or none.
+///
+/// # Errors
+/// The error in place of the reply of EXEC.
+pub(crate) fn renew_all(
+    judged: &mut [Judgement],
+    host: &Host,
+    client: &Client,
+) -> Result<(), String> {
+    judged
+        .iter_mut()
+        .try_for_each(|judgement| judgement.renew(host, client))
+        .map_err(|text| format!("EXECABORT Transaction discarded because of: {text}"))
 }
 
 /// Writes the reply of EXEC: the state machine's, with the replies of own commands inserted.

@@ -219,7 +219,7 @@ impl Inner {
         (self.submit)(Request {
             token,
             operation: Operation::Read(ReadLevel::Sequential),
-            payload: self.host.rights.encoded(&question),
+            payload: self.host.rights.encoded(&question, None),
         });
     }
 

@@ -6,14 +6,12 @@ use crate::host::count;
 use crate::login::LoginWait;
 use crate::parser::ProtocolError;
 use crate::reply::{self, Context};
-use crate::rights::{CHANGED, Verdict};
-use crate::transaction::Expected;
+use crate::rights::{GONE, Verdict};
+use crate::transaction::{self, Expected};
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel, Refusal};
 use ionian_machines::kv::Command;
 use std::time::Instant;
-
-const GONE: &str = "ERR closed: the user of this connection was deleted or switched off";
 
 /// What becomes of a command.
 pub(super) enum Admission {
@@ -169,7 +167,7 @@ impl Connection {
     /// other ones.
     pub(super) fn fetch_users(&mut self, level: ReadLevel) {
         let question = self.host.rights.question();
-        self.submit_at(Operation::Read(level), &question);
+        self.submit_at(Operation::Read(level), &question, None);
         self.flight = Some(Expected::Users(level));
     }
 
@@ -200,47 +198,33 @@ impl Connection {
         }
     }
 
-    /// Judges the commands that wait again, if the users have changed.
-    pub(super) fn judge_waiting(&mut self) {
-        let epoch = self.host.rights.epoch();
-        if self.notes.front().is_none_or(|note| note.epoch == epoch) {
-            return;
-        }
-        for (command, note) in self.waiting.iter_mut().zip(&mut self.notes) {
-            if note.epoch == epoch {
-                break;
-            }
-            note.epoch = epoch;
-            let before = super::compound::footprint(command);
-            if let Err(text) = judge_again(&self.host, &self.client, &note.judged) {
+    /// Judges the first `most` commands that wait again, those that were judged by other users.
+    pub(super) fn judge_waiting(&mut self, most: usize) {
+        let waiting = self.waiting.iter_mut().zip(&mut self.notes);
+        for (command, note) in waiting.take(most) {
+            if let Err(text) = note.judgement.renew(&self.host, &self.client) {
+                self.waiting_bytes -= super::compound::footprint(command);
                 *command = Command::refused(text);
+                self.waiting_bytes += super::compound::footprint(command);
             }
-            self.waiting_bytes = self.waiting_bytes - before + super::compound::footprint(command);
         }
     }
 
     /// Judges the queued commands again before EXEC, if the users have changed. Answers EXEC and
     /// returns false if one is not allowed any more.
     pub(super) fn judge_queue(&mut self) -> bool {
-        let epoch = self.host.rights.epoch();
-        let Some(judged) = self.transaction.judged().filter(|it| it.epoch != epoch) else {
+        let judged = self.transaction.judgements();
+        let Err(text) = transaction::renew_all(judged, &self.host, &self.client) else {
             return true;
         };
-        let verdict = judge_all_again(&self.host, &self.client, judged);
-        match verdict {
-            Ok(()) => self.transaction.set_judged(epoch),
-            Err(text) => {
-                self.transaction.reset(&self.client);
-                let mut context = Context {
-                    host: &self.host,
-                    client: &self.client,
-                    out: self.output.tail(),
-                };
-                context.error(text);
-                return false;
-            }
-        }
-        true
+        self.transaction.reset(&self.client);
+        let mut context = Context {
+            host: &self.host,
+            client: &self.client,
+            out: self.output.tail(),
+        };
+        context.error(text);
+        false
     }
 }
 
@@ -250,37 +234,4 @@ fn depends_on_users(named: Named, words: &[Bytes]) -> bool {
         return false;
     };
     own.logs_in(words) || own.name == "acl" && commands::acl::depends_on_users(words)
-}
-
-/// Judges a command by the present users, after it was judged by others.
-pub(super) fn judge_again(
-    host: &crate::Host,
-    client: &crate::host::Client,
-    words: &[Bytes],
-) -> Result<(), String> {
-    if words.is_empty() {
-        return Err(CHANGED.to_owned());
-    }
-    match host.judge(client, Named::of(words), words) {
-        Verdict::Allowed => Ok(()),
-        Verdict::Refused(text) => Err(text),
-        Verdict::Gone => Err(GONE.to_owned()),
-    }
-}
-
-/// The same for a transaction: all its commands are executed, or none.
-pub(super) fn judge_all_again(
-    host: &crate::Host,
-    client: &crate::host::Client,
-    judged: &crate::transaction::Judged,
-) -> Result<(), String> {
-    let because = |text: String| format!("EXECABORT Transaction discarded because of: {text}");
-    if judged.epoch == 0 {
-        return Err(because(CHANGED.to_owned()));
-    }
-    judged
-        .words
-        .iter()
-        .try_for_each(|words| judge_again(host, client, words))
-        .map_err(because)
 }

@@ -8,7 +8,6 @@
 //!
 //! While a client waits, its further commands wait behind it, as in Redis.
 
-use super::admission::judge_again;
 use super::{Connection, Note};
 use crate::transaction::Expected;
 use bytes::Bytes;
@@ -73,14 +72,14 @@ impl Connection {
     }
 
     fn ask(&mut self, mut command: Command) {
-        let epoch = self.host.rights.epoch();
-        if let Some(note) = self.flight_notes.first_mut().filter(|it| it.epoch != epoch) {
-            note.epoch = epoch;
-            if let Err(text) = judge_again(&self.host, &self.client, &note.judged) {
+        let mut judged = None;
+        if let Some(note) = self.flight_notes.first_mut() {
+            if let Err(text) = note.judgement.renew(&self.host, &self.client) {
                 command = Command::refused(text);
             }
+            judged = Some(note.judgement.epoch());
         }
-        self.submit(&Compound::Pipeline(vec![command]));
+        self.submit(&Compound::Pipeline(vec![command]), judged);
         self.flight = Some(Expected::Blocking);
     }
 

@@ -199,7 +199,7 @@ impl Connection {
         {
             return false;
         }
-        self.judge_waiting();
+        self.judge_waiting(self.host.limits.compound_commands);
         let Some(first) = self.waiting.front() else {
             return false;
         };
@@ -218,7 +218,9 @@ impl Connection {
         self.waiting_bytes -= commands.iter().map(footprint).sum::<usize>();
         let compound = Compound::Pipeline(commands);
         self.host.meter.formed(self.flight_notes.len());
-        self.submit(&compound);
+        let judged = self.flight_notes.iter().map(|note| note.judgement.epoch());
+        let judged = judged.min();
+        self.submit(&compound, judged);
         if self.unanswered
             && let Some(first) = self.flight_notes.first()
         {
@@ -236,7 +238,9 @@ impl Connection {
         true
     }
 
-    pub(super) fn submit(&mut self, compound: &Compound) {
+    /// Sends a compound. `judged` is the lowest epoch of the users by which its commands were
+    /// judged: the machine refuses it if the users have changed since.
+    pub(super) fn submit(&mut self, compound: &Compound, judged: Option<u64>) {
         let operation = match compound {
             _ if !compound.is_read() => Operation::Write,
             Compound::SetUser { .. }
@@ -261,10 +265,16 @@ impl Connection {
                 Operation::Read(self.client.level.get())
             }
         };
-        self.submit_at(operation, compound);
+        self.submit_at(operation, compound, judged);
     }
 
-    pub(super) fn submit_at(&mut self, operation: Operation, compound: &Compound) {
+    /// Sends a compound; `judged` is none if it was judged in this moment, or asks for the gateway.
+    pub(super) fn submit_at(
+        &mut self,
+        operation: Operation,
+        compound: &Compound,
+        judged: Option<u64>,
+    ) {
         assert!(
             self.flight.is_none(),
             "a connection has at most one compound in flight"
@@ -273,7 +283,7 @@ impl Connection {
         self.flight_since = Instant::now();
         self.asked_at = self.flight_since;
         let rights = &self.host.rights;
-        let payload = rights.encoded(compound);
+        let payload = rights.encoded(compound, judged);
         self.flight_request = rights.are_checked().then(|| (operation, payload.clone()));
         self.sent_again = false;
         self.flight_bytes = payload.len();

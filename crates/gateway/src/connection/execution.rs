@@ -11,6 +11,7 @@ use crate::measured::{Family, Outcome, micros};
 use crate::parser::compact;
 use crate::quotas::Pace;
 use crate::reply::{self, Context};
+use crate::rights::Judgement;
 use crate::tracking;
 use crate::transaction::{Expected, Step};
 use bytes::Bytes;
@@ -148,19 +149,13 @@ impl Connection {
         self.client.last_command.set(name);
         let tracked = tracking::keys(&self.client, words);
         self.client.caching.set(None);
-        let epoch = self.host.rights.epoch();
-        let judged = match epoch {
-            0 => Vec::new(),
-            _ => words.to_vec(),
-        };
         Note {
             name,
             family: Family::of(info.flags),
             words: words.len(),
             since: self.client.last_active.get(),
             tracked,
-            epoch,
-            judged,
+            judgement: self.host.rights.judgement(words),
         }
     }
 
@@ -228,6 +223,7 @@ impl Connection {
                 self.submit_at(
                     Operation::Read(ReadLevel::Eventual),
                     &Compound::Pipeline(asked),
+                    None,
                 );
                 self.flight = Some(Expected::Info(words.to_vec()));
             }
@@ -237,6 +233,7 @@ impl Connection {
                 self.submit_at(
                     Operation::Read(ReadLevel::Linearizable),
                     &Compound::Versions(Vec::new()),
+                    None,
                 );
                 self.flight = Some(Expected::Check);
             }
@@ -244,7 +241,7 @@ impl Connection {
                 Ok(None) => run(&mut context, words),
                 Err(text) => context.error(text),
                 Ok(Some(compound)) => {
-                    self.submit_at(Operation::Write, &compound);
+                    self.submit_at(Operation::Write, &compound, None);
                     self.flight = Some(Expected::Changed(words.to_vec()));
                 }
             },
@@ -274,12 +271,15 @@ impl Connection {
                             words: words.len(),
                             since: began,
                             tracked,
-                            epoch: self.host.rights.epoch(),
-                            judged: Vec::new(),
+                            judgement: self.host.rights.judgement(&[]),
                         }];
                         self.client.caching.set(None);
                     }
-                    self.submit(&compound);
+                    let judged = match &expected {
+                        Expected::Transaction(_, all) => all.iter().map(Judgement::epoch).min(),
+                        _ => None,
+                    };
+                    self.submit(&compound, judged);
                     self.flight = Some(expected);
                 }
             }

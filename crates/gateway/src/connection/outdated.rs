@@ -1,13 +1,12 @@
 //! A compound that the machine has refused because the users have changed since it was judged: the
 //! gateway asks for the users, judges it again and sends it again, once.
 
-use super::admission::{judge_again, judge_all_again};
 use super::{Connection, Note};
 use crate::commands;
 use crate::measured::Outcome;
 use crate::reply::Context;
 use crate::rights::CHANGED;
-use crate::transaction::Expected;
+use crate::transaction::{self, Expected};
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel, Refusal};
 use ionian_machines::kv::{self, Command, Compound};
@@ -61,7 +60,7 @@ impl Connection {
         let verdict = match &mut expected {
             Expected::Pipeline(commands) => {
                 for (command, note) in commands.iter_mut().zip(&mut notes) {
-                    if let Err(text) = judge_again(host, client, &note.judged) {
+                    if let Err(text) = note.judgement.renew(host, client) {
                         *command = Command::refused(text);
                     }
                 }
@@ -73,25 +72,20 @@ impl Connection {
                 Ok(())
             }
             Expected::One | Expected::Blocking => {
-                let words = notes.first().map_or(&[][..], |note| &note.judged);
-                judge_again(host, client, words)
+                let first = notes.first_mut();
+                first.map_or(Ok(()), |note| note.judgement.renew(host, client))
             }
-            Expected::Transaction(_, judged) => {
-                let verdict = judge_all_again(host, client, judged);
-                judged.epoch = epoch;
-                verdict
-            }
+            Expected::Transaction(_, judged) => transaction::renew_all(judged, host, client),
             Expected::Versions(keys) => {
                 let words = [&[Bytes::from_static(b"watch")], &keys[..]].concat();
-                judge_again(host, client, &words)
+                host.judge_words(client, &words)
             }
-            Expected::Changed(words) => judge_again(host, client, words),
+            Expected::Changed(words) => host.judge_words(client, words),
             Expected::Info(_) | Expected::Check | Expected::Users(_) => Ok(()),
         };
         if let Err(text) = verdict {
             return self.answer_refused(expected, notes, &text, Outcome::Error);
         }
-        notes.iter_mut().for_each(|note| note.epoch = epoch);
         let request = (operation, kv::judged_at(epoch, &payload));
         self.sent_again = true;
         self.flight_bytes = request.1.len();

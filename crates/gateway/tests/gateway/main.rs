@@ -15,6 +15,7 @@ mod model;
 mod objects;
 mod parsing;
 mod quotas;
+mod races;
 mod redis7_acl;
 mod redis7_commands;
 mod redis7_server;
