@@ -149,6 +149,8 @@ pub(crate) struct Client {
     pub(crate) unwritten: Cell<Option<(u64, Instant)>>,
     /// The name of its user.
     pub(crate) user: RefCell<Bytes>,
+    /// When the user as which it has logged in [began](ionian_machines::acl::Users::begun).
+    pub(crate) user_begun: Cell<u64>,
     /// Whether it has logged in, by AUTH, HELLO or its certificate.
     pub(crate) logged_in: Cell<bool>,
     /// Since when it has had to log in, if it has not.
@@ -283,6 +285,7 @@ impl Host {
             tracing: Cell::default(),
             unwritten: Cell::default(),
             user: RefCell::new(Bytes::from_static(DEFAULT)),
+            user_begun: Cell::new(0),
             logged_in: Cell::new(false),
             unauthenticated: Cell::default(),
             certified: RefCell::default(),

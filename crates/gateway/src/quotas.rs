@@ -335,6 +335,9 @@ impl Host {
         account.count_unanswered(0, unanswered);
         client.account.replace(account);
         client.user.replace(Bytes::copy_from_slice(name));
+        let users = self.rights.users();
+        let begun = users.and_then(|users| users.begun(name));
+        client.user_begun.set(begun.unwrap_or(0));
         client.logged_in.set(user.is_some());
         client.rights.take();
     }

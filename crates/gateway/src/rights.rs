@@ -386,7 +386,9 @@ fn who<'a>(client: &Client, users: &'a Users, cached: &'a mut Cached) -> Who<'a>
     }
     let is_present = |cached: &Cached| matches!(cached, Some(it) if it.0 == users.epoch());
     if !is_present(cached) {
-        let user = users.get(&client.user.borrow()).cloned();
+        let name = client.user.borrow();
+        let is_same = users.begun(&name) == Some(client.user_begun.get());
+        let user = users.get(&name).filter(|_| is_same).cloned();
         *cached = Some((users.epoch(), user));
     }
     match cached {

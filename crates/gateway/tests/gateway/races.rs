@@ -47,6 +47,8 @@ const CHANGES: &[(&str, bool, bool)] = &[
     ("ACL SETUSER u resetkeys ~big ~small", false, true),
     ("ACL SETUSER u ~secret", true, true),
     ("ACL SETUSER another on", true, true),
+    ("ACL DELUSER u", false, false),
+    ("ACL SETUSER u off", false, false),
     (
         "ACL SETUSER u on nopass ~big ~small ~secret +@all",
         true,
@@ -73,7 +75,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 struct User {
     client: Client,
     /// Which user of this name it has logged in as: they are numbered as they are made, and as they
-    /// are switched off. None if it has not.
+    /// are switched off. None if it has not, and may do everything as `default`.
     number: Option<u32>,
 }
 
@@ -114,7 +116,7 @@ impl World {
         let before = self.secret();
         let reply = self.cluster.execute(operation, &payload);
         let is_user = user.number == Some(self.number) && self.is_on;
-        if !(is_user && self.may_use_secret) {
+        if user.number.is_some() && !(is_user && self.may_use_secret) {
             prop_assert_eq!(
                 &before,
                 &self.secret(),
@@ -147,7 +149,7 @@ proptest! {
             number: 0,
         };
         let mut admin = Client::new(&one);
-        admin.ask(&mut world.cluster, CHANGES[3].0);
+        admin.ask(&mut world.cluster, CHANGES[5].0);
         admin.ask(&mut world.cluster, "SETRANGE big 700000 x\nSET secret private");
         let mut user = world.connect(&other);
         let mut neighbour = Client::new(&other);
@@ -161,7 +163,7 @@ proptest! {
                 Event::Change(change) => {
                     let (line, may_use_secret, stays) = CHANGES[change];
                     // Only the last one of these makes the user.
-                    let exists = world.is_on || change == 3 || line.contains("another");
+                    let exists = world.is_on || change == 5 || line.contains("another");
                     if !exists {
                         continue;
                     }
@@ -198,4 +200,27 @@ fn commands_behind_a_part_that_is_sent_again_are_judged_again() {
     assert!(replies.ends_with(
         "-NOPERM this user has no permissions to access one of the keys used as arguments\n"
     ));
+}
+
+#[test]
+fn a_user_that_is_made_again_or_switched_on_again_has_lost_its_connections() {
+    for line in ["ACL DELUSER u", "ACL SETUSER u off"] {
+        let [one, other] = [host(Limits::default()), host(Limits::default())];
+        one.set_level(Level(18));
+        other.set_level(Level(18));
+        let mut cluster = Cluster::default();
+        let (mut admin, mut user) = (Client::new(&one), Client::new(&other));
+        let make = "ACL SETUSER u on nopass ~* +@all";
+        admin.ask(&mut cluster, make);
+        assert_eq!(user.ask(&mut cluster, "AUTH u any\nSET k v"), "+OK\n+OK\n");
+        // The other gateway learns of both changes at once.
+        admin.ask(&mut cluster, &format!("{line}\n{make}"));
+        let gone = "-ERR closed: the user of this connection was deleted or switched off\n";
+        assert_eq!(user.ask(&mut cluster, "SET k w"), gone);
+        let mut again = Client::new(&other);
+        assert_eq!(again.ask(&mut cluster, "AUTH u any\nGET k"), "+OK\n$1\nv\n");
+        // What changes a user that stays on closes nothing.
+        admin.ask(&mut cluster, "ACL SETUSER u -del");
+        assert_eq!(again.ask(&mut cluster, "GET k"), "$1\nv\n");
+    }
 }

@@ -20,6 +20,9 @@ const MAX_USER_BYTES: usize = 64 << 10;
 /// The most bytes of the names and rules of all users: every gateway fetches them as a whole.
 const MAX_BYTES: usize = 4 << 20;
 
+/// What stands before [`Users::begun`] among the rules of an encoded user. No user can set it.
+const BEGUN: &[u8] = b"begun:";
+
 /// The users of a cluster. A copy shares them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Users {
@@ -33,18 +36,24 @@ pub struct Users {
 #[derive(Clone, Debug, PartialEq)]
 struct Entry {
     user: Arc<User>,
+    /// See [`Users::begun`].
+    begun: u64,
     encoded: Arc<[u8]>,
 }
 
 impl Entry {
-    fn new(name: &[u8], user: User) -> Entry {
+    fn new(name: &[u8], begun: u64, user: User) -> Entry {
         let mut encoded = Vec::new();
         put(&mut encoded, name);
-        let rules = user.exact_rules();
+        let mut rules = user.exact_rules();
+        if begun > 0 {
+            rules.push([BEGUN, begun.to_string().as_bytes()].concat());
+        }
         encoded.extend_from_slice(&(rules.len() as u32).to_le_bytes());
         rules.iter().for_each(|rule| put(&mut encoded, rule));
         Entry {
             user: Arc::new(user),
+            begun,
             encoded: encoded.into(),
         }
     }
@@ -52,7 +61,7 @@ impl Entry {
 
 impl Default for Users {
     fn default() -> Self {
-        let default = Entry::new(DEFAULT, User::unrestricted());
+        let default = Entry::new(DEFAULT, 0, User::unrestricted());
         Users {
             epoch: 0,
             bytes: default.encoded.len(),
@@ -70,6 +79,12 @@ impl Users {
     /// The user with this name.
     pub fn get(&self, name: &[u8]) -> Option<&Arc<User>> {
         self.users.get(name).map(|entry| &entry.user)
+    }
+
+    /// The epoch at which the user with this name was made or last switched off. A connection that
+    /// logged in before has lost its user, though there is one with the same name.
+    pub fn begun(&self, name: &[u8]) -> Option<u64> {
+        self.users.get(name).map(|entry| entry.begun)
     }
 
     /// All users by name.
@@ -107,7 +122,9 @@ impl Users {
         if known.is_none() && self.users.len() >= MAX_USERS {
             return Err(format!("there are at most {MAX_USERS} users"));
         }
-        let entry = Entry::new(name, user);
+        let stays = known.filter(|known| user.is_on() || !known.user.is_on());
+        let begun = stays.map_or(self.epoch + 1, |known| known.begun);
+        let entry = Entry::new(name, begun, user);
         if entry.encoded.len() > MAX_USER_BYTES {
             return Err(format!(
                 "the rules of a user have at most {MAX_USER_BYTES} bytes"
@@ -147,7 +164,7 @@ impl Users {
     }
 
     /// The encoding in snapshots and in the answers to gateways: the epoch, the number of users, of
-    /// each its name and its rules. Numbers are little endian, in 64 and in 32 bits.
+    /// each its name and its rules, with [`BEGUN`] among them unless it is zero. Numbers are little endian, in 64 and in 32 bits.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.epoch.to_le_bytes());
         out.extend_from_slice(&(self.users.len() as u32).to_le_bytes());
@@ -166,9 +183,14 @@ impl Users {
         for _ in 0..u32::from_le_bytes(take(input)?) {
             let start = *input;
             let name = take_bytes(input)?.to_vec();
+            let mut begun = 0;
             let mut user = User::default();
             for _ in 0..u32::from_le_bytes(take(input)?) {
-                user.set(take_bytes(input)?).ok()?;
+                let rule = take_bytes(input)?;
+                match rule.strip_prefix(BEGUN) {
+                    Some(epoch) => begun = std::str::from_utf8(epoch).ok()?.parse().ok()?,
+                    None => user.set(rule).ok()?,
+                }
             }
             let last = users.users.last_key_value();
             if last.is_some_and(|(last, _)| *last >= name) {
@@ -178,6 +200,7 @@ impl Users {
             users.bytes += encoded.len();
             let entry = Entry {
                 user: Arc::new(user),
+                begun,
                 encoded: encoded.into(),
             };
             users.users.insert(name, entry);

@@ -188,7 +188,8 @@ fn quotas_are_rules_that_are_encoded_only_if_they_are_set() {
     let default: (&str, &[&str]) = ("default", &["on", "nopass", "~*", "&*", "+@all"]);
     let rules = ["off", "~a", "resetchannels", "-@all", "+get"];
     apply_at(&mut kv, 0, &set_user("u ~a +get"));
-    let without = |epoch| encoding(epoch, &[default, ("u", &rules)]);
+    let begun = ["begun:1"];
+    let without = |epoch| encoding(epoch, &[default, ("u", &[&rules[..], &begun].concat())]);
     assert_eq!(encoded(&kv), without(1));
     let line = "u quota:flight=7 (+set) Quota:Commands=5 quota:bytes=0";
     assert_eq!(apply_at(&mut kv, 1, &set_user(line)), b"+OK\r\n");
@@ -196,6 +197,7 @@ fn quotas_are_rules_that_are_encoded_only_if_they_are_set() {
         "(resetchannels -@all +set)",
         "quota:commands=5",
         "quota:flight=7",
+        "begun:1",
     ];
     let with = encoding(2, &[default, ("u", &[&rules[..], &last].concat())]);
     assert_eq!(encoded(&kv), with);
@@ -221,7 +223,13 @@ fn quotas_are_rules_that_are_encoded_only_if_they_are_set() {
     apply_at(&mut kv, 5, &set_user("u resetquota"));
     assert_eq!(encoded(&kv), without(6));
     apply_at(&mut kv, 6, &set_user("u quota:connections=3 reset"));
-    let reset = ["off", "sanitize-payload", "resetchannels", "-@all"];
+    let reset = [
+        "off",
+        "sanitize-payload",
+        "resetchannels",
+        "-@all",
+        "begun:1",
+    ];
     assert_eq!(encoded(&kv), encoding(7, &[default, ("u", &reset)]));
     // A rule that is refused is named, with what is allowed, and nothing is changed.
     for (rule, allowed) in [
