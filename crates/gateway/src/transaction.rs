@@ -147,6 +147,12 @@ impl Transaction {
         queue.map_or(&mut [], |queue| &mut queue.judged)
     }
 
+    /// The words of the gateway's own commands in the queue.
+    pub(crate) fn own(&self) -> impl Iterator<Item = &[Bytes]> {
+        let own = self.queue.iter().flat_map(|queue| &queue.own);
+        own.map(|own| &own.words[..])
+    }
+
     /// Executes a control command that concerns transactions.
     pub(crate) fn control(
         &mut self,

@@ -54,9 +54,7 @@ impl Connection {
             return admission;
         }
         let needs_users = !self.host.rights.are_known() && !self.is_early_ping(named)
-            || !self.transaction.is_open()
-                && !self.fetched.is_fresh
-                && depends_on_users(named, words);
+            || !self.fetched.is_fresh && self.depends_on_users(named, words);
         if needs_users {
             return self.wait_for_users();
         }
@@ -71,6 +69,25 @@ impl Connection {
             Verdict::Gone => self.close_gone(),
         }
         Admission::Answered
+    }
+
+    /// Whether the command must be judged by the users of now. The machine judges what it executes;
+    /// here that are the commands of a gateway that show users or are privileged, when they are
+    /// executed.
+    fn depends_on_users(&self, named: Named, words: &[Bytes]) -> bool {
+        let has_users = self.host.rights.epoch() > 0;
+        match named.own() {
+            None => false,
+            Some(own) if matches!(own.run, Run::Control(Control::Exec)) => {
+                has_users && self.transaction.own().any(is_privileged)
+            }
+            Some(_) if self.transaction.is_open() => false,
+            Some(own) => {
+                own.logs_in(words)
+                    || own.name == "acl" && commands::acl::depends_on_users(words)
+                    || has_users && is_privileged(words)
+            }
+        }
     }
 
     /// Asks for the users of now, once all commands before are answered. If they could not be
@@ -228,10 +245,11 @@ impl Connection {
     }
 }
 
-/// Whether the answer needs the users as they are now: also where they are only looked at.
-fn depends_on_users(named: Named, words: &[Bytes]) -> bool {
-    let Some(own) = named.own() else {
-        return false;
-    };
-    own.logs_in(words) || own.name == "acl" && commands::acl::depends_on_users(words)
+/// Whether this is one of the gateway's own commands that are privileged, except changes of users
+/// and of the limit of memory: the machine refuses those if they were judged by outdated rules.
+fn is_privileged(words: &[Bytes]) -> bool {
+    let own = commands::find(words);
+    let command = own.map(|own| own.id.with_subcommand(words));
+    let changes = ["acl|setuser", "acl|deluser", "config|set"];
+    command.is_some_and(|it| it.is_privileged() && !changes.contains(&it.name()))
 }

@@ -414,3 +414,39 @@ fn what_a_list_says_makes_the_same_users_elsewhere() {
     let list = client.ask(&mut elsewhere, "ACL LIST");
     assert_eq!(as_commands(&list), commands);
 }
+
+/// Commands that the gateway answers itself, and that show what other clients do.
+const PRIVILEGED: &[&str] = &[
+    "CLIENT LIST",
+    "CLIENT KILL ID 100",
+    "SLOWLOG GET",
+    "CONFIG GET maxmemory",
+    "ACL LOG",
+    "INFO server",
+    "MULTI\nINFO server\nEXEC",
+];
+
+#[test]
+fn privileged_commands_of_a_gateway_follow_the_rules_of_now() {
+    for line in PRIVILEGED {
+        let [one, other] = [gateway(), gateway()];
+        let mut cluster = Cluster::default();
+        let (mut admin, mut user) = (Client::new(&one), Client::new(&other));
+        admin.ask(&mut cluster, "ACL SETUSER u on nopass ~* +@all");
+        assert_eq!(user.ask(&mut cluster, "AUTH u any"), "+OK\n");
+        let before = user.ask(&mut cluster, line);
+        assert!(!before.contains("NOPERM"), "{line}: {before}");
+        // The other gateway is not used meanwhile, so it has not learned of this.
+        admin.ask(&mut cluster, "ACL SETUSER u -@admin -@dangerous");
+        let after = user.ask(&mut cluster, line);
+        assert!(after.contains("NOPERM"), "{line}: {after}");
+        if line.starts_with("MULTI") {
+            continue;
+        }
+        // Without a quorum they are refused.
+        user.send(format!("{}\r\n", line.replace('\n', "\r\n")));
+        user.answer(Err(Refusal::Unavailable));
+        let refused = text(&user.take());
+        assert!(refused.contains("-TRYAGAIN"), "{line}: {refused}");
+    }
+}

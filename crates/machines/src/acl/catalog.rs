@@ -107,6 +107,12 @@ impl CommandId {
         Category::all().filter(move |category| category.contains(self))
     }
 
+    /// Whether the command is of the category `admin` or `dangerous`.
+    pub fn is_privileged(self) -> bool {
+        const PRIVILEGED: u32 = bit("admin") | bit("dangerous");
+        self.entry().categories & PRIVILEGED != 0
+    }
+
     pub(super) fn index(self) -> usize {
         usize::from(self.0)
     }
@@ -189,6 +195,15 @@ const fn is_same(a: &[u8], b: &[u8]) -> bool {
         at += 1;
     }
     true
+}
+
+/// The bit of the category with this name, which must be in [`NAMES`].
+const fn bit(name: &str) -> u32 {
+    let mut at = 0;
+    while !is_same(NAMES[at].as_bytes(), name.as_bytes()) {
+        at += 1;
+    }
+    1 << at
 }
 
 /// A category of commands, such as `@read`.

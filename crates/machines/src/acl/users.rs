@@ -164,7 +164,8 @@ impl Users {
     }
 
     /// The encoding in snapshots and in the answers to gateways: the epoch, the number of users, of
-    /// each its name and its rules, with [`BEGUN`] among them unless it is zero. Numbers are little endian, in 64 and in 32 bits.
+    /// each its name and its rules, with [`BEGUN`] among them unless it is zero. Numbers are little
+    /// endian, in 64 and in 32 bits.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.epoch.to_le_bytes());
         out.extend_from_slice(&(self.users.len() as u32).to_le_bytes());
