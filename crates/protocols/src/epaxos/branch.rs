@@ -4,7 +4,7 @@ use crate::branches::branches;
 
 branches! {
     PROPOSES_BARRIER = "leader: a barrier gives the time, or lets acceptors forget",
-    CROWDED = "leader: a command waits because too many on its key are undecided",
+    CROWDED = "leader: a command waits for one on its key to be executed",
     ASKS_SPARES = "leader: acceptors outside the fast quorum are asked",
     PROPOSES_AGAIN = "leader: a command whose instance became a noop is proposed again",
     RECOVERS_OWN = "leader: recovers an instance of its own",

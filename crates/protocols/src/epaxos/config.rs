@@ -8,7 +8,11 @@ use super::{Envelope, acceptor, kind};
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError, Options};
+use ionian_kernel::level::Level;
 use ionian_kernel::quorum_spec::QuorumSpec;
+
+/// Since this level replicas report their progress to leaders.
+const PROGRESS_SINCE: Level = Level(18);
 
 /// A layout that was checked, with what follows from it.
 ///
@@ -213,6 +217,12 @@ impl Config {
             false => *id > owner || *id < leader,
         };
         self.leaders.iter().filter(between).count()
+    }
+
+    /// Whether replicas report to leaders what they have executed of their spaces: programs of
+    /// earlier levels do not know the message, and the level of a cluster does not change.
+    pub fn reports_progress(&self) -> bool {
+        self.layout.founding_level >= PROGRESS_SINCE
     }
 
     /// The layout as it was checked.

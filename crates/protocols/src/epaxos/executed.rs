@@ -146,6 +146,11 @@ impl ExecutedSet {
         self.spaces.iter().map(|(space, runs)| (*space, runs.end()))
     }
 
+    /// The members of a space, as runs in order.
+    pub fn runs(&self, space: Space) -> impl Iterator<Item = (u64, u64)> {
+        self.spaces.get(&space).into_iter().flat_map(Runs::iter)
+    }
+
     /// The first number from this one on that is not a member.
     pub fn next_missing(&self, space: Space, number: u64) -> u64 {
         let runs = self.spaces.get(&space);

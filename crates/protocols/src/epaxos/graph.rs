@@ -25,9 +25,10 @@
 //! is that of reading the graph once, times the logarithm of what waits. Nothing recurses, and
 //! nothing waits for a timer: a commit leads at once to the execution of all that it made possible.
 //!
-//! An endless chain of conflicting commands cannot hold a component back: each link is executed
-//! when its own dependencies are. A cycle that grows while commands arrive is executed when its
-//! last member is committed; the leaders' limit of instances under way bounds it.
+//! A chain of conflicting commands does not hold a component back: each link is executed when its
+//! own dependencies are. A cycle that grows while commands arrive is executed when its last member
+//! is decided. That there is a last one follows from the leaders' limits of instances that are not
+//! executed (`leader/unexecuted.rs`).
 
 use super::executed::ExecutedSet;
 use super::instance::{Deps, InstanceId};

@@ -14,16 +14,20 @@ mod flights;
 mod peers;
 mod proposing;
 mod recovering;
+mod unexecuted;
+mod waiting;
 
 use self::barriers::Barriers;
 use self::flights::Flights;
 use self::peers::Peers;
 use self::recovering::Recoveries;
+use self::unexecuted::Unexecuted;
+use self::waiting::Waiting;
 use super::committing;
 use super::config::Config;
 use super::duty::Duty;
 use super::instance::{Ballot, Deps, InstanceId, Space};
-use super::message::{self, Evidence, Life, Lives, Replier};
+use super::message::{self, Evidence, Life, Lives, Replier, Run};
 use super::{Envelope, acceptor, kind, metrics, replica};
 use crate::parts::leader::clock::LogClock;
 use alloc::boxed::Box;
@@ -155,6 +159,11 @@ messages! {
             /// The instance.
             id: InstanceId,
         },
+        /// What a replica has executed of the space of this leader.
+        14 since 18 => Progress {
+            /// The first of its runs, in order.
+            executed: Vec<Run>,
+        },
     }
 }
 
@@ -194,7 +203,9 @@ pub struct Leader {
     machine: Executor,
     clock: LogClock,
     peers: Peers,
+    waiting: Waiting,
     flights: Flights,
+    unexecuted: Unexecuted,
     recoveries: Recoveries,
     barriers: Barriers,
     heartbeat_at: Instant,
@@ -222,7 +233,9 @@ impl Leader {
             reply_turn: random.any() >> 1,
             clock: LogClock::new(birth.node, config.f()),
             peers: Peers::new(id, &config),
+            waiting: Waiting::default(),
             flights: Flights::new(id, random.any()),
+            unexecuted: Unexecuted::new(birth.seed),
             recoveries: Recoveries::default(),
             barriers: Barriers::default(),
             heartbeat_at: Instant::ZERO,
@@ -429,8 +442,7 @@ impl Role for Leader {
                 self.repliers.heard(from, now);
                 self.on_executed(now, time, deadline, since_barrier, out);
             }
-            // Decided it is, and perhaps as a noop: sessions make the command one.
-            In::Kept { id } => self.on_learned(now, id, true, out),
+            In::Kept { id } => self.on_kept(now, id, out),
             In::Begin { from, duty, life } => self.on_begin((from, duty), life, out),
             In::Returned {} => {
                 self.amnesiac = false;
@@ -440,6 +452,7 @@ impl Role for Leader {
                 self.proxies.heard(from);
                 self.on_learned(now, id, false, out);
             }
+            In::Progress { executed } => self.on_progress(now, &executed, out),
         }
     }
 
@@ -457,11 +470,13 @@ impl Role for Leader {
     }
 
     fn is_drained(&self) -> bool {
-        self.flights.is_empty()
+        self.flights.is_empty() && self.waiting.len() == 0
     }
 
     fn invariants(&self) {
         self.flights.invariants();
+        self.unexecuted.invariants();
+        self.waiting.invariants();
     }
 
     const METRICS: Metrics = &[metrics::LEADER];
@@ -470,7 +485,8 @@ impl Role for Leader {
         status.add([
             self.flights.len() as u64,
             self.flights.bytes() as u64,
-            self.flights.queued() as u64,
+            self.unexecuted.len() as u64,
+            self.waiting.len() as u64,
             self.flights.next_number(),
             self.life.into(),
             self.flights.fast,
@@ -478,8 +494,8 @@ impl Role for Leader {
             self.flights.again,
             self.recoveries.len() as u64,
             self.recoveries.begun,
-            self.flights.dropped,
-            self.flights.repeated,
+            self.waiting.dropped,
+            self.waiting.repeated,
             self.stale,
             self.clock.correction_ms().unsigned_abs(),
         ]);

@@ -15,7 +15,18 @@ pub(super) const LEADER: &[Metric] = &[
         "bytes",
         "bytes of their commands and dependencies",
     ),
-    Metric::gauge("queued", "commands", "commands that wait for room").settling(),
+    Metric::gauge(
+        "unexecuted",
+        "instances",
+        "instances that no replica has reported as executed",
+    )
+    .settling(),
+    Metric::gauge(
+        "queued",
+        "commands",
+        "commands that wait for room, or for one on the same key to be executed",
+    )
+    .settling(),
     Metric::gauge("next", "instance", "the number of its next instance"),
     Metric::gauge("life", "", "how often it has started"),
     Metric::counter("fast", "instances", "instances decided on the fast path"),

@@ -29,7 +29,7 @@
 //! catch-up:  replica ── Fetch ──> acceptor ── Fetched ──> replica
 //!            replica ── FetchSnapshot ──> replica ── SnapshotChunk ──> replica
 //!            replica ── Kept ──> acceptors
-//! alive:     leader ── Heartbeat ──> leaders, replicas;   replica ── Executed ──> leader (its own)
+//! alive:     leader ── Heartbeat ──> leaders, replicas;   replica ── Executed, Progress ──> leader
 //! ```
 //!
 //! With the roles apart (BPaxos, compartmentalized EPaxos) there is no fast path. Recovery, reads

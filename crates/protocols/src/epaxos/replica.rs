@@ -7,12 +7,14 @@
 mod backup;
 mod executing;
 mod missing;
+mod progress;
 mod reads;
 mod snapshots;
 
 use self::backup::Backup;
 use self::executing::Pending;
 use self::missing::Missing;
+use self::progress::Progress;
 use self::reads::Reads;
 use self::snapshots::Snapshots;
 pub(super) use self::snapshots::state_in;
@@ -138,6 +140,7 @@ pub struct Replica {
     pending: BTreeMap<InstanceId, Pending>,
     pending_bytes: usize,
     since_barrier: u64,
+    progress: Progress,
     missing: Missing,
     reads: Reads,
     snapshots: Snapshots,
@@ -147,7 +150,9 @@ pub struct Replica {
     answered: Set<LeaderId>,
     /// Answers leave when this number of instances is executed.
     flush_at: u64,
+    /// Those of its node, and all if there is none.
     leaders: Set<LeaderId>,
+    near_leaders: Set<LeaderId>,
     /// Those that can propose reads.
     proposers: Presence<LeaderId>,
     report_at: Instant,
@@ -175,6 +180,7 @@ impl Replica {
             pending: BTreeMap::new(),
             pending_bytes: 0,
             since_barrier: 0,
+            progress: Progress::default(),
             missing: Missing::new(acceptors, random.any()),
             reads: Reads::new(acceptors, &mut random),
             snapshots: Snapshots::new(birth.keeps_records, random.any()),
@@ -183,6 +189,7 @@ impl Replica {
             answered: Set::EMPTY,
             flush_at: ANSWER_INSTANCES,
             leaders: config.leaders().preferring(near),
+            near_leaders: near,
             proposers: Presence::new(config.leaders(), PRESENT_FOR),
             report_at: Instant::ZERO,
             ask_clock_at: Instant::ZERO,
@@ -371,6 +378,7 @@ impl Role for Replica {
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.flush_answers(out);
+        self.report_progress(out);
         self.answer_rest(now, out);
         self.begin_inquiry(now, out);
         self.store_if_due(out);

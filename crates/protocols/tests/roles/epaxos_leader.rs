@@ -5,24 +5,28 @@ use crate::epaxos_acceptor::{ballot, deps};
 use crate::epaxos_process::{config, of};
 use crate::stage::{self, Stage, Touching, batch, of_command, only};
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{NodeId, Options};
+use ionian_kernel::layout::{Layout, NodeId, Options};
+use ionian_kernel::level::Level;
 use ionian_kernel::machine::Footprint;
+use ionian_kernel::protocol::Protocol;
 use ionian_kernel::role::Asked;
 use ionian_kernel::time::{Duration, Timestamp};
 use ionian_protocols::epaxos::acceptor;
 use ionian_protocols::epaxos::config::Config;
 use ionian_protocols::epaxos::instance::{InstanceId, OWN};
 use ionian_protocols::epaxos::leader::{In, Leader, Record};
-use ionian_protocols::epaxos::message::{Choice, Learned, Lives, Payload, Replier};
-use ionian_protocols::epaxos::{Envelope, kind};
+use ionian_protocols::epaxos::message::{Choice, Learned, Lives, Payload, Replier, Run};
+use ionian_protocols::epaxos::{EPaxos, Envelope, kind};
 use std::sync::Arc;
 
 pub(crate) const RESEND: Duration = Duration::from_millis(40);
 
-/// Its commands are a key each, which they write.
+/// Each byte of its commands is a key, which they write; a barrier is marked.
 fn writes(command: &[u8], footprint: &mut Footprint) {
-    let key = command.first().map(|key| u64::from(*key));
-    footprint.writes.extend(key);
+    footprint.everything |= command.first() == Some(&b'!');
+    footprint
+        .writes
+        .extend(command.iter().map(|key| u64::from(*key)));
 }
 
 /// Leader 0 of five, in its second life. It knows the clocks of others, and sends no heartbeat in
@@ -407,22 +411,127 @@ fn what_does_not_fit_the_window_waits() {
     assert_eq!(second.payload.value.batch, of_command(1, "two"));
 }
 
-/// More of them would only make a component larger.
-#[test]
-fn at_most_64_writes_of_a_key_are_under_way() {
-    let mut leader = leader(false);
-    let write = |number| In::Propose {
+/// Replicas of such a cluster report what they execute.
+fn leader_with_reports() -> Stage<Leader> {
+    leader_of(false, Options::default(), |options| {
+        let layout = Layout {
+            founding_level: Level::LATEST,
+            ..config(5, 2, options).layout().clone()
+        };
+        EPaxos::configure(layout).expect("a deployment")
+    })
+}
+
+fn write(number: u64, keys: &'static str) -> In {
+    In::Propose {
         near: Set::EMPTY,
-        batch: of_command(number, "x"),
-    };
-    let all: Vec<_> = (0..64)
-        .map(|number| Proposed::of(&leader.asked(write(number))))
-        .collect();
-    assert_eq!(leader.asked(write(64)), nothing());
-    let learned = In::Learned {
-        id: all[10].id,
-        noop: false,
-    };
-    let last = Proposed::of(&leader.asked(learned));
-    assert_eq!(last.payload.value.batch, of_command(64, "x"));
+        batch: of_command(number, keys),
+    }
+}
+
+/// A replica has executed the instances of the leader below this number.
+fn executed(end: u64) -> In {
+    let (space, start) = (of(0, 2, 0).space, 0);
+    let executed = vec![Run { space, start, end }];
+    In::Progress { executed }
+}
+
+fn learned(proposed: &Proposed) -> In {
+    let (id, noop) = (proposed.id, false);
+    In::Learned { id, noop }
+}
+
+/// The numbers of the commands that an instance has.
+fn numbers(proposed: &Proposed) -> Vec<u64> {
+    let commands = proposed.payload.value.batch.commands();
+    commands.map(|command| command.number).collect()
+}
+
+/// A component would have no end if the next one could become a member.
+#[test]
+fn a_write_waits_until_the_one_before_on_its_key_is_executed() {
+    let mut leader = leader_with_reports();
+    let first = Proposed::of(&leader.asked(write(0, "x")));
+    for number in 1..4 {
+        assert_eq!(leader.asked(write(number, "x")), nothing());
+    }
+    // It is no matter of other keys.
+    let other = Proposed::of(&leader.asked(write(4, "y")));
+    assert_eq!(numbers(&other), [4]);
+    assert_eq!(leader.asked(learned(&first)), nothing());
+    assert_eq!(leader.figure("unexecuted"), 2);
+    // Those that wait are joined.
+    let joined = Proposed::of(&leader.asked(executed(1)));
+    assert_eq!(numbers(&joined), [1, 2, 3]);
+    assert_eq!(leader.figure("queued"), 0);
+    // A copy of what is under way is not proposed.
+    assert_eq!(leader.asked(write(2, "x")), nothing());
+    assert_eq!(leader.figure("repeated"), 1);
+}
+
+/// What is a noop is in no component.
+#[test]
+fn a_key_is_free_when_its_writer_became_a_noop() {
+    let mut leader = leader_with_reports();
+    let first = Proposed::of(&leader.asked(write(0, "x")));
+    assert_eq!(leader.asked(write(1, "x")), nothing());
+    let (id, noop) = (first.id, true);
+    let joined = Proposed::of(&leader.asked(In::Learned { id, noop }));
+    // The one that waited, and the one that is proposed again waits in turn.
+    assert_eq!(numbers(&joined), [1]);
+    let again = Proposed::of(&leader.asked(executed(2)));
+    assert_eq!(numbers(&again), [0]);
+}
+
+/// Otherwise writes of each key alone could keep it waiting.
+#[test]
+fn a_write_that_waits_for_several_keys_is_next_on_each_of_them() {
+    let mut leader = leader_with_reports();
+    leader.tell(write(0, "x"));
+    leader.tell(write(1, "y"));
+    assert_eq!(leader.asked(write(2, "xy")), nothing());
+    // It claims its keys when the first is free.
+    assert_eq!(leader.asked(executed(1)), nothing());
+    assert_eq!(leader.asked(write(3, "x")), nothing());
+    let both = Proposed::of(&leader.asked(executed(2)));
+    assert_eq!(numbers(&both), [2]);
+    let last = Proposed::of(&leader.asked(executed(3)));
+    assert_eq!(numbers(&last), [3]);
+}
+
+/// A barrier conflicts with everything: two of them would make a component of all keys.
+#[test]
+fn barriers_wait_until_the_one_before_is_executed() {
+    let mut leader = leader_with_reports();
+    let first = Proposed::of(&leader.asked(write(0, "!")));
+    assert!(first.payload.is_barrier());
+    assert_eq!(leader.asked(write(1, "!")), nothing());
+    assert_eq!(leader.asked(write(2, "!")), nothing());
+    let other = Proposed::of(&leader.asked(write(3, "x")));
+    assert_eq!(numbers(&other), [3]);
+    assert_eq!(leader.asked(learned(&first)), nothing());
+    let joined = Proposed::of(&leader.asked(executed(1)));
+    assert_eq!(numbers(&joined), [1, 2]);
+    assert!(joined.payload.is_barrier());
+}
+
+/// Programs of such a level do not know the report.
+#[test]
+fn at_level_17_a_write_waits_until_the_one_before_is_decided() {
+    let mut leader = leader(false);
+    let first = Proposed::of(&leader.asked(write(0, "x")));
+    assert_eq!(leader.asked(write(1, "x")), nothing());
+    let next = Proposed::of(&leader.asked(learned(&first)));
+    assert_eq!(numbers(&next), [1]);
+}
+
+/// It may have been executed, and a session that is opened twice is two.
+#[test]
+fn what_replicas_keep_is_not_proposed_again() {
+    let mut leader = leader_with_reports();
+    let first = Proposed::of(&leader.asked(write(0, "x")));
+    assert_eq!(leader.asked(In::Kept { id: first.id }), nothing());
+    assert_eq!(leader.figure("unexecuted"), 0);
+    let again = Proposed::of(&leader.asked(write(0, "x")));
+    assert_eq!(numbers(&again), [0]);
 }

@@ -5,6 +5,7 @@ use super::command::parse_node;
 use crate::scenario::{Durability, Scenario};
 use crate::variations::Numbers;
 use ionian_kernel::layout::{Layout, NodeId, Options, numbered};
+use ionian_kernel::level::Level;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum_spec::QuorumSpec;
 
@@ -21,6 +22,8 @@ pub struct Setup {
     f: usize,
     quorums: QuorumSpec,
     durability: Durability,
+    /// The level that the cluster is founded with.
+    level: Level,
 }
 
 /// This number of nodes, each with one instance of these roles.
@@ -34,13 +37,14 @@ struct Nodes {
 const ALL: &str = "all";
 
 /// What the lines about the cluster begin with, after the first one.
-const LINES: [&str; 6] = [
+const LINES: [&str; 7] = [
     "nodes",
     "layout",
     "tolerates",
     "quorums",
     "set",
     "durability",
+    "level",
 ];
 
 impl Setup {
@@ -57,6 +61,7 @@ impl Setup {
                 f: 1,
                 quorums: QuorumSpec::Majority,
                 durability: Durability::Disk,
+                level: Level::FIRST,
             });
             return Some(Ok(()));
         }
@@ -107,13 +112,18 @@ impl Setup {
                 let value = value.map_err(|_| format!("{setting:?} has no whole number"))?;
                 self.settings.push((key.to_owned(), value));
             }
+            ["level", level] => {
+                let level = Some(Level(number(level)?)).filter(|level| level.is_supported());
+                self.level = level.ok_or("the program does not support this level")?;
+            }
             ["durability", "disk"] => self.durability = Durability::Disk,
             ["durability", "memory"] => self.durability = Durability::Memory { returns: false },
             ["durability", "amnesia"] => self.durability = Durability::Memory { returns: true },
             _ => {
                 return Err(format!(
                     "{:?} is not understood; allowed are nodes N ROLE..., layout N replaces NODE..., \
-                     tolerates N, quorums grid RxC, set KEY=VALUE, durability disk, memory or amnesia",
+                     tolerates N, quorums grid RxC, set KEY=VALUE, durability disk, memory or amnesia, \
+                     level N",
                     words.join(" ")
                 ));
             }
@@ -152,6 +162,7 @@ impl Setup {
         let layout = Layout {
             f: self.f,
             quorums: self.quorums,
+            founding_level: self.level,
             instances: numbered(places),
             options,
             ..Layout::default()

@@ -1,6 +1,7 @@
 //! EPaxos under load: what happens to the commands of all clients where nodes choose whom they ask,
 //! and wait for each other.
 
+use crate::every_protocol::load::{self, Load};
 use crate::wan::{SECOND, experiment, source};
 use bytes::Bytes;
 use ionian_deployment::{Deployment, PresetOptions};
@@ -100,4 +101,34 @@ fn nodes_that_are_busy_are_not_far_away() {
         rates.iter().all(|rate| *rate > best * 0.7),
         "{best} a second, and less than seven tenths of it: {rates:?}"
     );
+}
+
+/// Three sites, 50 ms apart, whose clients all write one key.
+#[test]
+fn a_hot_key_delays_its_own_commands_and_no_others() {
+    let deployment = Deployment::preset("epaxos", &PresetOptions::default()).unwrap();
+    let layout = deployment.layout(EPaxos::KINDS).unwrap();
+    let apply = |hot| {
+        let (timed, other) = (0, 5);
+        load::apply::<EPaxos>(&layout, 50_000.0, Load { hot, timed, other })
+    };
+    let usual = apply(0);
+    println!("no hot key: {:?}", usual[2]);
+    for clients in [2, 10, 20] {
+        let [hot, _, other] = &apply(clients)[..] else {
+            unreachable!("three kinds")
+        };
+        println!(
+            "{}0 a second at each site: {hot:?}, others: {other:?}",
+            clients
+        );
+        assert!(hot.share() > 0.95 && hot.refused == 0, "{hot:?}");
+        assert!(hot.p99_ms <= 2000, "{hot:?}");
+        assert!(other.share() > 0.95 && other.refused == 0, "{other:?}");
+        assert!(
+            10 * other.p50_ms <= 13 * usual[2].p50_ms,
+            "{other:?}, and without: {:?}",
+            usual[2]
+        );
+    }
 }

@@ -102,6 +102,9 @@ plays! {
     deaf_proxy
     election
     epaxos_apart_write
+    epaxos_chain_ends
+    epaxos_chain_of_barriers_ends
+    epaxos_crowded_key
     epaxos_published_flaw
     epaxos_read_of_two_keys
     epaxos_write

@@ -43,7 +43,7 @@ impl Leader {
         out: &mut Out<'_, Self>,
     ) {
         self.clock.executed(now, time);
-        if self.amnesiac || self.flights.has_barrier() || !self.knows_time() {
+        if self.amnesiac || self.has_barrier() || !self.knows_time() {
             return;
         }
         let tells_time = deadline.is_some_and(|at| self.clock.is_due(now, at, false))
@@ -58,6 +58,11 @@ impl Leader {
             out.reached(branch::PROPOSES_BARRIER);
             self.propose_barrier(now, out);
         }
+    }
+
+    /// Whether a barrier of this leader is under way.
+    fn has_barrier(&self) -> bool {
+        self.unexecuted.has_barrier() || self.waiting.has_barrier()
     }
 
     /// Whether it knows enough clocks to stamp anything: of those of f + 1 nodes one is right.

@@ -1,25 +1,12 @@
-//! The instances that a leader has proposed and that are not decided, and the commands that wait.
+//! The instances that a leader has proposed and that are not decided.
 
 use super::super::instance::{Deps, InstanceId, Space};
 use super::super::message::{Choice, Payload, Replier};
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use ionian_kernel::id::{AcceptorId, AcceptorSet, ClientId, LeaderId, ProxyLeaderId};
+use ionian_kernel::id::{AcceptorId, AcceptorSet, LeaderId, ProxyLeaderId};
 use ionian_kernel::time::Instant;
-use ionian_replication::batch::{Batch, Purpose};
-use ionian_replication::slot_map::{NumberMap, Seeded};
-
-/// The most commands that wait, and their bytes. Commands beyond either are dropped, and their
-/// clients send them again.
-const MAX_QUEUED: usize = 1 << 14;
-const MAX_QUEUED_BYTES: usize = 64 << 20;
-
-/// The most undecided instances of one leader that write a key: more of them would only make a
-/// component of the dependency graph larger. The next one waits.
-const PER_KEY: usize = 64;
-
-/// The id under which a command is executed once.
-type CommandId = (ClientId, Purpose, u64);
+use ionian_replication::slot_map::NumberMap;
 
 /// See the top of this file.
 pub(super) struct Flights {
@@ -29,24 +16,9 @@ pub(super) struct Flights {
     flights: NumberMap<Flight>,
     bytes: usize,
     timers: BTreeSet<(Instant, u64)>,
-    queue: VecDeque<Queued>,
-    queued_bytes: usize,
-    /// The commands in flight or waiting: a copy of one of them is not proposed again.
-    open: BTreeSet<CommandId>,
-    /// How many instances in flight write each key.
-    writers: NumberMap<usize>,
-    barriers: usize,
     pub(super) fast: u64,
     pub(super) slow: u64,
     pub(super) again: u64,
-    pub(super) dropped: u64,
-    pub(super) repeated: u64,
-}
-
-/// A command that waits.
-pub(super) struct Queued {
-    pub(super) batch: Batch,
-    pub(super) replier: Replier,
 }
 
 /// An instance in flight.
@@ -134,16 +106,9 @@ impl Flights {
             flights: NumberMap::default(),
             bytes: 0,
             timers: BTreeSet::new(),
-            queue: VecDeque::new(),
-            queued_bytes: 0,
-            open: BTreeSet::new(),
-            writers: NumberMap::with_hasher(Seeded(turn)),
-            barriers: 0,
             fast: 0,
             slow: 0,
             again: 0,
-            dropped: 0,
-            repeated: 0,
         }
     }
 
@@ -157,15 +122,11 @@ impl Flights {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.flights.is_empty() && self.queue.is_empty()
+        self.flights.is_empty()
     }
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    pub(super) fn queued(&self) -> usize {
-        self.queue.len()
     }
 
     /// The number of the next instance.
@@ -179,54 +140,6 @@ impl Flights {
         self.turn
     }
 
-    pub(super) fn has_barrier(&self) -> bool {
-        self.barriers > 0
-    }
-
-    /// Takes a command in, unless it is there already or there is no room.
-    pub(super) fn enqueue(&mut self, batch: Batch, replier: Replier) {
-        let ids = command_ids(&batch);
-        if ids.iter().all(|id| self.open.contains(id)) {
-            self.repeated += 1;
-        } else if !self.has_room(batch.byte_len()) {
-            self.dropped += 1;
-        } else {
-            self.open.extend(ids);
-            self.queued_bytes += batch.byte_len();
-            self.queue.push_back(Queued { batch, replier });
-        }
-    }
-
-    fn has_room(&self, bytes: usize) -> bool {
-        let fits = self.queued_bytes + bytes <= MAX_QUEUED_BYTES;
-        self.queue.is_empty() || (self.queue.len() < MAX_QUEUED && fits)
-    }
-
-    /// The command that waits first, if the window has room for it: `slots` instances with `bytes`,
-    /// or one alone.
-    pub(super) fn admit(&mut self, slots: usize, bytes: usize) -> Option<Queued> {
-        let first = self.queue.front()?;
-        let fits = self.flights.len() < slots && self.bytes + first.batch.byte_len() <= bytes;
-        if !fits && !self.flights.is_empty() {
-            return None;
-        }
-        let first = self.queue.pop_front()?;
-        self.queued_bytes -= first.batch.byte_len();
-        Some(first)
-    }
-
-    /// Puts a command back: too much is in flight on one of its keys.
-    pub(super) fn put_back(&mut self, queued: Queued) {
-        self.queued_bytes += queued.batch.byte_len();
-        self.queue.push_front(queued);
-    }
-
-    /// Whether too much is in flight on one of the keys that a command writes.
-    pub(super) fn is_crowded(&self, payload: &Payload) -> bool {
-        let crowded = |key: &u64| self.writers.get(key).is_some_and(|count| *count >= PER_KEY);
-        payload.footprint.writes.iter().any(crowded)
-    }
-
     /// Begins an instance.
     pub(super) fn insert(
         &mut self,
@@ -238,10 +151,6 @@ impl Flights {
         let number = self.next;
         self.next += 1;
         self.bytes += payload.byte_len();
-        self.barriers += usize::from(payload.is_barrier());
-        for key in &payload.footprint.writes {
-            *self.writers.entry(*key).or_default() += 1;
-        }
         let flight = Flight {
             payload,
             replier,
@@ -304,17 +213,6 @@ impl Flights {
         let flight = self.flights.remove(&id.number)?;
         self.timers.remove(&(flight.at, id.number));
         self.bytes -= flight.byte_len();
-        self.barriers -= usize::from(flight.payload.is_barrier());
-        for key in &flight.payload.footprint.writes {
-            let count = self.writers.get_mut(key).expect("it was counted");
-            *count -= 1;
-            if *count == 0 {
-                self.writers.remove(key);
-            }
-        }
-        for id in command_ids(&flight.payload.value.batch) {
-            self.open.remove(&id);
-        }
         Some(flight)
     }
 
@@ -353,19 +251,6 @@ impl Flights {
             self.flights.len(),
             "no timer for an instance"
         );
-        let queued = self.queue.iter().map(|queued| queued.batch.byte_len());
-        assert_eq!(
-            queued.sum::<usize>(),
-            self.queued_bytes,
-            "a leader lost count of its queue"
-        );
         assert!(self.flights.keys().all(|number| *number < self.next));
     }
-}
-
-fn command_ids(batch: &Batch) -> Vec<CommandId> {
-    let commands = batch.commands();
-    commands
-        .map(|command| (command.client, command.purpose, command.number))
-        .collect()
 }

@@ -1,9 +1,10 @@
 //! From a command to its decision in ballot 0.
 
-use super::flights::{Flight, Phase, Queued};
+use super::flights::{Flight, Phase};
+use super::waiting::Queued;
 use super::{Leader, acceptor};
 use crate::epaxos::instance::{Ballot, Deps, InstanceId};
-use crate::epaxos::message::{Payload, Replier};
+use crate::epaxos::message::{Payload, Replier, Run};
 use crate::epaxos::{Envelope, branch, proxy_leader};
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -33,7 +34,7 @@ impl Leader {
             return;
         }
         let replier = self.pick_replier(now, near.and(self.config.replicas()));
-        self.flights.enqueue(batch, replier);
+        self.waiting.enqueue(batch, replier);
         self.pump(now, out);
     }
 
@@ -51,29 +52,67 @@ impl Leader {
 
     /// Proposes what waits, as far as there is room.
     pub(super) fn pump(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let options = self.config.options();
-        let (slots, bytes) = (options.window_slots, options.window_bytes);
         while self.knows_time()
-            && let Some(queued) = self.flights.admit(slots, bytes)
+            && self.has_room()
+            && let Some(queued) = self.next_queued(out)
         {
-            let payload = self.payload(now, &queued);
-            if self.flights.is_crowded(&payload) {
-                self.flights.put_back(queued);
-                return out.reached(branch::CROWDED);
-            }
+            let value = Value {
+                stamp: self.clock.stamp(now),
+                batch: queued.batch,
+            };
+            let payload = Payload::new(value, queued.footprint);
             self.begin(now, payload, queued.replier, out);
         }
     }
 
-    fn payload(&mut self, now: Instant, queued: &Queued) -> Payload {
-        let value = Value {
-            stamp: self.clock.stamp(now),
-            batch: queued.batch.clone(),
-        };
-        let mut footprint = self.machine.footprint_unordered(&queued.batch);
-        // What depends on the time is a barrier, and nothing else asks.
-        footprint.timed = false;
-        Payload::new(value, footprint)
+    /// Whether the window has room for an instance. The last one may be too large for it.
+    fn has_room(&self) -> bool {
+        let options = self.config.options();
+        let count = self.flights.len().max(self.unexecuted.len());
+        let bytes = self.flights.bytes().max(self.unexecuted.bytes());
+        count < options.window_slots && bytes < options.window_bytes
+    }
+
+    /// What is proposed next: what waited for a place that is free now, or what waits first in the
+    /// queue for all and need not wait at a place.
+    fn next_queued(&mut self, out: &mut Out<'_, Self>) -> Option<Queued> {
+        if let Some(joined) = self.waiting.next_joined(&self.unexecuted) {
+            return Some(joined);
+        }
+        while let Some(mut first) = self.waiting.pop() {
+            first.footprint = self.machine.footprint_unordered(&first.batch);
+            // What depends on the time is a barrier, and nothing else asks.
+            first.footprint.timed = false;
+            let place = self.waiting.place_of(&first.footprint, &self.unexecuted);
+            match place {
+                None => return Some(first),
+                Some(place) => self.waiting.put(place, first),
+            }
+            out.reached(branch::CROWDED);
+        }
+        self.waiting.next_joined(&self.unexecuted)
+    }
+
+    /// Instances of this leader are executed: what waits for their places may follow.
+    pub(super) fn on_progress(&mut self, now: Instant, executed: &[Run], out: &mut Out<'_, Self>) {
+        for number in self.unexecuted.among(self.space(), executed) {
+            self.is_executed(number);
+        }
+        self.pump(now, out);
+    }
+
+    fn is_executed(&mut self, number: u64) {
+        if let Some(payload) = self.unexecuted.remove(number) {
+            self.waiting.close(&payload.value.batch);
+            self.waiting.on_executed(&payload.footprint);
+        }
+    }
+
+    /// An instance is decided. Where replicas do not report what they execute, that must do.
+    fn is_decided(&mut self, id: InstanceId) {
+        if !self.config.reports_progress() {
+            self.is_executed(id.number);
+        }
     }
 
     /// Proposes a command without effect that conflicts with every other.
@@ -87,14 +126,17 @@ impl Leader {
             everything,
             ..Footprint::default()
         };
-        self.begin(now, Payload::new(value, footprint), None, out);
+        // That replica answers nothing, but it reports.
+        let replier = self.pick_replier(now, Set::EMPTY);
+        self.begin(now, Payload::new(value, footprint), replier, out);
     }
 
     /// Begins an instance: its own acceptor records it first, if there is one.
     fn begin(&mut self, now: Instant, payload: Payload, replier: Replier, out: &mut Out<'_, Self>) {
         let quorum = self.pick_fast_quorum(now);
         let at = now + self.config.options().resend_after;
-        let id = self.flights.insert(payload, replier, quorum, at);
+        let id = self.flights.insert(payload.clone(), replier, quorum, at);
+        self.unexecuted.insert(id.number, payload);
         match self.config.is_apart() {
             true => self.ask_others(now, id, out),
             false => self.pre_accept(id, self.own(), out),
@@ -285,6 +327,7 @@ impl Leader {
             return;
         };
         self.flights.fast += 1;
+        self.is_decided(id);
         self.commit(
             id,
             &flight.choice(deps),
@@ -320,6 +363,7 @@ impl Leader {
             return;
         };
         let holders = votes.or(flight.holders());
+        self.is_decided(id);
         self.commit(id, &flight.choice(deps), holders, flight.replier, out);
         self.pump(now, out);
     }
@@ -337,13 +381,27 @@ impl Leader {
         let Some(flight) = self.flights.remove(id) else {
             return;
         };
+        match noop {
+            true => self.is_executed(id.number),
+            false => self.is_decided(id),
+        }
         if noop && !flight.payload.value.batch.is_empty() {
             out.reached(branch::PROPOSES_AGAIN);
             self.flights.again += 1;
             let batch = flight.payload.value.batch.clone();
-            self.flights.enqueue(batch, flight.replier);
+            self.waiting.enqueue(batch, flight.replier);
         }
         self.pump(now, out);
+    }
+
+    /// f + 1 replicas have executed an instance of this leader, whatever it was decided to be. If
+    /// it was a noop, the client asks again.
+    pub(super) fn on_kept(&mut self, now: Instant, id: InstanceId, out: &mut Out<'_, Self>) {
+        self.recoveries.remove(id);
+        if self.flights.remove(id).is_some() {
+            self.is_executed(id.number);
+            self.pump(now, out);
+        }
     }
 
     /// Asks again for what is overdue: all acceptors, not only the fast quorum.

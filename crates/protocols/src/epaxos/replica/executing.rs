@@ -97,6 +97,7 @@ impl Replica {
 
     fn execute(&mut self, id: InstanceId, Pending { choice, replier }: Pending) {
         self.snapshots.executed(choice.byte_len());
+        self.note_progress(id.space, replier);
         if let Choice::Command { payload, deps } = &choice {
             let answers = (replier == Some(self.id)).then(|| {
                 self.answered.insert(id.space.leader);

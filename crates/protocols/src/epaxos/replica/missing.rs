@@ -84,6 +84,12 @@ impl Missing {
         next.is_some_and(|(space, _)| space.leader == leader && space.life > life)
     }
 
+    /// The present space of each leader, as far as it is known.
+    pub(super) fn present(&self) -> impl Iterator<Item = Space> {
+        let spaces = self.known.keys().copied();
+        spaces.filter(|space| !self.is_over(*space))
+    }
+
     /// How many instances are known to exist.
     pub(super) fn end(&self) -> u64 {
         let ends = self.known.values();
@@ -243,6 +249,7 @@ impl Replica {
             self.ask_for_recovery(&long, out);
         }
         self.tell_kept(out);
+        self.report_all_progress(out);
         let to = self.missing.next_acceptor(self.config.recorders(), 1);
         self.ask(to, Vec::new(), out);
         if self.config.is_apart() {

@@ -355,6 +355,7 @@ impl Replica {
         self.snapshots.installed += 1;
         self.since_barrier = 1;
         self.note_executed();
+        self.report_all_progress(out);
         self.answer_all_waiting(now);
         self.execute_ready(now, out);
     }

@@ -3,6 +3,7 @@
 //! every_protocol::mencius` runs those of one.
 
 mod defects;
+pub(crate) mod load;
 mod seeds;
 mod shapes;
 
@@ -11,7 +12,7 @@ macro_rules! tests {
         $(
             $(#[$when])?
             mod $module {
-                use crate::every_protocol::{defects, seeds};
+                use crate::every_protocol::{defects, load, seeds};
                 use ionian_protocols::registry::types::$protocol as Protocol;
 
                 #[test]
@@ -52,6 +53,11 @@ macro_rules! tests {
                 #[test]
                 fn logs_do_not_grow_with_the_number_of_commands() {
                     seeds::keep_logs_short::<Protocol>();
+                }
+
+                #[test]
+                fn clients_that_do_not_wait_and_write_one_key_are_all_answered() {
+                    load::is_answered::<Protocol>();
                 }
 
                 #[test]

@@ -1,0 +1,155 @@
+//! Clients that do not wait for answers: most of them write one key, some write with a time to
+//! live, and some write keys of their own. Whatever the protocol makes of conflicts, what it
+//! answers must not collapse.
+
+use super::shapes;
+use crate::wan::{SECOND, experiment};
+use bytes::Bytes;
+use ionian_kernel::id::ClientId;
+use ionian_kernel::layout::Layout;
+use ionian_kernel::machine::StateMachine;
+use ionian_kernel::protocol::Protocol;
+use ionian_machines::kv::{Command, Compound, Kv};
+use ionian_sim::performance::Service;
+use ionian_sim::performance::wan::{
+    Experiment, Link, Network, Observed, Pace, PerMessage, Source, observe,
+};
+
+/// What is asked before this is not answered any more when the measurement ends, if answers take
+/// longer than a few seconds.
+const UNTIL: u64 = 9 * SECOND;
+const ENDS: u64 = 13 * SECOND;
+
+/// The clients of each lane: how many of each kind, each with ten commands a second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// They write one key, the same for all.
+    pub(crate) hot: usize,
+    /// They write keys of their own with a time to live.
+    pub(crate) timed: usize,
+    /// They write keys of their own.
+    pub(crate) other: usize,
+}
+
+/// What came of the commands of one kind, at all lanes together.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    /// How many were answered.
+    pub(crate) answered: usize,
+    /// How many are asked, about.
+    pub(crate) expected: usize,
+    pub(crate) refused: u64,
+    /// How long the answers took.
+    pub(crate) p50_ms: u64,
+    pub(crate) p99_ms: u64,
+}
+
+impl Kind {
+    /// The part that was answered.
+    pub(crate) fn share(&self) -> f64 {
+        self.answered as f64 / self.expected as f64
+    }
+}
+
+impl Load {
+    fn kinds(&self) -> [usize; 3] {
+        [self.hot, self.timed, self.other]
+    }
+
+    /// Of which kind a client is, numbered over all lanes.
+    fn kind_of(&self, client: usize) -> usize {
+        let at = client % self.kinds().iter().sum::<usize>();
+        match at {
+            _ if at < self.hot => 0,
+            _ if at < self.hot + self.timed => 1,
+            _ => 2,
+        }
+    }
+}
+
+impl Service for Load {
+    fn write(&self, client: usize, number: u64) -> Bytes {
+        let own = format!("{client}:{number}");
+        let words: &[&str] = match self.kind_of(client) {
+            0 => &["INCR", "hot"],
+            1 => &["SET", &own, "value", "EX", "100"],
+            _ => &["SET", &own, "value"],
+        };
+        let words: Vec<Bytes> = words.iter().map(|it| it.to_string().into()).collect();
+        let command = Command::parse(&words).expect("a command of the store");
+        Compound::Pipeline(vec![command]).encode().into()
+    }
+    fn read(&self, _: usize, _: u64) -> Bytes {
+        unreachable!("these clients write")
+    }
+    fn machine(&self) -> Box<dyn StateMachine> {
+        Box::new(Kv::default())
+    }
+}
+
+/// Applies a load at each of the first three lanes of a deployment whose nodes are so far apart.
+pub(crate) fn apply<P: Protocol>(layout: &Layout, delay_us: f64, load: Load) -> Vec<Kind> {
+    let lanes: Vec<ClientId> = layout.all::<ClientId>(0).iter().take(3).collect();
+    let source = |lane: &ClientId, clients| Source {
+        lane: *lane,
+        clients,
+        pace: Pace::Waits {
+            shortest_us: SECOND / 20,
+            longest_us: 3 * SECOND / 20,
+        },
+        from_us: SECOND,
+        until_us: UNTIL,
+    };
+    let of_lane = |lane| load.kinds().map(|clients| source(lane, clients));
+    let link = Link {
+        delay_us,
+        bytes_per_second: f64::INFINITY,
+    };
+    let network = Network::clique(layout.nodes().len(), link);
+    let experiment = Experiment {
+        layout: layout.clone(),
+        ends_us: ENDS,
+        begins_us: SECOND,
+        ..experiment(network, lanes.iter().flat_map(of_lane).collect())
+    };
+    let observed = observe::<P>(&experiment, &PerMessage { us: 1.0 }, &load).unwrap();
+    let kind = |kind| of_kind(&observed, load, kind);
+    (0..3).map(kind).collect()
+}
+
+fn of_kind(observed: &Observed, load: Load, kind: usize) -> Kind {
+    let series = || observed.sources.iter().skip(kind).step_by(3);
+    let mut latencies: Vec<u64> = series().flat_map(|it| it.latencies()).collect();
+    latencies.sort_unstable();
+    let at = |part: usize| latencies.get(latencies.len() * part / 100).copied();
+    let seconds = (UNTIL - SECOND) / SECOND;
+    Kind {
+        answered: latencies.len(),
+        expected: series().count() * load.kinds()[kind] * seconds as usize * 10,
+        refused: series().map(|it| it.refused).sum(),
+        p50_ms: at(50).unwrap_or_default() / 1000,
+        p99_ms: at(99).unwrap_or_default() / 1000,
+    }
+}
+
+/// All that is asked is answered, in each preset, over a wide area and in one room.
+pub(crate) fn is_answered<P: Protocol>() {
+    let load = Load {
+        hot: 10,
+        timed: 2,
+        other: 2,
+    };
+    for shape in shapes::presets::<P>() {
+        for delay_us in [50.0, 50_000.0] {
+            for (kind, of) in
+                ["hot", "timed", "other"]
+                    .iter()
+                    .zip(apply::<P>(&shape.layout, delay_us, load))
+            {
+                let named = format!("{}, {delay_us} us apart, {kind}: {of:?}", shape.name);
+                println!("{named}");
+                assert!(of.share() > 0.95 && of.refused == 0, "{named}");
+            }
+        }
+    }
+}
