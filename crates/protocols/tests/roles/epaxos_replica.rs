@@ -205,6 +205,15 @@ fn what_acceptors_have_forgotten_is_in_the_snapshot_of_another_replica() {
     assert!(!is_asked(&asked.sends), "{asked:?}");
 }
 
+/// It was on its way. Until the snapshot is there nothing would be executed.
+#[test]
+fn a_snapshot_is_not_waited_for_when_what_was_forgotten_arrives() {
+    let mut replica = missing(1);
+    replica.asked(fetched(vec![], vec![run(0, 1)]));
+    assert_eq!(commit(&mut replica, of(0, 1, 0), &[]), (1, 0));
+    assert_eq!(commit(&mut replica, of(0, 1, 1), &[of(0, 1, 0)]), (2, 0));
+}
+
 /// Queries read the keys that are their bytes.
 fn touches(query: &[u8], footprint: &mut Footprint) {
     let keys = query.iter().map(|byte| u64::from(*byte));

@@ -1,15 +1,17 @@
 //! What an acceptor of EPaxos hands out to others at most, whatever they ask for.
 
-use crate::epaxos_acceptor::{ID, command, deps};
-use crate::epaxos_process::{Process, of, space};
-use crate::stage::batch;
+use crate::epaxos_acceptor::{ID, accept, ballot, command, deps, prepare};
+use crate::epaxos_process::{Process, config, of, space};
+use crate::stage::{self, Stage, batch, only};
 use ionian_kernel::id::*;
+use ionian_kernel::layout::{NodeId, Options};
 use ionian_kernel::machine::Footprint;
 use ionian_kernel::time::Timestamp;
-use ionian_protocols::epaxos::acceptor::In;
+use ionian_protocols::epaxos::acceptor::{Acceptor, In};
 use ionian_protocols::epaxos::duty::Duty;
-use ionian_protocols::epaxos::message::{Choice, Instance, Payload, Run};
-use ionian_protocols::epaxos::{Envelope, replica};
+use ionian_protocols::epaxos::instance::InstanceId;
+use ionian_protocols::epaxos::message::{Choice, Instance, Payload, Reach, Run};
+use ionian_protocols::epaxos::{Envelope, kind, replica};
 use ionian_replication::batch::Value;
 
 fn run(start: u64, end: u64) -> Run {
@@ -89,4 +91,84 @@ fn decisions_of_256_instances_are_handed_out_at_a_time() {
     };
     assert_eq!((ask(256), ask(257)), (256, 256));
     assert_ne!(ID, AcceptorId(2));
+}
+
+/// A command that writes key 7, of this size.
+fn sized(bytes: usize, everything: bool) -> Payload {
+    let value = Value {
+        stamp: Timestamp(1),
+        batch: batch(vec![0; bytes]),
+    };
+    let writes = vec![7];
+    let footprint = Footprint {
+        everything,
+        writes,
+        ..Footprint::default()
+    };
+    Payload::new(value, footprint)
+}
+
+/// Whether the acceptor records a command of a leader.
+fn records(acceptor: &mut Stage<Acceptor>, id: InstanceId, payload: &Payload) -> bool {
+    let message = In::PreAccept {
+        from: id.space.leader,
+        id,
+        payload: payload.clone(),
+        past: deps(&[]),
+        fast: Set::one(ID),
+    };
+    !acceptor.asked(message).sends.is_empty()
+}
+
+/// Room comes from a barrier, which is executed after all that is under way.
+#[test]
+fn a_full_acceptor_has_room_for_barriers_recoveries_and_what_others_have_recorded() {
+    let (large, small) = (sized(128 << 20, false), sized(1, false));
+    let birth = stage::birth(kind::Acceptor, ID.0, NodeId(1));
+    let config = config(3, 1, Options::default());
+    let mut acceptor = Stage::new(config, &birth, Acceptor::new);
+    for number in 0..16 {
+        assert!(records(&mut acceptor, of(1, 1, number), &large));
+    }
+    assert!(!records(&mut acceptor, of(1, 1, 16), &small));
+    assert!(records(&mut acceptor, of(1, 1, 17), &sized(0, true)));
+    // Of these the acceptor of their leader has room for more.
+    assert!(records(&mut acceptor, of(0, 1, 0), &small));
+    assert!(records(&mut acceptor, of(0, 1, 1), &large));
+    assert!(!records(&mut acceptor, of(0, 1, 2), &small));
+    assert!(records(&mut acceptor, of(0, 1, 3), &sized(0, true)));
+    let promised = acceptor.asked(prepare(of(0, 1, 2), ballot(1, 2)));
+    assert_eq!(promised.sends.len(), 1);
+    let voted = acceptor.asked(accept(2, of(0, 1, 2), ballot(1, 2), Choice::Noop {}));
+    assert_eq!(voted.sends.len(), 1);
+}
+
+/// A short Kept overtakes a large Commit. The replica beside the acceptor need not be one of those
+/// that keep the instance.
+#[test]
+fn a_decision_that_comes_after_replicas_keep_it_is_passed_on() {
+    let mut process = Process::first();
+    let reaches = vec![Reach {
+        space: space(0, 1),
+        below: 2,
+    }];
+    process.hear([0, 2].map(|from| In::Kept {
+        from: ReplicaId(from),
+        reaches: reaches.clone(),
+    }));
+    let (id, choice, replier) = (of(0, 1, 1), command(&[]), Some(ReplicaId(1)));
+    let commit = |learned| In::Commit {
+        id,
+        learned,
+        replier,
+    };
+    assert_eq!(process.asked(commit(choice.brief())).sends, []);
+    let message = replica::In::Committed {
+        id,
+        choice: choice.clone(),
+        replier,
+    };
+    let to_replica = Envelope::ToReplicas(Set::one(ReplicaId(1)), message);
+    let asked = process.asked(commit(choice.into()));
+    assert_eq!(asked, only(vec![], vec![(to_replica, None)]));
 }

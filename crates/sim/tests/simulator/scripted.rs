@@ -105,6 +105,7 @@ plays! {
     epaxos_chain_ends
     epaxos_chain_of_barriers_ends
     epaxos_crowded_key
+    epaxos_kept_before_commit
     epaxos_published_flaw
     epaxos_read_of_two_keys
     epaxos_write

@@ -45,7 +45,15 @@ impl Acceptor {
         out: &mut Out<'_, Self>,
     ) {
         if self.store.get(id).is_none() && self.kept.covers(id) {
-            self.stale += 1;
+            // It has no part in the instance any more. The replica beside it may be one that does
+            // not keep it, and would need a snapshot.
+            match self.whole(id, learned) {
+                Some(choice) => {
+                    out.reached(branch::KEPT_BEFORE_COMMIT);
+                    self.pass_on(id, choice, replier, out);
+                }
+                None => self.stale += 1,
+            }
             return;
         }
         match self.whole(id, learned) {

@@ -9,10 +9,14 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// The most instances. At the limit it records no new ones, and commands wait, until replicas have
+/// The most instances. At the limit it records no new commands, and they wait, until replicas have
 /// stored snapshots.
 const MAX_INSTANCES: usize = 1 << 20;
 const MAX_BYTES: usize = 1 << 31;
+
+/// So much of it is left for commands that the acceptor of their leader has recorded already, as a
+/// divisor: they must be decided before a barrier can be executed, and room comes from that.
+const RESERVE: usize = 16;
 
 /// Records of instances that are forgotten may stand between those of others up to this many, and
 /// twice as many as there are instances. Then the oldest are written again.
@@ -164,8 +168,15 @@ impl Store {
         self.learned
     }
 
+    /// Whether there is no room for a command that is new to all.
     pub(super) fn is_full(&self) -> bool {
         self.known.len() >= MAX_INSTANCES || self.bytes >= MAX_BYTES
+    }
+
+    /// Whether there is none for a command that another acceptor has recorded.
+    pub(super) fn is_crammed(&self) -> bool {
+        let (instances, bytes) = (MAX_INSTANCES / RESERVE, MAX_BYTES / RESERVE);
+        self.known.len() >= MAX_INSTANCES + instances || self.bytes >= MAX_BYTES + bytes
     }
 
     pub(super) fn get(&self, id: InstanceId) -> Option<&Known> {

@@ -9,8 +9,7 @@ use ionian_kernel::id::{AcceptorSet, LeaderId, ProxyLeaderId, Set};
 use ionian_kernel::role::Out;
 
 impl Acceptor {
-    /// Whether an instance is none of its business any more, or there is no room for it; says so
-    /// to the leader.
+    /// Whether an instance is none of its business any more; says so to the leader.
     pub(super) fn is_closed(
         &mut self,
         to: LeaderId,
@@ -25,7 +24,23 @@ impl Acceptor {
             self.tell(to, leader::In::Kept { id }, out);
             return true;
         }
-        self.store.is_full()
+        false
+    }
+
+    /// Whether it has room to record a command that it does not know.
+    ///
+    /// A barrier that is executed makes room, after everything that is under way: so there is
+    /// always room for barriers, of which each leader has one, and for promises and votes, of which
+    /// there are as many as leaders have instances under way and recover. What a leader begins
+    /// waits at its own acceptor; where the roles are apart, what dependency nodes turn away is
+    /// recovered as a noop.
+    fn has_room(&self, from: LeaderId, payload: &Payload) -> bool {
+        let begins = self.config.is_apart() || self.leader() == Some(from);
+        payload.is_barrier()
+            || match begins {
+                true => !self.store.is_full(),
+                false => !self.store.is_crammed(),
+            }
     }
 
     /// A leader asks about something that is decided: its own acceptor learns it; itself, where it
@@ -82,6 +97,7 @@ impl Acceptor {
                 out.reached(branch::PRE_ACCEPT_REFUSED);
                 self.refuse(from, id, promised, out);
             }
+            None if !self.has_room(from, &payload) => out.reached(branch::FULL),
             None => {
                 let mut deps = self.note(id, &payload);
                 deps.union(&past);

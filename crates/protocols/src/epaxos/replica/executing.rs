@@ -60,6 +60,7 @@ impl Replica {
         self.pending_bytes += pending.byte_len();
         self.pending.insert(id, pending);
         self.graph.commit(now, id, deps, ());
+        self.give_up_install(out);
         self.execute_ready(now, out);
     }
 

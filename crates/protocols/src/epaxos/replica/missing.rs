@@ -143,7 +143,7 @@ impl Replica {
     }
 
     /// Whether some instance of a run is neither executed nor decided here.
-    fn misses(&self, Run { space, start, end }: &Run) -> bool {
+    pub(super) fn misses(&self, Run { space, start, end }: &Run) -> bool {
         let mut runs = Vec::new();
         for (hole, hole_end) in self.executed().missing(*space, *end) {
             let hole = hole.max(*start);
@@ -282,10 +282,14 @@ impl Replica {
         let runs = match self.learned > before {
             true => self.missed(),
             // What was forgotten when it asked it may have by now.
-            false if forgotten.iter().any(|run| self.misses(run)) => {
-                return self.begin_install(now, out);
+            false => {
+                let lacks = forgotten.iter().filter(|run| self.misses(run)).copied();
+                let lacks: Vec<Run> = lacks.collect();
+                if !lacks.is_empty() {
+                    return self.begin_install(now, lacks, out);
+                }
+                Vec::new()
             }
-            false => Vec::new(),
         };
         if !runs.is_empty() {
             // More is missing and the acceptor was of help: it is asked again at once.

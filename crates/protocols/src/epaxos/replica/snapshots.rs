@@ -7,7 +7,7 @@
 use super::Replica;
 use crate::epaxos::executed::ExecutedSet;
 use crate::epaxos::instance::{Deps, Space};
-use crate::epaxos::message::Reach;
+use crate::epaxos::message::{Reach, Run};
 use crate::epaxos::{Envelope, acceptor, branch};
 use crate::parts::replica::offer::{Offer, Piece, time_for};
 use alloc::boxed::Box;
@@ -59,6 +59,8 @@ pub(super) struct Snapshots {
 
 /// A snapshot on its way here.
 struct Install {
+    /// What acceptors have forgotten that it misses.
+    lacks: Vec<Run>,
     from: ReplicaId,
     /// Its name; none before its first piece.
     name: Option<u64>,
@@ -241,19 +243,31 @@ impl Replica {
 
     /// Acceptors have forgotten what it misses: it takes over the state of a peer. Until it has it
     /// executes nothing, so that no snapshot lacks what it has executed.
-    pub(super) fn begin_install(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+    pub(super) fn begin_install(&mut self, now: Instant, lacks: Vec<Run>, out: &mut Out<'_, Self>) {
         if self.snapshots.install.is_none() {
-            self.ask_next_peer(now, out);
+            self.ask_next_peer(now, lacks, out);
         }
     }
 
-    fn ask_next_peer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+    /// What it lacked may have been on its way: then it needs no snapshot.
+    pub(super) fn give_up_install(&mut self, out: &mut Out<'_, Self>) {
+        let Some(install) = &self.snapshots.install else {
+            return;
+        };
+        if !install.lacks.iter().any(|run| self.misses(run)) {
+            out.reached(branch::INSTALL_GIVEN_UP);
+            self.snapshots.install = None;
+        }
+    }
+
+    fn ask_next_peer(&mut self, now: Instant, lacks: Vec<Run>, out: &mut Out<'_, Self>) {
         self.snapshots.turn += 1;
         let peers = self.config.replicas().without(Set::one(self.id));
         let Some(from) = peers.pick(self.snapshots.turn) else {
             return;
         };
         self.snapshots.install = Some(Install {
+            lacks,
             from,
             name: None,
             received: Vec::new(),
@@ -291,7 +305,10 @@ impl Replica {
         };
         install.attempts += 1;
         match install.attempts > ATTEMPTS {
-            true => self.ask_next_peer(now, out),
+            true => {
+                let lacks = core::mem::take(&mut install.lacks);
+                self.ask_next_peer(now, lacks, out);
+            }
             false => self.fetch_snapshot(now, out),
         }
     }
@@ -340,9 +357,10 @@ impl Replica {
         };
         let Some((founded, executed)) = restored else {
             self.stale += 1;
-            self.snapshots.install = None;
+            let install = self.snapshots.install.take();
+            let lacks = install.map_or_else(Vec::new, |install| install.lacks);
             let wait = self.config.options().resend_after;
-            self.ask_next_peer(now, out);
+            self.ask_next_peer(now, lacks, out);
             if let Some(install) = &mut self.snapshots.install {
                 install.at = now + wait * PIECE_PATIENCE;
             }
