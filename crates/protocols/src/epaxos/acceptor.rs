@@ -279,6 +279,8 @@ pub struct Acceptor {
     config: Arc<Config>,
     /// How often it has begun without the memory of an earlier process.
     life: u32,
+    /// Whether this node keeps nothing through a crash.
+    loses_state: bool,
     /// Whether this process has begun without the memory of an earlier one.
     amnesiac: bool,
     /// How far it is with its return, if it has lost its memory.
@@ -310,6 +312,7 @@ impl Acceptor {
             id: AcceptorId(birth.address.index),
             duty,
             life: 0,
+            loses_state: !birth.keeps_records,
             amnesiac: birth.amnesiac,
             returning: None,
             lives: Lives::default(),

@@ -197,7 +197,18 @@ fn what_acceptors_have_forgotten_is_in_the_snapshot_of_another_replica() {
         sends.iter().any(of_replicas)
     };
     let mut replica = missing(1);
+    // Another acceptor may have kept it.
     let asked = replica.asked(fetched(vec![], vec![run(0, 1)]));
+    assert!(!is_asked(&asked.sends), "{asked:?}");
+    let [(Envelope::ToAcceptors(next, acceptor::In::Fetch { runs, .. }), _)] = &asked.sends[..]
+    else {
+        panic!("no acceptor is asked: {asked:?}");
+    };
+    assert_eq!(
+        (next.contains(AcceptorId(1)), &runs[..]),
+        (false, &[run(0, 1)][..])
+    );
+    let asked = replica.asked(forgotten_by(next.iter().next().expect("one")));
     assert!(is_asked(&asked.sends), "{asked:?}");
     let mut replica = missing(1);
     assert_eq!(commit(&mut replica, of(0, 1, 0), &[]), (1, 0));
@@ -209,9 +220,19 @@ fn what_acceptors_have_forgotten_is_in_the_snapshot_of_another_replica() {
 #[test]
 fn a_snapshot_is_not_waited_for_when_what_was_forgotten_arrives() {
     let mut replica = missing(1);
-    replica.asked(fetched(vec![], vec![run(0, 1)]));
+    replica.asked(forgotten_by(AcceptorId(0)));
+    replica.asked(forgotten_by(AcceptorId(1)));
     assert_eq!(commit(&mut replica, of(0, 1, 0), &[]), (1, 0));
     assert_eq!(commit(&mut replica, of(0, 1, 1), &[of(0, 1, 0)]), (2, 0));
+}
+
+fn forgotten_by(from: AcceptorId) -> In {
+    In::Fetched {
+        from,
+        instances: vec![],
+        forgotten: vec![run(0, 1)],
+        reaches: vec![],
+    }
 }
 
 /// Queries read the keys that are their bytes.

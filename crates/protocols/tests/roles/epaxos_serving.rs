@@ -6,6 +6,7 @@ use crate::stage::{self, Stage, batch, only};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{NodeId, Options};
 use ionian_kernel::machine::Footprint;
+use ionian_kernel::protocol::Birth;
 use ionian_kernel::time::Timestamp;
 use ionian_protocols::epaxos::acceptor::{Acceptor, In};
 use ionian_protocols::epaxos::duty::Duty;
@@ -171,4 +172,40 @@ fn a_decision_that_comes_after_replicas_keep_it_is_passed_on() {
     let to_replica = Envelope::ToReplicas(Set::one(ReplicaId(1)), message);
     let asked = process.asked(commit(choice.into()));
     assert_eq!(asked, only(vec![], vec![(to_replica, None)]));
+}
+
+/// A node without disks that was stopped for a second would need a snapshot.
+#[test]
+fn without_disks_decisions_are_kept_for_a_replica_that_is_behind() {
+    let decided = |keeps_records| {
+        let birth = Birth {
+            keeps_records,
+            ..stage::birth(kind::Acceptor, ID.0, NodeId(1))
+        };
+        let config = config(3, 1, Options::default());
+        let mut acceptor = Stage::new(config, &birth, Acceptor::new);
+        let everything = sized(0, true);
+        let choice = Choice::Command {
+            payload: everything,
+            deps: deps(&[of(0, 1, 0)]),
+        };
+        for (number, choice) in [(0, command(&[])), (1, choice)] {
+            acceptor.tell(In::Commit {
+                id: of(0, 1, number),
+                learned: choice.into(),
+                replier: None,
+            });
+        }
+        let mut kept = |from, below| {
+            let space = space(0, 1);
+            acceptor.tell(In::Kept {
+                from: ReplicaId(from),
+                reaches: vec![Reach { space, below }],
+            });
+            acceptor.figure("instances")
+        };
+        [kept(0, 1), kept(1, 1), kept(2, 1)]
+    };
+    assert_eq!(decided(true), [2, 1, 1]);
+    assert_eq!(decided(false), [2, 2, 1]);
 }

@@ -5,7 +5,7 @@ use crate::epaxos::instance::{InstanceId, Space};
 use crate::epaxos::message::Reach;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use ionian_kernel::id::ReplicaId;
+use ionian_kernel::id::{ReplicaId, Set};
 
 /// See the top of this file.
 pub(super) struct KeptVector {
@@ -47,6 +47,13 @@ impl KeptVector {
             }
         }
         risen
+    }
+
+    /// Below this number each of these replicas has a space, as far as they have said.
+    pub(super) fn all_have(&self, replicas: Set<ReplicaId>, space: Space) -> u64 {
+        let told = |id: ReplicaId| self.told.get(&id)?.get(&space).copied();
+        let all = replicas.iter().map(|id| told(id).unwrap_or(0));
+        all.min().unwrap_or(0)
     }
 
     /// Takes in what is known from before.

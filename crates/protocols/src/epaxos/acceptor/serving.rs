@@ -20,6 +20,11 @@ const FETCHED: usize = 512;
 const ASK_EVERY: Duration = Duration::from_millis(250);
 const ASKED: usize = 256;
 
+/// Without disks an acceptor keeps decisions for replicas that are behind, until it has this number
+/// of instances, or bytes.
+const BACKLOG: usize = 1 << 14;
+const BACKLOG_BYTES: usize = 32 << 20;
+
 /// What an instance takes in a message beside its command, about.
 const BYTES_OF_EACH: usize = 64;
 
@@ -180,7 +185,8 @@ impl Acceptor {
 
     /// Forgets instances that f + 1 replicas keep, as far as the index does not name them: a
     /// command that is recorded after a crash must still depend on them. A barrier clears the
-    /// index.
+    /// index. Without disks what f + 1 replicas have executed counts as kept: a replica that was
+    /// stopped for a second would need a whole snapshot if nothing were kept for it.
     pub(super) fn release(&mut self, out: &mut Out<'_, Self>) {
         let spaces: Vec<Space> = self
             .kept
@@ -191,7 +197,15 @@ impl Acceptor {
         for space in spaces {
             let below = self.kept.below(space);
             let held = self.store.range(space, (0, below));
-            let goes = |(id, _): (InstanceId, &Known)| (!self.index.contains(id)).then_some(id);
+            let is_small = self.store.len() <= BACKLOG && self.store.bytes() <= BACKLOG_BYTES;
+            let lacked = match is_small && self.loses_state {
+                true => self.kept.all_have(self.config.replicas(), space),
+                false => below,
+            };
+            let goes = |(id, known): (InstanceId, &Known)| {
+                let is_lacked = id.number >= lacked && known.certain().is_some();
+                (!is_lacked && !self.index.contains(id)).then_some(id)
+            };
             let gone: Vec<InstanceId> = held.filter_map(goes).collect();
             gone.into_iter().for_each(|id| self.store.remove(id));
         }

@@ -36,6 +36,8 @@ pub(super) struct Missing {
     seen: VecDeque<BTreeMap<Space, u64>>,
     /// The same when it last looked around.
     long_seen: BTreeMap<Space, u64>,
+    /// The acceptors that have forgotten what is missing.
+    forgetful: AcceptorSet,
     ask_at: Instant,
     look_at: Instant,
     pub(super) asked: u64,
@@ -50,6 +52,7 @@ impl Missing {
             known: BTreeMap::new(),
             seen: VecDeque::new(),
             long_seen: BTreeMap::new(),
+            forgetful: Set::EMPTY,
             ask_at: Instant::ZERO,
             look_at: Instant::ZERO,
             asked: 0,
@@ -260,6 +263,28 @@ impl Replica {
         }
     }
 
+    /// An acceptor has forgotten what this replica lacks. Another may have kept it. When
+    /// all have but f, which may be down, it takes a snapshot.
+    fn on_forgotten(
+        &mut self,
+        now: Instant,
+        by: AcceptorId,
+        lacks: Vec<Run>,
+        out: &mut Out<'_, Self>,
+    ) {
+        let all = self.config.recorders();
+        self.missing.forgetful.insert(by);
+        let others = all.without(self.missing.forgetful);
+        if others.len() <= self.config.f() {
+            self.missing.forgetful = Set::EMPTY;
+            return self.begin_install(now, lacks, out);
+        }
+        self.missing.turn += 1;
+        let next = others.pick(self.missing.turn);
+        self.missing.asked += 1;
+        self.ask(next.into_iter().collect(), lacks, out);
+    }
+
     /// What an acceptor has of what was asked for.
     pub(super) fn on_fetched(
         &mut self,
@@ -280,13 +305,16 @@ impl Replica {
             return;
         }
         let runs = match self.learned > before {
-            true => self.missed(),
+            true => {
+                self.missing.forgetful = Set::EMPTY;
+                self.missed()
+            }
             // What was forgotten when it asked it may have by now.
             false => {
                 let lacks = forgotten.iter().filter(|run| self.misses(run)).copied();
                 let lacks: Vec<Run> = lacks.collect();
                 if !lacks.is_empty() {
-                    return self.begin_install(now, lacks, out);
+                    return self.on_forgotten(now, from, lacks, out);
                 }
                 Vec::new()
             }
