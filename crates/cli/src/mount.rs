@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    begin_log(LogFormat::Text, None, None);
+    let _log = begin_log(LogFormat::Text, None, None);
     let known = block_on(source::running(&arguments.cluster_args))?;
     let client = Arc::new(Client::connect(gateways(&known)?)?);
     let (ended, end) = oneshot::channel();

@@ -4,6 +4,7 @@ mod arguments;
 mod audit;
 mod http;
 mod join;
+mod log_queue;
 mod logging;
 mod open_files;
 mod secure;
@@ -45,7 +46,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let audit = audit.map(|path| Audit::begin(path, &arguments.name));
     let audit = audit.transpose()?;
     let sink = audit.as_ref().map(Audit::sink);
-    begin_log(arguments.log_format, Some(&arguments.name), audit);
+    let _log = begin_log(arguments.log_format, Some(&arguments.name), audit);
     tracing::info!(target: TARGET, request = "start", outcome = "permitted");
     let done = begin(arguments, sink.clone());
     let outcome = if done.is_ok() { "done" } else { "failed" };

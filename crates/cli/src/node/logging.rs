@@ -5,6 +5,7 @@
 //! `E0104`; docs/messages.md lists cause and remedy of each.
 
 use super::audit::{self, Audit};
+use super::log_queue::LogQueue;
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -39,8 +40,17 @@ pub(crate) enum LogFormat {
 /// The log goes to standard error. `RUST_LOG` selects its lines: a level, or modules with one level
 /// each. (The `EnvFilter` of `tracing_subscriber` also selects spans and fields, but would add two
 /// crates for regular expressions.) `node` is the value of the field of that name in JSON. With an
-/// audit log each line of it is in its file only.
-pub(crate) fn begin_log(format: LogFormat, node: Option<&str>, audit: Option<Audit>) {
+/// audit log each line of it is in its file only. At the end of the process the log must be dropped:
+/// that waits for the last lines.
+#[must_use]
+pub(crate) fn begin_log(format: LogFormat, node: Option<&str>, audit: Option<Audit>) -> Log {
+    let queue = LogQueue::begin(std::io::stderr(), |dropped| {
+        tracing::warn!(
+            id = "E0113",
+            "{dropped} lines of the log were dropped: standard error did not take them"
+        );
+    });
+    let log = Log(queue.clone());
     let selected = std::env::var("RUST_LOG").ok();
     let filter = selected
         .and_then(|text| text.parse::<Targets>().ok())
@@ -48,7 +58,7 @@ pub(crate) fn begin_log(format: LogFormat, node: Option<&str>, audit: Option<Aud
     let filter = filter.with_targets(audit.iter().map(|_| (audit::TARGET, Level::INFO)));
     let (limits, is_apart) = (Limits::default(), audit.is_some());
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(move || queue.clone())
         .with_ansi(false)
         .event_format(Lines {
             format,
@@ -65,6 +75,16 @@ pub(crate) fn begin_log(format: LogFormat, node: Option<&str>, audit: Option<Aud
         .with(limits)
         .with(filter)
         .init();
+    log
+}
+
+/// The log of this process.
+pub(crate) struct Log(LogQueue);
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.0.settle();
+    }
 }
 
 /// What each place has logged in its present second.

@@ -1,10 +1,12 @@
 //! What a running node logs.
 
 use crate::cluster::{Cluster, Directory, Nodes, deployment, eventually, ionian, run_node};
-use crate::resp::Client;
+use crate::resp::{Client, Reply};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
+use std::io::Write;
+use std::process::Stdio;
 
 #[test]
 fn the_log_reports_elections_snapshots_and_connections() {
@@ -47,10 +49,9 @@ fn the_log_reports_elections_snapshots_and_connections() {
     cluster.stop(Signal::SIGTERM);
 }
 
-/// The log of a single node from its start to its stop with this value of `RUST_LOG`.
-fn logged(selected: &str) -> String {
-    let directory = Directory::new();
-    let (file, log) = (directory.path("cluster.toml"), directory.path("log"));
+/// Starts a single node with this value of `RUST_LOG`, waits until it serves, and then stops it.
+fn run_single(directory: &Directory, selected: &str, log: impl Into<Stdio>) {
+    let file = directory.path("cluster.toml");
     let deployment = deployment("unreplicated", &[]);
     fs::write(&file, deployment.to_toml()).unwrap();
     let command = ["node", &deployment.nodes[0].name, "--data"];
@@ -60,18 +61,28 @@ fn logged(selected: &str) -> String {
         .arg("--config")
         .arg(&file)
         .env("RUST_LOG", selected)
-        .stderr(fs::File::create(&log).unwrap())
+        .stderr(log)
         .spawn()
         .unwrap();
     let mut node = Nodes(vec![node]);
     let gateway = deployment.nodes[0].gateway.as_ref().unwrap();
     let port = gateway.rsplit_once(':').unwrap().1.parse().unwrap();
     eventually("it serves", || {
-        let answered = Client::try_connect(port).ok()?.call(&["PING"]);
-        answered.ok()
+        let answered = Client::try_connect(port).ok()?.call(&["SET", "k", "v"]);
+        answered
+            .is_ok_and(|it| it == Reply::Status("OK".into()))
+            .then_some(())
     });
     kill(Pid::from_raw(node.0[0].id() as i32), Signal::SIGTERM).unwrap();
-    eventually("it ends", || node.0[0].try_wait().unwrap());
+    let status = eventually("it ends", || node.0[0].try_wait().unwrap());
+    assert!(status.success(), "{status}");
+}
+
+/// The log of a single node from its start to its stop with this value of `RUST_LOG`.
+fn logged(selected: &str) -> String {
+    let directory = Directory::new();
+    let log = directory.path("log");
+    run_single(&directory, selected, fs::File::create(&log).unwrap());
     fs::read_to_string(log).unwrap()
 }
 
@@ -119,4 +130,12 @@ fn the_last_line_of_a_node_that_stops_has_the_form_of_the_others() {
         code == Some(1) && log.lines().last().unwrap().starts_with("ionian: "),
         "{log}"
     );
+}
+
+#[test]
+fn a_node_serves_and_stops_though_no_process_reads_its_log() {
+    let (_unread, mut log) = std::io::pipe().unwrap();
+    // As much as a pipe of Linux takes.
+    log.write_all(&[b'x'; 64 << 10]).unwrap();
+    run_single(&Directory::new(), "trace", log);
 }
