@@ -2,7 +2,7 @@
 //! number of further ones in parentheses.
 
 use super::catalog::{Bits, Category, CommandId};
-use crate::kv::glob;
+use crate::kv::glob::Glob;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -30,6 +30,7 @@ impl Access {
 struct Pattern {
     access: Access,
     text: Vec<u8>,
+    glob: Glob,
 }
 
 /// Why a rule is refused.
@@ -277,6 +278,7 @@ impl Selector {
             None => self.patterns.push(Pattern {
                 access,
                 text: text.to_vec(),
+                glob: Glob::new(text),
             }),
         }
         Ok(())
@@ -313,7 +315,7 @@ impl Selector {
         }
         for (place, access) in keys {
             let may = |pattern: &Pattern| {
-                pattern.access.allows(*access) && glob::matches(&pattern.text, &words[*place])
+                pattern.access.allows(*access) && pattern.glob.matches(&words[*place])
             };
             if !self.all_keys && !self.patterns.iter().any(may) {
                 return Err(Denied::Key(*place));

@@ -446,6 +446,12 @@ impl<B> Op<B> {
         }
     }
 
+    /// Whether it is a write whose reply has the value of a key.
+    pub(super) fn answers_value(&self) -> bool {
+        let gets = matches!(self, Op::Set { form, .. } if *form == SetForm::SetGet);
+        gets || matches!(self, Op::GetEx { .. } | Op::GetDel(_))
+    }
+
     /// Whether it may need more memory, so that it is refused when none is left: the flag `denyoom`
     /// of Redis.
     pub(super) fn grows(&self) -> bool {

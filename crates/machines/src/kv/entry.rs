@@ -3,6 +3,7 @@
 use super::reply;
 use super::shard::Key;
 use super::stream::Stream;
+use super::work;
 use std::sync::Arc;
 
 /// The deadline of what never expires.
@@ -55,6 +56,7 @@ impl Data {
     /// A key, a value and as many zeros as there is to be room, at least.
     fn new(key: &[u8], value: &[u8], room: usize) -> Data {
         let len = key.len() + value.len();
+        work::copy(len + room);
         let fill = |bytes: &mut [u8]| {
             bytes[..key.len()].copy_from_slice(key);
             bytes[key.len()..len].copy_from_slice(value);
@@ -81,7 +83,12 @@ impl Data {
     fn make_mut(&mut self) -> &mut [u8] {
         match self {
             Data::Short(bytes) => bytes,
-            Data::Long(bytes) => Arc::make_mut(bytes),
+            Data::Long(bytes) => {
+                if Arc::strong_count(bytes) > 1 {
+                    work::copy(bytes.len());
+                }
+                Arc::make_mut(bytes)
+            }
             Data::Stream(_) => unreachable!("a stream is edited by its own commands"),
         }
     }

@@ -28,15 +28,18 @@
 //! commands: a gateway does, and says by which epoch of the users it has. The machine refuses what
 //! was judged by an earlier epoch than its own ([`judged_at`]).
 
+mod budget;
 mod codec;
 mod command;
 mod decoded;
 mod entry;
 mod footprint;
+mod free;
 pub(crate) mod glob;
 mod hash;
 pub mod log;
 mod long_double;
+mod lowered;
 mod number;
 mod object;
 mod parse;
@@ -49,6 +52,8 @@ mod store;
 mod stream;
 mod table;
 mod users;
+mod version;
+mod work;
 mod write;
 
 pub use command::{Command, Compound, MAX_VALUE_LEN};
@@ -57,6 +62,7 @@ pub use table::{CommandInfo, command_info, command_table, knows};
 pub use users::{is_outdated, judged_at, known_users};
 
 use crate::acl::Users;
+use budget::Budget;
 use bytes::Bytes;
 use command::Op;
 use decoded::Decoded;
@@ -82,15 +88,6 @@ const PURGED_BY_MEASUREMENT: usize = 1 << 20;
 
 /// The level from which on there are users and a limit of memory.
 const SINCE: Level = Level(18);
-
-/// Gateways send no such commands below that level: this one came with the lowering of the level.
-const LOWERED: &[u8] =
-    b"ERR users and maxmemory need level 18 of the cluster, which was lowered, see docs/upgrade.md";
-
-/// The same for OBJECT and MEMORY USAGE, and for commands that are sent with them.
-const LOWERED_FACTS: &[u8] =
-    b"TRYAGAIN OBJECT and MEMORY USAGE need level 18 of the cluster, which \
-    was lowered, the command was not executed";
 
 const MALFORMED: &[u8] = b"ERR malformed command";
 
@@ -224,15 +221,17 @@ impl Kv {
             return users::outdated(reply);
         }
         if level < SINCE
-            && let Some(error) = refusal_below(level, &compound)
+            && let Some(error) = lowered::refusal(level, &compound)
         {
-            return refuse_all(&compound, error, reply);
+            return lowered::refuse_all(&compound, error, reply);
         }
+        // Programs of lower levels know no budget, and execute the same commands.
+        let mut budget = (level >= SINCE).then(Budget::new);
         match &compound {
             Decoded::Pipeline(commands) => {
                 self.approach(commands.as_slice());
                 pipeline(commands.as_slice(), reply, |op, reply| {
-                    self.execute(now.0, op, reply)
+                    self.execute(now.0, op, budget.as_mut(), reply)
                 });
             }
             Decoded::Transaction { commands, .. }
@@ -246,7 +245,10 @@ impl Kv {
                 reply::error(reply, text.as_bytes());
             }
             Decoded::Transaction { watched, commands } if self.unchanged(now.0, watched) => {
-                transaction(commands, reply, |op, reply| self.execute(now.0, op, reply));
+                let bounds = budget.is_some();
+                transaction(commands, bounds, reply, |op, reply| {
+                    self.execute(now.0, op, budget.as_mut(), reply)
+                });
             }
             Decoded::SetUser { .. } | Decoded::DeleteUsers(_) => {
                 users::change(Arc::make_mut(&mut self.users), &compound, reply);
@@ -318,20 +320,66 @@ impl Kv {
         }
     }
 
-    fn execute(&mut self, now: u64, op: &Op<&[u8]>, reply: &mut Vec<u8>) {
-        if self.room.is_full() && op.grows() {
+    /// Executes a command.
+    ///
+    /// # Errors
+    /// The error text, if the budget has no room for it.
+    fn execute(
+        &mut self,
+        now: u64,
+        op: &Op<&[u8]>,
+        mut budget: Option<&mut Budget>,
+        reply: &mut Vec<u8>,
+    ) -> Executed {
+        if op.is_read() {
+            return self.look_up(now, op, budget, reply);
+        }
+        let mut growth = 0;
+        if let Some(budget) = &mut budget {
+            let cost = budget::cost(&self.store, now, op);
+            growth = budget.grown() + cost.growth;
+            // What would be refused for want of memory takes none.
+            if !op.grows() || !self.room.is_full_with(growth) {
+                budget.take(cost)?;
+            }
+        }
+        if op.grows() && self.room.is_full_with(growth) {
             reply::error(reply, room::REFUSAL.as_bytes());
-        } else if op.is_read() {
-            read::answer(&self.store, now, op, reply);
         } else {
             write::execute(&mut self.store, now, op, reply);
         }
+        Ok(())
+    }
+
+    /// Answers a command that is a read.
+    ///
+    /// # Errors
+    /// The error text, if the budget has no room for it.
+    fn look_up(
+        &self,
+        now: u64,
+        op: &Op<&[u8]>,
+        budget: Option<&mut Budget>,
+        reply: &mut Vec<u8>,
+    ) -> Executed {
+        let Some(budget) = budget else {
+            read::answer(&self.store, now, op, false, reply);
+            return Ok(());
+        };
+        if let Some(text) = budget::refusal(&self.store, now, op) {
+            reply::error(reply, text.as_bytes());
+            return Ok(());
+        }
+        budget.take(budget::cost(&self.store, now, op))?;
+        budget.matched(read::answer(&self.store, now, op, true, reply));
+        Ok(())
     }
 
     /// Answers a compound that is a read, or a transaction that is not executed.
     fn answer(&self, now: u64, compound: &Decoded, reply: &mut Vec<u8>) {
+        let mut budget = Budget::new();
         let answer =
-            |op: &Op<&[u8]>, reply: &mut Vec<u8>| read::answer(&self.store, now, op, reply);
+            |op: &Op<&[u8]>, reply: &mut Vec<u8>| self.look_up(now, op, Some(&mut budget), reply);
         match compound {
             Decoded::Pipeline(commands) => {
                 self.approach(commands.as_slice());
@@ -340,7 +388,7 @@ impl Kv {
             Decoded::Transaction { watched, .. } if !self.unchanged(now, watched) => {
                 reply::null_array(reply);
             }
-            Decoded::Transaction { commands, .. } => transaction(commands, reply, answer),
+            Decoded::Transaction { commands, .. } => transaction(commands, true, reply, answer),
             Decoded::Versions(keys) => {
                 reply::array(reply, keys.len());
                 for key in keys {
@@ -358,44 +406,30 @@ impl Kv {
     }
 }
 
-/// Why a compound is refused at this level; none if it is not.
-fn refusal_below(level: Level, compound: &Decoded) -> Option<&'static [u8]> {
-    match compound {
-        Decoded::SetUser { .. }
-        | Decoded::DeleteUsers(_)
-        | Decoded::SetLimit(_)
-        | Decoded::Measure => Some(LOWERED),
-        _ => {
-            let mut commands = compound.commands().iter();
-            commands
-                .any(|op| op.since() > level)
-                .then_some(LOWERED_FACTS)
-        }
-    }
-}
+/// Whether a command was carried out, or why the budget has no room for it.
+type Executed = Result<(), &'static str>;
 
-/// Answers commands with one among them that needs a higher level. A program which supports only
-/// the lower one cannot read them, and executes none: so none is executed.
-fn refuse_all(compound: &Decoded, error: &[u8], reply: &mut Vec<u8>) {
-    let count = match compound {
-        Decoded::Pipeline(commands) => commands.as_slice().len(),
-        _ => 1,
-    };
-    (0..count).for_each(|_| reply::error(reply, error));
-}
-
-/// Carries out commands one by one, and stops when their replies have become large: a short request
-/// can have a reply of any size, every replica keeps the replies to writes for a while, and a
-/// client that asked may be slow to take them. [`answered`] tells the sender how far it went.
+/// Carries out commands one by one, and stops when their replies have become large, or the budget
+/// has no room for the next: a short request can have a reply of any size, every replica keeps the
+/// replies to writes for a while, and a client that asked may be slow to take them. [`answered`]
+/// tells the sender how far it went.
 fn pipeline(
     commands: &[Op<&[u8]>],
     reply: &mut Vec<u8>,
-    mut carry_out: impl FnMut(&Op<&[u8]>, &mut Vec<u8>),
+    mut carry_out: impl FnMut(&Op<&[u8]>, &mut Vec<u8>) -> Executed,
 ) {
     let start = reply.len();
-    for (done, op) in (1..).zip(commands) {
-        carry_out(op, reply);
-        if reply.len() - start >= PIPELINE_REPLY_BYTES && done < commands.len() {
+    for (before, op) in commands.iter().enumerate() {
+        let done = match carry_out(op, reply) {
+            Ok(()) => before + 1,
+            Err(_) if before > 0 => before,
+            Err(text) => {
+                reply::error(reply, text.as_bytes());
+                1
+            }
+        };
+        let is_large = reply.len() - start >= PIPELINE_REPLY_BYTES;
+        if done < commands.len() && (done == before || is_large) {
             let mut mark = [STOPPED; 5];
             mark[1..].copy_from_slice(&(done as u32).to_le_bytes());
             reply.splice(start..start, mark);
@@ -405,18 +439,23 @@ fn pipeline(
 }
 
 /// Carries out all commands. Reads are refused when the replies have become as large as a reply can
-/// be.
+/// be, and with `bounds` so are writes that answer a value.
 fn transaction(
     commands: &[Op<&[u8]>],
+    bounds: bool,
     reply: &mut Vec<u8>,
-    mut carry_out: impl FnMut(&Op<&[u8]>, &mut Vec<u8>),
+    mut carry_out: impl FnMut(&Op<&[u8]>, &mut Vec<u8>) -> Executed,
 ) {
     let start = reply.len();
     reply::array(reply, commands.len());
     for op in commands {
-        match op.is_read() && reply.len() - start >= MAX_REPLY_BYTES {
-            true => reply::error(reply, reply::TOO_LARGE.as_bytes()),
+        let answers = op.is_read() || bounds && op.answers_value();
+        let executed = match answers && reply.len() - start >= MAX_REPLY_BYTES {
+            true => Err(reply::TOO_LARGE),
             false => carry_out(op, reply),
+        };
+        if let Err(text) = executed {
+            reply::error(reply, text.as_bytes());
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The commands that leave the state as it is.
 
 use super::MAX_REPLY_BYTES;
+use super::budget;
 use super::command::{Kind, Op};
 use super::entry::Entry;
-use super::glob;
+use super::glob::Glob;
 use super::hash;
 use super::object;
 use super::reply;
@@ -11,8 +12,18 @@ use super::shard::Key;
 use super::store::Store;
 use super::stream;
 
-/// Answers a command that is a read. A write is never given to it.
-pub(super) fn answer(store: &Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>) {
+/// A page of SCAN ends behind this many bytes of keys.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// Answers a command that is a read. A write is never given to it. Without `bounds`, KEYS and SCAN
+/// answer as programs of level 17 do. Returns how many steps it took to match patterns.
+pub(super) fn answer(
+    store: &Store,
+    now: u64,
+    op: &Op<&[u8]>,
+    bounds: bool,
+    out: &mut Vec<u8>,
+) -> u64 {
     let find = |key: &[u8]| store.get(Key::new(key), now);
     // MGET has no value for what is no string.
     let string = |key: &[u8]| find(key).and_then(|entry| entry.string().ok());
@@ -62,40 +73,76 @@ pub(super) fn answer(store: &Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>)
         }
         Op::DbSize => reply::integer(out, store.live_len(now) as i64),
         Op::Expiring => reply::integer(out, store.expiring(now) as i64),
-        Op::Keys(pattern) => {
-            let entries = store
-                .in_order(now)
-                .filter(|entry| glob::matches(pattern, entry.key()));
-            let keys: Vec<_> = entries.map(Entry::key).collect();
-            if is_too_large(keys.iter().map(|key| key.len())) {
-                return reply::error(out, reply::TOO_LARGE.as_bytes());
-            }
-            reply::array(out, keys.len());
-            keys.iter().for_each(|key| reply::bulk(out, key));
-        }
-        Op::Scan {
-            cursor,
-            count,
-            kind,
-            pattern,
-        } => {
-            let limit = usize::try_from(*count).unwrap_or(usize::MAX);
-            let (page, next) = store.page(*cursor, limit, now);
-            let pattern = pattern.unwrap_or(b"*");
-            let matching = page
-                .iter()
-                .filter(|entry| is_of(entry, *kind) && glob::matches(pattern, entry.key()));
-            let keys: Vec<_> = matching.map(|entry| entry.key()).collect();
-            reply::array(out, 2);
-            reply::bulk(out, next.to_string().as_bytes());
-            reply::array(out, keys.len());
-            keys.iter().for_each(|key| reply::bulk(out, key));
-        }
+        Op::Keys(pattern) => return keys(store, now, pattern, bounds, out),
+        Op::Scan { .. } => return scan(store, now, op, bounds, out),
         Op::RandomKey => reply::bulk_or_null(out, random_key(store, now)),
         Op::Object { key, fact } => object::answer(find(key), *fact, out),
         Op::StreamRead(ask) => stream::read::answer(store, now, ask, out),
         _ => debug_assert!(false, "a write was given to be answered as a read"),
     }
+    0
+}
+
+fn keys(store: &Store, now: u64, pattern: &[u8], bounds: bool, out: &mut Vec<u8>) -> u64 {
+    let (glob, mut steps, mut keys) = (Glob::new(pattern), 0, Vec::new());
+    for entry in store.in_order(now) {
+        steps += glob.steps(entry.key().len());
+        if bounds && steps > budget::MATCHING {
+            reply::error(out, budget::TOO_MANY_KEYS.as_bytes());
+            return steps;
+        }
+        if glob.matches(entry.key()) {
+            keys.push(entry.key());
+        }
+    }
+    if is_too_large(keys.iter().map(|key| key.len())) {
+        reply::error(out, reply::TOO_LARGE.as_bytes());
+        return steps;
+    }
+    reply::array(out, keys.len());
+    keys.iter().for_each(|key| reply::bulk(out, key));
+    steps
+}
+
+fn scan(store: &Store, now: u64, op: &Op<&[u8]>, bounds: bool, out: &mut Vec<u8>) -> u64 {
+    let Op::Scan {
+        cursor,
+        count,
+        kind,
+        pattern,
+    } = op
+    else {
+        return 0;
+    };
+    let limit = usize::try_from(*count).unwrap_or(usize::MAX);
+    let limit = if bounds {
+        limit.min(budget::COUNT)
+    } else {
+        limit
+    };
+    let (page, mut next) = store.page(*cursor, limit, now);
+    let glob = Glob::new(pattern.unwrap_or(b"*"));
+    let (mut steps, mut bytes, mut keys, mut last) = (0, 0, Vec::new(), *cursor);
+    for entry in page {
+        let is_full = steps > budget::PAGE || bytes > PAGE_BYTES;
+        if bounds && is_full && entry.position != last {
+            next = entry.position;
+            break;
+        }
+        last = entry.position;
+        if is_of(entry, *kind) {
+            steps += glob.steps(entry.key().len());
+            if glob.matches(entry.key()) {
+                bytes += entry.key().len();
+                keys.push(entry.key());
+            }
+        }
+    }
+    reply::array(out, 2);
+    reply::bulk(out, next.to_string().as_bytes());
+    reply::array(out, keys.len());
+    keys.iter().for_each(|key| reply::bulk(out, key));
+    steps
 }
 
 fn is_of(entry: &Entry, kind: Kind) -> bool {

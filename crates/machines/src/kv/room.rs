@@ -27,7 +27,13 @@ impl Room {
     /// Whether commands that need more memory are refused.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.used > self.limit && self.limit > 0
+        self.is_full_with(0)
+    }
+
+    /// The same, if as many bytes more are used.
+    #[inline]
+    pub(super) fn is_full_with(&self, growth: u64) -> bool {
+        self.used.saturating_add(growth) > self.limit && self.limit > 0
     }
 
     /// What the reply to [`Compound::Room`](super::Compound::Room) or

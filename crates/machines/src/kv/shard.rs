@@ -29,9 +29,12 @@
 use super::entry::{Entry, NEVER};
 use super::hash;
 use super::stream::Stream;
+use super::version::{Change, version};
+use super::{free, work};
 use hashbrown::HashTable;
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
+use std::mem;
 use std::sync::Arc;
 
 /// The number of segments is two to this power. Enough that a million keys leave a thousand a
@@ -72,25 +75,6 @@ impl<'a> Key<'a> {
             bytes,
         }
     }
-}
-
-/// The ways to modify an entry; each makes another version of the same arguments.
-#[derive(Clone, Copy)]
-enum Change {
-    Value = 1,
-    Edit = 2,
-    Deadline = 3,
-    Stream = 4,
-}
-
-/// The version of an entry after a change. It is a hash of the versions before, that is of all that
-/// happened to the key since it was created, and of the arrivals in its bucket until then. It is
-/// not a count of all changes of the machine: commands that touch nothing in common may be executed
-/// in either order, and a count would then differ between replicas. It is never zero, and fits into
-/// a RESP integer.
-fn version(before: u64, change: Change, number: u64, bytes: &[u8]) -> u64 {
-    let hash = hash::sip13(before ^ (change as u64) << 61, number, bytes);
-    (hash >> 1).max(1)
 }
 
 type Deadlines = BTreeMap<(u64, u64), u32>;
@@ -236,6 +220,7 @@ impl Shard {
     }
 
     pub(super) fn get(&self, key: Key, now: u64) -> Option<&Entry> {
+        work::count(1);
         self.segments[segment(key.position) - self.first]
             .entries
             .find(mix(self.seeds, key.position), |entry| {
@@ -371,14 +356,18 @@ impl Shard {
 
     /// Removes all keys. What was created is still counted; that they are removed is not.
     pub(super) fn clear(&mut self) {
+        let mut garbage = Vec::new();
         for segment in &mut self.segments {
-            let arrivals = segment.arrivals.clone();
-            *segment = Arc::new(Segment {
-                entries: HashTable::new(),
-                arrivals,
-            });
+            work::count(1);
+            if !segment.entries.is_empty() {
+                let empty = Arc::new(Segment {
+                    entries: HashTable::new(),
+                    arrivals: segment.arrivals.clone(),
+                });
+                garbage.push(mem::replace(segment, empty));
+            }
         }
-        self.deadlines.clear();
+        free::soon((garbage, mem::take(&mut self.deadlines)), self.len);
         (self.len, self.bytes) = (0, 0);
     }
 
@@ -451,14 +440,20 @@ impl Shard {
                 return;
             };
             let is_shared = Arc::strong_count(&self.segments[segment(at.1) - self.first]) > 1;
+            let hash = mix(self.seeds, at.1);
+            let segment = self.segment_mut(at.1);
             let mut bytes = 0;
-            self.segment_mut(at.1).entries.retain(|entry| {
-                let stays = (entry.deadline, entry.position) != at;
-                bytes += if stays { 0 } else { entry.bytes() };
-                stays
-            });
-            self.len -= count as usize;
+            for _ in 0..count {
+                work::count(1);
+                let found = segment
+                    .entries
+                    .find_entry(hash, |it| (it.deadline, it.position) == at);
+                if let Ok(found) = found {
+                    bytes += found.remove().0.bytes();
+                }
+            }
             self.bytes -= bytes;
+            self.len -= count as usize;
             if is_shared {
                 return;
             }
@@ -470,6 +465,7 @@ impl Shard {
         let expired = self
             .deadlines
             .range(..=(now, u64::MAX))
+            .inspect(|_| work::count(1))
             .map(|(_, count)| *count as usize);
         self.len - expired.sum::<usize>()
     }
@@ -537,6 +533,7 @@ impl Shard {
         for (i, part) in (self.first..).zip(&self.segments).skip(skipped) {
             let wanted = limit - page.len();
             let is_in = |entry: &&Entry| entry.position >= from && entry.is_live(now);
+            work::count(1 + part.entries.len());
             let mut entries: Vec<_> = part.entries.iter().filter(is_in).collect();
             let next = match wanted {
                 _ if entries.len() <= wanted => None,
@@ -563,6 +560,7 @@ impl Shard {
 /// Where in a segment the entries are that have not expired, in the order of their positions and
 /// keys.
 pub(super) fn order(segment: &Segment, now: u64) -> Vec<usize> {
+    work::count(1 + segment.entries.len());
     let entries = segment
         .entries
         .iter_buckets()

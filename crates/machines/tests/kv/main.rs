@@ -1,6 +1,7 @@
 //! The key-value machine from the outside: as the gateway and the log see it.
 
 mod behaviour;
+mod budget;
 mod facts;
 mod golden;
 #[path = "../common/in_parts.rs"]

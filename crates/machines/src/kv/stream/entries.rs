@@ -8,6 +8,7 @@
 //! path and nothing else: the list of groups, one group's list of blocks, one block's list of
 //! entries. Fields and values are never copied.
 
+use super::super::{free, work};
 use super::id::Id;
 use std::collections::VecDeque;
 use std::iter;
@@ -214,6 +215,7 @@ impl Entries {
 
     /// How many entries have smaller IDs than this one.
     pub(super) fn count_before(&self, id: Id) -> usize {
+        work::count(self.groups.len());
         let (group, block, index) = self.seek(id);
         let groups = self.groups.range(..group).map(|group| group.len);
         let blocks = self.groups.get(group).map(|group| &group.blocks);
@@ -223,14 +225,14 @@ impl Entries {
 
     /// Removes the first entries, this many.
     pub(super) fn remove_first(&mut self, count: usize) {
-        let mut left = count.min(self.len);
+        let (mut left, mut whole) = (count.min(self.len), VecDeque::new());
         self.len -= left;
         while left > 0 {
             let first = self.groups.front_mut().expect("some entries are left");
             if first.len <= left {
                 left -= first.len;
                 self.bytes -= first.bytes;
-                self.groups.pop_front();
+                whole.extend(self.groups.pop_front());
                 continue;
             }
             let group = Arc::make_mut(first);
@@ -247,6 +249,8 @@ impl Entries {
             self.bytes -= bytes;
             left -= removed;
         }
+        let elements = whole.len() * GROUP * BLOCK;
+        free::soon(whole, elements);
     }
 
     /// Removes the entry with this ID; false if there is none.
@@ -273,6 +277,12 @@ impl Entries {
         }
         self.len -= 1;
         true
+    }
+}
+
+impl Drop for Entries {
+    fn drop(&mut self) {
+        free::soon(std::mem::take(&mut self.groups), self.len);
     }
 }
 

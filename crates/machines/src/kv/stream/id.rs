@@ -17,7 +17,7 @@ impl Id {
     };
 
     /// The ID after this one, if it is not the last.
-    pub(super) fn next(self) -> Option<Id> {
+    pub(in super::super) fn next(self) -> Option<Id> {
         match self.seq.checked_add(1) {
             Some(seq) => Some(Id { seq, ..self }),
             None => Some(Id {

@@ -170,6 +170,11 @@ impl Stream {
         self.entries.from(id)
     }
 
+    /// How many entries have smaller IDs than this one.
+    pub(super) fn count_before(&self, id: Id) -> u64 {
+        self.entries.count_before(id) as u64
+    }
+
     /// Puts in an entry of a snapshot; false if its ID is out of order.
     pub(super) fn restore(&mut self, item: Item) -> bool {
         let last = self.entries.last().map_or(Id::MIN, |last| last.id);
@@ -185,7 +190,7 @@ impl Stream {
         let len = self.len() as u64;
         let excess = match trim.keep {
             Keep::Newest(count) => len.saturating_sub(count),
-            Keep::From(id) => self.entries.count_before(id) as u64,
+            Keep::From(id) => self.count_before(id),
         };
         let allowed = match trim.roughly {
             None => return excess,

@@ -4,6 +4,7 @@ use super::super::MAX_REPLY_BYTES;
 use super::super::reply;
 use super::super::shard::Key;
 use super::super::store::Store;
+use super::super::work;
 use super::{After, Ask, Id, Item, STREAM_IN_REPLY, Stream};
 
 /// The text of an error reply, nothing else having been answered.
@@ -72,6 +73,7 @@ fn take<'a>(
 ) -> Result<Vec<&'a Item>, &'static str> {
     let mut taken = Vec::new();
     for item in items {
+        work::count(1);
         let left = room.checked_sub(item.bytes_in_reply());
         *room = left.ok_or(reply::TOO_LARGE)?;
         taken.push(item);
@@ -82,6 +84,7 @@ fn take<'a>(
 /// Takes the first entries, those whose replies have room.
 fn take_some<'a>(items: impl Iterator<Item = &'a Item>, room: &mut usize) -> Vec<&'a Item> {
     let has_room = |item: &&Item| {
+        work::count(1);
         let left = room.checked_sub(item.bytes_in_reply());
         *room = left.unwrap_or(*room);
         left.is_some()
