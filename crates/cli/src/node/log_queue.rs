@@ -36,8 +36,8 @@ impl Shared {
 }
 
 impl LogQueue {
-    /// A queue whose lines go to this output, in their order. `report` gets the number of lines that
-    /// were dropped, once the output takes lines again.
+    /// A queue whose lines go to this output, in their order. Once the output takes lines again,
+    /// `report` gets the number of lines that were dropped.
     pub(super) fn begin(
         output: impl Write + Send + 'static,
         report: impl Fn(u64) + Send + 'static,

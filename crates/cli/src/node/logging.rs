@@ -40,8 +40,8 @@ pub(crate) enum LogFormat {
 /// The log goes to standard error. `RUST_LOG` selects its lines: a level, or modules with one level
 /// each. (The `EnvFilter` of `tracing_subscriber` also selects spans and fields, but would add two
 /// crates for regular expressions.) `node` is the value of the field of that name in JSON. With an
-/// audit log each line of it is in its file only. At the end of the process the log must be dropped:
-/// that waits for the last lines.
+/// audit log each line of it is in its file only. Dropping the log at the end of the process waits
+/// for the last lines.
 #[must_use]
 pub(crate) fn begin_log(format: LogFormat, node: Option<&str>, audit: Option<Audit>) -> Log {
     let queue = LogQueue::begin(std::io::stderr(), |dropped| {
