@@ -71,9 +71,9 @@ impl Connection {
         Admission::Answered
     }
 
-    /// Whether the command must be judged by the users of now. The machine judges what it executes;
-    /// here that are the commands of a gateway that show users or are privileged, when they are
-    /// executed.
+    /// Whether the gateway must fetch the present users before it judges the command. It must for
+    /// commands that it answers itself and that log in, show users or are privileged. The machine
+    /// refuses other commands if they were judged by outdated users.
     fn depends_on_users(&self, named: Named, words: &[Bytes]) -> bool {
         let has_users = self.host.rights.epoch() > 0;
         match named.own() {

@@ -92,7 +92,8 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes the steps of matching that a command has needed; many of them are as one other.
+    /// Takes the steps of matching that a command has needed. Eight of them take about as long as
+    /// one other step.
     pub(super) fn matched(&mut self, steps: u64) {
         self.work = self.work.saturating_sub(steps / 8);
     }
