@@ -28,6 +28,7 @@ mod giving_up;
 mod healing;
 mod history;
 mod journal;
+pub mod layouts;
 mod leaving;
 mod levels;
 pub mod linearizability;

@@ -51,6 +51,10 @@ pub(crate) struct Sim {
     /// A deployment file to simulate
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Each seed on a deployment of its own, drawn from the seed: any number of nodes, failures and
+    /// roles, any placement and quorums that the protocol accepts
+    #[arg(long, conflicts_with_all = ["preset", "config", "overrides"])]
+    pub(crate) layouts: bool,
     /// Change a setting of the deployment; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) overrides: Vec<String>,
@@ -84,7 +88,7 @@ pub(crate) struct Sim {
     pub(crate) keep_going: bool,
     /// Run the scripted scenario in FILE, on the cluster that it names, in place of seeds
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "protocol", "preset", "config", "overrides", "seeds", "seed", "durability", "reads",
+        "protocol", "preset", "config", "layouts", "overrides", "seeds", "seed", "durability", "reads",
         "operations", "changes", "canary", "trace", "keep_going",
     ])]
     pub(crate) play: Option<PathBuf>,

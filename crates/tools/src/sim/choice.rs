@@ -8,7 +8,7 @@ use ionian_canaries::canary::Canary;
 use ionian_deployment::{DEFAULT_PRESET, Deployment, PresetOptions};
 use ionian_kernel::protocol::Protocol;
 use ionian_protocols::registry;
-use ionian_sim::{Canary as OfDriver, Durability, Scenario, variations};
+use ionian_sim::{Canary as OfDriver, Durability, Scenario, layouts, variations};
 use std::ops::Range;
 
 /// Defects that the simulator builds into any protocol.
@@ -156,8 +156,16 @@ impl Choice {
         self.defect.and_then(Defect::of_roles)
     }
 
-    pub(crate) fn scenario<P: Protocol>(&self, arguments: &arguments::Sim) -> Result<Scenario> {
-        let layout = self.deployment.layout(P::KINDS)?;
+    /// What this seed is run on.
+    pub(crate) fn scenario<P: Protocol>(
+        &self,
+        arguments: &arguments::Sim,
+        seed: u64,
+    ) -> Result<Scenario> {
+        let layout = match arguments.layouts {
+            true => layouts::drawn::<P>(seed),
+            false => self.deployment.layout(P::KINDS)?,
+        };
         family::configure::<P>(layout.clone())?;
         let changes = match self.changes {
             true if P::transition(&layout, &layout).is_ok() => variations::<P>(&layout),
@@ -196,6 +204,7 @@ impl Choice {
         match (&arguments.config, &arguments.preset) {
             (Some(file), _) => format!("{} of {}", self.deployment.protocol, file.display()),
             (None, Some(preset)) => preset.clone(),
+            _ if arguments.layouts => format!("{} on drawn deployments", self.deployment.protocol),
             (None, None) => self.deployment.protocol.clone(),
         }
     }
@@ -234,9 +243,12 @@ impl Choice {
         say("operations", Some(arguments.operations.to_string()));
         say("canary", self.defect.map(|defect| defect.name().to_owned()));
         say("trace", Some(format!("seed-{seed}.trace")));
-        if self.changes {
-            words.push("--changes".to_owned());
-        }
+        let flags = [
+            ("--changes", self.changes),
+            ("--layouts", arguments.layouts),
+        ];
+        let given = flags.into_iter().filter(|(_, given)| *given);
+        words.extend(given.map(|(flag, _)| flag.to_owned()));
         words.join(" ")
     }
 }

@@ -20,7 +20,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ionian_canaries::canary::Canary;
 use ionian_kernel::protocol::Protocol;
 use ionian_program::INTERRUPTED;
-use ionian_sim::{Failure, Outcome, Scenario, Sink, Summary, Watch, run_seed_watched};
+use ionian_sim::{Failure, Outcome, Scenario, Sink, Summary, Watch, layouts, run_seed_watched};
 use parallel::Plan;
 use std::fs::File;
 use std::io::BufWriter;
@@ -70,7 +70,7 @@ impl ionian_canaries::registry::Work for Simulate<'_> {
 impl Simulate<'_> {
     fn simulate<P: Protocol>(self) -> Result<ExitCode> {
         let Simulate { arguments, choice } = self;
-        let scenario = choice.scenario::<P>(arguments)?;
+        let scenario = choice.scenario::<P>(arguments, choice.seeds.start)?;
         // A file that cannot be written is to be told now, not after the work.
         let trace = arguments
             .trace
@@ -79,7 +79,7 @@ impl Simulate<'_> {
             .transpose()?;
         let begun = Instant::now();
         let stop = until_interrupted()?;
-        let summary = simulate::<P>(&scenario, arguments, &choice, &stop);
+        let summary = simulate::<P>(arguments, &choice, &stop);
         let seconds = begun.elapsed().as_secs_f64();
         output::print(format_args!("{}", summary.report));
         let runs = summary.report.runs;
@@ -94,10 +94,18 @@ impl Simulate<'_> {
         if let Some((path, file)) = trace {
             let seed = first.map(|outcome| outcome.seed).or(arguments.seed);
             let _active = choice.canary().map(Canary::activate);
+            let scenario = match seed {
+                Some(seed) => choice.scenario::<P>(arguments, seed)?,
+                None => scenario,
+            };
             write_trace::<P>(&scenario, seed, path, file)?;
         }
         for outcome in &summary.failures {
             tell(outcome, arguments, &choice);
+            if arguments.layouts {
+                let layout = choice.scenario::<P>(arguments, outcome.seed)?.layout;
+                say!("  the deployment: {}", layouts::in_words::<P>(&layout));
+            }
         }
         if stop.load(Ordering::Relaxed) && first.is_none() {
             say!("stopped by Ctrl-C: the seeds after these were not run");
@@ -152,7 +160,6 @@ fn judge(first: Option<&Outcome>, choice: &Choice) -> Result<ExitCode> {
 
 /// Runs the seeds with a bar that shows how far they are.
 fn simulate<P: Protocol>(
-    scenario: &Scenario,
     arguments: &arguments::Sim,
     choice: &Choice,
     stop: &AtomicBool,
@@ -167,6 +174,10 @@ fn simulate<P: Protocol>(
         canary: choice.canary(),
         seeds,
         stop_at_first: !arguments.keep_going,
+    };
+    let scenario = |seed| {
+        let scenario = choice.scenario::<P>(arguments, seed);
+        scenario.expect("that of the first seed was made the same way")
     };
     let summary = parallel::run_seeds::<P>(scenario, plan, stop, |outcome| {
         bar.inc(1);

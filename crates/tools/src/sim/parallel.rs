@@ -22,10 +22,10 @@ pub(crate) struct Plan {
     pub(crate) stop_at_first: bool,
 }
 
-/// Runs every seed of the plan. No further one starts once `stop` is set. `progress` receives each
+/// Runs every seed of the plan, in its scenario. No further one starts once `stop` is set. `progress` receives each
 /// outcome in the order of the seeds.
 pub(crate) fn run_seeds<P: Protocol>(
-    scenario: &Scenario,
+    scenario: impl Fn(u64) -> Scenario + Sync,
     plan: Plan,
     stop: &AtomicBool,
     mut progress: impl FnMut(&Outcome),
@@ -40,12 +40,13 @@ pub(crate) fn run_seeds<P: Protocol>(
         .min(MAX_THREADS);
     let next = AtomicU64::new(seeds.start);
     let enough = AtomicBool::new(false);
+    let run = |seed| run_seed::<P>(&scenario(seed), seed);
     // Bounded, so that one slow seed does not let the others run far ahead of what can be told.
     let (done, outcomes) = mpsc::sync_channel(64);
     let mut summary = Summary::default();
     std::thread::scope(|scope| {
         for _ in 0..threads {
-            let (next, enough, done, end) = (&next, &enough, done.clone(), seeds.end);
+            let (run, next, enough, done, end) = (&run, &next, &enough, done.clone(), seeds.end);
             scope.spawn(move || {
                 let _active = canary.map(Canary::activate);
                 // Seeds are handed out in order: when one fails, all before it are done or under
@@ -53,7 +54,7 @@ pub(crate) fn run_seeds<P: Protocol>(
                 while !enough.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     // The receiver is gone when it has heard enough.
-                    if seed >= end || done.send(run_seed::<P>(scenario, seed)).is_err() {
+                    if seed >= end || done.send(run(seed)).is_err() {
                         return;
                     }
                 }
@@ -104,11 +105,16 @@ mod tests {
             seeds: 0..1_000_000,
             stop_at_first: true,
         };
-        let summary = run_seeds::<Unreplicated>(&scenario, plan, &stop, |outcome| {
-            assert_eq!(outcome.seed, told);
-            told += 1;
-            stop.store(told >= 5, Ordering::Relaxed);
-        });
+        let summary = run_seeds::<Unreplicated>(
+            |_| scenario.clone(),
+            plan,
+            &stop,
+            |outcome| {
+                assert_eq!(outcome.seed, told);
+                told += 1;
+                stop.store(told >= 5, Ordering::Relaxed);
+            },
+        );
         assert!(
             summary.report.runs == told && (5..1000).contains(&told),
             "{told}"

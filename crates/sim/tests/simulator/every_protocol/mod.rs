@@ -21,6 +21,11 @@ macro_rules! tests {
                 }
 
                 #[test]
+                fn seeds_pass_on_deployments_that_no_preset_has() {
+                    seeds::pass_on_drawn_deployments::<Protocol>();
+                }
+
+                #[test]
                 fn a_seed_gives_the_same_run_again_and_another_seed_another_run() {
                     seeds::give_the_same_run_again::<Protocol>();
                 }

@@ -87,6 +87,30 @@ pub(crate) fn pass<P: Protocol>() {
     }
 }
 
+/// How many drawn deployments are tried, each with one seed in each durability.
+const DRAWN: u64 = 40;
+
+pub(crate) fn pass_on_drawn_deployments<P: Protocol>() {
+    for (seed, shape) in (0..).zip(shapes::drawn::<P>(0..DRAWN)) {
+        let changes = match seed % 2 {
+            0 => variations::<P>(&shape.layout),
+            _ => Vec::new(),
+        };
+        let changes = match why_fixed::<P>(&shape.layout, &changes) {
+            None => changes,
+            Some(_) => Vec::new(),
+        };
+        for durability in shapes::durabilities(&shape) {
+            let scenario = Scenario {
+                durability: *durability,
+                changes: changes.clone(),
+                ..shape.clone()
+            };
+            pass_range::<P>(&scenario, seed..seed + 1);
+        }
+    }
+}
+
 pub(crate) fn give_the_same_run_again<P: Protocol>() {
     for shape in shapes::presets::<P>() {
         let hash = |seed| run_seed::<P>(&shape, seed).trace_hash;

@@ -1,12 +1,12 @@
-//! The shapes of deployments on which a protocol is tried: its presets, and what follows from them
-//! and from the list of its roles.
+//! The shapes of deployments on which a protocol is tried: its presets, what follows from them, and
+//! what is drawn at random.
 
+use core::ops::Range;
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::client::ReadLevel;
-use ionian_kernel::layout::{Layout, NodeId, Places, numbered};
+use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::protocol::Protocol;
-use ionian_kernel::quorum_spec::QuorumSpec;
-use ionian_sim::{Durability, Scenario};
+use ionian_sim::{Durability, Scenario, layouts};
 
 /// Nodes that stop have lost their memory, and stay away.
 pub(crate) const MEMORY: Durability = Durability::Memory { returns: false };
@@ -44,8 +44,6 @@ pub(crate) fn all<P: Protocol>() -> Vec<Scenario> {
     let mut shapes = presets::<P>();
     shapes.extend(fewest::<P>());
     shapes.extend(parted::<P>());
-    shapes.extend(together::<P>());
-    shapes.extend(presets::<P>().iter().flat_map(arranged::<P>));
     let base = smallest::<P>();
     for level in [
         ReadLevel::Linearizable,
@@ -97,82 +95,12 @@ pub(crate) fn parted<P: Protocol>() -> Option<Scenario> {
     Some(scenario::<P>(name, layout))
 }
 
-/// Every role on each of 1, 3 and 5 nodes, and every role of the smallest preset, where the
-/// protocol accepts that.
-fn together<P: Protocol>() -> Vec<Scenario> {
-    let all = vec![true; P::KINDS.len()];
-    let smallest = smallest::<P>();
-    let some: Vec<bool> = smallest
-        .layout
-        .instances
-        .iter()
-        .map(|it| it.iter().count() > 0)
-        .collect();
-    let mut shapes = together_of::<P>("every role", &all);
-    if some != all {
-        let name = format!("every role of {}", smallest.name);
-        shapes.extend(together_of::<P>(&name, &some));
-    }
-    shapes
-}
-
-/// These kinds of roles on each node.
-fn together_of<P: Protocol>(what: &str, kinds: &[bool]) -> Vec<Scenario> {
-    let shapes = (0..3).filter_map(|f| {
-        let nodes: Vec<NodeId> = (0..2 * f as u16 + 1).map(NodeId).collect();
-        let name = format!("{} with {what} on each of {} nodes", P::NAME, nodes.len());
-        let of = |is_there: &bool| match is_there {
-            true => nodes.clone(),
-            false => Vec::new(),
-        };
-        let layout = Layout {
-            f,
-            instances: numbered(kinds.iter().map(of).collect()),
-            ..Layout::default()
-        };
-        P::configure(layout.clone()).ok()?;
-        Some(scenario::<P>(name, layout))
-    });
-    shapes.collect()
-}
-
-/// A preset with majorities of three whose roles are apart, with twice as many of what it has
-/// three of, each on a node of its own: in a grid and in groups, where the protocol accepts that.
-fn arranged<P: Protocol>(preset: &Scenario) -> Vec<Scenario> {
-    let layout = &preset.layout;
-    let is_apart = layout.nodes().len() > 2 * layout.f + 1;
-    if !is_apart || layout.f == 0 || layout.quorums != QuorumSpec::Majority {
-        return Vec::new();
-    }
-    let mut next = (0..).map(NodeId);
-    let mut place = |places: &Places| {
-        let count = places.iter().count();
-        let count = if count == 3 { 6 } else { count };
-        next.by_ref().take(count).collect::<Vec<_>>()
-    };
-    let instances = numbered(layout.instances.iter().map(&mut place).collect());
-    let grid = QuorumSpec::Grid {
-        rows: 2,
-        columns: 3,
-    };
-    let shapes = [
-        ("a grid", grid),
-        ("groups", QuorumSpec::Groups { groups: 2 }),
-        ("counts", QuorumSpec::Counts { read: 2, write: 5 }),
-    ];
-    let shapes = shapes.into_iter().filter_map(|(arranged, quorums)| {
-        let layout = Layout {
-            quorums,
-            instances: instances.clone(),
-            ..layout.clone()
-        };
-        P::configure(layout.clone()).ok()?;
-        Some(scenario::<P>(
-            format!("{} in {arranged}", preset.name),
-            layout,
-        ))
-    });
-    shapes.collect()
+/// Deployments of which no preset has the like.
+pub(crate) fn drawn<P: Protocol>(seeds: Range<u64>) -> impl Iterator<Item = Scenario> {
+    seeds.map(|seed| {
+        let layout = layouts::drawn::<P>(seed);
+        scenario::<P>(layouts::in_words::<P>(&layout), layout)
+    })
 }
 
 /// Limits that count slots are reached all the time.
