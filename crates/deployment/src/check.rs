@@ -3,9 +3,6 @@
 use crate::deployment::{Deployment, MAX_NODES, Node};
 use crate::endpoint::Endpoint;
 use crate::error::{DeploymentError, Problem};
-use ionian_kernel::level::Level;
-use ionian_kernel::protocol::Description;
-use ionian_protocols::registry;
 use std::collections::BTreeSet;
 
 impl Deployment {
@@ -28,7 +25,6 @@ impl Deployment {
             }
             .into());
         }
-        self.check_level()?;
         self.check_names()?;
         self.check_numbers()?;
         self.check_addresses()?;
@@ -46,21 +42,6 @@ impl Deployment {
                 }
                 .into())
             }
-        }
-    }
-
-    /// Some protocols know the first level only.
-    fn check_level(&self) -> Result<(), DeploymentError> {
-        let protocol = registry::description(&self.protocol);
-        let highest = protocol.map_or(Level::LATEST, Description::highest_level);
-        match self.level <= highest {
-            true => Ok(()),
-            false => Err(Problem::Value {
-                key: "level".to_owned(),
-                value: self.level.to_string(),
-                allowed: format!("{highest}, the only one of {}", self.protocol),
-            }
-            .into()),
         }
     }
 

@@ -4,6 +4,7 @@ use crate::deployment::{CLIENT, Deployment, Durability, Node, Placed};
 use crate::error::{DeploymentError, Problem};
 use crate::options::Settings;
 use crate::words::shortened;
+use ionian_kernel::level::Level;
 use ionian_kernel::preset::{Nodes, Preset};
 use ionian_kernel::protocol::Description;
 use ionian_protocols::registry;
@@ -72,7 +73,7 @@ impl Deployment {
             f: preset.f,
             quorums: preset.quorums,
             durability: Durability::default(),
-            level: protocol.highest_level(),
+            level: Level::LATEST,
             options: settings,
             nodes: placed(preset.nodes, options),
             network: None,

@@ -1,8 +1,7 @@
 //! What is known of a protocol without its type.
 
 use super::{Metrics, Preset, Protocol};
-use crate::layout::{LayoutError, Options};
-use crate::level::Level;
+use crate::layout::Options;
 use crate::setting::Setting;
 
 /// What is known of a protocol without its type.
@@ -20,8 +19,6 @@ pub struct Description {
     pub presets: &'static [Preset],
     /// See [`Protocol::SETTINGS`].
     pub settings: &'static [Setting],
-    /// See [`Protocol::check_level`].
-    pub check_level: fn() -> Result<(), LayoutError>,
     /// See [`Protocol::quorum_systems`].
     pub quorum_systems: fn(&Options) -> usize,
 }
@@ -36,16 +33,7 @@ impl Description {
             executors: P::EXECUTORS,
             presets: P::PRESETS,
             settings: P::SETTINGS,
-            check_level: P::check_level,
             quorum_systems: P::quorum_systems,
-        }
-    }
-
-    /// The highest level that its clusters can have.
-    pub fn highest_level(&self) -> Level {
-        match (self.check_level)() {
-            Ok(()) => Level::LATEST,
-            Err(_) => Level::FIRST,
         }
     }
 }

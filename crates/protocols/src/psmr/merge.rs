@@ -128,6 +128,8 @@ impl Merge {
             let executor = core.executor_mut();
             executor.number_sessions(group as u64 + 1, step);
             core.keep_elsewhere();
+            // A part executes commands of other logs too.
+            core.set_unordered(true);
             core.set_gate(match group == all {
                 true => Gate::Below(Slot::ZERO),
                 false => Gate::Marker(Slot::ZERO),

@@ -5,6 +5,7 @@ use crate::status::ClientsStatus;
 use ionian_kernel::client::{Reply, Request};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::level::Level;
+use ionian_kernel::protocol::Protocol;
 use ionian_kernel::trace::{CommandId, TraceParent};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -109,12 +110,21 @@ impl Wake {
     }
 }
 
+/// The level by which applications judge what clients may use, such as users and a limit of memory:
+/// where a protocol cannot change its level nothing of later levels than the first has been tried.
+pub(crate) fn level_of_features<P: Protocol>(level: Level) -> Level {
+    match P::check_level() {
+        Ok(()) => level,
+        Err(_) => Level::FIRST,
+    }
+}
+
 pub(crate) struct Submissions {
     pub(crate) wake: Wake,
     queue: RefCell<Vec<(ClientId, Request)>>,
     /// The client lanes of this node, according to the membership.
     pub(crate) lanes: RefCell<Vec<ClientId>>,
-    /// The level of the cluster, according to the membership.
+    /// See [`level_of_features`].
     pub(crate) level: Cell<Level>,
     closed: Cell<bool>,
 }

@@ -1,6 +1,6 @@
 //! Starts a node from its settings, runs it, and stops it.
 
-use super::application::{Application, LaneHandle, Submissions};
+use super::application::{Application, LaneHandle, Submissions, level_of_features};
 use super::audit_lines::RefusedLines;
 use super::clock::Clock;
 use super::delays::Delays;
@@ -166,7 +166,7 @@ fn assemble<P: Protocol>(
     let lanes = settings.layout.client_lanes(settings.node).iter().collect();
     let known = settings.configuration.as_ref();
     let level = known.map_or(Level::FIRST, |known| known.membership.level);
-    let submissions = Submissions::new(lanes, level);
+    let submissions = Submissions::new(lanes, level_of_features::<P>(level));
     let tasks = Rc::new(Tasks::default());
     let cleanup = Cleanup {
         tasks: tasks.clone(),

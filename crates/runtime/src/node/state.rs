@@ -1,6 +1,6 @@
 //! The state of an event loop: the roles of a node and everything that they share.
 
-use super::application::Submissions;
+use super::application::{Submissions, level_of_features};
 use super::busy::Busy;
 use super::delays::Delays;
 use super::event_log::EventLog;
@@ -254,7 +254,7 @@ impl<P: Protocol> State<P> {
             self.io.loops = None;
             return Ok(false);
         }
-        self.submissions.level.set(level);
+        self.submissions.level.set(level_of_features::<P>(level));
         self.admission.change(addresses.len() - 1, &left)?;
         self.io.place(&layout);
         match self.started {

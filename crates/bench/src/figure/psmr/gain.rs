@@ -13,7 +13,6 @@ use bytes::Bytes;
 use ionian_costs::{Commands, Service};
 use ionian_deployment::Deployment;
 use ionian_kernel::client::Operation;
-use ionian_kernel::level::Level;
 use ionian_kernel::machine::StateMachine;
 use ionian_machines::kv::Kv;
 
@@ -76,7 +75,7 @@ fn cases() -> Result<Vec<Case>> {
     };
     let psmr_batched = || -> Result<Deployment> {
         let mut deployment = batched()?;
-        (deployment.protocol, deployment.level) = ("psmr".to_owned(), Level::FIRST);
+        deployment.protocol = "psmr".to_owned();
         scaled(deployment, "leader", MOST_THREADS + 1)
     };
     let compartmentalized = || preset("compartmentalized", LANES);

@@ -30,7 +30,6 @@ use crate::model::parallel::{Found, NodeTime};
 use anyhow::Result;
 use ionian_costs::Service;
 use ionian_deployment::Deployment;
-use ionian_kernel::level::Level;
 use service::{Mix, Tree};
 use std::rc::Rc;
 
@@ -91,7 +90,7 @@ impl System {
             deployment = grid(scaled(deployment, "proxy_leader", 6)?, 2, 4)?;
         }
         if self == System::PSmr {
-            (deployment.protocol, deployment.level) = ("psmr".to_owned(), Level::FIRST);
+            deployment.protocol = "psmr".to_owned();
             // One for each group, and one for what is for all.
             deployment = scaled(deployment, "leader", threads + 1)?;
         }
