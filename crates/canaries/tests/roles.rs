@@ -76,7 +76,7 @@ mod strays;
 mod time;
 
 use caught::caught;
-use craq::{chain, changes, leases, master, reads, replacing};
+use craq::{chain, changes, leases, master, reads, replacing, sealing};
 use mencius_leader::{limits, repairing, revoking};
 use psmr::{catching_up, merge};
 use relay::{asking, questions, reading, relayed};
@@ -104,7 +104,9 @@ caught! {
     "multipaxos/unfenced": acceptor::a_vote_in_the_promised_round_leaves_behind_its_record,
     "craq/s6": chain::s6_a_write_that_comes_again_is_an_entry_and_changes_nothing,
     "craq/unconfirmed": reads::c2_a_read_waits_until_the_master_has_said_what_the_chain_is,
-    "craq/unhanded": changes::c5_the_new_tail_serves_when_it_has_what_its_predecessor_had_received,
+    "craq/unhanded": sealing::c5_a_node_asks_for_a_place_when_it_holds_all_that_the_sealed_member_holds,
+    "craq/unsealed": sealing::c5_a_sealed_member_says_what_it_holds_and_takes_nothing_more,
+    "craq/seal-lost": sealing::c5_a_sealed_member_says_what_it_holds_and_takes_nothing_more,
     "craq/early-tail": reads::c4_a_new_tail_says_nothing_before_it_has_committed_what_it_had_received,
     "craq/other-epoch": chain::c8_a_message_of_another_epoch_changes_nothing,
     "craq/asks-once": reads::c4_what_the_tail_of_another_chain_has_said_is_not_enough,

@@ -105,6 +105,9 @@ fn check(file: &Path, overrides: &[String]) -> Result<()> {
     let deployment = Deployment::load(file)?.with_overrides(overrides)?;
     protocols::check(&deployment).with_context(|| file.display().to_string())?;
     output::print(format_args!("{}", summary(&deployment)));
+    for caution in protocols::cautions(&deployment)? {
+        say!("! {caution}");
+    }
     Ok(())
 }
 
@@ -117,6 +120,7 @@ fn summary(deployment: &Deployment) -> String {
         f,
         nodes,
         durability,
+        level,
         ..
     } = deployment;
     let mut text = format!(
@@ -147,7 +151,7 @@ fn summary(deployment: &Deployment) -> String {
     if let Some(acceptors) = counts.get("acceptor") {
         text += &format!("quorums: {}\n", protocols::quorums(deployment, *acceptors));
     }
-    text += &format!("durability = {}\n", durability.name());
+    text += &format!("durability = {}\nlevel = {level}\n", durability.name());
     for (role, places) in places {
         text += &format!("{:>3} {role:<13} on {}\n", counts[role], places.join(" "));
     }
@@ -167,9 +171,6 @@ fn summary(deployment: &Deployment) -> String {
         .network
         .as_ref()
         .map_or_else(String::new, |network| distances(nodes, network));
-    text += &deployment
-        .idle_network()
-        .map_or_else(String::new, |why| format!("! {why}\n"));
     text + "TLS is off on each node that is started without --tls (docs/security.md)\n"
 }
 

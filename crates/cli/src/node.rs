@@ -203,7 +203,7 @@ impl Work for Run {
                 "durability = memory: this node loses its state when the process ends"
             );
         }
-        if let Some(why) = known.target().idle_network() {
+        for why in protocols::cautions(known.target())? {
             tracing::warn!(id = "E0108", "{why}");
         }
         tracing::info!(

@@ -55,6 +55,23 @@ impl ServiceNeeds {
     }
 }
 
+/// What an operator must know of a deployment, and may not expect.
+///
+/// # Errors
+/// If the deployment is none of its protocol.
+pub(crate) fn cautions(deployment: &Deployment) -> Result<Vec<String>> {
+    struct Look<'a>(&'a Deployment);
+    impl Work for Look<'_> {
+        type Output = Result<Vec<String>>;
+        fn run<P: Protocol>(self) -> Result<Vec<String>> {
+            let config = configure::<P>(self.0.layout(P::KINDS)?)?;
+            let idle = self.0.idle_network();
+            Ok(P::cautions(&config).into_iter().chain(idle).collect())
+        }
+    }
+    with_protocol(&deployment.protocol, Look(deployment))?
+}
+
 /// The names of the role kinds that execute the commands of clients: they alone have the state that
 /// a backup is of.
 ///

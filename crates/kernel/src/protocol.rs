@@ -46,12 +46,8 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     const EXECUTES_BEFORE_STABLE: bool = false;
     /// Its settings beside those of all protocols. Another protocol may have the same.
     const SETTINGS: &'static [Setting] = &[];
-    /// The level of a cluster from which on its members can be changed.
-    const MEMBERS_SINCE: Level = Level::FIRST;
-    /// Messages, by their [names](Message::name), that its roles send whatever the level is, though
-    /// nodes know them since a later one: clusters with these roles stop all nodes to get another
-    /// program (`docs/upgrade.md`).
-    const SENT_AT_EVERY_LEVEL: &'static [&'static str] = &[];
+    /// The lowest level with which its clusters can be founded.
+    const FOUNDED_SINCE: Level = Level::FIRST;
     /// A message to any of its roles.
     type Message: Message;
     /// A message with its typed destination.
@@ -69,6 +65,13 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// # Errors
     /// Says why it is not, in terms of the protocol.
     fn configure(layout: Layout) -> Result<Self::Config, LayoutError>;
+
+    /// What an operator must know of a layout that is a deployment of this protocol, and may not
+    /// expect: each a sentence.
+    fn cautions(config: &Self::Config) -> Vec<String> {
+        let _ = config;
+        Vec::new()
+    }
 
     /// Whether a cluster can be changed from one layout into another, and whether there must be a
     /// time in which both are in force.

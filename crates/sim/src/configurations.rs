@@ -141,15 +141,17 @@ impl<P: Protocol> Configurations<P> {
         Ok(configuration)
     }
 
+    /// Whether there is a level beside that of the founding.
+    fn changes_level(&self) -> bool {
+        self.layouts[0].founding_level < Level::LATEST
+    }
+
     /// The next request of the operator: to abandon a change in progress, or to change to other
     /// options, another level or another layout.
     pub(crate) fn request(&mut self, membership: &Membership, turn: u64) -> Option<Request> {
-        // Where members change from a level on it is raised first, and stays.
-        let is_low = membership.level < P::MEMBERS_SINCE;
-        let must_stay = P::MEMBERS_SINCE == membership.level && P::MEMBERS_SINCE > Level::FIRST;
         if membership.is_changing() {
             Some(self.abandon(membership))
-        } else if is_low || turn % 5 == 4 && P::check_level().is_ok() && !must_stay {
+        } else if turn % 5 == 4 && P::check_level().is_ok() && self.changes_level() {
             Some(self.change_level(membership))
         } else if self.layouts.len() == 1 || self.tunings.len() > 1 && turn.is_multiple_of(2) {
             let [here, before] = places(&membership.text);
@@ -197,10 +199,7 @@ impl<P: Protocol> Configurations<P> {
             return self.has(next, node).then(|| self.abandon(membership));
         }
         let to = self.layout_without(membership, node, turn)?;
-        match membership.level < P::MEMBERS_SINCE {
-            true => Some(self.change_level(membership)),
-            false => self.change(membership, to).ok(),
-        }
+        self.change(membership, to).ok()
     }
 
     /// Whether a layout is without this node, which is a member, and the cluster can change to it.

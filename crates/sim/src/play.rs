@@ -11,6 +11,7 @@
 //! tolerates 2                       how many nodes may fail; default 1
 //! quorums grid 2x3                  default majorities
 //! set KEY=VALUE                     a setting of deployment files
+//! level 17                          the level that the cluster is founded with; default the latest
 //! durability memory                 what survives a crash: disk, memory or amnesia; default disk
 //! submit c0 append x 1              a request on client lane 0
 //! deliver server::Execute n1->n0    the oldest such message; the link can be left out, `*` is any name or node

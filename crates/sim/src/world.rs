@@ -120,7 +120,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let mut scenario = scenario.clone();
         let knobs = Knobs::draw(seed, &scenario, P::SETTINGS);
         scenario.layout.options = knobs.options.clone();
-        scenario.layout.founding_level = knobs.founding_level;
+        scenario.layout.founding_level = knobs.founding_level.max(P::FOUNDED_SINCE);
         scenario.order = scenario.promised_order::<P>(&model);
         let explain = |message| Failure {
             kind: FailureKind::Layout,

@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             "This is a new and empty cluster: the data of the earlier one in this directory is lost."
         );
     }
-    if let Some(why) = deployment.idle_network() {
+    for why in protocols::cautions(&deployment)? {
         eprintln!("{why}");
     }
     directory::write(&claimed, &deployment, has_changed)?;

@@ -76,16 +76,11 @@ fn a_level_is_lowered_under_load_unless_the_state_needs_it() {
 }
 
 #[test]
-fn a_level_is_not_lowered_below_that_of_the_founding_nor_with_craq() {
+fn a_level_is_not_lowered_below_that_of_the_founding() {
     let mut cluster = Cluster::start("colocated", &[], &[]);
     let founded = "the cluster was founded at level 18";
     fails(&command("revert", &cluster.data()), 1, founded);
     cluster.stop(Signal::SIGTERM);
-    let mut chain = Cluster::start("craq", &["level=17"], &[]);
-    works(&command("finalize", &chain.data()));
-    let raised = "the level of a cluster of CRAQ can only be raised";
-    fails(&command("revert", &chain.data()), 1, raised);
-    chain.stop(Signal::SIGTERM);
     // Programs of level 17 could not read the deployment.
     let overrides = ["level=17", "options.slow_ms=20"];
     let mut cluster = Cluster::start("colocated", &overrides, &[]);

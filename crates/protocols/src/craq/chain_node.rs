@@ -6,25 +6,23 @@
 //! # Why writes are safe
 //!
 //! A node is in one epoch at a time, writes it to disk, never returns to an earlier one, and takes
-//! messages of chain nodes only of the epoch that it is in. An entry that is committed in an epoch
-//! has passed every member while that was in the epoch. So it is in the history of each member of a
-//! later chain when that member enters it: the members of the next chain are members of this one
-//! that hold the entry, or it has passed the one whose place they take it from (below). A node
-//! applies only what is committed, so no two nodes apply different entries under one number.
+//! messages of chain nodes only of the epoch that it is in. The members of the next chain are
+//! members of this one, in the same order, and perhaps one node that holds all that the member
+//! before it holds (`sealing.rs`).
 //!
+//! - *What a member holds contains what each member behind it holds.* Entries are passed on in
+//!   order, each behind its record (`Out::send`), a member drops none, and a node that loses its
+//!   memory is another member. It stays so in the next chain, whichever of the two enters it first.
+//!   So a successor that is `Sync`ed gets what it lacks, and lacks nothing that its predecessor has
+//!   dropped: that is applied, so committed.
+//! - *Each member holds all that is committed.* An entry that is committed in an epoch has passed
+//!   every member while that was in the epoch. So it is in the history of each member of a later
+//!   chain when that member enters it. All that a tail holds is committed, therefore, as soon as its
+//!   disk has it.
+//!
+//! A node applies only what is committed, so no two nodes apply different entries under one number.
 //! What a node has received and not applied when it leaves the chain is void (`enter`): the chain
 //! goes on without it, and may give the numbers to other entries.
-//!
-//! A node that joins stands at the end, and is not *whole* before it has all that the node before
-//! it had *received* when that entered the epoch (`Handover`), and the master knows. That includes
-//! all that an earlier tail has committed, also if that tail is gone and its own predecessor hands
-//! over. Until then the new tail commits nothing and answers nothing. Once whole it stays so, as
-//! long as it is a member: whatever is committed passes it.
-//!
-//! Within an epoch the history of a node contains that of each node behind it, because entries are
-//! sent in order, each behind its record (`Out::send`), and a node that loses its memory is another
-//! member. So a successor that is `Sync`ed gets what it lacks, and lacks nothing that its
-//! predecessor has dropped: what is applied here is committed, so every whole member has it.
 //!
 //! The reads have an argument of their own (`reads.rs`).
 
@@ -39,6 +37,7 @@ mod peers;
 mod reads;
 mod records;
 mod replies;
+mod sealing;
 mod standing;
 mod writes;
 
@@ -53,6 +52,7 @@ use self::reads::Reads;
 pub use self::records::Record;
 use self::records::Snapshots;
 use self::replies::Replies;
+use self::sealing::Sealing;
 use self::writes::{Down, Up, Writes};
 use super::config::Config;
 use super::id::{ChainEpoch, ChainNodeId};
@@ -175,10 +175,6 @@ messages! {
             from: ChainNodeId,
             /// Its epoch.
             epoch: ChainEpoch,
-            /// The first entry that it can send.
-            base: Slot,
-            /// It had received the entries below this one when it entered the epoch.
-            end: Slot,
         },
         /// A node that joins wants what is committed.
         10 => Fetch {
@@ -231,9 +227,31 @@ messages! {
             message: multipaxos::client::In,
         },
         /// An unbatcher lives.
-        16 since 18 => UnbatcherAlive {
+        16 => UnbatcherAlive {
             /// The unbatcher.
             from: UnbatcherId,
+        },
+        /// A node that joins wants a member to take nothing more in this epoch, and what it holds.
+        17 => Seal {
+            /// The node.
+            from: ChainNodeId,
+            /// Its epoch.
+            epoch: ChainEpoch,
+            /// The first entry that it has not received.
+            start: Slot,
+        },
+        /// The member takes nothing more in this epoch.
+        18 => Sealed {
+            /// The member.
+            from: ChainNodeId,
+            /// Its epoch.
+            epoch: ChainEpoch,
+            /// The number of the first entry.
+            start: Slot,
+            /// Entries that it holds, committed or not.
+            values: Vec<Value>,
+            /// It holds the entries below this one.
+            end: Slot,
         },
     }
 }
@@ -250,13 +268,11 @@ pub struct ChainNode {
     chain: Chain,
     /// Its place in the chain, if it is a member.
     place: Option<usize>,
-    /// Whether it holds all that was acknowledged, as the master knows.
-    whole: bool,
     /// As the tail it has not committed yet what it had received below this one when it became
     /// that: earlier tails may have.
     tail_from: Slot,
-    /// When it entered the chain, and what it had received by then.
-    entered: (Instant, Slot),
+    /// When it entered the chain.
+    entered: Instant,
     executor: Executor,
     history: History,
     writes: Writes,
@@ -273,6 +289,7 @@ pub struct ChainNode {
     link: Link,
     changing: Changing,
     joining: Joining,
+    sealing: Sealing,
     snapshots: Snapshots,
     beat_at: Instant,
     stale: u64,
@@ -291,9 +308,8 @@ impl ChainNode {
             life: 0,
             chain: config.founding(),
             place: None,
-            whole: false,
             tail_from: Slot::ZERO,
-            entered: (Instant::ZERO, Slot::ZERO),
+            entered: Instant::ZERO,
             executor,
             history: History::new(ByteWindow::new(config.options().window_bytes)),
             writes: Writes::new(birth.keeps_records),
@@ -306,32 +322,14 @@ impl ChainNode {
             peers: Peers::default(),
             clock: LogClock::new(birth.node, layout.f),
             link: Link::new(config.master.clone(), birth),
-            changing: Changing::default(),
+            changing: Changing::new(config.founding().nodes()),
             joining: Joining::default(),
+            sealing: Sealing::default(),
             snapshots: Snapshots::new(birth.keeps_records),
             beat_at: Instant::ZERO,
             stale: 0,
             config,
         }
-    }
-
-    fn to(&self, nodes: Set<ChainNodeId>, message: In) -> Envelope {
-        Envelope::ToChainNodes(nodes, message)
-    }
-
-    fn send(&self, to: ChainNodeId, message: In, out: &mut Out<'_, Self>) {
-        out.send(self.to(Set::one(to), message));
-    }
-
-    /// Sends what reveals nothing that a crash could undo: reads, and what is committed, which is
-    /// on every member's disk.
-    fn send_at_once(&self, to: ChainNodeId, message: In, out: &mut Out<'_, Self>) {
-        out.send_unfenced(self.to(Set::one(to), message));
-    }
-
-    /// All other chain nodes.
-    fn others(&self) -> Set<ChainNodeId> {
-        self.config.nodes().without(Set::one(self.id))
     }
 }
 
@@ -362,6 +360,7 @@ impl Role for ChainNode {
 
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.life == 0 || self.amnesiac || self.changing.lacks_records {
+            self.sealing = Sealing::default();
             self.life = match self.life {
                 0 => self.first_life(),
                 life => {
@@ -373,11 +372,12 @@ impl Role for ChainNode {
         }
         self.begin_anew(out);
         self.take_place();
-        if self.place.is_none() && !self.is_aside() {
+        if self.place.is_none() && !self.sealing.is_joining() {
             // What it had copied last, and did not know to have applied, is copied again.
             self.history.truncate(self.history.applied());
         }
-        self.begin_in_chain(now, self.history.end());
+        self.begin_in_chain(now);
+        self.sealing.start(now);
         self.note_leaving(now);
         self.peers.start(now, self.config.nodes());
         self.replies.start(now);
@@ -452,12 +452,7 @@ impl Role for ChainNode {
                 epoch,
                 received,
             } => self.on_sync(now, (from, epoch), received, out),
-            In::Handover {
-                from,
-                epoch,
-                base,
-                end,
-            } => self.on_handover(now, (from, epoch), (base, end), out),
+            In::Handover { from, epoch } => self.on_handover(now, (from, epoch), out),
             In::Fetch {
                 from,
                 start,
@@ -479,6 +474,14 @@ impl Role for ChainNode {
             In::Chain { chain } => {
                 self.enter(now, chain, out);
             }
+            In::Seal { from, epoch, start } => self.on_seal(now, (from, epoch), start, out),
+            In::Sealed {
+                from,
+                epoch,
+                start,
+                values,
+                end,
+            } => self.on_sealed(now, (from, epoch), (start, values), end, out),
             In::Stored { epoch, received } => self.on_stored(now, epoch, received, out),
             In::Master { message } => {
                 self.link.on_message(now, message, out);
@@ -501,6 +504,7 @@ impl Role for ChainNode {
         self.resend(now, out);
         self.query_again(now, out);
         self.fetch_again(now, out);
+        self.seal_again(now, out);
     }
 
     fn next_timer(&self) -> Option<Instant> {
@@ -511,6 +515,7 @@ impl Role for ChainNode {
             self.down.as_ref().and_then(|down| self.resend_timer(down)),
             self.reads.next_timer(),
             self.fetch_timer(),
+            self.sealing.next_timer(),
             self.leaving_timer(),
         ];
         timers.into_iter().fold(None, earliest)
@@ -550,14 +555,15 @@ impl Role for ChainNode {
         out.persist_vital(Record::Life { life: self.life });
         let (chain, end) = (self.chain.clone(), self.history.end());
         out.persist(Record::Entered { chain, end });
+        self.write_seal(out);
     }
 
     fn invariants(&self) {
         self.history.invariants();
         self.link.invariants();
         assert!(
-            self.place.is_some() || self.is_aside() || self.history.pending() == 0,
-            "what a node that is in no chain holds is committed"
+            self.place.is_some() || self.sealing.is_joining() || self.history.pending() == 0,
+            "what a node that is in no chain, and joins none, holds is committed"
         );
     }
 
@@ -568,7 +574,7 @@ impl Role for ChainNode {
         status.log_end = Some(self.history.end());
         status.stored = Some(self.snapshots.in_last());
         status.snapshots_installed = Some(self.joining.installed);
-        status.remembers = Some(self.whole);
+        status.remembers = Some(self.place.is_some());
         status.has_session = None;
         status.add([
             self.chain.epoch.0,

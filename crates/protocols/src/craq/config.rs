@@ -1,17 +1,19 @@
 //! Which layouts are deployments of CRAQ, and what every role needs to know of its own.
 
 use super::id::ChainNodeId;
-use super::kind;
 use super::message::Chain;
 use super::settings::lease;
+use super::{Craq, kind};
 use crate::multipaxos::config::{Config as Ordering, check_places};
 use crate::multipaxos::kind as ordering;
 use crate::places::{at_least, seen_as_multipaxos};
 use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use ionian_kernel::id::{Epoch, Id, Index, Set};
 use ionian_kernel::layout::{Layout, LayoutError, NodeId, Options};
-use ionian_kernel::protocol::Transition;
+use ionian_kernel::protocol::{Protocol, Transition};
 
 /// How many changes of the membership a chain node has the master decide on at a time.
 pub(super) const CHANGES: usize = 4;
@@ -41,6 +43,15 @@ impl Config {
     /// Says which rule of the protocol it breaks.
     pub fn new(layout: Layout) -> Result<Self, LayoutError> {
         let f = layout.f;
+        let (founded, least) = (layout.founding_level, Craq::FOUNDED_SINCE);
+        if founded < least {
+            return Err(LayoutError(format!(
+                "a cluster of CRAQ has level {least} or higher from its beginning, and this one has \
+                 {founded}: write level = {least} into the file of a new cluster. A chain of level \
+                 {founded} can stop though no more than f nodes are down: save its state with the \
+                 former program, and found another cluster with it"
+            )));
+        }
         at_least("chain nodes", layout.count(kind::ChainNode), f + 1)?;
         for (kind, name) in [(kind::Batcher, "batchers"), (kind::Unbatcher, "unbatchers")] {
             if layout.count(kind) > 0 {
@@ -162,9 +173,36 @@ impl Config {
         lease(self.options()).is_some()
     }
 
-    /// The fewest members that suspicions leave in the chain.
-    pub fn least(&self) -> usize {
+    /// See [`Protocol::cautions`].
+    pub(super) fn cautions(&self) -> Vec<String> {
+        let (nodes, f) = (self.now.len(), self.layout.f);
+        let mut all = Vec::new();
+        if nodes < 2 * f + 1 {
+            all.push(format!(
+                "with {nodes} chain nodes, fewer than 2f+1 = {}, a node that is suspected by mistake \
+                 and {f} that fail afterwards make acknowledged writes unavailable, or lose them if \
+                 disks are lost",
+                2 * f + 1
+            ));
+        }
+        let (lease, beat) = (lease(self.options()), self.options().heartbeat);
+        if lease.is_some_and(|lease| lease < beat * 2) {
+            all.push(format!(
+                "options.lease_ms is below two heartbeats, {} ms: leases that short save few inquiries",
+                (beat * 2).as_millis()
+            ));
+        }
+        all
+    }
+
+    /// How many chain nodes are up if f are down; at least one.
+    pub fn alive(&self) -> usize {
         self.now.len().saturating_sub(self.layout.f).max(1)
+    }
+
+    /// The fewest members that suspicions leave in the chain (`master.rs`).
+    pub fn least(&self) -> usize {
+        self.alive().min(self.layout.f + 1)
     }
 
     /// All instances of a kind.

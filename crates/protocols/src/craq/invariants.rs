@@ -24,7 +24,7 @@ pub struct Invariants {
     chains: BTreeMap<ChainEpoch, Chain>,
     /// What was applied under each number.
     applied: BTreeMap<Slot, Value>,
-    /// How far whole members had applied in each epoch.
+    /// How far members had applied in each epoch.
     committed: BTreeMap<ChainEpoch, Slot>,
     nodes: BTreeMap<Address, Seen>,
 }
@@ -34,8 +34,6 @@ pub struct Invariants {
 struct Seen {
     epoch: ChainEpoch,
     place: Option<usize>,
-    is_whole: bool,
-    is_synced: bool,
     applied: Slot,
     received: Slot,
     /// What it has received and not applied.
@@ -90,15 +88,10 @@ impl Invariants {
     fn check_chain_node(&mut self, address: Address, node: &ChainNode) -> Result<(), String> {
         self.check_chain(address, node)?;
         let (applied, received) = (node.applied(), node.received());
-        let standing = (
-            node.chain().epoch,
-            node.place(),
-            (node.is_whole(), node.is_synced()),
-        );
+        let standing = (node.chain().epoch, node.place());
         let before = self.nodes.get(&address);
         let same = |it: &Seen| {
-            (it.applied, it.received) == (applied, received)
-                && (it.epoch, it.place, (it.is_whole, it.is_synced)) == standing
+            (it.applied, it.received) == (applied, received) && (it.epoch, it.place) == standing
         };
         if before.is_some_and(same) {
             return Ok(());
@@ -120,32 +113,30 @@ impl Invariants {
         let seen = Seen {
             epoch: standing.0,
             place: standing.1,
-            is_whole: standing.2.0,
-            is_synced: standing.2.1,
             applied,
             received,
             pending: pending.map(|(slot, value)| (slot, value.clone())).collect(),
         };
         self.check_order(address, &seen)?;
-        if seen.is_whole {
+        if seen.place.is_some() {
             let committed = self.committed.entry(seen.epoch).or_default();
             *committed = (*committed).max(seen.applied);
         }
         self.nodes.insert(address, seen);
-        self.check_whole()
+        self.check_committed()
     }
 
-    /// Whatever a whole member has applied in an epoch was committed in it or before, so each whole
-    /// member of that or a later one has received it.
-    fn check_whole(&self) -> Result<(), String> {
+    /// What a member has applied in an epoch was committed in it or before, so each member of that
+    /// or a later one has received it.
+    fn check_committed(&self) -> Result<(), String> {
         let lacks = |seen: &Seen| {
             let committed = self.committed.range(..=seen.epoch).map(|(_, slot)| *slot);
-            seen.is_whole && committed.max() > Some(seen.received)
+            seen.place.is_some() && committed.max() > Some(seen.received)
         };
         match self.nodes.iter().find(|(_, seen)| lacks(seen)) {
             None => Ok(()),
             Some((address, seen)) => Err(format!(
-                "chain node {} is full in {:?}, and has only what is below {:?}",
+                "chain node {} is a member in {:?}, and has only what is below {:?}",
                 address.index, seen.epoch, seen.received
             )),
         }
@@ -172,8 +163,7 @@ impl Invariants {
     }
 
     /// "A node's history contains that of every node after it" (chain replication, the update
-    /// propagation invariant), in one epoch, once they have found each other: so what the tail has
-    /// committed every member has.
+    /// propagation invariant), in one epoch: so what the tail has committed every member has.
     fn check_order(&self, address: Address, seen: &Seen) -> Result<(), String> {
         let Some(place) = seen.place else {
             return Ok(());
@@ -189,7 +179,7 @@ impl Invariants {
                 true => (seen, theirs),
                 false => (theirs, seen),
             };
-            if first.received < second.received && first.is_whole && second.is_synced {
+            if first.received < second.received {
                 return Err(format!(
                     "of chain nodes {} and {} the first has less than the other: {:?} and {:?}",
                     address.index, other.index, first.received, second.received

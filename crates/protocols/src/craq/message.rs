@@ -5,30 +5,16 @@ use alloc::vec::Vec;
 use ionian_kernel::id::{Epoch, Set};
 use ionian_kernel::{wire_enum, wire_struct};
 
-/// A member of the chain.
+/// A member of the chain. It holds everything that was acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
     /// The node.
     pub node: ChainNodeId,
     /// Which of its lives: a node that has lost its memory is another member.
     pub life: u64,
-    /// Whether it holds all that was acknowledged. Only the last member may lack that.
-    pub full: bool,
 }
 
-wire_struct! { Member { node, life, full } }
-
-/// A node that is no member for a while, and has all that was acknowledged, because nothing is
-/// acknowledged meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Aside {
-    /// As the member that it was, and may be again.
-    pub member: Member,
-    /// Whether its place was before that of the last member but one, and not behind it.
-    pub before: bool,
-}
-
-wire_struct! { Aside { member, before } }
+wire_struct! { Member { node, life } }
 
 /// Which announcement: the epoch and the revision of the chain that had it first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,13 +49,11 @@ pub struct Chain {
     pub revision: u64,
     /// The members, from the head to the tail.
     pub members: Vec<Member>,
-    /// While the last member is not full: one that was taken out for its sake.
-    pub aside: Option<Aside>,
     /// Members that are announced as leaving, each once.
     pub leaving: Vec<Leaving>,
 }
 
-wire_struct! { Chain { epoch, revision, members, aside, leaving } }
+wire_struct! { Chain { epoch, revision, members, leaving } }
 
 impl Chain {
     /// The chain that a cluster begins with: all nodes in the order of their numbers.
@@ -77,7 +61,6 @@ impl Chain {
         let member = |node| Member {
             node,
             life: FIRST_LIFE,
-            full: true,
         };
         Chain {
             members: nodes.iter().map(member).collect(),
@@ -101,12 +84,6 @@ impl Chain {
         self.leaving.iter().find(|leaving| leaving.node == node)
     }
 
-    /// Whether a node stands aside in this life.
-    pub fn is_aside(&self, node: ChainNodeId, life: u64) -> bool {
-        let aside = self.aside.as_ref().map(|aside| aside.member);
-        aside.is_some_and(|member| member.node == node && member.life == life)
-    }
-
     /// The node of the member at this place.
     pub fn at(&self, place: usize) -> Option<ChainNodeId> {
         self.members.get(place).map(|member| member.node)
@@ -122,10 +99,9 @@ impl Chain {
         self.members.last().map(|member| member.node)
     }
 
-    /// The members that hold all that was acknowledged.
-    pub fn full(&self) -> Set<ChainNodeId> {
-        let full = self.members.iter().filter(|member| member.full);
-        full.map(|member| member.node).collect()
+    /// The nodes of the members.
+    pub fn nodes(&self) -> Set<ChainNodeId> {
+        self.members.iter().map(|member| member.node).collect()
     }
 
     /// Its place among all chains that the master has decided.
@@ -174,21 +150,24 @@ pub enum Step {
         /// Its life.
         life: u64,
     },
-    /// A node has nearly all that is committed, and is to become the tail.
-    Ready {
+    /// A node holds all that a member holds, which is sealed in this epoch: it becomes the next
+    /// member behind that one.
+    Join {
         /// Of the chain of this epoch.
         epoch: ChainEpoch,
         /// The node.
         node: ChainNodeId,
         /// Its life.
         life: u64,
+        /// The sealed member.
+        behind: ChainNodeId,
     },
-    /// A member holds all that was acknowledged before this epoch began.
-    Full {
-        /// Of the chain of this epoch.
+    /// A member that is sealed in this epoch goes on in the next one, which has the same members.
+    Renew {
+        /// The epoch.
         epoch: ChainEpoch,
-        /// The node.
-        node: ChainNodeId,
+        /// The member, or the node that has had it sealed.
+        from: ChainNodeId,
         /// Its life.
         life: u64,
     },
@@ -224,9 +203,9 @@ pub enum Step {
 wire_enum! { Step {
     0 => Suspect { epoch, from, life, node },
     1 => Begin { node, life },
-    2 => Ready { epoch, node, life },
-    3 => Full { epoch, node, life },
+    2 => Join { epoch, node, life, behind },
+    3 => Renew { epoch, from, life },
     4 => Remove { from, life, announced },
     5 => Withdraw { from, life, announced },
-    6 since 18 => Members { epoch, now, next },
+    6 => Members { epoch, now, next },
 } }

@@ -94,6 +94,7 @@ use crate::multipaxos;
 use crate::parts;
 use crate::parts::workers::workers;
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use config::Config;
@@ -162,9 +163,7 @@ impl Protocol for Craq {
     const PRESETS: &'static [Preset] = presets::PRESETS;
     const EXECUTORS: &'static [u8] = &[kind::ChainNode];
     const SETTINGS: &'static [Setting] = settings::SETTINGS;
-    // The master learns of changes by steps that programs of the level before do not know.
-    const MEMBERS_SINCE: Level = Level(18);
-    const SENT_AT_EVERY_LEVEL: &'static [&'static str] = &["chain_node::UnbatcherAlive"];
+    const FOUNDED_SINCE: Level = Level(18);
     type Message = Message;
     type Envelope = Envelope;
     type Instance = Instance;
@@ -173,6 +172,10 @@ impl Protocol for Craq {
 
     fn configure(layout: Layout) -> Result<Self::Config, LayoutError> {
         Config::new(layout).map(Arc::new)
+    }
+
+    fn cautions(config: &Self::Config) -> Vec<String> {
+        config.cautions()
     }
 
     fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError> {

@@ -1,11 +1,12 @@
-//! Which chain nodes count, once the membership of the cluster has changed.
+//! Which chain nodes count: those that suspicions must leave in the chain.
 //!
-//! A suspicion leaves n - f full members (`master.rs`). While the membership is changing the change
-//! can be abandoned at any moment, so these must be nodes of the configuration before: a node that
-//! is new does not count. When each new node is full, and n - f nodes of the configuration to come
-//! are, the chain is *handed over*: from then on n - f of both remain, whatever is suspected. Only
-//! then is the change finished (`chain_node/changing.rs`). So at the moment at which one of the two
-//! configurations ends, the other has n - f nodes with everything that was acknowledged.
+//! A suspicion leaves `least` members (`master.rs`). While the membership of the cluster is changing
+//! the change can be abandoned at any moment, so these must be nodes of the configuration before: a
+//! node that is new does not count. When each new node is a member, and `least` nodes of the
+//! configuration to come are, the chain is *handed over*: from then on `least` of both remain,
+//! whatever is suspected. Only then is the change finished (`chain_node/changing.rs`). So at the
+//! moment at which one of the two configurations ends, `least` nodes of the other hold everything
+//! that was acknowledged.
 
 use super::id::ChainNodeId;
 use super::message::{Chain, first_life};
@@ -31,6 +32,14 @@ pub struct Roster {
 wire_struct! { Roster { epoch, now, next, handed_over, lives } }
 
 impl Roster {
+    /// That of a cluster whose membership has not changed.
+    pub fn founding(nodes: Set<ChainNodeId>) -> Self {
+        Roster {
+            now: nodes,
+            ..Roster::default()
+        }
+    }
+
     /// The membership is another now: what is known of lives stays.
     pub(super) fn follow(
         &mut self,
@@ -71,37 +80,29 @@ impl Roster {
     /// Hands the chain over, if the nodes after the change have what they need: each new one, and
     /// `least` in all.
     pub(super) fn hand_over(&mut self, chain: &Chain, least: usize) {
-        let Some(next) = self.next.filter(|_| chain.aside.is_none()) else {
+        let Some(next) = self.next else {
             return;
         };
         // A member of that number may be one that had it before, and has left.
         let began = first_life(self.epoch);
         let is_new = |node| next.contains(node) && !self.now.contains(node);
         let members = chain.members.iter();
-        let full = members.filter(|it| it.full && (it.life >= began || !is_new(it.node)));
-        let full: Set<ChainNodeId> = full.map(|member| member.node).collect();
-        self.handed_over |= full.covers(next.without(self.now)) && full.and(next).len() >= least;
+        let here = members.filter(|it| it.life >= began || !is_new(it.node));
+        let here: Set<ChainNodeId> = here.map(|member| member.node).collect();
+        self.handed_over |= here.covers(next.without(self.now)) && here.and(next).len() >= least;
     }
-}
 
-/// The sets of which suspicions leave n - f nodes in the chain: all that is in it, as long as the
-/// membership has not changed.
-pub(super) fn counted(
-    chain: &Chain,
-    roster: Option<&Roster>,
-) -> impl Iterator<Item = Set<ChainNodeId>> {
-    let all = || {
-        let aside = chain.aside.iter().map(|aside| &aside.member);
-        chain
-            .members
-            .iter()
-            .chain(aside)
-            .map(|it| it.node)
-            .collect()
-    };
-    let now = roster.map_or_else(all, |roster| roster.now);
-    let next = roster.filter(|roster| roster.handed_over);
-    [Some(now), next.and_then(|roster| roster.next)]
-        .into_iter()
-        .flatten()
+    /// The sets of which suspicions leave `least` nodes in the chain.
+    fn counted(&self) -> impl Iterator<Item = Set<ChainNodeId>> {
+        let next = self.next.filter(|_| self.handed_over);
+        [Some(self.now), next].into_iter().flatten()
+    }
+
+    /// Whether suspicions may remove the member at this place, and leave this number of members.
+    pub fn spares(&self, chain: &Chain, place: usize, least: usize) -> bool {
+        let node = chain.members[place].node;
+        let others = chain.nodes().without(Set::one(node));
+        let mut counted = self.counted().filter(|counted| counted.contains(node));
+        !others.is_empty() && counted.all(|counted| others.and(counted).len() >= least)
+    }
 }

@@ -27,11 +27,11 @@ pub(super) fn service(config: &Config, epoch: Epoch) -> Service {
             by: Enough::any(kind::Leader, config.master.leaders().members()),
         },
     ]);
-    let (nodes, least) = (config.standing().0, config.least());
+    let (nodes, alive) = (config.standing().0, config.alive());
     needs.push(Need {
         what: "writes, for want of chain nodes: no more of those that failed can be removed from \
                the chain",
-        by: Enough::new(kind::ChainNode, nodes, move |some| some.len() >= least),
+        by: Enough::new(kind::ChainNode, nodes, move |some| some.len() >= alive),
     });
     needs.extend(one_of_each(config.layout(), KINDS));
     let copies = Memory {
@@ -73,10 +73,12 @@ mod tests {
     use super::*;
     use ionian_kernel::id::Index;
     use ionian_kernel::layout::{Layout, NodeId, numbered};
+    use ionian_kernel::level::Level;
 
-    /// Suspicions leave n - f nodes in the chain: writes wait for a member beyond these that fails.
+    /// A node that hears fewer others has none removed: writes wait for a member beyond these that
+    /// fails.
     #[test]
-    fn writes_need_as_many_chain_nodes_as_suspicions_leave() {
+    fn writes_need_as_many_chain_nodes_as_are_up_if_f_are_down() {
         let nodes: Vec<NodeId> = (0..3).map(NodeId).collect();
         let of = |kind: usize| match kind as u8 {
             kind::Batcher | kind::Unbatcher => Vec::new(),
@@ -84,6 +86,7 @@ mod tests {
         };
         let layout = Layout {
             f: 1,
+            founding_level: Level::LATEST,
             instances: numbered((0..crate::craq::KINDS.len()).map(of).collect()),
             ..Layout::default()
         };

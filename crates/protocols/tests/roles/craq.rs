@@ -19,10 +19,13 @@ pub(crate) mod master;
 pub(crate) mod reads;
 #[path = "craq/replacing.rs"]
 pub(crate) mod replacing;
+#[path = "craq/sealing.rs"]
+pub(crate) mod sealing;
 
 use crate::stage::{self, Stage};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
+use ionian_kernel::level::Level;
 use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
 use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::role::Asked;
@@ -42,6 +45,7 @@ fn layout(nodes: u16) -> Layout {
     let master = on(20..23);
     Layout {
         f: 1,
+        founding_level: Level::LATEST,
         instances: numbered(vec![
             on(30..32),
             Vec::new(),
@@ -116,8 +120,6 @@ fn settle(node: &mut Stage<ChainNode>, index: u8, nodes: u16) {
         node.tell(In::Handover {
             from: ChainNodeId(index - 1),
             epoch: ChainEpoch(0),
-            base: Slot(0),
-            end: Slot(0),
         });
     }
     if u16::from(index) + 1 < nodes {
@@ -142,11 +144,10 @@ fn beat(from: u8, epoch: u64, synced: bool) -> In {
     }
 }
 
-fn chain(epoch: u64, members: &[(u8, u64, bool)]) -> Chain {
-    let member = |(node, life, full): &(u8, u64, bool)| Member {
+fn chain(epoch: u64, members: &[(u8, u64)]) -> Chain {
+    let member = |(node, life): &(u8, u64)| Member {
         node: ChainNodeId(*node),
         life: *life,
-        full: *full,
     };
     Chain {
         epoch: ChainEpoch(epoch),

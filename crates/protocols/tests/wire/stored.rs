@@ -11,7 +11,7 @@ use ionian_kernel::random::Random;
 use ionian_kernel::role::Role;
 use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::{Reader, Wire};
-use ionian_protocols::{craq, epaxos, mencius, multipaxos, scalog, spaxos, unreplicated};
+use ionian_protocols::{epaxos, mencius, multipaxos, scalog, spaxos, unreplicated};
 use ionian_replication::batch::{Batch, BatchBuilder, Command, Purpose, Value};
 use ionian_replication::executor::Executor;
 use std::collections::BTreeMap;
@@ -68,8 +68,9 @@ const fn kind<T: Wire + Debug>(name: &'static str) -> Kind {
 }
 
 /// Whatever is in the log of a node, or in the head of a snapshot. P-SMR has the records of
-/// MultiPaxos with a group, the other logs of CRAQ and Scalog have those of MultiPaxos.
-const KINDS: [Kind; 12] = [
+/// MultiPaxos with a group, the other logs of CRAQ and Scalog have those of MultiPaxos. The chain
+/// nodes of CRAQ are of level 18, which is not released.
+const KINDS: [Kind; 11] = [
     kind::<Membership>("membership"),
     kind::<<multipaxos::acceptor::Acceptor as Role>::Record>("multipaxos/acceptor"),
     kind::<<multipaxos::leader::Leader as Role>::Record>("multipaxos/leader"),
@@ -79,7 +80,6 @@ const KINDS: [Kind; 12] = [
     kind::<<spaxos::stabilizer::Stabilizer as Role>::Record>("spaxos/stabilizer"),
     kind::<<epaxos::acceptor::Acceptor as Role>::Record>("epaxos/acceptor"),
     kind::<<epaxos::leader::Leader as Role>::Record>("epaxos/leader"),
-    kind::<<craq::chain_node::ChainNode as Role>::Record>("craq/chain_node"),
     kind::<<scalog::server::Server as Role>::Record>("scalog/server"),
     kind::<<unreplicated::server::Server as Role>::Record>("unreplicated/server"),
 ];

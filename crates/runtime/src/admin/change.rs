@@ -50,16 +50,6 @@ pub enum ChangeError {
     /// deployment.
     #[error("the cluster was founded at level {0}: no program of a lower level can be a member")]
     Founded(Level),
-    /// The members of a cluster of this protocol cannot change at its level.
-    #[error(
-        "the members of a cluster of this protocol change from level {needed} on, and this one is at level {now}: `ionian upgrade finalize` raises it, while all nodes are up"
-    )]
-    MembersSince {
-        /// The level of the cluster.
-        now: Level,
-        /// The lowest at which they do.
-        needed: Level,
-    },
     /// Programs of the level do not know an option.
     #[error(
         "programs of level {to} do not know options.{key}, which the deployment states: it is there since level {since}"
@@ -88,15 +78,7 @@ pub enum ChangeError {
 pub fn check_protocol<P: Protocol>(configuration: &Configuration) -> Result<(), ChangeError> {
     let layout = configuration.deployment.layout(P::KINDS)?;
     P::transition(&layout, &layout)?;
-    check_members_level::<P>(configuration)
-}
-
-fn check_members_level<P: Protocol>(configuration: &Configuration) -> Result<(), ChangeError> {
-    let (now, needed) = (configuration.membership.level, P::MEMBERS_SINCE);
-    match now < needed {
-        true => Err(ChangeError::MembersSince { now, needed }),
-        false => Ok(()),
-    }
+    Ok(())
 }
 
 /// The epoch that a change begins from: one in which no other change is under way.
@@ -194,7 +176,6 @@ fn is_joint<P: Protocol>(
     from: &Deployment,
     to: &Deployment,
 ) -> Result<bool, ChangeError> {
-    check_members_level::<P>(configuration)?;
     from.check_change(to)?;
     let from = Layout {
         since: configuration.membership.since,

@@ -61,7 +61,7 @@ impl Setup {
                 f: 1,
                 quorums: QuorumSpec::Majority,
                 durability: Durability::Disk,
-                level: Level::FIRST,
+                level: Level::LATEST,
             });
             return Some(Ok(()));
         }
@@ -112,18 +112,14 @@ impl Setup {
                 let value = value.map_err(|_| format!("{setting:?} has no whole number"))?;
                 self.settings.push((key.to_owned(), value));
             }
-            ["level", level] => {
-                let level = Some(Level(number(level)?)).filter(|level| level.is_supported());
-                self.level = level.ok_or("the program does not support this level")?;
-            }
+            ["level", level] => self.level = Level(number(level)?),
             ["durability", "disk"] => self.durability = Durability::Disk,
             ["durability", "memory"] => self.durability = Durability::Memory { returns: false },
             ["durability", "amnesia"] => self.durability = Durability::Memory { returns: true },
             _ => {
                 return Err(format!(
                     "{:?} is not understood; allowed are nodes N ROLE..., layout N replaces NODE..., \
-                     tolerates N, quorums grid RxC, set KEY=VALUE, durability disk, memory or amnesia, \
-                     level N",
+                     tolerates N, quorums grid RxC, set KEY=VALUE, level N, durability disk, memory or amnesia",
                     words.join(" ")
                 ));
             }
@@ -162,9 +158,9 @@ impl Setup {
         let layout = Layout {
             f: self.f,
             quorums: self.quorums,
-            founding_level: self.level,
             instances: numbered(places),
             options,
+            founding_level: self.level,
             ..Layout::default()
         };
         let mut numbers = Numbers::new(&layout);

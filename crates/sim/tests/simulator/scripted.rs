@@ -87,12 +87,17 @@ plays! {
     craq_dead_head_half_deaf_second
     craq_dead_head_half_deaf_second_with_leases
     craq_dead_head_half_mute_second
+    craq_two_dead_at_the_end
+    craq_two_dead_before_one_that_joins
+    craq_two_return_while_two_crash
+    craq_dead_tail_and_a_broken_link
+    craq_a_crash_and_a_link_broken_in_one_direction
+    craq_more_than_f_are_lost_and_replaced
     craq_two_half_deaf
     craq_lane_misses_the_chain
     craq_lane_restarts
     craq_middle_dies
     craq_partition
-    craq_queue_left_behind
     craq_stale_read_after_old_tail
     craq_tail_dies
     craq_tail_does_not_reach_a_lane

@@ -9,11 +9,11 @@
 //! - *What was acknowledged.* The master counts who holds everything (`roster.rs`). It knows of a
 //!   change before it lets a new node in, whose life says in which epoch it began. Leaders finish
 //!   the change when a chain node has read in the master's log that the chain is handed over. That
-//!   stays so until the master knows of the next membership, whose epoch comes later. So n - f
-//!   nodes of the new configuration hold everything when the old one ends, and n - f of the old one
-//!   do if the change is abandoned.
+//!   stays so until the master knows of the next membership, whose epoch comes later. So as many
+//!   nodes of the new configuration as suspicions leave hold everything when the old one ends, and
+//!   as many of the old one do if the change is abandoned.
 //! - *Who writes.* Nothing is new: the members of the chain are those of the master's log, each
-//!   with its life, and a node that joins is full when it has all that its predecessor had. A node
+//!   with its life, and a node that joins holds all that a sealed member holds. A node
 //!   that has left the cluster may still be a member. It counts no longer, and its neighbours have
 //!   it removed. Another machine that gets its number is another member, because its life began in
 //!   a later epoch.
@@ -35,22 +35,32 @@ use ionian_kernel::time::Instant;
 use ionian_replication::batch::{Answer, Batch, Command, Outcome, Purpose};
 
 /// What a chain node knows of the membership.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Changing {
     /// The clients that wait for an answer to a change, and their numbers for it.
     askers: BTreeMap<ClientId, u64>,
     /// The master knows the membership of this epoch, and no change is under way there.
     settled: Epoch,
     /// Which nodes count, as the master has said last.
-    roster: Option<Roster>,
+    roster: Roster,
     /// Whether its log lacks entries (`records.rs`).
     pub(super) lacks_records: bool,
 }
 
 impl Changing {
-    /// Which nodes count, as far as is known, if the membership has changed.
-    pub(super) fn roster(&self) -> Option<&Roster> {
-        self.roster.as_ref()
+    /// Knows the nodes that the cluster began with.
+    pub(super) fn new(founding: Set<ChainNodeId>) -> Self {
+        Changing {
+            askers: BTreeMap::new(),
+            settled: Epoch::default(),
+            roster: Roster::founding(founding),
+            lacks_records: false,
+        }
+    }
+
+    /// Which nodes count, as far as is known.
+    pub(super) fn roster(&self) -> &Roster {
+        &self.roster
     }
 }
 
@@ -102,29 +112,23 @@ impl ChainNode {
     }
 
     /// What the master knows of the membership.
-    pub(super) fn on_roster(
-        &mut self,
-        now: Instant,
-        roster: Option<Roster>,
-        out: &mut Out<'_, Self>,
-    ) {
-        self.changing.roster = roster;
+    pub(super) fn on_roster(&mut self, now: Instant, roster: Roster, out: &mut Out<'_, Self>) {
         let epoch = self.config.epoch();
         let (before, next) = self.config.standing();
-        let known = self.changing.roster.as_ref();
-        let known_epoch = known.map_or(Epoch::default(), |roster| roster.epoch);
-        if known.is_none() && self.config.is_founding() {
+        let (known, handed_over) = (roster.epoch, roster.handed_over);
+        self.changing.roster = roster;
+        if known == Epoch::default() && self.config.is_founding() {
             self.changing.settled = epoch;
-        } else if known_epoch < epoch {
+        } else if known < epoch {
             let members = Step::Members {
                 epoch,
                 now: before,
                 next,
             };
             self.link.step(now, members, out);
-        } else if known_epoch == epoch && next.is_none() {
+        } else if known == epoch && next.is_none() {
             self.changing.settled = epoch;
-        } else if known_epoch == epoch && known.is_some_and(|roster| roster.handed_over) {
+        } else if known == epoch && handed_over {
             out.reached(branch::HANDED_OVER);
             let leaders: Set<LeaderId> = self.config.all(kind::Leader);
             out.send(Envelope::ToLeaders(leaders, leader::In::Ready { epoch }));

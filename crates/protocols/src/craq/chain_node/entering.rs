@@ -1,5 +1,6 @@
 //! How a chain node enters the next chain.
 
+use super::sealing::Sealing;
 use super::writes::Up;
 use super::{ChainNode, Record};
 use crate::craq::message::Chain;
@@ -16,31 +17,26 @@ impl ChainNode {
         }
         let before = (self.place, self.predecessor(), self.is_tail());
         let same = chain.epoch == self.chain.epoch;
+        if !same {
+            self.open_seal(now, &chain);
+        }
         self.chain = chain;
         self.note_leaving(now);
-        self.take_place();
-        if self.place.is_none() && !self.is_aside() {
-            self.leave(now, before.0.is_some(), out);
-        } else if self.place > Some(0) && before.0 == Some(0) {
-            // One that stood aside is back, before it.
-            out.reached(branch::SECOND);
-            self.hand_on_writes(out);
-        }
-        if self.place.is_some() && !self.whole && !same {
-            // Its next predecessor may lack what its last one has sent, and nothing of it is
-            // committed.
-            self.history.truncate(self.history.applied());
+        if !same {
+            self.take_place();
+            if self.place.is_none() {
+                self.leave(now, before.0.is_some(), out);
+            }
         }
         let (chain, end) = (self.chain.clone(), self.history.end());
         out.persist(Record::Entered { chain, end });
+        if same {
+            return true;
+        }
         if self.is_tail() && !before.2 {
             self.tail_from = end;
         }
-        if same {
-            self.commit_as_tail(now, out);
-            return true;
-        }
-        self.begin_in_chain(now, end);
+        self.begin_in_chain(now);
         if let Some(place) = self.place
             && before.0.is_some()
         {
@@ -68,31 +64,23 @@ impl ChainNode {
     /// Finds its place in the chain.
     pub(super) fn take_place(&mut self) {
         self.place = self.chain.place(self.id, self.life);
-        let is_full = self
-            .place
-            .is_some_and(|place| self.chain.members[place].full);
-        self.whole = is_full;
-    }
-
-    /// Whether it stands aside: it is no member, and may be one again with what it holds.
-    pub(super) fn is_aside(&self) -> bool {
-        self.chain.is_aside(self.id, self.life)
     }
 
     /// It is in another life now: it is no member, whatever it was.
     pub(super) fn lose_place(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let was_member = self.place.is_some();
+        self.sealing = Sealing::default();
         self.take_place();
         self.leave(now, was_member, out);
         let (chain, end) = (self.chain.clone(), self.history.end());
         out.persist(Record::Entered { chain, end });
-        self.begin_in_chain(now, end);
+        self.begin_in_chain(now);
         self.reads_in_new_chain(now, out);
     }
 
-    /// It knows nothing of its neighbours yet, and has received what is below `end`.
-    pub(super) fn begin_in_chain(&mut self, now: Instant, end: Slot) {
-        self.entered = (now, end);
+    /// It knows nothing of its neighbours yet.
+    pub(super) fn begin_in_chain(&mut self, now: Instant) {
+        self.entered = now;
         (self.up, self.down) = (Up::new(now, self.predecessor().is_none()), None);
         self.joining.restart(now);
     }

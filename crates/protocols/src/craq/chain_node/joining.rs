@@ -1,11 +1,11 @@
-//! How a chain node finds its neighbours in a new chain, and how one that is not a member, or lacks
-//! too much, gets what it lacks.
+//! How a chain node finds its neighbours in a new chain, and how one that is not a member copies
+//! what is committed.
 //!
-//! A member asks its predecessor for what it has not received (`Sync`), until that says from where
-//! on it sends (`Handover`). A node outside the chain copies what is committed from the tail, entry
-//! by entry if the tail still has them, or else a snapshot first; when it has nearly all, it asks
-//! the master to be made the tail. Meanwhile the chain serves as before. What is copied is
-//! committed, and stays so in every later chain: it matters little who sends it.
+//! A member asks its predecessor for what it has not received (`Sync`), until that says that it
+//! sends (`Handover`). A node outside the chain copies what is committed from the tail, entry by
+//! entry if the tail still has them, or else a snapshot first; when it has nearly all, it has a
+//! member sealed (`sealing.rs`). Until then the chain serves as before. What is copied is committed,
+//! and stays so in every later chain: it matters little which member sends it.
 //!
 //! A state that was taken over must be on disk before anything that follows it.
 
@@ -13,32 +13,31 @@ use super::writes::Down;
 use super::{ChainNode, In};
 use crate::craq::branch;
 use crate::craq::id::{ChainEpoch, ChainNodeId};
-use crate::craq::message::Step;
 use crate::parts::replica::offer::{Offer, Piece, time_for};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use ionian_kernel::id::{Set, Slot};
+use ionian_kernel::id::Slot;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::backoff::doubled;
 use ionian_replication::batch::Value;
 
-/// A node that lacks this many entries or fewer asks to become the tail.
+/// A node that lacks this many entries or fewer has a member sealed.
 const NEARLY: u64 = 64;
 
 /// A piece of a snapshot is larger than other messages: it is waited for this many times longer.
 const PIECE_PATIENCE: u32 = 4;
 
 /// A node that leaves this number of requests unanswered is given up.
-const ATTEMPTS: u32 = 3;
+pub(super) const ATTEMPTS: u32 = 3;
 
 /// What a node that copies lacks is kept until it has not asked for this long.
 const KEPT: Duration = Duration::from_secs(10);
 
 /// How often the time doubles that a node waits before it joins again, if it is removed again and
 /// again: writes wait whenever it joins.
-const DOUBLINGS: u32 = 3;
+pub(super) const DOUBLINGS: u32 = 3;
 
 /// A chain that has lasted for this many times as long as a node may be silent has settled.
 const SETTLED: u32 = 64;
@@ -54,10 +53,10 @@ pub(super) struct Joining {
     /// The snapshot that other nodes are given.
     offer: Option<Offer>,
     /// What other nodes that copy have asked for last, and when.
-    copying: BTreeMap<ChainNodeId, (Slot, Instant)>,
+    pub(super) copying: BTreeMap<ChainNodeId, (Slot, Instant)>,
     /// How often it was removed from chains that had not settled, and when it may join again.
     removals: u32,
-    not_before: Instant,
+    pub(super) not_before: Instant,
     pub(super) installed: u64,
 }
 
@@ -79,7 +78,7 @@ impl ChainNode {
     /// It was removed: it waits before it joins again, longer each time.
     pub(super) fn was_removed(&mut self, now: Instant) {
         let silence = self.config.options().election_timeout;
-        if now.since(self.entered.0) > silence * SETTLED {
+        if now.since(self.entered) > silence * SETTLED {
             self.joining.removals = 0;
         }
         let wait = doubled(silence, self.joining.removals, DOUBLINGS);
@@ -91,7 +90,7 @@ impl ChainNode {
 impl ChainNode {
     /// Whether the predecessor is to be asked.
     fn is_to_sync(&self) -> bool {
-        self.place.is_some() && !self.up.synced && !self.up.far && !self.snapshots.is_busy()
+        self.place.is_some() && !self.up.synced
     }
 
     pub(super) fn sync_timer(&self) -> Option<Instant> {
@@ -131,26 +130,19 @@ impl ChainNode {
             return;
         }
         let (base, end) = (self.history.base(), self.history.end());
-        if Some(from) != self.successor() || received > end || self.snapshots.is_busy() {
+        if Some(from) != self.successor() || !(base..=end).contains(&received) {
             self.stale += 1;
             return;
         }
-        self.down = (received >= base).then(|| Down {
+        self.down = Some(Down {
             received,
             sent: received,
             resend_at: now + self.config.options().resend_after,
             attempts: 0,
         });
-        if self.down.is_none() {
-            out.reached(branch::FAR_BEHIND);
-        }
-        // A node that has restarted does not know what it had received when it entered the epoch:
-        // not more than now.
         let message = In::Handover {
             from: self.id,
             epoch,
-            base,
-            end: self.entered.1,
         };
         self.send(from, message, out);
     }
@@ -160,7 +152,6 @@ impl ChainNode {
         &mut self,
         now: Instant,
         (from, epoch): (ChainNodeId, ChainEpoch),
-        (base, end): (Slot, Slot),
         out: &mut Out<'_, Self>,
     ) {
         if self.is_foreign(now, (from, epoch), out) {
@@ -170,63 +161,24 @@ impl ChainNode {
             self.stale += 1;
             return;
         }
-        self.up.handed_over = Some(end);
-        self.up.far = base > self.history.end();
-        self.up.synced = !self.up.far;
-        if self.up.far {
-            self.joining.restart(now);
-        }
+        self.up.synced = true;
         self.writes_ack();
-        self.become_whole(now, out);
-        self.commit_as_tail(now, out);
     }
 
-    /// Whether the last member has all that its predecessor had received when that entered the
-    /// epoch.
-    pub fn has_all(&self) -> bool {
-        let has_all = |end: &Slot| self.history.end() >= *end;
-        self.place.is_some() && self.up.handed_over.as_ref().is_some_and(has_all)
-    }
-
-    /// If so, the master is to know it: when a state that was copied is on disk, since this node
-    /// counts on what it had then even if it crashes.
-    pub(super) fn become_whole(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if self.lacks_nothing() {
-            let (epoch, node, life) = (self.chain.epoch, self.id, self.life);
-            self.link.step(now, Step::Full { epoch, node, life }, out);
-        }
-    }
-
-    /// Whether only the word of the master is missing for it to be whole.
-    pub(super) fn lacks_nothing(&self) -> bool {
-        !self.whole && self.has_all() && !self.snapshots.is_busy()
-    }
-
-    /// Whether it must copy what it lacks: outside the chain, or where its predecessor has
-    /// forgotten that.
+    /// Whether it copies what is committed.
     fn copies(&self) -> bool {
-        let lacks = self.place.is_none() && !self.is_aside();
-        (lacks || self.up.far) && !self.snapshots.is_busy()
+        self.place.is_none() && !self.sealing.is_joining() && !self.snapshots.is_busy()
     }
 
     pub(super) fn fetch_timer(&self) -> Option<Instant> {
         self.copies().then_some(self.joining.at)
     }
 
-    /// Whom to copy from: the predecessor, or the tail; others if it does not answer.
+    /// The member to copy from: the tail; others if it does not answer.
     fn source(&self) -> Option<ChainNodeId> {
-        let turn = self.joining.attempts / ATTEMPTS;
-        if let Some(predecessor) = self.predecessor() {
-            return Some(predecessor);
-        }
-        let full = self.chain.full().without(Set::one(self.id));
-        let members = self.chain.members.iter().rev();
-        let last = members
-            .map(|member| member.node)
-            .find(|node| full.contains(*node));
-        match turn {
-            0 => last,
-            turn => full.pick(turn.into()),
+        match self.joining.attempts / ATTEMPTS {
+            0 => self.chain.tail(),
+            turn => self.chain.nodes().pick(turn.into()),
         }
     }
 
@@ -278,7 +230,7 @@ impl ChainNode {
         snapshot: Option<(Slot, u64)>,
         out: &mut Out<'_, Self>,
     ) {
-        if !self.whole || !self.others().contains(to) {
+        if !self.is_member() || !self.others().contains(to) {
             self.stale += 1;
             return;
         }
@@ -346,34 +298,11 @@ impl ChainNode {
         let is_new = self.history.end() < applied && !values.is_empty();
         // What it has received before them is committed as well, as far as they say.
         self.receive_committed(start, values, applied, out);
-        if self.place.is_some() {
-            // They close the gap, or begin to.
-            self.up.far = false;
-            self.up.ask_at = now;
-            return self.sync(now, out);
-        }
         if applied.distance(self.history.end()) <= NEARLY {
-            self.ask_to_join(now, out);
+            self.ask_for_seal(now, out);
         }
-        if is_new && self.history.end() < applied {
+        if is_new && self.history.end() < applied && self.copies() {
             self.fetch(now, out);
-        }
-    }
-
-    /// It has nearly all that is committed. It must hear the tail, and the tail must hear it:
-    /// otherwise each would take the other for dead, and writes would wait for that. Unless others
-    /// take the tail for dead: then they may need this node to go on without it. One that is cut
-    /// off would be removed again.
-    fn ask_to_join(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let (epoch, node, life) = (self.chain.epoch, self.id, self.life);
-        let is_free = |member: &crate::craq::message::Member| member.full && member.node != node;
-        let serves = |tail| self.hears(tail, now) || self.is_suspected(tail);
-        let may_join = self.chain.tail().is_some_and(serves)
-            && self.joining.not_before <= now
-            && self.hears_enough(now);
-        if self.chain.members.iter().all(is_free) && self.place.is_none() && may_join {
-            out.reached(branch::READY);
-            self.link.step(now, Step::Ready { epoch, node, life }, out);
         }
     }
 
@@ -432,9 +361,6 @@ impl ChainNode {
         self.joining.installed += 1;
         self.history.reset(executed);
         self.snapshots.taken_over(executed);
-        self.up.far = false;
-        self.up.ask_at = now;
-        self.sync(now, out);
     }
 
     /// Forgets entries that no node will need from here, and a snapshot that none asks for.
@@ -449,11 +375,7 @@ impl ChainNode {
         let starts = copying.values().map(|(start, _)| *start);
         let copied = starts.filter(|start| *start >= base).min();
         let needed = offered.min(copied.unwrap_or(Slot::MAX));
-        let successor = self.successor();
-        let is_full = successor.is_none_or(|node| self.chain.full().contains(node));
-        let lacks = self.down.as_ref().filter(|_| !is_full);
-        let lacks = lacks.map_or(Slot::MAX, |down| down.received);
         let slots = self.config.options().retained_slots;
-        self.history.trim(slots, needed.min(lacks));
+        self.history.trim(slots, needed);
     }
 }

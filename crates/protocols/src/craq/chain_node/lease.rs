@@ -6,12 +6,12 @@
 //!
 //! # Why a lease holds
 //!
-//! An inquiry that began at time t, and that says "the chain is that of epoch e, you are a full
+//! An inquiry that began at time t, and that says "the chain is that of epoch e, you are a
 //! member of it, and you are not announced as leaving", gives a lease until t + `lease_ms` by this
 //! node's clock, for as long as the node is in epoch e. While the lease lasts no step of the
 //! master's log takes this node out of the chain:
 //!
-//! - Such a step, for a full member, is taken in two steps (`master.rs`). The first announces it.
+//! - Such a step is taken in two steps (`master.rs`). The first announces it.
 //!   The second names the announcement, and the node that writes it has waited 1.1 times `lease_ms`
 //!   by its own clock since it learned of the announcement (`leaving.rs`).
 //! - An inquiry that began when the announcement was chosen, or later, sees it, or sees that it was
@@ -21,9 +21,10 @@
 //!   step is written, by whichever of them one counts. No clock is compared with another, and the
 //!   argument names neither the leader of the master's log nor its replicas: they may change.
 //!
-//! Two ways out of the chain need no announcement: a member that is not full has no lease, and a
-//! node that says that its earlier life is over says it after that life. Joining needs none either:
-//! what is committed in the longer chain passes the members that were there before.
+//! One way out of the chain needs no announcement: a node that says that its earlier life is over
+//! says it after that life. Joining needs none either, also at the end: what is committed in the
+//! longer chain passes the members that were there before, when they have entered it, and what the
+//! new tail commits as it enters it each of them holds. So does a step that changes no member.
 //!
 //! The time of an inquiry is what the clock showed before it began. The time of an answer must be
 //! what the clock shows after the state was looked at, and the time that a role receives may be
@@ -93,7 +94,7 @@ impl ChainNode {
     pub(super) fn lease(&mut self, now: Instant) -> Option<Instant> {
         let held = self.inquiries.lease.as_ref();
         let held = held.filter(|lease| lease.epoch == self.chain.epoch && now < lease.until);
-        let until = held.filter(|_| self.whole)?.until;
+        let until = held.filter(|_| self.is_member())?.until;
         self.inquiries.is_used = true;
         Some(until)
     }
@@ -123,9 +124,8 @@ impl ChainNode {
     /// The inquiry has found this chain. If it is the one that this node is in it may give a lease.
     pub(super) fn inquired(&mut self, chain: &Chain) {
         let since = self.inquiries.end();
-        let place = chain.place(self.id, self.life);
-        let is_full = place.is_some_and(|place| chain.members[place].full);
-        let stays = is_full && chain.leaving_of(self.id).is_none();
+        let is_member = chain.place(self.id, self.life).is_some();
+        let stays = is_member && chain.leaving_of(self.id).is_none();
         if let (Some(length), Some(since)) = (lease(self.config.options()), since)
             && stays
             && chain.epoch == self.chain.epoch

@@ -77,7 +77,7 @@ impl Link {
             }
             match envelope {
                 multipaxos::Envelope::ToApplication(_, reply) => self.replies.push(reply),
-                // A look at the chain promises nothing. A step may: that this node is full.
+                // A look at the chain promises nothing. A step may: that this node holds entries.
                 envelope @ (multipaxos::Envelope::ToAcceptors(..)
                 | multipaxos::Envelope::ToReplicas(..)) => out.send_unfenced(envelope.into()),
                 envelope => out.send(envelope.into()),
@@ -222,11 +222,7 @@ impl ChainNode {
                 }
                 continue;
             };
-            let was_whole = self.whole;
             let is_new = self.enter(now, chain.clone(), out);
-            if self.whole && !was_whole {
-                out.reached(branch::FULL);
-            }
             match ask {
                 Ask::Inquiry => self.confirmed(now, &chain, out),
                 Ask::Look => self.looked(now, out),

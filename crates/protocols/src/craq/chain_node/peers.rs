@@ -16,7 +16,6 @@
 
 use super::{ChainNode, In};
 use crate::craq::id::{ChainEpoch, ChainNodeId};
-use crate::craq::master::outcome;
 use crate::craq::message::Step;
 use crate::craq::{branch, kind};
 use alloc::collections::BTreeMap;
@@ -24,10 +23,6 @@ use ionian_kernel::id::{Id, Set};
 use ionian_kernel::layout::Address;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Duration, Instant, Timestamp};
-
-/// The last member may take this many times as long to become full as a node may be silent. Until
-/// it is full, writes wait.
-const JOIN_PATIENCE: u32 = 8;
 
 /// What was heard of other chain nodes.
 #[derive(Debug, Default)]
@@ -113,7 +108,7 @@ impl ChainNode {
             epoch: self.chain.epoch,
             revision: self.chain.revision,
             hears: self.peers.heard.keys().copied().collect(),
-            suspects: self.suspects(now).chain(self.cut_off(now)).collect(),
+            suspects: self.absent(now).chain(self.cut_off(now)).collect(),
             synced: self.down.is_some() || self.successor().is_none(),
             clock: now.timestamp(),
         };
@@ -186,20 +181,12 @@ impl ChainNode {
         let is_cut_off = silent.count() > self.config.layout().f;
         self.peers.cut_off = is_cut_off.then(|| self.peers.cut_off.unwrap_or(now));
         self.look_at_roster(now, out);
-        match self.place {
-            None => self.look(now, out),
-            Some(_) if self.lacks_nothing() => self.become_whole(now, out),
-            // The message that nothing stands aside any more, or is announced, may have been lost.
-            Some(_) if self.suspects(now).next().is_some() || self.is_unsettled() => {
-                self.look(now, out);
-            }
-            Some(_) => {}
+        self.unseal(now, out);
+        // The message that a member is announced no longer may have been lost.
+        let is_unsettled = !self.chain.leaving.is_empty();
+        if !self.is_member() || is_unsettled || self.suspects(now).next().is_some() {
+            self.look(now, out);
         }
-    }
-
-    /// Whether the chain is to change soon.
-    fn is_unsettled(&self) -> bool {
-        self.chain.aside.is_some() || !self.chain.leaving.is_empty()
     }
 
     /// Whether it hears a node that hears it.
@@ -226,18 +213,21 @@ impl ChainNode {
         heard.any(|node| suspects(node).is_some_and(|those| those.contains(member)))
     }
 
-    /// The members that are to be removed: neighbours that are silent, whatever has left the
-    /// cluster, and who cannot become full.
-    pub(super) fn suspects(&self, now: Instant) -> impl Iterator<Item = ChainNodeId> + use<'_> {
-        let (slow, stranded) = (self.slow_successor(now), self.stranded(now));
-        let hears_enough = self.hears_enough(now);
+    /// The members that this node takes for dead: neighbours that are silent, and nodes that have left
+    /// the cluster.
+    fn absent(&self, now: Instant) -> impl Iterator<Item = ChainNodeId> + use<'_> {
         let members = self.chain.members.iter().map(|member| member.node);
         members.filter(move |node| {
-            let is_absent = self.is_silent_neighbour(*node, now);
-            let is_late = slow == Some(*node) || stranded == Some(*node);
-            let is_suspect = hears_enough && (is_absent || is_late);
-            *node != self.id && (is_suspect || self.has_left(*node))
+            *node != self.id && (self.is_silent_neighbour(*node, now) || self.has_left(*node))
         })
+    }
+
+    /// Those of them that it has removed: a node that hears too few others has none removed that may
+    /// be alive.
+    pub(super) fn suspects(&self, now: Instant) -> impl Iterator<Item = ChainNodeId> + use<'_> {
+        let hears_enough = self.hears_enough(now);
+        self.absent(now)
+            .filter(move |node| hears_enough || self.has_left(*node))
     }
 
     /// This node, if it has heard too few others for as long as one may be silent.
@@ -265,41 +255,19 @@ impl ChainNode {
         is_neighbour && (self.peers.is_cut_off(node) || self.peers.is_silent(node, now, limit))
     }
 
-    /// The last member, if it is not full and who feeds it is dead, but cannot be removed before
-    /// there is another: a new node does not count as long as its change can be abandoned
-    /// (`roster.rs`). None joins behind one that is not full.
-    fn stranded(&self, now: Instant) -> Option<ChainNodeId> {
-        let [.., feeder, last] = &self.chain.members[..] else {
-            return None;
-        };
-        let is_dead = self.is_silent_neighbour(feeder.node, now) || self.is_suspected(feeder.node);
-        let is_stranded =
-            !last.full && is_dead && !self.may_be_removed(self.chain.members.len() - 2);
-        is_stranded.then_some(last.node)
-    }
-
-    /// The successor, if it takes too long to become full.
-    fn slow_successor(&self, now: Instant) -> Option<ChainNodeId> {
-        let limit = self.config.options().election_timeout * JOIN_PATIENCE;
-        let is_late = now.since(self.entered.0) > limit;
-        self.successor()
-            .filter(|node| is_late && !self.chain.full().contains(*node))
-    }
-
     /// Whether a suspicion of the member at this place fits, as far as this node knows.
     pub(super) fn may_be_removed(&self, place: usize) -> bool {
         let least = self.config.least();
-        outcome(&self.chain, place, least, self.changing.roster()).is_some()
+        self.changing.roster().spares(&self.chain, place, least)
     }
 
     /// The master has said what the chain is, and this node has entered it.
     pub(super) fn looked(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let (epoch, life) = (self.chain.epoch, self.life);
+        self.sealing.looked = Some(now);
         let is_earlier_life =
             |member: &crate::craq::message::Member| member.node == self.id && member.life < life;
-        let aside = self.chain.aside.as_ref().map(|aside| &aside.member);
-        let mut known = self.chain.members.iter().chain(aside);
-        if known.any(is_earlier_life) {
+        if self.chain.members.iter().any(is_earlier_life) {
             let node = self.id;
             return self.link.step(now, Step::Begin { node, life }, out);
         }
@@ -330,10 +298,7 @@ impl ChainNode {
         };
         let suspect = self.suspects(now).find(fits);
         if let Some(node) = suspect {
-            match self.slow_successor(now) == Some(node) {
-                true => out.reached(branch::SLOW_JOIN),
-                false => out.reached(branch::SUSPECTS),
-            }
+            out.reached(branch::SUSPECTS);
             let step = Step::Suspect {
                 epoch,
                 from,

@@ -5,7 +5,7 @@
 //! A linearizable read waits for an *inquiry*, begun after the read has come in, which says what
 //! the chain is (`lease.rs`). The node enters that chain if it is later than its own. Or it comes
 //! during the lease that an earlier inquiry gave. Let e be the epoch that the node is in then, as a
-//! whole member.
+//! member.
 //!
 //! Whatever was acknowledged to a client before the read began was committed in an epoch that was
 //! decided before the inquiry, so in e or before it, or, under a lease, in a later epoch of which
@@ -16,7 +16,7 @@
 //!
 //! Otherwise it is *dirty*: the tail of e says what is committed. That is asked after the read has
 //! come in, so it includes all that was committed in e before; and all that was committed before e,
-//! for the tail is whole. The node has those entries too, because each passed it: it applies them,
+//! for the tail is a member. The node has those entries too, because each passed it: it applies them,
 //! and answers. An old tail, which is in e, while there is a later chain, must not answer. Without
 //! leases the node's inquiry, which runs at the same time, finds the later chain, if anything was
 //! acknowledged in it before the read began; then the tail of that one is asked anew, whatever the
@@ -178,7 +178,7 @@ impl Reads {
 impl ChainNode {
     /// Linearizable reads come in.
     pub(super) fn on_read(&mut self, reads: Batch, handed: bool, out: &mut Out<'_, Self>) {
-        if !self.whole {
+        if !self.is_member() {
             return self.hand_on_read(reads, handed, out);
         }
         if self.reads.admit(&reads) {
@@ -186,10 +186,10 @@ impl ChainNode {
         }
     }
 
-    /// A whole member of the chain gets reads that came here; once.
+    /// A member of the chain gets reads that came here; once.
     fn hand_on_read(&mut self, reads: Batch, handed: bool, out: &mut Out<'_, Self>) {
-        let full = self.chain.full().without(Set::one(self.id));
-        match full.pick(self.reads.inquiry).filter(|_| !handed) {
+        let members = self.chain.nodes().without(Set::one(self.id));
+        match members.pick(self.reads.inquiry).filter(|_| !handed) {
             Some(member) => {
                 out.reached(branch::READ_HANDED_ON);
                 self.reads.inquiry += 1;
@@ -498,7 +498,7 @@ impl ChainNode {
         out: &mut Out<'_, Self>,
     ) {
         let is_asked = self.reads.query_at.is_some() && inquiry == self.reads.inquiry;
-        if epoch != self.chain.epoch || !self.whole || !is_asked {
+        if epoch != self.chain.epoch || !self.is_member() || !is_asked {
             self.stale += 1;
             return;
         }
@@ -519,12 +519,13 @@ impl ChainNode {
     /// on: no chain later than this was decided before it.
     pub(super) fn reads_in_new_chain(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.inquiries.drop_lease();
+        let is_member = self.is_member();
         let reads = &mut self.reads;
         let leased = core::mem::take(&mut reads.under_lease);
         reads
             .fresh
             .extend(leased.into_iter().map(|one| (one, false)));
-        if self.whole {
+        if is_member {
             if !reads.answered.is_empty() {
                 out.reached(branch::ASKED_ANEW);
             }

@@ -11,7 +11,8 @@
 //! it had lost its memory.
 
 use super::history::History;
-use super::{Chain, ChainNode};
+use super::sealing::Sealing;
+use super::{Chain, ChainEpoch, ChainNode};
 use ionian_kernel::id::Slot;
 use ionian_kernel::role::Out;
 use ionian_kernel::wire::WireError;
@@ -46,12 +47,25 @@ pub enum Record {
         /// The entry.
         value: Value,
     },
+    /// It is sealed: it takes nothing more in this epoch, of which it is a member.
+    Sealed {
+        /// The epoch.
+        epoch: ChainEpoch,
+    },
+    /// The master may make it a member of the chain that follows this epoch: it keeps what it
+    /// holds.
+    Joins {
+        /// The epoch.
+        epoch: ChainEpoch,
+    },
 }
 
 wire_enum! { Record {
     0 => Life { life },
     1 => Entered { chain, end },
     2 => Entry { slot, committed, value },
+    3 => Sealed { epoch },
+    4 => Joins { epoch },
 } }
 
 /// No record is missing before this one, where none `may_lack`.
@@ -69,7 +83,7 @@ pub(super) fn check(record: &Record, history: &History, may_lack: bool) -> Resul
 pub(super) fn key(record: &Record) -> Option<u64> {
     match record {
         Record::Entry { slot, .. } => Some(slot.0),
-        Record::Life { .. } | Record::Entered { .. } => None,
+        _ => None,
     }
 }
 
@@ -146,9 +160,15 @@ impl ChainNode {
                 self.life = life;
             }
             Record::Entered { chain, end } => {
+                if chain.epoch != self.chain.epoch {
+                    self.sealing = Sealing::default();
+                }
                 self.chain = chain;
                 self.history.truncate(end.max(self.history.applied()));
             }
+            Record::Sealed { epoch } if epoch == self.chain.epoch => self.sealing.recover_seal(),
+            Record::Joins { epoch } if epoch == self.chain.epoch => self.sealing.recover_attempt(),
+            Record::Sealed { .. } | Record::Joins { .. } => {}
             // What is in the snapshot may still be in the log.
             Record::Entry { slot, .. } if slot < self.history.applied() => {}
             Record::Entry { slot, .. } if slot > self.history.end() => {

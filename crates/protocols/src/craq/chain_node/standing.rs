@@ -1,9 +1,11 @@
 //! Where a chain node stands: its place in the chain, its neighbours, and what it holds.
 
-use super::ChainNode;
+use super::{ChainNode, In};
+use crate::craq::Envelope;
 use crate::craq::id::ChainNodeId;
 use crate::craq::message::Chain;
-use ionian_kernel::id::Slot;
+use ionian_kernel::id::{Set, Slot};
+use ionian_kernel::role::Out;
 use ionian_replication::batch::Value;
 
 impl ChainNode {
@@ -15,17 +17,6 @@ impl ChainNode {
     /// Its place in the chain, if it is a member of it.
     pub fn place(&self) -> Option<usize> {
         self.place
-    }
-
-    /// Whether it is a member that holds all that was acknowledged.
-    pub fn is_whole(&self) -> bool {
-        self.whole
-    }
-
-    /// Whether its predecessor in the chain has found that it has no more than that, or there is
-    /// none.
-    pub fn is_synced(&self) -> bool {
-        self.up.synced
     }
 
     /// Every entry below this one is applied.
@@ -43,14 +34,36 @@ impl ChainNode {
         self.history.iter_from(start)
     }
 
+    pub(super) fn to(&self, nodes: Set<ChainNodeId>, message: In) -> Envelope {
+        Envelope::ToChainNodes(nodes, message)
+    }
+
+    pub(super) fn send(&self, to: ChainNodeId, message: In, out: &mut Out<'_, Self>) {
+        out.send(self.to(Set::one(to), message));
+    }
+
+    /// Sends what reveals nothing that a crash could undo: reads, and what is committed, which is
+    /// on every member's disk.
+    pub(super) fn send_at_once(&self, to: ChainNodeId, message: In, out: &mut Out<'_, Self>) {
+        out.send_unfenced(self.to(Set::one(to), message));
+    }
+
+    /// All other chain nodes.
+    pub(super) fn others(&self) -> Set<ChainNodeId> {
+        self.config.nodes().without(Set::one(self.id))
+    }
+
+    pub(super) fn is_member(&self) -> bool {
+        self.place.is_some()
+    }
+
     pub(super) fn is_head(&self) -> bool {
         self.place == Some(0)
     }
 
     /// Whether what it has received is committed.
     pub(super) fn is_tail(&self) -> bool {
-        let is_last = |place| place + 1 == self.chain.members.len();
-        self.whole && self.place.is_some_and(is_last)
+        self.place.is_some() && self.successor().is_none()
     }
 
     pub(super) fn predecessor(&self) -> Option<ChainNodeId> {

@@ -24,10 +24,6 @@ use ionian_replication::queue::{Held, Queue};
 /// How often the wait doubles until a successor is sent the same again.
 const DOUBLINGS: u32 = 4;
 
-/// To a successor that is not full this many messages of entries are sent before it acknowledges:
-/// it may lack all that is retained here.
-const AHEAD: usize = 4;
-
 /// A batch that waits at the head, with the batcher that waits for it.
 type Waiting = (Batch, Option<(BatcherId, u64)>);
 
@@ -73,10 +69,6 @@ impl Writes {
 pub(super) struct Up {
     /// Whether it has handed over, or there is none.
     pub(super) synced: bool,
-    /// It had received the entries below this one when it entered the epoch.
-    pub(super) handed_over: Option<Slot>,
-    /// Whether it has forgotten what this node lacks.
-    pub(super) far: bool,
     /// When it is asked again.
     pub(super) ask_at: Instant,
 }
@@ -86,7 +78,6 @@ impl Up {
         Up {
             synced: is_head,
             ask_at: now,
-            ..Up::default()
         }
     }
 }
@@ -200,14 +191,13 @@ impl ChainNode {
 
     /// Whether the head numbers anything. It must know the clocks of enough nodes to stamp it: of f
     /// beside its own, so that one is right. It needs no more than f failures leave, or than there
-    /// are other members if these are more: a dead one leaves the chain. And while a node stands
-    /// aside there must be nothing new (`master.rs`).
+    /// are other members if these are more: a dead one leaves the chain. And it must not be sealed.
     fn numbers(&self) -> bool {
         let (now, _) = self.config.standing();
         let (nodes, f) = (now.len(), self.config.layout().f);
         let alive = (nodes - 1).saturating_sub(f);
         let others = self.chain.members.len().saturating_sub(1);
-        self.peers.known() >= f.min(alive.max(others)) && self.chain.aside.is_none()
+        !self.sealing.is_sealed() && self.peers.known() >= f.min(alive.max(others))
     }
 
     /// Numbers what waits, as far as there is room.
@@ -293,7 +283,12 @@ impl ChainNode {
     }
 
     /// Stores those of the entries that are new; says whether any is.
-    fn receive_all(&mut self, start: Slot, values: Vec<Value>, out: &mut Out<'_, Self>) -> bool {
+    pub(super) fn receive_all(
+        &mut self,
+        start: Slot,
+        values: Vec<Value>,
+        out: &mut Out<'_, Self>,
+    ) -> bool {
         let known = self.history.end().distance(start) as usize;
         let is_new = values.len() > known;
         for value in values.into_iter().skip(known) {
@@ -314,9 +309,7 @@ impl ChainNode {
         if self.is_foreign(now, (from, epoch), out) {
             return;
         }
-        // One that copies what is committed takes nothing else, which may not be.
-        let copies = self.up.far || self.snapshots.is_busy();
-        if Some(from) != self.predecessor() || copies {
+        if Some(from) != self.predecessor() || self.sealing.is_sealed() {
             self.stale += 1;
             return;
         }
@@ -327,17 +320,15 @@ impl ChainNode {
             return;
         }
         let is_new = self.receive_all(start, values, out);
-        self.writes.ack_due |= !is_new || !self.whole;
-        self.become_whole(now, out);
+        self.writes.ack_due |= !is_new;
         self.commit_as_tail(now, out);
     }
 
     /// All that the tail has received is committed as soon as its disk has it: it says so to
-    /// itself, in a message that waits for that. Its predecessor must have found that it has as
-    /// much: one that stood aside may lack entries.
+    /// itself, in a message that waits for that.
     pub(super) fn commit_as_tail(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let (epoch, received) = (self.chain.epoch, self.history.end());
-        if !self.is_tail() || !self.up.synced || self.history.pending() == 0 {
+        if !self.is_tail() || self.history.pending() == 0 {
             return;
         }
         match self.writes.keeps_records {
@@ -394,22 +385,13 @@ impl ChainNode {
         };
         let wait = self.config.options().resend_after;
         let (end, epoch) = (self.history.end(), self.chain.epoch);
-        if self.holds_back() {
-            return;
-        }
-        let is_full = self.chain.full().contains(successor);
         let Some(down) = &mut self.down else {
             return;
         };
-        let mut messages = 0;
         while down.sent < end {
-            let is_ahead = down.sent > down.received && messages == 0;
-            if !is_full && (messages >= AHEAD || is_ahead) {
-                break;
-            }
             let values = self.history.some(down.sent, end);
             if values.is_empty() {
-                // It lacks what is forgotten here: it will say so.
+                // It has them, though it has not said so yet: it will.
                 self.down = None;
                 return;
             }
@@ -418,7 +400,6 @@ impl ChainNode {
             }
             let start = down.sent;
             down.sent = start.plus(values.len() as u64);
-            messages += 1;
             let message = In::Forward {
                 from: self.id,
                 epoch,
@@ -429,18 +410,10 @@ impl ChainNode {
         }
     }
 
-    /// Whether the successor is sent nothing: while a node stands aside, only the last member is,
-    /// which needs what the one before it has. Another one would get what the node that stands
-    /// aside lacks, and may soon stand behind it (`master.rs`).
-    fn holds_back(&self) -> bool {
-        let is_full = |node| self.chain.full().contains(node);
-        self.chain.aside.is_some() && self.successor().is_some_and(is_full)
-    }
-
     /// When the successor is sent again what it has not acknowledged.
     pub(super) fn resend_timer(&self, down: &Down) -> Option<Instant> {
         let is_open = self.history.pending() > 0 || down.received < self.history.end();
-        (is_open && !self.holds_back()).then_some(down.resend_at)
+        is_open.then_some(down.resend_at)
     }
 
     /// Sends again what is not acknowledged; or nothing but a question, if all is received.
@@ -490,8 +463,6 @@ impl ChainNode {
         }
         down.received = down.received.max(received.min(end));
         down.sent = down.sent.max(down.received);
-        // What a member has is committed only if it is whole: one that is not says only what it
-        // has applied, which was committed before.
         self.commit(now, committed, out);
     }
 

@@ -69,7 +69,7 @@ fn batches_go_round_only_while_the_head_answers_none() {
 /// and after twice the time if that fails.
 #[test]
 fn the_chain_that_a_node_names_puts_batches_right_again() {
-    let founding = chain(0, &[(0, 1, true), (1, 1, true), (2, 1, true)]);
+    let founding = chain(0, &[(0, 1), (1, 1), (2, 1)]);
     let confirm = |batcher: &mut Stage<Batcher>| {
         let chain = founding.clone();
         assert_eq!(batcher.tell(ToBatcher::Chain { chain }), []);
@@ -99,7 +99,7 @@ fn the_chain_that_a_node_names_puts_batches_right_again() {
     assert_eq!(head, 0);
     done(&mut batcher, number);
     assert_eq!(next(&mut batcher).0, 0, "the head has answered");
-    let two = chain(1, &[(1, 1, true), (2, 1, true)]);
+    let two = chain(1, &[(1, 1), (2, 1)]);
     batcher.tell(ToBatcher::Chain { chain: two });
     assert_eq!(next(&mut batcher).0, 1);
     batcher.tell(ToBatcher::Chain { chain: founding });

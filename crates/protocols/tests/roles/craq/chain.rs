@@ -132,7 +132,7 @@ fn what_is_not_acknowledged_is_sent_again_until_it_is() {
 pub(crate) fn c8_a_message_of_another_epoch_changes_nothing() {
     let mut tail = node(2, 3);
     tail.tell(In::Chain {
-        chain: chain(1, &[(1, 1, true), (2, 1, true)]),
+        chain: chain(1, &[(1, 1), (2, 1)]),
     });
     for (from, epoch) in [(1, 0), (0, 0), (0, 1)] {
         let asked = without_master(tail.asked(forward(from, epoch, 0, &[b"x"])));
@@ -166,7 +166,7 @@ fn a_write_that_is_not_for_this_node_goes_to_the_head_and_the_client_learns_the_
     let learns = Envelope::ToClients(
         Set::one(ClientId(0)),
         client::In::Chain {
-            chain: chain(0, &[(0, 1, true), (1, 1, true), (2, 1, true)]),
+            chain: chain(0, &[(0, 1), (1, 1), (2, 1)]),
         },
     );
     assert_eq!(
@@ -351,7 +351,7 @@ fn a_head_of_f_plus_1_nodes_stamps_nothing_before_it_knows_the_clocks_of_all_mem
     // The last member can learn no other.
     let mut head = Stage::new(config, &birth(0), ChainNode::new);
     head.tell(In::Chain {
-        chain: chain(1, &[(0, 1, true)]),
+        chain: chain(1, &[(0, 1)]),
     });
     let asked = without_master(head.asked(write(b"a")));
     assert_eq!(asked.records, [entry(0, 0, b"a")]);
@@ -438,7 +438,7 @@ fn small_writes_do_not_wait_for_large_ones() {
 
 #[test]
 fn after_a_crash_a_node_has_its_chain_and_its_entries_and_finds_its_neighbours() {
-    let two = chain(4, &[(0, 1, true), (1, 1, true)]);
+    let two = chain(4, &[(0, 1), (1, 1)]);
     let records = vec![
         Record::Life { life: 1 },
         Record::Entry {
@@ -487,8 +487,6 @@ fn after_a_crash_a_node_has_its_chain_and_its_entries_and_finds_its_neighbours()
     let handover = In::Handover {
         from: ChainNodeId(0),
         epoch: ChainEpoch(4),
-        base: Slot(0),
-        end: Slot(2),
     };
     assert_eq!(
         between_nodes(sends),

@@ -34,7 +34,7 @@ fn submit(operation: Operation) -> client::In {
 fn a_lane_asks_the_head_for_a_session_and_follows_the_chain() {
     let mut lane = lane();
     let sends = lane.tell(client::In::Chain {
-        chain: chain(1, &[(1, 1, true), (2, 1, true)]),
+        chain: chain(1, &[(1, 1), (2, 1)]),
     });
     assert_eq!(
         targets(&sends),
@@ -42,7 +42,7 @@ fn a_lane_asks_the_head_for_a_session_and_follows_the_chain() {
         "the new head gets it at once"
     );
     let sends = lane.tell(client::In::Chain {
-        chain: chain(0, &[(2, 1, true)]),
+        chain: chain(0, &[(2, 1)]),
     });
     assert_eq!(targets(&sends), [], "an older chain");
     // The head does not answer: another node hands the request on.
@@ -126,7 +126,7 @@ fn writes_stay_with_the_node_that_has_them_answered() {
     }
     // The head is right: it is tried when a second has passed.
     lane.tell(client::In::Chain {
-        chain: chain(0, &[(0, 1, true), (1, 1, true), (2, 1, true)]),
+        chain: chain(0, &[(0, 1), (1, 1), (2, 1)]),
     });
     lane.now = lane.now + Duration::from_millis(1000);
     for (node, name) in [(0, "a try"), (1, "no answer yet")] {

@@ -6,7 +6,7 @@ use ionian_protocols::craq::message::{Announcement, Leaving, Step};
 
 pub(super) const LEASE: Duration = Duration::from_millis(400);
 
-pub(super) const ABC: &[(u8, u64, bool)] = &[(0, 1, true), (1, 1, true), (2, 1, true)];
+pub(super) const ABC: &[(u8, u64)] = &[(0, 1), (1, 1), (2, 1)];
 
 pub(super) fn leased(index: u8) -> Stage<ChainNode> {
     let mut layout = layout(3);
@@ -158,7 +158,7 @@ fn a_member_that_is_leaving_gets_no_lease_and_answers_what_it_has_asked_for() {
 fn a_lease_ends_with_its_epoch() {
     let mut head = leased(0);
     get_lease(&mut head);
-    let two = chain(1, &[(0, 1, true), (1, 1, true)]);
+    let two = chain(1, &[(0, 1), (1, 1)]);
     head.tell(In::Chain { chain: two });
     assert_eq!(answered(&head.tell(ask(2, b"a"))), []);
 }
@@ -306,8 +306,8 @@ fn chains(steps: &[Step]) -> Vec<Chain> {
 }
 
 #[test]
-fn a_full_member_is_announced_before_it_is_removed() {
-    let after = chain(1, &[(0, 1, true), (2, 1, true)]);
+fn a_member_is_announced_before_it_is_removed() {
+    let after = chain(1, &[(0, 1), (2, 1)]);
     let all = chains(&[
         suspect(0, 1),
         suspect(2, 1),
@@ -340,61 +340,11 @@ fn an_announcement_that_was_withdrawn_removes_no_member() {
     assert_eq!(all[5], all[4]);
 }
 
-/// The one that changed places is no member any more.
-#[test]
-fn announcements_of_a_member_that_is_exchanged_are_void() {
-    let joining = chain(0, &[(0, 1, true), (1, 1, true), (2, 1, false)]);
-    let mut master = ChainMaster::new(joining, 2, true);
-    master.step(suspect(0, 1));
-    master.step(remove(0, 1));
-    let again = Step::Suspect {
-        epoch: ChainEpoch(1),
-        from: ChainNodeId(2),
-        life: 1,
-        node: ChainNodeId(0),
-    };
-    master.step(again);
-    let [leaving] = master.chain().leaving[..] else {
-        panic!("node 0 is announced: {:?}", master.chain());
-    };
-    let announced = leaving.announced;
-    let (from, life) = (ChainNodeId(2), 1);
-    master.step(Step::Remove {
-        from,
-        life,
-        announced,
-    });
-    let chain = master.chain();
-    assert_eq!(chain.members[0].node, ChainNodeId(1));
-    assert!(chain.is_aside(ChainNodeId(0), 1));
-    assert_eq!(chain.leaving, []);
-}
-
 /// Others make their own, and wait anew.
 #[test]
 fn announcements_of_a_member_that_is_removed_are_void() {
     let all = chains(&[suspect(1, 2), suspect(0, 1), remove(0, 2), remove(0, 1)]);
-    let after = chain(1, &[(0, 1, true), (2, 1, true)]);
+    let after = chain(1, &[(0, 1), (2, 1)]);
     assert_eq!(all[1].leaving.len(), 2);
     assert_eq!(all[2..], [after.clone(), after]);
-}
-
-/// It has no lease.
-#[test]
-fn a_member_that_is_not_full_is_removed_at_once() {
-    let joining = chain(0, &[(0, 1, true), (1, 1, true), (2, 1, false)]);
-    let mut master = ChainMaster::new(joining, 1, true);
-    master.step(suspect(1, 2));
-    assert_eq!(master.chain(), &chain(1, &[(0, 1, true), (1, 1, true)]));
-}
-
-/// It may have a lease as well.
-#[test]
-fn a_member_that_is_put_aside_is_announced_before() {
-    let joining = chain(0, &[(0, 1, true), (1, 1, true), (2, 1, false)]);
-    let mut master = ChainMaster::new(joining.clone(), 2, true);
-    master.step(suspect(0, 1));
-    assert_eq!(master.chain().members, joining.members);
-    master.step(remove(0, 1));
-    assert!(master.chain().is_aside(ChainNodeId(1), 1));
 }

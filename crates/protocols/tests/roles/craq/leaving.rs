@@ -227,7 +227,7 @@ fn a_wait_outlasts_a_change_of_the_chain() {
     // The last member has lost its memory, and joined again.
     let joins = Chain {
         leaving: told.leaving,
-        ..chain(2, &[(0, 1, true), (1, 1, true), (2, 2, false)])
+        ..chain(2, &[(0, 1), (1, 1), (2, 2)])
     };
     head.tell(In::Chain {
         chain: joins.clone(),

@@ -10,7 +10,7 @@ fn ask(payload: &'static [u8]) -> In {
 }
 
 fn founding() -> Chain {
-    chain(0, &[(0, 1, true), (1, 1, true), (2, 1, true)])
+    chain(0, &[(0, 1), (1, 1), (2, 1)])
 }
 
 /// c2: it may have been removed, and not know.
@@ -28,7 +28,7 @@ pub(crate) fn c2_a_read_waits_until_the_master_has_said_what_the_chain_is() {
 fn c2_a_node_that_learns_that_it_was_removed_hands_its_reads_on() {
     let mut head = node(0, 3);
     let sends = head.tell(ask(b"a"));
-    let two = chain(1, &[(1, 1, true), (2, 1, true)]);
+    let two = chain(1, &[(1, 1), (2, 1)]);
     let sends = master_says(&mut head, &sends, &two);
     assert_eq!(answered(&sends), []);
     let handed = In::Read {
@@ -159,7 +159,7 @@ pub(crate) fn c4_what_the_tail_of_another_chain_has_said_is_not_enough() {
     };
     assert_eq!(answered(&head.tell(committed(0, *inquiry, 0))), []);
     // Without the tail, the entry is committed, and acknowledged perhaps.
-    let three = chain(1, &[(0, 1, true), (1, 1, true), (2, 1, true)]);
+    let three = chain(1, &[(0, 1), (1, 1), (2, 1)]);
     let sends = master_says(&mut head, &asked, &three);
     assert_eq!(answered(&sends), []);
     let anew = In::Query {
@@ -232,13 +232,11 @@ pub(crate) fn c4_a_new_tail_says_nothing_before_it_has_committed_what_it_had_rec
     let mut middle = node(1, 3);
     middle.tell(forward(0, 0, 0, &[b"a"]));
     middle.tell(In::Chain {
-        chain: chain(1, &[(0, 1, true), (1, 1, true)]),
+        chain: chain(1, &[(0, 1), (1, 1)]),
     });
     middle.tell(In::Handover {
         from: ChainNodeId(0),
         epoch: ChainEpoch(1),
-        base: Slot(0),
-        end: Slot(1),
     });
     let query = In::Query {
         from: ChainNodeId(0),
@@ -299,14 +297,12 @@ fn no_read_is_dirty_at_the_tail() {
 fn reads_at_a_new_tail_wait_until_it_has_committed_what_it_had_received() {
     let mut middle = node(1, 3);
     middle.tell(forward(0, 0, 0, &[b"a"]));
-    let two = chain(1, &[(0, 1, true), (1, 1, true)]);
+    let two = chain(1, &[(0, 1), (1, 1)]);
     middle.tell(In::Chain { chain: two.clone() });
     assert_eq!(inquiries(&middle.tell(ask(b"a"))), []);
     middle.tell(In::Handover {
         from: ChainNodeId(0),
         epoch: ChainEpoch(1),
-        base: Slot(0),
-        end: Slot(1),
     });
     let sends = middle.tell(stored(1, 1));
     assert_eq!(answered(&sends), [0]);
@@ -320,7 +316,7 @@ fn a_dirty_read_goes_to_the_new_tail_when_the_chain_changes() {
     let sends = head.tell(ask(b"a"));
     master_says(&mut head, &sends, &founding());
     let sends = head.tell(In::Chain {
-        chain: chain(1, &[(0, 1, true), (1, 1, true)]),
+        chain: chain(1, &[(0, 1), (1, 1)]),
     });
     let asks = |envelope: &Envelope| {
         matches!(envelope, Envelope::ToChainNodes(to, In::Query { epoch: ChainEpoch(1), .. })
@@ -328,7 +324,7 @@ fn a_dirty_read_goes_to_the_new_tail_when_the_chain_changes() {
     };
     assert!(sends.iter().any(asks), "{sends:?}");
     // Alone it is the tail itself.
-    let alone = chain(2, &[(0, 1, true)]);
+    let alone = chain(2, &[(0, 1)]);
     head.tell(In::Chain {
         chain: alone.clone(),
     });
