@@ -11,14 +11,15 @@
 use super::command::Op;
 use super::entry::Entry;
 use super::glob::MAX_PATTERN;
-use super::shard::Key;
+use super::segment::CROWD;
+use super::shard::{Key, SEGMENTS};
 use super::store::Store;
-use super::stream::{After, Ask, Id, Stream};
-use super::{MAX_REPLY_BYTES, MAX_VALUE_LEN};
+use super::stream::{After, Ask, Deed, IN_GROUP, Id, Stream};
+use super::{MAX_REPLY_BYTES, MAX_VALUE_LEN, reply};
 
 /// The steps of one compound: elements that are looked at, and each 64 bytes that are copied. Some
-/// hundredths of a second; the largest value can be copied once, with room for what is small.
-pub(super) const WORK: u64 = 1 << 21;
+/// hundredths of a second; the largest value can be moved a few times.
+pub(super) const WORK: u64 = 1 << 23;
 
 /// The bytes by which one compound may let the state grow, besides those in its commands.
 pub(super) const GROWTH: u64 = 2 * MAX_VALUE_LEN as u64;
@@ -32,46 +33,80 @@ pub(super) const COUNT: usize = 1000;
 /// The steps of matching after which SCAN ends its page.
 pub(super) const PAGE: u64 = 1 << 17;
 
+/// Longer keys match no pattern but `*`.
+pub(super) const MATCHED: usize = 1 << 16;
+
 /// The steps of matching beyond which KEYS is refused.
 pub(super) const MATCHING: u64 = 1 << 24;
 
-/// What a command counts that looks at a part of the map: SCAN, RANDOMKEY, DBSIZE.
-const LOOK: u64 = 1 << 12;
+/// What a command counts that looks for keys: at all segments, and at all keys of one.
+const LOOK: u64 = (SEGMENTS + CROWD) as u64;
+
+/// The steps of making the masks of a pattern, for each of its bytes: 256 eighths.
+const MASKS: u64 = 32;
 
 /// The bytes of an entry of a stream in a reply, at least: no reply has more entries than fit.
 const ENTRY_IN_REPLY: usize = 96;
 
-/// A value that changes in part is not copied each time: the part of such a copy that each change
-/// costs.
-const AMORTIZED: u64 = 16;
+/// A value that grows is copied with room for a quarter more: how often each byte that is added to
+/// one value is copied, at most.
+const COPIES: u64 = 5;
 
-const TOO_MUCH_WORK: &str =
-    "ERR too much work for one MULTI (2097152 steps), the command was not executed";
-const TOO_MUCH_GROWTH: &str =
-    "ERR too much memory for one MULTI (128 MiB), the command was not executed";
-const LONG_PATTERN: &str = "ERR the pattern is longer than 1024 bytes";
-pub(super) const TOO_MANY_KEYS: &str =
-    "ERR too much to do for KEYS (more than 100000 keys, or long ones), use SCAN";
+/// Why a command has no room in its compound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    Work,
+    Growth,
+    /// Of a reply.
+    Size,
+}
+
+impl Refusal {
+    /// The text of the error.
+    pub(super) fn text(self) -> String {
+        let (what, limit) = match self {
+            Refusal::Work => ("work", format!("{WORK} steps")),
+            Refusal::Growth => ("memory", format!("{} MiB", GROWTH >> 20)),
+            Refusal::Size => return reply::TOO_LARGE.to_owned(),
+        };
+        format!("ERR too much {what} for one MULTI ({limit}), the command was not executed")
+    }
+}
+
+fn long_pattern() -> String {
+    format!("ERR the pattern is longer than {MAX_PATTERN} bytes")
+}
+
+pub(super) fn too_many_keys() -> String {
+    format!("ERR too much to do for KEYS (more than {KEYS} keys, or long ones), use SCAN")
+}
 
 /// What a command is expected to do, at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cost {
     pub(super) work: u64,
     pub(super) growth: u64,
+    /// The position of the key whose value is edited.
+    edits: Option<u64>,
 }
 
 /// What is left for the commands of a compound.
 #[derive(Debug)]
 pub(super) struct Budget {
-    work: u64,
+    /// Less than none after a command that took more than was left.
+    work: i64,
     growth: u64,
+    /// The position of the key that the last write has edited. Its value has room behind it, and is
+    /// copied again only when that is used up.
+    edited: Option<u64>,
 }
 
 impl Budget {
     pub(super) fn new() -> Budget {
         Budget {
-            work: WORK,
+            work: WORK as i64,
             growth: GROWTH,
+            edited: None,
         }
     }
 
@@ -80,66 +115,123 @@ impl Budget {
         GROWTH - self.growth
     }
 
-    /// Takes what a command costs.
+    /// Takes what a command costs. That it is refused costs something, too: to see that takes a
+    /// look at the state.
     ///
     /// # Errors
-    /// The error text, if too little is left.
-    pub(super) fn take(&mut self, cost: Cost) -> Result<(), &'static str> {
-        let growth = self.growth.checked_sub(cost.growth);
-        let growth = growth.ok_or(TOO_MUCH_GROWTH)?;
-        self.work = self.work.checked_sub(cost.work).ok_or(TOO_MUCH_WORK)?;
-        self.growth = growth;
+    /// Too little is left.
+    pub(super) fn take(&mut self, cost: Cost) -> Result<(), Refusal> {
+        let Some(growth) = self.growth.checked_sub(cost.growth) else {
+            self.work -= 1;
+            return Err(Refusal::Growth);
+        };
+        if self.left() < cost.work {
+            self.work -= LOOK.max(cost.work / 16) as i64;
+            return Err(Refusal::Work);
+        }
+        self.work -= cost.work as i64;
+        (self.growth, self.edited) = (growth, cost.edits);
         Ok(())
     }
 
-    /// Takes the steps of matching that a command has needed. Eight of them take about as long as
-    /// one other step.
+    /// Takes the steps of matching that a command has needed, and those of passing over keys that
+    /// have expired. Eight of them take about as long as one other step.
     pub(super) fn matched(&mut self, steps: u64) {
-        self.work = self.work.saturating_sub(steps / 8);
+        self.work -= (steps / 8) as i64;
+    }
+
+    /// The steps that are left.
+    pub(super) fn left(&self) -> u64 {
+        self.work.max(0) as u64
+    }
+
+    /// What a command costs, besides work and memory in proportion to its own bytes.
+    ///
+    /// # Errors
+    /// Nothing is left.
+    pub(super) fn cost(&self, store: &Store, now: u64, op: &Op<&[u8]>) -> Result<Cost, Refusal> {
+        if self.work <= 0 {
+            return Err(Refusal::Work);
+        }
+        let find = |key: &[u8]| store.get(Key::new(key), now);
+        let (mut work, mut growth, mut edits) = (1, 0, None);
+        match op {
+            Op::Append { key, .. } => {
+                (work, edits) = self.edit(store, now, key, 0);
+            }
+            Op::SetRange { key, offset, .. } => {
+                if *offset <= MAX_VALUE_LEN as u64 {
+                    growth = offset.saturating_sub(len(find(key)));
+                }
+                (work, edits) = self.edit(store, now, key, growth);
+            }
+            // A value is copied, and its version is computed from it.
+            Op::Rename { from, .. } => work += find(from).map_or(0, string_bytes) / 32,
+            Op::Copy { from, .. } => {
+                let entry = find(from);
+                work += entry.map_or(0, string_bytes) / 32;
+                growth = entry.map_or(0, Entry::bytes);
+            }
+            Op::Keys(pattern) => {
+                work += 2 * store.live_len(now).min(KEYS) as u64 + masks(Some(pattern));
+            }
+            Op::Scan { count, pattern, .. } => {
+                work += (*count).min(COUNT as u64) + masks(pattern.as_deref());
+            }
+            // It looks from some place on, and then from the beginning.
+            Op::RandomKey | Op::FlushAll => work += LOOK,
+            Op::StreamRead(ask) => work += of_ask(ask, &find),
+            Op::StreamWrite(deed) => work += of_deed(deed, &find),
+            _ => {}
+        }
+        if looks(op) {
+            // Few have expired, unless a gateway asks this replica alone.
+            let expired = store.len() - store.live_len(now);
+            work += LOOK + (expired as u64 / 8).min(WORK / 2);
+        }
+        if op.is_read() {
+            edits = self.edited;
+        }
+        Ok(Cost {
+            work,
+            growth,
+            edits,
+        })
+    }
+
+    /// The work of editing a value, which grows by this much before its edited part, and the
+    /// position of its key. The value is copied when it has no room behind it, once
+    /// in a compound: then it gets a quarter.
+    fn edit(&self, store: &Store, now: u64, key: &[u8], growth: u64) -> (u64, Option<u64>) {
+        let key = Key::new(key);
+        let bytes = match self.edited == Some(key.position) {
+            true => COPIES * growth,
+            false => 2 * (len(store.get(key, now)) + growth),
+        };
+        (1 + bytes / 64, Some(key.position))
     }
 }
 
 /// Why a command is refused whatever else there is in its compound.
-pub(super) fn refusal(store: &Store, now: u64, op: &Op<&[u8]>) -> Option<&'static str> {
+pub(super) fn refusal(store: &Store, now: u64, op: &Op<&[u8]>) -> Option<String> {
     let is_long = |pattern: &[u8]| pattern.len() > MAX_PATTERN;
     match op {
         Op::Keys(pattern)
         | Op::Scan {
             pattern: Some(pattern),
             ..
-        } if is_long(pattern) => Some(LONG_PATTERN),
-        Op::Keys(_) if store.live_len(now) > KEYS => Some(TOO_MANY_KEYS),
+        } if is_long(pattern) => Some(long_pattern()),
+        Op::Keys(_) if store.live_len(now) > KEYS => Some(too_many_keys()),
         _ => None,
     }
 }
 
-/// What a command costs, besides work and memory in proportion to its own bytes.
-pub(super) fn cost(store: &Store, now: u64, op: &Op<&[u8]>) -> Cost {
-    let find = |key: &[u8]| store.get(Key::new(key), now);
-    let (mut work, mut growth) = (1, 0);
-    match op {
-        // Now and then the value is copied: where there is no room behind it, or a picture has it.
-        Op::Append { key, .. } => work += len(find(key)) / 64 / AMORTIZED,
-        Op::SetRange { key, offset, .. } => {
-            let before = len(find(key));
-            if *offset <= MAX_VALUE_LEN as u64 {
-                growth = offset.saturating_sub(before);
-            }
-            work += before / 64 / AMORTIZED + growth / 64;
-        }
-        Op::Rename { from, .. } => work += find(from).map_or(0, string_bytes) / 64,
-        Op::Copy { from, .. } => {
-            let entry = find(from);
-            work += entry.map_or(0, string_bytes) / 64;
-            growth = entry.map_or(0, Entry::bytes);
-        }
-        Op::Keys(_) => work += LOOK + 2 * store.live_len(now) as u64,
-        Op::Scan { count, .. } => work += LOOK + (*count).min(COUNT as u64),
-        Op::RandomKey | Op::DbSize | Op::Expiring | Op::FlushAll => work += LOOK,
-        Op::StreamRead(ask) => work += of_ask(ask, &find),
-        _ => {}
-    }
-    Cost { work, growth }
+/// Whether a command looks for keys that it does not name.
+pub(super) fn looks(op: &Op<&[u8]>) -> bool {
+    matches!(
+        op,
+        Op::Keys(_) | Op::Scan { .. } | Op::RandomKey | Op::DbSize | Op::Expiring
+    )
 }
 
 /// The length of a string.
@@ -181,6 +273,27 @@ fn of_ask<'a>(ask: &Ask<&[u8]>, find: &impl Fn(&[u8]) -> Option<&'a Entry>) -> u
     }
 }
 
+/// The work of making the masks of a pattern that is short enough.
+fn masks(pattern: Option<&[u8]>) -> u64 {
+    MASKS * pattern.map_or(0, |it| it.len().min(MAX_PATTERN)) as u64
+}
+
+/// Entries that are trimmed go away by whole groups, but for those of the last one.
+fn of_deed<'a>(deed: &Deed<&[u8]>, find: &impl Fn(&[u8]) -> Option<&'a Entry>) -> u64 {
+    let (Deed::Add {
+        trim: Some(trim), ..
+    }
+    | Deed::Trim { trim, .. }) = deed
+    else {
+        return 0;
+    };
+    let stream = find(deed.key()).and_then(|entry| entry.stream().ok());
+    stream.map_or(0, |stream| {
+        let removed = stream.excess(*trim) + 1;
+        removed.min(IN_GROUP) + removed / IN_GROUP
+    })
+}
+
 /// At least how many entries are looked at, of those from one ID to another. What is few is not
 /// counted exactly.
 fn between(stream: &Stream, from: Id, to: Id, count: u64) -> u64 {
@@ -197,3 +310,6 @@ fn between(stream: &Stream, from: Id, to: Id, count: u64) -> u64 {
         .map_or(stream.len() as u64, |next| stream.count_before(next));
     most.min(behind.saturating_sub(stream.count_before(from)))
 }
+
+#[cfg(test)]
+mod worst;

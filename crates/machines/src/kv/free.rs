@@ -1,11 +1,12 @@
 //! Frees memory outside of commands. To free what a million keys have had takes as long as many
 //! commands, in which no other would be executed; so a thread does it. Nothing depends on when.
 
+use super::work;
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 
 /// Fewer elements are freed at once.
-pub(super) const MANY: usize = 4096;
+pub(super) const MANY: usize = 64;
 
 type Garbage = Box<dyn Send>;
 
@@ -15,6 +16,7 @@ static THREAD: OnceLock<Option<Sender<Garbage>>> = OnceLock::new();
 /// Frees what this many elements have, soon.
 pub(super) fn soon<T: Send + 'static>(garbage: T, elements: usize) {
     if elements <= MANY {
+        work::count(elements);
         return drop(garbage);
     }
     if let Some(thread) = THREAD.get_or_init(start) {

@@ -26,7 +26,7 @@ enum Element {
 
 impl Element {
     fn matches(&self, byte: u8) -> bool {
-        work::count(1);
+        work::glance(1);
         match self {
             Element::Any => true,
             Element::Byte(literal) => *literal == byte,
@@ -81,7 +81,7 @@ fn find_long<'t>(len: usize, masks: &[u64], text: &'t [u8]) -> Option<&'t [u8]> 
     let words = len.div_ceil(64);
     let mut state = vec![0_u64; words];
     for (at, byte) in text.iter().enumerate() {
-        work::count(words);
+        work::glance(words);
         let mut carry = 1;
         for (bits, mask) in state.iter_mut().zip(&masks[usize::from(*byte) * words..]) {
             let next = *bits >> 63;
@@ -126,6 +126,13 @@ impl Glob {
     /// The most steps that it takes to match a text of this length.
     pub(crate) fn steps(&self, len: usize) -> u64 {
         1 + self.steps * len as u64
+    }
+
+    /// Whether it is `*`.
+    pub(crate) fn matches_all(&self) -> bool {
+        let is_empty =
+            |(between, last): &(Vec<Part>, Vec<Element>)| between.is_empty() && last.is_empty();
+        self.first.is_empty() && self.rest.as_ref().is_some_and(is_empty)
     }
 
     /// Whether it matches the whole of `text`.
@@ -193,6 +200,7 @@ fn parse_class(mut class: &[u8]) -> ([u64; 4], &[u8]) {
             [from, b'-', to, rest @ ..] => (*from.min(to)..=*from.max(to), rest),
             [literal, rest @ ..] => (*literal..=*literal, rest),
         };
+        work::glance(range.len());
         range.for_each(|byte| bits[usize::from(byte / 64)] |= 1 << (byte % 64));
         class = rest;
     }

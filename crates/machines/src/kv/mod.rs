@@ -46,6 +46,7 @@ mod parse;
 mod read;
 mod reply;
 mod room;
+mod segment;
 mod shard;
 mod snapshot;
 mod store;
@@ -62,7 +63,7 @@ pub use table::{CommandInfo, command_info, command_table, knows};
 pub use users::{is_outdated, judged_at, known_users};
 
 use crate::acl::Users;
-use budget::Budget;
+use budget::{Budget, Refusal};
 use bytes::Bytes;
 use command::Op;
 use decoded::Decoded;
@@ -323,7 +324,7 @@ impl Kv {
     /// Executes a command.
     ///
     /// # Errors
-    /// The error text, if the budget has no room for it.
+    /// The budget has no room for it.
     fn execute(
         &mut self,
         now: u64,
@@ -332,11 +333,16 @@ impl Kv {
         reply: &mut Vec<u8>,
     ) -> Executed {
         if op.is_read() {
+            // Otherwise it would pass over what has expired, of which each replica has kept other
+            // keys.
+            if budget.is_some() && budget::looks(op) {
+                self.store.purge_all(now);
+            }
             return self.look_up(now, op, budget, reply);
         }
         let mut growth = 0;
         if let Some(budget) = &mut budget {
-            let cost = budget::cost(&self.store, now, op);
+            let cost = budget.cost(&self.store, now, op)?;
             growth = budget.grown() + cost.growth;
             // What would be refused for want of memory takes none.
             if !op.grows() || !self.room.is_full_with(growth) {
@@ -354,7 +360,7 @@ impl Kv {
     /// Answers a command that is a read.
     ///
     /// # Errors
-    /// The error text, if the budget has no room for it.
+    /// The budget has no room for it.
     fn look_up(
         &self,
         now: u64,
@@ -363,15 +369,17 @@ impl Kv {
         reply: &mut Vec<u8>,
     ) -> Executed {
         let Some(budget) = budget else {
-            read::answer(&self.store, now, op, false, reply);
+            read::answer(&self.store, now, op, None, reply);
             return Ok(());
         };
-        if let Some(text) = budget::refusal(&self.store, now, op) {
-            reply::error(reply, text.as_bytes());
-            return Ok(());
+        budget.take(budget.cost(&self.store, now, op)?)?;
+        match budget::refusal(&self.store, now, op) {
+            Some(text) => reply::error(reply, text.as_bytes()),
+            None => {
+                let bounds = Some(budget.left());
+                budget.matched(read::answer(&self.store, now, op, bounds, reply));
+            }
         }
-        budget.take(budget::cost(&self.store, now, op))?;
-        budget.matched(read::answer(&self.store, now, op, true, reply));
         Ok(())
     }
 
@@ -406,8 +414,8 @@ impl Kv {
     }
 }
 
-/// Whether a command was carried out, or why the budget has no room for it.
-type Executed = Result<(), &'static str>;
+/// Whether a command was carried out, or why there is no room for it.
+type Executed = Result<(), Refusal>;
 
 /// Carries out commands one by one, and stops when their replies have become large, or the budget
 /// has no room for the next: a short request can have a reply of any size, every replica keeps the
@@ -423,8 +431,8 @@ fn pipeline(
         let done = match carry_out(op, reply) {
             Ok(()) => before + 1,
             Err(_) if before > 0 => before,
-            Err(text) => {
-                reply::error(reply, text.as_bytes());
+            Err(refusal) => {
+                reply::error(reply, refusal.text().as_bytes());
                 1
             }
         };
@@ -451,11 +459,11 @@ fn transaction(
     for op in commands {
         let answers = op.is_read() || bounds && op.answers_value();
         let executed = match answers && reply.len() - start >= MAX_REPLY_BYTES {
-            true => Err(reply::TOO_LARGE),
+            true => Err(Refusal::Size),
             false => carry_out(op, reply),
         };
-        if let Err(text) = executed {
-            reply::error(reply, text.as_bytes());
+        if let Err(refusal) = executed {
+            reply::error(reply, refusal.text().as_bytes());
         }
     }
 }

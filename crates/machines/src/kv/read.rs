@@ -15,13 +15,14 @@ use super::stream;
 /// A page of SCAN ends behind this many bytes of keys.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// Answers a command that is a read. A write is never given to it. Without `bounds`, KEYS and SCAN
-/// answer as programs of level 17 do. Returns how many steps it took to match patterns.
+/// Answers a command that is a read. A write is never given to it. Within bounds KEYS takes this
+/// many steps of work; without, it and SCAN answer as programs of level 17 do. Returns how many
+/// steps it took to match patterns, and to pass over keys that have expired.
 pub(super) fn answer(
     store: &Store,
     now: u64,
     op: &Op<&[u8]>,
-    bounds: bool,
+    bounds: Option<u64>,
     out: &mut Vec<u8>,
 ) -> u64 {
     let find = |key: &[u8]| store.get(Key::new(key), now);
@@ -75,7 +76,11 @@ pub(super) fn answer(
         Op::Expiring => reply::integer(out, store.expiring(now) as i64),
         Op::Keys(pattern) => return keys(store, now, pattern, bounds, out),
         Op::Scan { .. } => return scan(store, now, op, bounds, out),
-        Op::RandomKey => reply::bulk_or_null(out, random_key(store, now)),
+        Op::RandomKey => {
+            let mut patience = u64::MAX;
+            reply::bulk_or_null(out, random_key(store, now, &mut patience));
+            return u64::MAX - patience;
+        }
         Op::Object { key, fact } => object::answer(find(key), *fact, out),
         Op::StreamRead(ask) => stream::read::answer(store, now, ask, out),
         _ => debug_assert!(false, "a write was given to be answered as a read"),
@@ -83,15 +88,20 @@ pub(super) fn answer(
     0
 }
 
-fn keys(store: &Store, now: u64, pattern: &[u8], bounds: bool, out: &mut Vec<u8>) -> u64 {
+fn keys(store: &Store, now: u64, pattern: &[u8], bounds: Option<u64>, out: &mut Vec<u8>) -> u64 {
     let (glob, mut steps, mut keys) = (Glob::new(pattern), 0, Vec::new());
     for entry in store.in_order(now) {
-        steps += glob.steps(entry.key().len());
-        if bounds && steps > budget::MATCHING {
-            reply::error(out, budget::TOO_MANY_KEYS.as_bytes());
+        let is_long = bounds.is_some() && is_too_long(&glob, entry.key());
+        steps += if is_long {
+            1
+        } else {
+            glob.steps(entry.key().len())
+        };
+        if bounds.is_some_and(|left| steps > budget::MATCHING.min(8 * left)) {
+            reply::error(out, budget::too_many_keys().as_bytes());
             return steps;
         }
-        if glob.matches(entry.key()) {
+        if !is_long && glob.matches(entry.key()) {
             keys.push(entry.key());
         }
     }
@@ -104,7 +114,7 @@ fn keys(store: &Store, now: u64, pattern: &[u8], bounds: bool, out: &mut Vec<u8>
     steps
 }
 
-fn scan(store: &Store, now: u64, op: &Op<&[u8]>, bounds: bool, out: &mut Vec<u8>) -> u64 {
+fn scan(store: &Store, now: u64, op: &Op<&[u8]>, bounds: Option<u64>, out: &mut Vec<u8>) -> u64 {
     let Op::Scan {
         cursor,
         count,
@@ -115,22 +125,23 @@ fn scan(store: &Store, now: u64, op: &Op<&[u8]>, bounds: bool, out: &mut Vec<u8>
         return 0;
     };
     let limit = usize::try_from(*count).unwrap_or(usize::MAX);
-    let limit = if bounds {
-        limit.min(budget::COUNT)
-    } else {
-        limit
+    let (limit, patience) = match bounds {
+        Some(_) => (limit.min(budget::COUNT), budget::PAGE),
+        None => (limit, u64::MAX),
     };
-    let (page, mut next) = store.page(*cursor, limit, now);
+    let mut left = patience;
+    let (page, mut next) = store.page(*cursor, limit, now, &mut left);
     let glob = Glob::new(pattern.unwrap_or(b"*"));
     let (mut steps, mut bytes, mut keys, mut last) = (0, 0, Vec::new(), *cursor);
     for entry in page {
         let is_full = steps > budget::PAGE || bytes > PAGE_BYTES;
-        if bounds && is_full && entry.position != last {
+        if bounds.is_some() && is_full && entry.position != last {
             next = entry.position;
             break;
         }
         last = entry.position;
-        if is_of(entry, *kind) {
+        let is_long = bounds.is_some() && is_too_long(&glob, entry.key());
+        if is_of(entry, *kind) && !is_long {
             steps += glob.steps(entry.key().len());
             if glob.matches(entry.key()) {
                 bytes += entry.key().len();
@@ -142,7 +153,12 @@ fn scan(store: &Store, now: u64, op: &Op<&[u8]>, bounds: bool, out: &mut Vec<u8>
     reply::bulk(out, next.to_string().as_bytes());
     reply::array(out, keys.len());
     keys.iter().for_each(|key| reply::bulk(out, key));
-    steps
+    steps + (patience - left)
+}
+
+/// Whether it would take too long to match a key.
+fn is_too_long(glob: &Glob, key: &[u8]) -> bool {
+    key.len() > budget::MATCHED && !glob.matches_all()
 }
 
 fn is_of(entry: &Entry, kind: Kind) -> bool {
@@ -197,8 +213,11 @@ fn range(value: &[u8], start: i64, end: i64) -> &[u8] {
 }
 
 /// Some key, the same on every replica in this state; another one after the next change.
-fn random_key(store: &Store, now: u64) -> Option<&[u8]> {
+fn random_key<'a>(store: &'a Store, now: u64, patience: &mut u64) -> Option<&'a [u8]> {
     let from = hash::sip13(store.modifications(), now, b"randomkey");
-    let first = |from| store.page(from, 1, now).0.first().map(|entry| entry.key());
+    let mut first = |from| {
+        let (page, _) = store.page(from, 1, now, patience);
+        page.first().map(|entry| entry.key())
+    };
     first(from).or_else(|| first(0))
 }

@@ -28,10 +28,10 @@
 
 use super::entry::{Entry, NEVER};
 use super::hash;
+use super::segment::{Segment, mix};
 use super::stream::Stream;
 use super::version::{Change, version};
 use super::{free, work};
-use hashbrown::HashTable;
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::mem;
@@ -79,39 +79,6 @@ impl<'a> Key<'a> {
 
 type Deadlines = BTreeMap<(u64, u64), u32>;
 
-/// Entries whose positions have the same highest bits.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Segment {
-    pub(super) entries: HashTable<Entry>,
-    /// How many keys were ever created in each bucket of the segment; empty as long as none was.
-    arrivals: Vec<u64>,
-}
-
-impl Segment {
-    fn arrivals(&self, position: u64) -> u64 {
-        self.arrivals
-            .get(bucket(position) as usize % BUCKETS)
-            .copied()
-            .unwrap_or(0)
-    }
-
-    fn arrivals_mut(&mut self, position: u64) -> &mut u64 {
-        if self.arrivals.is_empty() {
-            self.arrivals = vec![0; BUCKETS];
-        }
-        &mut self.arrivals[bucket(position) as usize % BUCKETS]
-    }
-
-    /// The buckets of this segment in which keys were created, in their order, and how many.
-    pub(super) fn arrived(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.arrivals
-            .iter()
-            .copied()
-            .enumerate()
-            .filter(|(_, count)| *count > 0)
-    }
-}
-
 /// The entries of consecutive segments. All times are milliseconds of log time.
 pub(super) struct Shard {
     /// Which segment of the map is the first.
@@ -135,12 +102,6 @@ fn empty_segments() -> Box<[Arc<Segment>]> {
 
 pub(super) fn segment(position: u64) -> usize {
     (position >> (64 - SEGMENT_BITS)) as usize
-}
-
-/// Where the tables of this process look for a position.
-fn mix(seeds: [u64; 2], position: u64) -> u64 {
-    let product = u128::from(position ^ seeds[0]) * u128::from(seeds[1]);
-    (product >> 64) as u64 ^ product as u64
 }
 
 impl Shard {
@@ -360,10 +321,7 @@ impl Shard {
         for segment in &mut self.segments {
             work::count(1);
             if !segment.entries.is_empty() {
-                let empty = Arc::new(Segment {
-                    entries: HashTable::new(),
-                    arrivals: segment.arrivals.clone(),
-                });
+                let empty = Arc::new(segment.emptied());
                 garbage.push(mem::replace(segment, empty));
             }
         }
@@ -380,11 +338,8 @@ impl Shard {
                 .or_default() += 1;
         }
         self.bytes += entry.bytes();
-        let (seeds, position) = (self.seeds, entry.position);
-        let rehash = |entry: &Entry| mix(seeds, entry.position);
-        self.segment_mut(position)
-            .entries
-            .insert_unique(mix(seeds, position), entry, rehash);
+        let seeds = self.seeds;
+        self.segment_mut(entry.position).insert(seeds, entry);
         self.len += 1;
     }
 
@@ -415,10 +370,10 @@ impl Shard {
 
     /// Removes the entry of a key, expired or not.
     fn take(&mut self, key: Key) -> Option<Entry> {
-        let hash = mix(self.seeds, key.position);
-        let entries = &mut self.segment_mut(key.position).entries;
-        let found = entries.find_entry(hash, |entry| entry.order() == (key.position, key.bytes));
-        let (mut entry, _) = found.ok()?.remove();
+        let seeds = self.seeds;
+        let segment = self.segment_mut(key.position);
+        let is_it = |entry: &Entry| entry.order() == (key.position, key.bytes);
+        let mut entry = segment.remove(seeds, key.position, is_it)?;
         let deadline = entry.deadline;
         reschedule(&mut self.deadlines, &mut entry, NEVER);
         entry.deadline = deadline;
@@ -440,17 +395,14 @@ impl Shard {
                 return;
             };
             let is_shared = Arc::strong_count(&self.segments[segment(at.1) - self.first]) > 1;
-            let hash = mix(self.seeds, at.1);
+            let seeds = self.seeds;
             let segment = self.segment_mut(at.1);
             let mut bytes = 0;
             for _ in 0..count {
                 work::count(1);
-                let found = segment
-                    .entries
-                    .find_entry(hash, |it| (it.deadline, it.position) == at);
-                if let Ok(found) = found {
-                    bytes += found.remove().0.bytes();
-                }
+                let is_it = |it: &Entry| (it.deadline, it.position) == at;
+                let removed = segment.remove(seeds, at.1, is_it);
+                bytes += removed.map_or(0, |entry| entry.bytes());
             }
             self.bytes -= bytes;
             self.len -= count as usize;
@@ -460,12 +412,28 @@ impl Shard {
         }
     }
 
+    /// The number of keys, also of those that have expired and were not removed.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Removes all that has expired, also what is shared.
+    pub(super) fn purge_all(&mut self, now: u64) {
+        let is_due = |shard: &Shard| {
+            let first = shard.deadlines.first_key_value();
+            first.is_some_and(|((deadline, _), _)| *deadline <= now)
+        };
+        while is_due(self) {
+            self.purge(now, usize::MAX);
+        }
+    }
+
     /// The number of keys that have not expired. Walks over those that have, but were not removed.
     pub(super) fn live_len(&self, now: u64) -> usize {
         let expired = self
             .deadlines
             .range(..=(now, u64::MAX))
-            .inspect(|_| work::count(1))
+            .inspect(|_| work::glance(1))
             .map(|(_, count)| *count as usize);
         self.len - expired.sum::<usize>()
     }
@@ -473,7 +441,8 @@ impl Shard {
     /// The number of keys that have not expired and will. Keys with one position and one deadline
     /// count once; positions have 64 bits.
     pub(super) fn expiring(&self, now: u64) -> usize {
-        self.deadlines.len() - self.deadlines.range(..=(now, u64::MAX)).count()
+        let expired = self.deadlines.range(..=(now, u64::MAX));
+        self.deadlines.len() - expired.inspect(|_| work::glance(1)).count()
     }
 
     /// The bytes of the keys that have not expired. Looks at those that have, but were not removed.
@@ -497,7 +466,7 @@ impl Shard {
     /// All entries that have not expired, in the order of their positions and keys.
     pub(super) fn in_order(&self, now: u64) -> impl Iterator<Item = &Entry> {
         self.segments.iter().flat_map(move |segment| {
-            let indices = order(segment, now).into_iter();
+            let indices = segment.order(now).into_iter();
             indices.filter_map(|index| segment.entries.get_bucket(index))
         })
     }
@@ -526,28 +495,24 @@ impl Shard {
 
     /// The entries from position `from` on, at least `limit` of them if there are as many, and the
     /// position where the next page begins; zero if there is nothing left. Entries of one position
-    /// are never torn apart, for a position is all that the next call knows.
-    pub(super) fn page(&self, from: u64, limit: usize, now: u64) -> (Vec<&Entry>, u64) {
+    /// are never torn apart, for a position is all that the next call knows. A page ends early when
+    /// it has met as many keys that have expired as there is patience for.
+    pub(super) fn page(
+        &self,
+        from: u64,
+        limit: usize,
+        now: u64,
+        patience: &mut u64,
+    ) -> (Vec<&Entry>, u64) {
         let mut page: Vec<&Entry> = Vec::new();
         let skipped = segment(from).saturating_sub(self.first);
         for (i, part) in (self.first..).zip(&self.segments).skip(skipped) {
+            let start = (i as u64) << (64 - SEGMENT_BITS);
+            if *patience == 0 {
+                return (page, start);
+            }
             let wanted = limit - page.len();
-            let is_in = |entry: &&Entry| entry.position >= from && entry.is_live(now);
-            work::count(1 + part.entries.len());
-            let mut entries: Vec<_> = part.entries.iter().filter(is_in).collect();
-            let next = match wanted {
-                _ if entries.len() <= wanted => None,
-                0 => return (page, (i as u64) << (64 - SEGMENT_BITS)),
-                _ => {
-                    let last = entries
-                        .select_nth_unstable_by_key(wanted - 1, |e| e.position)
-                        .1;
-                    let last = last.position;
-                    entries.retain(|entry| entry.position <= last);
-                    Some(last.wrapping_add(1))
-                }
-            };
-            entries.sort_unstable_by(|a, b| a.order().cmp(&b.order()));
+            let (mut entries, next) = part.page(self.seeds, from.max(start), wanted, now, patience);
             page.append(&mut entries);
             if let Some(next) = next {
                 return (page, next);
@@ -555,19 +520,6 @@ impl Shard {
         }
         (page, 0)
     }
-}
-
-/// Where in a segment the entries are that have not expired, in the order of their positions and
-/// keys.
-pub(super) fn order(segment: &Segment, now: u64) -> Vec<usize> {
-    work::count(1 + segment.entries.len());
-    let entries = segment
-        .entries
-        .iter_buckets()
-        .filter_map(|index| Some((segment.entries.get_bucket(index)?, index)));
-    let mut entries: Vec<_> = entries.filter(|(entry, _)| entry.is_live(now)).collect();
-    entries.sort_unstable_by(|(a, _), (b, _)| a.order().cmp(&b.order()));
-    entries.into_iter().map(|(_, index)| index).collect()
 }
 
 /// Gives an entry of the map another deadline.

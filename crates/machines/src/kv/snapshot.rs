@@ -20,7 +20,8 @@
 
 use super::entry::Entry;
 use super::room::Room;
-use super::shard::{self, BUCKETS, Key, Segment};
+use super::segment::Segment;
+use super::shard::{self, BUCKETS, Key};
 use super::store::Store;
 use super::stream::{self, Head, Id, Item, Stream};
 use crate::acl::Users;
@@ -103,7 +104,7 @@ impl Frozen for Picture {
         {
             let entries = self.entries.get_or_insert_with(|| {
                 arrivals(shard::SEGMENTS - self.segments.len(), segment, out);
-                shard::order(segment, self.now).into_iter()
+                segment.order(self.now).into_iter()
             });
             let Some(entry) = entries
                 .as_slice()

@@ -1,9 +1,8 @@
 //! The map from keys to values: one shard, or several that different threads may use.
 
 use super::entry::Entry;
-use super::shard::{
-    BUCKET_BITS, BUCKETS, Key, SEGMENTS, Segment, Shard, segment, segment_of_bucket,
-};
+use super::segment::Segment;
+use super::shard::{BUCKET_BITS, BUCKETS, Key, SEGMENTS, Shard, segment, segment_of_bucket};
 use super::stream::Stream;
 use std::iter;
 use std::sync::Arc;
@@ -173,6 +172,16 @@ impl Store {
         self.shards_mut().for_each(|shard| shard.purge(now, limit));
     }
 
+    /// Removes all that has expired.
+    pub(super) fn purge_all(&mut self, now: u64) {
+        self.shards_mut().for_each(|shard| shard.purge_all(now));
+    }
+
+    /// The number of keys, also of those that have expired and were not removed.
+    pub(super) fn len(&self) -> usize {
+        self.shards().map(Shard::len).sum()
+    }
+
     /// The number of keys that have not expired.
     pub(super) fn live_len(&self, now: u64) -> usize {
         self.shards().map(|shard| shard.live_len(now)).sum()
@@ -214,12 +223,20 @@ impl Store {
 
     /// The entries from position `from` on, at least `limit` of them if there are as many, and the
     /// position where the next page begins; zero if there is nothing left. Entries of one position
-    /// are never torn apart, for a position is all that the next call knows.
-    pub(super) fn page(&self, from: u64, limit: usize, now: u64) -> (Vec<&Entry>, u64) {
+    /// are never torn apart, for a position is all that the next call knows. A page ends early when
+    /// it has met as many keys that have expired as there is patience for.
+    pub(super) fn page(
+        &self,
+        from: u64,
+        limit: usize,
+        now: u64,
+        patience: &mut u64,
+    ) -> (Vec<&Entry>, u64) {
         let mut all = Vec::new();
         let first = shard_of(segment(from), self.shards.len());
         for shard in self.shards[first..].iter().flatten() {
-            let (mut page, next) = shard.page(from, limit - all.len().min(limit), now);
+            let wanted = limit - all.len().min(limit);
+            let (mut page, next) = shard.page(from, wanted, now, patience);
             all.append(&mut page);
             if next != 0 {
                 return (all, next);

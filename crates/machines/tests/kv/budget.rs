@@ -54,7 +54,7 @@ fn values_are_moved_and_answered_a_limited_number_of_times() {
     run(&mut kv, NOW, &format!("setrange a {} x", LARGE - 1));
     let moves = (0..50).flat_map(|_| ["rename a b".to_owned(), "rename b a".to_owned()]);
     let reply = apply(&mut kv, NOW, &transaction(moves));
-    assert_eq!(reply.matches("+OK").count(), 1, "{reply}");
+    assert_eq!(reply.matches("+OK").count(), 3, "{reply}");
     run(&mut kv, NOW, "rename b a");
     let gets = (0..50).map(|_| "getex a persist".to_owned());
     let mut reply = Vec::new();
@@ -133,4 +133,21 @@ fn a_lower_level_knows_no_budget() {
         snapshot(&kv).len() as u64 / LARGE
     });
     assert_eq!(lengths, [3, 2]);
+}
+
+#[test]
+fn a_key_of_more_than_64_kib_matches_no_pattern_but_all() {
+    let mut kv = Kv::default();
+    for len in [1 << 16, (1 << 16) + 1] {
+        run(&mut kv, NOW, &format!("set {} v", "a".repeat(len)));
+    }
+    let mut found = |line: &str| run(&mut kv, NOW, line).matches("|aaaa").count();
+    for (pattern, expected) in [("*", 2), ("a*", 1), ("*a", 1)] {
+        assert_eq!(found(&format!("keys {pattern}")), expected, "{pattern}");
+        assert_eq!(
+            found(&format!("scan 0 match {pattern}")),
+            expected,
+            "{pattern}"
+        );
+    }
 }

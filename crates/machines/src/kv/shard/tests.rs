@@ -112,13 +112,22 @@ fn keys_of_one_position_are_kept_apart() {
             next,
         )
     };
-    assert_eq!(keys(store.page(0, 1, 0)), (b"abcd".to_vec(), 8));
-    assert_eq!(keys(store.page(0, 1, 5)), (b"cd".to_vec(), 8));
+    assert_eq!(
+        keys(store.page(0, 1, 0, &mut u64::MAX.clone())),
+        (b"abcd".to_vec(), 8)
+    );
+    assert_eq!(
+        keys(store.page(0, 1, 5, &mut u64::MAX.clone())),
+        (b"cd".to_vec(), 8)
+    );
     store.set_deadline(key(b"a"), None, 0);
     assert_eq!((store.live_len(5), store.next_deadline(0)), (3, Some(5)));
     assert_eq!([0, 5, 6].map(|now| store.expiring(now)), [2, 1, 0]);
     store.remove(key(b"d"), 0);
     store.purge(6, 10);
-    assert_eq!(keys(store.page(7, 10, 6)), (b"ac".to_vec(), 0));
+    assert_eq!(
+        keys(store.page(7, 10, 6, &mut u64::MAX.clone())),
+        (b"ac".to_vec(), 0)
+    );
     assert_eq!((store.len, store.deadlines.len()), (2, 0));
 }

@@ -17,6 +17,9 @@ use std::sync::Arc;
 /// Entries of a full block.
 const BLOCK: usize = 128;
 
+/// Entries of a full group.
+pub(in super::super) const IN_GROUP: u64 = (GROUP * BLOCK) as u64;
+
 /// Blocks of a full group. A stream of a hundred million entries has six thousand groups.
 const GROUP: usize = 128;
 
@@ -130,6 +133,15 @@ fn last(block: &Block) -> Option<Id> {
     Some(block.back()?.id)
 }
 
+/// What pictures and copies may share, to be changed: its list, which has this length, is copied
+/// first if it is shared.
+fn own<T: Clone>(shared: &mut Arc<T>, len: impl Fn(&T) -> usize) -> &mut T {
+    if Arc::strong_count(shared) > 1 {
+        work::count(len(shared));
+    }
+    Arc::make_mut(shared)
+}
+
 impl Entries {
     pub(super) fn len(&self) -> usize {
         self.len
@@ -157,14 +169,16 @@ impl Entries {
         if self.groups.back().is_none_or(is_full) {
             self.groups.push_back(Arc::default());
         }
-        let group = Arc::make_mut(self.groups.back_mut().expect("there is one"));
+        let group = own(self.groups.back_mut().expect("there is one"), |it| {
+            it.blocks.len()
+        });
         if group.blocks.back().is_none_or(|it| it.len() >= BLOCK) {
             group.blocks.push_back(Arc::default());
         }
         let block = group.blocks.back_mut().expect("there is one");
         group.bytes += item.size();
         self.bytes += item.size();
-        Arc::make_mut(block).push_back(item);
+        own(block, Block::len).push_back(item);
         group.len += 1;
         self.len += 1;
     }
@@ -215,8 +229,8 @@ impl Entries {
 
     /// How many entries have smaller IDs than this one.
     pub(super) fn count_before(&self, id: Id) -> usize {
-        work::count(self.groups.len());
         let (group, block, index) = self.seek(id);
+        work::count(group + block);
         let groups = self.groups.range(..group).map(|group| group.len);
         let blocks = self.groups.get(group).map(|group| &group.blocks);
         let blocks = blocks.into_iter().flat_map(|blocks| blocks.range(..block));
@@ -225,7 +239,7 @@ impl Entries {
 
     /// Removes the first entries, this many.
     pub(super) fn remove_first(&mut self, count: usize) {
-        let (mut left, mut whole) = (count.min(self.len), VecDeque::new());
+        let (mut left, mut whole, mut blocks) = (count.min(self.len), Vec::new(), Vec::new());
         self.len -= left;
         while left > 0 {
             let first = self.groups.front_mut().expect("some entries are left");
@@ -235,22 +249,23 @@ impl Entries {
                 whole.extend(self.groups.pop_front());
                 continue;
             }
-            let group = Arc::make_mut(first);
+            let group = own(first, |it| it.blocks.len());
             let block = group.blocks.front_mut().expect("no group is empty");
             let removed = block.len().min(left);
+            work::count(removed);
             let bytes: u64 = block.range(..removed).map(Item::size).sum();
             if removed == block.len() {
-                group.blocks.pop_front();
+                blocks.extend(group.blocks.pop_front());
             } else {
-                Arc::make_mut(block).drain(..removed);
+                own(block, Block::len).drain(..removed);
             }
             group.len -= removed;
             group.bytes -= bytes;
             self.bytes -= bytes;
             left -= removed;
         }
-        let elements = whole.len() * GROUP * BLOCK;
-        free::soon(whole, elements);
+        let elements = (whole.len() * GROUP + blocks.len()) * BLOCK;
+        free::soon((whole, blocks), elements);
     }
 
     /// Removes the entry with this ID; false if there is none.
@@ -263,8 +278,9 @@ impl Entries {
         let Some(bytes) = found.filter(|item| item.id == id).map(Item::size) else {
             return false;
         };
-        let group = Arc::make_mut(&mut self.groups[g]);
-        let block = Arc::make_mut(&mut group.blocks[b]);
+        let group = own(&mut self.groups[g], |it| it.blocks.len());
+        let block = own(&mut group.blocks[b], Block::len);
+        work::copy(block.len() * size_of::<Item>());
         block.remove(index);
         if block.is_empty() {
             group.blocks.remove(b);

@@ -12,7 +12,7 @@ pub(super) mod parse;
 pub(super) mod read;
 pub(super) mod write;
 
-pub(super) use entries::{Item, is_body};
+pub(super) use entries::{IN_GROUP, Item, is_body};
 pub(super) use id::Id;
 
 use entries::Entries;
@@ -186,7 +186,7 @@ impl Stream {
     }
 
     /// How many entries a trim removes.
-    fn excess(&self, trim: Trim) -> u64 {
+    pub(super) fn excess(&self, trim: Trim) -> u64 {
         let len = self.len() as u64;
         let excess = match trim.keep {
             Keep::Newest(count) => len.saturating_sub(count),
