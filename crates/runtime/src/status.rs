@@ -1,5 +1,6 @@
 //! The types of a node's status report.
 
+use crate::storage::executing::Unfinished;
 use ionian_kernel::histogram::{Numbers, Sizes, Times};
 use ionian_kernel::id::{Index, Round, Slot};
 use ionian_kernel::status::{Metrics, Status, each};
@@ -72,6 +73,10 @@ pub struct NodeStatus {
     /// Why the node refuses what must have a line in its audit log, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit_refusal: Option<String>,
+    /// The commands that earlier processes of this node were executing when they ended without
+    /// saying why, and that this one has not executed yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfinished: Vec<Unfinished>,
     /// What it has measured of its work; `None` from programs that do not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<WorkStatus>,

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 #[command(
     arg_required_else_help = true,
     after_help = "Examples:\n  \
-        ionian log show --data /var/lib/ionian          the last failing command and the skipped commands\n  \
+        ionian log show --data /var/lib/ionian          the failing and the skipped commands\n  \
         ionian log show 17 --data /var/lib/ionian       the commands of slot 17\n  \
         ionian log skip 17/3:5/00c0ffee00c0ffee --data /var/lib/ionian"
 )]
@@ -27,8 +27,8 @@ pub(crate) enum LogCommand {
     Skip(Skip),
 }
 
-/// Print the commands of a slot, with their names; without a slot, each node's last failing command
-/// and its skipped commands
+/// Print the commands of a slot, with their names; without a slot, the command on which each node's
+/// state machine panicked, those that it executed when its process was killed, and the skipped ones
 ///
 /// For a slot it prints the last vote of each acceptor. Only deployments of multipaxos are
 /// supported.

@@ -10,6 +10,7 @@ use ionian_kernel::wire::decode_all;
 use ionian_protocols::multipaxos::message::Vote;
 use ionian_protocols::multipaxos::{MultiPaxos, acceptor, kind};
 use ionian_replication::batch::Purpose;
+use ionian_runtime::storage::executing::unfinished;
 use ionian_runtime::storage::machine_failure::MachineFailure;
 use ionian_runtime::storage::offline::StoppedNode;
 use ionian_runtime::storage::skips::{CommandName, Skips};
@@ -40,7 +41,8 @@ pub(crate) fn run(arguments: &Show) -> Result<()> {
     }
 }
 
-/// The command on which a node failed last, and the commands that it skips.
+/// The commands that a node was executing when it ended, the one on which it failed last, and those
+/// that it skips.
 fn show_node(directory: &Path) -> Result<()> {
     let node = StoppedNode::open(directory)?;
     let failed = MachineFailure::stored(directory)?;
@@ -48,6 +50,9 @@ fn show_node(directory: &Path) -> Result<()> {
         || "the state machine has not panicked".to_owned(),
         |failure| failure.to_string(),
     );
+    for command in unfinished(directory)? {
+        say!("node {}: {command}", node.name());
+    }
     let skips = Skips::stored(directory)?.to_string();
     let skips = if skips.is_empty() {
         "no command"

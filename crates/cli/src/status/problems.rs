@@ -190,6 +190,12 @@ pub(super) fn troubles(
                 node.name
             )));
         }
+        found.extend(status.unfinished.iter().map(|command| {
+            Id::CommandEndsNode.with(format!(
+                "node {}: {command}. If that repeats, `ionian log skip` leaves it out",
+                node.name
+            ))
+        }));
         if let Some(why) = &status.audit_refusal {
             found.push(Id::AuditFails.with(format!("node {} refuses changes: {why}", node.name)));
         }

@@ -38,6 +38,8 @@ pub(crate) enum Id {
     /// A node with `--audit-mode required` refuses changes, because its audit log takes no lines.
     /// Alert: IonianAuditFails, which fires in the other mode too, and for lines that were lost.
     AuditFails,
+    /// The process of a node has ended, without saying why, while it executed a command.
+    CommandEndsNode,
     /// Two nodes that answer are not connected.
     NotConnected,
     /// A node that accepts clients is not connected to a leader.

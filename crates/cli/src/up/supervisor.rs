@@ -13,6 +13,7 @@ use crate::output;
 use anyhow::{Context, Result};
 use ionian_deployment::Node;
 use ionian_kernel::layout::NodeId;
+use ionian_runtime::storage::executing::unfinished;
 use ionian_runtime::storage::membership_file;
 use ionian_runtime::{Addressee, request_drain};
 use nix::sys::signal::{Signal, kill};
@@ -533,7 +534,11 @@ impl Watched {
             (None, Some(number)) => {
                 let name =
                     Signal::try_from(number).map_or("a signal without a name", Signal::as_str);
-                format!("was killed by signal {number} ({name})")
+                let commands = unfinished(&self.common.places.node(&self.name));
+                let commands = commands.unwrap_or_default();
+                let commands = commands.iter().map(|it| format!(": {it}"));
+                let commands: String = commands.collect();
+                format!("was killed by signal {number} ({name}){commands}")
             }
             (None, None) => "has ended for an unknown reason".to_owned(),
         }

@@ -36,6 +36,7 @@ impl<P: Protocol> EventLoop<P> {
             name,
             amnesiac,
             admission,
+            guard,
             tls,
             audit,
             ..
@@ -80,6 +81,7 @@ impl<P: Protocol> EventLoop<P> {
             },
             tls: tls.as_ref().map(certificates::status),
             audit_refusal: audit.refusal(),
+            unfinished: guard.executing().unfinished(),
         };
         (status, role_status(node))
     }

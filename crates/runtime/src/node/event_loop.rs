@@ -14,6 +14,7 @@
 use super::application::Submissions;
 use super::audit::AuditCheck;
 use super::clock::Clock;
+use super::guard::MachineGuard;
 use super::leaving;
 use super::settings::NodeSettings;
 use super::state::{ExitReason, State};
@@ -62,6 +63,7 @@ pub(crate) struct NodeInfo {
     /// Whether an earlier process took part in the cluster and its knowledge is lost.
     pub(super) amnesiac: bool,
     pub(super) admission: Rc<Admission>,
+    pub(super) guard: Arc<MachineGuard>,
     pub(super) tls: Option<NodeTls>,
     pub(super) audit: AuditCheck,
     /// How long a request may wait before the roles are started.
@@ -71,7 +73,12 @@ pub(crate) struct NodeInfo {
 }
 
 impl NodeInfo {
-    pub(crate) fn new(settings: &NodeSettings, amnesiac: bool, admission: Rc<Admission>) -> Self {
+    pub(crate) fn new(
+        settings: &NodeSettings,
+        amnesiac: bool,
+        admission: Rc<Admission>,
+        guard: Arc<MachineGuard>,
+    ) -> Self {
         let options = &settings.layout.options;
         NodeInfo {
             identity: settings.identity.clone(),
@@ -79,6 +86,7 @@ impl NodeInfo {
             name: settings.name.clone(),
             amnesiac,
             admission,
+            guard,
             tls: settings.tls.clone(),
             audit: settings.audit.clone(),
             patience: options.lane.patience,

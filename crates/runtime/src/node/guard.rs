@@ -2,6 +2,7 @@
 //! fails, and the node goes on. After any other panic the state may be half changed: the machine is
 //! not called any more, and the node stops without acknowledging unfinished work.
 
+use crate::storage::executing::Executing;
 use crate::storage::machine_failure::MachineFailure;
 use crate::storage::skips::{CommandName, Skips};
 use ionian_kernel::guard::{Call, Guard, LogCommand, NotDone};
@@ -18,6 +19,7 @@ const MAX_MESSAGE: usize = 1000;
 /// The guard of one node's machines.
 pub(crate) struct MachineGuard {
     skips: Skips,
+    executing: Executing,
     has_failed: AtomicBool,
     failure: Mutex<Option<Box<MachineFailure>>>,
     changed: Notify,
@@ -27,9 +29,10 @@ pub(crate) struct MachineGuard {
 }
 
 impl MachineGuard {
-    pub(crate) fn new(skips: Skips) -> Self {
+    pub(crate) fn new(skips: Skips, executing: Executing) -> Self {
         MachineGuard {
             skips,
+            executing,
             has_failed: AtomicBool::new(false),
             failure: Mutex::default(),
             changed: Notify::new(),
@@ -40,6 +43,10 @@ impl MachineGuard {
 
     pub(crate) fn skips(&self) -> &Skips {
         &self.skips
+    }
+
+    pub(crate) fn executing(&self) -> &Executing {
+        &self.executing
     }
 
     /// Completes when the machine has failed and the node must stop.
@@ -116,6 +123,7 @@ impl Guard for MachineGuard {
                     "left out command {}, as `ionian log skip` has set",
                     CommandName::of(&command)
                 );
+                self.executing.end(CommandName::of(&command));
                 return Err(NotDone);
             }
             let LogCommand {
@@ -123,7 +131,15 @@ impl Guard for MachineGuard {
             } = command;
             self.begun.fetch_max(slot + 1, Ordering::Relaxed);
         }
-        catch_unwind(AssertUnwindSafe(call)).map_err(|panic| match what {
+        let noted = match what {
+            Call::Apply(command) | Call::Touch(command) => self.executing.begin(&command),
+            _ => None,
+        };
+        let called = catch_unwind(AssertUnwindSafe(call));
+        if let Some(name) = noted {
+            self.executing.end(name);
+        }
+        called.map_err(|panic| match what {
             Call::Read(_) => {
                 self.fail_read(&*panic);
                 NotDone
@@ -158,7 +174,7 @@ mod tests {
     /// The state may be half changed, so the machine is neither queried nor changed.
     #[test]
     fn after_a_panic_the_machine_is_not_called_again() {
-        let guard = MachineGuard::new(Skips::default());
+        let guard = MachineGuard::new(Skips::default(), Executing::nowhere());
         let command = LogCommand {
             slot: Slot(7),
             session: SessionId(3),

@@ -22,6 +22,7 @@ use crate::admin::server::AdminServer;
 use crate::error::NodeError;
 use crate::storage::directory::DataDirectory;
 use crate::storage::error::LogError;
+use crate::storage::executing::Executing;
 use crate::storage::identity::IdentityFile;
 use crate::storage::log::{self, Durability, Log, Past};
 use crate::storage::machine_failure::MachineFailure;
@@ -111,6 +112,14 @@ impl Storage {
         let data = settings.data.as_deref();
         let skips = data.map(Skips::stored).transpose()?.unwrap_or_default();
         let directory = data.map(DataDirectory::open).transpose()?.map(Rc::new);
+        let executing = data.map(Executing::open).transpose()?;
+        let executing = executing.unwrap_or_else(Executing::nowhere);
+        for command in executing.unfinished() {
+            tracing::error!(
+                id = "E0504",
+                "{command}. If it does so again, see `ionian log show`, and docs/operations.md"
+            );
+        }
         let identities = directory
             .clone()
             .map(|directory| IdentityFile::open(directory, &stamp))
@@ -128,7 +137,7 @@ impl Storage {
             (_, directory) => log::open_memory(directory, &stamp, proof)?,
         };
         Ok(Storage {
-            guard: Arc::new(MachineGuard::new(skips)),
+            guard: Arc::new(MachineGuard::new(skips, executing)),
             identities,
             log,
             past,
@@ -208,7 +217,7 @@ fn assemble<P: Protocol>(
         admission.clone(),
         submissions.clone(),
     );
-    let info = NodeInfo::new(&settings, amnesiac, admission.clone());
+    let info = NodeInfo::new(&settings, amnesiac, admission.clone(), guard.clone());
     let event_loop = Rc::new(EventLoop::new(state, submissions, log_wake, clock, info));
     let running = Running {
         event_loop,
@@ -327,6 +336,7 @@ impl<P: Protocol> Running<P> {
         }
         self.tasks.finish().await;
         drop(self.cleanup);
+        self.guard.executing().close();
         if result? == ExitReason::Removed {
             let (name, epoch) = (&self.settings.name, self.peers.epoch().0);
             tracing::info!(

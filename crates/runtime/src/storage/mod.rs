@@ -3,6 +3,7 @@
 pub(crate) mod directory;
 pub(crate) mod disk_log;
 pub mod error;
+pub mod executing;
 pub(crate) mod identity;
 pub(crate) mod log;
 pub mod machine_failure;
