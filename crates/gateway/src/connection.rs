@@ -68,6 +68,8 @@ pub struct Connection {
     blocked: Option<Blocked>,
     /// The compound to send, until it is taken.
     request: Option<(Operation, Bytes)>,
+    /// By how many bytes it, or the compound in flight, may let the state grow besides its own.
+    growth: u64,
     /// The compound in flight, if it may have to be judged again.
     flight_request: Option<(Operation, Bytes)>,
     /// Whether the compound in flight was judged again already.
@@ -139,6 +141,7 @@ impl Connection {
             flight: None,
             blocked: None,
             request: None,
+            growth: 0,
             flight_request: None,
             sent_again: false,
             outdated: None,

@@ -42,10 +42,24 @@ impl Inner {
             let asks =
                 self.drain.leave().is_none() && (has_clients || self.host.memory.has_written());
             if self.host.rights.are_checked() && asks && !is_open(&self.measuring) {
-                self.measuring.set(Some(now));
-                self.ask_for_itself(MEASURING, self.host.memory.question());
+                self.measure();
             }
             tokio::time::sleep(EVERY).await;
+        }
+    }
+
+    fn measure(&self) {
+        self.measuring.set(Some(Instant::now()));
+        if self.growth.borrow_mut().ask() {
+            self.host.memory.note_write();
+        }
+        self.ask_for_itself(MEASURING, self.host.memory.question());
+    }
+
+    /// Has a measurement made at once if a client waits for it.
+    pub(crate) fn measure_growth(&self) {
+        if self.measuring.get().is_none() && self.growth.borrow().is_awaited() {
+            self.measure();
         }
     }
 
@@ -70,6 +84,7 @@ impl Inner {
             }
             MEASURING => {
                 self.measuring.set(None);
+                self.growth.borrow_mut().measured(answer.is_ok());
                 match answer {
                     Ok(room) => self.host.memory.learn(room),
                     // What was to be measured may not have been.

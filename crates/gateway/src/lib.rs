@@ -34,6 +34,7 @@ mod commands;
 mod connection;
 mod drain;
 mod following;
+mod growth;
 mod host;
 mod info;
 mod inline;

@@ -10,6 +10,7 @@
 
 use crate::connection::Connection;
 use crate::drain::Drain;
+use crate::growth::Growth;
 use crate::host::{Host, count};
 use crate::info::InfoWriter;
 use crate::limits::Limits;
@@ -59,7 +60,8 @@ pub(crate) struct Inner {
     /// The buffer for reads of all sockets.
     scratch: RefCell<Box<[u8]>>,
     /// Room for expected replies.
-    room: RefCell<Room>,
+    pub(crate) room: RefCell<Room>,
+    pub(crate) growth: RefCell<Growth>,
     /// Clients that wait until a stream grows.
     pub(crate) waiting: RefCell<Waiting>,
     timer_runs: Cell<bool>,
@@ -104,6 +106,7 @@ impl Gateway {
                 dirty: RefCell::default(),
                 scratch: RefCell::new(vec![0; READ_BYTES].into()),
                 room: RefCell::new(Room::new(limits.expected_bytes)),
+                growth: RefCell::default(),
                 waiting: RefCell::default(),
                 timer_runs: Cell::new(false),
                 pauses: Pauses::default(),
@@ -153,6 +156,7 @@ impl Gateway {
         }
         let length = reply.outcome.as_ref().map_or(0, Bytes::len);
         self.inner.room.borrow_mut().end(reply.token, length);
+        self.inner.growth.borrow_mut().end(reply.token);
         let mut slots = self.inner.slots.borrow_mut();
         let Some((index, open)) = slots.waiting_for(reply.token) else {
             return;
@@ -393,11 +397,7 @@ impl Inner {
             }
             self.note_pause(index, open);
             let asks = open.connection.has_request() && !open.waits;
-            open.waits |= asks
-                && !self
-                    .room
-                    .borrow_mut()
-                    .admits(index, open.connection.forecast());
+            open.waits |= asks && !self.admits(index, &open.connection);
             (asks && !open.waits)
                 .then(|| self.begin(&mut slots, index))
                 .flatten()
@@ -411,8 +411,10 @@ impl Inner {
     /// Submits the request of a connection.
     fn begin(self: &Rc<Self>, slots: &mut Slots, index: u32) -> Option<Request> {
         let connection = &mut slots.get(index)?.connection;
-        let (forecast, (operation, payload)) = (connection.forecast(), connection.take_request()?);
+        let (forecast, growth) = (connection.forecast(), connection.growth());
+        let (operation, payload) = connection.take_request()?;
         let token = slots.next_token(index);
+        self.growth.borrow_mut().begin(token, growth);
         self.room.borrow_mut().begin(token, forecast);
         Some(Request {
             token,
@@ -430,8 +432,10 @@ impl Inner {
 
     /// Submits requests that waited for room.
     fn use_room(self: &Rc<Self>) {
+        self.measure_growth();
         loop {
-            let Some(index) = self.room.borrow_mut().next() else {
+            let next = self.growth.borrow_mut().next();
+            let Some(index) = next.or_else(|| self.room.borrow_mut().next()) else {
                 return;
             };
             let mut slots = self.slots.borrow_mut();

@@ -24,6 +24,11 @@ impl Connection {
         self.request.take()
     }
 
+    /// By how many bytes the compound may let the state grow besides its own.
+    pub(crate) fn growth(&self) -> u64 {
+        self.growth
+    }
+
     /// Whether there is such a compound.
     pub fn has_request(&self) -> bool {
         self.request.is_some()
@@ -291,6 +296,7 @@ impl Connection {
         if self.flight_changes {
             self.host.memory.note_write();
         }
+        self.growth = compound.growth();
         self.request = Some((operation, payload));
     }
 }

@@ -1,10 +1,13 @@
 //! The limit of memory: CONFIG SET maxmemory, and what clients see of it.
 
 use crate::common::{Client, Cluster, host};
-
+use crate::socket::{connect, execute, expect, run_after};
 use ionian_gateway::{Host, Limits};
 use ionian_kernel::level::Level;
+use ionian_machines::kv::Compound;
+use std::io::Write;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 fn gateway(level: u16) -> Rc<Host> {
     let host = host(Limits::default());
@@ -110,4 +113,52 @@ fn wrong_limits_are_refused() {
         refused.starts_with("-ERR maxmemory needs level 18"),
         "{refused}"
     );
+}
+
+/// Commands that may let the state grow by 64 MiB each come from many clients at once.
+#[test]
+fn what_may_grow_much_waits_for_a_measurement_of_what_has_grown() {
+    let order = Arc::new(Mutex::new(String::new()));
+    let seen = order.clone();
+    let node = Box::new(move |cluster: &mut Cluster, requests: Vec<_>| {
+        let each = requests
+            .iter()
+            .map(|request: &ionian_kernel::client::Request| {
+                let is_large = request.payload.windows(5).any(|it| it == b"large");
+                let is_measurement = request.payload == Compound::Measure.encode();
+                let mut seen = seen.lock().expect("no panic");
+                seen.extend(is_large.then_some('x'));
+                seen.extend(is_measurement.then_some(' '));
+                execute(cluster, request)
+            });
+        each.collect()
+    });
+    let begin = |gateway: &ionian_gateway::Gateway, address| {
+        gateway.set_level(Box::new(|| Level(18)));
+        address
+    };
+    run_after(Limits::default(), node, begin, |address| {
+        let mut first = connect(address);
+        // What is no string does not really grow.
+        first
+            .write_all(b"XADD large 1-1 f v\r\nCONFIG SET maxmemory 1gb\r\n")
+            .unwrap();
+        expect(&mut first, b"$3\r\n1-1\r\n+OK\r\n");
+        let mut clients: Vec<_> = (0..20).map(|_| connect(address)).collect();
+        for _ in 0..3 {
+            for client in &mut clients {
+                client.write_all(b"SETRANGE large 67108863 v\r\n").unwrap();
+            }
+            for client in &mut clients {
+                expect(
+                    client,
+                    b"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
+                );
+            }
+        }
+    });
+    let order = order.lock().expect("no panic");
+    // The first is that of XADD.
+    assert_eq!(order.matches('x').count(), 61, "{order}");
+    assert!(order[1..].split(' ').all(|some| some.len() <= 4), "{order}");
 }

@@ -1,5 +1,6 @@
 //! The commands, typed: what a client asked for, validated as far as that needs no state.
 
+use super::budget::GROWTH;
 use super::codec;
 use super::long_double::LongDouble;
 use super::object::Fact;
@@ -199,6 +200,17 @@ impl Compound {
             | Compound::DeleteUsers(_)
             | Compound::SetLimit(_)
             | Compound::Measure => false,
+        }
+    }
+
+    /// By how many bytes it may let the state grow besides its own, at most.
+    pub fn growth(&self) -> u64 {
+        match self {
+            Compound::Pipeline(commands) | Compound::Transaction { commands, .. } => {
+                let each = commands.iter().map(|command| command.0.growth());
+                each.fold(0, u64::saturating_add).min(GROWTH)
+            }
+            _ => 0,
         }
     }
 
@@ -450,6 +462,17 @@ impl<B> Op<B> {
     pub(super) fn answers_value(&self) -> bool {
         let gets = matches!(self, Op::Set { form, .. } if *form == SetForm::SetGet);
         gets || matches!(self, Op::GetEx { .. } | Op::GetDel(_))
+    }
+
+    /// By how many bytes it may let the state grow besides its own, whatever the state is.
+    fn growth(&self) -> u64 {
+        let most = MAX_VALUE_LEN as u64;
+        match self {
+            // What is beyond is refused.
+            Op::SetRange { offset, .. } if *offset <= most => *offset,
+            Op::Copy { .. } => most,
+            _ => 0,
+        }
     }
 
     /// Whether it may need more memory, so that it is refused when none is left: the flag `denyoom`
