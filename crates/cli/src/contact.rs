@@ -1,7 +1,6 @@
 //! How the commands of this process reach nodes: with a certificate, through the Unix sockets of
 //! the nodes in a data directory, or without either.
 
-use crate::address::resolve;
 use crate::cluster_args::ClusterArgs;
 use crate::data_paths::DataPaths;
 use anyhow::{Context, Result};
@@ -92,17 +91,18 @@ pub(crate) fn check_operator(what: &str) -> Result<()> {
     Ok(())
 }
 
-/// The node at `address` (`HOST:PORT`, the value of `key`), with its name if it is known.
-///
-/// # Errors
-/// If the address cannot be resolved.
-pub(crate) fn to(name: Option<&str>, key: &str, address: &str) -> Result<Contact> {
-    let mut contact = Contact::from(resolve(key, address)?);
+/// The node at `address` (`HOST:PORT`), with its name if it is known.
+pub(crate) fn to(name: Option<&str>, address: &str) -> Contact {
+    let mut contact = Contact {
+        address: address.to_owned(),
+        socket: None,
+        tls: None,
+        name: name.map(str::to_owned),
+    };
     if let Some(identity) = IDENTITY.get() {
         contact.tls = identity.tls.clone();
         let socket = |name| Some(identity.places.as_ref()?.node(name).join(SOCKET));
         contact.socket = name.and_then(socket);
     }
-    contact.name = name.map(str::to_owned);
-    Ok(contact)
+    contact
 }

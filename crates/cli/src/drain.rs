@@ -55,8 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             ))
             .into());
         };
-        let key = format!("node.{name}.address");
-        let contact = contact::to(Some(name), &key, &node.address)?;
+        let contact = contact::to(Some(name), &node.address);
         let addressee = Addressee {
             cluster: known.deployment.cluster.clone(),
             node: name.clone(),

@@ -125,9 +125,7 @@ async fn follow_members(mut known: Configuration, client: &Client) -> Infallible
 /// The members according to the first node that answers, if they have changed.
 async fn newer_members(known: &Configuration) -> Option<Configuration> {
     for node in known.nodes().into_values() {
-        let Ok(contact) = contact::to(Some(&node.name), "address", &node.address) else {
-            continue;
-        };
+        let contact = contact::to(Some(&node.name), &node.address);
         let Ok(answer) = query_membership(contact, ANSWER_LIMIT).await else {
             continue;
         };

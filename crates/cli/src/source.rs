@@ -90,10 +90,7 @@ pub(crate) async fn running(cluster_args: &ClusterArgs) -> Result<Configuration>
             let Some(address) = endpoint(contact) else {
                 return Err(BadUsage(format!("--at {contact:?}: must be the HOST:PORT where a node accepts other nodes")).into());
             };
-            let asked = match contact::to(None, "--at", address) {
-                Ok(node) => query_membership(node, ANSWER_LIMIT).await.map_err(anyhow::Error::from),
-                Err(error) => Err(error),
-            };
+            let asked = query_membership(contact::to(None, address), ANSWER_LIMIT).await;
             asked.with_context(|| NoAnswer(contact.clone()))
         }
         ClusterArgs { config: Some(file), .. } => Ok(Configuration::founded(Deployment::load(file)?)),

@@ -240,9 +240,9 @@ impl Faults {
         let contacts = self.cluster.borrow().contacts()?;
         let mut statuses = Vec::new();
         for contact in contacts {
-            let address = contact.address;
+            let address = contact.address.clone();
             let status = query_status(contact, ANSWER_LIMIT).await;
-            statuses.push(status.with_context(|| address.to_string())?);
+            statuses.push(status.with_context(|| address)?);
         }
         Ok(statuses)
     }

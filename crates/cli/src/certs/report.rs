@@ -57,15 +57,14 @@ pub(super) fn run(cluster_args: &ClusterArgs, fresh: bool) -> Result<ExitCode> {
 async fn ask(known: &Configuration) -> Answers {
     let mut answers = Answers::new();
     for node in known.nodes().into_values() {
-        let key = format!("node.{}.address", node.name);
-        let answer = match contact::to(Some(&node.name), &key, &node.address) {
-            Ok(contact) => query_status(contact, ANSWER_LIMIT)
-                .await
-                .map_err(Into::into),
-            Err(error) => Err(error),
-        };
-        let answer = answer.map(|status| status.tls);
-        answers.insert(node.name.clone(), answer.map_err(|error| explain(&error)));
+        let contact = contact::to(Some(&node.name), &node.address);
+        let answer = query_status(contact, ANSWER_LIMIT)
+            .await
+            .map(|status| status.tls);
+        answers.insert(
+            node.name.clone(),
+            answer.map_err(|error| explain(&error.into())),
+        );
     }
     answers
 }

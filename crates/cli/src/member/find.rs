@@ -131,6 +131,6 @@ async fn ask_all(
 }
 
 async fn ask(name: &str, address: &str) -> Result<Configuration> {
-    let node = contact::to(Some(name), "address", address)?;
+    let node = contact::to(Some(name), address);
     Ok(query_membership(node, ANSWER_LIMIT).await?)
 }

@@ -49,7 +49,7 @@ pub(super) async fn look(found: &Found) -> Statuses {
     let mut questions = JoinSet::new();
     for (name, address) in found.contacts.clone() {
         questions.spawn(async move {
-            let node = contact::to(Some(&name), "address", &address).ok()?;
+            let node = contact::to(Some(&name), &address);
             let status = query_status(node, ANSWER_LIMIT).await.ok()?;
             (status.name == name).then_some((name, status))
         });

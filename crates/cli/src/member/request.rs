@@ -136,13 +136,9 @@ impl Found {
 }
 
 async fn ask(name: &str, address: &str, change: &Change) -> Result<Response> {
-    request_change(
-        contact::to(Some(name), "address", address)?,
-        change,
-        CHANGE_LIMIT,
-    )
-    .await
-    .with_context(|| address.to_owned())
+    request_change(contact::to(Some(name), address), change, CHANGE_LIMIT)
+        .await
+        .with_context(|| address.to_owned())
 }
 
 /// Whether the cluster, which was `before` during a change, now has the configuration of that

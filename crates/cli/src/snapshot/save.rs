@@ -93,9 +93,8 @@ pub(super) async fn save(
             Wanted::Acknowledged => None,
         };
         let node = &status.nodes[place];
-        let key = format!("node.{}.address", node.name);
-        let contact = contact::to(Some(&node.name), &key, &node.address)?;
-        let address = contact.address;
+        let contact = contact::to(Some(&node.name), &node.address);
+        let address = contact.address.clone();
         match query_snapshot(contact, at).await {
             Ok(snapshot) => {
                 let head = Head {

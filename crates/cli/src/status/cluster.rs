@@ -148,7 +148,7 @@ async fn ask(
     (cluster, protocol): (&str, &str),
     limit: Duration,
 ) -> Result<NodeStatus> {
-    let node = contact::to(Some(name), &format!("node.{name}.address"), address)?;
+    let node = contact::to(Some(name), address);
     let status = query_status(node, limit)
         .await
         .with_context(|| address.to_owned())?;

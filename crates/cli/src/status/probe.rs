@@ -40,7 +40,7 @@ pub(super) async fn all(cluster: &ClusterStatus) -> Probes {
 }
 
 async fn one(name: &str, address: &str) -> Result<()> {
-    let contact = contact::to(Some(name), "address", address)?;
+    let contact = contact::to(Some(name), address);
     let response = request_change(contact, &change::probe(), LIMIT)
         .await
         .with_context(|| address.to_owned())?;

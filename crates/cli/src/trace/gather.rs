@@ -75,7 +75,7 @@ async fn ask(
     wanted: &Wanted,
     limit: Duration,
 ) -> Result<NodeNotes> {
-    let node = contact::to(Some(name), &format!("node.{name}.address"), address)?;
+    let node = contact::to(Some(name), address);
     Ok(query_notes(node, record, wanted, limit).await?)
 }
 

@@ -20,9 +20,7 @@ pub(crate) async fn all_lanes_open(nodes: &[Node], missing: impl Fn(&Node) -> bo
         while !missing(node) {
             // A name may become resolvable later. The nodes themselves report an error if it does
             // not.
-            if let Ok(contact) = contact::to(Some(&node.name), "address", node.listens_at())
-                && lanes_open(contact).await
-            {
+            if lanes_open(contact::to(Some(&node.name), node.listens_at())).await {
                 break;
             }
             tokio::time::sleep(POLL_EVERY).await;

@@ -312,9 +312,7 @@ impl Supervisor {
 async fn drain_all(serving: Serving, limit: Duration) {
     let mut drains = JoinSet::new();
     for (address, node) in serving.into_values() {
-        let Ok(contact) = contact::to(Some(&node.node), "address", &address) else {
-            continue;
-        };
+        let contact = contact::to(Some(&node.node), &address);
         drains.spawn(async move {
             request_drain(contact.clone(), &node, true, limit).await?;
             drain::until_drained(&contact, limit).await

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod audit;
+mod blocked;
 mod cluster;
 mod commands;
 mod common;

@@ -10,8 +10,8 @@ use tokio::net::UnixStream;
 /// The address of a node, and how the connection is secured. A plain address is one without TLS.
 #[derive(Clone, Debug)]
 pub struct Contact {
-    /// Where the node listens for other nodes.
-    pub address: SocketAddr,
+    /// `host:port` where the node listens for other nodes.
+    pub address: String,
     /// Its Unix socket, if the node may be on this machine. It is tried first.
     pub socket: Option<PathBuf>,
     /// The identity of the caller.
@@ -23,7 +23,7 @@ pub struct Contact {
 impl From<SocketAddr> for Contact {
     fn from(address: SocketAddr) -> Self {
         Contact {
-            address,
+            address: address.to_string(),
             socket: None,
             tls: None,
             name: None,
@@ -38,6 +38,6 @@ impl Contact {
         {
             return Ok(NodeStream::Local(stream));
         }
-        security::dial(self.address, self.tls.as_ref(), self.name.as_deref()).await
+        security::dial(&self.address, self.tls.as_ref(), self.name.as_deref()).await
     }
 }

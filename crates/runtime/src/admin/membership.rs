@@ -10,7 +10,6 @@ use ionian_deployment::Configuration;
 use std::fmt::Display;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
-use tokio::net::lookup_host;
 
 /// Asks a node for the membership that it knows.
 ///
@@ -39,7 +38,7 @@ pub(crate) async fn membership_at(
     limit: Duration,
 ) -> Option<Configuration> {
     let contact = Contact {
-        address: lookup_host(address).await.ok()?.next()?,
+        address,
         socket: None,
         tls,
         name: Some(name).filter(|name| !name.is_empty()),

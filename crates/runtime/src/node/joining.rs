@@ -1,7 +1,6 @@
 //! Waits until a node is a member: a node that is added to a running cluster knows only the address
 //! of another node.
 
-use super::settings::resolve;
 use crate::admin::contact::Contact;
 use crate::admin::membership::query_membership;
 use crate::admin::query::QueryError;
@@ -55,11 +54,11 @@ pub async fn wait_for_membership(
 }
 
 async fn ask(contact: &str, tls: Option<&NodeTls>) -> Result<Configuration, String> {
-    let address =
-        resolve(contact).map_err(|error| format!("{contact:?} cannot be resolved: {error}"))?;
     let contact = Contact {
+        address: contact.to_owned(),
+        socket: None,
         tls: tls.cloned(),
-        ..Contact::from(address)
+        name: None,
     };
     query_membership(contact, ANSWER_LIMIT)
         .await

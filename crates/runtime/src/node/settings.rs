@@ -8,13 +8,14 @@ use crate::storage::disk_log::DiskOptions;
 use crate::storage::log::Durability;
 use crate::storage::membership_file;
 use crate::transport::handshake::Identity;
+use crate::transport::names::resolve;
 use crate::transport::security::NodeTls;
 use ionian_deployment::Configuration;
 use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::protocol::Protocol;
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 /// The settings of a node.
@@ -168,20 +169,4 @@ pub(crate) fn addresses(configuration: &Configuration) -> BTreeMap<NodeId, Strin
         .into_iter()
         .map(|(id, node)| (id, node.address.clone()))
         .collect()
-}
-
-/// The socket address of `host:port`. IPv4 is preferred if a name has both: nodes listen on one
-/// address.
-///
-/// # Errors
-/// If the name has no address.
-pub fn resolve(text: &str) -> std::io::Result<SocketAddr> {
-    let found: Vec<SocketAddr> = text.to_socket_addrs()?.collect();
-    let first = found
-        .iter()
-        .find(|address| address.is_ipv4())
-        .or(found.first());
-    first
-        .copied()
-        .ok_or_else(|| std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address"))
 }

@@ -10,6 +10,7 @@ pub(crate) mod handshake;
 pub(crate) mod hello;
 mod link_shaper;
 pub(crate) mod membership_exchange;
+pub(crate) mod names;
 pub(crate) mod outgoing;
 pub(crate) mod peer;
 pub(crate) mod peers;

@@ -2,6 +2,7 @@
 
 use super::connection::set_socket_options;
 use super::hello::{self, HandshakeError};
+use super::names;
 use super::stream::NodeStream;
 use ionian_tls::rustls::pki_types::ServerName;
 use ionian_tls::rustls::{AlertDescription, Error};
@@ -10,7 +11,7 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpStream, ToSocketAddrs};
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio_rustls::{TlsAcceptor as TlsServer, TlsConnector, TlsStream};
 
@@ -140,18 +141,19 @@ async fn accept_tls(stream: TcpStream, tls: &NodeTls) -> Result<NodeStream, Hand
     }
 }
 
-/// Connects to the node at an address. With TLS, its certificate must be that of the node with the
+/// Connects to the node at `host:port`. With TLS, its certificate must be that of the node with the
 /// name `expected`, or of any node of the cluster.
 ///
 /// # Errors
 /// If it cannot be reached, or is not that node.
 pub(crate) async fn dial(
-    address: impl ToSocketAddrs,
+    address: &str,
     tls: Option<&NodeTls>,
     expected: Option<&str>,
 ) -> Result<NodeStream, HandshakeError> {
+    let addresses = names::addresses(address).await?;
     let connect = async || {
-        let stream = TcpStream::connect(&address).await?;
+        let stream = TcpStream::connect(&addresses[..]).await?;
         set_socket_options(&stream)?;
         Ok::<_, HandshakeError>(stream)
     };
