@@ -11,6 +11,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ServerConfig};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// A set, and the settings made from it.
 #[derive(Debug)]
@@ -125,8 +126,18 @@ impl Live {
         (self.seen.since(), self.seen.all(|name| set.trusts(name)))
     }
 
-    /// Reads the files, and puts a new set in force if it passes every check. Only one task of a
-    /// process calls this.
+    /// Notes that the files were not read within this time, and returns that in words. The note
+    /// lasts until they are.
+    pub fn is_late(&self, limit: Duration) -> Arc<String> {
+        let files = self.files.certificate.display();
+        let why = format!("{files} and the files beside it were not read within {limit:?}");
+        let why = Arc::new(why);
+        self.refusal.store(Some(why.clone()));
+        why
+    }
+
+    /// Reads the files, and puts a new set in force if it passes every check. Blocks for as long as
+    /// the storage takes. Only one thread of a process calls this.
     pub fn reload(&self) -> Reload {
         let done = self.read_again();
         self.reads.fetch_add(1, Ordering::Relaxed);

@@ -6,7 +6,9 @@ use crate::transport::peers::Peers;
 use crate::transport::security::NodeTls;
 use ionian_tls::{Kind, Name, Reload, describe, fingerprint, is_near_end, now};
 use std::rc::Rc;
+use std::thread;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
 /// How often the files are read.
@@ -14,6 +16,9 @@ const READ_EVERY: Duration = Duration::from_secs(10);
 
 /// How often a certificate that ends soon is logged.
 const WARN_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long the files may take until the log says that they do not come.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The pause between two connections that are closed: the cluster loses one at a time.
 const CLOSE_EVERY: Duration = Duration::from_secs(1);
@@ -101,6 +106,35 @@ fn audit(object: &Name, outcome: &str) {
     tracing::info!(target: AUDIT, request = "certificates", object, outcome);
 }
 
+/// Reads the files on a thread, because their storage may not answer, and then says so once.
+/// `is_asked` if an operator waits for the end; one waits for [`PATIENCE`] only.
+async fn read(tls: &NodeTls, is_asked: bool) -> Reload {
+    let (done, mut reading) = oneshot::channel();
+    let live = tls.live.clone();
+    let read = move || {
+        // Fails if the node stops.
+        let _ = done.send(live.reload());
+    };
+    if let Err(error) = thread::Builder::new().name("tls".into()).spawn(read) {
+        tracing::warn!(id = "E0911", "no thread can read the certificates: {error}");
+        return Reload::Unchanged;
+    }
+    if let Ok(read) = timeout(PATIENCE, &mut reading).await {
+        return read.unwrap_or(Reload::Unchanged);
+    }
+    let why = tls.live.is_late(PATIENCE);
+    tracing::error!(id = "E0910", "the certificates in force stay: {why}");
+    if is_asked {
+        tls.was_read.notify_waiters();
+    }
+    loop {
+        tokio::select! {
+            read = &mut reading => return read.unwrap_or(Reload::Unchanged),
+            () = tls.reload.notified() => tls.was_read.notify_waiters(),
+        }
+    }
+}
+
 /// Reads the certificates again and again, and puts new ones in force. If the trusted authorities
 /// have changed, it then closes the connections to peers that the earlier ones admitted; both sides
 /// make them again.
@@ -113,7 +147,7 @@ pub(crate) async fn keep_current(tls: NodeTls, peers: Rc<Peers>) {
         }
         // Either the time has passed or an operator wants it now.
         let is_asked = timeout(READ_EVERY, tls.reload.notified()).await.is_ok();
-        match tls.live.reload() {
+        match read(&tls, is_asked).await {
             Reload::Unchanged => {}
             Reload::Exchanged => {
                 let loaded = tls.live.loaded();

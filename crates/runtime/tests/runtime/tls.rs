@@ -13,6 +13,7 @@ use ionian_runtime::{
     request_change, request_drain,
 };
 use ionian_tls::{Authority, Hosts, Kind};
+use nix::sys::stat::Mode;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime};
@@ -314,4 +315,35 @@ fn certificates_and_authorities_are_exchanged_without_a_restart() {
     eventually("they are connected", || {
         connections(&operator) >= 3 && is_connected(&nodes[1], &operator)
     });
+}
+
+/// The file of the certificate is a pipe, whose reader waits for a writer.
+#[test]
+fn files_that_are_not_read_in_time_hold_up_no_node_and_the_old_ones_stay() {
+    let (pki, mut pair) = (Pki::new(), Pair::new());
+    let (own, operator) = (
+        pki.required(Kind::Node, "n0").unwrap(),
+        pki.required(Kind::Operator, "eva"),
+    );
+    let zero = pair.start(0, Some(own.clone()));
+    let file = pki.path("n0").join("tls.crt");
+    let certificate = fs::read(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    nix::unistd::mkfifo(&file, Mode::S_IRWXU).unwrap();
+    let one = pair.start(1, pki.required(Kind::Node, "n1"));
+    block_on(async {
+        let read = tokio::time::timeout(DEADLINE, own.read_again());
+        read.await.expect("an operator who asks gets an answer");
+    });
+    let why = format!("{} and the files beside it were not read", file.display());
+    eventually("the log says so", || zero.logged(&["E0910", &why]) == 1);
+    eventually("it serves others", || is_connected(&one, &operator));
+    let refusal = || status_by(&zero, &operator).unwrap().tls.unwrap().refusal;
+    assert!(refusal().unwrap().starts_with(&why), "{:?}", refusal());
+    fs::write(&file, certificate).unwrap();
+    eventually("they are read", || refusal().is_none());
+    // The next reader waits, too.
+    own.reload.notify_one();
+    zero.stop().unwrap();
+    one.stop().unwrap();
 }
