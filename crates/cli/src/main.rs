@@ -51,6 +51,7 @@ mod node;
 mod options;
 mod plan;
 mod protocols;
+mod signals;
 mod snapshot;
 mod source;
 mod status;

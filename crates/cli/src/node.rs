@@ -17,6 +17,7 @@ use crate::data_paths::DataPaths;
 use crate::gateway_app;
 use crate::netfs_app;
 use crate::protocols::{self, Work};
+use crate::signals;
 use anyhow::{Context, Result};
 pub(crate) use arguments::Arguments;
 use arguments::AuditMode;
@@ -33,12 +34,12 @@ use ionian_runtime::{
 };
 pub(crate) use logging::{LogFormat, begin_log};
 use nix::sys::signal::Signal;
-use std::io::{IsTerminal, Read};
+use std::io::Read;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use tokio::signal::unix::{SignalKind, signal};
+use stop::Stop;
 use tokio::sync::oneshot;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -46,12 +47,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let audit = audit.map(|path| Audit::begin(path, &arguments.name));
     let audit = audit.transpose()?;
     let sink = audit.as_ref().map(Audit::sink);
-    let _log = begin_log(arguments.log_format, Some(&arguments.name), audit);
+    let log = begin_log(arguments.log_format, Some(&arguments.name), audit);
     tracing::info!(target: TARGET, request = "start", outcome = "permitted");
-    let done = begin(arguments, sink.clone());
-    let outcome = if done.is_ok() { "done" } else { "failed" };
-    tracing::info!(target: TARGET, request = "stop", outcome);
-    sink.iter().for_each(|sink| sink.settle());
+    let of_end = sink.clone();
+    let end = move |outcome| {
+        tracing::info!(target: TARGET, request = "stop", outcome);
+        of_end.iter().for_each(|sink| sink.settle());
+    };
+    let end_at_once = {
+        let end = end.clone();
+        move || end("failed")
+    };
+    signals::ignore_others();
+    // Before anything that may hang, and so that the end of the parent process is not missed.
+    let stop = Stop::begin(
+        arguments.supervised.then(end_of_input),
+        end_at_once,
+        log.clone(),
+    )
+    .context("cannot wait for signals")?;
+    let done = begin(arguments, sink, stop);
+    end(if done.is_ok() { "done" } else { "failed" });
     if arguments.log_format == LogFormat::Text {
         return done;
     }
@@ -62,13 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }))
 }
 
-fn begin(arguments: &Arguments, audit: Option<Arc<Sink>>) -> Result<ExitCode> {
-    // A service manager may have a node reload what it is only about to load.
-    if !std::io::stdin().is_terminal() {
-        catch(Signal::SIGHUP);
-    }
-    // First, so that the end of the parent process is not missed.
-    let mut starter = arguments.supervised.then(end_of_input);
+fn begin(arguments: &Arguments, audit: Option<Arc<Sink>>, stop: Stop) -> Result<ExitCode> {
     let tls = secure::load(arguments)?;
     let (name, overrides) = (&arguments.name, &arguments.overrides);
     let data = DataPaths::new(&arguments.data).node(name);
@@ -82,20 +92,15 @@ fn begin(arguments: &Arguments, audit: Option<Arc<Sink>>) -> Result<ExitCode> {
         (None, []) => unreachable!("one of them is required"),
         (None, contacts) => {
             let wrong = contacts.iter().find(|contact| endpoint(contact).is_none());
-            let known = match (membership_file::stored(&data)?, wrong) {
-                (Some(known), _) => Some(known),
+            let mut known = match (membership_file::stored(&data)?, wrong) {
+                (Some(known), _) => known,
                 (None, Some(contact)) => {
                     let text = format!(
                         "--join {contact:?}: must be the HOST:PORT where a node accepts other nodes"
                     );
                     return Err(BadUsage(text).into());
                 }
-                (None, None) => {
-                    join::wait_for_membership(name, contacts, tls.as_ref(), &mut starter)?
-                }
-            };
-            let Some(mut known) = known else {
-                return Ok(ExitCode::SUCCESS);
+                (None, None) => join::wait_for_membership(name, contacts, tls.as_ref())?,
             };
             join::check_overrides(&known.deployment, overrides)?;
             known.deployment.options = known.deployment.clone().with_overrides(overrides)?.options;
@@ -106,7 +111,7 @@ fn begin(arguments: &Arguments, audit: Option<Arc<Sink>>) -> Result<ExitCode> {
     open_files::raise();
     // By default a write beyond the file size limit kills the process; without the signal it fails
     // with an ordinary disk error, which names the file.
-    catch(Signal::SIGXFSZ);
+    signals::catch(Signal::SIGXFSZ);
     let protocol = given.deployment.protocol.clone();
     let (listen, gateway_listen) = (arguments.listen.clone(), arguments.gateway_listen.clone());
     let clock_ahead_ms = arguments.clock_ahead_ms;
@@ -114,7 +119,7 @@ fn begin(arguments: &Arguments, audit: Option<Arc<Sink>>) -> Result<ExitCode> {
         given,
         name: name.clone(),
         data,
-        starter,
+        stop,
         listen,
         gateway_listen,
         clock_ahead_ms,
@@ -136,8 +141,7 @@ struct Run {
     given: Configuration,
     name: String,
     data: PathBuf,
-    /// Completes when the parent process has ended.
-    starter: stop::Starter,
+    stop: Stop,
     /// Listening addresses that override the deployment's.
     listen: Option<String>,
     gateway_listen: Option<String>,
@@ -157,7 +161,7 @@ impl Work for Run {
             given,
             name,
             data,
-            starter,
+            stop,
             listen,
             gateway_listen,
             clock_ahead_ms,
@@ -226,13 +230,7 @@ impl Work for Run {
                 None => Box::new(()) as Box<dyn Application>,
             }
         };
-        run_node_blocking::<P>(
-            settings,
-            config,
-            machine,
-            application,
-            stop::stop_requested(starter),
-        )?;
+        run_node_blocking::<P>(settings, config, machine, application, stop.requested())?;
         tracing::info!("stopped");
         Ok(())
     }
@@ -261,7 +259,8 @@ fn gateway_listener(
         (None, None) => format!("node.{}.gateway", node.name),
     };
     let address = resolve(&key, text)?;
-    let listener = listen(address).with_context(|| format!("cannot listen on {key} = {text:?}"))?;
+    let listener = listen(address)
+        .with_context(|| format!("cannot listen on {key} = {text:?}"))?;
     listener.set_nonblocking(true)?;
     Ok(Some(listener))
 }
@@ -284,22 +283,4 @@ fn end_of_input() -> oneshot::Receiver<()> {
         let _ = gone.send(());
     });
     told
-}
-
-/// Keeps a signal from ending the process. What waits for it may be installed later.
-fn catch(caught: Signal) {
-    let catch = || -> std::io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let _entered = runtime.enter();
-        // The handler stays installed. Nothing waits for the signal.
-        signal(SignalKind::from_raw(caught as i32)).map(drop)
-    };
-    if let Err(error) = catch() {
-        tracing::warn!(
-            id = "E0109",
-            "the signal {caught} cannot be caught: {error}"
-        );
-    }
 }

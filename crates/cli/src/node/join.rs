@@ -1,7 +1,6 @@
-//! Joining a cluster: waits until the node is a member, or must stop, and checks what it may set.
+//! Joining a cluster: waits until the node is a member, and checks what it may set.
 
 use super::service;
-use super::stop::{Signals, Starter};
 use anyhow::Result;
 use ionian_deployment::{Configuration, Deployment};
 use ionian_program::BadUsage;
@@ -30,26 +29,19 @@ pub(super) fn check_overrides(
     Ok(())
 }
 
-/// Asks these nodes, and those that they name, until node `name` is a member. `None` if a stop
-/// signal comes first.
+/// Asks these nodes, and those that they name, until node `name` is a member.
 pub(super) fn wait_for_membership(
     name: &str,
     contacts: &[String],
     tls: Option<&NodeTls>,
-    starter: &mut Starter,
-) -> Result<Option<Configuration>> {
+) -> Result<Configuration> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let mut signals = Signals::listen();
         tokio::select! {
-            why = signals.stop_requested(starter) => {
-                tracing::info!("stopping: {why}");
-                Ok(None)
-            }
             never = service::joins() => match never {},
-            known = ionian_runtime::wait_for_membership(name, contacts, tls) => Ok(Some(known)),
+            known = ionian_runtime::wait_for_membership(name, contacts, tls) => Ok(known),
         }
     })
 }

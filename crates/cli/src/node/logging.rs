@@ -79,6 +79,7 @@ pub(crate) fn begin_log(format: LogFormat, node: Option<&str>, audit: Option<Aud
 }
 
 /// The log of this process.
+#[derive(Clone)]
 pub(crate) struct Log(LogQueue);
 
 impl Drop for Log {

@@ -1,43 +1,163 @@
 //! When a node stops: at SIGTERM, at SIGINT, or when its parent process ends. A second signal stops
 //! it immediately.
+//!
+//! A thread waits for all of them, so that the process ends whatever its event loop waits for.
 
+use super::logging::Log;
 use super::service;
 use std::io::IsTerminal;
 use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+/// How often the event loop shows that it runs.
+const BEAT: Duration = Duration::from_millis(100);
+
+/// After this many times without a beat a node that was asked to stop is ended. Counted, not timed,
+/// because on a busy machine both threads are late.
+const SILENT: u32 = 25;
 
 /// Completes when the parent process has ended. `None` if the parent is not watched.
 pub(super) type Starter = Option<oneshot::Receiver<()>>;
 
-/// Completes when the node must stop. A later signal ends the process immediately.
-pub(super) async fn stop_requested(mut starter: Starter) {
-    let mut signals = Signals::listen();
+/// The request to stop, when it comes.
+pub(super) struct Stop {
+    reason: watch::Receiver<Option<&'static str>>,
+    seen: Arc<Seen>,
+}
+
+/// What the thread sees of the node.
+#[derive(Default)]
+struct Seen {
+    /// Whether the event loop has begun. Until then a node has nothing to finish.
+    runs: AtomicBool,
+    beats: AtomicU64,
+}
+
+impl Stop {
+    /// Begins to wait for signals and the end of the parent. Where the process ends at once, `end`
+    /// is called before, and the lines of the log are written.
+    ///
+    /// # Errors
+    /// If the system gives the thread no resources.
+    pub(super) fn begin(
+        starter: Starter,
+        end: impl FnOnce() + Send + 'static,
+        log: Log,
+    ) -> std::io::Result<Stop> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let signals = {
+            let _entered = runtime.enter();
+            Signals::listen()
+        };
+        let (asked, reason) = watch::channel(None);
+        let seen = Arc::<Seen>::default();
+        let of_thread = seen.clone();
+        let run = move || {
+            let ends = runtime.block_on(watch_node(signals, starter, &asked, &of_thread));
+            end();
+            let code = i32::from(ends.is_some());
+            // The last line is that which says why.
+            ends.into_iter().for_each(AtOnce::log);
+            drop(log);
+            process::exit(code)
+        };
+        thread::Builder::new().name("stop".into()).spawn(run)?;
+        Ok(Stop { reason, seen })
+    }
+
+    /// Completes when the node must stop. Must be called on the event loop, which shows from then
+    /// on that it runs.
+    pub(super) async fn requested(mut self) {
+        self.seen.runs.store(true, Ordering::Relaxed);
+        let seen = self.seen.clone();
+        tokio::task::spawn_local(async move {
+            loop {
+                seen.beats.fetch_add(1, Ordering::Relaxed);
+                sleep(BEAT).await;
+            }
+        });
+        // It ends with the process only.
+        let _ = self.reason.wait_for(Option::is_some).await;
+    }
+}
+
+/// Why a node ends that has begun to stop and has not finished.
+enum AtOnce {
+    Asked(&'static str),
+    Silent,
+}
+
+impl AtOnce {
+    fn log(self) {
+        match self {
+            AtOnce::Asked(why) => tracing::warn!(
+                id = "E0603",
+                "stopping at once: {why}; pending commands are not answered"
+            ),
+            AtOnce::Silent => tracing::error!(
+                id = "E0604",
+                "stopping at once: the event loop of the node does nothing, as when its disk hangs; \
+                 pending commands are not answered"
+            ),
+        }
+    }
+}
+
+/// Passes the first request to stop to the node. Completes when the process must end at once, with
+/// the reason if it had begun.
+async fn watch_node(
+    mut signals: Signals,
+    mut starter: Starter,
+    asked: &watch::Sender<Option<&'static str>>,
+    seen: &Seen,
+) -> Option<AtOnce> {
     let why = signals.stop_requested(&mut starter).await;
     tracing::info!("stopping: {why}");
+    if !seen.runs.load(Ordering::Relaxed) {
+        return None;
+    }
     service::stops(why);
-    tokio::task::spawn_local(async move {
-        // The parent process ends once at most.
-        let why = signals.stop_requested(&mut None).await;
-        tracing::warn!(
-            id = "E0603",
-            "stopping at once: {why}; pending commands are not answered"
-        );
-        process::exit(1);
-    });
+    asked.send_replace(Some(why));
+    // The parent process ends once at most.
+    let mut starter = None;
+    tokio::select! {
+        why = signals.stop_requested(&mut starter) => Some(AtOnce::Asked(why)),
+        () = silence(&seen.beats) => Some(AtOnce::Silent),
+    }
+}
+
+/// Completes when the event loop does nothing any more.
+async fn silence(beats: &AtomicU64) {
+    let mut ticks = interval(BEAT);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut known, mut silent) = (0, 0);
+    while silent < SILENT {
+        ticks.tick().await;
+        let now = beats.load(Ordering::Relaxed);
+        silent = if now == known { silent + 1 } else { 0 };
+        known = now;
+    }
 }
 
 /// The signals that a node handles. While this exists none of them ends the process directly. A
 /// process receives them even if it was started with them ignored, as shells do for background
 /// jobs.
-pub(super) struct Signals {
+struct Signals {
     terminate: Option<Signal>,
     interrupt: Option<Signal>,
     hangup: Option<Signal>,
 }
 
 impl Signals {
-    pub(super) fn listen() -> Self {
+    fn listen() -> Self {
         let listen = |kind| {
             signal(kind)
                 .inspect_err(|error| {
@@ -53,7 +173,7 @@ impl Signals {
     }
 
     /// Completes when the node must stop; returns the reason.
-    pub(super) async fn stop_requested(&mut self, starter: &mut Starter) -> &'static str {
+    async fn stop_requested(&mut self, starter: &mut Starter) -> &'static str {
         loop {
             tokio::select! {
                 () = comes(&mut self.terminate) => return "SIGTERM",

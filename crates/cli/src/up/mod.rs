@@ -24,6 +24,7 @@ use crate::certs;
 use crate::contact;
 use crate::data_paths::DataPaths;
 use crate::protocols;
+use crate::signals;
 use crate::source;
 use anyhow::{Context, Result, anyhow, bail};
 pub(crate) use arguments::Arguments;
@@ -45,6 +46,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    signals::ignore_others();
     let places = DataPaths::new(&arguments.data);
     // Before the directory is created: a mistyped name leaves nothing behind.
     let file = arguments

@@ -1,9 +1,14 @@
 //! Nothing that hangs and that a node can do without holds it up: it serves, and ends when it is
 //! asked to.
 
-use crate::cluster::{Directory, LIMIT, deployment, text};
+use crate::cluster::{Directory, LIMIT, deployment, eventually, ionian, run, text};
+use crate::secured::Secured;
+use nix::sys::signal::{Signal, kill};
+use serde_json::Value;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Runs a script of the shell, as root of a network of its own with a loopback device, where no
@@ -82,4 +87,132 @@ fn a_name_that_no_server_resolves_holds_up_neither_nodes_nor_tools() {
     );
     assert!(said.contains("health: DEGRADED"), "{said}");
     assert!(said.ends_with("\n0\n0\n"), "{said}");
+}
+
+/// Delays the syncs of a node by the milliseconds in the file NODE.delay, or until it is gone.
+const DELAYS: &str = r#"
+use std::ffi::{c_char, c_int, c_void};
+use std::time::Duration;
+
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+fn wait() {
+    let node = std::env::args().nth(2).unwrap_or_default();
+    let text = || std::fs::read_to_string(format!("{node}.delay")).unwrap_or_default();
+    std::thread::sleep(Duration::from_millis(text().parse().unwrap_or(0)));
+    while text() == "hang" {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn next(name: *const c_char, file: c_int) -> c_int {
+    wait();
+    // The next library that has it.
+    let next = unsafe { dlsym(-1_isize as *mut c_void, name) };
+    let next: extern "C" fn(c_int) -> c_int = unsafe { std::mem::transmute(next) };
+    next(file)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn fdatasync(file: c_int) -> c_int {
+    next(c"fdatasync".as_ptr(), file)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn fsync(file: c_int) -> c_int {
+    next(c"fsync".as_ptr(), file)
+}
+"#;
+
+/// The program, on a disk whose syncs can be delayed.
+fn on_slow_disk() -> Command {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    let library = LIBRARY.get_or_init(|| {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let id = std::process::id();
+        let source = directory.join(format!("delays-{id}.rs"));
+        let library = directory.join(format!("delays-{id}.so"));
+        fs::write(&source, DELAYS).unwrap();
+        let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
+        rustc.args([
+            "--edition=2024",
+            "--crate-type=cdylib",
+            "--crate-name=delays",
+            "-o",
+        ]);
+        assert!(rustc.arg(&library).arg(&source).status().unwrap().success());
+        library
+    });
+    let mut command = ionian();
+    command.env("LD_PRELOAD", library);
+    command
+}
+
+/// The status, and the index of the node that leads, if one does.
+fn status(cluster: &Secured) -> (Value, Option<usize>) {
+    let [config, tls] = ["given.toml", "certs/monitor"].map(|it| cluster.path(it));
+    let output = run(&["status", "--json", "--config", &config, "--tls", &tls]);
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let leads = |node: &Value| {
+        let roles = node["status"]["roles"].as_array();
+        roles.is_some_and(|roles| roles.iter().any(|role| role["leads"]["own"] == true))
+    };
+    let leader = status["nodes"].as_array().unwrap().iter().position(leads);
+    (status, leader)
+}
+
+fn median(cluster: &Secured, gateway: usize) -> Duration {
+    let mut client = cluster.client(gateway, "any");
+    let mut took: Vec<Duration> = (0..41)
+        .map(|_| {
+            let begin = Instant::now();
+            client.call(&["SET", "k", "v"]).unwrap();
+            begin.elapsed()
+        })
+        .collect();
+    took.sort();
+    took[20]
+}
+
+#[test]
+fn a_leader_on_a_slow_disk_hands_over_and_one_that_hangs_answers_and_ends() {
+    let cluster = Secured::start_by(on_slow_disk, &[], |_, _| Vec::new());
+    cluster.client(0, "any");
+    let leader = eventually("a node leads", || status(&cluster).1);
+    let name = cluster.deployment.nodes[leader].name.clone();
+    let other = (leader + 1) % 3;
+    let normal = median(&cluster, other);
+    let delay = |text: &str| fs::write(cluster.path(&format!("{name}.delay")), text).unwrap();
+    delay("300");
+    let mut client = cluster.client(other, "any");
+    eventually("another node leads, and the slow one is named", || {
+        client.call(&["SET", "k", "v"]).unwrap();
+        let (status, now) = status(&cluster);
+        let text = format!("the disk of node {name} is slow");
+        (now? != leader && status.to_string().contains(&text)).then_some(())
+    });
+    assert!(
+        cluster.log(leader).contains("E0206"),
+        "{}",
+        cluster.log(leader)
+    );
+    println!(
+        "median of writes: {normal:?}, then {:?}",
+        median(&cluster, other)
+    );
+    // A client of the node itself gets an answer while a sync never ends.
+    let mut own = cluster.client(leader, "any");
+    delay("hang");
+    for _ in 0..3 {
+        client.call(&["SET", "k", "w"]).unwrap();
+        own.call(&["SET", "k", "v"]).unwrap();
+    }
+    kill(cluster.pid(leader), Signal::SIGTERM).unwrap();
+    let directory = &cluster.directory;
+    let mut nodes = cluster.nodes;
+    eventually("it ends", || nodes.0[leader].try_wait().unwrap());
+    let log = fs::read_to_string(directory.path(&format!("{name}.log"))).unwrap();
+    assert!(log.contains("E0604"), "{log}");
 }

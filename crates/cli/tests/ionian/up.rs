@@ -412,3 +412,18 @@ fn a_second_signal_kills_a_paused_node() {
     assert!(!said.contains("does not stop within"), "{said}");
     assert!(pids.iter().all(|pid| !is_alive(*pid)));
 }
+
+#[test]
+fn signals_that_ask_for_nothing_end_neither_nodes_nor_their_supervisor() {
+    let cluster = Cluster::start("colocated", &[], &[]);
+    let nodes = cluster.pids();
+    for signal in [Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGALRM] {
+        for process in nodes.iter().copied().chain([cluster.up_pid()]) {
+            kill(process, signal).unwrap();
+        }
+    }
+    // A signal to a process that would end it has done so before it can answer.
+    cluster.client(0).call(&["SET", "k", "v"]).unwrap();
+    assert_eq!(cluster.status()["nodes_up"], 3);
+    assert_eq!(cluster.pids(), nodes);
+}

@@ -1,0 +1,40 @@
+//! Keeps signals from ending the process that are no request to end.
+
+use nix::sys::signal::Signal;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Signals that end a process by default though no sender means that: the first two are for the
+/// uses of programs, the others are of timers, terminals and devices.
+const OTHERS: [Signal; 8] = [
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGALRM,
+    Signal::SIGVTALRM,
+    Signal::SIGPROF,
+    Signal::SIGIO,
+    Signal::SIGPWR,
+    Signal::SIGSTKFLT,
+];
+
+/// Has this process ignore the signals that ask it for nothing that it does.
+pub(crate) fn ignore_others() {
+    OTHERS.into_iter().for_each(catch);
+}
+
+/// Keeps a signal from ending the process. What waits for it may be installed later.
+pub(crate) fn catch(caught: Signal) {
+    let catch = || -> std::io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let _entered = runtime.enter();
+        // The handler stays installed. Nothing waits for the signal.
+        signal(SignalKind::from_raw(caught as i32)).map(drop)
+    };
+    if let Err(error) = catch() {
+        tracing::warn!(
+            id = "E0109",
+            "the signal {caught} cannot be caught: {error}"
+        );
+    }
+}
