@@ -323,6 +323,9 @@ pub struct LogStatus {
     pub checkpoints: u64,
     /// How many snapshots were stored.
     pub snapshots: u64,
+    /// Whether the disk is so slow that another node is to lead.
+    #[serde(default)]
+    pub is_slow: bool,
 }
 
 /// One role instance. A field that does not apply to its role is `None`; see [`Status`].

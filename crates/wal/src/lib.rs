@@ -30,7 +30,8 @@
 //! A group of fewer than [`HAND_OFF_BYTES`] bytes is synced by the caller. Clients wait for
 //! answers, so to sync one half of their records while the other half is taken in makes groups half
 //! as large. That pays only when a group is so large that to write it takes as long as to take in
-//! the next: the records must be many *and* large. The measurement is in
+//! the next: the records must be many *and* large. An owner whose disk is slow wants it for all
+//! groups, to do other work meanwhile ([`Wal::hand_off_all`]). The measurement is in
 //! `docs/decisions/0011-own-log.md`; it is made by
 //!
 //! ```text

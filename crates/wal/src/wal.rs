@@ -20,7 +20,8 @@ use std::sync::Arc;
 pub enum HandOff {
     /// Always by the calling thread. Nothing of the log runs on another thread.
     Never,
-    /// By the log's thread, if the group has at least this many bytes.
+    /// By the log's thread, if the group has at least this many bytes, or the owner wants it
+    /// ([`Wal::hand_off_all`]).
     From(usize),
 }
 
@@ -125,6 +126,7 @@ pub struct Wal<S: Storage = Disk> {
     /// Records below this are not needed.
     low: u64,
     syncs: u64,
+    hands_off_all: bool,
     /// The first error.
     poison: Option<String>,
 }
@@ -234,6 +236,7 @@ impl<S: Storage> Wal<S> {
             files_made: 1,
             low: 0,
             syncs: 0,
+            hands_off_all: false,
             poison: None,
         };
         Ok((wal, recovery))
@@ -297,6 +300,12 @@ impl<S: Storage> Wal<S> {
         let segments =
             self.closed.iter().map(|segment| segment.bytes).sum::<u64>() + self.active.bytes;
         segments + self.spares.iter().map(|spare| spare.bytes).sum::<u64>()
+    }
+
+    /// Whether the log's thread syncs groups of any size from now on: its owner does not wait for a
+    /// slow disk then.
+    pub fn hand_off_all(&mut self, all: bool) {
+        self.hands_off_all = all;
     }
 
     /// Starts to make everything durable that was appended. If a sync runs already, the rest is
@@ -389,7 +398,8 @@ impl<S: Storage> Wal<S> {
     }
 
     fn hands_off(&self, bytes: usize) -> bool {
-        matches!(self.options.hand_off, HandOff::From(least) if bytes >= least)
+        let hands_off = |least| self.hands_off_all || bytes >= least;
+        matches!(self.options.hand_off, HandOff::From(least) if hands_off(least))
     }
 
     fn sync_here(&mut self) -> Result<(), WalError> {

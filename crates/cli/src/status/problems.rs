@@ -183,6 +183,12 @@ pub(super) fn troubles(
         if let Some(left) = status.drains {
             found.push(Id::Draining.with(drained(&node.name, left)));
         }
+        if status.log.is_slow {
+            found.push(Id::SlowDisk.with(format!(
+                "the disk of node {} is slow: another node is to lead until it is not",
+                node.name
+            )));
+        }
         found.extend(ending(&node.name, status));
         if let Some(why) = status.tls.as_ref().and_then(|tls| tls.refusal.as_ref()) {
             found.push(Id::CertificateRefused.with(format!(

@@ -231,6 +231,14 @@ impl<P: Protocol> EventLoop<P> {
     /// Whether a node that was asked to stop has answered everything, or has reached the limit
     /// `at`.
     fn has_drained(&self, at: tokio::time::Instant) -> bool {
+        if let Some(takes) = self.state.borrow().io.log.hangs() {
+            let seconds = takes.as_secs_f64();
+            tracing::warn!(
+                id = "E0605",
+                "stopping without draining: the disk has not finished a sync for {seconds:.1} s"
+            );
+            return true;
+        }
         let left = self.state.borrow().drain_status();
         if !left.is_done() && tokio::time::Instant::now() >= at {
             let limit = self.info.drain.as_secs_f64();
@@ -271,6 +279,7 @@ impl<P: Protocol> EventLoop<P> {
         state.io.now = now;
         state.delays.run_begins(now);
         state.take_in(now)?;
+        state.judge_disk(now);
         let mut is_member = state.run_roles(now)?;
         if state.write_checkpoint() {
             is_member &= state.run_roles(now)?;

@@ -56,6 +56,8 @@ pub(crate) struct State<P: Protocol> {
     roles_are_outdated: bool,
     /// Whether the node drains: it accepts no new clients, and another node is to lead.
     draining: bool,
+    /// Whether another node is to lead because the disk of this one is slow.
+    disk_is_slow: bool,
     /// Whether the known membership lacks this node: its roles are not called any more.
     pub(crate) has_left: bool,
     /// Why the loop must end, if a membership that arrived between two runs requires it.
@@ -86,6 +88,7 @@ impl<P: Protocol> State<P> {
             started: false,
             roles_are_outdated: false,
             draining: false,
+            disk_is_slow: false,
             has_left: false,
             exit: None,
             requests: Vec::new(),
@@ -170,7 +173,7 @@ impl<P: Protocol> State<P> {
             if !self.apply_membership(membership)? {
                 return Ok(false);
             }
-            if self.draining {
+            if self.draining || self.disk_is_slow {
                 // Roles that the membership has brought do not know yet.
                 self.node.drain(now, true, &mut self.io);
             }
@@ -295,13 +298,36 @@ impl<P: Protocol> State<P> {
             true => tracing::info!("draining: no new clients, and another node is to lead"),
             false => tracing::info!("no longer draining: clients are served again"),
         }
+        self.hand_over(now);
+        self.io.application.drain(drains);
+        true
+    }
+
+    /// Has another node lead while the disk of this one is slow. If those of all are, one of them
+    /// leads all the same.
+    pub(crate) fn judge_disk(&mut self, now: Instant) {
+        let is_slow = self.io.log.is_slow();
+        if is_slow == core::mem::replace(&mut self.disk_is_slow, is_slow) {
+            return;
+        }
+        match is_slow {
+            true => tracing::warn!(
+                id = "E0206",
+                "the disk of this node is slow: another node is to lead until it is not"
+            ),
+            false => tracing::info!("the disk of this node is not slow any more: it may lead"),
+        }
+        self.hand_over(now);
+    }
+
+    /// Tells the roles whether another node is to lead.
+    fn hand_over(&mut self, now: Instant) {
+        let drains = self.draining || self.disk_is_slow;
         self.io.now = now;
         self.node.drain(now, drains, &mut self.io);
         if let Some(loops) = &mut self.io.loops {
             loops.drain(drains);
         }
-        self.io.application.drain(drains);
-        true
     }
 
     /// What a node that drains still has to finish.

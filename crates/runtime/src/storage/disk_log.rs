@@ -7,6 +7,7 @@
 
 use super::directory::{DataDirectory, LOG, SNAPSHOTS, VITAL};
 use super::error::LogError;
+use super::pace::{self, Pace};
 use super::recovery;
 use super::snapshots::{SnapshotStore, SnapshotThread};
 use super::stamp::{self, Stamp};
@@ -18,7 +19,7 @@ use ionian_wal::{Flush, Options, Recovery, Wal};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
 
 /// The approximate cost of a record in the log besides its bytes.
@@ -60,6 +61,7 @@ pub(crate) struct DiskLog {
     checkpoints: u64,
     snapshots_stored: u64,
     measured: LogMeasured,
+    pace: Pace,
     /// The sync that the log's thread does.
     in_progress: Option<Sync>,
     /// Holds the lock. It is the last field, so the threads of the others have ended when it is
@@ -135,6 +137,7 @@ impl DiskLog {
             checkpoints: 0,
             snapshots_stored: 0,
             measured: LogMeasured::default(),
+            pace: Pace::default(),
             in_progress: None,
             _directory: directory,
         };
@@ -204,13 +207,31 @@ impl DiskLog {
                 sync_records,
                 ..
             } = &mut self.measured;
-            sync_times.record(ended.began.elapsed().as_micros() as u64);
+            let now = Instant::now();
+            let took = now.saturating_duration_since(ended.began);
+            sync_times.record(took.as_micros() as u64);
+            self.pace.record(now, took);
+            self.wal.hand_off_all(self.pace.hands_off());
             sync_bytes.record(ended.bytes as u64);
             sync_records.record(durable - ended.after);
         }
         if durable < self.wal.written() && self.in_progress.is_none() {
             self.in_progress = Some(next);
         }
+    }
+
+    /// Whether the disk takes so long that another node should lead.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.pace.is_slow(Instant::now(), self.waits_since())
+    }
+
+    /// How long the sync in progress has taken, if it hangs.
+    pub(crate) fn hangs(&self) -> Option<Duration> {
+        pace::hangs(Instant::now(), self.waits_since())
+    }
+
+    fn waits_since(&self) -> Option<Instant> {
+        self.in_progress.map(|sync| sync.began)
     }
 
     /// What it has measured.
@@ -273,6 +294,7 @@ impl DiskLog {
             syncs: self.wal.syncs(),
             checkpoints: self.checkpoints,
             snapshots: self.snapshots_stored,
+            is_slow: self.is_slow(),
         }
     }
 }

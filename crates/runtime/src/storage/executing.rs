@@ -242,7 +242,7 @@ impl Executing {
         if let Err(error) = file.write_all_at(&bytes, 0) {
             self.notes.store(false, Ordering::Relaxed);
             tracing::warn!(
-                id = "E0206",
+                id = "E0208",
                 "cannot note what is executed in {}: {error}",
                 path.display()
             );

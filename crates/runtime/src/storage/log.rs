@@ -14,6 +14,7 @@ use ionian_kernel::role::Lsn;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Notify;
 
 /// What survives the end of a process.
@@ -70,6 +71,19 @@ impl Log {
         match self {
             Log::Memory(log) => log.durable(),
             Log::Disk(log) => log.durable(),
+        }
+    }
+
+    /// Whether the disk takes so long that another node should lead.
+    pub(crate) fn is_slow(&self) -> bool {
+        matches!(self, Log::Disk(log) if log.is_slow())
+    }
+
+    /// How long the sync in progress has taken, if it hangs.
+    pub(crate) fn hangs(&self) -> Option<Duration> {
+        match self {
+            Log::Memory(_) => None,
+            Log::Disk(log) => log.hangs(),
         }
     }
 

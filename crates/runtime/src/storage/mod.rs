@@ -10,6 +10,7 @@ pub mod machine_failure;
 pub mod membership_file;
 pub(crate) mod memory_log;
 pub mod offline;
+mod pace;
 pub(crate) mod recovery;
 mod sealed;
 pub mod skips;
