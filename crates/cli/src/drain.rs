@@ -5,11 +5,13 @@ use crate::contact;
 use crate::member;
 use crate::output::say;
 use crate::source::{self, ANSWER_LIMIT};
+use crate::status::{Answer, ask_all};
 use crate::waiting;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
+use ionian_deployment::Configuration;
 use ionian_program::BadUsage;
-use ionian_runtime::{Addressee, Contact, DrainStatus, query_status, request_drain};
+use ionian_runtime::{Addressee, Contact, DrainStatus, NodeStatus, query_status, request_drain};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -32,6 +34,9 @@ pub(crate) struct Arguments {
     /// Let the node serve clients and lead again
     #[arg(long)]
     pub(crate) undo: bool,
+    /// Drain the node even if no other node serves clients
+    #[arg(long, conflicts_with = "undo")]
+    pub(crate) force: bool,
     /// Limit for the wait [default: options.drain_ms of the deployment]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub(crate) timeout: Option<u32>,
@@ -55,6 +60,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             ))
             .into());
         };
+        if !arguments.undo && !arguments.force && !others_serve(&known, name).await {
+            return Err(anyhow!(
+                "no other node serves clients: after the drain of {name} none does; --force drains it all the same"
+            ));
+        }
         let contact = contact::to(Some(name), &node.address);
         let addressee = Addressee {
             cluster: known.deployment.cluster.clone(),
@@ -85,6 +95,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Whether a node other than this one serves clients. If this one does not either, that is no
+/// matter.
+async fn others_serve(known: &Configuration, name: &str) -> bool {
+    let cluster = ask_all(known, ANSWER_LIMIT).await;
+    let serves = |node: &Answer| {
+        let serves = |status: &NodeStatus| status.drains.is_none() && status.takes_part;
+        node.gateway.is_some() && node.status.as_ref().is_some_and(serves)
+    };
+    let (own, others): (Vec<_>, Vec<_>) = cluster.nodes.iter().partition(|node| node.name == name);
+    !own.into_iter().any(serves) || others.into_iter().any(serves)
 }
 
 /// Waits until a draining node has nothing left. Returns what is left if that takes longer than

@@ -17,6 +17,8 @@ use ionian_kernel::protocol::Protocol;
 use ionian_program::BadUsage;
 use ionian_replication::executor::refounded;
 use ionian_runtime::storage::offline::NewNode;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 /// Size in bytes of the pieces in which the state is written.
@@ -119,7 +121,10 @@ impl Work for Make<'_> {
         let places = DataPaths::new(data);
         refuse_other_cluster(&places, deployment)?;
         let parent = places.nodes();
-        std::fs::create_dir_all(&parent)
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&parent)
             .with_context(|| format!("cannot create {}", parent.display()))?;
         // Check all directories before creating any, so that a refusal leaves nothing behind.
         for node in nodes {

@@ -350,7 +350,7 @@ fn exec_names_the_status_if_no_gateway_serves() {
     let cluster = Cluster::start("colocated", &["durability=memory"], &[]);
     let data = cluster.data();
     for node in ["n0", "n1", "n2"] {
-        works(&["drain", node, "--data", &data]);
+        works(&["drain", node, "--data", &data, "--force"]);
     }
     let says = "`ionian status` shows which nodes run, and which of them drain";
     fails(&["exec", "--data", &data, "GET", "k"], 1, says);

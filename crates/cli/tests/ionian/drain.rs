@@ -241,10 +241,8 @@ fn a_cluster_of_drained_nodes_does_not_serve() {
     let cluster = Cluster::start("colocated", &[], &[]);
     let data = cluster.data();
     for node in ["n0", "n1", "n2"] {
-        assert_eq!(
-            run(&["drain", node, "--data", &data]).status.code(),
-            Some(0)
-        );
+        let drain = ["drain", node, "--data", &data, "--force"];
+        assert_eq!(run(&drain).status.code(), Some(0));
     }
     let looked = run(&["status", "--data", &data]);
     assert_eq!(looked.status.code(), Some(1), "{looked:?}");
@@ -381,4 +379,20 @@ fn commands_for_one_cluster_do_not_work_on_another() {
     );
     assert!(blue.status()["nodes"][0]["status"]["drains"].is_null());
     blue.client(0).set("k", "v");
+}
+
+#[test]
+fn the_last_node_that_serves_is_drained_by_force_only() {
+    let cluster = Cluster::start("colocated", &[], &[]);
+    let data = cluster.data();
+    let drain = |node| ["drain", node, "--data", &data];
+    works(&drain("n0"));
+    works(&drain("n1"));
+    let why = "no other node serves clients: after the drain of n2 none does; --force";
+    fails(&drain("n2"), 1, why);
+    cluster.client(2).call(&["SET", "k", "v"]).unwrap();
+    // One that does not serve may be drained again.
+    works(&drain("n1"));
+    works(&["drain", "n2", "--data", &data, "--force"]);
+    assert!(cluster.status()["nodes"][2]["status"]["drains"].is_object());
 }

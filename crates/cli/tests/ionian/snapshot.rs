@@ -14,6 +14,7 @@ use crate::resp::{Client, Reply};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 const DISK: &[&str] = &[
@@ -80,6 +81,15 @@ fn restore(preset: &str, file: &str) -> Cluster {
             deployment.nodes.len() > 1,
             "{said}"
         );
+    }
+    let mode = |path: &str| {
+        let path = directory.path("data").join(path);
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    };
+    let node = format!("nodes/{}", deployment.nodes[0].name);
+    let inner = ["wal", "snapshots"].map(|it| format!("{node}/{it}"));
+    for path in ["", "nodes", &node, &inner[0], &inner[1]] {
+        assert_eq!(mode(path), 0o700, "{path}");
     }
     let again = refused(
         1,

@@ -25,7 +25,7 @@ pub(crate) struct DataDirectory {
 
 /// Creates a directory, and those above it, for the user of this process only. What exists stays as
 /// its owner has made it.
-fn private(path: &Path) -> std::io::Result<()> {
+pub(super) fn private(path: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 

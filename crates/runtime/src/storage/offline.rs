@@ -1,7 +1,7 @@
 //! The data directory of a stopped node with durability "disk": reads it, or creates one whose
 //! state begins with a snapshot.
 
-use super::directory::{DataDirectory, LOG, SNAPSHOTS, VITAL};
+use super::directory::{DataDirectory, LOG, SNAPSHOTS, VITAL, private};
 use super::error::{LogError, io_error};
 use super::identity::{self, IdentityFile, Origin};
 use super::recovery;
@@ -404,7 +404,7 @@ impl NewNode<'_> {
         let owner = stamp::encode(&self.stamp_of_node());
         let (log, stored) = (draft.join(LOG), draft.join(SNAPSHOTS));
         for directory in [&log, &stored] {
-            fs::create_dir(directory).map_err(io_error("create the directory", directory))?;
+            private(directory).map_err(io_error("create the directory", directory))?;
         }
         let store = SnapshotStore::new(&stored, &owner, kinds);
         for address in snapshots {
