@@ -1,10 +1,19 @@
 //! Socket addresses: resolving host names, and listening.
 
 use anyhow::{Context, Result};
+use socket2::{SockRef, TcpKeepalive};
 use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
 
 /// Length of the queue in which the system holds new connections while the event loop is busy.
 const BACKLOG: i32 = 1024;
+
+/// How long the machine of a client may acknowledge nothing before its connection is closed. An
+/// idle one is asked from half of that time on.
+const CLIENT_LIMIT: Duration = Duration::from_secs(120);
+
+/// How often it is asked then.
+const ASK_EVERY: Duration = Duration::from_secs(15);
 
 /// The text, if it is HOST:PORT.
 pub(crate) fn endpoint(text: &str) -> Option<&str> {
@@ -31,4 +40,18 @@ pub(crate) fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
+}
+
+/// Listens for clients, whose machines may vanish. Connections inherit the options of the socket
+/// that accepts them.
+pub(crate) fn listen_for_clients(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let listener = listen(address)?;
+    let socket = SockRef::from(&listener);
+    let asks = TcpKeepalive::new()
+        .with_time(CLIENT_LIMIT / 2)
+        .with_interval(ASK_EVERY);
+    socket.set_tcp_keepalive(&asks)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(CLIENT_LIMIT))?;
+    Ok(listener)
 }

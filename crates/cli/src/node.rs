@@ -11,7 +11,7 @@ mod secure;
 mod service;
 mod stop;
 
-use crate::address::{endpoint, listen, resolve};
+use crate::address::{endpoint, listen_for_clients, resolve};
 use crate::contact;
 use crate::data_paths::DataPaths;
 use crate::gateway_app;
@@ -259,7 +259,7 @@ fn gateway_listener(
         (None, None) => format!("node.{}.gateway", node.name),
     };
     let address = resolve(&key, text)?;
-    let listener = listen(address)
+    let listener = listen_for_clients(address)
         .with_context(|| format!("cannot listen on {key} = {text:?}"))?;
     listener.set_nonblocking(true)?;
     Ok(Some(listener))

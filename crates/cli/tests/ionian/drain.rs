@@ -396,3 +396,25 @@ fn the_last_node_that_serves_is_drained_by_force_only() {
     works(&["drain", "n2", "--data", &data, "--force"]);
     assert!(cluster.status()["nodes"][2]["status"]["drains"].is_object());
 }
+
+/// The kernel's own list of sockets: for each, its two ports and the timer that runs.
+fn timer(local: u16, remote: u16) -> Option<String> {
+    let list = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let (local, remote) = (format!(":{local:04X}"), format!(":{remote:04X}"));
+    list.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_it = words[1].ends_with(&local) && words[2].ends_with(&remote);
+        is_it.then(|| words[5].split(':').next().unwrap().to_owned())
+    })
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_idle_client_is_asked_whether_its_machine_is_there() {
+    let cluster = Cluster::start("colocated", &[], &[]);
+    let gateway = cluster.gateways()[0];
+    let client = TcpStream::connect(("127.0.0.1", gateway)).unwrap();
+    let own = client.local_addr().unwrap().port();
+    // 2 is that of keepalive.
+    eventually("it is", || (timer(gateway, own)? == "02").then_some(()));
+}
