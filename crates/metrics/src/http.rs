@@ -18,15 +18,17 @@ use hyper_util::service::TowerToHyperService;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Mutex;
+use tokio::task::AbortHandle;
 
 /// The largest head of a request. A larger one gets 431.
 const HEAD_BYTES: usize = 8 << 10;
 
-/// At most this many connections; further ones are closed at once.
+/// At most this many connections. A further one takes the place of the oldest that waits for its
+/// client; if there is none, it is closed at once.
 const CONNECTIONS: usize = 100;
 
 /// How long a client may take to send the head of a request, and a connection may be idle.
@@ -125,22 +127,60 @@ impl Server {
 }
 
 async fn serve(listener: tokio::net::TcpListener, router: Router, shared: Arc<Shared>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut places = Vec::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let Ok(permit) = room.clone().try_acquire_owned() else {
-            shared.answers.refused.fetch_add(1, Ordering::Relaxed);
+        if !has_room(&mut places, &shared.answers) {
             continue;
-        };
-        let router = router.clone();
-        tokio::spawn(async move {
-            converse(stream, router).await;
-            drop(permit);
-        });
+        }
+        let phase = Arc::new(AtomicU8::new(NEW));
+        let router = router
+            .clone()
+            .layer(from_fn_with_state(phase.clone(), note_phase));
+        let task = tokio::spawn(converse(stream, router)).abort_handle();
+        places.push(Place { phase, task });
     }
+}
+
+/// A connection, in the order in which they were accepted.
+struct Place {
+    phase: Arc<AtomicU8>,
+    task: AbortHandle,
+}
+
+/// It has sent no whole head of a request yet.
+const NEW: u8 = 0;
+/// A request is being answered.
+const ASKS: u8 = 1;
+/// Its last request was answered.
+const IDLE: u8 = 2;
+
+/// Makes room for one more connection, if it can: unfinished requests must keep no probe out.
+fn has_room(places: &mut Vec<Place>, answers: &Answers) -> bool {
+    places.retain(|place| !place.task.is_finished());
+    if places.len() < CONNECTIONS {
+        return true;
+    }
+    answers.refused.fetch_add(1, Ordering::Relaxed);
+    let oldest = |phase| {
+        let is_in = |place: &Place| place.phase.load(Ordering::Relaxed) == phase;
+        places.iter().position(is_in)
+    };
+    let Some(at) = oldest(NEW).or_else(|| oldest(IDLE)) else {
+        return false;
+    };
+    places.remove(at).task.abort();
+    true
+}
+
+async fn note_phase(State(phase): State<Arc<AtomicU8>>, request: Request, next: Next) -> Response {
+    phase.store(ASKS, Ordering::Relaxed);
+    let response = next.run(request).await;
+    phase.store(IDLE, Ordering::Relaxed);
+    response
 }
 
 /// Serves one connection.
