@@ -39,6 +39,10 @@ impl Application for GatewayApplication {
         self.gateway.drain(drains);
     }
 
+    fn disk_is_full(&mut self, is_full: bool) {
+        self.gateway.set_disk_full(is_full);
+    }
+
     fn clients(&self) -> usize {
         self.gateway.connections()
     }

@@ -39,6 +39,8 @@ pub struct Host {
     /// The address where clients connect; empty while the gateway does not listen.
     pub(crate) listening: RefCell<String>,
     info: Info,
+    /// Whether the disk of the node has no room.
+    pub(crate) disk_is_full: Cell<bool>,
     clients: RefCell<BTreeMap<u64, Rc<Client>>>,
     next_id: Cell<u64>,
     /// Memory of all clients together.
@@ -234,6 +236,7 @@ impl Host {
     pub fn new(limits: Limits, info: Box<dyn Fn(&mut InfoWriter)>) -> Rc<Host> {
         Rc::new(Host {
             limits,
+            disk_is_full: Cell::new(false),
             stats: Stats::default(),
             started: Instant::now(),
             listening: RefCell::default(),
@@ -259,6 +262,11 @@ impl Host {
     /// Sets the level of the cluster, which decides whether it has users.
     pub fn set_level(&self, level: Level) {
         self.rights.set_level(level);
+    }
+
+    /// Whether commands that need memory are refused, because the disk of the node is full.
+    pub fn set_disk_full(&self, is_full: bool) {
+        self.disk_is_full.set(is_full);
     }
 
     /// Adds a new connection to the list.

@@ -142,10 +142,14 @@ impl Gateway {
         })
     }
 
-    /// Starts or ends a drain. During a drain the gateway accepts no clients, and clients leave
-    /// when they have their answers.
+    /// Starts or ends a drain: no clients are accepted, and each leaves when it has its answers.
     pub fn drain(&self, drains: bool) {
         self.inner.clone().set_draining(drains);
+    }
+
+    /// Whether commands that need memory are refused, because the disk of the node is full.
+    pub fn set_disk_full(&self, is_full: bool) {
+        self.inner.host.set_disk_full(is_full);
     }
 
     /// Accepts the reply to a request, in the node's loop. Call [`flush`](Self::flush) at the end

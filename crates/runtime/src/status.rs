@@ -326,6 +326,10 @@ pub struct LogStatus {
     /// Whether the disk is so slow that another node is to lead.
     #[serde(default)]
     pub is_slow: bool,
+    /// Whether the disk has no room for the next file of the log, so that the node accepts only
+    /// what needs none.
+    #[serde(default)]
+    pub is_full: bool,
 }
 
 /// One role instance. A field that does not apply to its role is `None`; see [`Status`].

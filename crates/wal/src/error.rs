@@ -141,6 +141,11 @@ impl WalError {
         }
     }
 
+    /// Whether the disk has no room.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, WalError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+    }
+
     /// The stamp in a file is not the caller's.
     pub(crate) fn foreign(path: &Path, found: &[u8], own: &[u8]) -> Self {
         let printable = |stamp: &[u8]| stamp.escape_ascii().to_string();

@@ -42,6 +42,7 @@
 
 mod error;
 mod extent;
+mod options;
 mod read_only;
 mod record;
 mod recovery;
@@ -55,6 +56,7 @@ mod wal;
 mod writer;
 
 pub use error::WalError;
+pub use options::{HAND_OFF_BYTES, HandOff, Options};
 pub use read_only::{ReadOnly, read_log};
 pub use recovery::{Cut, Entry, Recovery};
-pub use wal::{Flush, HAND_OFF_BYTES, HandOff, Options, Wal};
+pub use wal::{Flush, Wal};

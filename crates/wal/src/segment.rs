@@ -189,6 +189,23 @@ pub(crate) fn write_zeros(
     Ok(())
 }
 
+/// Makes a spare file, unless the disk has no room for one.
+pub(crate) fn make_spare_if_room<S: Storage>(
+    directory: &Directory<S>,
+    name: &str,
+    bytes: u64,
+) -> Result<Option<Spare>, WalError> {
+    match make_spare(directory, name, bytes) {
+        Err(error) if error.is_full() => {
+            if directory.list()?.iter().any(|it| it == name) {
+                directory.remove(name)?;
+            }
+            Ok(None)
+        }
+        made => made.map(Some),
+    }
+}
+
 /// Makes a spare file. Zeros are really written, because a file whose blocks are only reserved
 /// still costs the file system a journal entry at every sync that first writes to them.
 pub(crate) fn make_spare<S: Storage>(

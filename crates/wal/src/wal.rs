@@ -2,10 +2,11 @@
 
 use crate::error::WalError;
 use crate::extent::{self, ExtentFile, LateSync};
+use crate::options::{HandOff, Options};
 use crate::record::{self, RECORD_HEADER};
 use crate::recovery::{self, Opened, Recovery};
 use crate::segment::{
-    HEADER_BLOCK, MAX_STAMP, SECTOR, Segment, Spare, make_spare, retire, spare_name,
+    HEADER_BLOCK, MAX_STAMP, SECTOR, Segment, Spare, make_spare_if_room, retire, spare_name,
 };
 use crate::storage::{Directory, Disk, Storage};
 use crate::sync::Worker;
@@ -15,66 +16,9 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// When a group is synced by the calling thread, and when by a thread of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HandOff {
-    /// Always by the calling thread. Nothing of the log runs on another thread.
-    Never,
-    /// By the log's thread, if the group has at least this many bytes, or the owner wants it
-    /// ([`Wal::hand_off_all`]).
-    From(usize),
-}
-
-/// See the crate's documentation for the measurement behind it.
-pub const HAND_OFF_BYTES: usize = 1 << 20;
-
 /// The size of a log's first segment, unless all are smaller: it is filled with zeros while the
 /// opener waits, and many a log never gets a record.
 const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
-
-/// How a log behaves.
-pub struct Options {
-    /// The size of a segment but the first; 16 MiB. A record that is too large for it gets a
-    /// segment of its own size.
-    pub segment_bytes: u64,
-    /// The largest record; 64 MiB.
-    pub max_record_bytes: usize,
-    /// How many files that are no longer needed are kept, to become segments again; 2.
-    pub spares: usize,
-    /// Which thread syncs.
-    pub hand_off: HandOff,
-    /// Called on the log's thread when a sync is done: makes the owner call
-    /// [`Wal::poll_completed`] soon. Must not block.
-    pub on_complete: Box<dyn Fn() + Send>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            segment_bytes: 16 << 20,
-            max_record_bytes: 64 << 20,
-            spares: 2,
-            hand_off: HandOff::From(HAND_OFF_BYTES),
-            on_complete: Box::new(|| {}),
-        }
-    }
-}
-
-impl fmt::Debug for Options {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Options {
-            segment_bytes,
-            max_record_bytes,
-            spares,
-            hand_off,
-            ..
-        } = self;
-        formatter
-            .debug_tuple("Options")
-            .field(&(segment_bytes, max_record_bytes, spares, hand_off))
-            .finish()
-    }
-}
 
 /// What [`Wal::flush`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +65,10 @@ pub struct Wal<S: Storage = Disk> {
     /// The one that is written to.
     active: Segment,
     spares: Vec<Spare>,
+    /// Whether the disk has no room for a spare.
+    is_short: bool,
+    /// Whether the keeper makes a spare.
+    makes_spare: bool,
     /// Numbers the names of spare files.
     files_made: u64,
     /// Records below this are not needed.
@@ -233,6 +181,8 @@ impl<S: Storage> Wal<S> {
             wanted: written,
             closed,
             spares: Vec::new(),
+            is_short: false,
+            makes_spare: false,
             files_made: 1,
             low: 0,
             syncs: 0,
@@ -531,16 +481,48 @@ impl<S: Storage> Wal<S> {
     /// Gets a file ready before it is needed: to fill one with zeros takes many times longer than
     /// to sync a group.
     fn prepare(&mut self) -> Result<(), WalError> {
-        let idle = self.spares.is_empty() && !self.keeper.is_busy();
-        if !idle || self.options.hand_off == HandOff::Never {
+        if self.is_short || self.options.hand_off == HandOff::Never {
             return Ok(());
         }
+        self.make_spare()
+    }
+
+    /// Whether the disk gets full: it has no room for a file that will be needed. The owner should
+    /// write only what frees some, and now and then [`make_spare`](Self::make_spare). The log goes
+    /// on to the end of the files that it has.
+    pub fn is_short(&self) -> bool {
+        self.is_short
+    }
+
+    /// How many files are to be ready. Disks of one size do not get full at the same record: with a
+    /// second file a log goes on until the others have noticed, too. A small log needs none.
+    fn spares_wanted(&self) -> usize {
+        let is_small = self.active.bytes < self.options.segment_bytes;
+        if is_small {
+            1
+        } else {
+            2.min(self.options.spares.max(1))
+        }
+    }
+
+    /// Gets one more file ready, if one is wanted.
+    ///
+    /// # Errors
+    /// When the disk fails, but not when it has no room.
+    pub fn make_spare(&mut self) -> Result<(), WalError> {
+        if self.spares.len() >= self.spares_wanted() || self.keeper.is_busy() {
+            return Ok(());
+        }
+        self.makes_spare = true;
         let (directory, name, bytes) = (
             self.directory.clone(),
             self.new_name(),
             self.options.segment_bytes,
         );
-        self.keep(move || make_spare(&directory, &name, bytes).map(|spare| vec![spare]))
+        self.keep(move || {
+            let made = make_spare_if_room(&directory, &name, bytes)?;
+            Ok(made.into_iter().collect())
+        })
     }
 
     fn keep(
@@ -556,7 +538,11 @@ impl<S: Storage> Wal<S> {
 
     fn take_kept(&mut self) -> Result<(), WalError> {
         while let Some(spares) = self.keeper.poll()? {
-            self.spares.extend(spares?);
+            let spares = spares?;
+            let found_no_room = std::mem::take(&mut self.makes_spare) && spares.is_empty();
+            self.spares.extend(spares);
+            self.is_short =
+                (self.is_short || found_no_room) && self.spares.len() < self.spares_wanted();
         }
         Ok(())
     }

@@ -183,6 +183,12 @@ pub(super) fn troubles(
         if let Some(left) = status.drains {
             found.push(Id::Draining.with(drained(&node.name, left)));
         }
+        if status.log.is_full {
+            found.push(Id::FullDisk.with(format!(
+                "the disk of node {} is full: its gateway accepts only reads and what frees memory",
+                node.name
+            )));
+        }
         if status.log.is_slow {
             found.push(Id::SlowDisk.with(format!(
                 "the disk of node {} is slow: another node is to lead until it is not",

@@ -40,6 +40,8 @@ pub(crate) enum Id {
     AuditFails,
     /// The process of a node has ended, without saying why, while it executed a command.
     CommandEndsNode,
+    /// The disk of a node has no room for the next file of the log.
+    FullDisk,
     /// The disk of a node is so slow that another one is to lead.
     SlowDisk,
     /// Two nodes that answer are not connected.

@@ -1,45 +1,54 @@
 //! Nothing that hangs and that a node can do without holds it up: it serves, and ends when it is
 //! asked to.
 
-use crate::cluster::{Directory, LIMIT, deployment, eventually, ionian, run, text};
+use crate::cluster::{Directory, LIMIT, deployment, eventually, ionian, run};
 use crate::secured::Secured;
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Runs a script of the shell, as root of a network of its own with a loopback device, where no
-/// name server answers. `None` where the system permits no such network.
-fn without_name_servers(directory: &Directory, script: &str) -> Option<Child> {
-    let servers = directory.path("resolv.conf");
-    // Longer than the test waits.
-    let text = "nameserver 192.0.2.1\noptions timeout:30 attempts:5\n";
-    fs::write(&servers, text).unwrap();
-    let bind = format!("mount --bind {} /etc/resolv.conf", servers.display());
-    // What is sent there is dropped without an error.
-    let black_hole = "ip link set lo up && ip route add 192.0.2.0/24 dev lo";
+/// Runs a script of the shell, as root of a network and of mounts of its own, after it has set them
+/// up. Returns what it has written. `None` where the system permits no such thing.
+fn isolated(set_up: &str, script: &str) -> Option<String> {
     let begin = |script: &str| {
+        let spaces = ["--map-root-user", "--user", "--mount", "--net", "--pid"];
         Command::new("unshare")
-            .args([
-                "--map-root-user",
-                "--user",
-                "--mount",
-                "--net",
-                "--pid",
-                "--fork",
-                "--kill-child",
-            ])
-            .args(["sh", "-c", &format!("{bind} && {black_hole} && {script}")])
+            .args(spaces)
+            .args(["--fork", "--kill-child", "sh", "-c"])
+            .arg(format!(
+                "ip link set lo up && {set_up} && {{ {script}; }} 2>&1"
+            ))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
     };
     let is_permitted =
         begin("true").is_ok_and(|it| it.wait_with_output().unwrap().status.success());
-    is_permitted.then(|| begin(script).unwrap())
+    if !is_permitted {
+        println!("skipped: the system permits no network and no mounts of its own");
+        return None;
+    }
+    let (mut shell, end) = (begin(script).unwrap(), Instant::now() + 3 * LIMIT);
+    let mut said = shell.stdout.take().unwrap();
+    // A pipe that is full would hold the script up.
+    let said = std::thread::spawn(move || {
+        let mut text = String::new();
+        said.read_to_string(&mut text).unwrap();
+        text
+    });
+    while shell.try_wait().unwrap().is_none() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let has_ended = shell.try_wait().unwrap().is_some();
+    let _ = shell.kill();
+    let said = said.join().unwrap();
+    assert!(has_ended, "it hangs: {said}");
+    Some(said)
 }
 
 /// The name of the first of three nodes is found at first.
@@ -67,19 +76,17 @@ fn a_name_that_no_server_resolves_holds_up_neither_nodes_nor_tools() {
         {ionian} status --config {file} 2>&1
         kill $second $third; wait $second; echo $?; wait $third; echo $?"
     );
-    let Some(mut shell) = without_name_servers(&directory, &script) else {
-        println!("skipped: the system permits no network of its own");
+    // Longer than the test waits.
+    let servers = "nameserver 192.0.2.1\noptions timeout:30 attempts:5\n";
+    fs::write(path("resolv.conf"), servers).unwrap();
+    // What is sent to that server is dropped without an error.
+    let set_up = format!(
+        "mount --bind {} /etc/resolv.conf && ip route add 192.0.2.0/24 dev lo",
+        path("resolv.conf")
+    );
+    let Some(said) = isolated(&set_up, &script) else {
         return;
     };
-    let end = Instant::now() + 2 * LIMIT;
-    while shell.try_wait().unwrap().is_none() && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let has_ended = shell.try_wait().unwrap().is_some();
-    let _ = shell.kill();
-    let output = shell.wait_with_output().unwrap();
-    let said = text(&output.stdout) + &text(&output.stderr);
-    assert!(has_ended, "it hangs: {said}");
     let why = ": the name in \"n0.example:";
     assert!(
         said.contains(why) && said.contains(" was not resolved within 2s"),
@@ -87,6 +94,38 @@ fn a_name_that_no_server_resolves_holds_up_neither_nodes_nor_tools() {
     );
     assert!(said.contains("health: DEGRADED"), "{said}");
     assert!(said.ends_with("\n0\n0\n"), "{said}");
+}
+
+/// The disks of all nodes are one. The log of a leader grows fastest, so its node may stop before
+/// the gateway of another notices that the disk is full.
+#[test]
+fn full_disks_of_all_nodes_leave_reads_and_deletions() {
+    let directory = Directory::new();
+    let deployment = deployment("colocated", &["durability=disk"]);
+    let path = |name: &str| directory.path(name).to_str().unwrap().to_owned();
+    let [file, data] = ["given.toml", "data"].map(path);
+    fs::write(&file, deployment.to_toml()).unwrap();
+    fs::create_dir(&data).unwrap();
+    let gateway = deployment.nodes[1].gateway.as_ref().unwrap();
+    let ionian = env!("CARGO_BIN_EXE_ionian");
+    // Of each node: the first file of the log and three more, of which one does not fit.
+    let set_up = format!("mount -t tmpfs -o size=140m tmpfs {data}");
+    let script = format!(
+        "for n in n0 n1 n2; do {ionian} node $n --data {data} --config {file} 2> {data}.$n & pids=\"$pids $!\"; done
+        ask() {{ {ionian} exec --at {gateway} \"$@\" 2>&1; }}
+        until ask SET k v; do sleep 0.1; done > {data}.set
+        value=$(head -c 100000 /dev/zero | tr '\\0' v)
+        i=0; while [ $i -lt 800 ]; do
+            case $(ask SET k$i $value) in *MISCONF*) break;; esac; i=$((i+1))
+        done
+        [ $i -lt 800 ] && echo full; ask GET k; ask DEL k1; ask SET k w
+        kill $pids; wait"
+    );
+    let Some(said) = isolated(&set_up, &script) else {
+        return;
+    };
+    let expected = "full\nv\n1\nMISCONF the disk of this node is full: ";
+    assert!(said.contains(expected), "{said}");
 }
 
 /// Delays the syncs of a node by the milliseconds in the file NODE.delay, or until it is gone.

@@ -152,6 +152,11 @@ impl Named {
         }
     }
 
+    /// Whether the command may need more memory.
+    pub(crate) fn grows(self) -> bool {
+        matches!(self, Named::Machine(info) if info.flags.contains(&"denyoom"))
+    }
+
     /// The gateway's own command, if it is one.
     #[inline]
     pub(crate) fn own(self) -> Option<&'static Own> {

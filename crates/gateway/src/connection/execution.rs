@@ -22,6 +22,11 @@ use std::time::{Duration, Instant};
 const BAD_EXEC: &str =
     "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
 
+/// The error for commands that need memory while the disk of the node is full. Redis has the same
+/// word for what it cannot make durable.
+const DISK_FULL: &str = "MISCONF the disk of this node is full: only reads and commands that free \
+                         memory are accepted";
+
 impl Connection {
     /// Executes the parsed command, or marks it as waiting.
     pub(super) fn act(&mut self) {
@@ -46,6 +51,13 @@ impl Connection {
             Admission::Granted => {}
             Admission::Waits => return false,
             Admission::Answered => return true,
+        }
+        if self.host.disk_is_full.get() && named.grows() {
+            if self.is_idle() {
+                self.refuse(words, DISK_FULL);
+                return true;
+            }
+            return false;
         }
         match named {
             Named::Own(own) => self.is_idle() && self.execute_own(own, words),

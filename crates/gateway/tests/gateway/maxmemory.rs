@@ -162,3 +162,27 @@ fn what_may_grow_much_waits_for_a_measurement_of_what_has_grown() {
     assert_eq!(order.matches('x').count(), 61, "{order}");
     assert!(order[1..].split(' ').all(|some| some.len() <= 4), "{order}");
 }
+
+#[test]
+fn while_the_disk_is_full_reads_and_what_frees_memory_are_served() {
+    let host = gateway(18);
+    let (mut client, mut cluster) = (Client::new(&host), Cluster::default());
+    assert_eq!(client.ask(&mut cluster, "SET k v\nSET l v"), "+OK\n+OK\n");
+    host.set_disk_full(true);
+    let refused = "MISCONF the disk of this node is full: only reads and commands that free memory \
+                   are accepted";
+    for (line, expected) in [
+        ("SET k w", format!("-{refused}\n")),
+        ("GET k\nSET k w\nDEL l", format!("$1\nv\n-{refused}\n:1\n")),
+        (
+            "MULTI\nSET k w\nEXEC",
+            format!(
+                "+OK\n-{refused}\n-EXECABORT Transaction discarded because of previous errors.\n"
+            ),
+        ),
+    ] {
+        assert_eq!(client.ask(&mut cluster, line), expected, "{line}");
+    }
+    host.set_disk_full(false);
+    assert_eq!(client.ask(&mut cluster, "SET k w"), "+OK\n");
+}

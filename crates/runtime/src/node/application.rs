@@ -28,6 +28,12 @@ pub trait Application {
         let _ = drains;
     }
 
+    /// The disk of the node gets full, or has room again: while it is full the application accepts
+    /// only what needs no room.
+    fn disk_is_full(&mut self, is_full: bool) {
+        let _ = is_full;
+    }
+
     /// The number of clients that a node which drains has to wait for.
     fn clients(&self) -> usize {
         0

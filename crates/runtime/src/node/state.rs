@@ -58,6 +58,7 @@ pub(crate) struct State<P: Protocol> {
     draining: bool,
     /// Whether another node is to lead because the disk of this one is slow.
     disk_is_slow: bool,
+    disk_is_full: bool,
     /// Whether the known membership lacks this node: its roles are not called any more.
     pub(crate) has_left: bool,
     /// Why the loop must end, if a membership that arrived between two runs requires it.
@@ -89,6 +90,7 @@ impl<P: Protocol> State<P> {
             roles_are_outdated: false,
             draining: false,
             disk_is_slow: false,
+            disk_is_full: false,
             has_left: false,
             exit: None,
             requests: Vec::new(),
@@ -306,6 +308,7 @@ impl<P: Protocol> State<P> {
     /// Has another node lead while the disk of this one is slow. If those of all are, one of them
     /// leads all the same.
     pub(crate) fn judge_disk(&mut self, now: Instant) {
+        self.judge_room();
         let is_slow = self.io.log.is_slow();
         if is_slow == core::mem::replace(&mut self.disk_is_slow, is_slow) {
             return;
@@ -318,6 +321,22 @@ impl<P: Protocol> State<P> {
             false => tracing::info!("the disk of this node is not slow any more: it may lead"),
         }
         self.hand_over(now);
+    }
+
+    /// Has clients use no more room while the disk has none.
+    fn judge_room(&mut self) {
+        let is_full = self.io.log.is_full();
+        if is_full == core::mem::replace(&mut self.disk_is_full, is_full) {
+            return;
+        }
+        match is_full {
+            true => tracing::error!(
+                id = "E0207",
+                "the disk of this node has no room for the next file of the log: only reads and what frees memory are accepted"
+            ),
+            false => tracing::info!("the disk of this node has room again: all is accepted"),
+        }
+        self.io.application.disk_is_full(is_full);
     }
 
     /// Tells the roles whether another node is to lead.

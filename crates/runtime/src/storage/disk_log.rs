@@ -32,6 +32,9 @@ const MAX_GATHERED: usize = 64 << 20;
 /// Larger than any command that a gateway accepts: every record of a role must fit.
 const MAX_RECORD: usize = 1 << 30;
 
+/// How often a node whose disk is full looks whether it still is.
+const LOOK_FOR_ROOM_EVERY: Duration = Duration::from_secs(1);
+
 /// How a node with durability "disk" uses the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskOptions {
@@ -62,6 +65,7 @@ pub(crate) struct DiskLog {
     snapshots_stored: u64,
     measured: LogMeasured,
     pace: Pace,
+    looked_for_room: Option<Instant>,
     /// The sync that the log's thread does.
     in_progress: Option<Sync>,
     /// Holds the lock. It is the last field, so the threads of the others have ended when it is
@@ -138,6 +142,7 @@ impl DiskLog {
             snapshots_stored: 0,
             measured: LogMeasured::default(),
             pace: Pace::default(),
+            looked_for_room: None,
             in_progress: None,
             _directory: directory,
         };
@@ -178,6 +183,7 @@ impl DiskLog {
     }
 
     pub(crate) fn poll(&mut self) -> Result<bool, LogError> {
+        self.look_for_room()?;
         let next = self.in_progress.map(|_| self.next_sync());
         let before = self.wal.durable();
         self.wal.poll_completed()?;
@@ -185,6 +191,25 @@ impl DiskLog {
             self.note_syncs(next);
         }
         self.moved_since(before)
+    }
+
+    /// While the disk has no room for the next file of the log, tries now and then to make it.
+    fn look_for_room(&mut self) -> Result<(), LogError> {
+        if !self.wal.is_short() {
+            return Ok(());
+        }
+        let now = Instant::now();
+        let is_due = |at| now.saturating_duration_since(at) >= LOOK_FOR_ROOM_EVERY;
+        if self.looked_for_room.is_none_or(is_due) {
+            self.looked_for_room = Some(now);
+            self.wal.make_spare()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the disk has no room for the next file of the log.
+    pub(crate) fn is_full(&self) -> bool {
+        self.wal.is_short()
     }
 
     /// The sync of what was gathered, if it begins now.
@@ -222,7 +247,9 @@ impl DiskLog {
 
     /// Whether the disk takes so long that another node should lead.
     pub(crate) fn is_slow(&self) -> bool {
-        self.pace.is_slow(Instant::now(), self.waits_since())
+        let began = self.waits_since();
+        // Called in each run of the event loop.
+        (began.is_some() || self.pace.was_slow()) && self.pace.is_slow(Instant::now(), began)
     }
 
     /// How long the sync in progress has taken, if it hangs.
@@ -295,6 +322,7 @@ impl DiskLog {
             checkpoints: self.checkpoints,
             snapshots: self.snapshots_stored,
             is_slow: self.is_slow(),
+            is_full: self.is_full(),
         }
     }
 }

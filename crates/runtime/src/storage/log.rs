@@ -79,6 +79,11 @@ impl Log {
         matches!(self, Log::Disk(log) if log.is_slow())
     }
 
+    /// Whether the disk has no room for the next file of the log.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Log::Disk(log) if log.is_full())
+    }
+
     /// How long the sync in progress has taken, if it hangs.
     pub(crate) fn hangs(&self) -> Option<Duration> {
         match self {

@@ -50,6 +50,11 @@ impl Pace {
         self.handed_off > 0
     }
 
+    /// Whether it has been slow at all, which needs no time to say.
+    pub(super) fn was_slow(&self) -> bool {
+        self.slow_until.is_some()
+    }
+
     /// Whether the disk is slow; `began` is when the sync began that is in progress, if one is.
     pub(super) fn is_slow(&self, now: Instant, began: Option<Instant>) -> bool {
         hangs(now, began).is_some() || self.slow_until.is_some_and(|until| now < until)

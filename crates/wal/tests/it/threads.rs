@@ -144,3 +144,39 @@ fn a_failed_drop_leaves_no_gap() {
         assert_eq!(recovery.last_lsn(), 20);
     }
 }
+
+#[test]
+fn a_disk_without_room_for_the_next_segment_stops_the_log_only_when_that_is_needed() {
+    let disk = FaultDisk::new(1);
+    let (mut wal, _completed) = threaded(&disk, 1);
+    disk.set_full(true);
+    wal.append(0, 0, &[1; SEGMENT as usize / 8]);
+    wal.sync().expect("it has room in its segment");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(40);
+    let settle = |wal: &mut Wal<FaultDisk>, is_short: bool| {
+        while wal.is_short() != is_short {
+            assert!(std::time::Instant::now() < deadline, "never: {is_short}");
+            if !is_short {
+                wal.make_spare().expect("it can");
+            }
+            wal.poll_completed().expect("that is no error");
+            std::thread::yield_now();
+        }
+    };
+    settle(&mut wal, true);
+    wal.append(0, 0, &[2; 8]);
+    wal.sync().expect("it still has room");
+    disk.set_full(false);
+    settle(&mut wal, false);
+    for _ in 0..8 {
+        wal.append(0, 0, &[3; SEGMENT as usize / 8]);
+        wal.sync().expect("it goes on");
+    }
+    disk.set_full(true);
+    let error = (0..64).find_map(|_| {
+        wal.append(0, 0, &[4; SEGMENT as usize / 8]);
+        wal.sync().err()
+    });
+    let text = error.expect("there is an end").to_string();
+    assert!(text.starts_with("cannot create"), "{text}");
+}
