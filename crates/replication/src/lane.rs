@@ -4,11 +4,12 @@
 
 mod in_flight;
 mod invariants;
+mod opening;
 mod pending;
 
 use self::in_flight::InFlight;
+use self::opening::Session;
 use self::pending::Pending;
-use crate::backoff::doubled;
 use crate::batch::{Answer, Answers, Command, Outcome, Purpose};
 use crate::flow::ByteWindow;
 use crate::names::named;
@@ -16,7 +17,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ionian_kernel::client::{LaneLimits, Operation, ReadLevel, Refusal, Reply, Request};
-use ionian_kernel::id::{ClientId, Index, Members, SessionId, Slot};
+use ionian_kernel::id::{ClientId, Index, Members, Slot};
 use ionian_kernel::layout::Options;
 use ionian_kernel::random::Random;
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
@@ -52,17 +53,6 @@ pub struct Lane {
     turns: u32,
     /// See [`logs_reads`](Self::logs_reads).
     logs_reads: bool,
-}
-
-enum Session {
-    /// Asked for with this nonce.
-    Opening {
-        nonce: u64,
-        ask_at: Instant,
-        asked: u32,
-    },
-    /// Open under this id.
-    Open(SessionId),
 }
 
 /// Which instances answered commands had been sent to.
@@ -118,6 +108,7 @@ impl Lane {
                 nonce,
                 ask_at: Instant::ZERO,
                 asked: 0,
+                via: None,
             },
             writes: InFlight::new(0),
             window: ByteWindow::new(window_bytes),
@@ -159,7 +150,7 @@ impl Lane {
 
     /// Begins to open the session.
     pub fn start(&mut self, now: Instant, due: &mut Due) {
-        self.ask_for_session(now, due);
+        self.ask_for_session(now, false, due);
         self.check_at = Some(now + self.limits.retry_after);
     }
 
@@ -314,14 +305,18 @@ impl Lane {
 
     /// Remembers which instance a command was sent to, so that another is asked next time.
     pub fn sent_via(&mut self, purpose: Purpose, number: u64, via: Index) {
-        let in_flight = match purpose {
-            Purpose::Read | Purpose::Change => &mut self.reads,
-            Purpose::Execute(_) => &mut self.writes,
-            // They are not asked again by their number.
-            Purpose::Open | Purpose::KeepAlive(_) | Purpose::Internal => return,
+        let sent_via = match purpose {
+            Purpose::Read | Purpose::Change => self.reads.via(number),
+            Purpose::Execute(_) => self.writes.via(number),
+            Purpose::Open => match &mut self.session {
+                Session::Opening { via, .. } => Some(via),
+                Session::Open(_) => None,
+            },
+            // It is not answered.
+            Purpose::KeepAlive(_) | Purpose::Internal => None,
         };
-        if let Some(pending) = in_flight.get_mut(number) {
-            pending.via = Some(via);
+        if let Some(sent_via) = sent_via {
+            *sent_via = Some(via);
         }
     }
 
@@ -348,9 +343,14 @@ impl Lane {
             ..
         } = answer;
         match (purpose, outcome, &self.session) {
-            (Purpose::Open, Outcome::Opened(id), Session::Opening { nonce, .. })
-                if *nonce == number =>
-            {
+            (
+                Purpose::Open,
+                Outcome::Opened(id),
+                Session::Opening {
+                    nonce, via: asked, ..
+                },
+            ) if *nonce == number => {
+                via.writes.extend(*asked);
                 self.session = Session::Open(id);
                 self.keep_alive_at = now + self.keep_alive_every;
                 self.writes.floor = 0;
@@ -422,63 +422,6 @@ impl Lane {
         pending.via
     }
 
-    /// The cluster has forgotten the session. What was sent in it may have been executed before
-    /// that; what was not is sent in the next one.
-    fn lose_session(&mut self, now: Instant, due: &mut Due) {
-        for pending in core::mem::replace(&mut self.writes, InFlight::new(0)).into_pending() {
-            if pending.asked > 0 {
-                self.refuse(pending.token, Refusal::Unknown, due);
-            } else {
-                self.writes.push(pending);
-            }
-        }
-        self.requeue();
-        self.session = Session::Opening {
-            nonce: self.random.any(),
-            ask_at: now,
-            asked: 0,
-        };
-        self.ask_for_session(now, due);
-        self.watch(now);
-    }
-
-    /// A process that was paused for long comes back to a session that has expired: what is sent in
-    /// it would be answered with doubt though it was not executed. So another is opened first.
-    fn replace_stale_session(&mut self, now: Instant, due: &mut Due) {
-        let unused = now >= self.keep_alive_at + self.keep_alive_every * 2;
-        if unused && matches!(self.session, Session::Open(_)) {
-            self.lose_session(now, due);
-        }
-    }
-
-    fn ask_for_session(&mut self, now: Instant, due: &mut Due) {
-        if let Session::Opening {
-            nonce,
-            ask_at,
-            asked,
-        } = &mut self.session
-        {
-            // The wait doubles when all have been asked, up to sixteen times the first: a cluster
-            // that cannot serve for long should not find a heap of such requests when it can. (A
-            // new leader is asked at once.)
-            *ask_at = now + doubled(self.limits.retry_after, *asked / self.turns, 4);
-            let again = *asked > 0;
-            *asked += 1;
-            let command = Command {
-                client: self.id,
-                purpose: Purpose::Open,
-                number: *nonce,
-                floor: 0,
-                payload: Bytes::new(),
-            };
-            due.writes.push(DueWrite {
-                command,
-                via: None,
-                again,
-            });
-        }
-    }
-
     /// Asks again for writes that went unanswered for too long.
     fn send_overdue(&mut self, now: Instant, due: &mut Due) {
         let Session::Open(session) = self.session else {
@@ -503,7 +446,7 @@ impl Lane {
 
     /// There is a new leader: what it may not have is asked again at once, as far as there is room.
     pub fn resend_writes(&mut self, now: Instant, due: &mut Due) {
-        self.ask_for_session(now, due);
+        self.ask_for_session(now, false, due);
         self.requeue();
         self.send_waiting(now, due);
         self.resend_changes(now, due);
@@ -520,7 +463,7 @@ impl Lane {
     /// once, of those who do.
     pub fn resend_small_writes(&mut self, now: Instant, bytes: usize, due: &mut Due) {
         let Session::Open(session) = self.session else {
-            return self.ask_for_session(now, due);
+            return self.ask_for_session(now, false, due);
         };
         let small = self
             .writes
@@ -561,7 +504,7 @@ impl Lane {
     /// Says whether the request for a session, a write or a change went unanswered for too long.
     fn find_overdue_writes(&mut self, now: Instant, due: &mut Due) {
         if matches!(self.session, Session::Opening { ask_at, .. } if ask_at <= now) {
-            self.ask_for_session(now, due);
+            self.ask_for_session(now, true, due);
             due.writes_overdue = true;
         }
         let transit = self.transit();
@@ -583,22 +526,6 @@ impl Lane {
             pending.mark_asked(now, self.limits.retry_after);
             pending.send_sessionless(self.id, number, via, due);
         }
-    }
-
-    fn keep_alive(&mut self, now: Instant, session: SessionId, due: &mut Due) {
-        self.keep_alive_at = now + self.keep_alive_every;
-        let command = Command {
-            client: self.id,
-            purpose: Purpose::KeepAlive(session),
-            number: 0,
-            floor: self.writes.floor,
-            payload: Bytes::new(),
-        };
-        due.writes.push(DueWrite {
-            command,
-            via: None,
-            again: false,
-        });
     }
 
     /// How much later an answer may come because of what is under way with it.

@@ -17,7 +17,7 @@ use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::Never;
-use ionian_replication::batch::{Answers, Batch, Command, Purpose};
+use ionian_replication::batch::{Answers, Batch, Command};
 use ionian_replication::lane::{Due, DueWrite, Lane};
 use ionian_replication::suspicion::Choice;
 
@@ -84,8 +84,6 @@ pub struct ClientLane {
     leaders: Choice<LeaderId>,
     replicas: Choice<ReplicaId>,
     near: Set<ReplicaId>,
-    /// The leader that was asked last to open a session.
-    opened_via: Option<LeaderId>,
     seen: Seen,
 }
 
@@ -104,7 +102,6 @@ impl ClientLane {
             near,
             lane: Lane::new(id, config.options(), random),
             due: Due::default(),
-            opened_via: None,
             seen: Seen::default(),
         }
     }
@@ -125,25 +122,15 @@ impl ClientLane {
     }
 
     fn write(&mut self, now: Instant, write: DueWrite, out: &mut Out<'_, Self>) {
-        let DueWrite {
-            command,
-            via,
-            again,
-        } = write;
+        let DueWrite { command, via, .. } = write;
         let (purpose, number) = (command.purpose, command.number);
-        let is_open = purpose == Purpose::Open;
-        // Of a request for a session the lane does not remember where it went.
-        let opened = self.opened_via.filter(|_| is_open && again);
-        if let Some(silent) = via.map(LeaderId).or(opened) {
-            self.leaders.silent(silent, now);
+        if let Some(silent) = via {
+            self.leaders.silent(LeaderId(silent), now);
         }
         let Some((leader, leaders)) = self.leaders.next(now) else {
             return;
         };
         self.lane.sent_via(purpose, number, leader.index());
-        if is_open {
-            self.opened_via = Some(leader);
-        }
         let message = leader::In::Propose {
             near: self.near,
             batch: Batch::one(&command),

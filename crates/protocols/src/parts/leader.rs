@@ -18,6 +18,7 @@ mod progress;
 mod proposing;
 mod reach;
 mod repair;
+mod repliers;
 mod report;
 mod succession;
 mod take_over;
@@ -220,7 +221,7 @@ impl<N: Notes> LeaderCore<N> {
     ) {
         self.hear_time(now, kind::Replica, from.0, times.clock);
         self.clock.executed(now, times.log);
-        self.window.heard_replica(from, now);
+        self.window.heard_replica(from, executed, now);
         self.progress
             .report(from, executed, kept, round >= self.round);
         let executed = self.progress.executed();

@@ -142,6 +142,35 @@ fn replicas_answer_in_turn_where_none_is_near_the_proposer() {
     }
 }
 
+/// One that installs a snapshot was named for each command of its node: none was answered for as
+/// long as that took.
+#[test]
+fn a_replica_that_is_far_behind_another_is_not_named_to_answer() {
+    let mut leader = server();
+    let mut named = |seconds, executed: [u64; 3]| {
+        leader.now = leader.now + Duration::from_secs(seconds);
+        for (from, executed) in (0..).zip(executed) {
+            leader.tell(report(from, executed, 0));
+        }
+        let sends = leader.tell(propose_batch(numbered(leader.now.0), false));
+        let named = sends.into_iter().find_map(|sent| match sent {
+            Envelope::ToProxyLeaders(_, proxy_leader::In::Phase2a { replier, .. }) => {
+                Some(replier.0)
+            }
+            _ => None,
+        });
+        named.expect("it is proposed")
+    };
+    assert_eq!(
+        named(1, [9, 5, 9]),
+        1,
+        "it may have no news of the last slots"
+    );
+    assert_eq!(named(1, [19, 9, 19]), 1, "it has what others had then");
+    assert_ne!(named(1, [19, 9, 19]), 1, "it is as far as a second before");
+    assert_eq!(named(1, [19, 19, 19]), 1, "it has caught up");
+}
+
 #[test]
 fn a_replica_that_is_not_heard_of_any_more_is_not_named_to_answer() {
     let mut leader = server();

@@ -5,6 +5,7 @@ use super::pending::Pending;
 use crate::session::SESSION_WINDOW;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use ionian_kernel::id::Index;
 
 /// Requests by number, from the lowest unanswered on.
 pub(super) struct InFlight {
@@ -79,6 +80,11 @@ impl InFlight {
 
     pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Pending> {
         self.place(number)?.pending_mut()
+    }
+
+    /// Through which instance a request was sent last.
+    pub(super) fn via(&mut self, number: u64) -> Option<&mut Option<Index>> {
+        self.get_mut(number).map(|pending| &mut pending.via)
     }
 
     fn place(&mut self, number: u64) -> Option<&mut Place> {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::batch::AnswersByClient;
-use ionian_kernel::{id::Members, wire::encode_all};
+use ionian_kernel::id::{Members, SessionId};
+use ionian_kernel::wire::encode_all;
 
 mod logged;
 
@@ -578,4 +579,22 @@ fn only_answers_to_linearizable_reads_clear_those_that_carried_them() {
         let reads = Members::from_bits(cleared);
         assert_eq!((via.writes, via.reads), (Members::EMPTY, reads));
     }
+}
+
+/// Each request for a session went the same way, though nothing came back on it.
+#[test]
+fn a_session_is_asked_for_again_by_another_way() {
+    let (mut lane, mut due, nonce) = lane();
+    lane.sent_via(Purpose::Open, nonce, 3);
+    let timer = lane.next_timer().expect("it is asked again");
+    lane.on_timer(timer, &mut due);
+    let again = due.writes.pop().expect("it is asked for again");
+    assert_eq!((again.command.number, again.via), (nonce, Some(3)));
+    lane.sent_via(Purpose::Open, nonce, 1);
+    // A new leader may have none of it: no instance has left it unanswered.
+    lane.resend_writes(timer, &mut due);
+    assert_eq!(due.writes.pop().map(|write| write.via), Some(None));
+    let open = answer(Purpose::Open, nonce, Outcome::Opened(SessionId(4)));
+    let via = lane.on_answers(timer, &open, &mut due);
+    assert_eq!(via.writes, Members::from_bits(1 << 1));
 }

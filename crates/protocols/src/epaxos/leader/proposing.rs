@@ -38,16 +38,17 @@ impl Leader {
         self.pump(now, out);
     }
 
-    /// The replica that is to answer.
+    /// The replica that is to answer. Where the roles are not apart a leader receives reports of
+    /// that of its node only, which is that of most of its clients.
     fn pick_replier(&mut self, now: Instant, near: Set<ReplicaId>) -> Replier {
         self.reply_turn += 1;
-        match self.config.is_apart() {
-            true => self.repliers.pick(near, now, self.reply_turn),
-            false => {
-                let replicas = self.config.replicas().preferring(near);
-                replicas.pick(self.reply_turn)
-            }
-        }
+        let all = self.config.replicas();
+        let able = match self.config.is_apart() {
+            true => self.repliers.present(now),
+            false if self.repliers.is_cut_off(now) => all.preferring(all.without(near)),
+            false => all,
+        };
+        able.preferring(near).pick(self.reply_turn)
     }
 
     /// Proposes what waits, as far as there is room.

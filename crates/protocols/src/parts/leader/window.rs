@@ -3,6 +3,7 @@
 
 use super::LeaderPort;
 use super::failing::Failing;
+use super::repliers::Repliers;
 use crate::multipaxos::config::Config;
 use crate::multipaxos::kind;
 use crate::parts::message::Proposer;
@@ -38,7 +39,7 @@ const STUCK_SLOTS: usize = 16;
 const HAND_OVER_SLOTS: usize = 256;
 
 /// The window. A proxy leader that is not present is given no slots, and those that it has go to
-/// others; a replica that is not present is not named to answer clients.
+/// others.
 pub(super) struct Window {
     config: Arc<Config>,
     node: NodeId,
@@ -53,7 +54,7 @@ pub(super) struct Window {
     check_at: Option<Instant>,
     /// How much later an answer may come because of what was under way when it was last looked.
     transit: Duration,
-    replicas: Presence<ReplicaId>,
+    replicas: Repliers,
     proxies: Presence<ProxyLeaderId>,
     failing: Failing,
     turn: u64,
@@ -82,7 +83,7 @@ impl Window {
             limit: Slot::MAX,
             check_at: None,
             transit: Duration::ZERO,
-            replicas: Presence::new(config.serving(), PRESENT_FOR),
+            replicas: Repliers::new(config.serving()),
             proxies: Presence::new(config.all(kind::ProxyLeader), PRESENT_FOR),
             failing: Failing::default(),
             turn: turn >> 1,
@@ -122,8 +123,8 @@ impl Window {
         self.proxies.is_cut_off(now) || self.replicas.is_cut_off(now)
     }
 
-    pub(super) fn heard_replica(&mut self, from: ReplicaId, now: Instant) {
-        self.replicas.heard(from, now);
+    pub(super) fn heard_replica(&mut self, from: ReplicaId, executed: Slot, now: Instant) {
+        self.replicas.heard(from, executed, now);
     }
 
     pub(super) fn heard_proxy(&mut self, from: ProxyLeaderId, now: Instant) {

@@ -2,6 +2,7 @@
 //! with its line there, in a module of its name: `cargo test -p ionian-sim --test simulator
 //! every_protocol::mencius` runs those of one.
 
+mod catching_up;
 mod defects;
 pub(crate) mod load;
 mod seeds;
@@ -12,7 +13,7 @@ macro_rules! tests {
         $(
             $(#[$when])?
             mod $module {
-                use crate::every_protocol::{defects, load, seeds};
+                use crate::every_protocol::{catching_up, defects, load, seeds};
                 use ionian_protocols::registry::types::$protocol as Protocol;
 
                 #[test]
@@ -63,6 +64,11 @@ macro_rules! tests {
                 #[test]
                 fn clients_that_do_not_wait_and_write_one_key_are_all_answered() {
                     load::is_answered::<Protocol>();
+                }
+
+                #[test]
+                fn clients_are_answered_while_a_node_installs_a_snapshot() {
+                    catching_up::clients_are_answered::<Protocol>();
                 }
 
                 #[test]

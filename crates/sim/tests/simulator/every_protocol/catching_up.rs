@@ -1,0 +1,163 @@
+//! Replicas that were away: what clients wait for while one installs a snapshot, which takes long,
+//! and how long it takes until all of them have caught up with a long log.
+
+use super::shapes;
+use crate::wan::{SECOND, experiment};
+use bytes::Bytes;
+use ionian_kernel::id::ClientId;
+use ionian_kernel::layout::{Address, Layout, NodeId};
+use ionian_kernel::machine::StateMachine;
+use ionian_kernel::protocol::Protocol;
+use ionian_machines::kv::{Command, Compound, Kv};
+use ionian_sim::performance::Service;
+use ionian_sim::performance::wan::{
+    Change, Experiment, Link, Network, Observed, Pace, PerMessage, Source, observe,
+};
+
+/// Each client writes keys of its own; of each number of commands one writes several keys.
+struct OwnKeys {
+    value_bytes: usize,
+    several_of: u64,
+}
+
+/// How many keys such a command writes.
+const SEVERAL: u64 = 6;
+
+impl Service for OwnKeys {
+    fn write(&self, client: usize, number: u64) -> Bytes {
+        let several = number % self.several_of == 0;
+        let (name, keys) = match several {
+            true => ("MSET", SEVERAL),
+            false => ("SET", 1),
+        };
+        let value = Bytes::from(vec![b'v'; self.value_bytes]);
+        let pair = |key| [format!("{client}:{number}:{key}").into(), value.clone()];
+        let mut words = vec![Bytes::from(name)];
+        words.extend((0..keys).flat_map(pair));
+        let command = Command::parse(&words).expect("a command of the store");
+        Compound::Pipeline(vec![command]).encode().into()
+    }
+    fn read(&self, _: usize, _: u64) -> Bytes {
+        unreachable!("these clients write")
+    }
+    fn machine(&self) -> Box<dyn StateMachine> {
+        Box::new(Kv::default())
+    }
+}
+
+/// Clients of a lane that ask ten times a second each, from one time up to another.
+fn source(lane: ClientId, clients: usize, times: core::ops::Range<u64>) -> Source {
+    Source {
+        lane,
+        clients,
+        pace: Pace::Waits {
+            shortest_us: SECOND / 20,
+            longest_us: 3 * SECOND / 20,
+        },
+        from_us: times.start,
+        until_us: times.end,
+    }
+}
+
+/// The nodes die at a time and return at another, in one room.
+fn while_away<P: Protocol>(
+    layout: &Layout,
+    nodes: &[NodeId],
+    away: core::ops::Range<u64>,
+    sources: &[Source],
+    ends_us: u64,
+    service: &OwnKeys,
+) -> Observed {
+    let changes = nodes.iter().flat_map(|node| {
+        let (death, back) = (
+            Change::Death { node: *node },
+            Change::Return { node: *node },
+        );
+        [(away.start, death), (away.end, back)]
+    });
+    let link = Link {
+        delay_us: 50.0,
+        bytes_per_second: f64::INFINITY,
+    };
+    let experiment = Experiment {
+        layout: layout.clone(),
+        changes: changes.collect(),
+        begins_us: away.end,
+        ends_us,
+        ..experiment(
+            Network::clique(layout.nodes().len(), link),
+            sources.to_vec(),
+        )
+    };
+    observe::<P>(&experiment, &PerMessage { us: 1.0 }, service).unwrap()
+}
+
+/// The node of a lane.
+fn node_of(layout: &Layout, lane: ClientId) -> Option<NodeId> {
+    let (kind, index) = (0, lane.0);
+    layout.node_of(Address { kind, index })
+}
+
+/// The kinds of roles on a node.
+fn kinds(layout: &Layout, node: NodeId) -> impl Iterator<Item = u8> {
+    layout.on_node(node).into_iter().map(|role| role.kind)
+}
+
+/// A node that executes commands; one that serves clients too, if there is such a node.
+fn executing<P: Protocol>(layout: &Layout) -> NodeId {
+    let nodes = layout.nodes().into_iter();
+    let executes = |node: &NodeId| kinds(layout, *node).any(|kind| P::EXECUTORS.contains(&kind));
+    let serves = |node: &NodeId| kinds(layout, *node).any(|kind| kind == 0);
+    let last = nodes
+        .filter(executes)
+        .max_by_key(|node| (serves(node), *node));
+    last.expect("a deployment executes commands")
+}
+
+/// All that is asked of any node is answered soon while one of them installs a snapshot, its own
+/// clients included.
+pub(crate) fn clients_are_answered<P: Protocol>() {
+    let (away, until, ends) = (3 * SECOND..5 * SECOND, 13 * SECOND, 16 * SECOND);
+    let service = OwnKeys {
+        value_bytes: 1000,
+        several_of: u64::MAX,
+    };
+    for shape in shapes::presets::<P>()
+        .into_iter()
+        .filter(|it| it.layout.f > 0)
+    {
+        let mut layout = shape.layout;
+        let options = &mut layout.options;
+        // Peers keep little, and a snapshot takes ten seconds.
+        (options.retained_slots, options.snapshot_slots) = (16, 16);
+        options.snapshot_bytes_per_second = 40_000;
+        let node = executing::<P>(&layout);
+        let lanes: Vec<ClientId> = layout.all::<ClientId>(0).iter().collect();
+        let before = lanes.iter().take(3);
+        let before: Vec<_> = before
+            .map(|lane| source(*lane, 10, SECOND..away.end))
+            .collect();
+        let (first, last) = (lanes[0], lanes[lanes.len() - 1]);
+        assert!(
+            lanes
+                .iter()
+                .all(|lane| node_of(&layout, *lane) != Some(node) || *lane == last)
+        );
+        let after = [first, last].map(|lane| source(lane, 5, away.end..until));
+        let all = [&before[..], &after].concat();
+        let observed = while_away::<P>(&layout, &[node], away.clone(), &all, ends, &service);
+        for (source, series) in all.iter().zip(&observed.sources).skip(before.len()) {
+            let latency = series.latency_us();
+            let named = format!("{}, {:?} of {node:?}: {latency:?}", shape.name, source.lane);
+            println!("{named}");
+            let expected = source.clients as u64 * (until - away.end) / SECOND * 10;
+            let answered = series.answers.len() as u64;
+            assert!(
+                answered > expected * 9 / 10,
+                "{answered} of {expected}: {named}"
+            );
+            assert!(series.refused == 0, "{} refused: {named}", series.refused);
+            assert!(latency.p99 < 1e6, "{named}");
+        }
+    }
+}
