@@ -306,10 +306,8 @@ impl ReplicaCore {
         match self.catch_up.ask(now) {
             None => {}
             Some(Ask::Peer(peer)) => {
-                let (start, end) = (self.first_missing(), self.wanted);
                 port.reached(branch::FETCHES);
-                let waits = self.catch_up.is_cut_off();
-                port.fetch(peer, (start, end), waits);
+                self.fetch(peer, port);
             }
             Some(Ask::Leader) => self.ask_leader(port),
             Some(Ask::Snapshot(peer, executed, offset)) => {
@@ -333,7 +331,10 @@ impl ReplicaCore {
             self.on_chosen(now, slot, value, None, port);
         }
         self.fetch_beyond_gate(from, last, port);
-        self.catch_up.answered(from, self.executed > before);
+        if let Some(next) = self.catch_up.answered(from, self.executed > before) {
+            port.reached(branch::FETCHES_MORE);
+            self.fetch(next, port);
+        }
         // More is missing and the peer was of help: it is asked again at once.
         if self.executed > before
             && self.executed < self.wanted
@@ -341,6 +342,12 @@ impl ReplicaCore {
         {
             self.ask_peer(now, from, port);
         }
+    }
+
+    /// Asks a peer for what is missing.
+    fn fetch(&self, peer: ReplicaId, port: &mut impl ReplicaPort) {
+        let waits = self.catch_up.is_cut_off();
+        port.fetch(peer, (self.first_missing(), self.wanted), waits);
     }
 
     fn ask_any_peer(&mut self, now: Instant, port: &mut impl ReplicaPort) {

@@ -23,6 +23,10 @@ fn behind(end: u64) -> Stage<Replica> {
         instances: numbered(vec![nodes; 8]),
         ..Layout::default()
     };
+    behind_in(layout, end)
+}
+
+fn behind_in(layout: Layout, end: u64) -> Stage<Replica> {
     let mut replica = Stage::alone(
         MultiPaxos::configure(layout).expect("a deployment"),
         kind::Replica,
@@ -245,4 +249,47 @@ fn every_peer_is_asked_now_and_then_though_the_leader_is_of_help() {
             "{stretches} stretches of {most}: peers that are silent cost too much time"
         );
     }
+}
+
+/// Peers that have nothing of what is missing were silent, and asked one after the other with ever
+/// longer waits: after the loss of all but one memory of 25 that took minutes.
+#[test]
+fn a_peer_that_has_nothing_says_so_and_the_next_one_is_asked_at_once() {
+    const NODES: u8 = 25;
+    let nodes: Vec<NodeId> = (0..NODES.into()).map(NodeId).collect();
+    let layout = || Layout {
+        f: 12,
+        instances: numbered(vec![nodes.clone(); 8]),
+        ..Layout::default()
+    };
+    let mut replica = behind_in(layout(), 100);
+    let fetch = |sent: Vec<Envelope>| {
+        sent.into_iter().find_map(|envelope| match envelope {
+            Envelope::ToReplicas(to, In::Fetch { .. }) => to.iter().next(),
+            _ => None,
+        })
+    };
+    let first = (0..100).find_map(|_| fetch(replica.timer()));
+    let (now, mut asked) = (replica.now, vec![first.expect("a peer is asked")]);
+    let mut empty = behind_in(layout(), 100);
+    while let Some(last) = asked.last().filter(|_| asked.len() < 100) {
+        let (from, start, end, waits) = (ReplicaId(0), Slot(0), Slot(100), false);
+        let answer = empty.tell(In::Fetch {
+            from,
+            start,
+            end,
+            waits,
+        });
+        let is_empty = |it: &Envelope| matches!(it, Envelope::ToReplicas(_, In::Fetched { slots, .. }) if slots.is_empty());
+        assert!(answer.iter().any(is_empty), "{answer:?}");
+        let (from, slots) = (*last, Vec::new());
+        match fetch(replica.tell(In::Fetched { from, slots })) {
+            Some(next) => asked.push(next),
+            None => break,
+        }
+    }
+    assert_eq!(replica.now, now);
+    asked.sort_unstable();
+    // Each once: then it waits.
+    assert_eq!(asked, (1..NODES).map(ReplicaId).collect::<Vec<_>>());
 }

@@ -57,6 +57,8 @@ pub(super) struct CatchUp {
     goes_on: bool,
     /// Counts the peers that were asked in turn.
     turn: u64,
+    /// How many more of them are asked at once, one after the other, as long as they have nothing.
+    left: usize,
     /// From this time on a peer is asked next even if the leader is of help.
     peer_at: Instant,
     /// Whether what is missing will not come unless it is asked for: this replica is cut off from a
@@ -80,13 +82,12 @@ struct Install {
 }
 
 impl CatchUp {
-    pub(super) fn new(config: Arc<Config>, me: ReplicaId, random: Random) -> Self {
+    pub(super) fn new(config: Arc<Config>, me: ReplicaId, mut random: Random) -> Self {
         let peers = config.replicas().without(Set::one(me));
         CatchUp {
             config,
             me,
             peers,
-            random,
             stuck_at: Slot::ZERO,
             ask_at: None,
             bulk: 0,
@@ -94,7 +95,9 @@ impl CatchUp {
             attempts: 0,
             stretches: Stretches::default(),
             goes_on: false,
-            turn: 0,
+            turn: random.any() >> 1,
+            left: 0,
+            random,
             peer_at: Instant::ZERO,
             cut_off: false,
             asks: false,
@@ -174,12 +177,21 @@ impl CatchUp {
         self.cut_off
     }
 
-    /// A peer has answered; `helps` if that made the log go on.
-    pub(super) fn answered(&mut self, peer: ReplicaId, helps: bool) {
+    /// A peer has answered; `helps` if that made the log go on. If it did not, and the peer is the
+    /// one that was asked, gives the next one to ask: all others are asked before it waits again.
+    pub(super) fn answered(&mut self, peer: ReplicaId, helps: bool) -> Option<ReplicaId> {
         self.asks = false;
         if helps {
             self.helper = Some(peer).filter(|_| self.cut_off);
+            return None;
         }
+        let is_asked = self.peers.pick(self.turn) == Some(peer) && self.ask_at.is_some();
+        if !is_asked || self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        self.turn += 1;
+        self.peers.pick(self.turn)
     }
 
     /// A peer is asked for what comes at `executed`, before it was time to.
@@ -265,6 +277,7 @@ impl CatchUp {
             return Ask::Peer(helper);
         }
         self.turn += 1;
+        self.left = self.peers.len().saturating_sub(1);
         let next = self.peers.pick(self.turn);
         next.map_or(Ask::Leader, Ask::Peer)
     }

@@ -61,9 +61,8 @@ impl ReplicaCore {
                 break;
             }
         }
-        if !slots.is_empty() {
-            port.fetched(to, slots);
-        }
+        // Also without any: the peer need not wait to ask another.
+        port.fetched(to, slots);
     }
 
     /// Answers the peers that wait for what has come meanwhile.
