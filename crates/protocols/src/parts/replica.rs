@@ -79,6 +79,8 @@ pub struct ReplicaCore {
     log: SlotWindow<Chosen>,
     /// Every slot below this one is executed.
     executed: Slot,
+    /// The first slot from there on of which it has no value.
+    missing: Slot,
     /// Bytes of the executed values in the log, and of the others.
     retained_bytes: usize,
     ahead_bytes: usize,
@@ -131,6 +133,7 @@ impl ReplicaCore {
             executor: Executor::with_workers(birth, config.layout(), workers(config.options())),
             log: SlotWindow::new(Slot::ZERO, config.options().retained_slots + MAX_AHEAD),
             executed: Slot::ZERO,
+            missing: Slot::ZERO,
             retained_bytes: 0,
             ahead_bytes: 0,
             wanted: Slot::ZERO,
@@ -204,6 +207,7 @@ impl ReplicaCore {
             self.ahead_bytes += value.batch.byte_len();
             self.log.insert(slot, Chosen { value, replier });
             self.learned += 1;
+            self.find_missing();
         }
         self.execute_ready(now, port);
     }
@@ -268,6 +272,8 @@ impl ReplicaCore {
             true => self.log.advance_to(end),
             false => self.log.reset(end),
         }
+        self.missing = end;
+        self.find_missing();
         self.ahead_bytes = self
             .log
             .iter()
@@ -325,29 +331,25 @@ impl ReplicaCore {
         slots: ChosenSlots,
         port: &mut impl ReplicaPort,
     ) {
-        let before = self.executed;
-        let last = slots.last().map(|last| last.0);
+        let before = self.missing;
         for (slot, value) in slots {
             self.on_chosen(now, slot, value, None, port);
         }
-        self.fetch_beyond_gate(from, last, port);
-        if let Some(next) = self.catch_up.answered(from, self.executed > before) {
+        let helps = self.missing > before;
+        let next = self.catch_up.answered(from, helps);
+        if helps && self.missing < self.wanted && self.fetches_ahead() {
+            // More is missing: the peer is asked again at once.
+            self.ask_peer(now, from, port);
+        } else if let Some(next) = next {
             port.reached(branch::FETCHES_MORE);
             self.fetch(next, port);
-        }
-        // More is missing and the peer was of help: it is asked again at once.
-        if self.executed > before
-            && self.executed < self.wanted
-            && self.log.get(self.executed).is_none()
-        {
-            self.ask_peer(now, from, port);
         }
     }
 
     /// Asks a peer for what is missing.
     fn fetch(&self, peer: ReplicaId, port: &mut impl ReplicaPort) {
         let waits = self.catch_up.is_cut_off();
-        port.fetch(peer, (self.first_missing(), self.wanted), waits);
+        port.fetch(peer, (self.missing, self.wanted), waits);
     }
 
     fn ask_any_peer(&mut self, now: Instant, port: &mut impl ReplicaPort) {
@@ -360,9 +362,8 @@ impl ReplicaCore {
 
     fn ask_peer(&mut self, now: Instant, peer: ReplicaId, port: &mut impl ReplicaPort) {
         port.reached(branch::FETCHES_MORE);
-        let waits = self.catch_up.is_cut_off();
-        port.fetch(peer, (self.executed, self.wanted), waits);
-        self.catch_up.asked_already(now, self.executed);
+        self.fetch(peer, port);
+        self.catch_up.asked_already(now, self.missing);
     }
 
     /// A piece of a peer's snapshot.
@@ -547,7 +548,7 @@ impl ReplicaCore {
             self.log.get(self.executed).is_none() || self.waits_at_gate(),
             "a replica holds back what it could execute"
         );
-        let hole = self.executed < self.wanted && !self.waits_at_gate();
+        let hole = self.missing < self.wanted && self.fetches_ahead();
         assert!(
             !hole || self.catch_up.next_timer().is_some(),
             "no replica watches a hole"

@@ -113,8 +113,8 @@ impl CatchUp {
         self.config = config;
     }
 
-    /// Called whenever the replica has executed what it could: `executed` is where it stands,
-    /// `wanted` how far it knows the log to reach.
+    /// Called whenever the replica has executed what it could: `executed` is where it stands, or
+    /// how far it could get if nothing held it back; `wanted` how far it knows the log to reach.
     pub(super) fn watch(&mut self, now: Instant, executed: Slot, wanted: Slot) {
         if let Some(install) = &self.install
             && install.executed <= executed
@@ -147,6 +147,12 @@ impl CatchUp {
                 self.soon(now)
             });
         }
+    }
+
+    /// It asks for nothing more, although something may be missing, until it is to watch again.
+    pub(super) fn pause(&mut self, missing: Slot) {
+        self.goes_on |= self.stretches.came(missing);
+        self.ask_at = None;
     }
 
     /// The leader was asked for as many slots as a message may ask for, up to `last`.

@@ -111,6 +111,7 @@ impl ReplicaCore {
                 );
                 self.learned += 1;
             }
+            self.find_missing();
         } else {
             let from = self.executed;
             self.pass_over(end);

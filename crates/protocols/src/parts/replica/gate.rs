@@ -137,12 +137,12 @@ impl ReplicaCore {
         self.log.base().plus(self.log.len() as u64) >= self.wanted
     }
 
-    /// The first slot from the one that it executes next on of which it has no value.
-    pub(super) fn first_missing(&self) -> Slot {
-        let ahead = self.log.iter_from(self.executed);
-        let in_turn = ahead.zip(self.executed.until(Slot::MAX));
-        let held = in_turn.take_while(|((slot, _), next)| slot == next);
-        self.executed.plus(held.count() as u64)
+    /// Values have come, or it goes on elsewhere.
+    pub(super) fn find_missing(&mut self) {
+        self.missing = self.missing.max(self.executed);
+        while self.log.get(self.missing).is_some() {
+            self.missing = self.missing.next();
+        }
     }
 
     /// Its state is that before the slot `executed`, from a snapshot stored before a crash.
@@ -151,6 +151,7 @@ impl ReplicaCore {
         (self.executed, self.wanted) = (executed, executed);
         self.snapshots.stored(executed);
         self.log.reset(executed);
+        self.missing = executed;
         self.begin_to_compare();
     }
 
@@ -160,18 +161,22 @@ impl ReplicaCore {
         next.is_some_and(|next| !self.gate.lets(self.turns, self.executed, &next.value))
     }
 
-    /// Watches for the slot that it executes next, if it misses it. Where it waits until it is let
-    /// go on up to a slot, also for those behind: other logs wait until they are known.
+    /// Watches for the first slot that is missing, also while it waits at a gate: the logs are
+    /// fetched side by side, and other logs wait until what is in this one is known.
     pub(super) fn watch(&mut self, now: Instant) {
-        let is_watched = match self.gate {
-            Gate::Open | Gate::Marker(_) => !self.waits_at_gate(),
-            Gate::Below(_) => !self.is_complete(),
-        };
-        let end = match is_watched || self.catch_up.is_installing() {
-            true => self.wanted,
-            false => self.executed,
-        };
-        self.catch_up.watch(now, self.executed, end);
+        if self.catch_up.is_installing() {
+            self.catch_up.watch(now, self.executed, self.wanted);
+        } else if self.fetches_ahead() {
+            self.catch_up.watch(now, self.missing, self.wanted);
+        } else {
+            self.catch_up.pause(self.missing);
+        }
+    }
+
+    /// Whether more is fetched: what waits at a gate must leave room for what comes by itself.
+    pub(super) fn fetches_ahead(&self) -> bool {
+        let ahead = self.missing.distance(self.executed);
+        ahead == 0 || (ahead < MAX_AHEAD as u64 / 2 && self.ahead_bytes < AHEAD_BYTES / 2)
     }
 
     /// What the marker says that it has stopped before.
@@ -198,24 +203,6 @@ impl ReplicaCore {
     pub(super) fn want_with_others(&mut self, now: Instant, end: Slot) {
         if self.gate != Gate::Open {
             self.want(now, end);
-        }
-    }
-
-    /// A peer was of help, and what it gave up to the slot `last` waits at the gate: it is asked
-    /// for more meanwhile.
-    pub(super) fn fetch_beyond_gate(
-        &mut self,
-        peer: ReplicaId,
-        last: Option<Slot>,
-        port: &mut impl ReplicaPort,
-    ) {
-        let Some(next) = last.map(Slot::next).filter(|_| self.waits_at_gate()) else {
-            return;
-        };
-        let near = next.distance(self.executed) < MAX_AHEAD as u64 / 2;
-        let room = near && self.ahead_bytes < AHEAD_BYTES / 2;
-        if room && next < self.wanted && self.log.get(next).is_none() {
-            port.fetch(peer, (next, self.wanted), false);
         }
     }
 

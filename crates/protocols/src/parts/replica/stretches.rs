@@ -82,7 +82,7 @@ impl ReplicaCore {
     /// well be on its way: it is asked for when no other is.
     pub(super) fn ask_leader(&mut self, port: &mut impl ReplicaPort) {
         let stretches = self.catch_up.stretches();
-        let start = stretches.end(self.executed);
+        let start = stretches.end(self.missing);
         let missing = start
             .until(self.wanted)
             .filter(|slot| self.log.get(*slot).is_none());

@@ -161,3 +161,51 @@ pub(crate) fn clients_are_answered<P: Protocol>() {
         }
     }
 }
+
+/// Commands before all replicas die, of the shorter of two logs.
+const COMMANDS: u64 = 2000;
+
+/// The part of a second that they take.
+const LOAD_A_SECOND: u64 = 4000;
+
+/// How long the clients of a gateway wait for their first answer after all replicas have returned
+/// to a log of these commands, in simulated microseconds.
+fn return_of_all<P: Protocol>(layout: &Layout, nodes: &[NodeId], commands: u64) -> u64 {
+    let loaded = SECOND..SECOND + SECOND * commands / LOAD_A_SECOND;
+    let away = loaded.end..loaded.end + SECOND / 5;
+    let ends = away.end + 20 * SECOND;
+    let service = OwnKeys {
+        value_bytes: 10,
+        several_of: 4,
+    };
+    let sources = [
+        source(ClientId(0), LOAD_A_SECOND as usize / 10, loaded),
+        source(ClientId(1), 10, away.end..ends),
+    ];
+    let observed = while_away::<P>(layout, nodes, away.clone(), &sources, ends, &service);
+    let first = observed.sources[1].answers.first();
+    first.map_or(ends, |answer| answer.at_us) - away.end
+}
+
+/// When all replicas return together, the time for a command of the log is no wait, whatever keys
+/// it writes: less than half a millisecond, though messages take 50 us and each costs 1 us.
+pub(crate) fn all_replicas_catch_up<P: Protocol>() {
+    for shape in shapes::presets::<P>() {
+        let layout = shape.layout;
+        let only = |node: &NodeId| kinds(&layout, *node).all(|kind| P::EXECUTORS.contains(&kind));
+        let nodes: Vec<NodeId> = layout.nodes().into_iter().filter(only).collect();
+        if nodes.is_empty() {
+            continue;
+        }
+        let [short, long] =
+            [COMMANDS, 2 * COMMANDS].map(|it| return_of_all::<P>(&layout, &nodes, it));
+        println!("{}: {short} us and {long} us", shape.name);
+        let each_us = long.saturating_sub(short) / COMMANDS;
+        assert!(
+            each_us < 500,
+            "{}: {each_us} us for each command of the log",
+            shape.name
+        );
+        assert!(short < 2 * SECOND, "{}: {short} us", shape.name);
+    }
+}

@@ -72,6 +72,11 @@ macro_rules! tests {
                 }
 
                 #[test]
+                fn all_replicas_return_and_no_command_of_the_log_costs_a_wait() {
+                    catching_up::all_replicas_catch_up::<Protocol>();
+                }
+
+                #[test]
                 fn defects_that_the_driver_builds_in_are_found() {
                     defects::are_found::<Protocol>();
                 }
