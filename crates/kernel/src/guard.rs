@@ -5,21 +5,25 @@
 use crate::id::{SessionId, Slot};
 use crate::level::Level;
 
-/// What a machine is called for.
+/// What a machine is called for that can fail, or be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call<'a> {
     /// A command of the log is executed.
     Apply(LogCommand<'a>),
-    /// It is asked what a command of the log touches, before that is executed.
-    Touch(LogCommand<'a>),
+    /// It is asked what a query touches, or a command: this one of the log, if it is in it.
+    Footprint(Option<LogCommand<'a>>),
     /// A query is answered.
     Read(&'a [u8]),
+}
+
+/// What a machine is called for that has no other outcome than that it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Must {
     /// A picture of the state is taken or written out.
     Snapshot,
     /// The state is replaced by that of a snapshot.
     Restore,
-    /// It is asked what a command that is in no log yet touches, or when time next makes a
-    /// difference.
+    /// It is asked when time next makes a difference, or what the state needs.
     Question,
 }
 
@@ -54,9 +58,12 @@ pub trait Guard: Send + Sync {
     /// effect everywhere.
     ///
     /// # Errors
-    /// [`NotDone`], for a command, what it touches, or a query only. A call of any other kind is
-    /// made, or does not return.
+    /// [`NotDone`]. A command was left out; a query failed, or what it or a command touches could
+    /// not be found out: nothing has changed.
     fn call(&self, what: Call<'_>, call: &mut dyn FnMut()) -> Result<(), NotDone>;
+
+    /// Runs `call`, which calls the machine. If that fails, it does not return.
+    fn must_call(&self, what: Must, call: &mut dyn FnMut());
 }
 
 /// Makes every call. A panic goes where panics go.
@@ -66,5 +73,9 @@ impl Guard for Unguarded {
     fn call(&self, _: Call<'_>, call: &mut dyn FnMut()) -> Result<(), NotDone> {
         call();
         Ok(())
+    }
+
+    fn must_call(&self, _: Must, call: &mut dyn FnMut()) {
+        call();
     }
 }

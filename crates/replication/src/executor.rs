@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
-use ionian_kernel::guard::{Call, Guard, LogCommand, NotDone, Unguarded};
+use ionian_kernel::guard::{Call, Guard, LogCommand, Must, NotDone, Unguarded};
 use ionian_kernel::id::{SessionId, Slot};
 use ionian_kernel::layout::Layout;
 use ionian_kernel::level::Level;
@@ -166,7 +166,7 @@ impl Executor {
     /// When the passing of time next changes what the machine answers.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let mut deadline = None;
-        must_call(&*self.guard, Call::Question, &mut || {
+        self.guard.must_call(Must::Question, &mut || {
             deadline = self.machine.next_deadline(self.now)
         });
         earliest(deadline, self.next_deadline_of_parts())
@@ -265,14 +265,14 @@ impl Executor {
         })
     }
 
-    /// Adds what a command touches. A machine that sets a flag for this command, in place of adding
-    /// to it, must not clear it for those before.
+    /// Adds what a command touches: everything, if the machine fails to say. It fails on every
+    /// replica alike, since that follows from the command alone. A machine that sets a flag for
+    /// this command, in place of adding to it, must not clear it for those before.
     fn touches(&self, payload: &[u8], footprint: &mut Footprint) {
         let (everything, timed) = (footprint.everything, footprint.timed);
-        must_call(&*self.guard, Call::Question, &mut || {
-            self.machine.footprint(payload, footprint)
-        });
-        footprint.everything |= everything;
+        let call = &mut || self.machine.footprint(payload, footprint);
+        let failed = self.guard.call(Call::Footprint(None), call).is_err();
+        footprint.everything |= everything || failed;
         footprint.timed |= timed;
     }
 
@@ -489,9 +489,8 @@ impl Executor {
     pub fn snapshot(&mut self) -> Bytes {
         self.make_whole();
         let mut out = self.head();
-        must_call(&*self.guard, Call::Snapshot, &mut || {
-            self.machine.snapshot(&mut out)
-        });
+        self.guard
+            .must_call(Must::Snapshot, &mut || self.machine.snapshot(&mut out));
         Bytes::from(out)
     }
 
@@ -499,7 +498,7 @@ impl Executor {
     pub fn freeze(&mut self) -> Box<dyn Frozen> {
         self.make_whole();
         let mut machine: Option<Box<dyn Frozen>> = None;
-        must_call(&*self.guard, Call::Snapshot, &mut || {
+        self.guard.must_call(Must::Snapshot, &mut || {
             machine = Some(self.machine.freeze())
         });
         let machine = machine.expect("it was frozen");
@@ -539,9 +538,7 @@ impl Executor {
         let state = reader.take(length).expect("the rest");
         self.make_whole();
         let (guard, machine, mut restored) = (&*self.guard, &mut self.machine, Ok(()));
-        must_call(guard, Call::Restore, &mut || {
-            restored = machine.restore(state)
-        });
+        guard.must_call(Must::Restore, &mut || restored = machine.restore(state));
         restored?;
         (self.now, self.sessions, self.membership) = (now, sessions, membership);
         self.preamble = preamble;
@@ -559,13 +556,6 @@ fn answer_to<'a>(command: &Command<&[u8]>, outcome: Outcome<&'a [u8]>) -> Answer
     }
 }
 
-/// Calls a machine for something that no guard leaves out.
-fn must_call(guard: &dyn Guard, what: Call<'_>, call: &mut dyn FnMut()) {
-    guard
-        .call(what, call)
-        .expect("a guard leaves out commands and queries, nothing else");
-}
-
 /// The time at which a read is executed. The log's time stands still while nothing is written, but
 /// the remaining life of a key must still count down; and only a stamp in the log can end it. So it
 /// is the replica's `clock`, but never later than just before the next deadline.
@@ -576,7 +566,7 @@ fn reading_time(log: Timestamp, clock: Timestamp, deadline: Option<Timestamp>) -
 
 fn needs_of(machine: &dyn StateMachine, guard: &dyn Guard) -> Option<Need> {
     let mut need = None;
-    must_call(guard, Call::Question, &mut || need = machine.needs());
+    guard.must_call(Must::Question, &mut || need = machine.needs());
     need
 }
 

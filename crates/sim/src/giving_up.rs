@@ -3,7 +3,7 @@
 
 use crate::scenario::{Canary, Scenario};
 use crate::trace::mix;
-use ionian_kernel::guard::{Call, Guard, LogCommand, NotDone};
+use ionian_kernel::guard::{Call, Guard, LogCommand, Must, NotDone};
 use ionian_kernel::layout::NodeId;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ struct GivesUp;
 
 impl Guard for GivesUp {
     fn call(&self, what: Call<'_>, call: &mut dyn FnMut()) -> Result<(), NotDone> {
-        if let Call::Apply(command) | Call::Touch(command) = what
+        if let Call::Apply(command) | Call::Footprint(Some(command)) = what
             && let LogCommand {
                 slot,
                 session,
@@ -30,6 +30,10 @@ impl Guard for GivesUp {
         }
         call();
         Ok(())
+    }
+
+    fn must_call(&self, _: Must, call: &mut dyn FnMut()) {
+        call();
     }
 }
 

@@ -83,7 +83,7 @@ impl Router {
         footprint.everything = false;
         footprint.reads.clear();
         footprint.writes.clear();
-        let asked = guard.call(Call::Question, &mut || {
+        let asked = guard.call(Call::Footprint(None), &mut || {
             machine.footprint(payload, footprint);
         });
         if asked.is_err() || footprint.everything {

@@ -19,13 +19,13 @@
 use super::part::{Item, Origin, Part, Queue};
 use super::tally::Tally;
 use super::{Executor, answer_to};
-use crate::batch::{AnswersByClient, Batch, Command, Outcome, Purpose, Value};
+use crate::batch::{AnswersByClient, Batch, Command, Purpose, Value};
 use crate::session::Standing;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
-use ionian_kernel::guard::{Call, Guard, LogCommand, NotDone};
+use ionian_kernel::guard::{Call, Guard, LogCommand};
 use ionian_kernel::id::{SessionId, Slot};
 use ionian_kernel::machine::Footprint;
 use ionian_kernel::time::{Timestamp, earliest};
@@ -180,15 +180,15 @@ impl Executor {
                 let begin = &mut self.sessions;
                 standing = begin.begin(value.stamp, session, number, floor, &mut self.reply);
             }
-            let touch = Call::Touch(LogCommand {
+            let touch = Call::Footprint(Some(LogCommand {
                 slot,
                 session,
                 number,
                 payload: command.payload,
                 level,
-            });
+            }));
             if standing == Standing::New
-                && let Ok(Where::In(at)) = self.place_of(touch, command.payload)
+                && let Where::In(at) = self.place_of(touch, command.payload)
             {
                 let (now, answers) = (self.now, answers.is_some());
                 let queue = &mut self.parallel_mut().places[at].queue;
@@ -215,9 +215,8 @@ impl Executor {
     }
 
     /// Where a command or query is executed. If it spans parts, those are back in the machine.
-    /// `call` is what the machine is called for: one that fails on a query fails that query, and a
-    /// command that was given up touches nothing.
-    fn place_of(&mut self, call: Call<'_>, payload: &[u8]) -> Result<Where, NotDone> {
+    /// It spans all if the machine fails to say, or is not asked.
+    fn place_of(&mut self, what: Call<'_>, payload: &[u8]) -> Where {
         let mut footprint = core::mem::take(&mut self.parallel_mut().footprint);
         footprint.everything = false;
         footprint.reads.clear();
@@ -228,25 +227,26 @@ impl Executor {
             parallel,
             ..
         } = self;
-        guard.call(call, &mut || machine.footprint(payload, &mut footprint))?;
+        let call = &mut || machine.footprint(payload, &mut footprint);
+        let failed = guard.call(what, call).is_err();
         let parallel = parallel.as_mut().expect("it has parts");
         let parts = machine.parts().expect("it has parts");
         let mut touched = 0_u64;
         for key in footprint.reads.iter().chain(&footprint.writes) {
             touched |= 1 << parts.part_of(*key);
         }
-        if footprint.everything {
+        if footprint.everything || failed {
             touched = u64::MAX;
         }
         parallel.footprint = footprint;
         if touched.is_power_of_two() {
-            return Ok(Where::In(touched.trailing_zeros() as usize));
+            return Where::In(touched.trailing_zeros() as usize);
         }
         if touched != 0 {
             parallel.spanning += 1;
             self.gather(touched);
         }
-        Ok(Where::Spanning)
+        Where::Spanning
     }
 
     /// A number for the batch that comes next.
@@ -396,8 +396,8 @@ impl Executor {
             if answers.is_full() {
                 return Some(batch.after(done));
             }
-            match self.place_of(Call::Read(command.payload), command.payload) {
-                Ok(Where::In(at)) => {
+            match self.place_of(Call::Footprint(None), command.payload) {
+                Where::In(at) => {
                     let (now, level) = (self.now, self.level());
                     let queue = &mut self.parallel_mut().places[at].queue;
                     queue.come_from(number, || Origin {
@@ -411,15 +411,9 @@ impl Executor {
                     queue.push(item(batch, &command, None));
                     self.hand_over(at);
                 }
-                spans => {
+                Where::Spanning => {
                     let now = self.reading_time(clock);
-                    let outcome = match spans {
-                        Ok(_) => self.read_one(now, command.payload),
-                        Err(NotDone) => {
-                            self.failed_reads += 1;
-                            Outcome::Failed
-                        }
-                    };
+                    let outcome = self.read_one(now, command.payload);
                     answers.push(&answer_to(&command, outcome));
                 }
             }

@@ -1,8 +1,8 @@
 //! A part of the state machine with the commands and queries that wait for it: what one thread
 //! works on at a time.
 
+use super::reading_time;
 use super::tally::Tally;
-use super::{must_call, reading_time};
 use crate::batch::{Answer, AnswersByClient, Outcome, Purpose};
 use crate::session::Results;
 use alloc::boxed::Box;
@@ -10,7 +10,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use ionian_kernel::guard::{Call, Guard, LogCommand};
+use ionian_kernel::guard::{Call, Guard, LogCommand, Must};
 use ionian_kernel::id::{ClientId, SessionId, Slot};
 use ionian_kernel::level::Level;
 use ionian_kernel::machine::StateMachine;
@@ -147,7 +147,7 @@ impl Part {
     pub(super) fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
         let machine = self.machine.as_ref()?;
         let mut deadline = None;
-        must_call(&*self.guard, Call::Question, &mut || {
+        self.guard.must_call(Must::Question, &mut || {
             deadline = machine.next_deadline(now)
         });
         deadline

@@ -2,13 +2,13 @@
 //! (`grouped.rs`, `notes.rs`); the time of the log; the membership; the sessions; the machine's own
 //! snapshot. Code that needs a part of it takes it from here.
 
-use super::{grouped, must_call};
+use super::grouped;
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use ionian_kernel::guard::{Call, Guard};
+use ionian_kernel::guard::{Guard, Must};
 use ionian_kernel::level::Level;
 use ionian_kernel::machine::{Frozen, RestoreError};
 use ionian_kernel::membership::Membership;
@@ -88,9 +88,7 @@ impl Frozen for Picture {
             None => {
                 let Picture { machine, guard, .. } = self;
                 let mut more = false;
-                must_call(&**guard, Call::Snapshot, &mut || {
-                    more = machine.write_some(out)
-                });
+                guard.must_call(Must::Snapshot, &mut || more = machine.write_some(out));
                 more
             }
         }

@@ -125,13 +125,17 @@ impl Guard for Wary {
     fn call(&self, what: Call<'_>, call: &mut dyn FnMut()) -> Result<(), NotDone> {
         match what {
             Call::Apply(LogCommand { payload: b"!", .. })
-            | Call::Touch(LogCommand { payload: b"!", .. })
+            | Call::Footprint(Some(LogCommand { payload: b"!", .. }))
             | Call::Read(b"!") => Err(NotDone),
             _ => {
                 call();
                 Ok(())
             }
         }
+    }
+
+    fn must_call(&self, _: Must, call: &mut dyn FnMut()) {
+        call();
     }
 }
 

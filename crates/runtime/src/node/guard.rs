@@ -1,11 +1,12 @@
-//! Handles a panic of the user's state machine. A panic in a query has changed nothing: the query
-//! fails, and the node goes on. After any other panic the state may be half changed: the machine is
-//! not called any more, and the node stops without acknowledging unfinished work.
+//! Handles a panic of the user's state machine. A panic in a query, or when the machine is asked
+//! what a command touches, has changed nothing: that fails, and the node goes on. After any other
+//! panic the state may be half changed: the machine is not called any more, and the node stops
+//! without acknowledging unfinished work.
 
 use crate::storage::executing::Executing;
-use crate::storage::machine_failure::MachineFailure;
+use crate::storage::machine_failure::{Doing, MachineFailure};
 use crate::storage::skips::{CommandName, Skips};
-use ionian_kernel::guard::{Call, Guard, LogCommand, NotDone};
+use ionian_kernel::guard::{Call, Guard, LogCommand, Must, NotDone};
 use ionian_kernel::id::Slot;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -76,9 +77,9 @@ impl MachineGuard {
             .clone()
     }
 
-    fn fail(&self, call: Call<'_>, panic: &(dyn Any + Send)) {
+    fn fail(&self, doing: Doing<'_>, panic: &(dyn Any + Send)) {
         let after = self.begun.load(Ordering::Relaxed).checked_sub(1);
-        let failure = Box::new(MachineFailure::new(call, message(panic), after));
+        let failure = Box::new(MachineFailure::new(doing, message(panic), after));
         let mut first = self
             .failure
             .lock()
@@ -88,67 +89,97 @@ impl MachineGuard {
         self.changed.notify_waiters();
     }
 
-    fn fail_read(&self, panic: &(dyn Any + Send)) {
+    fn fail_read(&self, doing: &str, panic: &(dyn Any + Send)) {
         let count = self.failed_reads.fetch_add(1, Ordering::Relaxed) + 1;
         // Clients can cause this as often as they like.
         if count.is_power_of_two() {
             let message = message(panic);
             tracing::error!(
                 id = "E0501",
-                "the state machine panicked answering a query, {count} times so far: {message:?}"
+                "the state machine panicked {doing}, {count} times so far: {message:?}"
             );
         }
     }
 }
 
+/// What a machine does that is asked for a footprint.
+const TOUCHES: &str = "saying what a command touches";
+
+/// The state may be half changed, so the machine is not called. The node is about to stop.
+fn stops() -> ! {
+    resume_unwind(Box::new("the state machine has panicked before"))
+}
+
 impl Guard for MachineGuard {
     fn call(&self, what: Call<'_>, call: &mut dyn FnMut()) -> Result<(), NotDone> {
-        if self.has_failed.load(Ordering::Acquire) {
-            match what {
-                Call::Read(_) => return Err(NotDone),
-                // The state may be half changed, so the machine is not called. The node is about to
-                // stop.
-                _ => resume_unwind(Box::new("the state machine has panicked before")),
+        let has_failed = self.has_failed.load(Ordering::Acquire);
+        let command = match what {
+            Call::Apply(_) if has_failed => stops(),
+            Call::Read(_) | Call::Footprint(_) if has_failed => return Err(NotDone),
+            Call::Footprint(Some(command)) if self.skips.has(&command) => return Err(NotDone),
+            Call::Read(_) => return self.ask("answering a query", call),
+            Call::Footprint(Some(command)) => {
+                let asks = |call: &mut dyn FnMut()| self.ask(TOUCHES, call);
+                return self.noting(&command, call, asks);
             }
-        }
-        if let Call::Touch(command) = what
-            && self.skips.has(&command)
-        {
+            Call::Footprint(None) => return self.ask(TOUCHES, call),
+            Call::Apply(command) => command,
+        };
+        if self.skips.has(&command) {
+            tracing::warn!(
+                id = "E0502",
+                "left out command {}, as `ionian log skip` has set",
+                CommandName::of(&command)
+            );
+            self.executing.end(CommandName::of(&command));
             return Err(NotDone);
         }
-        if let Call::Apply(command) = what {
-            if self.skips.has(&command) {
-                tracing::warn!(
-                    id = "E0502",
-                    "left out command {}, as `ionian log skip` has set",
-                    CommandName::of(&command)
-                );
-                self.executing.end(CommandName::of(&command));
-                return Err(NotDone);
-            }
-            let LogCommand {
-                slot: Slot(slot), ..
-            } = command;
-            self.begun.fetch_max(slot + 1, Ordering::Relaxed);
+        let LogCommand {
+            slot: Slot(slot), ..
+        } = command;
+        self.begun.fetch_max(slot + 1, Ordering::Relaxed);
+        let runs = |call: &mut dyn FnMut()| self.run(Doing::Command(&command), call);
+        self.noting(&command, call, runs);
+        Ok(())
+    }
+
+    fn must_call(&self, what: Must, call: &mut dyn FnMut()) {
+        if self.has_failed.load(Ordering::Acquire) {
+            stops();
         }
-        let noted = match what {
-            Call::Apply(command) | Call::Touch(command) => self.executing.begin(&command),
-            _ => None,
-        };
-        let called = catch_unwind(AssertUnwindSafe(call));
+        self.run(Doing::Other(what), call);
+    }
+}
+
+impl MachineGuard {
+    /// Makes a call for a command, which is noted meanwhile if the process may end in it.
+    fn noting<T>(
+        &self,
+        command: &LogCommand<'_>,
+        call: &mut dyn FnMut(),
+        make: impl FnOnce(&mut dyn FnMut()) -> T,
+    ) -> T {
+        let noted = self.executing.begin(command);
+        let made = catch_unwind(AssertUnwindSafe(|| make(call)));
         if let Some(name) = noted {
             self.executing.end(name);
         }
-        called.map_err(|panic| match what {
-            Call::Read(_) => {
-                self.fail_read(&*panic);
-                NotDone
-            }
-            _ => {
-                self.fail(what, &*panic);
-                resume_unwind(panic)
-            }
+        made.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// Makes a call that changes nothing.
+    fn ask(&self, doing: &str, call: &mut dyn FnMut()) -> Result<(), NotDone> {
+        catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
+            self.fail_read(doing, &*panic);
+            NotDone
         })
+    }
+
+    fn run(&self, doing: Doing<'_>, call: &mut dyn FnMut()) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
+            self.fail(doing, &*panic);
+            resume_unwind(panic);
+        }
     }
 }
 
@@ -190,20 +221,24 @@ mod tests {
             call(Call::Read(b"q"), &mut || panic!("a query")),
             Ok(Err(NotDone))
         ));
+        assert!(matches!(
+            call(Call::Footprint(None), &mut || panic!("what it touches")),
+            Ok(Err(NotDone))
+        ));
         assert!(
             matches!(call(Call::Apply(command), &mut || calls += 1), Ok(Ok(()))),
-            "a query fails alone"
+            "a query fails alone, and so does what a command touches"
         );
         assert!(call(Call::Apply(command), &mut || panic!("a command")).is_err());
-        for what in [
-            Call::Apply(command),
-            Call::Touch(command),
-            Call::Snapshot,
-            Call::Restore,
-            Call::Question,
-        ] {
-            assert!(call(what, &mut || calls += 1).is_err(), "{what:?}");
+        assert!(call(Call::Apply(command), &mut || calls += 1).is_err());
+        for what in [Must::Snapshot, Must::Restore, Must::Question] {
+            let must_call = AssertUnwindSafe(|| guard.must_call(what, &mut || calls += 1));
+            assert!(catch_unwind(must_call).is_err(), "{what:?}");
         }
+        assert!(matches!(
+            call(Call::Footprint(None), &mut || calls += 1),
+            Ok(Err(NotDone))
+        ));
         assert!(matches!(
             call(Call::Read(b"q"), &mut || calls += 1),
             Ok(Err(NotDone))

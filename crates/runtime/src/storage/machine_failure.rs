@@ -2,7 +2,7 @@
 
 use super::error::{LogError, io_error};
 use super::skips::CommandName;
-use ionian_kernel::guard::Call;
+use ionian_kernel::guard::{LogCommand, Must};
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write};
 use std::fs;
@@ -25,23 +25,35 @@ pub struct MachineFailure {
     pub after: Option<u64>,
 }
 
+/// What the machine was doing.
+#[derive(Clone, Copy)]
+pub(crate) enum Doing<'a> {
+    Command(&'a LogCommand<'a>),
+    Other(Must),
+}
+
 impl MachineFailure {
-    pub(crate) fn new(call: Call<'_>, message: String, after: Option<u64>) -> Self {
-        let doing = match call {
-            Call::Apply(_) => "executing a command",
-            Call::Touch(_) => "saying what a command touches",
-            Call::Read(_) => "answering a query",
-            Call::Snapshot => "writing a snapshot of its state",
-            Call::Restore => "restoring a snapshot",
-            Call::Question => "saying what a command touches, or when time makes a difference",
-        };
-        let (command, bytes, after) = match call {
-            Call::Apply(command) | Call::Touch(command) => (
-                Some(CommandName::of(&command)),
+    pub(crate) fn new(doing: Doing<'_>, message: String, after: Option<u64>) -> Self {
+        let (doing, command, bytes, after) = match doing {
+            Doing::Command(command) => (
+                "executing a command",
+                Some(CommandName::of(command)),
                 hexadecimal(command.payload),
                 None,
             ),
-            _ => (None, String::new(), after),
+            Doing::Other(Must::Snapshot) => (
+                "writing a snapshot of its state",
+                None,
+                String::new(),
+                after,
+            ),
+            Doing::Other(Must::Restore) => ("restoring a snapshot", None, String::new(), after),
+            Doing::Other(Must::Question) => (
+                "saying when time makes a difference",
+                None,
+                String::new(),
+                after,
+            ),
         };
         MachineFailure {
             doing: doing.to_owned(),

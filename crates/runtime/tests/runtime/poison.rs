@@ -7,9 +7,10 @@ use bytes::Bytes;
 use ionian_kernel::client::{ReadLevel, Refusal};
 use ionian_kernel::id::{SessionId, Slot};
 use ionian_kernel::layout::{Address, Layout, NodeId, numbered};
-use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
+use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::time::{Duration, Timestamp};
+use ionian_machines::kv::{Command, Compound, Kv};
 use ionian_protocols::multipaxos::{MultiPaxos, kind};
 use ionian_protocols::psmr::PSmr;
 use ionian_protocols::unreplicated::Unreplicated;
@@ -346,6 +347,44 @@ fn query_on_which_the_machine_panics_fails_and_the_node_continues() {
     for node in 0..3 {
         cluster.stop(NodeId(node)).unwrap();
     }
+}
+
+/// Cannot say what `boom` touches, and fails to answer it.
+#[derive(Default)]
+struct Unsure(Kv);
+
+impl StateMachine for Unsure {
+    ionian_kernel::delegate!(0: apply snapshot freeze restore parts next_deadline needs);
+    fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
+        assert_ne!(query, b"boom", "no answer to that");
+        self.0.read(now, query, reply)
+    }
+    fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
+        assert_ne!(command, b"boom", "it may be anything");
+        self.0.footprint(command, footprint);
+    }
+}
+
+/// The client's node asks what a command touches, and so do replicas, about what is in the log of
+/// g_all.
+#[test]
+fn a_command_of_which_the_machine_cannot_say_what_it_touches_may_touch_everything() {
+    let set = |value: &str| {
+        let words = ["SET", "key", value].map(|word| Bytes::from(word.to_owned()));
+        let command = Command::parse(&words).expect("a command of the store");
+        Compound::Pipeline(vec![command]).encode()
+    };
+    let cluster = Cluster::<PSmr>::start(three(), || Box::<Unsure>::default()).unwrap();
+    at_last(|| cluster.client().write_blocking(set("one")));
+    let _ = at_last(|| cluster.client().write_blocking("boom"));
+    for _ in 0..3 {
+        let answer = cluster
+            .client()
+            .read_blocking("boom", ReadLevel::Linearizable);
+        assert_eq!(answer, Err(Refusal::Failed));
+    }
+    at_last(|| cluster.client().write_blocking(set("two")));
+    assert!((0..3).all(|node| cluster.status(NodeId(node)).is_ok()));
 }
 
 #[test]

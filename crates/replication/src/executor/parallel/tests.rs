@@ -1,7 +1,7 @@
 //! Several threads leave the state and give the answers of one, whichever of them is done first.
 
 use super::*;
-use crate::batch::BatchBuilder;
+use crate::batch::{BatchBuilder, Outcome};
 use crate::executor::tests::Wary;
 use alloc::collections::BTreeMap;
 use alloc::format;
