@@ -106,7 +106,7 @@ caught! {
     "craq/unconfirmed": reads::c2_a_read_waits_until_the_master_has_said_what_the_chain_is,
     "craq/unhanded": sealing::c5_a_node_asks_for_a_place_when_it_holds_all_that_the_sealed_member_holds,
     "craq/unsealed": sealing::c5_a_sealed_member_says_what_it_holds_and_takes_nothing_more,
-    "craq/seal-lost": sealing::c5_a_sealed_member_says_what_it_holds_and_takes_nothing_more,
+    "craq/seal-lost": sealing::a_member_is_sealed_still_after_a_restart,
     "craq/early-tail": reads::c4_a_new_tail_says_nothing_before_it_has_committed_what_it_had_received,
     "craq/other-epoch": chain::c8_a_message_of_another_epoch_changes_nothing,
     "craq/asks-once": reads::c4_what_the_tail_of_another_chain_has_said_is_not_enough,

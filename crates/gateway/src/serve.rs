@@ -449,9 +449,7 @@ impl Inner {
                 .is_some_and(|open| std::mem::take(&mut open.waits));
             let request = waits.then(|| self.begin(&mut slots, index)).flatten();
             drop(slots);
-            request
-                .into_iter()
-                .for_each(|request| (self.submit)(request));
+            request.into_iter().for_each(&self.submit);
         }
     }
 
@@ -481,10 +479,8 @@ impl Inner {
         }
         while self.host.held() > self.host.limits.memory_bytes {
             let mut slots = self.slots.borrow_mut();
-            let Some(index) = slots.largest() else {
-                return;
-            };
-            let Some(open) = slots.get(index) else { return };
+            let largest = slots.largest().and_then(|index| slots.get(index));
+            let Some(open) = largest else { return };
             open.connection.evict();
             open.go_on(self.drain.leave());
             self.clone().start_watch();

@@ -14,8 +14,8 @@ const MOST_FAULTS: u64 = 3;
 /// The number of nodes is at most this much above the 2f+1 that most protocols need.
 const MORE_NODES: u64 = 2;
 
-/// How many deployments are drawn until a protocol must have accepted one. Most protocols accept one
-/// in ten.
+/// How many deployments are drawn until a protocol must have accepted one. Most protocols accept
+/// one in ten.
 const DRAWS: usize = 100_000;
 
 /// The deployment that `seed` stands for: the first that the protocol accepts of those drawn from

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use ionian_kernel::id::{ClientId, Members};
 use ionian_kernel::level::Level;
 use ionian_kernel::membership::Membership;
-use ionian_kernel::protocol::{Instance, Message, Protocol};
+use ionian_kernel::protocol::{Instance, Protocol};
 use ionian_kernel::wire::Wire;
 
 impl<P: Protocol, M: Model> Simulation<P, M> {

@@ -10,17 +10,14 @@
 //! the replica finds out what was acknowledged when it is asked for the snapshot.
 //!
 //! **A chain.** No node knows for certain what the chain is. But it tells enough if all members of
-//! the chain of some epoch e answer, each that it is in e and holds everything that was
-//! acknowledged (is *whole*):
+//! the chain of some epoch e answer, each that it is in e, and is not sealed.
 //!
-//! - Nothing was acknowledged in a later chain before the command started. For that, a whole tail
-//!   must have entered that chain. Either it was whole since e. Or nodes have become whole after e,
-//!   and the first of them with what its predecessor handed over, in a later chain which that had
-//!   entered, and which was whole since e. (Only a last member that is not whole lets another one
-//!   stand aside: none does while all are whole.) So a member of the chain of e would have entered
-//!   a later chain before the command started. It has not: no node returns to an earlier one.
-//! - The tail of e has received everything that was acknowledged: what was acknowledged in e is
-//!   what it has committed, and what was acknowledged before it holds because it is whole.
+//! - Nothing was acknowledged in a later chain before the command started. What is acknowledged in
+//!   a chain has passed all its members, which had entered it. If one of them was a member in e it
+//!   would not be in e: no node returns to an earlier chain. If none was, the members of the chain
+//!   of e have been removed one after the other, and others have joined before; the first of these
+//!   behind a member of that chain, which was sealed in e, and is so until it leaves e.
+//! - The tail of e has received everything that was acknowledged: each member holds that.
 //! - What is applied under a number is the same on every chain node. So any chain node that has
 //!   applied what the tail had received has all of these writes, also if the chain is another then.
 //!
@@ -151,7 +148,7 @@ fn by_votes(voters: &Voters, name: &str, status: &ClusterStatus) -> Result<Wante
     Ok(Wanted::Below(highest.unwrap_or(0)))
 }
 
-/// A member of a chain that holds everything that was acknowledged, as it says.
+/// A member of a chain, as it says, that is not sealed.
 struct Member {
     /// How many there are.
     members: u64,
@@ -159,7 +156,7 @@ struct Member {
     received: u64,
 }
 
-/// The chains that nodes are in, and in each the members that are whole, by their place.
+/// The chains that nodes are in, and in each the members that are not sealed, by their place.
 struct Chains(BTreeMap<u64, BTreeMap<u64, Member>>);
 
 impl Chains {
@@ -172,6 +169,7 @@ impl Chains {
             if let (Some(chain), Some(members), Some(place)) = says
                 && let Some(received) = role.log_end
                 && (1..=members).contains(&place)
+                && metric("sealed") == Some(0)
             {
                 let member = Member { members, received };
                 chains.0.entry(chain).or_default().insert(place, member);
@@ -199,7 +197,7 @@ impl Chains {
             }
             None => "no member of a chain answers".to_owned(),
         };
-        format!("{who} with everything, and it takes all to know what was acknowledged")
+        format!("{who}, sealed ones not counted: it takes all to know what was acknowledged")
     }
 }
 
@@ -239,9 +237,14 @@ mod tests {
     use ionian_deployment::{Deployment, PresetOptions};
 
     /// A chain node: its chain, how many members that has, its place, what it has received, and
-    /// whether it is whole.
+    /// whether it is a member.
     fn node((chain, members, place): (u64, u64, u64), received: u64, whole: bool) -> RoleStatus {
-        let metrics = [("chain", chain), ("members", members), ("place", place)];
+        let metrics = [
+            ("chain", chain),
+            ("members", members),
+            ("place", place),
+            ("sealed", 0),
+        ];
         RoleStatus {
             role: "chain_node".into(),
             log_end: Some(received),
@@ -271,7 +274,11 @@ mod tests {
         ] {
             assert_eq!(received(&all(tail.clone())), None, "{tail:?}");
         }
-        assert_eq!(received(&[head, middle]), None);
+        assert_eq!(received(&[head.clone(), middle.clone()]), None);
+        // A node that joins may have all that it holds, and go on without it.
+        let mut sealed = node((4, 3, 3), 57, true);
+        sealed.metrics.insert("sealed".into(), 1);
+        assert_eq!(received(&[head, middle, sealed]), None);
         assert_eq!(received(&[]), None);
     }
 

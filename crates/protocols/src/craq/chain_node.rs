@@ -17,8 +17,8 @@
 //!   dropped: that is applied, so committed.
 //! - *Each member holds all that is committed.* An entry that is committed in an epoch has passed
 //!   every member while that was in the epoch. So it is in the history of each member of a later
-//!   chain when that member enters it. All that a tail holds is committed, therefore, as soon as its
-//!   disk has it.
+//!   chain when that member enters it. All that a tail holds is committed, therefore, as soon as
+//!   its disk has it.
 //!
 //! A node applies only what is committed, so no two nodes apply different entries under one number.
 //! What a node has received and not applied when it leaves the chain is void (`enter`): the chain
@@ -593,6 +593,7 @@ impl Role for ChainNode {
             self.executor.failed_reads(),
             self.stale,
             self.clock.correction_ms().unsigned_abs(),
+            u64::from(self.sealing.is_sealed()),
         ]);
         status.add(self.executor.workers());
     }

@@ -8,16 +8,18 @@
 //! member holds everything that was acknowledged. Two rules say whom a suspicion may remove:
 //!
 //! - One member remains, always.
-//! - At least f+1 remain, or n - f where that is less, n being the number of chain nodes. Of f+1 one
-//!   is up whichever f nodes are down, and beside one that is up every other node that is up can
-//!   join; then those that are down can be removed (`docs/decisions/0046-members-of-a-chain.md`).
-//!   With n < 2f+1 a suspicion that is wrong costs a copy that f failures may need.
+//! - At least f+1 remain, or n - f where that is less, n being the number of chain nodes. Of f+1
+//!   one is up whichever f nodes are down, and beside one that is up every other node that is up
+//!   can join; then those that are down can be removed
+//!   (`docs/decisions/0046-members-of-a-chain.md`). With n < 2f+1 a suspicion that is wrong costs a
+//!   copy that f failures may need.
 //!
-//! Where nodes answer reads under leases (`chain_node/lease.rs`), no member is removed at once. A suspicion that fits is *announced*: from then on no inquiry gives that member a
-//! lease. When the member that announced it, or another one that suspects it, has waited until all
-//! leases are over that were given before, it asks for the removal, and names the announcement:
-//! which must still be there. The announcement ends when it is withdrawn, or when the member that
-//! made it is removed: others make their own, and wait anew.
+//! Where nodes answer reads under leases (`chain_node/lease.rs`), no member is removed at once. A
+//! suspicion that fits is *announced*: from then on no inquiry gives that member a lease. When the
+//! member that announced it, or another one that suspects it, has waited until all leases are over
+//! that were given before, it asks for the removal, and names the announcement: which must still be
+//! there. The announcement ends when it is withdrawn, or when the member that made it is removed:
+//! others make their own, and wait anew.
 //!
 //! A node that has lost its memory says itself that its earlier life is over: that needs no number
 //! of members, for it is certain. Another node that has got its number says it too: where there are

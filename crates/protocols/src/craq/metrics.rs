@@ -74,4 +74,9 @@ pub(super) const CHAIN_NODE: &[Metric] = &[
         "ms",
         "difference between its clock and the log's",
     ),
+    Metric::gauge(
+        "sealed",
+        "0 or 1",
+        "1: it takes nothing more in this epoch, for a node that joins",
+    ),
 ];

@@ -1,9 +1,9 @@
 //! Which chain nodes count: those that suspicions must leave in the chain.
 //!
-//! A suspicion leaves `least` members (`master.rs`). While the membership of the cluster is changing
-//! the change can be abandoned at any moment, so these must be nodes of the configuration before: a
-//! node that is new does not count. When each new node is a member, and `least` nodes of the
-//! configuration to come are, the chain is *handed over*: from then on `least` of both remain,
+//! A suspicion leaves `least` members (`master.rs`). While the membership of the cluster is
+//! changing the change can be abandoned at any moment, so these must be nodes of the configuration
+//! before: a node that is new does not count. When each new node is a member, and `least` nodes of
+//! the configuration to come are, the chain is *handed over*: from then on `least` of both remain,
 //! whatever is suspected. Only then is the change finished (`chain_node/changing.rs`). So at the
 //! moment at which one of the two configurations ends, `least` nodes of the other hold everything
 //! that was acknowledged.

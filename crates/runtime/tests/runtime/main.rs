@@ -11,6 +11,7 @@ mod connections;
 mod data;
 mod disk;
 mod distance;
+mod ended;
 mod frames;
 mod golden;
 mod greeting;

@@ -22,8 +22,8 @@ pub(crate) struct Plan {
     pub(crate) stop_at_first: bool,
 }
 
-/// Runs every seed of the plan, in its scenario. No further one starts once `stop` is set. `progress` receives each
-/// outcome in the order of the seeds.
+/// Runs every seed of the plan, in its scenario. No further one starts once `stop` is set.
+/// `progress` receives each outcome in the order of the seeds.
 pub(crate) fn run_seeds<P: Protocol>(
     scenario: impl Fn(u64) -> Scenario + Sync,
     plan: Plan,

@@ -4,8 +4,8 @@
 //! A member asks its predecessor for what it has not received (`Sync`), until that says that it
 //! sends (`Handover`). A node outside the chain copies what is committed from the tail, entry by
 //! entry if the tail still has them, or else a snapshot first; when it has nearly all, it has a
-//! member sealed (`sealing.rs`). Until then the chain serves as before. What is copied is committed,
-//! and stays so in every later chain: it matters little which member sends it.
+//! member sealed (`sealing.rs`). Until then the chain serves as before. What is copied is
+//! committed, and stays so in every later chain: it matters little which member sends it.
 //!
 //! A state that was taken over must be on disk before anything that follows it.
 

@@ -213,8 +213,8 @@ impl ChainNode {
         heard.any(|node| suspects(node).is_some_and(|those| those.contains(member)))
     }
 
-    /// The members that this node takes for dead: neighbours that are silent, and nodes that have left
-    /// the cluster.
+    /// The members that this node takes for dead: neighbours that are silent, and nodes that have
+    /// left the cluster.
     fn absent(&self, now: Instant) -> impl Iterator<Item = ChainNodeId> + use<'_> {
         let members = self.chain.members.iter().map(|member| member.node);
         members.filter(move |node| {
@@ -222,8 +222,8 @@ impl ChainNode {
         })
     }
 
-    /// Those of them that it has removed: a node that hears too few others has none removed that may
-    /// be alive.
+    /// Those of them that it has removed: a node that hears too few others has none removed that
+    /// may be alive.
     pub(super) fn suspects(&self, now: Instant) -> impl Iterator<Item = ChainNodeId> + use<'_> {
         let hears_enough = self.hears_enough(now);
         self.absent(now)

@@ -16,13 +16,13 @@
 //!
 //! Otherwise it is *dirty*: the tail of e says what is committed. That is asked after the read has
 //! come in, so it includes all that was committed in e before; and all that was committed before e,
-//! for the tail is a member. The node has those entries too, because each passed it: it applies them,
-//! and answers. An old tail, which is in e, while there is a later chain, must not answer. Without
-//! leases the node's inquiry, which runs at the same time, finds the later chain, if anything was
-//! acknowledged in it before the read began; then the tail of that one is asked anew, whatever the
-//! old one has said. With leases the tail answers under its own, or after
-//! an inquiry of its own, and the node that asks needs none: what the tail says was true after the
-//! read had come in.
+//! for the tail is a member. The node has those entries too, because each passed it: it applies
+//! them, and answers. An old tail, which is in e, while there is a later chain, must not answer.
+//! Without leases the node's inquiry, which runs at the same time, finds the later chain, if
+//! anything was acknowledged in it before the read began; then the tail of that one is asked anew,
+//! whatever the old one has said. With leases the tail answers under its own, or after an inquiry
+//! of its own, and the node that asks needs none: what the tail says was true after the read had
+//! come in.
 //!
 //! The tail may not answer, if only the link to it is cut. When what the node had received by the
 //! time of the question is applied, the read is clean: that included all that it must see. Where

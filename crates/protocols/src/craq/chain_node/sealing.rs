@@ -9,10 +9,10 @@
 //! # Why that is safe
 //!
 //! What a member holds contains what each member behind it holds (`chain_node.rs`). The node holds
-//! what the sealed member holds until that enters the next epoch. So behind it the order is the same
-//! in the new chain. And each entry that is committed in the epoch, or was in an earlier one, has
-//! passed the sealed member before it was sealed: the node has it, and is a member like any other
-//! from its first moment on.
+//! what the sealed member holds until that enters the next epoch. So behind it the order is the
+//! same in the new chain. And each entry that is committed in the epoch, or was in an earlier one,
+//! has passed the sealed member before it was sealed: the node has it, and is a member like any
+//! other from its first moment on.
 //!
 //! The step may be taken late. So the node writes down that it has asked for the place, keeps what
 //! it holds until it enters another epoch, also over a crash, and asks for no other place in this

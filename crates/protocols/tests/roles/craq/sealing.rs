@@ -75,7 +75,12 @@ pub(crate) fn c5_a_sealed_member_says_what_it_holds_and_takes_nothing_more() {
     );
     tail.tell(forward(0, 1, 2, &[b"c"]));
     assert_eq!(tail.role.received(), Slot(2));
-    // Nor does it know less after a restart.
+}
+
+/// The node that joins may hold what the member held before it crashed.
+#[test]
+pub(crate) fn a_member_is_sealed_still_after_a_restart() {
+    let epoch = ChainEpoch(1);
     let records = [
         Record::Entered {
             chain: two(),

@@ -25,7 +25,7 @@ const SEVERAL: u64 = 6;
 
 impl Service for OwnKeys {
     fn write(&self, client: usize, number: u64) -> Bytes {
-        let several = number % self.several_of == 0;
+        let several = number.is_multiple_of(self.several_of);
         let (name, keys) = match several {
             true => ("MSET", SEVERAL),
             false => ("SET", 1),
