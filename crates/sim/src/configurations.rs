@@ -141,17 +141,14 @@ impl<P: Protocol> Configurations<P> {
         Ok(configuration)
     }
 
-    /// Whether there is a level beside that of the founding.
-    fn changes_level(&self) -> bool {
-        self.layouts[0].founding_level < Level::LATEST
-    }
-
     /// The next request of the operator: to abandon a change in progress, or to change to other
     /// options, another level or another layout.
     pub(crate) fn request(&mut self, membership: &Membership, turn: u64) -> Option<Request> {
+        let is_last = membership.level == Level::LATEST;
+        let changes_level = P::check_level().is_ok() && (!is_last || P::check_lowering().is_ok());
         if membership.is_changing() {
             Some(self.abandon(membership))
-        } else if turn % 5 == 4 && P::check_level().is_ok() && self.changes_level() {
+        } else if turn % 5 == 4 && changes_level {
             Some(self.change_level(membership))
         } else if self.layouts.len() == 1 || self.tunings.len() > 1 && turn.is_multiple_of(2) {
             let [here, before] = places(&membership.text);

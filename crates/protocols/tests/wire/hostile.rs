@@ -10,6 +10,7 @@ use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel, Reply, Request};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Address, Layout, NodeId, numbered};
+use ionian_kernel::level::Level;
 use ionian_kernel::machine::{Frozen, NotARead, RestoreError, StateMachine};
 use ionian_kernel::membership::Membership;
 use ionian_kernel::node::{Node, World};
@@ -335,6 +336,7 @@ fn preset(preset: &Preset, kinds: &[&str]) -> Layout {
         f: preset.f,
         quorums: preset.quorums,
         instances: numbered(places),
+        founding_level: Level::LATEST,
         ..Layout::default()
     }
 }
@@ -344,6 +346,7 @@ pub(crate) fn together(kinds: usize) -> Layout {
     Layout {
         f: 1,
         instances: numbered(vec![nodes; kinds]),
+        founding_level: Level::LATEST,
         ..Layout::default()
     }
 }
