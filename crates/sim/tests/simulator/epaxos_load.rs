@@ -82,7 +82,8 @@ fn when_a_node_far_away_dies_the_clients_of_the_others_wait_for_a_second() {
     let death = (8 * SECOND, Change::Death { node: NodeId(2) });
     let observed = run("epaxos", 100_000.0, 300, vec![death], ends);
     let rates = answers(&observed, &[0, 1], ends, SECOND);
-    let usual = rates[5];
+    // What waits for its key is answered in bursts, of which a second has one or two.
+    let usual = rates[2..7].iter().sum::<f64>() / 5.0;
     assert!(usual > 1500.0, "{rates:?}");
     // Seconds in which hardly anything is answered.
     let stands_still = rates[7..].iter().filter(|rate| **rate < usual / 4.0);

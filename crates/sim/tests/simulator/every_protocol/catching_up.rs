@@ -157,8 +157,17 @@ pub(crate) fn clients_are_answered<P: Protocol>() {
                 "{answered} of {expected}: {named}"
             );
             assert!(series.refused == 0, "{} refused: {named}", series.refused);
-            assert!(latency.p99 < 1e6, "{named}");
+            assert!(latency.p99 < most_us::<P>(), "{named}");
         }
+    }
+}
+
+/// A leader of EPaxos waits for its replica's report of what is executed before it proposes the next
+/// write of a key or the next barrier: it asks others later than that.
+fn most_us<P: Protocol>() -> f64 {
+    match P::NAME {
+        "epaxos" => 3e6,
+        _ => 1e6,
     }
 }
 
