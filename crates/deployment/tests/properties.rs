@@ -182,7 +182,7 @@ fn both_notations_of_two_instances_have_the_same_digest() {
 /// wire format.
 #[test]
 fn the_digest_of_a_fixed_deployment_does_not_change() {
-    // Durability, level and every shared option are stated, so that a new default does not change the
+    // Durability, level and shared options are stated, so that a new default does not change the
     // digest.
     let stated: Vec<_> = settings("unreplicated")
         .filter(|setting| setting.shared)

@@ -162,8 +162,8 @@ pub(crate) fn clients_are_answered<P: Protocol>() {
     }
 }
 
-/// A leader of EPaxos waits for its replica's report of what is executed before it proposes the next
-/// write of a key or the next barrier: it asks others later than that.
+/// A leader of EPaxos waits for its replica's report of what is executed before it proposes the
+/// next write of a key or the next barrier: it asks others later than that.
 fn most_us<P: Protocol>() -> f64 {
     match P::NAME {
         "epaxos" => 3e6,
