@@ -203,7 +203,7 @@ pub(crate) fn all_replicas_catch_up<P: Protocol>() {
         let layout = shape.layout;
         let only = |node: &NodeId| kinds(&layout, *node).all(|kind| P::EXECUTORS.contains(&kind));
         let nodes: Vec<NodeId> = layout.nodes().into_iter().filter(only).collect();
-        if nodes.is_empty() {
+        if nodes.is_empty() || layout.f == 0 {
             continue;
         }
         let [short, long] =
