@@ -37,6 +37,7 @@ const TOOLS: &[(&str, &str)] = &[
         "systemd-analyze",
         "units of systemd, and whether they allow each call of a node",
     ),
+    ("unshare", "names and disks that do not answer"),
     ("valgrind", "what a command costs each role"),
     ("zsh", "completions for zsh"),
     ("/dev/fuse", "mounts"),

@@ -320,13 +320,14 @@ const CHANGED: &str = "\
 ";
 
 /// The files of a node with durability "memory".
-const MARKS: [&str; 6] = [
+const MARKS: [&str; 7] = [
     "lock",
     "identity",
     "identity.new",
     "vital",
     "membership.toml",
     "membership.new",
+    "executing",
 ];
 
 /// Deletes the past of a memory cluster. Then every node is new, and no acceptor waits for the

@@ -187,7 +187,7 @@ fn refused_options_name_the_alternative() {
         1,
         &format!("ionian options set window_slots=9 heartbeat_ms=50 --data {data}"),
     );
-    let plain = Cluster::start("unreplicated", &[], &[]);
+    let plain = Cluster::start("unreplicated", &["level=17"], &[]);
     refused(
         &options(&plain, &["set", "heartbeat_ms=50"]),
         1,
