@@ -119,8 +119,7 @@ impl Guard for MachineGuard {
             Call::Footprint(Some(command)) if self.skips.has(&command) => return Err(NotDone),
             Call::Read(_) => return self.ask("answering a query", call),
             Call::Footprint(Some(command)) => {
-                let asks = |call: &mut dyn FnMut()| self.ask(TOUCHES, call);
-                return self.noting(&command, call, asks);
+                return self.noting(&command, || self.ask(TOUCHES, call));
             }
             Call::Footprint(None) => return self.ask(TOUCHES, call),
             Call::Apply(command) => command,
@@ -138,8 +137,8 @@ impl Guard for MachineGuard {
             slot: Slot(slot), ..
         } = command;
         self.begun.fetch_max(slot + 1, Ordering::Relaxed);
-        let runs = |call: &mut dyn FnMut()| self.run(Doing::Command(&command), call);
-        self.noting(&command, call, runs);
+        let called = self.noting(&command, || catch_unwind(AssertUnwindSafe(call)));
+        self.must_have(Doing::Command(&command), called);
         Ok(())
     }
 
@@ -147,24 +146,20 @@ impl Guard for MachineGuard {
         if self.has_failed.load(Ordering::Acquire) {
             stops();
         }
-        self.run(Doing::Other(what), call);
+        self.must_have(Doing::Other(what), catch_unwind(AssertUnwindSafe(call)));
     }
 }
 
 impl MachineGuard {
-    /// Makes a call for a command, which is noted meanwhile if the process may end in it.
-    fn noting<T>(
-        &self,
-        command: &LogCommand<'_>,
-        call: &mut dyn FnMut(),
-        make: impl FnOnce(&mut dyn FnMut()) -> T,
-    ) -> T {
+    /// Makes a call for a command, which is noted meanwhile if the process may end in it. `call`
+    /// catches panics.
+    fn noting<T>(&self, command: &LogCommand<'_>, call: impl FnOnce() -> T) -> T {
         let noted = self.executing.begin(command);
-        let made = catch_unwind(AssertUnwindSafe(|| make(call)));
+        let called = call();
         if let Some(name) = noted {
             self.executing.end(name);
         }
-        made.unwrap_or_else(|panic| resume_unwind(panic))
+        called
     }
 
     /// Makes a call that changes nothing.
@@ -175,8 +170,9 @@ impl MachineGuard {
         })
     }
 
-    fn run(&self, doing: Doing<'_>, call: &mut dyn FnMut()) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
+    /// A call that must succeed has ended.
+    fn must_have(&self, doing: Doing<'_>, called: std::thread::Result<()>) {
+        if let Err(panic) = called {
             self.fail(doing, &*panic);
             resume_unwind(panic);
         }
