@@ -111,7 +111,7 @@ fn begin(arguments: &Arguments, audit: Option<Arc<Sink>>, stop: Stop) -> Result<
     open_files::raise();
     // By default a write beyond the file size limit kills the process; without the signal it fails
     // with an ordinary disk error, which names the file.
-    signals::catch(Signal::SIGXFSZ);
+    signals::catch(&[Signal::SIGXFSZ]);
     let protocol = given.deployment.protocol.clone();
     let (listen, gateway_listen) = (arguments.listen.clone(), arguments.gateway_listen.clone());
     let clock_ahead_ms = arguments.clock_ahead_ms;

@@ -18,23 +18,25 @@ const OTHERS: [Signal; 8] = [
 
 /// Has this process ignore the signals that ask it for nothing that it does.
 pub(crate) fn ignore_others() {
-    OTHERS.into_iter().for_each(catch);
+    catch(&OTHERS);
 }
 
-/// Keeps a signal from ending the process. What waits for it may be installed later.
-pub(crate) fn catch(caught: Signal) {
+/// Keeps signals from ending the process. What waits for one may be installed later.
+pub(crate) fn catch(caught: &[Signal]) {
     let catch = || -> std::io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         let _entered = runtime.enter();
-        // The handler stays installed. Nothing waits for the signal.
-        signal(SignalKind::from_raw(caught as i32)).map(drop)
+        // The handlers stay installed. Nothing waits for the signals.
+        caught
+            .iter()
+            .try_for_each(|one| signal(SignalKind::from_raw(*one as i32)).map(drop))
     };
     if let Err(error) = catch() {
         tracing::warn!(
             id = "E0109",
-            "the signal {caught} cannot be caught: {error}"
+            "not all of the signals {caught:?} can be caught: {error}"
         );
     }
 }
