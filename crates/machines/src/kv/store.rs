@@ -221,10 +221,7 @@ impl Store {
         each.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
     }
 
-    /// The entries from position `from` on, at least `limit` of them if there are as many, and the
-    /// position where the next page begins; zero if there is nothing left. Entries of one position
-    /// are never torn apart, for a position is all that the next call knows. A page ends early when
-    /// it has met as many keys that have expired as there is patience for.
+    /// [`Shard::page`] over all shards.
     pub(super) fn page(
         &self,
         from: u64,

@@ -10,6 +10,7 @@ use super::super::table::command_table;
 use super::super::{Compound, Kv, SINCE, work};
 use super::*;
 use bytes::Bytes;
+use ionian_kernel::random::Random;
 use ionian_kernel::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,20 +97,16 @@ const FORMS: &[(&str, &str)] = &[
     ("xtrim", "K maxlen N"),
 ];
 
-/// SplitMix64 (Steele, Lea and Flood 2014).
-struct Random(u64);
+/// What a search draws.
+struct Draw(Random);
 
-impl Random {
+impl Draw {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ x >> 31
+        self.0.any()
     }
 
     fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.0.below(bound)
     }
 
     fn one_of<T: Clone>(&mut self, some: &[T]) -> T {
@@ -175,7 +172,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn random(random: &mut Random, (name, form): (&'static str, &str)) -> Candidate {
+    fn random(random: &mut Draw, (name, form): (&'static str, &str)) -> Candidate {
         let parts = form.split_whitespace().map(|part| random.part(part));
         Candidate {
             name,
@@ -185,7 +182,7 @@ impl Candidate {
     }
 
     /// The same with one part made anew.
-    fn changed(&self, random: &mut Random, form: &str) -> Candidate {
+    fn changed(&self, random: &mut Draw, form: &str) -> Candidate {
         let mut changed = self.clone();
         let parts: Vec<_> = form.split_whitespace().collect();
         let at = random.below(parts.len() as u64 + 1) as usize;
@@ -328,7 +325,7 @@ impl Taken {
 type Worst = BTreeMap<(&'static str, usize), (f64, Candidate, Taken)>;
 
 fn search(commands: u64, seed: u64) -> Worst {
-    let mut random = Random(seed);
+    let mut random = Draw(Random::new(seed));
     let (mut worst, mut done) = (Worst::new(), 0);
     while done < commands {
         let (mut kv, state) = (Kv::default(), random.below(STATES.len() as u64) as usize);
@@ -409,7 +406,7 @@ const QUEUED: usize = 65_536;
 #[test]
 fn a_transaction_of_many_hostile_commands_takes_bounded_work() {
     let commands: Vec<Command> = HOSTILE.iter().map(|line| command(line)).collect();
-    let mut random = Random(7);
+    let mut random = Draw(Random::new(7));
     for (at, state) in STATES.iter().enumerate() {
         let mut kv = Kv::default();
         state(&mut kv);
