@@ -116,8 +116,8 @@ impl Wake {
     }
 }
 
-/// The level by which applications judge what clients may use, such as users and a limit of memory:
-/// where a protocol cannot change its level nothing of later levels than the first has been tried.
+/// The level by which applications judge what clients may use, such as users and a limit of memory.
+/// With a protocol that cannot change its level it is the first: such features are untested there.
 pub(crate) fn level_of_features<P: Protocol>(level: Level) -> Level {
     match P::check_level() {
         Ok(()) => level,

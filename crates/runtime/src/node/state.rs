@@ -339,7 +339,7 @@ impl<P: Protocol> State<P> {
         self.io.application.disk_is_full(is_full);
     }
 
-    /// Tells the roles whether another node is to lead.
+    /// Drains the roles if another node is to lead, or ends that.
     fn hand_over(&mut self, now: Instant) {
         let drains = self.draining || self.disk_is_slow;
         self.io.now = now;

@@ -222,8 +222,8 @@ impl ChainNode {
         })
     }
 
-    /// Those of them that it has removed: a node that hears too few others has none removed that
-    /// may be alive.
+    /// The members that this node asks the master to remove. If it hears too few other nodes it may
+    /// be cut off itself, and asks for those only that have left the cluster.
     pub(super) fn suspects(&self, now: Instant) -> impl Iterator<Item = ChainNodeId> + use<'_> {
         let hears_enough = self.hears_enough(now);
         self.absent(now)

@@ -34,7 +34,7 @@ impl Repliers {
         self.behind = self.behind.and(all);
     }
 
-    /// Counts all as heard at `now`.
+    /// Counts all as present at `now`.
     pub(super) fn start(&mut self, now: Instant) {
         self.present.start(now);
     }
@@ -53,12 +53,12 @@ impl Repliers {
         }
     }
 
-    /// Those that were heard of lately.
+    /// Those that have sent a report lately.
     pub(super) fn present(&self, now: Instant) -> Set<ReplicaId> {
         self.present.present(now)
     }
 
-    /// Whether none was heard of lately.
+    /// Whether none has sent a report lately.
     pub(super) fn is_cut_off(&self, now: Instant) -> bool {
         self.present.is_cut_off(now)
     }

@@ -92,14 +92,10 @@ const DRAWN: u64 = 40;
 
 pub(crate) fn pass_on_drawn_deployments<P: Protocol>() {
     for (seed, shape) in (0..).zip(shapes::drawn::<P>(0..DRAWN)) {
-        let changes = match seed % 2 {
-            0 => variations::<P>(&shape.layout),
-            _ => Vec::new(),
-        };
-        let changes = match why_fixed::<P>(&shape.layout, &changes) {
-            None => changes,
-            Some(_) => Vec::new(),
-        };
+        let mut changes = variations::<P>(&shape.layout);
+        if seed % 2 == 1 || why_fixed::<P>(&shape.layout, &changes).is_some() {
+            changes.clear();
+        }
         for durability in shapes::durabilities(&shape) {
             let scenario = Scenario {
                 durability: *durability,
