@@ -134,6 +134,19 @@ impl Budget {
         Ok(())
     }
 
+    /// Takes what a read costs that looks only at keys that it names.
+    ///
+    /// # Errors
+    /// Nothing is left.
+    #[inline]
+    pub(super) fn take_one(&mut self) -> Result<(), Refusal> {
+        if self.work <= 0 {
+            return Err(Refusal::Work);
+        }
+        self.work -= 1;
+        Ok(())
+    }
+
     /// Takes the steps of matching that a command has needed, and those of passing over keys that
     /// have expired. Eight of them take about as long as one other step.
     pub(super) fn matched(&mut self, steps: u64) {

@@ -372,14 +372,17 @@ impl Kv {
             read::answer(&self.store, now, op, None, reply);
             return Ok(());
         };
-        budget.take(budget.cost(&self.store, now, op)?)?;
-        match budget::refusal(&self.store, now, op) {
-            Some(text) => reply::error(reply, text.as_bytes()),
-            None => {
-                let bounds = Some(budget.left());
-                budget.matched(read::answer(&self.store, now, op, bounds, reply));
+        if matches!(op, Op::StreamRead(_)) || budget::looks(op) {
+            budget.take(budget.cost(&self.store, now, op)?)?;
+            if let Some(text) = budget::refusal(&self.store, now, op) {
+                reply::error(reply, text.as_bytes());
+                return Ok(());
             }
+        } else {
+            budget.take_one()?;
         }
+        let bounds = Some(budget.left());
+        budget.matched(read::answer(&self.store, now, op, bounds, reply));
         Ok(())
     }
 
