@@ -84,6 +84,7 @@ pub struct ClientLane {
     leaders: Choice<LeaderId>,
     replicas: Choice<ReplicaId>,
     near: Set<ReplicaId>,
+    near_leaders: Set<LeaderId>,
     seen: Seen,
 }
 
@@ -100,6 +101,7 @@ impl ClientLane {
             leaders: Choice::new(config.leaders(), near_leaders, random.any()),
             replicas: Choice::new(config.replicas(), near, random.any()),
             near,
+            near_leaders,
             lane: Lane::new(id, config.options(), random),
             due: Due::default(),
             seen: Seen::default(),
@@ -131,8 +133,14 @@ impl ClientLane {
             return;
         };
         self.lane.sent_via(purpose, number, leader.index());
+        // What is asked of another leader is answered by a replica of that one's node: the replica
+        // near may be installing a snapshot.
+        let near = match self.near_leaders.contains(leader) {
+            true => self.near,
+            false => Set::EMPTY,
+        };
         let message = leader::In::Propose {
-            near: self.near,
+            near,
             batch: Batch::one(&command),
         };
         out.send(Envelope::ToLeaders(leaders, message));

@@ -195,8 +195,11 @@ pub struct Leader {
     recorder_lives: Lives,
     /// The proxy leaders that it gives work to.
     proxies: Choice<ProxyLeaderId>,
-    /// The replicas that can answer clients. Those of other nodes are heard where none is on this.
+    /// The replicas that can answer clients. Those of other nodes send reports where none is on
+    /// this.
     repliers: Presence<ReplicaId>,
+    /// The replicas near this leader.
+    near: Set<ReplicaId>,
     /// Counts commands, so that the replica that answers is not always the same.
     reply_turn: u64,
     /// Computes what commands touch; it executes nothing.
@@ -230,6 +233,7 @@ impl Leader {
                 random.any(),
             ),
             repliers: Presence::new(config.replicas(), PRESENT_FOR),
+            near: config.layout().near(kind::Replica, birth.node),
             reply_turn: random.any() >> 1,
             clock: LogClock::new(birth.node, config.f()),
             peers: Peers::new(id, &config),

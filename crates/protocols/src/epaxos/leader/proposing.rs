@@ -38,11 +38,13 @@ impl Leader {
         self.pump(now, out);
     }
 
-    /// The replica that is to answer. Where the roles are not apart a leader receives reports of
-    /// that of its node only, which is that of most of its clients.
+    /// The replica that is to answer, one near the leader if no other is asked for. Where the
+    /// roles are not apart a leader receives reports of that of its node only, which is that of
+    /// most of its clients.
     fn pick_replier(&mut self, now: Instant, near: Set<ReplicaId>) -> Replier {
         self.reply_turn += 1;
         let all = self.config.replicas();
+        let near = if near.is_empty() { self.near } else { near };
         let able = match self.config.is_apart() {
             true => self.repliers.present(now),
             false if self.repliers.is_cut_off(now) => all.preferring(all.without(near)),

@@ -157,17 +157,8 @@ pub(crate) fn clients_are_answered<P: Protocol>() {
                 "{answered} of {expected}: {named}"
             );
             assert!(series.refused == 0, "{} refused: {named}", series.refused);
-            assert!(latency.p99 < most_us::<P>(), "{named}");
+            assert!(latency.p99 < SECOND as f64, "{named}");
         }
-    }
-}
-
-/// The most that one of a hundred commands may wait, in simulated microseconds. With EPaxos at
-/// level 18 it is two seconds, for a reason that is not known yet.
-fn most_us<P: Protocol>() -> f64 {
-    match P::NAME {
-        "epaxos" => 3e6,
-        _ => 1e6,
     }
 }
 
