@@ -133,7 +133,8 @@ messages! {
             time: Timestamp,
             /// When the state machine next changes by the passing of time.
             deadline: Option<Timestamp>,
-            /// How many instances it has executed since the last barrier.
+            /// How many instances it has executed since the last barrier, large ones counted as
+            /// several.
             since_barrier: u64,
         },
         /// Replicas have an instance in snapshots, and no acceptor knows it any more.

@@ -6,7 +6,8 @@ use crate::epaxos_leader::{Proposed, RESEND, leader, nothing, propose, proposed,
 use crate::epaxos_process::{lives, of, space};
 use crate::stage::{Stage, batch};
 use ionian_kernel::id::*;
-use ionian_kernel::time::Timestamp;
+use ionian_kernel::layout::Options;
+use ionian_kernel::time::{Duration, Timestamp};
 use ionian_protocols::epaxos::acceptor;
 use ionian_protocols::epaxos::duty::Duty;
 use ionian_protocols::epaxos::instance::{Ballot, InstanceId};
@@ -176,4 +177,31 @@ fn a_leader_whose_acceptor_lost_its_memory_proposes_nothing_before_that_has_retu
     let command = Proposed::of(&leader.asked(propose("one")));
     assert_eq!(command.id, of(0, 2, 1));
     assert_eq!(command.payload.value.batch, batch("one"));
+}
+
+/// Commands wait while a barrier is under way: little that was executed calls for one later.
+#[test]
+fn a_barrier_comes_late_where_little_was_executed_and_no_key_expires() {
+    let retained = Options::default().retained_slots as u64;
+    let far = Some(Timestamp(u64::MAX));
+    for (since_barrier, deadline, seconds) in
+        [(1, None, 11..=12), (1, far, 1..=2), (retained, None, 1..=2)]
+    {
+        let mut leader = leader(false);
+        let mut is_proposed = || {
+            let proposes = !leader
+                .asked(In::Executed {
+                    from: ReplicaId(0),
+                    time: Timestamp(0),
+                    deadline,
+                    since_barrier,
+                })
+                .sends
+                .is_empty();
+            leader.waited(Duration::from_secs(1));
+            proposes
+        };
+        let second = (0..20).find(|_| is_proposed());
+        assert!(second.is_some_and(|it| seconds.contains(&it)), "{second:?}");
+    }
 }

@@ -3,6 +3,9 @@
 //! It gives the state machine the time, when a deadline has passed; and it lets acceptors forget
 //! what their indexes hold, and instances, when enough was executed since the last one. The first
 //! leader whose time has come does it for all.
+//!
+//! Every command that arrives while a barrier is under way waits for it, and it is under way for
+//! two round trips or more: what little was executed is therefore kept for longer.
 
 use super::Leader;
 use crate::epaxos::branch;
@@ -10,9 +13,11 @@ use ionian_kernel::random::Random;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Duration, Instant, Timestamp};
 
-/// A barrier is due after this many instances, and after this time if there was any.
+/// A barrier is due after this many instances; after `retained_slots`, or if keys will expire, at
+/// most so often; and after so much more time if there was any.
 const INSTANCES: u64 = 100_000;
 const EVERY: Duration = Duration::from_secs(1);
+const LATEST: Duration = Duration::from_secs(10);
 
 /// A leader proposes one for a deadline at most so often.
 const CLOCK_EVERY: Duration = Duration::from_millis(50);
@@ -20,7 +25,7 @@ const CLOCK_EVERY: Duration = Duration::from_millis(50);
 /// See the top of this file.
 #[derive(Default)]
 pub(super) struct Barriers {
-    /// When the next is due if something was executed.
+    /// When the next is due if enough was executed.
     due: Instant,
     /// Not before this time for a deadline.
     clock_at: Instant,
@@ -51,7 +56,12 @@ impl Leader {
         if since_barrier == 0 {
             self.barriers.start(now, &mut self.random);
         }
-        let is_due = since_barrier >= INSTANCES || self.barriers.due <= now;
+        let enough = self.config.options().retained_slots as u64;
+        let wait = match deadline.is_some() || since_barrier >= enough {
+            true => Duration::ZERO,
+            false => LATEST,
+        };
+        let is_due = since_barrier >= INSTANCES || self.barriers.due + wait <= now;
         if tells_time || is_due {
             self.barriers.start(now, &mut self.random);
             self.barriers.clock_at = now + CLOCK_EVERY;

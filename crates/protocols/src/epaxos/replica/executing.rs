@@ -11,6 +11,10 @@ use ionian_kernel::time::Instant;
 const MAX_PENDING: usize = 1 << 18;
 const MAX_PENDING_BYTES: usize = 64 << 20;
 
+/// This number of bytes of commands calls for a barrier as one instance does: acceptors keep both
+/// until then.
+const INSTANCE_BYTES: usize = 16 << 10;
+
 /// A decided instance that is not executed.
 pub(super) struct Pending {
     pub(super) choice: Choice,
@@ -113,7 +117,7 @@ impl Replica {
             }
             self.since_barrier = match barrier {
                 true => 0,
-                false => self.since_barrier + 1,
+                false => self.since_barrier + 1 + (payload.byte_len() / INSTANCE_BYTES) as u64,
             };
         }
     }
