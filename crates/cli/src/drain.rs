@@ -5,7 +5,7 @@ use crate::contact;
 use crate::member;
 use crate::output::say;
 use crate::source::{self, ANSWER_LIMIT};
-use crate::status::{Answer, ask_all};
+use crate::status::{Answer, ClusterStatus, ask_all, last_holders};
 use crate::waiting;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -22,7 +22,8 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 ///
 /// The node accepts no new clients, answers pending commands, closes idle connections, and hands
 /// leadership to another node. It remains a member, and continues to vote and to execute, until it
-/// stops or --undo lets it serve and lead again. SIGTERM does the same before the node stops. Exits
+/// stops or --undo lets it serve and lead again. Refuses the last node that serves clients, or that
+/// holds the state while others catch up. SIGTERM does the same before the node stops. Exits
 /// with code 0 as soon as nothing is left, with 1 if something is left after --timeout.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -34,7 +35,7 @@ pub(crate) struct Arguments {
     /// Let the node serve clients and lead again
     #[arg(long)]
     pub(crate) undo: bool,
-    /// Drain the node even if no other node serves clients
+    /// Drain the node even if no other node serves clients, or holds the state
     #[arg(long, conflicts_with = "undo")]
     pub(crate) force: bool,
     /// Limit for the wait [default: options.drain_ms of the deployment]
@@ -60,10 +61,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             ))
             .into());
         };
-        if !arguments.undo && !arguments.force && !others_serve(&known, name).await {
-            return Err(anyhow!(
-                "no other node serves clients: after the drain of {name} none does; --force drains it all the same"
-            ));
+        if !arguments.undo && !arguments.force {
+            check(&known, name).await?;
         }
         let contact = contact::to(Some(name), &node.address);
         let addressee = Addressee {
@@ -97,10 +96,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
+/// Checks that the cluster can do without a node.
+async fn check(known: &Configuration, name: &str) -> Result<()> {
+    let cluster = ask_all(known, ANSWER_LIMIT).await;
+    if !others_serve(&cluster, name) {
+        return Err(anyhow!(
+            "no other node serves clients: after the drain of {name} none does; --force drains it all the same"
+        ));
+    }
+    match last_holders(&cluster, &[name])? {
+        Some(why) => Err(anyhow!("{why}; --force drains it all the same")),
+        None => Ok(()),
+    }
+}
+
 /// Whether a node other than this one serves clients. If this one does not either, that is no
 /// matter.
-async fn others_serve(known: &Configuration, name: &str) -> bool {
-    let cluster = ask_all(known, ANSWER_LIMIT).await;
+fn others_serve(cluster: &ClusterStatus, name: &str) -> bool {
     let serves = |node: &Answer| {
         let serves = |status: &NodeStatus| status.drains.is_none() && status.takes_part;
         node.gateway.is_some() && node.status.as_ref().is_some_and(serves)

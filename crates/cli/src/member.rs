@@ -16,6 +16,8 @@ mod text;
 use crate::cluster_args::ChangeArgs;
 use crate::output::{self, say};
 use crate::protocols::{self, Work};
+use crate::source::ANSWER_LIMIT;
+use crate::status::{ask_all, last_holders};
 use crate::waiting;
 use anyhow::{Context, Result, bail};
 pub(crate) use arguments::Arguments;
@@ -176,6 +178,7 @@ async fn change(
             let begin = Begin { known, to: &to };
             let change = protocols::with_protocol(&to.protocol, begin)??;
             check_successions(&found, &to)?;
+            check_holders(&found, &to).await?;
             Some(change)
         }
     };
@@ -193,6 +196,26 @@ fn check_successions(found: &Found, to: &Deployment) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What leaves may not be all that holds the state: those that stay must catch up before.
+async fn check_holders(found: &Found, to: &Deployment) -> Result<()> {
+    let nodes = found
+        .known
+        .deployment
+        .nodes
+        .iter()
+        .map(|node| node.name.as_str());
+    let leaving: Vec<&str> = nodes.filter(|name| to.place(name).is_err()).collect();
+    let stay = found.known.deployment.nodes.len() > leaving.len();
+    if leaving.is_empty() || !stay {
+        return Ok(());
+    }
+    let cluster = ask_all(&found.known, ANSWER_LIMIT).await;
+    match last_holders(&cluster, &leaving)? {
+        Some(why) => bail!("this cannot be done now: {why}"),
+        None => Ok(()),
+    }
 }
 
 /// Checks whether the protocol can change its members.

@@ -32,6 +32,7 @@ mod trouble;
 use crate::contact;
 use crate::member;
 use crate::output::say;
+use crate::protocols;
 use crate::source::{self, ANSWER_LIMIT, NoAnswer};
 use crate::waiting;
 use anyhow::Result;
@@ -42,6 +43,7 @@ use health::{Health, Verdict};
 use ionian_deployment::Configuration;
 pub(crate) use seen::tolerance_seen_by;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use trouble::Trouble;
@@ -122,6 +124,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 pub(crate) fn not_served(known: &Configuration, cluster: &ClusterStatus) -> Vec<String> {
     let health = health::judge(known, cluster, None);
     health.not_served.into_iter().map(|it| it.text).collect()
+}
+
+/// Why nodes must not be taken away: no other node holds the state of clients, as far as nodes
+/// answer. Where these do not hold it either, that is no reason.
+pub(crate) fn last_holders(cluster: &ClusterStatus, nodes: &[&str]) -> Result<Option<String>> {
+    let kinds: Vec<&str> = protocols::executors(&cluster.protocol)?.collect();
+    let present = needs::Present::of(cluster);
+    let holders: BTreeSet<&str> = kinds
+        .iter()
+        .flat_map(|it| present.nodes(Some(it)))
+        .collect();
+    let (going, left): (Vec<&str>, Vec<&str>) =
+        holders.into_iter().partition(|it| nodes.contains(it));
+    let is_last = !going.is_empty() && left.is_empty();
+    Ok(is_last.then(|| {
+        format!(
+            "no node but {} holds what is chosen: the others do not answer, have no {}, or have not caught up \
+             (`ionian status`)",
+            going.join(", "),
+            kinds.join(" or ")
+        )
+    }))
 }
 
 /// Queries once, and judges.

@@ -25,6 +25,7 @@ a higher round |
 | `voted` | roles that vote | it has not voted in this slot or any after it |
 | `remembers` | roles with a memory that others rely on | false while it has lost what earlier processes of its node \
 kept for it |
+| `current` | roles that execute | false while it catches up: it does not hold what was chosen some seconds ago |
 | `has_session` | client lanes | false while the cluster does not know its session, and it serves no client |
 ";
 
@@ -175,6 +176,7 @@ fn no_role_reports_two_metrics_with_one_name() {
         "stored",
         "voted",
         "remembers",
+        "current",
     ];
     for Description { name, metrics, .. } in registry::ALL {
         for metrics in *metrics {

@@ -5,6 +5,7 @@
 
 use crate::id::{Epoch, Round, Slot};
 use crate::role::Role;
+use crate::time::{Instant, earliest};
 use alloc::vec::Vec;
 
 /// What an instance reports of itself. A field that does not apply to its kind is none.
@@ -20,6 +21,9 @@ pub struct Status {
     pub executed: Option<Slot>,
     /// As far as it knows, the log ends before this slot.
     pub log_end: Option<Slot>,
+    /// Until this moment it counts as an instance that holds what is chosen: not long before it had
+    /// all of that. In the past while it catches up. None where it holds nothing of a log.
+    pub current_until: Option<Instant>,
     /// How often it has taken over its state from a snapshot of another instance.
     pub snapshots_installed: Option<u64>,
     /// Below this slot it needs the log no more: a snapshot of its state is stored.
@@ -166,7 +170,7 @@ impl Status {
     }
 
     /// The status of an instance that is made of several alike, each with these metrics: of fields
-    /// the rounds, memories and epochs; what the numbers of slots are it must say itself.
+    /// the rounds, memories, epochs and times; what the numbers of slots are it must say itself.
     pub fn of_all(parts: impl Iterator<Item = Status>, metrics: &[Metric]) -> Self {
         let mut all = Status {
             metrics: metrics.iter().map(|_| 0).collect(),
@@ -175,6 +179,7 @@ impl Status {
         for part in parts {
             all.epoch = all.epoch.max(part.epoch);
             all.round = all.round.max(part.round);
+            all.current_until = earliest(all.current_until, part.current_until);
             all.remembers = match (all.remembers, part.remembers) {
                 (Some(one), Some(other)) => Some(one && other),
                 (one, other) => one.or(other),

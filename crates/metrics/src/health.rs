@@ -86,10 +86,16 @@ fn loop_turns(view: &View<'_>) -> Check {
     check("loop", stuck)
 }
 
-/// The instance that is too far behind, if there is one: another such delay, and it would need a
-/// snapshot.
+/// The instance that is too far behind, if there is one: it does not hold what is chosen, though
+/// the node sees what the cluster needs, or another such delay, and it would need a snapshot.
 fn lagging(view: &View<'_>) -> Option<String> {
     let published = view.published.as_ref()?;
+    let roles = &published.status.roles;
+    let behind = roles.iter().find(|role| role.current == Some(false));
+    if let Some(role) = behind.filter(|_| view.tolerance().is_some()) {
+        let (name, index) = (&role.role, role.index);
+        return Some(format!("{name} {index} does not hold yet what is chosen"));
+    }
     let options = published
         .configuration
         .as_ref()?
@@ -97,7 +103,7 @@ fn lagging(view: &View<'_>) -> Option<String> {
         .options
         .options();
     let limit = options.retained_slots as u64 / 2;
-    published.status.roles.iter().find_map(|role| {
+    roles.iter().find_map(|role| {
         let lag = roles::lag(role).filter(|lag| *lag >= limit)?;
         let (name, index) = (&role.role, role.index);
         Some(format!(

@@ -119,6 +119,13 @@ pub(crate) const FIELDS: &[Definition] = &[
     ),
     of_role!(
         Gauge,
+        "ionian_role_current",
+        "0 while the instance catches up: it does not hold what was chosen some seconds ago, and \
+         the cluster tolerates fewer failures",
+        |it| it.current.map(u64::from)
+    ),
+    of_role!(
+        Gauge,
         "ionian_role_session_open",
         "0 while the cluster does not know the instance's session and it serves no client",
         |it| it.has_session.map(u64::from)

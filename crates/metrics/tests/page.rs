@@ -19,7 +19,7 @@ Written from the registry, by `WRITE_DOCS=1 cargo test -p ionian-metrics --test 
 | `/metrics` | all metrics, in OpenMetrics or in the text format of Prometheus, by the header `Accept` |
 | `/livez` | 200, or 503 if the event loop has not turned for 10 s: restart the node then |
 | `/readyz` | 200 if this node would serve when the cluster can: it has recovered, takes part, does not \
-drain, is not far behind, has a session for its clients (unless it sees no quorum), and its \
+drain, holds what is chosen (unless it sees no quorum) and is not far behind, has a session for its clients (unless it sees no quorum), and its \
 certificate has not ended; otherwise 503 |
 | `/healthz/cluster` | 200 if a command passes the log within 1 s, otherwise 503; only nodes with a \
 client lane can answer 200 |

@@ -4,6 +4,7 @@ use crate::storage::executing::Unfinished;
 use ionian_kernel::histogram::{Numbers, Sizes, Times};
 use ionian_kernel::id::{Index, Round, Slot};
 use ionian_kernel::status::{Metrics, Status, each};
+use ionian_kernel::time::Instant;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -354,6 +355,9 @@ pub struct RoleStatus {
     /// As far as it knows, the log ends before this slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_end: Option<u64>,
+    /// Whether it holds what is chosen, apart from the last seconds; false while it catches up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current: Option<bool>,
     /// How often it has installed a snapshot of another instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshots_installed: Option<u64>,
@@ -400,7 +404,12 @@ impl LeadsStatus {
 
 impl RoleStatus {
     /// The report of an instance of the kind `role`, whose protocol declares these metrics.
-    pub(crate) fn of(role: &str, index: Index, status: Status, metrics: Metrics) -> Self {
+    pub(crate) fn of(
+        now: Instant,
+        (role, index): (&str, Index),
+        status: Status,
+        metrics: Metrics,
+    ) -> Self {
         let slot = |slot: Option<Slot>| slot.map(|slot| slot.0);
         let epoch = status.round.map(Round::epoch).or(status.epoch);
         RoleStatus {
@@ -415,6 +424,7 @@ impl RoleStatus {
             round: status.round.map(Round::number),
             executed: slot(status.executed),
             log_end: slot(status.log_end),
+            current: status.current_until.map(|until| now <= until),
             snapshots_installed: status.snapshots_installed,
             stored: slot(status.stored),
             level_stored: status.level_stored,
@@ -445,6 +455,7 @@ impl RoleStatus {
             ("round", self.round),
             ("executed", self.executed),
             ("log_end", self.log_end),
+            ("current", self.current.map(u64::from)),
             ("snapshots_installed", self.snapshots_installed),
             ("stored", self.stored),
             ("voted", self.voted),

@@ -90,7 +90,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             nodes: &self.nodes,
             changed: 0,
         };
-        let left = self.rest.left_over(&view);
+        let left = self.rest.left_over(self.now(), &view);
         let short = self.rest.short_of_the_end(&view);
         let of_oracles = || self.oracles.iter().find_map(|oracle| oracle.awaited(&view));
         let found = behind.or(short).or(left).or_else(of_oracles);

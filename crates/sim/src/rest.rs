@@ -1,6 +1,7 @@
 //! What a healed cluster has to come to before a run ends. That clients are served says little of a
 //! single node: others may stand in for it permanently.
 
+use crate::event::Micros;
 use crate::oracle::View;
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol::{Instance, Protocol};
@@ -23,16 +24,27 @@ fn name<P: Protocol>(address: Address) -> String {
 
 impl Rest {
     /// Something that is left at an instance.
-    pub(crate) fn left_over<P: Protocol>(&mut self, view: &View<'_, P>) -> Option<String> {
+    pub(crate) fn left_over<P: Protocol>(
+        &mut self,
+        now: Micros,
+        view: &View<'_, P>,
+    ) -> Option<String> {
         let mut left = None;
-        for (address, instance) in view.instances() {
+        let nodes = view.nodes.iter();
+        let instances = nodes.flat_map(|node| node.instances().map(move |it| (node, it)));
+        for (node, (address, instance)) in instances {
             let status = instance.status();
             let metrics = each(P::METRICS[usize::from(address.kind)]).zip(&status.metrics);
             let settling = metrics
                 .filter(|(metric, _)| metric.settles)
                 .map(|(metric, value)| (metric.name, *value));
             let forgotten = status.remembers.map(|all| ("forgotten", u64::from(!all)));
-            for (what, value) in settling.chain(forgotten) {
+            // A node counts as failed until it says that it holds what is chosen.
+            let is_behind = |until| node.clock.read(now) > until;
+            let behind = status
+                .current_until
+                .map(|until| ("behind", u64::from(is_behind(until))));
+            for (what, value) in settling.chain(forgotten).chain(behind) {
                 if value == 0 {
                     self.settled.insert((address, what));
                 } else if !self.settled.contains(&(address, what)) {

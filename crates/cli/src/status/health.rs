@@ -129,7 +129,7 @@ pub(crate) fn judge(
     });
     let (failure_tolerance, tolerance_by_role) = match not_served.is_empty() {
         false => (None, BTreeMap::new()),
-        true => tolerance(&needs, &present, service_needs.hub(), cluster.f),
+        true => tolerance(&service_needs, &present, cluster),
     };
     let is_less = failure_tolerance.is_some_and(|tolerance| tolerance < cluster.f);
     if is_less {

@@ -7,7 +7,7 @@ use crate::protocols::{ServiceNeeds, members};
 use ionian_deployment::CLIENT;
 use ionian_kernel::id::{Index, Members};
 use ionian_kernel::random::Random;
-use ionian_kernel::service;
+use ionian_kernel::service::Enough;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A role instance that works.
@@ -24,8 +24,9 @@ pub(super) struct Present<'a> {
 }
 
 impl<'a> Present<'a> {
-    /// The instances on nodes that answer and take part. An instance that has lost its memory
-    /// counts as failed. So do the client lanes of a draining node, because it accepts no clients.
+    /// The instances on nodes that answer and take part. An instance that has lost its memory, or
+    /// does not hold what is chosen, counts as failed: another does its work. So do
+    /// the client lanes of a draining node, because it accepts no clients.
     pub(super) fn of(cluster: &'a ClusterStatus) -> Self {
         let takes_part =
             |node: &Answer| node.status.as_ref().is_some_and(|status| status.takes_part);
@@ -36,6 +37,7 @@ impl<'a> Present<'a> {
         };
         let at_work = instances(cluster)
             .filter(|(node, role)| takes_part(node) && role.remembers != Some(false))
+            .filter(|(_, role)| role.current != Some(false))
             .filter(|(node, role)| role.role != CLIENT || !drains(node));
         let alive = at_work
             .map(|(node, role)| Alive {
@@ -80,20 +82,21 @@ impl<'a> Present<'a> {
     }
 }
 
-/// A requirement without which the cluster does not serve clients.
+/// A requirement without which the cluster does not serve clients, or loses what it serves.
 pub(super) struct Need<'a> {
     pub(super) role: &'static str,
-    need: &'a service::Need,
+    what: &'static str,
+    by: &'a Enough,
 }
 
 impl Need<'_> {
     fn those<'b>(&self, there: impl Iterator<Item = &'b Alive<'b>>) -> Members {
         let those = there.filter(|it| it.role == self.role);
-        members(those.map(|it| it.index)).and(self.need.by.of)
+        members(those.map(|it| it.index)).and(self.by.of)
     }
 
     fn is_met<'b>(&self, there: impl Iterator<Item = &'b Alive<'b>>) -> bool {
-        self.need.by.is_met(self.those(there))
+        self.by.is_met(self.those(there))
     }
 
     /// What is not served if only these instances exist: all that work, or all that `leader` is
@@ -107,17 +110,17 @@ impl Need<'_> {
         let count = format!(
             "{} of {} {}s",
             those.len(),
-            self.need.by.of.len(),
+            self.by.of.len(),
             self.role.replace('_', " ")
         );
         let lost = match leader {
-            None => format!("{}: {count} answer and work", self.need.what),
+            None => format!("{}: {count} answer and work", self.what),
             Some(node) => format!(
                 "{}: node {node}, which leads, is connected to {count}",
-                self.need.what
+                self.what
             ),
         };
-        (!self.need.by.is_met(those)).then_some(lost)
+        (!self.by.is_met(those)).then_some(lost)
     }
 
     /// How many of the nodes with this role may fail, whichever they are, before no leader is
@@ -136,23 +139,38 @@ impl Need<'_> {
 pub(super) fn needs(service_needs: &ServiceNeeds) -> Vec<Need<'_>> {
     let named = service_needs.service.needs.iter().map(|need| Need {
         role: service_needs.name(need.by.kind),
-        need,
+        what: need.what,
+        by: &need.by,
     });
     named.collect()
 }
 
+/// Those that must remember: what too few of them remember is lost.
+fn memories(service_needs: &ServiceNeeds) -> impl Iterator<Item = Need<'_>> {
+    let memories = service_needs.service.memories.iter();
+    memories.map(|memory| Need {
+        role: service_needs.name(memory.by.kind),
+        what: memory.lost,
+        by: &memory.by,
+    })
+}
+
 /// How many nodes may fail, over all needs, and by role. A leader must be connected to everything
-/// that is needed; `hub` is the role that leads, and `meant` how many the deployment tolerates.
+/// that is needed.
 pub(super) fn tolerance(
-    needs: &[Need<'_>],
+    service_needs: &ServiceNeeds,
     present: &Present<'_>,
-    hub: &str,
-    meant: usize,
+    cluster: &ClusterStatus,
 ) -> (Option<usize>, BTreeMap<&'static str, usize>) {
-    let hubs = present.nodes(Some(hub));
+    let mut needs = needs(service_needs);
+    // New members have nothing to remember yet.
+    if !cluster.changing {
+        needs.extend(memories(service_needs));
+    }
+    let hubs = present.nodes(Some(service_needs.hub()));
     let mut by_role: BTreeMap<&'static str, usize> = BTreeMap::new();
-    for need in needs {
-        let tolerance = need.tolerance(present, &hubs, meant);
+    for need in &needs {
+        let tolerance = need.tolerance(present, &hubs, cluster.f);
         by_role
             .entry(need.role)
             .and_modify(|least| *least = (*least).min(tolerance))
@@ -170,7 +188,7 @@ pub(super) fn tolerance(
         left.any(|hub| needs.iter().all(|need| need.is_met(near(hub))))
     };
     (
-        least.map(|least| bearable(&present.nodes(None), least, meant, serves)),
+        least.map(|least| bearable(&present.nodes(None), least, cluster.f, serves)),
         by_role,
     )
 }

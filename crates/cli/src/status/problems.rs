@@ -142,6 +142,21 @@ fn mixed(cluster: &ClusterStatus) -> Option<Trouble> {
     )))
 }
 
+/// An instance that does not hold what is chosen.
+fn catching_up((node, role): (&Answer, &RoleStatus)) -> Option<Trouble> {
+    let known = role.executed.zip(role.log_end);
+    let known = known.filter(|(executed, end)| executed < end);
+    let far = known.map_or(String::new(), |(executed, end)| {
+        format!(": it has executed {executed} of the {end} slots that it knows of")
+    });
+    (role.current == Some(false)).then(|| {
+        Id::CatchingUp.with(format!(
+            "{} {} on {} does not hold yet what is chosen, and counts as failed{far}",
+            role.role, role.index, node.name
+        ))
+    })
+}
+
 /// Nodes that have executed much less than others.
 fn left_behind(known: &Configuration, cluster: &ClusterStatus) -> Vec<Trouble> {
     let retained = known.deployment.options.options().retained_slots as u64;
@@ -224,6 +239,7 @@ pub(super) fn troubles(
     }
     found.extend(mixed(cluster));
     found.extend(left_behind(known, cluster));
+    found.extend(instances(cluster).filter_map(catching_up));
     let kept = (service_needs, known.deployment.durability);
     let waiting = instances(cluster).filter(|(_, role)| role.remembers == Some(false));
     found.extend(waiting.map(|(node, role)| Id::MemoryLost.with(forgot(&node.name, role, kept))));

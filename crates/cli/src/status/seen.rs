@@ -23,7 +23,7 @@ pub(crate) fn tolerance_seen_by(published: &Published) -> Option<u64> {
     if needs.iter().any(lost) {
         return None;
     }
-    let (least, _) = tolerance(&needs, &present, service_needs.hub(), cluster.f);
+    let (least, _) = tolerance(&service_needs, &present, &cluster);
     least.map(|least| least as u64)
 }
 

@@ -13,6 +13,8 @@ use ionian_runtime::status::{
 };
 use ionian_runtime::{DrainStatus, NodeStatus, Published};
 
+mod holding;
+
 /// An artificial healthy cluster: node 0 leads, or with Mencius each node its own part.
 struct Made {
     known: Configuration,

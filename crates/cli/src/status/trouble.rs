@@ -21,6 +21,8 @@ pub(crate) enum Id {
     PeerRefused,
     /// An instance has lost its memory. Alert: IonianRedundancyLost.
     MemoryLost,
+    /// An instance does not hold what is chosen yet. Alert: IonianRedundancyLost.
+    CatchingUp,
     /// Replicas have diverged. Alert: IonianDiverged.
     Diverged,
     /// A client lane has no session. Alert: IonianNoSession.

@@ -1,6 +1,6 @@
 //! `ionian status` as a health check.
 
-use crate::cluster::{Cluster, eventually, fails, run, text};
+use crate::cluster::{Cluster, eventually, fails, run, text, works};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -202,4 +202,47 @@ fn status_shows_the_event_loops_of_nodes_that_have_several() {
     let drained = run(&["drain", "n0", "--data", &cluster.data()]);
     assert_eq!(drained.status.code(), Some(0), "{drained:?}");
     cluster.client(1).set("k", "w");
+}
+
+/// Two of three replicas have lost their memory and copy a large state: the third must stay.
+#[test]
+fn nodes_without_the_state_count_as_failed_and_the_last_one_that_has_it_stays() {
+    for preset in ["colocated", "epaxos"] {
+        let overrides = [
+            "durability=memory",
+            "options.snapshot_mib_per_s=1",
+            "options.retained_slots=16",
+        ];
+        let cluster = Cluster::start(preset, &overrides, &[]);
+        let mut client = cluster.client(0);
+        let value = "x".repeat(1 << 20);
+        for key in 0..64 {
+            client.set(&format!("k{key}"), &value);
+        }
+        let (code, before) = asked(&cluster, &["--wait"]);
+        assert_eq!(code, Some(0), "{preset}: {before}");
+        for node in [1, 2] {
+            cluster.signal(node, Signal::SIGKILL);
+            let name = format!("replica {node} on n{node} does not hold yet what is chosen");
+            eventually("it copies the state", || {
+                let (_, document) = asked(&cluster, &[]);
+                let troubles = strings(&document["troubles"]);
+                // The second acceptor is let in when one more replica has the state.
+                let remembers = node == 2 || !troubles.contains("memory");
+                let is_named = troubles.contains(&name);
+                (remembers && is_named && document["nodes_up"] == 3).then_some(())
+            });
+        }
+        let (code, document) = asked(&cluster, &[]);
+        let found = (code, &document["failure_tolerance"]);
+        assert_eq!(found, (Some(3), &0.into()), "{preset}: {document}");
+        let why = "no node but n0 holds what is chosen";
+        fails(&["drain", "n0", "--data", &cluster.data()], 1, why);
+        works(&["drain", "n1", "--data", &cluster.data()]);
+        if preset == "colocated" {
+            let remove = ["member", "replace", "n0", "n3", "--address", "127.0.0.1:1"];
+            let flags = ["--gateway", "127.0.0.1:2", "--data", &cluster.data()];
+            fails(&[&remove[..], &flags].concat(), 1, why);
+        }
+    }
 }

@@ -73,6 +73,23 @@ fn node_whose_loop_does_not_turn_neither_lives_nor_is_ready() {
 }
 
 #[test]
+fn node_that_catches_up_is_not_ready_if_it_sees_what_clients_need() {
+    let with = |current| NodeStatus {
+        roles: vec![RoleStatus {
+            current: Some(current),
+            ..RoleStatus::default()
+        }],
+        ..node()
+    };
+    assert_eq!(found(Some(with(true)), 0, true), FINE);
+    assert_eq!(
+        found(Some(with(false)), 0, true),
+        [vec![], vec!["replica_lag"]]
+    );
+    assert_eq!(found(Some(with(false)), 0, false), FINE);
+}
+
+#[test]
 fn node_without_a_session_is_ready_only_if_no_node_can_have_one() {
     let with = |open| NodeStatus {
         roles: vec![lane(open)],

@@ -575,7 +575,7 @@ impl Role for ChainNode {
         status.stored = Some(self.snapshots.in_last());
         status.snapshots_installed = Some(self.joining.installed);
         status.remembers = Some(self.place.is_some());
-        status.has_session = None;
+        status.current_until = self.sealing.is_sealed().then_some(Instant::ZERO);
         status.add([
             self.chain.epoch.0,
             self.chain.members.len() as u64,

@@ -404,6 +404,7 @@ impl Role for Replica {
         status.epoch = Some(self.executor.membership().epoch);
         status.executed = Some(Slot(self.count()));
         status.log_end = Some(Slot(self.founded + self.missing.end()));
+        status.current_until = Some(self.current_until());
         status.stored = Some(Slot(self.snapshots.stored_count()));
         status.snapshots_installed = Some(self.snapshots.installed);
         status.add([

@@ -2,6 +2,7 @@
 //! was named for, answers reads, and catches up when it misses something.
 
 mod catch_up;
+pub(crate) mod currency;
 mod deferred;
 pub mod divergence;
 mod early;
@@ -17,6 +18,7 @@ mod stretches;
 
 pub use self::catch_up::Chunk;
 use self::catch_up::{Ask, CatchUp, Progress};
+use self::currency::Currency;
 use self::deferred::Deferred;
 use self::divergence::Divergence;
 use self::early::Early;
@@ -86,6 +88,7 @@ pub struct ReplicaCore {
     ahead_bytes: usize,
     /// How far the log is known to reach: something was chosen or voted for below this slot.
     wanted: Slot,
+    currency: Currency,
     /// What keeps it from executing what it has.
     gate: Gate,
     turns: Option<Turns>,
@@ -137,6 +140,7 @@ impl ReplicaCore {
             retained_bytes: 0,
             ahead_bytes: 0,
             wanted: Slot::ZERO,
+            currency: Currency::default(),
             gate: Gate::Open,
             turns: None,
             retained_from: None,
@@ -458,6 +462,8 @@ impl ReplicaCore {
         self.told_time = Some((now, time));
         self.snapshots.want(keep);
         self.wanted = self.wanted.max(wanted);
+        let interval = self.config.options().heartbeat;
+        self.currency.on_heartbeat(now, interval, self.wanted);
         self.watch(now);
     }
 
@@ -561,6 +567,7 @@ impl ReplicaCore {
         status.epoch = Some(self.executor.membership().epoch);
         status.executed = Some(self.executed);
         status.log_end = Some(self.wanted);
+        status.current_until = Some(self.current_until());
         status.stored = Some(self.snapshots.kept(self.executed));
         status.level_stored = Some(self.snapshots.have_level(self.executed));
         status.agreement = Some(self.agreement());

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::Protocol;
+use ionian_kernel::status::Status;
 use ionian_kernel::time::{Duration, Timestamp};
 use ionian_protocols::multipaxos::replica::{In, Replica};
 use ionian_protocols::multipaxos::{Envelope, MultiPaxos, kind, leader};
@@ -292,4 +293,51 @@ fn a_peer_that_has_nothing_says_so_and_the_next_one_is_asked_at_once() {
     asked.sort_unstable();
     // Each once: then it waits.
     assert_eq!(asked, (1..NODES).map(ReplicaId).collect::<Vec<_>>());
+}
+
+/// Whether the replica counts as one that holds what is chosen.
+fn is_current(replica: &Stage<Replica>) -> bool {
+    let until = Status::of(&replica.role).current_until;
+    until.expect("a replica") >= replica.now
+}
+
+/// Time passes, and the leader sends a heartbeat: others have executed this number of slots.
+fn beat(replica: &mut Stage<Replica>, executed: u64) {
+    replica.now = replica.now + Duration::from_millis(100);
+    let (round, keep, time) = (Round(1), Slot(0), Timestamp(0));
+    replica.tell(In::Heartbeat {
+        round,
+        executed: Slot(executed),
+        keep,
+        time,
+    });
+}
+
+#[test]
+fn a_replica_holds_what_is_chosen_when_it_has_executed_what_its_leader_named() {
+    let mut replica = behind(8);
+    for _ in 0..5 {
+        beat(&mut replica, 8);
+        assert!(!is_current(&replica), "it has executed nothing");
+    }
+    answer(&mut replica, Slot(0).until(Slot(7)));
+    beat(&mut replica, 9);
+    assert!(!is_current(&replica), "a slot is missing");
+    answer(&mut replica, [Slot(7)]);
+    assert!(is_current(&replica));
+    // It falls behind, and is so for longer than what is missing is on its way.
+    for _ in 0..50 {
+        beat(&mut replica, 9);
+    }
+    assert!(is_current(&replica));
+    for _ in 0..20 {
+        beat(&mut replica, 9);
+    }
+    assert!(!is_current(&replica));
+    answer(&mut replica, [Slot(8)]);
+    (0..2).for_each(|_| beat(&mut replica, 9));
+    assert!(is_current(&replica));
+    // No leader says how far the others are.
+    replica.now = replica.now + Duration::from_secs(7);
+    assert!(!is_current(&replica));
 }

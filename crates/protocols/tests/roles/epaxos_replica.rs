@@ -226,6 +226,41 @@ fn a_snapshot_is_not_waited_for_when_what_was_forgotten_arrives() {
     assert_eq!(commit(&mut replica, of(0, 1, 1), &[of(0, 1, 0)]), (2, 0));
 }
 
+fn is_current(replica: &Stage<Replica>) -> bool {
+    let until = Status::of(&replica.role).current_until;
+    until.expect("a replica") >= replica.now
+}
+
+/// Two seconds pass, in which these leaders say how far they have proposed instances.
+fn beats(replica: &mut Stage<Replica>, leaders: &[LeaderId], below: u64) {
+    let end = replica.now + Duration::from_secs(2);
+    while replica.now < end {
+        for leader in leaders {
+            let (space, time) = (space(leader.0, 1), Timestamp(0));
+            replica.tell(In::Heartbeat { space, below, time });
+        }
+        replica.waited(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_replica_holds_what_is_decided_when_it_has_executed_what_a_majority_proposed_before() {
+    let mut replica = replica();
+    let [own, other] = [LeaderId(1), LeaderId(0)];
+    beats(&mut replica, &[own], 0);
+    assert!(!is_current(&replica), "no leader of another node is there");
+    beats(&mut replica, &[own, other], 1);
+    assert!(!is_current(&replica), "it has executed nothing");
+    commit(&mut replica, of(0, 1, 0), &[]);
+    commit(&mut replica, of(1, 1, 0), &[of(0, 1, 0)]);
+    beats(&mut replica, &[own, other], 1);
+    assert!(is_current(&replica));
+    for _ in 0..4 {
+        beats(&mut replica, &[own, other], 2);
+    }
+    assert!(!is_current(&replica), "two instances are missing");
+}
+
 fn forgotten_by(from: AcceptorId) -> In {
     In::Fetched {
         from,

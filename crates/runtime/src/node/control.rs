@@ -18,6 +18,7 @@ use ionian_kernel::level::Level;
 use ionian_kernel::membership::Change;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::role::{Cover, Picture};
+use ionian_kernel::time::Instant;
 use tokio::sync::oneshot;
 
 impl<P: Protocol> EventLoop<P> {
@@ -83,7 +84,7 @@ impl<P: Protocol> EventLoop<P> {
             audit_refusal: audit.refusal(),
             unfinished: guard.executing().unfinished(),
         };
-        (status, role_status(node))
+        (status, role_status(self.clock.now(), node))
     }
 
     /// Asks every other loop something; one that has ended does not answer.
@@ -136,9 +137,10 @@ fn run_queue_wait_us() -> Option<u64> {
 
 /// What a role loop reports of itself and its roles.
 fn others_status<P: Protocol>(
+    now: Instant,
     thread: &mut RoleThread<P>,
 ) -> (RoleLoopStatus, Vec<(Address, RoleStatus)>) {
-    let roles = role_status(&thread.role_loop.node);
+    let roles = role_status(now, &thread.role_loop.node);
     let name =
         |(address, status): &(Address, RoleStatus)| format!("{} {}", status.role, address.index);
     let status = RoleLoopStatus {
@@ -151,7 +153,8 @@ fn others_status<P: Protocol>(
 impl<P: Protocol> NodeControl for EventLoop<P> {
     fn status(&self) -> Answer<'_, NodeStatus> {
         Box::pin(async {
-            let others = self.ask_others(others_status).await;
+            let now = self.clock.now();
+            let others = self.ask_others(move |it| others_status(now, it)).await;
             let (mut status, mut roles) = self.own_status();
             for (of_loop, of_roles) in others {
                 status.role_loops.push(of_loop);

@@ -397,11 +397,11 @@ impl<P: Protocol> State<P> {
 }
 
 /// What each role reports.
-pub(crate) fn role_status<P: Protocol>(node: &Node<P>) -> Vec<(Address, RoleStatus)> {
+pub(crate) fn role_status<P: Protocol>(now: Instant, node: &Node<P>) -> Vec<(Address, RoleStatus)> {
     let roles = node.instances().map(|(address, instance)| {
         let kind = usize::from(address.kind);
         let (name, metrics) = (P::KINDS[kind], P::METRICS[kind]);
-        let status = RoleStatus::of(name, address.index, instance.status(), metrics);
+        let status = RoleStatus::of(now, (name, address.index), instance.status(), metrics);
         (address, status)
     });
     roles.collect()

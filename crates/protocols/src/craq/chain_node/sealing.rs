@@ -77,7 +77,7 @@ struct Attempt {
 }
 
 impl Sealing {
-    /// Whether the member takes nothing more.
+    /// Whether the member takes nothing more. Another epoch may have begun without its knowledge.
     pub(super) fn is_sealed(&self) -> bool {
         self.seal.is_some()
     }

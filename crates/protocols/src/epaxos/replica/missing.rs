@@ -12,6 +12,7 @@ use super::Replica;
 use crate::epaxos::instance::{Deps, InstanceId, Space};
 use crate::epaxos::message::{Instance, Reach, Run};
 use crate::epaxos::{Envelope, MAX_RECOVERIES, RUNS, acceptor, branch, leader};
+use crate::parts::replica::currency::current_for;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -34,8 +35,12 @@ pub(super) struct Missing {
     /// How far it was known to reach when it was looked, the last time first: once for each
     /// acceptor, and once more. What is younger than the last is on its way.
     seen: VecDeque<BTreeMap<Space, u64>>,
-    /// The same when it last looked around.
+    /// The same when it last looked around, and when that was; zero before a majority of the
+    /// leaders has sent heartbeats.
     long_seen: BTreeMap<Space, u64>,
+    looked_at: Instant,
+    /// When it is known to have had all that was proposed; zero if not since it was started.
+    current_at: Instant,
     /// The acceptors that have forgotten what is missing.
     forgetful: AcceptorSet,
     ask_at: Instant,
@@ -52,6 +57,8 @@ impl Missing {
             known: BTreeMap::new(),
             seen: VecDeque::new(),
             long_seen: BTreeMap::new(),
+            looked_at: Instant::ZERO,
+            current_at: Instant::ZERO,
             forgetful: Set::EMPTY,
             ask_at: Instant::ZERO,
             look_at: Instant::ZERO,
@@ -247,6 +254,7 @@ impl Replica {
     pub(super) fn look_around(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.missing.look_at = now + LOOK_EVERY;
         let long = self.missing_runs(&self.missing.long_seen);
+        self.note_currency(now);
         self.missing.long_seen.clone_from(&self.missing.known);
         if !self.snapshots.is_installing() {
             self.ask_for_recovery(&long, out);
@@ -260,6 +268,32 @@ impl Replica {
             let (to, from, runs) = (voter.into_iter().collect(), self.id, Vec::new());
             let message = acceptor::In::Fetch { from, runs };
             out.send(Envelope::ToAcceptors(to, message));
+        }
+    }
+
+    /// When all is executed that it knew of when it looked last, it had all of that since.
+    fn note_currency(&mut self, now: Instant) {
+        let mut seen = self.missing.long_seen.iter();
+        let executed = |(space, below): (&Space, &u64)| {
+            let mut missing = self.executed().missing(*space, *below);
+            missing.next().is_none()
+        };
+        if seen.all(executed) {
+            self.missing.current_at = self.missing.current_at.max(self.missing.looked_at);
+        }
+        let known: Set<LeaderId> = self.missing.known.keys().map(|it| it.leader).collect();
+        let is_cut_off = self.proposers.is_cut_off(now);
+        let majority = self.config.leaders().len() / 2 + 1;
+        let is_informed = known.and(self.config.leaders()).len() >= majority && !is_cut_off;
+        self.missing.looked_at = if is_informed { now } else { Instant::ZERO };
+    }
+
+    /// Until when it counts as one that holds what is decided. One that installs a snapshot lacks
+    /// what acceptors have dropped.
+    pub(super) fn current_until(&self) -> Instant {
+        match self.missing.current_at {
+            at if at == Instant::ZERO || self.snapshots.is_installing() => Instant::ZERO,
+            at => at + current_for(self.config.options()),
         }
     }
 

@@ -164,12 +164,22 @@ impl ReplicaCore {
     /// Watches for the first slot that is missing, also while it waits at a gate: the logs are
     /// fetched side by side, and other logs wait until what is in this one is known.
     pub(super) fn watch(&mut self, now: Instant) {
+        self.currency.executed(self.executed);
         if self.catch_up.is_installing() {
             self.catch_up.watch(now, self.executed, self.wanted);
         } else if self.fetches_ahead() {
             self.catch_up.watch(now, self.missing, self.wanted);
         } else {
             self.catch_up.pause(self.missing);
+        }
+    }
+
+    /// Until when it counts as one that holds what is chosen. One that installs a snapshot lacks
+    /// what others have dropped.
+    pub(super) fn current_until(&self) -> Instant {
+        match self.catch_up.is_installing() || self.is_out() {
+            true => Instant::ZERO,
+            false => self.currency.until(self.config.options()),
         }
     }
 
