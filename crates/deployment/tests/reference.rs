@@ -26,6 +26,7 @@ a higher round |
 | `remembers` | roles with a memory that others rely on | false while it has lost what earlier processes of its node \
 kept for it |
 | `current` | roles that execute | false while it catches up: it does not hold what was chosen some seconds ago |
+| `unanswered_ms` | client lanes | for how long the oldest request is not answered; absent if none waits |
 | `has_session` | client lanes | false while the cluster does not know its session, and it serves no client |
 ";
 
@@ -177,6 +178,7 @@ fn no_role_reports_two_metrics_with_one_name() {
         "voted",
         "remembers",
         "current",
+        "unanswered_ms",
     ];
     for Description { name, metrics, .. } in registry::ALL {
         for metrics in *metrics {

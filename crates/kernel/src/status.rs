@@ -24,6 +24,8 @@ pub struct Status {
     /// Until this moment it counts as an instance that holds what is chosen: not long before it had
     /// all of that. In the past while it catches up. None where it holds nothing of a log.
     pub current_until: Option<Instant>,
+    /// Since when what it has asked for is not answered. None where nothing waits for an answer.
+    pub unanswered_since: Option<Instant>,
     /// How often it has taken over its state from a snapshot of another instance.
     pub snapshots_installed: Option<u64>,
     /// Below this slot it needs the log no more: a snapshot of its state is stored.
@@ -180,6 +182,7 @@ impl Status {
             all.epoch = all.epoch.max(part.epoch);
             all.round = all.round.max(part.round);
             all.current_until = earliest(all.current_until, part.current_until);
+            all.unanswered_since = earliest(all.unanswered_since, part.unanswered_since);
             all.remembers = match (all.remembers, part.remembers) {
                 (Some(one), Some(other)) => Some(one && other),
                 (one, other) => one.or(other),

@@ -124,6 +124,19 @@ pub(crate) const FIELDS: &[Definition] = &[
          the cluster tolerates fewer failures",
         |it| it.current.map(u64::from)
     ),
+    metric(
+        Gauge,
+        "ionian_role_unanswered_seconds",
+        LABELS,
+        "for how long the oldest request of the client lane is not answered; 0 if none waits",
+        |view, out| {
+            let roles = view.published.iter().flat_map(|it| &it.status.roles);
+            for role in roles.filter(|role| role.has_session.is_some()) {
+                let ms = role.unanswered_ms.unwrap_or(0);
+                out.with(labels(role), seconds(ms * 1000));
+            }
+        },
+    ),
     of_role!(
         Gauge,
         "ionian_role_session_open",

@@ -6,6 +6,7 @@ mod in_flight;
 mod invariants;
 mod opening;
 mod pending;
+mod report;
 
 use self::in_flight::InFlight;
 use self::opening::Session;
@@ -41,6 +42,9 @@ pub struct Lane {
     reads: InFlight,
     /// What the answer to one of them takes, about: as the largest lately.
     read_answer_bytes: usize,
+    /// Requests that were given up since the last answer: when the first was submitted, and when
+    /// the last was given up.
+    unserved: Option<(Instant, Instant)>,
     /// The slot after the highest that an answer to this lane came from.
     seen: Slot,
     /// When something may have to be asked again or given up; `None` with nothing in flight.
@@ -115,6 +119,7 @@ impl Lane {
             waiting: Default::default(),
             reads: InFlight::new(first_read),
             read_answer_bytes: 0,
+            unserved: None,
             seen: Slot::ZERO,
             check_at: None,
             keep_alive_at: Instant::ZERO,
@@ -323,11 +328,15 @@ impl Lane {
     /// Takes answers in; returns which instances the answered commands had been sent to.
     pub fn on_answers(&mut self, now: Instant, answers: &Answers, due: &mut Due) -> Via {
         self.seen = self.seen.max(answers.executed);
+        let before = due.replies.len();
         let mut via = Via::default();
         for answer in answers.iter() {
             if answer.client == self.id {
                 self.on_answer(now, answer, due, &mut via);
             }
+        }
+        if due.replies.len() > before {
+            self.unserved = None;
         }
         if self.waiting.iter().any(|waiting| !waiting.is_empty()) {
             self.send_waiting(now, due);
@@ -486,7 +495,7 @@ impl Lane {
     pub fn on_timer(&mut self, now: Instant, due: &mut Due) {
         self.replace_stale_session(now, due);
         if self.check_at.is_some_and(|at| at <= now) {
-            self.give_up(|pending| pending.give_up_at <= now, due);
+            self.give_up_late(now, due);
             self.find_overdue_writes(now, due);
             let transit_of_reads = self.transit_of_reads();
             self.send_overdue(now, due);

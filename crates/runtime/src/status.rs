@@ -358,6 +358,9 @@ pub struct RoleStatus {
     /// Whether it holds what is chosen, apart from the last seconds; false while it catches up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<bool>,
+    /// For how long something that it has asked for is not answered, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unanswered_ms: Option<u64>,
     /// How often it has installed a snapshot of another instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshots_installed: Option<u64>,
@@ -425,6 +428,9 @@ impl RoleStatus {
             executed: slot(status.executed),
             log_end: slot(status.log_end),
             current: status.current_until.map(|until| now <= until),
+            unanswered_ms: status
+                .unanswered_since
+                .map(|since| now.since(since).as_millis() as u64),
             snapshots_installed: status.snapshots_installed,
             stored: slot(status.stored),
             level_stored: status.level_stored,
@@ -456,6 +462,7 @@ impl RoleStatus {
             ("executed", self.executed),
             ("log_end", self.log_end),
             ("current", self.current.map(u64::from)),
+            ("unanswered_ms", self.unanswered_ms),
             ("snapshots_installed", self.snapshots_installed),
             ("stored", self.stored),
             ("voted", self.voted),

@@ -103,6 +103,11 @@ pub(crate) fn judge(
         };
         list.push(Id::MemoryLost.with(loss));
     }
+    let (all, unanswered) = problems::unanswered(cluster);
+    match all && not_served.is_empty() {
+        true => not_served.extend(unanswered),
+        false => troubles.extend(unanswered),
+    }
     let mut lanes = instances(cluster)
         .filter_map(|(_, role)| role.has_session)
         .peekable();

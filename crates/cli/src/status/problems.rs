@@ -11,6 +11,7 @@ use ionian_runtime::NodeStatus;
 use ionian_runtime::status::{DrainStatus, RoleStatus};
 use ionian_tls::now;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// For how many hours nodes may run different programs: a rolling upgrade is no trouble.
 const MIXED_HOURS: u64 = 2;
@@ -140,6 +141,26 @@ fn mixed(cluster: &ClusterStatus) -> Option<Trouble> {
     Some(Id::VersionsMixed.with(format!(
         "nodes have run different programs for {hours} hours: {programs}. Finish the upgrade"
     )))
+}
+
+/// A request that waits for longer than this is not served: less is an election.
+const UNANSWERED: Duration = Duration::from_secs(3);
+
+/// The client lanes whose oldest request waits for too long, and whether all lanes that wait do.
+/// Where no client asks for anything, nothing is wrong.
+pub(super) fn unanswered(cluster: &ClusterStatus) -> (bool, Vec<Trouble>) {
+    let waiting = instances(cluster).filter_map(|(node, role)| {
+        let waits = Duration::from_millis(role.unanswered_ms?);
+        Some((node, role, waits))
+    });
+    let (late, others): (Vec<_>, Vec<_>) = waiting.partition(|(.., waits)| *waits > UNANSWERED);
+    let texts = late.into_iter().map(|(node, role, waits)| {
+        let (kind, index, node, waits) = (&role.role, role.index, &node.name, waits.as_secs());
+        Id::Unanswered.with(format!(
+            "{kind} {index} on {node} has got no answer for {waits} s: clients of {node} wait"
+        ))
+    });
+    (others.is_empty(), texts.collect())
 }
 
 /// An instance that does not hold what is chosen.

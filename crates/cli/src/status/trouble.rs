@@ -25,6 +25,8 @@ pub(crate) enum Id {
     CatchingUp,
     /// Replicas have diverged. Alert: IonianDiverged.
     Diverged,
+    /// The oldest request of a client lane waits for too long. Alert: IonianUnanswered.
+    Unanswered,
     /// A client lane has no session. Alert: IonianNoSession.
     NoSession,
     /// A certificate ends soon, or has ended. Alerts: IonianCertificateEnds,

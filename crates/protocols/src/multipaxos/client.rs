@@ -527,7 +527,7 @@ impl Role for ClientLane {
     const METRICS: Metrics = &[metrics::CLIENT];
 
     fn status(&self, status: &mut Status) {
-        status.has_session = Some(self.lane.is_open());
+        self.lane.report(status);
         status.add([
             self.lane.in_flight() as u64,
             self.lane.seen().0,

@@ -7,7 +7,7 @@ mod logged;
 
 const ME: ClientId = ClientId(2);
 
-fn lane() -> (Lane, Due, u64) {
+pub(super) fn lane() -> (Lane, Due, u64) {
     let options = Options {
         window_bytes: 4 << 20,
         ..Options::default()
@@ -19,7 +19,7 @@ fn lane() -> (Lane, Due, u64) {
     (lane, due, nonce)
 }
 
-fn answer(purpose: Purpose, number: u64, outcome: Outcome) -> Answers {
+pub(super) fn answer(purpose: Purpose, number: u64, outcome: Outcome) -> Answers {
     let mut answers = AnswersByClient::default();
     answers.push(&Answer {
         client: ME,
@@ -30,7 +30,7 @@ fn answer(purpose: Purpose, number: u64, outcome: Outcome) -> Answers {
     answers.take_all(0, Slot(7))
 }
 
-fn write(token: u64) -> Request {
+pub(super) fn write(token: u64) -> Request {
     Request {
         token,
         operation: Operation::Write,

@@ -180,3 +180,22 @@ fn the_tolerance_counts_nodes_by_the_state_that_they_hold() {
     }
     assert!(verdicts.iter().all(|count| *count > 10), "{verdicts:?}");
 }
+
+#[test]
+fn a_cluster_that_answers_no_request_does_not_serve_and_a_quiet_one_is_healthy() {
+    let verdict = |waits: [Option<u64>; 3]| {
+        let mut made = Made::new("colocated");
+        for (node, waits) in waits.into_iter().enumerate() {
+            made.set(node, "client", |it| it.unanswered_ms = waits);
+        }
+        let (verdict, _, texts) = said(&made);
+        (verdict, texts.len())
+    };
+    assert_eq!(verdict([None; 3]), (Verdict::Healthy, 0));
+    assert_eq!(verdict([Some(3000), Some(1), None]), (Verdict::Healthy, 0));
+    assert_eq!(verdict([Some(3001), Some(1), None]), (Verdict::Degraded, 1));
+    assert_eq!(
+        verdict([Some(3001), Some(9000), None]),
+        (Verdict::NotServing, 2)
+    );
+}
