@@ -5,6 +5,7 @@
 //! | `cluster` | the statuses of all nodes |
 //! | `dashboard` | the same for the dashboard of a node |
 //! | `health` | whether the cluster serves |
+//! | `lost` | slots that no node has |
 //! | `needs` | what serving requires, and how many more nodes may fail |
 //! | `links` | which nodes are connected |
 //! | `presumed` | nodes that do not answer this command, and run |
@@ -19,6 +20,7 @@ mod cluster;
 mod dashboard;
 mod health;
 mod links;
+mod lost;
 mod needs;
 mod presumed;
 mod probe;

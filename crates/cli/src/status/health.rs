@@ -3,6 +3,7 @@
 
 use super::cluster::{Answer, ClusterStatus, instances};
 use super::links::Links;
+use super::lost::lost_slots;
 use super::needs::{Need, Present, needs, tolerance};
 use super::presumed::presume;
 use super::probe::Probes;
@@ -83,6 +84,9 @@ pub(crate) fn judge(
             .map(|lost| Id::NoQuorum.with(lost))
             .collect(),
     };
+    if let Some(lost) = lost_slots(cluster, &service_needs) {
+        not_served.insert(0, lost);
+    }
     let mut troubles = problems::troubles(known, answers, &service_needs);
     let missing = Links::of(answers).troubles();
     troubles.extend(missing.into_iter().map(|text| Id::NotConnected.with(text)));

@@ -61,6 +61,8 @@ pub(crate) enum Id {
     NoAnswer,
     /// Too few instances of a role work. Alert: IonianNoQuorum.
     NoQuorum,
+    /// No node that answers has slots that were chosen.
+    SlotsLost,
     /// No node leads, or not the whole log. Alert: IonianNoLeader.
     NoLeader,
     /// No node that answers leads, but another may.

@@ -199,3 +199,32 @@ fn a_cluster_that_answers_no_request_does_not_serve_and_a_quiet_one_is_healthy()
         (Verdict::NotServing, 2)
     );
 }
+
+#[test]
+fn slots_that_no_node_has_are_named() {
+    for (preset, replica) in [("colocated", "replica"), ("craq", "master")] {
+        let mut made = Made::new(preset);
+        for node in 0..3 {
+            made.set(node, replica, |it| {
+                (it.current, it.executed) = (Some(false), Some(400 + node as u64));
+            });
+            made.set(node, "acceptor", |it| {
+                it.metrics.insert("forgotten".into(), 402);
+            });
+        }
+        assert!(
+            said(&made)
+                .2
+                .iter()
+                .all(|it| !it.contains("for want of slots"))
+        );
+        made.gone(2);
+        let (verdict, _, texts) = said(&made);
+        assert_eq!(verdict, Verdict::NotServing, "{preset}");
+        let text = format!(
+            "anything, for want of slots 401 to 401: each acceptor has dropped them, and no {replica} that answers has \
+             executed them. They come back with n2, or with a snapshot of a {replica} that was damaged or deleted"
+        );
+        assert_eq!(texts[0], text);
+    }
+}
