@@ -16,4 +16,5 @@ mod sealed;
 pub mod skips;
 pub(crate) mod snapshots;
 pub(crate) mod stamp;
+mod stored;
 mod vital;

@@ -4,6 +4,7 @@
 //! The first chunk of a file is the role's stamp; the others together are the snapshot.
 
 use super::error::{LogError, io_error};
+use super::stored::StoredList;
 use bytes::Bytes;
 use ionian_kernel::layout::Address;
 use ionian_kernel::machine::Frozen;
@@ -74,6 +75,8 @@ impl SnapshotStore {
 
     /// Deletes the snapshots of roles that a change of the membership has taken from this node.
     pub(crate) fn delete_others(&self, hosted: &[Address]) -> Result<(), LogError> {
+        let here: Vec<String> = hosted.iter().map(|address| self.name(*address)).collect();
+        StoredList::open(&self.path)?.retain(|name| here.iter().any(|here| here == name))?;
         for name in self.without_role(hosted)? {
             let path = self.path.join(&name);
             fs::remove_file(&path).map_err(io_error("delete", &path))?;
@@ -90,9 +93,12 @@ impl SnapshotStore {
         })
     }
 
-    /// The newest undamaged snapshot of a role, with its stamp.
+    /// The newest undamaged snapshot of a role, with its stamp: there is one if one was stored.
     pub(crate) fn load(&self, of: Address) -> Result<Option<(u64, Bytes)>, LogError> {
-        let Some(Loaded { reader, rejected }) = self.of(of).load_latest()? else {
+        let (name, latest) = (self.name(of), self.of(of).load_latest()?);
+        let stored = StoredList::open(&self.path)?;
+        stored.check(&name, latest.is_some(), self.path.join(&name))?;
+        let Some(Loaded { reader, rejected }) = latest else {
             return Ok(None);
         };
         if let Some(rejected) = rejected {
@@ -134,7 +140,7 @@ pub(crate) fn read_stamp<S: Storage>(chunks: &mut SnapshotReader<S>) -> Result<u
 /// The thread that writes snapshots, one after the other.
 pub(crate) struct SnapshotThread {
     jobs: Option<Sender<Job>>,
-    done: Receiver<Result<Stored, WalError>>,
+    done: Receiver<Result<Stored, LogError>>,
     stop: Arc<AtomicBool>,
     handle: Option<JoinHandle<()>>,
 }
@@ -158,6 +164,7 @@ struct Job {
 impl SnapshotThread {
     /// Starts the thread. It notifies `wake` when a snapshot is stored, and when it ends.
     pub(crate) fn start(store: SnapshotStore, wake: Arc<Notify>) -> Result<Self, LogError> {
+        let mut list = StoredList::open(&store.path)?;
         let (jobs, todo) = channel::<Job>();
         let (results, done) = channel();
         let stop = Arc::new(AtomicBool::new(false));
@@ -173,7 +180,14 @@ impl SnapshotThread {
             } in todo
             {
                 let began = Instant::now();
-                match write(&store.of(from), stamp, frozen, &stopped) {
+                let written = write(&store.of(from), stamp, frozen, &stopped);
+                let listed = written
+                    .map_err(LogError::from)
+                    .and_then(|bytes| match bytes {
+                        Some(bytes) => list.add(store.name(from)).map(|()| Some(bytes)),
+                        None => Ok(None),
+                    });
+                match listed {
                     Ok(Some(bytes)) => drop(results.send(Ok(Stored {
                         from,
                         stamp,

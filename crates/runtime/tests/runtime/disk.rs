@@ -310,6 +310,30 @@ fn disk_usage_is_bounded_and_no_write_is_lost() {
     assert_exactly_once(&cluster.client(), &acknowledged);
 }
 
+/// It would begin with an empty state, and others count on what it has stored.
+#[test]
+fn a_node_whose_snapshots_were_deleted_does_not_run() {
+    let (data, load) = (Directory::new(), Arc::new(Load::default()));
+    let layout = three_with_snapshots(10);
+    let snapshots = data.0.join("n1/snapshots");
+    let newest = snapshots.join("replica-1");
+    {
+        let cluster = start::<MultiPaxos>(&layout, options(&data, SMALL)).unwrap();
+        eventually("there are two snapshots", || {
+            load.write(&cluster.client(), 10);
+            newest.exists() && newest.with_extension("previous").exists()
+        });
+    }
+    // One of the two is enough.
+    std::fs::remove_file(&newest).unwrap();
+    drop(start::<MultiPaxos>(&layout, options(&data, SMALL)).unwrap());
+    std::fs::remove_dir_all(&snapshots).unwrap();
+    let refused = start::<MultiPaxos>(&layout, options(&data, SMALL));
+    let refused = refused.err().unwrap().to_string();
+    let says = format!("{} is missing, though", newest.display());
+    assert!(refused.contains(&says), "{refused}");
+}
+
 #[test]
 fn a_node_with_a_damaged_snapshot_uses_the_one_before() {
     let (data, load) = (Directory::new(), Arc::new(Load::default()));
