@@ -183,7 +183,7 @@ impl Work for Run {
         }
 
         if let Some(tls) = &tls {
-            secure::check_cluster(tls, &settings.identity.cluster, &name)?;
+            tls.check_cluster(&settings.identity.cluster, &name)?;
         }
         settings.tls = tls.clone();
         if let Some(text) = &listen {

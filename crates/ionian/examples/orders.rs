@@ -235,6 +235,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         origin,
         data: data.into(),
         machine: "orders".to_owned(),
+        tls: None,
     })?;
     let address = node.gateway().ok_or("this node has no gateway")?;
     let front = routes(Front {

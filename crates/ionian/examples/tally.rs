@@ -141,6 +141,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         origin,
         data: data.into(),
         machine: "tally".to_owned(),
+        tls: None,
     })?;
     if let Some(address) = node.gateway() {
         let listener = TcpListener::bind(address)

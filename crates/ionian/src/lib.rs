@@ -75,11 +75,12 @@ pub use ionian_protocols::registry::types::*;
 pub use ionian_runtime::in_process::cluster::ClusterError;
 pub use ionian_runtime::{
     Client, Cluster, ClusterOptions, DiskOptions, Durability, Freshness, LocalReadError, LogError,
-    NodeError, NodeStatus, Published, QueryError, Receipt,
+    NodeError, NodeStatus, Published, QueryError, Receipt, TlsMode,
 };
+pub use ionian_tls::TlsError;
 #[cfg(feature = "metrics")]
 pub use node::Metrics;
-pub use node::{Node, NodeOptions, Origin};
+pub use node::{Node, NodeOptions, Origin, Tls};
 pub use shared_log::{Position, SharedLog, SharedLogError, Subscription, Unexpected};
 pub use typed::{CommandOrigin, Context, Machine, Typed, TypedClient, TypedError};
 
@@ -110,6 +111,14 @@ pub enum StartError {
     /// The protocol does not exist.
     #[error("unknown protocol {0:?}")]
     Protocol(String),
+    /// The certificate of the node cannot be used.
+    #[error("the certificate in {}: {source}", directory.display())]
+    Tls {
+        /// The directory of the certificate.
+        directory: std::path::PathBuf,
+        /// What is wrong with it.
+        source: TlsError,
+    },
 }
 
 type Started = Cluster<MultiPaxos>;

@@ -7,12 +7,16 @@ use ionian_kernel::protocol::Protocol;
 use ionian_protocols::registry::{self, Work};
 use ionian_runtime::storage::membership_file;
 use ionian_runtime::{
-    Calls, Client, Hosted, NodeError, NodeSettings, Published, StatusReader, Stop, status_feed,
-    wait_for_membership,
+    Calls, Client, Hosted, NodeError, NodeSettings, NodeTls, Published, StatusReader, Stop,
+    TlsMode, status_feed, wait_for_membership,
 };
-use std::path::PathBuf;
+use ionian_tls::{ClientAuth, TlsError};
+use std::future::{Future, pending};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// The identity of the node.
 #[derive(Clone, Debug)]
@@ -27,6 +31,42 @@ pub struct NodeOptions {
     /// The name of the state machine. It must equal the `machine` of the deployment, so that no
     /// program runs a node whose commands it does not understand.
     pub machine: String,
+    /// How connections to other nodes and from operators are secured. With `None` they are not:
+    /// every process that reaches the node's address can copy all data and change the members.
+    pub tls: Option<Tls>,
+}
+
+/// The certificate of a node, and which connections the node accepts: what `ionian node --tls` is
+/// given.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// The directory with `tls.crt`, `tls.key` and `ca.crt`, as `ionian certs create` makes it. The
+    /// node reads new files while it runs, within 10 s.
+    pub directory: PathBuf,
+    /// Which connections the node accepts.
+    pub mode: TlsMode,
+}
+
+impl Tls {
+    /// Accepts connections with TLS only.
+    pub fn required(directory: impl Into<PathBuf>) -> Self {
+        Tls {
+            directory: directory.into(),
+            mode: TlsMode::Required,
+        }
+    }
+
+    fn open(&self, name: &str) -> Result<NodeTls, StartError> {
+        NodeTls::of_node(&self.directory, name, self.mode, ClientAuth::None)
+            .map_err(|source| refused(&self.directory, source))
+    }
+}
+
+fn refused(directory: &Path, source: TlsError) -> StartError {
+    StartError::Tls {
+        directory: directory.to_owned(),
+        source,
+    }
 }
 
 /// How a starting node finds the others. Its data directory stores later changes of the members,
@@ -76,10 +116,12 @@ impl Node {
     /// Starts a node, and returns when it is reachable for the others. A node that is to join a
     /// cluster is waited for until it is a member there, however long that takes.
     ///
+    /// It blocks the calling thread: async code has [`start_async`](Self::start_async).
+    ///
     /// # Errors
     /// When the deployment is not well formed, has no such node or another machine; when the
-    /// address cannot be listened on; or when the data directory cannot be used, which says what to
-    /// do.
+    /// address cannot be listened on; or when the data directory or the certificate cannot be used,
+    /// which says what to do.
     pub fn start<M: StateMachine + Default + 'static>(
         options: NodeOptions,
     ) -> Result<Node, StartError> {
@@ -98,36 +140,40 @@ impl Node {
         Self::start_boxed(options, Box::new(machine))
     }
 
+    /// Like [`start`](Self::start), without blocking the calling thread; it needs no runtime. If
+    /// the future is dropped, the node stops.
+    ///
+    /// # Errors
+    /// Like [`start`](Self::start).
+    pub async fn start_async<M: StateMachine + Default + 'static>(
+        options: NodeOptions,
+    ) -> Result<Node, StartError> {
+        Self::start_boxed_async(options, Box::new(|| Box::new(M::default()))).await
+    }
+
     /// No type parameters: what it calls, which is the driver with every protocol, is compiled with
     /// this crate, and not once more for each user.
     fn start_boxed(options: NodeOptions, machine: MakeMachine) -> Result<Node, StartError> {
-        let data = options.data.join("nodes").join(&options.name);
-        let given = match options.origin {
-            Origin::Founded(deployment) => Configuration::founded(deployment),
-            Origin::Joining(contact) => {
-                match membership_file::stored(&data).map_err(NodeError::from)? {
-                    Some(known) => known,
-                    None => {
-                        let runtime = tokio::runtime::Builder::new_current_thread()
-                            .enable_all()
-                            .build();
-                        runtime
-                            .map_err(NodeError::Start)?
-                            .block_on(wait_for_membership(&options.name, &[contact], None))
-                    }
-                }
+        let started = on_a_thread(move || begin(options, machine, pending()))?.join();
+        let started = started.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok(started.expect("it waits until the node is a member"))
+    }
+
+    /// No type parameters, as above.
+    async fn start_boxed_async(
+        options: NodeOptions,
+        machine: MakeMachine,
+    ) -> Result<Node, StartError> {
+        let (mut done, started) = oneshot::channel();
+        on_a_thread(move || {
+            if let Some(node) = begin(options, machine, done.closed()).transpose() {
+                // Where no caller waits any more, the node is dropped.
+                let _ = done.send(node);
             }
-        };
-        given.deployment.check_machine(&[&options.machine])?;
-        let protocol = given.deployment.protocol.clone();
-        let start = Start {
-            given,
-            name: options.name,
-            data,
-            machine,
-        };
-        // The protocol exists, because parsing the deployment has checked that.
-        registry::with_protocol(&protocol, start).ok_or(StartError::Protocol(protocol))?
+        })?;
+        started
+            .await
+            .expect("the thread sends a result while a caller waits for it")
     }
 
     /// A handle to the node's client lane.
@@ -190,11 +236,80 @@ impl Node {
 
 type MakeMachine = Box<dyn Fn() -> Box<dyn StateMachine> + Send>;
 
+/// The thread of a caller may run an async runtime, on which a start must neither wait nor begin
+/// another runtime.
+fn on_a_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, NodeError> {
+    let thread = std::thread::Builder::new().name("ionian-start".to_owned());
+    thread.spawn(work).map_err(NodeError::Start)
+}
+
+/// Starts a node on this thread; none if the start is given up while the node is not a member.
+fn begin(
+    options: NodeOptions,
+    machine: MakeMachine,
+    given_up: impl Future<Output = ()>,
+) -> Result<Option<Node>, StartError> {
+    let data = options.data.join("nodes").join(&options.name);
+    let tls = options.tls.as_ref();
+    let secured = tls.map(|tls| tls.open(&options.name)).transpose()?;
+    let given = match options.origin {
+        Origin::Founded(deployment) => Some(Configuration::founded(deployment)),
+        Origin::Joining(contact) => {
+            match membership_file::stored(&data).map_err(NodeError::from)? {
+                Some(known) => Some(known),
+                None => join(&options.name, contact, secured.as_ref(), given_up)?,
+            }
+        }
+    };
+    let Some(given) = given else {
+        return Ok(None);
+    };
+    given.deployment.check_machine(&[&options.machine])?;
+    if let (Some(tls), Some(secured)) = (tls, &secured) {
+        let checked = secured.check_cluster(&given.deployment.cluster, &options.name);
+        checked.map_err(|source| refused(&tls.directory, source))?;
+    }
+    let protocol = given.deployment.protocol.clone();
+    let start = Start {
+        given,
+        name: options.name,
+        data,
+        machine,
+        tls: secured,
+    };
+    // The protocol exists, because parsing the deployment has checked that.
+    let started = registry::with_protocol(&protocol, start);
+    started.ok_or(StartError::Protocol(protocol))?.map(Some)
+}
+
+/// Waits until the node is a member; none if the start is given up before.
+fn join(
+    name: &str,
+    contact: String,
+    tls: Option<&NodeTls>,
+    given_up: impl Future<Output = ()>,
+) -> Result<Option<Configuration>, StartError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(NodeError::Start)?;
+    let contacts = [contact];
+    Ok(runtime.block_on(async {
+        tokio::select! {
+            known = wait_for_membership(name, &contacts, tls) => Some(known),
+            () = given_up => None,
+        }
+    }))
+}
+
 struct Start {
     given: Configuration,
     name: String,
     data: PathBuf,
     machine: MakeMachine,
+    tls: Option<NodeTls>,
 }
 
 impl Work for Start {
@@ -206,8 +321,10 @@ impl Work for Start {
             name,
             data,
             machine,
+            tls,
         } = self;
         let mut settings = NodeSettings::new::<P>(given, &name, Some(&data))?;
+        settings.tls = tls;
         let (feed, status) = status_feed();
         settings.feed = Some(feed);
         #[cfg(feature = "metrics")]

@@ -32,6 +32,7 @@ fn start(deployment: &Deployment, name: &str, data: &Path) -> Node {
         origin: Origin::Founded(deployment.clone()),
         data: data.into(),
         machine: "sum".into(),
+        tls: None,
     })
     .expect("a node")
 }

@@ -6,12 +6,11 @@ use anyhow::{Context, Result};
 use ionian_gateway::ClientTls;
 use ionian_program::BadUsage;
 use ionian_runtime::{NodeTls, TlsMode};
-use ionian_tls::{ClientAuth, Expected, Files, Kind, Live};
-use std::sync::Arc;
+use ionian_tls::ClientAuth;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Loads the certificate that `--tls` names. Its name must be that of the node; the cluster is
-/// checked when it is known ([`check_cluster`]).
+/// checked when it is known ([`NodeTls::check_cluster`]).
 ///
 /// # Errors
 /// If it cannot be used.
@@ -39,12 +38,7 @@ pub(super) fn load(arguments: &Arguments) -> Result<Option<NodeTls>> {
         Clients::Optional => ClientAuth::Optional,
         Clients::Required => ClientAuth::Required,
     };
-    let expected = Expected {
-        cluster: None,
-        kinds: vec![Kind::Node],
-        name: Some(arguments.name.clone()),
-    };
-    let live = Live::open(Files::within(directory), expected, auth)
+    let tls = NodeTls::of_node(directory, &arguments.name, mode, auth)
         .with_context(|| format!("--tls {}", directory.display()))?;
     if mode == TlsMode::Permissive {
         tracing::warn!(
@@ -52,7 +46,7 @@ pub(super) fn load(arguments: &Arguments) -> Result<Option<NodeTls>> {
             "TLS is permissive: this node also accepts connections without it"
         );
     }
-    Ok(Some(NodeTls::new(mode, Arc::new(live))))
+    Ok(Some(tls))
 }
 
 /// How the gateway secures the connections of clients, if it does.
@@ -63,15 +57,6 @@ pub(super) fn for_clients(arguments: &Arguments, tls: Option<&NodeTls>) -> Optio
         permissive: tls.mode == TlsMode::Permissive,
         certificates_log_in: arguments.client_user == ClientUser::Certificate,
     })
-}
-
-/// Checks that the certificate is of this cluster.
-///
-/// # Errors
-/// If it is of another, with both names.
-pub(super) fn check_cluster(tls: &NodeTls, cluster: &str, name: &str) -> Result<()> {
-    let loaded = tls.live.loaded();
-    Ok(Expected::node(cluster, Some(name)).check(loaded.set.name())?)
 }
 
 /// Reads the certificates again at each SIGHUP, if the node has any, and reports it to the service

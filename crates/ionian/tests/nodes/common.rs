@@ -42,13 +42,17 @@ impl<M: StateMachine + Default> Machines<M> {
     }
 
     pub(crate) fn start(&self, at: usize) -> Node {
-        let options = NodeOptions {
+        Node::start::<M>(self.options(at)).expect("a node")
+    }
+
+    pub(crate) fn options(&self, at: usize) -> NodeOptions {
+        NodeOptions {
             name: self.deployment.nodes[at].name.clone(),
             origin: Origin::Founded(self.deployment.clone()),
             data: self.data.clone(),
             machine: "tested".into(),
-        };
-        Node::start::<M>(options).expect("a node")
+            tls: None,
+        }
     }
 
     pub(crate) fn start_all(&self) -> Vec<Node> {

@@ -5,3 +5,4 @@ mod common;
 mod context;
 mod processes;
 mod reads;
+mod starting;

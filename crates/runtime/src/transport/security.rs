@@ -6,8 +6,9 @@ use super::names;
 use super::stream::NodeStream;
 use ionian_tls::rustls::pki_types::ServerName;
 use ionian_tls::rustls::{AlertDescription, Error};
-use ionian_tls::{Expected, Live, name_of, readable};
+use ionian_tls::{ClientAuth, Expected, Files, Kind, Live, TlsError, name_of, readable};
 use std::io::{self, ErrorKind};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::AsyncWriteExt;
@@ -66,6 +67,35 @@ impl NodeTls {
             was_read: Arc::default(),
             refused: Arc::default(),
         }
+    }
+
+    /// That of the node `name`, in a directory with `tls.crt`, `tls.key` and `ca.crt`; `clients`
+    /// says which certificates its gateway asks clients for. The cluster is checked when it is
+    /// known, by [`check_cluster`](Self::check_cluster).
+    ///
+    /// # Errors
+    /// If it cannot be used, or is of another node.
+    pub fn of_node(
+        directory: &Path,
+        name: &str,
+        mode: TlsMode,
+        clients: ClientAuth,
+    ) -> Result<Self, TlsError> {
+        let expected = Expected {
+            cluster: None,
+            kinds: vec![Kind::Node],
+            name: Some(name.to_owned()),
+        };
+        let live = Live::open(Files::within(directory), expected, clients)?;
+        Ok(Self::new(mode, Arc::new(live)))
+    }
+
+    /// Checks that the certificate is of the node `name` of this cluster.
+    ///
+    /// # Errors
+    /// If it is of another, with both names.
+    pub fn check_cluster(&self, cluster: &str, name: &str) -> Result<(), TlsError> {
+        Expected::node(cluster, Some(name)).check(self.live.loaded().set.name())
     }
 
     /// A caller has no valid certificate, or not one for what it wants.
