@@ -1,7 +1,7 @@
 //! The test kit, tried on machines that are right and on machines with a defect each.
 #![cfg(feature = "testing")]
 
-use ionian::testing::{Commands, Random, Simulation, exercise};
+use ionian::testing::{Commands, Random, Simulation, SimulationFailure, exercise};
 use ionian::{Footprint, NotARead, RestoreError, StateMachine, Timestamp};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -197,6 +197,23 @@ fn the_simulator_finds_a_broken_restore() {
         failure.contains("Divergence") || failure.contains("Linearizability"),
         "{failure}"
     );
+}
+
+#[test]
+fn a_history_that_is_too_long_to_check_is_no_success() {
+    let run = Simulation::new("colocated").seeds(3..9).check_steps(2);
+    let failure = run.run::<Logs<NOTHING>>().unwrap_err();
+    assert!(
+        matches!(
+            failure,
+            SimulationFailure::Unchecked {
+                seed: 3,
+                parts: 1..
+            }
+        ),
+        "{failure}"
+    );
+    assert!(failure.to_string().contains("Commands::part"), "{failure}");
 }
 
 #[test]

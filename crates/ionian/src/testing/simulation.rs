@@ -35,6 +35,7 @@ pub struct Simulation {
     seeds: Range<u64>,
     operations: u64,
     in_memory: bool,
+    check_steps: Option<u64>,
     trace: Option<PathBuf>,
 }
 
@@ -55,6 +56,14 @@ pub enum SimulationFailure {
         /// What was wrong.
         failure: Failure,
     },
+    /// A run did everything, but whether its answers are linearizable is not known: the check of
+    /// the history of a part ended at its limit.
+    Unchecked {
+        /// The seed that reproduces it.
+        seed: u64,
+        /// The number of such parts; see [`Commands::part`].
+        parts: u64,
+    },
 }
 
 impl fmt::Display for SimulationFailure {
@@ -72,6 +81,11 @@ impl fmt::Display for SimulationFailure {
                  .trace(\"FILE\") writes down every event of it",
                 seed + 1
             ),
+            SimulationFailure::Unchecked { seed, parts } => write!(
+                f,
+                "seed {seed}: whether the answers are linearizable is not known, because {parts} histories are too long \
+                 to check; divide the state with Commands::part, or use fewer .operations(..) or more .check_steps(..)"
+            ),
         }
     }
 }
@@ -86,6 +100,7 @@ impl Simulation {
             seeds: 0..100,
             operations: 60,
             in_memory: false,
+            check_steps: None,
             trace: None,
         }
     }
@@ -104,6 +119,14 @@ impl Simulation {
     pub fn in_memory(self) -> Self {
         Simulation {
             in_memory: true,
+            ..self
+        }
+    }
+
+    /// Sets how many steps the check of linearizability may take for one part, in place of 500,000.
+    pub fn check_steps(self, steps: u64) -> Self {
+        Simulation {
+            check_steps: Some(steps),
             ..self
         }
     }
@@ -174,6 +197,7 @@ impl Work for Run<'_> {
             seeds,
             operations,
             in_memory,
+            check_steps,
             trace,
         } = self.simulation;
         let layout = self.deployment.layout(P::KINDS);
@@ -191,6 +215,7 @@ impl Work for Run<'_> {
             // A single server executes commands before they are on disk, and holds back the
             // answers.
             stable_log: P::NAME != Unreplicated::NAME,
+            check_limit: check_steps.unwrap_or(base.check_limit),
             ..base
         };
         let mut report = Report::default();
@@ -211,6 +236,12 @@ impl Work for Run<'_> {
                     seed,
                     knobs: outcome.knobs,
                     failure,
+                });
+            }
+            if outcome.report.unchecked_keys > 0 {
+                return Err(SimulationFailure::Unchecked {
+                    seed,
+                    parts: outcome.report.unchecked_keys,
                 });
             }
         }
