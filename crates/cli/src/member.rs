@@ -88,24 +88,7 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
             change_args,
         } => {
             let node = described(new, address_args, "")?;
-            change(change_args, |from| {
-                let is_done = from.place(old).is_err() && from.place(new).is_ok();
-                if is_done {
-                    return Ok(from.clone());
-                }
-                let to = possible(from.with_replaced(old, node.clone()))?;
-                let serves_clients = from
-                    .nodes
-                    .iter()
-                    .any(|node| node.name == *old && node.gateway.is_some());
-                if serves_clients && node.gateway.is_none() {
-                    bail!(
-                        "node {old} has a gateway: set the one of {new} with --gateway HOST:PORT"
-                    );
-                }
-                Ok(to)
-            })
-            .await
+            change(change_args, |from| replaced(from, old, &node)).await
         }
         MemberCommand::Apply { file, change_args } => {
             let file = Deployment::load(file)?;
@@ -118,6 +101,22 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
             settle(found, Some(change), &to, change_args).await
         }
     }
+}
+
+/// The deployment with a new node in the place of `old`. The same command again, during or after the
+/// change, changes nothing.
+fn replaced(from: &Deployment, old: &str, new: &Node) -> Result<Deployment> {
+    if from.place(old).is_err() && from.place(&new.name).is_ok() {
+        return Ok(from.clone());
+    }
+    let to = possible(from.with_replaced(old, new.clone()))?;
+    let mut nodes = from.nodes.iter();
+    let serves_clients = nodes.any(|node| node.name == *old && node.gateway.is_some());
+    if serves_clients && new.gateway.is_none() {
+        let new = &new.name;
+        bail!("node {old} has a gateway: set the one of {new} with --gateway HOST:PORT");
+    }
+    Ok(to)
 }
 
 /// Whether an existing node equals the described one: same name, addresses and roles.
@@ -266,4 +265,46 @@ async fn settle(
         }
     };
     wait_if_asked(&found, since, to, change_args).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args, Command, FromArgMatches};
+    use ionian_deployment::PresetOptions;
+
+    /// What the examples of the help say, of a cluster of the default preset.
+    #[test]
+    fn the_changes_in_the_help_are_possible_in_the_default_preset() {
+        let command = Arguments::augment_args(Command::new("member"));
+        let help = command.get_after_help().unwrap().to_string();
+        let examples = help
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("ionian "));
+        let preset = Deployment::preset("colocated", &PresetOptions::default()).unwrap();
+        let mut planned = 0;
+        for example in examples {
+            let words = example.split("  ").next().unwrap().split_whitespace();
+            let words = words.take_while(|word| *word != ">");
+            let matches = command.clone().try_get_matches_from(words).unwrap();
+            let to = match Arguments::from_arg_matches(&matches).unwrap().command {
+                MemberCommand::Replace {
+                    old,
+                    new,
+                    address_args,
+                    ..
+                } => replaced(&preset, &old, &described(&new, &address_args, "").unwrap()),
+                MemberCommand::Add {
+                    name,
+                    address_args,
+                    roles,
+                    ..
+                } => possible(preset.with_node(described(&name, &address_args, &roles).unwrap())),
+                _ => continue,
+            };
+            protocols::check(&to.unwrap()).unwrap();
+            planned += 1;
+        }
+        assert_eq!(planned, 2, "{help}");
+    }
 }

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 #[command(arg_required_else_help = true)]
 #[command(after_help = "Examples:\n  \
     ionian member list\n  \
-    ionian member replace n1 n3 --address 10.0.0.4:17400       n1 failed, n3 takes its roles\n  \
+    ionian member replace n1 n3 --address 10.0.0.4:17400 --gateway 10.0.0.4:7379\n  \
     ionian member add n4 --address 10.0.0.5:17400 --roles proxy_leader,replica\n  \
     ionian member remove n4\n  \
     ionian member list --toml > next.toml                      edit it, then\n  \

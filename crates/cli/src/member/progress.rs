@@ -4,6 +4,7 @@ use super::find::Found;
 use crate::cluster_args::ChangeArgs;
 use crate::contact;
 use crate::output::say;
+use crate::protocols;
 use crate::source::ANSWER_LIMIT;
 use anyhow::{Result, bail};
 use ionian_deployment::{Configuration, Deployment};
@@ -173,9 +174,25 @@ fn to_be_started(known: &Configuration, name: &str, statuses: &Statuses) -> Stri
     let first = in_the_way.map_or(String::new(), |(_, old)| {
         format!("stop node {old}, which has its address, then ")
     });
-    format!(
-        "node {name}, which does not answer: {first}`ionian node {name} --join {contact} --data DIR` starts it"
-    )
+    let how = how_to_join(&known.deployment, name, contact);
+    format!("node {name}, which does not answer: {first}{how}")
+}
+
+/// What starts a node that joins. The nodes of a machine that is not of this program are run by the
+/// program of the user.
+fn how_to_join(deployment: &Deployment, name: &str, contact: &str) -> String {
+    let tls = if contact::has_certificate() {
+        " --tls DIR"
+    } else {
+        ""
+    };
+    match protocols::machine(deployment) {
+        Ok(_) => format!("`ionian node {name} --join {contact} --data DIR{tls}` starts it"),
+        Err(_) => format!(
+            "start your program of the machine {:?} as node {name}, joining {contact} (docs/library.md)",
+            deployment.machine
+        ),
+    }
 }
 
 /// What a change in progress waits for.
@@ -254,6 +271,19 @@ mod tests {
     use super::*;
     use ionian_deployment::PresetOptions;
     use ionian_kernel::membership::Membership;
+
+    #[test]
+    fn a_node_of_a_users_machine_is_started_by_the_users_program() {
+        let mut deployment = Deployment::preset("baseline", &PresetOptions::default()).unwrap();
+        let how = |deployment: &Deployment| how_to_join(deployment, "n3", "10.0.0.1:17400");
+        let ours = "`ionian node n3 --join 10.0.0.1:17400 --data DIR` starts it";
+        assert_eq!(how(&deployment), ours);
+        deployment.machine = "tally".to_owned();
+        assert_eq!(
+            how(&deployment),
+            "start your program of the machine \"tally\" as node n3, joining 10.0.0.1:17400 (docs/library.md)"
+        );
+    }
 
     #[test]
     fn a_change_is_done_when_f_plus_one_members_know() {
