@@ -23,6 +23,7 @@ use anyhow::{Context, Result, bail};
 pub(crate) use arguments::Arguments;
 use arguments::{AddressArgs, MemberCommand, QuorumArgs};
 use ionian_deployment::{Configuration, Deployment, Node};
+use ionian_kernel::level::Level;
 use ionian_kernel::membership::Change;
 use ionian_kernel::protocol::Protocol;
 use ionian_runtime::admin::change;
@@ -91,8 +92,13 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
             change(change_args, |from| replaced(from, old, &node)).await
         }
         MemberCommand::Apply { file, change_args } => {
-            let file = Deployment::load(file)?;
-            change(change_args, |from| possible(file.successor_of(from))).await
+            let load = |level| Deployment::load_or(file, level);
+            // Before the cluster is asked.
+            load(Level::LATEST)?;
+            change(change_args, |from| {
+                possible(load(from.level)?.successor_of(from))
+            })
+            .await
         }
         MemberCommand::Abandon { change_args } => {
             let found = Found::find(&change_args.cluster_args).await?;
@@ -103,8 +109,8 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
     }
 }
 
-/// The deployment with a new node in the place of `old`. The same command again, during or after the
-/// change, changes nothing.
+/// The deployment with a new node in the place of `old`. The same command again, during or after
+/// the change, changes nothing.
 fn replaced(from: &Deployment, old: &str, new: &Node) -> Result<Deployment> {
     if from.place(old).is_err() && from.place(&new.name).is_ok() {
         return Ok(from.clone());

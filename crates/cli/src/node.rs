@@ -211,8 +211,9 @@ impl Work for Run {
             tracing::warn!(id = "E0108", "{why}");
         }
         tracing::info!(
-            "node {name} of cluster {} starts at {}",
+            "node {name} of cluster {}, founded at level {}, starts at {}",
             deployment.cluster,
+            deployment.level,
             settings.address
         );
         let deployment = open_files::fit(deployment, known.nodes().len())?;

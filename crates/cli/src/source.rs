@@ -6,6 +6,7 @@ use crate::contact;
 use crate::data_paths::DataPaths;
 use anyhow::{Context, Result, bail};
 use ionian_deployment::{Configuration, Deployment, PresetOptions};
+use ionian_kernel::level::Level;
 use ionian_program::BadUsage;
 use ionian_runtime::query_membership;
 use ionian_runtime::storage::membership_file;
@@ -143,5 +144,6 @@ pub(crate) fn in_directory(data: &Path) -> Result<Option<Deployment>> {
     {
         return Ok(None);
     }
-    Ok(Some(Deployment::load(&path)?))
+    // One that states no level was written by a program that knew none.
+    Ok(Some(Deployment::load_or(&path, Level::FIRST)?))
 }

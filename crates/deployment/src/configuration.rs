@@ -39,6 +39,21 @@ impl Configuration {
         }
     }
 
+    /// The configuration of a file, for a cluster that there is and that knows `known`. A file that
+    /// states no level may be older than the highest level, so it is one of this cluster if it is
+    /// with the cluster's level.
+    #[must_use]
+    pub fn or_at_level_of(self, known: &Configuration) -> Self {
+        let at_its_level = Configuration::founded(Deployment {
+            level: known.deployment.level,
+            ..self.deployment.clone()
+        });
+        match self.epoch() == Epoch::default() && at_its_level.founding == known.founding {
+            true => at_its_level,
+            false => self,
+        }
+    }
+
     /// The configuration after the log has decided `membership`.
     ///
     /// # Errors
@@ -80,7 +95,7 @@ impl Configuration {
     /// If the deployment is not well formed.
     pub fn text(&self) -> Result<Bytes, DeploymentError> {
         match self.membership.text.is_empty() {
-            true => Ok(Bytes::from(self.deployment.numbered()?.to_toml())),
+            true => Ok(Bytes::from(self.deployment.numbered()?.to_text())),
             false => Ok(self.membership.text.clone()),
         }
     }

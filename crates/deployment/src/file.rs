@@ -43,16 +43,25 @@ fn read(path: &Path) -> io::Result<String> {
 }
 
 impl Deployment {
-    /// Reads the text of a deployment file.
+    /// Reads a text that a program wrote. One without a level is of the first, as in
+    /// [`to_text`](Deployment::to_text).
     ///
     /// # Errors
     /// Names what is wrong, and where.
     pub fn parse(text: &str) -> Result<Self, DeploymentError> {
+        Self::parse_or(text, Level::FIRST)
+    }
+
+    /// Reads a text; `level` is that of one that states none.
+    fn parse_or(text: &str, level: Level) -> Result<Self, DeploymentError> {
         let document = DeTable::parse(text).map_err(|error| DeploymentError {
             place: error.span().map(|span| Place::of(text, span.start)),
             ..Problem::Syntax(error.message().to_owned()).into()
         })?;
-        let mut deployment = Deployment::blank();
+        let mut deployment = Deployment {
+            level,
+            ..Deployment::blank()
+        };
         for (key, value) in in_order(document.get_ref()) {
             let read = match (key.get_ref().as_ref(), value.get_ref()) {
                 ("options", DeValue::Table(table)) => deployment.read_options(table, text),
@@ -82,14 +91,24 @@ impl Deployment {
         Ok(deployment)
     }
 
-    /// Reads a deployment file.
+    /// Reads the deployment file of an operator. A file that states no level founds a cluster of
+    /// the highest one.
     ///
     /// # Errors
     /// If the file cannot be read, and like [`parse`](Deployment::parse); the error names the file.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, DeploymentError> {
+        Self::load_or(path, Level::LATEST)
+    }
+
+    /// Reads a deployment file; `level` is that of one that states none: for a cluster that there
+    /// is.
+    ///
+    /// # Errors
+    /// Like [`load`](Deployment::load).
+    pub fn load_or(path: impl AsRef<Path>, level: Level) -> Result<Self, DeploymentError> {
         let path = path.as_ref();
         let text = read(path).map_err(|error| Problem::Unreadable(error.to_string()).into());
-        text.and_then(|text| Deployment::parse(&text))
+        text.and_then(|text| Deployment::parse_or(&text, level))
             .map_err(|error: DeploymentError| DeploymentError {
                 file: Some(path.to_owned()),
                 ..error
@@ -113,6 +132,17 @@ impl Deployment {
 
     /// The text of a file for this deployment, with comments for a reader who wants to change it.
     pub fn to_toml(&self) -> String {
+        self.write(true)
+    }
+
+    /// As [`to_toml`](Deployment::to_toml), for the log of a cluster: without the level if it is
+    /// the first one. Programs that know no levels do not know the key, and read texts of running
+    /// clusters.
+    pub fn to_text(&self) -> String {
+        self.write(self.level > Level::FIRST)
+    }
+
+    fn write(&self, states_level: bool) -> String {
         let Deployment {
             cluster,
             protocol,
@@ -152,9 +182,8 @@ impl Deployment {
                 "\"disk\", or \"memory\": a node that stops has forgotten",
             ),
         ];
-        // Programs of the first level do not know the key, and read files of running clusters.
-        let level = (*level > Level::FIRST).then(|| {
-            let about = "the level of the new cluster, 17 for programs of former releases too";
+        let level = states_level.then(|| {
+            let about = "the level of the new cluster; without it, the highest of the program";
             ("level", level.to_string(), about)
         });
         let mut text = HEADER.to_owned();

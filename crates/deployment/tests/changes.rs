@@ -512,20 +512,42 @@ fn a_configuration_stores_the_founding_session_expiry() {
     );
 }
 
+/// An operator who writes a file by hand wants what the program can do. Where there is a cluster,
+/// the same file is one of its level.
+#[test]
+fn a_file_without_a_level_founds_a_cluster_of_the_highest() {
+    let file = std::env::temp_dir().join(format!("ionian-level-{}.toml", std::process::id()));
+    std::fs::write(&file, baseline().to_text()).unwrap();
+    let [new, old] =
+        [Level::LATEST, Level::FIRST].map(|level| Deployment::load_or(&file, level).unwrap());
+    assert_eq!(
+        (Deployment::load(&file).unwrap(), &old),
+        (new.clone(), &baseline())
+    );
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(new.level, Level::LATEST);
+    let [new, old] = [new, old].map(Configuration::founded);
+    assert_eq!(new.clone().or_at_level_of(&old), old);
+    let mut other = baseline();
+    other.f = 0;
+    let other = Configuration::founded(other);
+    assert_eq!(new.clone().or_at_level_of(&other), new);
+}
+
 /// The file of a cluster says its level, so that every node begins with it, and programs that do
-/// not know the level refuse the file. Those of the first level read files without the key.
+/// not know the level refuse the file. Those of the first level read texts without the key.
 #[test]
 fn a_cluster_is_founded_with_the_level_of_its_file() {
     let first = baseline();
     let latest = first.clone().with_overrides(&["level=18"]).unwrap();
-    assert!(!first.to_toml().contains("\nlevel"), "{}", first.to_toml());
+    assert!(!first.to_text().contains("\nlevel"), "{}", first.to_text());
+    assert!(first.to_toml().contains("\nlevel = 17"));
     assert_ne!(first.digest(), latest.digest());
     for (deployment, level) in [(&first, 17), (&latest, 18)] {
         let founded = Configuration::founded(deployment.clone());
-        assert_eq!(
-            Deployment::parse(&deployment.to_toml()).unwrap(),
-            *deployment
-        );
+        for text in [deployment.to_toml(), deployment.to_text()] {
+            assert_eq!(Deployment::parse(&text).unwrap(), *deployment);
+        }
         assert_eq!(founded.membership.level, Level(level));
         assert_eq!(founded.layout(KINDS).unwrap().founding_level, Level(level));
         assert_eq!(

@@ -3,6 +3,7 @@
 use crate::ports::free_ports;
 use anyhow::{Context, Result, bail};
 use ionian_deployment::Deployment;
+use ionian_kernel::level::Level;
 use ionian_program::beside::path_of;
 use std::fs::{self, File};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -91,7 +92,8 @@ impl Cluster {
         let logs = cluster.logs();
         fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
         let path = cluster.config();
-        let text = cluster.deployment.to_toml();
+        // Programs that know no levels read it, too.
+        let text = cluster.deployment.to_text();
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(cluster)
     }
@@ -226,12 +228,18 @@ impl Cluster {
         let log = File::create(self.log(node))?;
         let former = self.former.as_ref().filter(|_| self.starts % 2 == 1);
         let own = self.processes[node].program.as_ref();
-        let mut command = command(own.or(former).unwrap_or(&self.ionian));
+        let program = own.or(former).unwrap_or(&self.ionian);
+        let mut command = command(program);
         command.arg("node").arg(&name).arg("--data").arg(&self.root);
         match &self.processes[node].join {
             Some(peer) => command.args(["--join", peer]),
             None => command.arg("--config").arg(self.config()),
         };
+        // The file states no level then, which an earlier program would not know.
+        let is_first = self.deployment.level == Level::FIRST;
+        if is_first && *program == self.ionian && self.processes[node].join.is_none() {
+            command.args(["--set", "level=17"]);
+        }
         if self.processes[node].clock_ahead_ms != 0 {
             command.arg(format!(
                 "--clock-ahead-ms={}",

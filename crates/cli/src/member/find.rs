@@ -68,17 +68,20 @@ fn contacts(known: &Configuration) -> BTreeMap<String, String> {
 /// The newest configuration that any answering node knows; `given` if no node answers.
 pub(crate) async fn newest_since(given: Configuration) -> Configuration {
     let (known, answered, _) = ask_all(contacts(&given)).await;
-    let later = |known: &Configuration| {
-        known.deployment.is_same_cluster(&given.deployment) && known.epoch() > given.epoch()
+    let is_same = |known: &Configuration| known.deployment.is_same_cluster(&given.deployment);
+    let Some(known) = known.filter(is_same) else {
+        return given;
     };
-    match known.filter(later) {
+    let given = given.or_at_level_of(&known);
+    match Some(known).filter(|known| known.epoch() > given.epoch()) {
         None => given,
         Some(known) => {
             let who = answered.keys().next().map_or("a node", String::as_str);
             // A file that was written after the change has no epoch, and nothing to be told.
             if known.target().to_toml() != given.target().to_toml() {
                 eprintln!(
-                    "the cluster has changed since epoch {}, the latest one known here: {who} reports epoch {}",
+                    "the cluster has changed since epoch {}, the latest one known here: {who} reports epoch {}, which \
+                     counts. `ionian member list --toml` writes a file of today",
                     given.epoch().0,
                     known.epoch().0
                 );

@@ -31,6 +31,7 @@ pub(crate) use arguments::Arguments;
 use directory::LockedDirectory;
 use http::Http;
 use ionian_deployment::{Configuration, Deployment, Durability, Node};
+use ionian_kernel::level::Level;
 use ionian_runtime::has_taken_part;
 use members::Members;
 use std::cell::RefCell;
@@ -48,15 +49,17 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     signals::ignore_others();
     let places = DataPaths::new(&arguments.data);
+    let there = source::in_directory(places.root())?;
+    let level = there.as_ref().map_or(Level::LATEST, |there| there.level);
     // Before the directory is created: a mistyped name leaves nothing behind.
     let file = arguments
         .file
         .as_ref()
         .or(arguments.config.as_ref())
-        .map(Deployment::load)
+        .map(|file| Deployment::load_or(file, level))
         .transpose()?;
     // So do unsuitable settings of a new cluster. One that exists is read when it is locked.
-    if source::in_directory(places.root())?.is_none() {
+    if there.is_none() {
         checked(&places, arguments, file.clone())?;
     }
     let claimed = directory::claim(&places)?;

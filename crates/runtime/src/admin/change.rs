@@ -92,7 +92,7 @@ fn base(configuration: &Configuration) -> Result<Epoch, ChangeError> {
 
 /// Both sides of a change, as the log has them.
 fn texts(configuration: &Configuration, to: &Deployment) -> Result<(Bytes, Bytes), ChangeError> {
-    Ok((configuration.text()?, to.numbered()?.to_toml().into()))
+    Ok((configuration.text()?, to.numbered()?.to_text().into()))
 }
 
 /// The command that changes a cluster into `to`.

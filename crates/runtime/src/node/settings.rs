@@ -131,6 +131,7 @@ fn newest(given: Configuration, data: Option<&Path>) -> Result<Configuration, No
     let Some(mut stored) = stored.filter(is_same) else {
         return Ok(given);
     };
+    let given = given.or_at_level_of(&stored);
     let (epoch, is_founding) = (stored.epoch(), stored.founding == given.founding);
     let is_unchanged = epoch == Epoch::default() && is_founding;
     if epoch < given.epoch() || is_unchanged {
