@@ -82,22 +82,34 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let words: Vec<&[u8]> = arguments.words.iter().map(|word| word.as_bytes()).collect();
     let reply = connection.call(&words)?;
-    let mut out = std::io::stdout().lock();
-    let mut text = Vec::new();
-    if out.is_terminal() {
-        write_for_people(&reply, "", &mut text);
-    } else {
-        write_raw(&reply, &mut text);
-    }
-    text.push(b'\n');
-    out.write_all(&text)
-        .and_then(|()| out.flush())
-        .context("cannot print the reply")?;
+    print(&reply)?;
     Ok(if matches!(reply, Reply::Error(_)) {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// Prints a reply: as redis-cli does on a terminal, and otherwise unchanged.
+pub(crate) fn print(reply: &Reply) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let mut text = Vec::new();
+    if out.is_terminal() {
+        write_for_people(reply, "", &mut text);
+    } else {
+        write_raw(reply, &mut text);
+    }
+    text.push(b'\n');
+    out.write_all(&text)
+        .and_then(|()| out.flush())
+        .context("cannot print the reply")
+}
+
+/// A reply as text, whatever its bytes are.
+pub(crate) fn plain(reply: &Reply) -> String {
+    let mut text = Vec::new();
+    write_raw(reply, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Checks that the command does not begin with what looks like an option: no command of Redis does.

@@ -9,11 +9,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// How many commands are kept; the oldest makes room.
+/// How many commands are kept of the sample, and of those that clients trace; the oldest makes
+/// room.
 const ENTRIES: usize = 256;
 
-/// How many commands are kept in a second: a client that traces all of its commands must not drive
-/// out those of others at once.
+/// How many commands are kept in a second, of each: a client that traces all of its commands must
+/// not drive out those of others at once.
 const MOST_PER_SECOND: u32 = 64;
 
 /// The times of a command. It is the first of its compound, and so the one that waited longest.
@@ -84,12 +85,48 @@ pub(crate) enum Tracing {
 /// See the top of this file.
 #[derive(Debug, Default)]
 pub(crate) struct Traces {
-    kept: RefCell<VecDeque<Kept>>,
+    sampled: Keeper,
+    /// Those that clients have asked for: the sample of a busy gateway takes no room of theirs.
+    asked: Keeper,
     /// One in this number of commands is kept until then.
     sampling: Cell<Option<(u64, Instant)>>,
+    next_id: Cell<u64>,
+}
+
+/// Some of the commands, within their limits.
+#[derive(Debug, Default)]
+struct Keeper {
+    kept: RefCell<VecDeque<Kept>>,
     /// When the present second began, and how many commands were kept in it.
     second: Cell<Option<(Instant, u32)>>,
-    next_id: Cell<u64>,
+}
+
+impl Keeper {
+    /// Keeps a command, if there is room in this second. Whether it does.
+    fn keep(&self, kept: Kept) -> bool {
+        let now = kept.answered;
+        let (began, count) = match self.second.get() {
+            Some((began, count)) if now.saturating_duration_since(began).as_secs() == 0 => {
+                (began, count)
+            }
+            _ => (now, 0),
+        };
+        self.second.set(Some((began, count + 1)));
+        if count >= MOST_PER_SECOND {
+            return false;
+        }
+        let mut all = self.kept.borrow_mut();
+        if all.len() == ENTRIES {
+            all.pop_front();
+        }
+        all.push_back(kept);
+        true
+    }
+
+    fn on_written(&self, id: u64, at: Instant) {
+        let mut all = self.kept.borrow_mut();
+        all.iter_mut().for_each(|kept| kept.on_written(id, at));
+    }
 }
 
 impl Traces {
@@ -101,25 +138,18 @@ impl Traces {
 
     /// Keeps a command, if its client has asked for it or it is in the sample. Whether it does.
     pub(crate) fn offer(&self, kept: Kept, asked: Tracing) -> bool {
-        let parent = match asked {
+        let (keeper, parent) = match asked {
             Tracing::Off if !self.samples(&kept) => return false,
-            Tracing::Off | Tracing::On => None,
-            Tracing::Within(parent) => Some(parent),
+            Tracing::Off => (&self.sampled, None),
+            Tracing::On => (&self.asked, None),
+            Tracing::Within(parent) => (&self.asked, Some(parent)),
         };
-        if !self.has_room(kept.answered) {
-            return false;
-        }
-        let mut all = self.kept.borrow_mut();
-        if all.len() == ENTRIES {
-            all.pop_front();
-        }
         let slow = false;
-        all.push_back(Kept {
+        keeper.keep(Kept {
             parent,
             slow,
             ..kept
-        });
-        true
+        })
     }
 
     /// The same command with a number of its own.
@@ -130,8 +160,8 @@ impl Traces {
     }
 
     fn on_written(&self, id: u64, at: Instant) {
-        let mut all = self.kept.borrow_mut();
-        all.iter_mut().for_each(|kept| kept.on_written(id, at));
+        self.sampled.on_written(id, at);
+        self.asked.on_written(id, at);
     }
 
     fn samples(&self, kept: &Kept) -> bool {
@@ -141,20 +171,10 @@ impl Traces {
         kept.answered < until && kept.command.is_some_and(|it| it.is_sampled(one_in))
     }
 
-    fn has_room(&self, now: Instant) -> bool {
-        let (began, count) = match self.second.get() {
-            Some((began, count)) if now.saturating_duration_since(began).as_secs() == 0 => {
-                (began, count)
-            }
-            _ => (now, 0),
-        };
-        self.second.set(Some((began, count + 1)));
-        count < MOST_PER_SECOND
-    }
-
-    /// All that are kept, the oldest first.
+    /// All that are kept, the oldest first of the sample and of the others.
     pub(crate) fn all(&self) -> Vec<Kept> {
-        self.kept.borrow().iter().copied().collect()
+        let (sampled, asked) = (self.sampled.kept.borrow(), self.asked.kept.borrow());
+        sampled.iter().chain(asked.iter()).copied().collect()
     }
 }
 
@@ -249,6 +269,19 @@ mod tests {
             traces.offer(kept(number, over), Tracing::Off);
         }
         assert_eq!(traces.all(), all);
+    }
+
+    /// `ionian trace exec` has all nodes record everything, the commands of other clients too.
+    #[test]
+    fn a_command_that_is_asked_for_is_kept_on_a_busy_gateway() {
+        let (traces, now) = (Traces::default(), Instant::now());
+        traces.sample(1, Duration::from_secs(10));
+        let parent = TraceParent { trace: 7, span: 8 };
+        let busy = || (0..1000).for_each(|it| drop(traces.offer(kept(it, now), Tracing::Off)));
+        busy();
+        assert!(traces.offer(kept(2000, now), Tracing::Within(parent)));
+        busy();
+        assert!(traces.all().iter().any(|kept| kept.parent == Some(parent)));
     }
 
     #[test]

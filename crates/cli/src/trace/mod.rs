@@ -170,20 +170,21 @@ fn trace_one(
         Ok(paths(&known, kept, ANSWER_LIMIT).await)
     })?;
     warn(&gathered);
+    if !shown.json {
+        exec::print(&reply)?;
+    }
     let Some(one) = traced.first() else {
-        let reply = match reply {
-            Reply::Error(error) => format!("its reply is {error}"),
-            _ => "the gateway answered it".to_owned(),
-        };
-        bail!("no command reached the roles: {reply}");
+        let reply = exec::plain(&reply);
+        bail!("no gateway has kept this command, which its gateway may answer itself: {reply}");
     };
     match shown.json {
         true => {
             let mut document = one.document();
             document["client_us"] = json!(client_us);
+            document["reply"] = json!(exec::plain(&reply));
             say!("{}", serde_json::to_string_pretty(&document)?);
         }
-        false => output::print(format_args!("{}", told(one, client_us))),
+        false => output::print(format_args!("\n{}", told(one, client_us))),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -62,6 +62,7 @@ fn a_traced_write_has_every_role_and_times_that_add_up() {
         assert_eq!(sum(&traced["shares"]), traced["took_us"], "{told}");
         assert!(!told.contains("Ionian"), "a value is shown: {told}");
         let traced = document(&cluster, &["exec", "GET", "name"]);
+        assert_eq!(traced["reply"], "Ionian");
         let told = format!("{preset}: {traced:#}");
         assert_eq!(stages(&traced), named(read), "{told}");
         assert_eq!(sum(&traced["shares"]), traced["took_us"], "{told}");
