@@ -86,10 +86,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         loop {
             let (known, report) = look(given, arguments.probe).await;
-            if !arguments.wait
-                || report.health.health == Verdict::Healthy
-                || Instant::now() >= deadline
-            {
+            // A refusal does not pass by itself.
+            let ends = matches!(report.health.health, Verdict::Healthy | Verdict::Unknown);
+            if !arguments.wait || ends || Instant::now() >= deadline {
                 return anyhow::Ok((known, report));
             }
             given = known;
@@ -98,28 +97,32 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     })?;
     let mut shown = match arguments.json {
         true => report.document(),
-        false => text::show(&known, &report.cluster, &report.health),
+        false => text::show(&known, &report.cluster, &report.health, arguments.roles),
     };
     shown.truncate(shown.trim_end().len());
     say!("{shown}");
-    if report.cluster.nodes_up == 0 && arguments.cluster_args.config.is_some() {
+    advise(&report, arguments.cluster_args.config.is_some());
+    Ok(report.health.health.exit_code().into())
+}
+
+/// What to try if nodes have not shown their status.
+fn advise(report: &Report, is_of_file: bool) {
+    let answers = || report.cluster.nodes.iter();
+    let refuses = answers().any(|node| node.refused);
+    if report.cluster.nodes_up == 0 && is_of_file && !refuses {
         eprintln!(
             "none of the nodes in that file answers. If the members have changed since, name a running node with --at \
              HOST:PORT"
         );
     }
-    let answers = || report.cluster.nodes.iter();
     let secured = |node: &Answer| node.status.as_ref().is_some_and(|it| it.tls.is_some());
-    if answers().any(|node| node.error.is_some())
-        && answers().any(secured)
-        && !contact::has_certificate()
-    {
+    let is_left_out = answers().any(|node| node.error.is_some()) && answers().any(secured);
+    if (refuses || is_left_out) && !contact::has_certificate() {
         eprintln!(
             "nodes with TLS answer only commands with the certificate of an operator or monitor (--tls DIR), or on the \
              same machine in the same data directory"
         );
     }
-    Ok(report.health.health.exit_code().into())
 }
 
 /// What a cluster that gave these answers does not serve.
@@ -165,6 +168,6 @@ async fn look(given: Configuration, probes: bool) -> (Configuration, Report) {
         true => Some(probe::all(&cluster).await),
         false => None,
     };
-    let health = health::judge(&known, &cluster, probes.as_ref());
+    let health = health::judge(&known, &cluster, probes.as_ref()).or_unknown(&cluster);
     (known, Report { health, cluster })
 }

@@ -3,12 +3,13 @@
 use crate::cluster_args::ClusterArgs;
 use clap::Args;
 
-/// Show whether the cluster serves, how many more nodes may fail, and every node and role
+/// Show whether the cluster serves, how many more nodes may fail, every node, and what is wrong
 ///
 /// Asks every node and judges from all answers together: whether enough acceptors for a quorum
 /// answer, whether they follow the leader, whether every role is running. Exit codes: 0 healthy, 1
 /// not serving (or no answer), 3 degraded: the cluster serves, but something is missing or fewer
-/// nodes may fail than the deployment is meant to tolerate.
+/// nodes may fail than the deployment is meant to tolerate, 4 unknown: nodes run, and refuse to
+/// show their status to this command.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  ionian status\n  ionian status --at 10.0.0.2:17400 --probe\n  \
@@ -18,6 +19,9 @@ pub(crate) struct Arguments {
     /// Print one JSON document instead of tables
     #[arg(long)]
     pub(crate) json: bool,
+    /// Also show every role with its figures that are not 0, above the rest
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) roles: bool,
     /// Also send a command without effect through the log, and show its latency
     #[arg(long)]
     pub(crate) probe: bool,

@@ -21,6 +21,8 @@ pub(crate) struct ClusterStatus {
     pub(crate) durability: &'static str,
     /// The digest of the deployment that the cluster was founded with, in hexadecimal.
     pub(crate) founding: String,
+    /// The level.
+    pub(crate) level: u16,
     /// The number of configuration steps so far.
     pub(crate) epoch: u32,
     /// Whether a membership change is in progress.
@@ -124,6 +126,7 @@ pub(crate) async fn ask_all(known: &Configuration, limit: Duration) -> ClusterSt
         f: deployment.f,
         durability: deployment.durability.name(),
         founding: format!("{:016x}", known.founding),
+        level: known.membership.level.0,
         epoch: known.epoch().0,
         changing: known.next.is_some(),
         nodes_up: nodes.iter().filter(|node| node.up).count(),

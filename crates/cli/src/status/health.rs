@@ -26,6 +26,8 @@ pub(crate) enum Verdict {
     Degraded,
     /// The cluster does not serve clients.
     NotServing,
+    /// No node has shown its status, and some have refused to.
+    Unknown,
 }
 
 impl Verdict {
@@ -35,6 +37,7 @@ impl Verdict {
             Verdict::Healthy => 0,
             Verdict::NotServing => 1,
             Verdict::Degraded => 3,
+            Verdict::Unknown => 4,
         }
     }
 }
@@ -60,6 +63,19 @@ pub(crate) struct Health {
     /// How long a command took to pass the log, by the node that submitted it; only with `--probe`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) probe_ms: Option<BTreeMap<String, u64>>,
+}
+
+impl Health {
+    /// What can be said where no node has shown its status: nothing, if one has refused to, as
+    /// nodes with TLS do if the command has no certificate.
+    pub(super) fn or_unknown(mut self, answers: &ClusterStatus) -> Self {
+        let mut nodes = answers.nodes.iter();
+        if answers.nodes_up == 0 && nodes.any(|node| node.refused) {
+            self.health = Verdict::Unknown;
+            self.not_served.clear();
+        }
+        self
+    }
 }
 
 /// Judges the answers of all nodes.

@@ -111,6 +111,9 @@ fn silent(
     let name = &node.name;
     let near = known.member(name).filter(|_| node.refused);
     let near = near.map_or(Vec::new(), |(id, _)| connected_to(cluster, id));
+    if near.is_empty() && node.refused {
+        return Id::NoStatus.with(format!("node {name} refuses this command: {error}"));
+    }
     if near.is_empty() {
         return Id::NodeDown.with(format!("node {name} does not answer: {error}"));
     }

@@ -56,6 +56,7 @@ fn seen(known: &Configuration, own: &NodeStatus) -> Option<ClusterStatus> {
         f: known.deployment.f,
         durability: known.deployment.durability.name(),
         founding: own.founding.clone(),
+        level: known.membership.level.0,
         epoch: known.epoch().0,
         changing: known.next.is_some(),
         nodes_up: 0,

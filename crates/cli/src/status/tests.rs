@@ -62,6 +62,7 @@ impl Made {
             f: known.deployment.f,
             durability: "disk",
             founding: String::new(),
+            level: known.membership.level.0,
             epoch: known.epoch().0,
             changing: known.next.is_some(),
             nodes_up: ids.len(),

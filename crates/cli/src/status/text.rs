@@ -1,6 +1,6 @@
 //! The status of a cluster as text.
 
-use super::cluster::{ClusterStatus, instances, lags};
+use super::cluster::{Answer, ClusterStatus, instances, lags};
 use super::health::{Health, Verdict, no_further};
 use crate::protocols;
 use ionian_deployment::{Configuration, Deployment};
@@ -8,19 +8,28 @@ use ionian_runtime::NodeStatus;
 use ionian_runtime::status::{LeadsStatus, PeerState, RoleStatus};
 use std::fmt::Write;
 
-/// The whole status. Problems come last, next to the prompt.
-pub(crate) fn show(known: &Configuration, cluster: &ClusterStatus, health: &Health) -> String {
-    let mut text = head(&known.deployment, cluster);
-    text += &verdict(health);
+/// The verdict, the nodes, and what is wrong, next to the prompt; with `roles` also what each role
+/// does.
+pub(crate) fn show(
+    known: &Configuration,
+    cluster: &ClusterStatus,
+    health: &Health,
+    with_roles: bool,
+) -> String {
+    let mut text = String::new();
+    if with_roles {
+        text += &loops(cluster);
+        text += &roles(cluster);
+        text.push('\n');
+    }
+    text += &head(&known.deployment, cluster);
+    text += &verdict(health, with_roles);
     // If no node leads, the nodes that claim to lead are of no interest.
-    if health.health != Verdict::NotServing {
+    if matches!(health.health, Verdict::Healthy | Verdict::Degraded) {
         text += &leaders(cluster, health.parts);
     }
     text.push('\n');
     text += &nodes(cluster);
-    text.push('\n');
-    text += &loops(cluster);
-    text += &roles(cluster);
     if !(health.not_served.is_empty() && health.troubles.is_empty()) {
         text.push('\n');
     }
@@ -33,12 +42,13 @@ pub(crate) fn show(known: &Configuration, cluster: &ClusterStatus, health: &Heal
     text
 }
 
-/// The verdict in one line.
-fn verdict(health: &Health) -> String {
+/// The verdict in one line; with roles also how many nodes with each may fail.
+fn verdict(health: &Health, with_roles: bool) -> String {
     let word = match health.health {
         Verdict::Healthy => "healthy",
         Verdict::Degraded => "DEGRADED",
         Verdict::NotServing => return "health: NOT SERVING\n".to_owned(),
+        Verdict::Unknown => return "health: UNKNOWN; nodes refuse to show it\n".to_owned(),
     };
     let tolerance = match health.failure_tolerance {
         None | Some(0) => no_further(&health.tolerance_by_role),
@@ -53,10 +63,9 @@ fn verdict(health: &Health) -> String {
     let more: Vec<String> = more
         .map(|(role, tolerance)| format!("{tolerance} with {role}"))
         .collect();
-    let more = if more.is_empty() {
-        String::new()
-    } else {
-        format!(" (of those: {})", more.join(", "))
+    let more = match with_roles && !more.is_empty() {
+        true => format!(" (of those: {})", more.join(", ")),
+        false => String::new(),
     };
     let probe = match health
         .probe_ms
@@ -75,6 +84,7 @@ fn head(deployment: &Deployment, cluster: &ClusterStatus) -> String {
         protocol,
         f,
         durability,
+        level,
         nodes_up,
         nodes,
         ..
@@ -94,7 +104,7 @@ fn head(deployment: &Deployment, cluster: &ClusterStatus) -> String {
         (epoch, true) => format!(", epoch {epoch}: its membership is changing"),
     };
     format!(
-        "cluster {name}: {protocol}, f = {f}{quorums}, durability {durability}{epoch}; {nodes_up} of {} nodes answer\n",
+        "cluster {name}: {protocol}, f = {f}{quorums}, durability {durability}, level {level}{epoch}; {nodes_up} of {} nodes answer\n",
         nodes.len()
     )
 }
@@ -158,57 +168,51 @@ fn leaders_of_parts(all: &[(&str, &RoleStatus)], parts: u64) -> String {
 
 fn nodes(cluster: &ClusterStatus) -> String {
     let lags = lags(cluster);
-    let mut table = vec![
-        [
-            "node", "state", "pid", "up for", "cpu", "load", "lag", "peers", "address", "gateway",
-        ]
-        .map(String::from),
+    let heads = [
+        "node", "state", "pid", "up for", "load", "lag", "peers", "address", "gateway",
     ];
+    let mut table = vec![heads.map(String::from)];
+    let none = || "-".to_owned();
     for node in &cluster.nodes {
-        let lag = lags
-            .get(node.name.as_str())
-            .map_or("-".to_owned(), u64::to_string);
-        let gateway = node.gateway.clone().unwrap_or_else(|| "-".to_owned());
+        let lag = lags.get(node.name.as_str());
+        let lag = lag.map_or_else(none, u64::to_string);
+        let [pid, since, load, peers] = node
+            .status
+            .as_ref()
+            .map_or_else(|| [(); 4].map(|()| none()), process);
+        let gateway = node.gateway.clone().unwrap_or_else(none);
         let [name, address] = [&node.name, &node.address].map(String::clone);
-        table.push(match &node.status {
-            None => {
-                let none = || "-".to_owned();
-                [
-                    name,
-                    "NO ANSWER".into(),
-                    none(),
-                    none(),
-                    none(),
-                    none(),
-                    lag,
-                    none(),
-                    address,
-                    gateway,
-                ]
-            }
-            Some(status) => {
-                let connected = status
-                    .peers
-                    .iter()
-                    .filter(|peer| peer.state == PeerState::Connected)
-                    .count();
-                let load = 100.0 * status.process_cpu_us as f64 / status.uptime_us.max(1) as f64;
-                [
-                    name,
-                    "up".into(),
-                    status.pid.to_string(),
-                    duration(status.uptime_us),
-                    format!("{:.1} s", status.process_cpu_us as f64 / 1e6),
-                    format!("{load:.1} %"),
-                    lag,
-                    format!("{connected}/{}", status.peers.len()),
-                    address,
-                    gateway,
-                ]
-            }
-        });
+        let state = state(node).to_owned();
+        table.push([name, state, pid, since, load, lag, peers, address, gateway]);
     }
     aligned(&table)
+}
+
+/// What a node does, in a word.
+fn state(node: &Answer) -> &'static str {
+    match (&node.status, node.refused) {
+        (None, true) => "REFUSES",
+        (None, false) => "NO ANSWER",
+        (Some(status), _) => match status.drains {
+            Some(left) if left.is_done() => "drained",
+            Some(_) => "draining",
+            None if !status.takes_part => "waiting",
+            None => "up",
+        },
+    }
+}
+
+/// The process of a node: its number, its age, its load, and its connections to other nodes.
+fn process(status: &NodeStatus) -> [String; 4] {
+    let peers = status.peers.iter();
+    let connected = peers.filter(|peer| peer.state == PeerState::Connected);
+    let load = 100.0 * status.process_cpu_us as f64 / status.uptime_us.max(1) as f64;
+    [
+        status.pid.to_string(),
+        duration(status.uptime_us),
+        format!("{load:.1} %"),
+        format!("{}/{}", connected.count(), status.peers.len()),
+    ]
 }
 
 /// The event loops of the nodes that have several, with a blank line behind.
@@ -253,8 +257,8 @@ fn duration(us: u64) -> String {
     }
 }
 
-/// One line per role instance with its metrics. Instances of one kind are adjacent, so that their
-/// watermarks can be compared at a glance.
+/// One line per role instance with its figures that are not 0. Instances of one kind are adjacent,
+/// so that their watermarks can be compared at a glance.
 fn roles(cluster: &ClusterStatus) -> String {
     let mut order: Vec<&str> = Vec::new();
     for (_, role) in instances(cluster) {
@@ -272,6 +276,7 @@ fn roles(cluster: &ClusterStatus) -> String {
             let figures: Vec<String> = role
                 .figures()
                 .into_iter()
+                .filter(|(_, value)| *value > 0)
                 .map(|(name, value)| format!("{name}={value}"))
                 .collect();
             table.push([
@@ -311,11 +316,51 @@ fn aligned<const N: usize>(table: &[[String; N]]) -> String {
 mod tests {
     use super::*;
     use ionian_kernel::id::Index;
+    use ionian_runtime::DrainStatus;
 
     #[test]
     fn columns_line_up() {
         let table = [["a", "bb", "c"], ["aaa", "b", ""]].map(|row| row.map(String::from));
         assert_eq!(aligned(&table), "a    bb  c\naaa  b\n");
+    }
+
+    #[test]
+    fn a_node_that_drains_waits_or_refuses_is_not_up() {
+        let mut node = Answer {
+            name: "n0".to_owned(),
+            address: String::new(),
+            gateway: None,
+            up: false,
+            error: None,
+            refused: false,
+            status: None,
+        };
+        assert_eq!(state(&node), "NO ANSWER");
+        node.refused = true;
+        assert_eq!(state(&node), "REFUSES");
+        let mut said = |takes_part, drains| {
+            node.status = Some(NodeStatus {
+                takes_part,
+                drains,
+                ..NodeStatus::default()
+            });
+            state(&node)
+        };
+        let left = |clients| {
+            Some(DrainStatus {
+                clients,
+                unanswered: 0,
+                leads: false,
+            })
+        };
+        let all = [
+            (true, None),
+            (false, None),
+            (true, left(1)),
+            (true, left(0)),
+        ];
+        let all = all.map(|(takes_part, drains)| said(takes_part, drains));
+        assert_eq!(all, ["up", "waiting", "draining", "drained"]);
     }
 
     fn leader(index: Index, round: u64, own: bool, others: u64) -> RoleStatus {

@@ -190,7 +190,7 @@ fn exec_and_status_ask_a_cluster() {
         text(&refused.stdout).starts_with("ERR value is not an integer"),
         "{refused:?}"
     );
-    let shown = works(&["status", "--data", &data]);
+    let shown = works(&["status", "--roles", "--data", &data]);
     assert!(
         shown.contains("1 of 1 nodes answer") && shown.contains("server 0  server-0"),
         "{shown}"

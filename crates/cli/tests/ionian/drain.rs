@@ -211,6 +211,8 @@ fn a_drained_node_has_no_clients_and_does_not_lead_until_undo() {
         text(&looked.stdout).contains(&format!("! node {name} is drained: it accepts no clients")),
         "{looked:?}"
     );
+    let row = format!("\n{name}    drained ");
+    assert!(text(&looked.stdout).contains(&row), "{looked:?}");
     // The others serve, with the vote of the drained node.
     cluster.client((leader + 1) % 3).set("k", "v");
     let unknown = run(&["drain", "n9", "--data", &data]);

@@ -179,8 +179,14 @@ fn status_shows_the_event_loops_of_nodes_that_have_several() {
     assert_eq!(code, Some(0), "{healthy}");
     let status = &healthy["nodes"][1]["status"];
     assert_eq!(status["role_loops"][0]["roles"][0], "replica 1");
-    let shown = run(&["status", "--data", &cluster.data()]);
-    let shown = text(&shown.stdout);
+    let data = cluster.data();
+    let short = text(&run(&["status", "--data", &data]).stdout);
+    assert!(!short.contains("replica"), "{short}");
+    let width = short.lines().map(|line| line.chars().count()).max();
+    assert!(width <= Some(110) && short.lines().count() == 8, "{short}");
+    assert!(short.contains(", level 18; 3 of 3 nodes answer"), "{short}");
+    let shown = text(&run(&["status", "--roles", "--data", &data]).stdout);
+    assert!(!shown.contains("=0 "), "{shown}");
     let rows = shown.lines().skip_while(|line| !line.starts_with("loop "));
     let rows: Vec<Vec<&str>> = rows.map(|row| row.split_whitespace().collect()).collect();
     assert_eq!(

@@ -67,6 +67,20 @@ fn cluster_of_up_with_tls_serves_those_who_have_a_certificate() {
         "{listed}"
     );
 
+    // "I could not look" is not "it does not serve".
+    let given = cluster.directory.path("given.toml");
+    fs::write(&given, cluster.deployment.to_toml()).unwrap();
+    let blind = run(&["status", "--wait", "--config", given.to_str().unwrap()]);
+    let (shown, advice) = (text(&blind.stdout), text(&blind.stderr));
+    assert_eq!(blind.status.code(), Some(4), "{shown}");
+    assert!(
+        shown.contains("health: UNKNOWN") && shown.contains("! node n1 refuses this command: "),
+        "{shown}"
+    );
+    assert!(
+        !shown.contains("not served") && advice.contains("(--tls DIR)"),
+        "{shown}{advice}"
+    );
     let probe = ["status", "--at", &address, "--tls", &monitor, "--probe"];
     fails(
         &probe,

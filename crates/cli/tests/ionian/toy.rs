@@ -36,7 +36,7 @@ fn it_serves_clients_is_shown_saved_and_restored_and_refuses_new_members() {
     cluster.client(0).set("a", "1");
     cluster.client(1).set("b", "2");
     let data = cluster.data();
-    let shown = works(&["status", "--data", &data]);
+    let shown = works(&["status", "--roles", "--data", &data]);
     assert!(shown.contains("copied_answers"), "{shown}");
     let status = cluster.status();
     let roles = status["nodes"][0]["status"]["roles"].as_array().unwrap();
