@@ -14,7 +14,6 @@ use ionian_program::output::say;
 use ionian_tls::{
     Authority, Described, Hosts, Issued, Kind, Name, describe_file, is_near_end, now,
 };
-pub(crate) use report::date;
 use std::fs::{self, File, Permissions};
 use std::io::{ErrorKind, Write};
 use std::net::IpAddr;

@@ -8,11 +8,10 @@ use crate::source;
 use anyhow::{Context, Result, bail};
 pub(crate) use arguments::Arguments;
 use arguments::ConfigCommand;
-use ionian_deployment::{Deployment, Distance, Network, Node, presets};
+use ionian_deployment::{Deployment, Distance, Network, Node, PresetOptions, presets};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -20,13 +19,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
         ConfigCommand::Init {
             preset,
+            nodes,
+            hosts,
             listen,
             node_port,
             overrides,
             force,
             file,
         } => {
-            init(preset, *listen, *node_port, overrides, *force, file)?;
+            let options = PresetOptions {
+                nodes: *nodes,
+                hosts: hosts.clone(),
+                ..source::preset_options(*listen, Some(*node_port))
+            };
+            let deployment = Deployment::preset(preset, &options)?.with_overrides(overrides)?;
+            init(&deployment, *force, file)?;
         }
         ConfigCommand::Check { file, overrides } => check(file, overrides)?,
         ConfigCommand::Presets => {
@@ -40,16 +47,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn init(
-    preset: &str,
-    listen: Option<SocketAddr>,
-    node_port: u16,
-    overrides: &[String],
-    force: bool,
-    file: &Path,
-) -> Result<()> {
-    let deployment = source::preset(preset, listen, Some(node_port))?.with_overrides(overrides)?;
-    protocols::check(&deployment)?;
+fn init(deployment: &Deployment, force: bool, file: &Path) -> Result<()> {
+    protocols::check(deployment)?;
     write(file, &deployment.to_toml(), force)?;
     if file == Path::new("-") {
         return Ok(());

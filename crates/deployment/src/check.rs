@@ -133,7 +133,10 @@ impl Deployment {
         }
         let sockets: Vec<_> = self.nodes.iter().flat_map(sockets).collect();
         for (index, socket) in sockets.iter().enumerate() {
-            if let Some(other) = sockets[..index].iter().find(|other| socket.collides(other)) {
+            let mut others = sockets[..index].iter();
+            if let Some(other) =
+                others.find(|other| socket.collides(other) || socket.is_same_gateway(other))
+            {
                 let value = socket.text.to_owned();
                 return Err(Problem::Taken {
                     key: socket.key(),
@@ -198,6 +201,18 @@ impl Socket<'_> {
             false => is_wildcard || self.at.same_host(other.at),
         };
         self.at.port == other.at.port && overlap && self.machine.same_host(other.machine)
+    }
+
+    /// Whether clients find two nodes at one address, wherever these are. Behind something that
+    /// passes connections on, nodes have another address to listen at.
+    fn is_same_gateway(&self, other: &Self) -> bool {
+        let listens_there = |socket: &Self| {
+            socket.name == "gateway"
+                && socket.node.gateway_listen.is_none()
+                && !socket.at.is_of_each_machine()
+        };
+        let is_same = self.at.port == other.at.port && self.at.same_host(other.at);
+        is_same && listens_there(self) && listens_there(other)
     }
 
     fn key(&self) -> String {

@@ -1,7 +1,7 @@
 //! `host:port` as text. Host names are resolved at each use, because addresses change while a file
 //! does not.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub(crate) const ALLOWED: &str =
     "host:port with a port from 1 to 65535, such as \"127.0.0.1:7400\"";
@@ -39,6 +39,13 @@ impl<'a> Endpoint<'a> {
     pub(crate) fn is_wildcard(self) -> bool {
         self.host.parse() == Ok(Ipv4Addr::UNSPECIFIED)
             || self.host.trim_matches(['[', ']']).parse() == Ok(Ipv6Addr::UNSPECIFIED)
+    }
+
+    /// Whether each machine has this host for itself.
+    pub(crate) fn is_of_each_machine(self) -> bool {
+        let host = self.host.trim_matches(['[', ']']);
+        let is_loopback = host.parse().is_ok_and(|at: IpAddr| at.is_loopback());
+        self.is_wildcard() || is_loopback || host.eq_ignore_ascii_case("localhost")
     }
 
     pub(crate) fn same_host(self, other: Self) -> bool {

@@ -1,6 +1,7 @@
 //! What can be wrong with a deployment. Every text names the key, the value and what is allowed,
 //! and for files the place.
 
+use crate::words::meant;
 use ionian_kernel::level::Level;
 use std::fmt;
 use std::path::PathBuf;
@@ -46,7 +47,7 @@ pub enum Problem {
     #[error("not TOML: {0}")]
     Syntax(String),
     /// The key does not exist.
-    #[error("unknown key {key}; available: {known}")]
+    #[error("unknown key {key}{}; available: {known}", meant(key, known))]
     UnknownKey {
         /// The key, with its tables.
         key: String,
@@ -159,8 +160,21 @@ pub enum Problem {
     /// The deployment after the change equals the present one.
     #[error("no change: the deployment is the same")]
     NothingToChange,
+    /// A preset cannot have this number of nodes.
+    #[error(
+        "preset {name:?} has {has} nodes, not {asked}: only presets whose nodes are all alike, such as \"colocated\", \
+         have another number of them"
+    )]
+    OtherNumber {
+        /// The name.
+        name: String,
+        /// The number of its nodes.
+        has: usize,
+        /// The number that was asked for.
+        asked: usize,
+    },
     /// No preset has this name.
-    #[error("unknown preset {name:?}; available: {known}")]
+    #[error("unknown preset {name:?}{}; available: {known}", meant(name, known))]
     NoSuchPreset {
         /// The name.
         name: String,

@@ -54,9 +54,13 @@ impl Deployment {
 
     /// Reads a text; `level` is that of one that states none.
     fn parse_or(text: &str, level: Level) -> Result<Self, DeploymentError> {
-        let document = DeTable::parse(text).map_err(|error| DeploymentError {
-            place: error.span().map(|span| Place::of(text, span.start)),
-            ..Problem::Syntax(error.message().to_owned()).into()
+        let document = DeTable::parse(text).map_err(|error| {
+            let start = error.span().map(|span| span.start);
+            let hint = start.and_then(|start| hint(text, start));
+            DeploymentError {
+                place: start.map(|start| Place::of(text, start)),
+                ..Problem::Syntax(error.message().to_owned() + &hint.unwrap_or_default()).into()
+            }
         })?;
         let mut deployment = Deployment {
             level,
@@ -220,6 +224,22 @@ impl Deployment {
         }
         text
     }
+}
+
+/// What the line at this byte of a text that is no TOML was meant to be, if that can be guessed.
+fn hint(text: &str, at: usize) -> Option<String> {
+    let (before, after) = (text.get(..at)?, text.get(at..)?);
+    let (head, tail) = (before.lines().last()?, after.lines().next().unwrap_or(""));
+    let head = if before.ends_with('\n') { "" } else { head };
+    let line = format!("{head}{tail}");
+    if line.trim_start().starts_with("[node]") {
+        return Some("; each node has a table of its own, begun with [[node]]".to_owned());
+    }
+    let (key, value) = line.split_once('=')?;
+    let value = value.split('#').next()?.trim();
+    let is_value = value.starts_with(['"', '\'', '[', '{']) || value.parse::<f64>().is_ok();
+    let is_bare = !value.is_empty() && !is_value;
+    is_bare.then(|| format!("; text is in quotes: {} = {value:?}", key.trim()))
 }
 
 const HEADER: &str = "\

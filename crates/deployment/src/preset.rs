@@ -32,6 +32,12 @@ pub struct PresetOptions {
     pub first_gateway_port: u16,
     /// The name of the cluster.
     pub cluster: String,
+    /// The number of nodes, if it is not the preset's; then a minority of them may fail. Only
+    /// where all nodes are alike.
+    pub nodes: Option<usize>,
+    /// The host of each node and of its gateway, in place of both hosts and with the first ports;
+    /// it gives the number of nodes, too.
+    pub hosts: Vec<String>,
 }
 
 impl Default for PresetOptions {
@@ -44,6 +50,8 @@ impl Default for PresetOptions {
             first_node_port: 17400,
             first_gateway_port: 7379,
             cluster: "ionian".to_owned(),
+            nodes: None,
+            hosts: Vec::new(),
         }
     }
 }
@@ -66,16 +74,17 @@ impl Deployment {
         for (key, value) in preset.options {
             settings.set(key, *value)?;
         }
+        let (groups, f) = sized(preset, options)?;
         let deployment = Deployment {
             cluster: options.cluster.clone(),
             protocol: protocol.name.to_owned(),
             machine: "kv".to_owned(),
-            f: preset.f,
+            f,
             quorums: preset.quorums,
             durability: Durability::default(),
             level: Level::LATEST,
             options: settings,
-            nodes: placed(preset.nodes, options),
+            nodes: placed(&groups, options),
             network: None,
         };
         let deployment = match preset.delay_ms {
@@ -90,6 +99,30 @@ impl Deployment {
     }
 }
 
+/// The nodes of a preset, and how many may fail.
+fn sized(preset: &Preset, options: &PresetOptions) -> Result<(Vec<Nodes>, usize), DeploymentError> {
+    let has = preset.nodes.iter().map(|group| group.count).sum();
+    let of_hosts = Some(options.hosts.len()).filter(|count| *count > 0);
+    let asked = of_hosts.or(options.nodes).unwrap_or(has);
+    let agree = options.nodes.is_none_or(|nodes| nodes == asked);
+    match preset.nodes {
+        nodes if agree && asked == has => Ok((nodes.to_vec(), preset.f)),
+        [group] if agree => {
+            let group = Nodes {
+                count: asked,
+                ..*group
+            };
+            Ok((vec![group], asked.saturating_sub(1) / 2))
+        }
+        _ => Err(Problem::OtherNumber {
+            name: preset.name.to_owned(),
+            has: options.nodes.filter(|_| !agree).unwrap_or(has),
+            asked,
+        }
+        .into()),
+    }
+}
+
 /// Gives each node an address, and each node with a client a gateway.
 fn placed(groups: &[Nodes], options: &PresetOptions) -> Vec<Node> {
     // Counts beyond 65535 without wrapping, so that the check names the invalid port.
@@ -99,17 +132,32 @@ fn placed(groups: &[Nodes], options: &PresetOptions) -> Vec<Node> {
         (0..group.count).map(move |number| (format!("{prefix}{number}"), roles))
     };
     let nodes = groups.iter().flat_map(alike);
+    let hosts = options.hosts.iter().map(Some);
+    let hosts = hosts.chain(std::iter::repeat(None));
     (u32::from(options.first_node_port)..)
         .zip(nodes)
-        .map(|(port, (name, roles))| Node {
-            name,
-            address: format!("{}:{port}", options.host),
-            gateway: (roles.contains(&CLIENT))
-                .then(|| gateway_ports.next())
-                .flatten()
-                .map(|port| format!("{}:{port}", options.gateway_host)),
-            roles: roles.iter().map(|role| Placed::some(role, 1)).collect(),
-            ..Node::default()
+        .zip(hosts)
+        .map(|((port, (name, roles)), host)| {
+            let gateway = roles.contains(&CLIENT).then(|| gateway_ports.next());
+            let gateway = gateway.flatten();
+            // Each on a machine of its own, or all on one.
+            let (address, gateway) = match host {
+                Some(host) => (
+                    format!("{host}:{}", options.first_node_port),
+                    gateway.map(|_| format!("{host}:{}", options.first_gateway_port)),
+                ),
+                None => (
+                    format!("{}:{port}", options.host),
+                    gateway.map(|port| format!("{}:{port}", options.gateway_host)),
+                ),
+            };
+            Node {
+                name,
+                address,
+                gateway,
+                roles: roles.iter().map(|role| Placed::some(role, 1)).collect(),
+                ..Node::default()
+            }
         })
         .collect()
 }

@@ -29,3 +29,15 @@ pub(crate) fn shortened(text: &str) -> String {
         None => line,
     }
 }
+
+/// The question whether one of these names was meant, with a space before it; empty if none
+/// resembles the word. Of a key only what follows its table counts.
+pub(crate) fn meant(word: &str, names: &str) -> String {
+    let word = word.rsplit('.').next().unwrap_or(word);
+    let distance = |name: &&str| strsim::damerau_levenshtein(word, name);
+    let nearest = names.split(", ").min_by_key(distance);
+    match nearest.filter(|name| distance(name) <= word.chars().count() / 3) {
+        Some(name) => format!(" (did you mean {name}?)"),
+        None => String::new(),
+    }
+}

@@ -53,6 +53,26 @@ fn not_toml() {
         "line 4, column 3: not TOML: key with no value, expected `=`",
     );
     refused(5, "f = 2", "line 5, column 1: not TOML: duplicate key");
+    // What newcomers write.
+    let said = with_line(10, "name = n1   # mine").unwrap_err();
+    assert!(
+        said.starts_with("line 10, column 8: not TOML: ")
+            && said.ends_with("; text is in quotes: name = \"n1\""),
+        "{said}"
+    );
+    let said = with_line(11, "address = 10.0.0.1:7400").unwrap_err();
+    assert!(
+        said.ends_with("; text is in quotes: address = \"10.0.0.1:7400\""),
+        "{said}"
+    );
+    let mut lines = GOOD.to_vec();
+    (lines[8], lines[12]) = ("[node]", "[node]");
+    let said = parse(&lines.join("\n")).unwrap_err();
+    let hint = "; each node has a table of its own, begun with [[node]]";
+    assert!(
+        said.starts_with("line 13, column 2: not TOML: duplicate key") && said.ends_with(hint),
+        "{said}"
+    );
 }
 
 #[test]
@@ -61,12 +81,12 @@ fn unknown_keys() {
     refused(
         5,
         "quorum = \"majority\"",
-        &format!("line 5, column 1: unknown key quorum; {known}"),
+        &format!("line 5, column 1: unknown key quorum (did you mean quorums?); {known}"),
     );
     refused(
         7,
         "[option]",
-        &format!("line 7, column 2: unknown key option; {known}"),
+        &format!("line 7, column 2: unknown key option (did you mean options?); {known}"),
     );
     let keys: Vec<&str> = settings("multipaxos").map(|it| it.key).collect();
     assert!(
@@ -77,7 +97,9 @@ fn unknown_keys() {
     refused(
         8,
         "heartbeat = 1",
-        &format!("line 8, column 1: unknown key options.heartbeat; {known}"),
+        &format!(
+            "line 8, column 1: unknown key options.heartbeat (did you mean heartbeat_ms?); {known}"
+        ),
     );
     // Of another protocol.
     refused(
@@ -371,6 +393,40 @@ fn presets_with_invalid_addresses_are_refused() {
         }),
         "node.n1.gateway = \"127.0.0.1:17400\": already used by node.n0.address"
     );
+}
+
+/// Where each node has a machine of its own, the gateways were not compared.
+#[test]
+fn one_gateway_address_of_two_nodes_is_refused() {
+    let gateways = |gateway: &str, more: &[&str]| {
+        let set = ["node.a.gateway=", "node.b.gateway="].map(|key| format!("{key}{gateway}"));
+        let mut set = set.to_vec();
+        set.push("node.b.address=other:2".to_owned());
+        set.extend(more.iter().map(|text| (*text).to_owned()));
+        good()
+            .with_overrides(&set)
+            .map_err(|error| error.to_string())
+    };
+    let said = gateways("10.0.0.1:7379", &[]).unwrap_err();
+    assert_eq!(
+        said,
+        "node.b.gateway = \"10.0.0.1:7379\": already used by node.a.gateway"
+    );
+    // Each machine has these for itself.
+    for own in [
+        "0.0.0.0:7379",
+        "127.0.0.1:7379",
+        "localhost:7379",
+        "[::1]:7379",
+    ] {
+        gateways(own, &[]).unwrap();
+    }
+    // Something between clients and nodes has the address.
+    let behind = [
+        "node.a.gateway_listen=host:7380",
+        "node.b.gateway_listen=other:7380",
+    ];
+    gateways("clients.example:7379", &behind).unwrap();
 }
 
 #[test]

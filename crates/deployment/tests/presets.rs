@@ -395,6 +395,7 @@ fn preset_options_set_the_addresses() {
         first_node_port: 9000,
         first_gateway_port: 8000,
         cluster: "test".to_owned(),
+        ..PresetOptions::default()
     };
     let deployment = Deployment::preset("colocated", &options).unwrap();
     assert_eq!(deployment.cluster, "test");
@@ -438,4 +439,29 @@ fn a_gateway_adds_one_client_and_repeated_roles_are_instances() {
     );
     assert_eq!(deployment.place("b"), Ok(1));
     assert_eq!(deployment.durability, Durability::Disk);
+}
+
+#[test]
+fn a_preset_of_like_nodes_has_any_number_of_them_on_any_machines() {
+    let preset = |name, nodes, hosts: &[&str]| {
+        let options = PresetOptions {
+            nodes,
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            ..PresetOptions::default()
+        };
+        Deployment::preset(name, &options).map_err(|error| error.to_string())
+    };
+    let five = preset("colocated", Some(5), &[]).unwrap();
+    assert_eq!((five.nodes.len(), five.f), (5, 2));
+    let hosts = ["a.example", "10.0.0.2", "[::1]"];
+    let three = preset("mencius", None, &hosts).unwrap();
+    assert_eq!((three.nodes.len(), three.f), (3, 1));
+    assert_eq!(three.nodes[1].address, "10.0.0.2:17400");
+    assert_eq!(three.nodes[2].gateway.as_deref(), Some("[::1]:7379"));
+    assert_eq!(preset("colocated", None, &["a"]).unwrap().f, 0);
+    let said = preset("compartmentalized", Some(4), &[]).unwrap_err();
+    assert!(
+        said.contains(" nodes, not 4: only presets whose nodes"),
+        "{said}"
+    );
 }

@@ -1,5 +1,6 @@
 //! Settings of `rustls`: TLS 1.3 between nodes and operators, 1.2 or later for clients.
 
+use crate::error::in_words;
 use crate::name::{Expected, Kind, name_of};
 use crate::set::CertificateSet;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -209,8 +210,9 @@ fn explained(
 fn explain(leaf: &[u8], cluster: &str, error: Error) -> Error {
     let found = name_of(leaf).map_or_else(|error| error.to_string(), |name| name.to_string());
     let text = format!(
-        "the certificate that says {found} is refused: {error}; expected a certificate of \
-         ionian://{cluster}/ that a trusted authority has signed and that is valid now"
+        "the certificate that says {found} is refused: {}; expected a certificate of \
+         ionian://{cluster}/ that a trusted authority has signed and that is valid now",
+        in_words(&error)
     );
     refuse(text)
 }

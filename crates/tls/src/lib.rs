@@ -34,7 +34,7 @@ mod session;
 mod set;
 
 pub use config::{ClientAuth, readable};
-pub use error::TlsError;
+pub use error::{TlsError, date};
 pub use files::{Files, describe_file};
 pub use issue::{Authority, Hosts, Issued};
 pub use live::{Live, Loaded, Reload};

@@ -106,10 +106,10 @@ fn set_with_any_wrong_file_is_refused_with_the_reason() {
             signed(&[own, "ionian://shop/operator/eva"], now, HOUR),
             "the certificate has 2 names",
         ),
-        (signed(&[own], now - 2 * HOUR, HOUR), "certificate expired"),
+        (signed(&[own], now - 2 * HOUR, HOUR), "it has expired at 20"),
         (
             signed(&[own], now + HOUR, HOUR),
-            "certificate not valid yet",
+            "it is not valid yet, but from 20",
         ),
         (
             node(&Authority::create("shop", HOUR).unwrap().0, "n0"),

@@ -10,10 +10,10 @@ use anyhow::{Result, bail};
 use ionian_deployment::Configuration;
 use ionian_runtime::query_status;
 use ionian_runtime::status::{CertificateStatus, TlsStatus};
-use ionian_tls::now;
+use ionian_tls::{date, now};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// How long to wait until all nodes have read their files again: twice as long as between two
 /// reads.
@@ -222,12 +222,6 @@ fn listed(names: &BTreeSet<&str>) -> String {
         true => "none".to_owned(),
         false => names.iter().copied().collect::<Vec<_>>().join(" "),
     }
-}
-
-/// A time in seconds since 1970, in the form of RFC 3339.
-pub(crate) fn date(seconds: i64) -> String {
-    let since = Duration::from_secs(seconds.max(0) as u64);
-    humantime::format_rfc3339_seconds(UNIX_EPOCH + since).to_string()
 }
 
 #[cfg(test)]

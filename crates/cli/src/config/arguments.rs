@@ -17,12 +17,25 @@ pub(crate) enum ConfigCommand {
     /// Write a deployment file with every setting explained
     #[command(
         after_help = "Examples:\n  ionian config init\n  ionian config init --preset batched batched.toml\n  \
+        ionian config init --nodes 5                    any two may fail\n  \
+        ionian config init --hosts 10.0.0.1,10.0.0.2,10.0.0.3\n  \
         ionian config init -                            to standard output"
     )]
     Init {
         /// The deployment to begin with; `ionian config presets` lists them
         #[arg(long, value_name = "NAME", default_value = ionian_deployment::DEFAULT_PRESET)]
         preset: String,
+        /// How many nodes, of which a minority may fail, for presets whose nodes are all alike
+        #[arg(long, value_name = "N")]
+        nodes: Option<usize>,
+        /// The machine of each node, all with the same ports: names or addresses
+        #[arg(
+            long,
+            value_name = "HOST,HOST",
+            value_delimiter = ',',
+            conflicts_with = "listen"
+        )]
+        hosts: Vec<String>,
         /// Client address of the first gateway; the other gateways use the next ports [default:
         /// 127.0.0.1:7379]
         #[arg(long, value_name = "ADDR")]

@@ -3,13 +3,12 @@
 use super::cluster::{Answer, ClusterStatus, instances, lags};
 use super::presumed::connected_to;
 use super::trouble::{Id, Trouble};
-use crate::certs::date;
 use crate::protocols::{ServiceNeeds, members};
 use ionian_deployment::{Configuration, Durability};
 use ionian_kernel::layout::NodeId;
 use ionian_runtime::NodeStatus;
 use ionian_runtime::status::{DrainStatus, RoleStatus};
-use ionian_tls::now;
+use ionian_tls::{date, now};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
