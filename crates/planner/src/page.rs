@@ -12,11 +12,16 @@ impl Plan {
             self.nodes, self.protocol, self.preset, self.f
         );
         text += &format!(
-            "{} commands a second are asked for; all limits hold up to {}; it ends at {}: {}\n\n",
+            "{} commands a second are asked for; all limits hold up to {}; it ends at {}: {}\n",
             rate(self.commands),
             rate(self.within_limits),
             rate(self.peak),
             self.ends_at()
+        );
+        text += &format!(
+            "{} connections ask for so much if answers take {:.2} ms; with more, messages share more, and fewer nodes \
+             suffice (--connections)\n\n",
+            self.connections, self.answer_ms
         );
         self.table(&mut text);
         text.push('\n');
@@ -97,8 +102,8 @@ impl Plan {
              each node has one processor of its own, {}\n  \
              demands of {} with Ionian {}, from {}\n  \
              ({})\n  \
-             not in the model: syncs of disks, TLS, networks, memory, latency, and clients that are \
-             not spread evenly over gateways and keys\n  \
+             not in the model: syncs of disks (--durability is for the file), TLS, networks, memory, \
+             latency, and clients that are not spread evenly over gateways and keys\n  \
              no real cluster of this size was measured: docs/plan.md says what is validated\n",
             match self.speed {
                 1.0 => "as fast as that of the demands".to_owned(),

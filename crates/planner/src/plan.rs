@@ -64,6 +64,11 @@ pub struct Plan {
     pub demands: Provenance,
     /// How many times as fast a processor is as the one of the prices.
     pub speed: f64,
+    /// How many connections wait for an answer at a time.
+    pub connections: usize,
+    /// How long each may wait for it, in milliseconds, so that they ask for so much: with longer
+    /// answers it takes more connections.
+    pub answer_ms: f64,
     /// The deployment.
     #[serde(skip)]
     pub deployment: Deployment,
@@ -257,6 +262,8 @@ fn described(
         others,
         demands: search.model.prices.measured.clone(),
         speed: wanted.speed,
+        connections: wanted.workload.connections,
+        answer_ms: answer_ms(&wanted.workload),
         deployment: family.deployment(&found.shape)?,
     })
 }
@@ -268,6 +275,11 @@ fn node_us(wanted: &Wanted, found: &Candidate) -> BTreeMap<String, f64> {
     nodes
         .map(|node| (node.name.clone(), us(node.busy())))
         .collect()
+}
+
+/// How long answers may take where these connections ask for so much: Little's law.
+fn answer_ms(workload: &Workload) -> f64 {
+    (workload.connections * workload.pipeline) as f64 * 1e3 / workload.all()
 }
 
 /// Commands a second at which the first node is busy all the time.

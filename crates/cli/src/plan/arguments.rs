@@ -60,11 +60,11 @@ pub(crate) struct Arguments {
 /// What is asked of a plan, by flags or by the keys of a file.
 #[derive(Debug, Args)]
 pub(super) struct Asked {
-    /// Writes (SET) a second
-    #[arg(long, value_name = "PER_SECOND", default_value_t = 0.0)]
+    /// Writes (SET) a second, such as 20000, 20k or 1.5M
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 0.0, value_parser = per_second)]
     pub(super) writes: f64,
-    /// Reads (GET) a second
-    #[arg(long, value_name = "PER_SECOND", default_value_t = 0.0)]
+    /// Reads (GET) a second, in the same forms
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 0.0, value_parser = per_second)]
     pub(super) reads: f64,
     /// How fresh reads must be
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "linearizable")]
@@ -81,7 +81,8 @@ pub(super) struct Asked {
     /// How many nodes may fail
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=31))]
     pub(super) f: u32,
-    /// Where nodes store what must survive a crash
+    /// Where nodes store what must survive a crash, for the file; what disks take is not in the
+    /// model
     #[arg(long, value_enum, default_value = "disk")]
     pub(super) durability: Keeps,
     /// The protocol
@@ -116,6 +117,28 @@ impl Keeps {
     }
 }
 
+fn per_second(text: &str) -> Result<f64, String> {
+    let (digits, times) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1e3),
+        None => text.strip_suffix('M').map_or((text, 1.0), |it| (it, 1e6)),
+    };
+    let number: Result<f64, _> = digits.parse();
+    let number = number.map(|number| number * times);
+    number.map_err(|_| "must be a number, such as 20000, 20k or 1.5M".to_owned())
+}
+
 fn protocols() -> PossibleValuesParser {
     PossibleValuesParser::new([ANY].iter().chain(registry::NAMES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::per_second;
+
+    #[test]
+    fn rates_have_units() {
+        let of = ["100k", "1.5M", "2e4", "7"].map(|text| per_second(text).unwrap());
+        assert_eq!(of, [100_000.0, 1_500_000.0, 20_000.0, 7.0]);
+        assert!(per_second("fast").unwrap_err().contains("20k"));
+    }
 }
