@@ -277,7 +277,11 @@ mod tests {
         let (traces, now) = (Traces::default(), Instant::now());
         traces.sample(1, Duration::from_secs(10));
         let parent = TraceParent { trace: 7, span: 8 };
-        let busy = || (0..1000).for_each(|it| drop(traces.offer(kept(it, now), Tracing::Off)));
+        let busy = || {
+            for it in 0..1000 {
+                traces.offer(kept(it, now), Tracing::Off);
+            }
+        };
         busy();
         assert!(traces.offer(kept(2000, now), Tracing::Within(parent)));
         busy();
