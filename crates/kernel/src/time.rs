@@ -51,10 +51,52 @@ pub fn transit(bytes: usize) -> Duration {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub u64);
 
+impl Timestamp {
+    /// The time since `earlier`; zero where `earlier` is later.
+    pub fn since(self, earlier: Timestamp) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Parts of a millisecond do not count.
+impl Add<Duration> for Timestamp {
+    type Output = Timestamp;
+    fn add(self, duration: Duration) -> Timestamp {
+        Timestamp(self.0.saturating_add(duration.as_millis() as u64))
+    }
+}
+
+/// Parts of a millisecond do not count.
+impl Sub<Duration> for Timestamp {
+    type Output = Timestamp;
+    fn sub(self, duration: Duration) -> Timestamp {
+        Timestamp(self.0.saturating_sub(duration.as_millis() as u64))
+    }
+}
+
 /// The earlier of two optional times; `None` means never.
 pub fn earliest<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_count_milliseconds() {
+        let (hour, begin) = (Duration::from_secs(3600), Timestamp(1_700_000_000_000));
+        let end = begin + hour;
+        assert_eq!(end, Timestamp(1_700_003_600_000));
+        assert_eq!((end.since(begin), begin.since(end)), (hour, Duration::ZERO));
+        assert_eq!(
+            (end - hour, begin - hour * 10_000_000),
+            (begin, Timestamp(0))
+        );
+        assert_eq!(begin + Duration::from_micros(999), begin);
+        assert_eq!(Instant(begin.0 * 1000 + 999).timestamp(), begin);
     }
 }

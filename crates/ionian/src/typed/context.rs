@@ -10,8 +10,9 @@ use crate::{LogCommand, Random, Timestamp};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Context {
-    /// The time that the leader stamped into the log, as for [`StateMachine::apply`] and
-    /// [`StateMachine::read`]. It never falls from one command to the next.
+    /// The time that the leader stamped into the log, in milliseconds since the beginning of 1970
+    /// (UTC), as for [`StateMachine::apply`] and [`StateMachine::read`]. It never falls from one
+    /// command to the next. Deadlines are `now + Duration`, ages `now.since(earlier)`.
     ///
     /// [`StateMachine::apply`]: crate::StateMachine::apply
     /// [`StateMachine::read`]: crate::StateMachine::read
