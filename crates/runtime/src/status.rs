@@ -450,13 +450,13 @@ impl RoleStatus {
         self.epoch.zip(self.round)
     }
 
-    /// All fields as names and numbers, for people.
+    /// All fields as numbers with the names that they have in JSON, for people.
     pub fn figures(&self) -> Vec<(&str, u64)> {
         let leads = self.leads;
         let fields = [
-            ("leading", leads.map(|leads| leads.own.into())),
-            ("leads_for_others", leads.map(|leads| leads.others)),
-            ("elections", leads.map(|leads| leads.elections)),
+            ("leads.own", leads.map(|leads| leads.own.into())),
+            ("leads.others", leads.map(|leads| leads.others)),
+            ("leads.elections", leads.map(|leads| leads.elections)),
             ("epoch", self.epoch.map(u64::from)),
             ("round", self.round),
             ("executed", self.executed),
@@ -467,7 +467,7 @@ impl RoleStatus {
             ("stored", self.stored),
             ("voted", self.voted),
             ("remembers", self.remembers.map(u64::from)),
-            ("session_open", self.has_session.map(u64::from)),
+            ("has_session", self.has_session.map(u64::from)),
             ("divergence", self.divergence.map(u64::from)),
         ];
         let fields = fields
@@ -527,4 +527,35 @@ pub struct PeerStatus {
     pub repeated: u64,
     /// Bytes that wait to be sent.
     pub backlog_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A person who reads one of them finds the figure in the other.
+    #[test]
+    fn figures_have_the_names_of_the_document() {
+        let role = RoleStatus {
+            leads: Some(LeadsStatus::default()),
+            epoch: Some(1),
+            round: Some(1),
+            executed: Some(1),
+            log_end: Some(1),
+            snapshots_installed: Some(1),
+            stored: Some(1),
+            voted: Some(1),
+            remembers: Some(true),
+            has_session: Some(true),
+            divergence: Some(1),
+            ..RoleStatus::default()
+        };
+        let document = serde_json::to_value(&role).unwrap();
+        let figures = role.figures();
+        assert_eq!(figures.len(), 13);
+        for (name, _) in figures {
+            let pointer = format!("/{}", name.replace('.', "/"));
+            assert!(document.pointer(&pointer).is_some(), "{name}: {document}");
+        }
+    }
 }

@@ -79,7 +79,7 @@ pub(crate) const PROXY_LEADER: &[Metric] = &[
     Metric::gauge(
         "suspected_acceptors",
         "acceptors",
-        "acceptors that do not answer",
+        "acceptors that have not answered since a request; without work the number stays",
     )
     .of_the_highest(),
 ];
