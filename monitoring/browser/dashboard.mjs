@@ -141,16 +141,17 @@ try {
     // Two looks more, so that lines are drawn.
     await page.waitForFunction(() => document.querySelectorAll("figure tbody tr").length > 12, null, { timeout: LIMIT });
   }
+  check(await page.locator("#troubles").isHidden(), "without troubles there is no list of them");
   const height = await page.evaluate(() => document.documentElement.scrollHeight);
   check(height <= 800, `one screen at 1280 x 800 (${height} pixels high)`);
   await shot("1280");
   await violations(page, "light");
   const rows = await page.evaluate(() => [...document.querySelectorAll("figure tbody")].map((it) => it.rows.length));
-  check(rows.length === 4 && rows.every((count) => count <= 60), `each chart has a table of at most 60 rows (${rows})`);
+  check(rows.length === 5 && rows.every((count) => count <= 60), `each chart has a table of at most 60 rows (${rows})`);
 
   const names = await reached(page);
   const wanted = ["of", "span", "Commands/s: moment", "Write time: moment", "Read time: moment",
-    "Load: moment", "kinds", "table of nodes", "trouble-list", "event-list"];
+    "Load: moment", "Sync time: moment", "kinds", "table of nodes", "event-list"];
   check(wanted.every((name) => names.includes(name)), `the Tab key reaches every control (${names.join(", ")})`);
   const plot = page.locator("svg.plot").first();
   await plot.focus();
@@ -173,12 +174,12 @@ try {
   // A point stands for 6 minutes, so there is one or two.
   const few = () => {
     const rows = document.querySelectorAll("figure tbody tr").length;
-    return rows > 0 && rows <= 8;
+    return rows > 0 && rows <= 10;
   };
   await page.waitForFunction(few, null, { timeout: LIMIT });
   await violations(page, "24 hours");
   await page.keyboard.press("Home");
-  await page.waitForFunction(() => document.querySelectorAll("figure tbody tr").length > 8, null, { timeout: LIMIT });
+  await page.waitForFunction(() => document.querySelectorAll("figure tbody tr").length > 10, null, { timeout: LIMIT });
 
   await page.emulateMedia({ colorScheme: "dark", reducedMotion: "reduce" });
   await violations(page, "dark");
@@ -210,6 +211,9 @@ try {
     await page.waitForFunction((name) => document.getElementById("event-list").textContent
       .includes(`${name} does not answer`), given.node, { timeout: LIMIT });
     check((await page.locator("#trouble-list").innerText()).includes(given.node), "its trouble is listed");
+    const first = await page.evaluate(() => document.querySelector("main > section:not([hidden])").id);
+    check(first === "troubles", `troubles are at the top (${first})`);
+    check((await reached(page)).includes("trouble-list"), "the Tab key reaches the troubles");
     check((await page.locator(".kind li.down").count()) > 0, "its roles are drawn as failed");
     await violations(page, "with a failed node");
     await shot("failed");

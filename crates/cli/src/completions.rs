@@ -1,10 +1,37 @@
 //! `ionian completions`: what a shell needs in order to complete commands of `ionian`.
 
 use anyhow::Result;
-use clap::{Args, CommandFactory};
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, Args, Command, CommandFactory, Error};
 use clap_complete::Shell;
+use ionian_deployment::presets;
 use ionian_program::output;
+use std::ffi::OsStr;
 use std::process::ExitCode;
+
+/// The names of presets, for completions. What is wrong with another name is said where it is
+/// looked up.
+#[derive(Clone, Copy)]
+pub(crate) struct PresetNames;
+
+impl TypedValueParser for PresetNames {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(
+            presets().map(|(_, preset)| PossibleValue::new(preset.name)),
+        ))
+    }
+}
 
 /// Print the completions of a shell for `ionian`
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! Arguments of `ionian config`.
 
+use crate::completions::PresetNames;
 use clap::{Args, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,7 +24,13 @@ pub(crate) enum ConfigCommand {
     )]
     Init {
         /// The deployment to begin with; `ionian config presets` lists them
-        #[arg(long, value_name = "NAME", default_value = ionian_deployment::DEFAULT_PRESET)]
+        #[arg(
+            long,
+            value_name = "NAME",
+            default_value = ionian_deployment::DEFAULT_PRESET,
+            value_parser = PresetNames,
+            hide_possible_values = true
+        )]
         preset: String,
         /// How many nodes, of which a minority may fail, for presets whose nodes are all alike
         #[arg(long, value_name = "N")]

@@ -130,6 +130,7 @@ fn completions_of_each_shell_parse_and_know_every_command() {
     let directory = Directory::new();
     for shell in ["bash", "zsh", "fish"] {
         let completions = works(&["completions", shell]);
+        assert!(completions.contains("mencius-wan"), "{shell}: a preset");
         let file = directory.path(shell);
         fs::write(&file, &completions).unwrap();
         check(&[shell, "-n"], &file);

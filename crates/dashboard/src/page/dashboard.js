@@ -64,8 +64,8 @@ const CHARTS = [
   { name: "Commands/s", lines: [["write", "writes"], ["read", "reads"]], unit: perSecond },
   { name: "Write time", lines: [["write_p50_us", "p50"], ["write_p99_us", "p99"]], unit: micros },
   { name: "Read time", lines: [["read_p50_us", "p50"], ["read_p99_us", "p99"]], unit: micros },
-  { name: "Load", lines: [["busiest_loop", "busiest loop"], ["sync_p99_us", "sync p99"]],
-    unit: percent, second: micros },
+  { name: "Load", lines: [["busiest_loop", "busiest loop"]], unit: percent },
+  { name: "Sync time", lines: [["sync_p99_us", "p99"]], unit: micros },
 ];
 const CLASSES = ["one", "two"];
 const [WIDTH, HEIGHT] = [240, 60];
@@ -77,7 +77,7 @@ class Chart {
   constructor(settings, index) {
     this.settings = settings;
     this.at = null;
-    this.paths = CLASSES.map((cls) => svg("path", { class: cls }));
+    this.paths = settings.lines.map((_, line) => svg("path", { class: CLASSES[line] }));
     this.cursor = svg("line", { class: "cursor", y1: 0, y2: HEIGHT });
     this.plot = svg("svg", {
       class: "plot", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", tabindex: 0,
@@ -100,8 +100,10 @@ class Chart {
       mark.append(svg("path", { class: CLASSES[place], d: "M0 4H20", "stroke-width": 2 }));
       return make("span", { cls: "key" }, [mark, ` ${label}`]);
     });
+    this.ends = [make("span"), make("span")];
     this.figure = make("figure", {}, [
-      make("figcaption", { text: settings.name }, keys), this.plot, this.output,
+      make("figcaption", { text: settings.name }, keys), this.plot,
+      make("div", { cls: "axis" }, this.ends), this.output,
       make("div", { cls: "away" }, [this.table])]);
     this.plot.addEventListener("keydown", (event) => this.onKey(event));
     this.plot.addEventListener("pointermove", (event) => {
@@ -131,16 +133,15 @@ class Chart {
     this.points = history.points;
     this.time = (place) => now - (history.ago_s + (history.points - 1 - place) * history.step_s) * 1000;
     this.values = this.settings.lines.map(([name]) => history.series[name] || []);
-    const most = (values) => Math.max(...values.flat().filter((value) => value !== null), 0) || 1;
-    const all = most(this.values);
-    this.units = [this.settings.unit, this.settings.second || this.settings.unit];
-    this.tops = this.settings.second ? this.values.map((values) => most([values])) : [all, all];
-    this.paths.forEach((path, line) => path.setAttribute("d", this.path(line)));
+    this.top = Math.max(...this.values.flat().filter((value) => value !== null), 0) || 1;
+    this.values.forEach((_, line) => this.paths[line].setAttribute("d", this.path(line)));
+    this.ends[0].textContent = clock(this.time(0));
+    this.ends[1].textContent = clock(this.time(this.points - 1));
     this.plot.setAttribute("aria-valuemax", Math.max(this.points - 1, 0));
     const every = Math.ceil(this.points / ROWS);
     const rows = [];
     for (let place = this.points - 1; place >= 0; place -= every) {
-      const cells = this.values.map((values, line) => this.units[line](values[place]));
+      const cells = this.values.map((values) => this.settings.unit(values[place]));
       if (cells.some((text) => text !== NONE)) {
         rows.push(make("tr", {}, [clock(this.time(place)), ...cells].map((text) => make("td", { text }))));
       }
@@ -155,7 +156,7 @@ class Chart {
     this.values[line].forEach((value, place) => {
       if (value === null) { pen = "M"; return; }
       const x = (place / Math.max(this.points - 1, 1)) * WIDTH;
-      const y = HEIGHT - 2 - (value / this.tops[line]) * (HEIGHT - 5);
+      const y = HEIGHT - 2 - (value / this.top) * (HEIGHT - 5);
       // A single value is a short line.
       path += `${pen}${x.toFixed(1)} ${y.toFixed(1)}${pen === "M" ? "h.5" : ""}`;
       pen = "L";
@@ -170,7 +171,7 @@ class Chart {
     const x = (shown / Math.max(this.points - 1, 1)) * WIDTH;
     this.cursor.setAttribute("x1", x);
     this.cursor.setAttribute("x2", x);
-    const texts = this.settings.lines.map(([, label], line) => `${label} ${this.units[line](this.values[line][shown])}`);
+    const texts = this.settings.lines.map(([, label], line) => `${label} ${this.settings.unit(this.values[line][shown])}`);
     const text = this.at === null ? this.summary() : `${clock(this.time(shown))}: ${texts.join(", ")}`;
     this.output.textContent = text;
     this.plot.setAttribute("aria-valuenow", Math.max(shown, 0));
@@ -178,9 +179,8 @@ class Chart {
   }
 
   summary() {
-    const tops = this.tops.map((top, line) => this.units[line](top));
     if (!this.values.some((values) => values.some((value) => value !== null))) return "no values yet";
-    return this.settings.second ? `top: ${tops.join(", ")}` : `top: ${tops[0]}`;
+    return `top: ${this.settings.unit(this.top)}`;
   }
 }
 
@@ -297,8 +297,8 @@ function drawTroubles(look) {
   const troubles = look.troubles.map((it) => make("li", { cls: it.stops ? "stops" : "" }, [
     make("time", { text: it.since_ms === null ? "" : clock(it.since_ms) }),
     `${it.stops ? "✕ not served: " : "! "}${it.text}`]));
-  const none = [make("li", { cls: "none", text: "none" })];
-  byId("trouble-list").replaceChildren(...(troubles.length ? troubles : none));
+  byId("troubles").hidden = troubles.length === 0;
+  byId("trouble-list").replaceChildren(...troubles);
 }
 
 function drawEvents(look) {
