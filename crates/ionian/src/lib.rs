@@ -116,8 +116,9 @@ pub enum StartError {
     Tls {
         /// The directory of the certificate.
         directory: std::path::PathBuf,
-        /// What is wrong with it.
-        source: TlsError,
+        /// What is wrong with it. Boxed, because errors are rare and a small `Result` is cheaper to
+        /// move.
+        source: Box<TlsError>,
     },
 }
 

@@ -65,7 +65,7 @@ impl Tls {
 fn refused(directory: &Path, source: TlsError) -> StartError {
     StartError::Tls {
         directory: directory.to_owned(),
-        source,
+        source: Box::new(source),
     }
 }
 
