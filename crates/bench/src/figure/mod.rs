@@ -155,7 +155,7 @@ fn make(arguments: &Figure, bench: &Bench, tell: &mut impl Write) -> Result<()> 
 fn draw(bench: &Bench, directory: &Path, (name, make): &(&str, Make)) -> Result<String> {
     let sheet = make(bench).with_context(|| format!("figure {name}"))?;
     sheet.write(directory, name, bench)?;
-    Ok(sheet.summary(name))
+    Ok(sheet.summary(name, bench))
 }
 
 /// What all figures say.
@@ -209,6 +209,12 @@ mod tests {
     }
 
     fn assert_is_drawn(out: &Path, name: &str) {
+        let quick = "a quick run: its numbers are no findings";
+        for (extension, says) in [("svg", quick.to_uppercase()), ("md", quick.to_owned())] {
+            let file = out.join(format!("{name}.{extension}"));
+            let text = std::fs::read_to_string(&file).unwrap();
+            assert!(text.contains(&says), "{}", file.display());
+        }
         for extension in ["svg", "csv", "md"] {
             let file = out.join(format!("{name}.{extension}"));
             assert!(file.metadata().unwrap().len() > 200, "{}", file.display());

@@ -51,11 +51,15 @@ impl Sheet {
 
     /// Writes `DIR/NAME.svg`, `.csv` and `.md`.
     pub(crate) fn write(&self, directory: &Path, name: &str, bench: &Bench) -> Result<()> {
+        let basis = match &self.basis {
+            Basis::Measured => subtitle(bench),
+            Basis::Said { short, .. } => (*short).to_owned(),
+        };
         let picture = Picture {
             title: format!("Figure {name}: {}", self.title),
-            subtitle: match &self.basis {
-                Basis::Measured => subtitle(bench),
-                Basis::Said { short, .. } => (*short).to_owned(),
+            subtitle: match &bench.caution {
+                Some(caution) => format!("{} ({basis})", caution.to_uppercase()),
+                None => basis,
             },
             panels: &self.panels,
         };
@@ -88,8 +92,9 @@ impl Sheet {
     }
 
     /// What the figure says, as a chapter of the findings.
-    pub(crate) fn summary(&self, name: &str) -> String {
+    pub(crate) fn summary(&self, name: &str, bench: &Bench) -> String {
         let mut text = format!("\n## Figure {name}: {}\n\n", self.title);
+        warn(&mut text, bench);
         for finding in &self.findings {
             let _ = writeln!(text, "- {finding}");
         }
@@ -105,6 +110,7 @@ impl Sheet {
             "`ionian bench figure {name}{quick}` ([picture]({name}.svg), [CSV]({name}.csv))\n"
         );
         let _ = writeln!(text, "![{}]({name}.svg)\n", self.title);
+        warn(&mut text, bench);
         for finding in &self.findings {
             let _ = writeln!(text, "- {finding}");
         }
@@ -131,6 +137,13 @@ impl Sheet {
                 .collect());
         }
         text
+    }
+}
+
+/// Says above findings why they may be none.
+fn warn(text: &mut String, bench: &Bench) {
+    if let Some(caution) = &bench.caution {
+        let _ = writeln!(text, "**This is {caution}.**\n");
     }
 }
 

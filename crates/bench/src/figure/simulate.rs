@@ -62,6 +62,21 @@ pub(crate) struct Bench {
     pub(crate) network_delay_us: f64,
     pub(crate) wake_us: f64,
     pub(crate) quick: bool,
+    /// Why the numbers may be wrong, if so.
+    pub(super) caution: Option<String>,
+}
+
+/// Why numbers that are measured so may be wrong, if so.
+fn caution(quick: bool, machine: &Machine) -> Option<String> {
+    let quick = quick.then(|| "a quick run: its numbers are no findings".to_owned());
+    let load = machine.load_average;
+    let busy = load.filter(|load| *load >= machine.processors as f64);
+    let busy = busy.map(|load| {
+        let processors = machine.processors;
+        format!("not a quiet machine: load average {load} on {processors} processors")
+    });
+    let all: Vec<String> = quick.into_iter().chain(busy).collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 impl Bench {
@@ -86,13 +101,15 @@ impl Bench {
         (clock, meter): (Clock, Meter),
         live: fn(&Subject) -> Result<live::Found>,
     ) -> Self {
+        let machine = Machine::look();
         Bench {
             clock,
             live,
             measured: RefCell::default(),
             meter,
             parallel: RefCell::default(),
-            machine: Machine::look().to_string(),
+            caution: caution(arguments.quick, &machine),
+            machine: machine.to_string(),
             date: crate::report::today(),
             network_delay_us: arguments.network_delay_us,
             wake_us: arguments.wake_us,
@@ -324,6 +341,25 @@ pub(super) mod tests {
             (clock, Meter::invented()),
             live::tests::invented,
         )
+    }
+
+    #[test]
+    fn quick_runs_and_busy_machines_are_named() {
+        let machine = |load_average| Machine {
+            processors: 2,
+            load_average,
+            ..Machine::look()
+        };
+        let quiet = [None, Some(0.5)].map(machine);
+        assert_eq!(quiet.map(|it| caution(false, &it)), [None, None]);
+        let both = caution(true, &machine(Some(8.5)));
+        assert_eq!(
+            both.as_deref(),
+            Some(
+                "a quick run: its numbers are no findings; not a quiet machine: load average 8.5 on 2 \
+                 processors"
+            )
+        );
     }
 
     /// What is projected is what the real roles do in the simulator when each message takes its
