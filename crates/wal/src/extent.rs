@@ -19,7 +19,13 @@
 //!
 //! So an end that is missing is noticed, except of what was written in that moment before the
 //! machine itself failed. Of the three slots one is on disk for certain, one may be on its way
-//! there, and one is written to: a crash that tears all unsynced writes leaves the first.
+//! there, and one is written to: a crash that undoes all unsynced writes leaves the first.
+//!
+//! A slot lies in one sector, and a sector is written whole or not at all: a disk finds one that it
+//! has written in part by the sector's own checksum, and reports an error when it is read. So a
+//! crash leaves each slot as it was before or after a write, and a slot that is neither empty nor
+//! whole is damage. It may have been the newest, which alone tells of a lost end: the log is
+//! refused.
 
 use crate::error::{WalError, io_error};
 use crate::segment::file_name;
@@ -40,6 +46,10 @@ const FORMAT: u16 = 1;
 const SUM_AT: usize = 48;
 const SLOT: usize = SUM_AT + 4;
 const SLOTS: usize = 3;
+/// Why a file with a slot that is not whole is refused, and what to do.
+const DAMAGED: &str = "this entry is not whole and of this log, and may be the one that tells \
+    whether the end of the log is missing; put this very file back if a copy of it exists, or \
+    replace the node by one with another name";
 /// What the system writes at once.
 const PAGE: usize = 4096;
 
@@ -74,7 +84,7 @@ fn encode(extent: &Extent, generation: u64, stamp: &[u8]) -> Vec<u8> {
     slot
 }
 
-/// The generation of a slot and what it says, if it is whole and of this log.
+/// A slot that is not empty: its generation and what it says, if it is whole and of this log.
 fn decode(slot: &[u8], stamp: &[u8]) -> Option<(u64, Extent)> {
     let slot = slot.get(..SLOT)?;
     let long = |at: usize| u64::from_le_bytes(slot[at..at + 8].try_into().expect("eight bytes"));
@@ -128,23 +138,28 @@ fn load<S: Storage>(directory: &Directory<S>) -> Result<(Slot, Extent), WalError
     let path = directory.path.join(NAME);
     let file = directory.open(NAME)?;
     let mut content = vec![0; SLOTS * PAGE];
-    read_full(&file, &path, 0, &mut content)?;
-    let slots = content.chunks(PAGE).enumerate();
-    let whole = slots.filter_map(|(slot, page)| {
-        Some((
-            Slot {
-                slot,
-                generation: 0,
-            },
-            decode(page, &directory.stamp)?,
-        ))
-    });
-    let newest = whole.max_by_key(|(_, (generation, _))| *generation);
-    let (at, (generation, extent)) = newest.ok_or_else(|| {
-        let text = "none of its entries is whole and of this log";
-        WalError::corrupt(&path, 0, text)
-    })?;
-    Ok((Slot { generation, ..at }, extent))
+    let length = read_full(&file, &path, 0, &mut content)?;
+    if length < content.len() {
+        return Err(WalError::corrupt(
+            &path,
+            length as u64,
+            "its end is cut off",
+        ));
+    }
+    let mut newest = None;
+    for (slot, page) in content.chunks(PAGE).enumerate() {
+        if page[..SLOT] == [0; SLOT] {
+            continue;
+        }
+        let Some((generation, extent)) = decode(page, &directory.stamp) else {
+            return Err(WalError::corrupt(&path, place(slot), DAMAGED));
+        };
+        let is_newer = |(newest, _): &(Slot, Extent)| newest.generation < generation;
+        if newest.as_ref().is_none_or(is_newer) {
+            newest = Some((Slot { slot, generation }, extent));
+        }
+    }
+    newest.ok_or_else(|| WalError::corrupt(&path, 0, "it has no entry"))
 }
 
 /// Where something was written.

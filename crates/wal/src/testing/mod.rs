@@ -1,14 +1,14 @@
 //! A disk in memory, for tests and simulations: it fails on order, and forgets in a crash what a
 //! disk may.
 //!
-//! What was not synced when the power fails is kept or lost sector by sector, torn within a sector,
-//! and in any order; creations, renames and removals of names whose directory was not synced
+//! What was not synced when the power fails is kept or lost sector by sector, torn within a sector
+//! (but for writes of a part of one sector), and in any order; creations, renames and removals of names whose directory was not synced
 //! likewise, one by one. The same seed forgets the same.
 
 mod platter;
 
 use crate::storage::{Storage, StorageFile};
-use platter::{Files, NameChange, Operation, Platter};
+use platter::{Files, NameChange, Operation, Platter, lies_in_one_sector};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
@@ -419,7 +419,9 @@ impl StorageFile for FaultFile {
         let bytes = &bytes[..bytes.len().min(room.min(usize::MAX as u64) as usize)];
         // A write may be short, and a failing one may have done a part of its work.
         let is_short = failed.is_some() || state.platter.below(8) == 0;
-        let count = if is_short {
+        let count = if lies_in_one_sector(offset as usize, bytes.len()) {
+            if failed.is_some() { 0 } else { bytes.len() }
+        } else if is_short {
             state.platter.below(bytes.len() as u64) as usize + 1
         } else {
             bytes.len()

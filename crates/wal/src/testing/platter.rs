@@ -5,6 +5,11 @@ use std::path::{Path, PathBuf};
 
 const SECTOR: usize = 512;
 
+/// Whether a write is of a part of one sector, which a disk writes whole or not at all.
+pub(super) fn lies_in_one_sector(at: usize, length: usize) -> bool {
+    length > 0 && at % SECTOR + length < SECTOR
+}
+
 /// What is done to a disk.
 pub(super) enum Operation {
     /// Bytes are written to a file.
@@ -186,9 +191,16 @@ impl Platter {
             };
             let (mut at, bytes) = writes.remove(next);
             let mut rest = &bytes[..];
+            if lies_in_one_sector(at, bytes.len()) && self.kept_of(bytes.len(), mood) < bytes.len()
+            {
+                rest = &[];
+            }
             while !rest.is_empty() {
                 let (piece, behind) = rest.split_at(rest.len().min(SECTOR - at % SECTOR));
-                let kept = self.kept_of(piece.len(), mood);
+                let kept = match lies_in_one_sector(at, bytes.len()) {
+                    true => piece.len(),
+                    false => self.kept_of(piece.len(), mood),
+                };
                 self.durable.write(inode, at, &piece[..kept]);
                 at += piece.len();
                 rest = behind;
