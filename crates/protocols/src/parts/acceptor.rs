@@ -464,8 +464,13 @@ impl AcceptorCore {
     pub(crate) fn report_work(&self, status: &mut Status) {
         status.round = Some(self.promise);
         status.remembers = Some(self.rejoin.is_none());
-        let votes = self.votes.len() as u64;
-        status.add([votes, self.vote_bytes, self.cast, self.refused]);
+        status.add([
+            self.votes.len() as u64,
+            self.votes.room() as u64,
+            self.vote_bytes,
+            self.cast,
+            self.refused,
+        ]);
     }
 }
 

@@ -25,6 +25,11 @@ pub(crate) const LEADER: &[Metric] = &[
         "slots proposed that replicas have not executed",
     ),
     Metric::gauge(
+        "window_room",
+        "slots",
+        "slots for which its window has memory",
+    ),
+    Metric::gauge(
         "window_bytes",
         "bytes",
         "bytes proposed that replicas have not executed",
@@ -94,6 +99,7 @@ pub(crate) const ACCEPTOR_POSITIONS: &[Metric] = &[Metric::gauge(
 /// The work of an acceptor.
 pub(crate) const ACCEPTOR: &[Metric] = &[
     Metric::gauge("votes", "slots", "slots of which it keeps a vote"),
+    Metric::gauge("vote_room", "slots", "slots for whose votes it has memory"),
     Metric::gauge("vote_bytes", "bytes", "bytes of the values of these votes"),
     Metric::counter("votes_cast", "votes", "votes given"),
     Metric::counter(
@@ -109,6 +115,11 @@ pub(crate) const REPLICA: &[Metric] = &[
         "retained",
         "slots",
         "executed slots kept for replicas that missed them",
+    ),
+    Metric::gauge(
+        "log_room",
+        "slots",
+        "slots for which its part of the log has memory",
     ),
     Metric::gauge("sessions", "sessions", "sessions of clients"),
     Metric::counter("reads", "reads", "reads received"),

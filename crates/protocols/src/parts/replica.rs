@@ -574,6 +574,7 @@ impl ReplicaCore {
         status.snapshots_installed = Some(self.installed);
         status.add([
             self.executed.distance(self.log.base()),
+            self.log.room() as u64,
             self.executor.session_count() as u64,
             self.reads,
             self.executor.failed_reads(),

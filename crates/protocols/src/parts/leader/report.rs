@@ -26,6 +26,7 @@ impl<N: Notes> LeaderCore<N> {
         status.add([
             u64::from(self.succession.drains()),
             self.window.len() as u64,
+            self.window.room() as u64,
             self.window.flow.bytes() as u64,
             self.carried.len(),
             self.queue.len() as u64,

@@ -198,6 +198,11 @@ impl Window {
         self.slots.len()
     }
 
+    /// For how many slots it has memory.
+    pub(super) fn room(&self) -> usize {
+        self.slots.room()
+    }
+
     /// Proposes `value` in `slot`.
     #[allow(clippy::too_many_arguments)] // A value and everything that is known of it.
     pub(super) fn propose(
