@@ -12,6 +12,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
 
+/// The most bytes of a message that a driver carries. It is far above any batch.
+pub const MAX_MESSAGE_BYTES: usize = 64 << 20;
+
 /// Something that can be sent and stored.
 pub trait Wire: Sized {
     /// Appends the encoding to `out`.

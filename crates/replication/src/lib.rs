@@ -17,6 +17,7 @@ pub mod executor;
 pub mod flow;
 pub mod lane;
 mod names;
+pub mod page;
 pub mod queue;
 pub mod quorum;
 pub mod session;

@@ -23,6 +23,7 @@ use ionian_kernel::status::Status;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::batch::Value;
 use ionian_replication::election::Witness;
+use ionian_replication::page::Page;
 use ionian_replication::window::SlotWindow;
 
 /// How far beyond the oldest slot that it must remember an acceptor votes. Reached only when
@@ -174,13 +175,13 @@ impl AcceptorCore {
     }
 
     fn votes_between(&self, start: Slot, end: Slot) -> Votes {
-        let (mut votes, mut next, mut bytes) = (Vec::new(), Slot::MAX, 0);
+        let (mut votes, mut next) = (Vec::new(), Slot::MAX);
+        let mut page = Page::new(PHASE1B_BYTES);
         for (slot, vote) in self.votes.range(start, end) {
-            if bytes >= PHASE1B_BYTES {
+            if !page.takes(page_bytes(vote)) {
                 next = slot;
                 break;
             }
-            bytes += page_bytes(vote);
             votes.push((slot, vote.clone()));
         }
         let (forgotten, watermark) = (self.votes.base(), self.watermark);

@@ -217,7 +217,7 @@ fn a_page_ends_after_512_instances_and_the_next_begins_there() {
 fn a_page_ends_after_256_kib() {
     let mut process = Process::first();
     let large = Value {
-        batch: batch(vec![0; 200 << 10]),
+        batch: batch(vec![0; 120 << 10]),
         ..value(100, "x")
     };
     let all = record(&mut process, 3, &large);

@@ -63,7 +63,7 @@ fn no_more_than_512_instances_are_handed_out_at_a_time() {
     assert_eq!(most[511].id, of(0, 1, 511));
 }
 
-/// The message ends with the instance that reaches the limit.
+/// The message ends before the instance that would exceed the limit.
 #[test]
 fn no_more_than_256_kib_are_handed_out_at_a_time() {
     let value = Value {
@@ -75,8 +75,8 @@ fn no_more_than_256_kib_are_handed_out_at_a_time() {
         deps: deps(&[]),
     };
     let mut process = knowing(4, &large);
-    assert_eq!(fetched(&mut process, vec![run(0, 4)]).len(), 3);
-    assert_eq!(fetched(&mut process, vec![run(3, 4)]).len(), 1);
+    assert_eq!(fetched(&mut process, vec![run(0, 4)]).len(), 2);
+    assert_eq!(fetched(&mut process, vec![run(2, 4)]).len(), 2);
 }
 
 #[test]

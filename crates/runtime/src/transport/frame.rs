@@ -15,13 +15,13 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 use ionian_kernel::id::Members;
-use ionian_kernel::wire::{Reader, Wire, WireError};
+use ionian_kernel::wire::{MAX_MESSAGE_BYTES, Reader, Wire, WireError};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The largest frame, without its length field. Far above any batch (see `Options::batch_bytes`),
 /// so that only a broken or hostile peer announces more. Memory grows with the bytes that have
 /// arrived.
-pub const MAX_FRAME_BYTES: usize = 64 << 20;
+pub const MAX_FRAME_BYTES: usize = MAX_MESSAGE_BYTES;
 
 /// The size of one read. It takes in hundreds of small messages, and the buffer stays in the
 /// second-level cache.

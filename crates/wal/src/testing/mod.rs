@@ -2,8 +2,8 @@
 //! disk may.
 //!
 //! What was not synced when the power fails is kept or lost sector by sector, torn within a sector
-//! (but for writes of a part of one sector), and in any order; creations, renames and removals of names whose directory was not synced
-//! likewise, one by one. The same seed forgets the same.
+//! (but for writes of a part of one sector), and in any order; creations, renames and removals of
+//! names whose directory was not synced likewise, one by one. The same seed forgets the same.
 
 mod platter;
 

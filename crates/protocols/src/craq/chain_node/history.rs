@@ -11,6 +11,7 @@ use ionian_kernel::machine::Footprint;
 use ionian_kernel::time::Timestamp;
 use ionian_replication::batch::Value;
 use ionian_replication::flow::ByteWindow;
+use ionian_replication::page::Page;
 use ionian_replication::slot_map::NumberMap;
 
 /// The most that one message carries of entries, in bytes, or a single entry.
@@ -212,14 +213,12 @@ impl History {
     /// The entries from `start` up to `end`, as many as fit a message; at least one if there is
     /// one.
     pub(super) fn some(&self, start: Slot, end: Slot) -> Vec<Value> {
-        let mut bytes = 0;
-        let mut some = Vec::new();
+        let (mut some, mut page) = (Vec::new(), Page::new(MESSAGE_BYTES));
         for slot in start.until(end) {
             let Some(value) = self.get(slot) else {
                 break;
             };
-            bytes += value.batch.byte_len();
-            if (bytes > MESSAGE_BYTES && !some.is_empty()) || some.len() >= MESSAGE_ENTRIES {
+            if some.len() >= MESSAGE_ENTRIES || !page.takes(value.batch.byte_len()) {
                 break;
             }
             some.push(value.clone());

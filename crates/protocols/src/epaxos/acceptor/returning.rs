@@ -53,6 +53,7 @@ use core::cmp::Ordering;
 use ionian_kernel::id::{AcceptorId, AcceptorSet, LeaderId, Set};
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Duration, Instant};
+use ionian_replication::page;
 
 /// A page ends after this number of bytes, or of instances.
 const PAGE_BYTES: usize = 256 << 10;
@@ -297,15 +298,14 @@ impl Acceptor {
         if self.close(spaces) || is_new {
             out.persist(self.peers());
         }
-        let (mut instances, mut bytes, mut next) = (Vec::new(), 0, None);
+        let (mut instances, mut next) = (Vec::new(), None);
+        let mut room = page::Page::new(PAGE_BYTES);
         for (id, known) in self.store.starting_at(first) {
-            if bytes >= PAGE_BYTES || instances.len() >= PAGE {
+            if instances.len() >= PAGE || !room.takes(known.copy_len() + BYTES_OF_EACH) {
                 next = Some(id);
                 break;
             }
-            let copy = copy(id, known);
-            bytes += known.copy_len() + BYTES_OF_EACH;
-            instances.push(copy);
+            instances.push(copy(id, known));
         }
         let page = Page {
             instances,

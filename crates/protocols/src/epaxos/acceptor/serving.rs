@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use ionian_kernel::id::{AcceptorId, ReplicaId, Set};
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Duration, Instant};
+use ionian_replication::page::Page;
 
 /// A message with instances ends after this number of bytes, or of instances.
 const FETCHED_BYTES: usize = 256 << 10;
@@ -53,7 +54,8 @@ impl Acceptor {
 
     /// A replica misses instances.
     pub(super) fn on_fetch(&mut self, from: ReplicaId, runs: &[Run], out: &mut Out<'_, Self>) {
-        let (mut instances, mut bytes, mut forgotten) = (Vec::new(), 0, Vec::new());
+        let (mut instances, mut forgotten) = (Vec::new(), Vec::new());
+        let mut page = Page::new(FETCHED_BYTES);
         for Run { space, start, end } in runs.iter().take(RUNS) {
             let kept = self.kept.below(*space).min(*end);
             let held = self.store.range(*space, (*start, kept)).count() as u64;
@@ -62,14 +64,15 @@ impl Acceptor {
                 forgotten.push(Run { space, start, end });
             }
             for (id, known) in self.store.range(*space, (*start, *end)) {
-                if bytes >= FETCHED_BYTES || instances.len() >= FETCHED {
+                let Some(choice) = known.certain() else {
+                    continue;
+                };
+                let bytes = choice.byte_len() + BYTES_OF_EACH;
+                if instances.len() >= FETCHED || !page.takes(bytes) {
                     break;
                 }
-                if let Some(choice) = known.certain() {
-                    bytes += choice.byte_len() + BYTES_OF_EACH;
-                    let choice = choice.clone();
-                    instances.push(Instance { id, choice });
-                }
+                let choice = choice.clone();
+                instances.push(Instance { id, choice });
             }
         }
         let message = replica::In::Fetched {

@@ -8,10 +8,16 @@ use crate::parts::message::ChosenSlots;
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
 use ionian_kernel::time::Instant;
+use ionian_kernel::wire::MAX_MESSAGE_BYTES;
+use ionian_replication::page::Page;
 
 /// Slots and bytes handed to a peer at a time.
 const FETCH_SLOTS: u64 = 256;
 const FETCH_BYTES: usize = 1 << 20;
+
+/// A slot with more bytes than this is in no message. Only slots that order what several processes
+/// hold (Scalog) can be so large.
+const MESSAGE_BYTES: usize = MAX_MESSAGE_BYTES - (64 << 10);
 
 /// A peer waits for this many times as long as it asks again at the earliest.
 const PATIENCE: u32 = 8;
@@ -44,22 +50,33 @@ impl ReplicaCore {
             self.helping.waiting.insert(from, (start, end, until));
             return;
         }
-        self.hand_over(from, (start, end), port);
+        self.hand_over(now, from, (start, end), port);
     }
 
-    fn hand_over(&self, to: ReplicaId, (start, end): (Slot, Slot), port: &mut impl ReplicaPort) {
-        let (mut slots, mut bytes) = (ChosenSlots::new(), 0);
+    fn hand_over(
+        &mut self,
+        now: Instant,
+        to: ReplicaId,
+        (start, end): (Slot, Slot),
+        port: &mut impl ReplicaPort,
+    ) {
+        let first = self.log.get(start).filter(|_| start < self.executed);
+        if first.is_some_and(|first| first.value.batch.byte_len() > MESSAGE_BYTES) {
+            // No message carries it. A snapshot goes in pieces.
+            port.reached(branch::OFFERS_SNAPSHOT);
+            return self.offer_snapshot(now, to, start, port);
+        }
+        let (mut slots, mut page) = (ChosenSlots::new(), Page::new(FETCH_BYTES));
         let end = end.min(start.plus(FETCH_SLOTS));
         for (slot, chosen) in self
             .log
             .iter_from(start)
             .take_while(|(slot, _)| *slot < end)
         {
-            bytes += chosen.value.batch.byte_len();
-            slots.push((slot, chosen.value.clone()));
-            if bytes >= FETCH_BYTES {
+            if !page.takes(chosen.value.batch.byte_len()) {
                 break;
             }
+            slots.push((slot, chosen.value.clone()));
         }
         // Also without any: the peer need not wait to ask another.
         port.fetched(to, slots);
@@ -74,7 +91,7 @@ impl ReplicaCore {
         waiting.retain(|peer, (start, end, until)| {
             let has_come = self.log.base() <= *start && self.log.get(*start).is_some();
             if has_come {
-                self.hand_over(*peer, (*start, *end), port);
+                self.hand_over(now, *peer, (*start, *end), port);
             }
             !has_come && now < *until
         });

@@ -17,6 +17,7 @@ use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Duration, Instant, Timestamp};
+use ionian_replication::page;
 
 /// The round, and the slots that a leader asks about.
 pub(super) type Key = (Round, Slot, Slot);
@@ -63,12 +64,9 @@ impl Gathered for Page {
 impl Page {
     /// Drops what lies beyond its end, which is no later than with a page of one acceptor.
     fn cut(&mut self) {
-        let mut bytes = 0;
-        let beyond = self.votes.iter().find(|(slot, vote)| {
-            let is_full = bytes >= PHASE1B_BYTES;
-            bytes += page_bytes(vote);
-            **slot >= self.next || is_full
-        });
+        let mut page = page::Page::new(PHASE1B_BYTES);
+        let beyond = (self.votes.iter())
+            .find(|(slot, vote)| **slot >= self.next || !page.takes(page_bytes(vote)));
         if let Some(slot) = beyond.map(|(slot, _)| *slot) {
             self.next = self.next.min(slot);
             self.votes.split_off(&slot);

@@ -6,6 +6,7 @@ use crate::scalog::id::{Generation, RecordPlace};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use ionian_replication::batch::Batch;
+use ionian_replication::page::Page;
 
 /// Above this number of bytes, of all logs, a server takes in no more commands until replicas keep
 /// some; it still takes in what its peers have taken in before, which is bounded too. It is more
@@ -131,19 +132,15 @@ impl Logs {
     /// The records from an index on, as many as have this many bytes, at least one; none if that of
     /// the index is not here.
     pub(super) fn read(&self, log: LogId, index: u64, bytes: usize) -> Vec<Batch> {
-        let mut left = bytes;
-        let mut records = Vec::new();
         if index < self.start(log) {
-            return records;
+            return Vec::new();
         }
-        for (_, batch) in self.from(log, index) {
-            if batch.byte_len() > left && !records.is_empty() {
-                break;
-            }
-            left = left.saturating_sub(batch.byte_len());
-            records.push(batch.clone());
-        }
-        records
+        let mut page = Page::new(bytes);
+        self.from(log, index)
+            .map(|(_, batch)| batch)
+            .take_while(|batch| page.takes(batch.byte_len()))
+            .cloned()
+            .collect()
     }
 
     /// Appends a record; its place, and its index in the log.

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 use ionian_kernel::id::{Epoch, Round, Slot};
 use ionian_replication::batch::Batch;
+use ionian_replication::page::Page;
 
 /// Records of payloads that are forgotten may stand between those of others up to this many, and as
 /// many again as there are payloads.
@@ -137,13 +138,12 @@ impl Payloads {
         before: Option<Epoch>,
         most_bytes: usize,
     ) -> (Vec<Payload>, bool) {
-        let (mut page, mut bytes) = (Vec::new(), 0);
+        let (mut page, mut room) = (Vec::new(), Page::new(most_bytes));
         let wanted = |held: &Held| before.is_none_or(|before| held.round.epoch() < before);
         for (id, held) in self.iter_after(after).filter(|(_, held)| wanted(held)) {
-            if bytes >= most_bytes {
+            if !room.takes(held.batch.byte_len() + 64) {
                 return (page, false);
             }
-            bytes += held.batch.byte_len() + 64;
             page.push(Payload {
                 id,
                 round: held.round,
@@ -487,7 +487,7 @@ mod tests {
         }
         let (mut after, mut all, mut pages) = (None, Vec::new(), 0);
         loop {
-            let (page, last) = payloads.page(after, None, 300);
+            let (page, last) = payloads.page(after, None, 200);
             all.extend(page.iter().map(|payload| payload.id.number.0));
             after = page.last().map(|payload| payload.id);
             pages += 1;
@@ -495,7 +495,7 @@ mod tests {
                 break;
             }
         }
-        assert_eq!((all, pages), ((0..10).collect(), 5));
+        assert_eq!((all, pages), ((0..10).collect(), 10));
         let round = Epoch(2).first_round();
         payloads.keep(Payload {
             round,

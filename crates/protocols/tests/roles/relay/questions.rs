@@ -123,7 +123,7 @@ pub(crate) fn a_page_of_several_acceptors_ends_where_the_first_of_theirs_ends() 
 fn a_page_of_several_acceptors_is_no_longer_than_one_of_one() {
     let mut relay = relay_with(5, &[]);
     relay.asked(phase1a(&[1, 2], 4));
-    let large = || vec![b'x'; 600 << 10];
+    let large = || vec![b'x'; 400 << 10];
     let (odd, even) = ([3, 5, 7], [4, 6, 8]);
     let votes = |slots: [u64; 3]| slots.map(|slot| vote_in(slot, 1, large()));
     relay.asked(phase1b(1, 4, page(&votes(odd), (0, 9))));

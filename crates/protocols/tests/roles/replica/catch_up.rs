@@ -120,6 +120,52 @@ fn a_peer_gets_the_slots_that_it_misses_as_far_as_they_are_known() {
     assert_eq!(replica.asked(fetch(4, 9)), only(vec![to_peer(none)]));
 }
 
+/// Where a slot orders what several processes hold (Scalog), it may be larger than any message: it
+/// was sent, and dropped, without end.
+#[test]
+fn a_peer_gets_small_slots_a_large_one_alone_and_a_snapshot_where_no_message_carries_the_slot() {
+    let mut replica = in_session();
+    let of_bytes = |number, bytes| {
+        let batch = Batch::one(&Command {
+            client: ClientId(0),
+            purpose: WRITE,
+            number,
+            floor: 0,
+            payload: vec![b'x'; bytes].into(),
+        });
+        let stamp = Timestamp(1000);
+        Value { stamp, batch }
+    };
+    let execute = |replica: &mut Stage<Replica>, sizes: &[(u64, usize)]| {
+        for (slot, bytes) in sizes {
+            replica.tell(chosen(*slot, of_bytes(slot - 1, *bytes), PEER));
+        }
+    };
+    let fetched = |replica: &mut Stage<Replica>, from| match &replica.asked(fetch(from, 9)).sends[..]
+    {
+        [(Envelope::ToReplicas(_, In::Fetched { slots, .. }), _)] => {
+            Some(slots.iter().map(|(slot, _)| slot.0).collect::<Vec<_>>())
+        }
+        [
+            (
+                Envelope::ToReplicas(
+                    _,
+                    In::SnapshotChunk {
+                        executed: Slot(6), ..
+                    },
+                ),
+                _,
+            ),
+        ] => None,
+        _ => panic!("one message"),
+    };
+    execute(&mut replica, &[(1, 9), (2, 900_000), (3, 60 << 20), (4, 9)]);
+    assert_eq!(fetched(&mut replica, 1), Some(vec![1, 2]));
+    assert_eq!(fetched(&mut replica, 3), Some(vec![3]));
+    execute(&mut replica, &[(5, (64 << 20) - (32 << 10))]);
+    assert_eq!(fetched(&mut replica, 5), None);
+}
+
 #[test]
 fn a_peer_whose_slots_are_forgotten_gets_a_snapshot_which_brings_it_as_far() {
     let mut replica = retaining(2);

@@ -3,7 +3,7 @@
 use super::super::fleet::{Done, Fleet, Parcel};
 use super::super::server::{Nanos, Terms};
 use super::super::{Costs, Service};
-use super::network::{Lines, Step};
+use super::network::{Lines, Named, Step};
 use super::sources::Sources;
 use super::{Change, Experiment, Flow, Observed};
 use crate::event::Heap;
@@ -73,11 +73,12 @@ pub fn observe<P: Protocol>(
         nodes.iter().flat_map(to_all)
     };
     let flows = pairs().zip(&run.lines.messages).flat_map(|(pair, named)| {
-        let flow = move |(name, messages): (&&'static str, &u64)| Flow {
+        let flow = move |(name, named): (&&'static str, &Named)| Flow {
             from: pair.0,
             to: pair.1,
             name,
-            messages: *messages,
+            messages: named.count,
+            largest: named.largest,
         };
         named.iter().map(flow)
     });

@@ -21,8 +21,18 @@ pub(super) struct Cargo<M> {
     pub(super) to: usize,
     pub(super) members: Members,
     pub(super) message: M,
+    /// Of the message.
+    message_bytes: usize,
     /// On the wire.
     bytes: f64,
+}
+
+/// The messages of one name.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Named {
+    pub(super) count: u64,
+    /// The bytes of the largest.
+    pub(super) largest: usize,
 }
 
 /// What happens to a message next.
@@ -57,7 +67,7 @@ pub(super) struct Lines<M> {
     /// Bytes on the wire since the measurement began, by sender and receiver.
     pub(super) carried: Vec<f64>,
     /// Messages since then, by sender and receiver, then by the name of the message.
-    pub(super) messages: Vec<BTreeMap<&'static str, u64>>,
+    pub(super) messages: Vec<BTreeMap<&'static str, Named>>,
     dead: Vec<bool>,
     scratch: Vec<u8>,
 }
@@ -130,6 +140,7 @@ impl<M: Message> Lines<M> {
                     to,
                     members,
                     message,
+                    message_bytes: self.scratch.len(),
                     bytes,
                 },
                 now,
@@ -202,7 +213,9 @@ impl<M: Message> Lines<M> {
         let pair = cargo.from * self.nodes + cargo.to;
         if up || !self.star {
             self.carried[pair] += cargo.bytes;
-            *self.messages[pair].entry(cargo.message.name()).or_default() += 1;
+            let named = self.messages[pair].entry(cargo.message.name()).or_default();
+            named.count += 1;
+            named.largest = named.largest.max(cargo.message_bytes);
         }
         if up {
             plan(arrives, Step::AtCentre(cargo));

@@ -29,6 +29,8 @@ pub struct Flow {
     pub name: &'static str,
     /// How many.
     pub messages: u64,
+    /// The bytes of the largest.
+    pub largest: usize,
 }
 
 /// What the clients of one source got.

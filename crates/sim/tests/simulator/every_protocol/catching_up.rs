@@ -18,7 +18,12 @@ use ionian_sim::performance::wan::{
 struct OwnKeys {
     value_bytes: usize,
     several_of: u64,
+    /// One command of this number has a value of `LARGE` bytes.
+    large_of: u64,
 }
+
+/// The bytes of a large value.
+const LARGE: usize = 3 << 20;
 
 /// How many keys such a command writes.
 const SEVERAL: u64 = 6;
@@ -30,7 +35,9 @@ impl Service for OwnKeys {
             true => ("MSET", SEVERAL),
             false => ("SET", 1),
         };
-        let value = Bytes::from(vec![b'v'; self.value_bytes]);
+        let large = number % self.large_of == self.large_of - 1;
+        let bytes = if large { LARGE } else { self.value_bytes };
+        let value = Bytes::from(vec![b'v'; bytes]);
         let pair = |key| [format!("{client}:{number}:{key}").into(), value.clone()];
         let mut words = vec![Bytes::from(name)];
         words.extend((0..keys).flat_map(pair));
@@ -121,6 +128,7 @@ pub(crate) fn clients_are_answered<P: Protocol>() {
     let service = OwnKeys {
         value_bytes: 1000,
         several_of: u64::MAX,
+        large_of: u64::MAX,
     };
     for shape in shapes::presets::<P>()
         .into_iter()
@@ -177,6 +185,7 @@ fn return_of_all<P: Protocol>(layout: &Layout, nodes: &[NodeId], commands: u64) 
     let service = OwnKeys {
         value_bytes: 10,
         several_of: 4,
+        large_of: u64::MAX,
     };
     let sources = [
         source(ClientId(0), LOAD_A_SECOND as usize / 10, loaded),
@@ -207,5 +216,47 @@ pub(crate) fn all_replicas_catch_up<P: Protocol>() {
             shape.name
         );
         assert!(short < 2 * SECOND, "{}: {short} us", shape.name);
+    }
+}
+
+/// What a message may have beside the largest command: those that are batched with it, and names.
+const BESIDE: usize = 384 << 10;
+
+/// A message holds commands up to some bytes, or one that is larger, and never a large one behind
+/// small ones: together they could exceed what a connection carries, and would be sent again
+/// without end. Nodes miss small and large commands, and catch up; another leads.
+pub(crate) fn messages_are_bounded<P: Protocol>() {
+    let (away, ends) = (2 * SECOND..4 * SECOND, 10 * SECOND);
+    let service = OwnKeys {
+        value_bytes: 20_000,
+        several_of: u64::MAX,
+        large_of: 40,
+    };
+    for shape in shapes::presets::<P>()
+        .into_iter()
+        .filter(|it| it.layout.f > 0)
+    {
+        let layout = shape.layout;
+        let lanes: Vec<ClientId> = layout.all::<ClientId>(0).iter().collect();
+        for node in [
+            executing::<P>(&layout),
+            *layout.nodes().first().expect("it has nodes"),
+        ] {
+            let stays = |lane: &&ClientId| node_of(&layout, **lane) != Some(node);
+            let sources = lanes.iter().filter(stays).take(2);
+            let sources = sources.map(|lane| source(*lane, 10, SECOND..6 * SECOND));
+            let sources: Vec<_> = sources.collect();
+            let observed =
+                while_away::<P>(&layout, &[node], away.clone(), &sources, ends, &service);
+            let largest = observed.flows.iter().max_by_key(|flow| flow.largest);
+            let largest = largest.expect("messages");
+            println!("{}, without {node:?}: {largest:?}", shape.name);
+            assert!(largest.largest >= LARGE, "no large command was sent");
+            assert!(
+                largest.largest < LARGE + BESIDE,
+                "{}, without {node:?}: {largest:?}",
+                shape.name
+            );
+        }
     }
 }

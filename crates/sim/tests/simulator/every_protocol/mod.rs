@@ -82,6 +82,11 @@ macro_rules! tests {
                 }
             }
         )*
+                #[test]
+                fn a_message_of_several_commands_is_no_larger_than_the_largest_command() {
+                    catching_up::messages_are_bounded::<Protocol>();
+                }
+
     };
 }
 
