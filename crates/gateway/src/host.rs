@@ -244,7 +244,7 @@ impl Host {
             clients: RefCell::default(),
             next_id: Cell::new(1),
             held: Cell::new(0),
-            awaited: RefCell::default(),
+            awaited: RefCell::new(Awaited::new(limits.asks_by_ranges)),
             usage: Usage::default(),
             meter: Meter::default(),
             slow: SlowLog::default(),

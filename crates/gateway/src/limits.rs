@@ -28,6 +28,10 @@ pub struct Limits {
     /// Streams that all clients together wait for with XREAD BLOCK, each as often as it is named;
     /// a command with more is refused.
     pub awaited_streams: usize,
+    /// Whether a question for streams of several parts of the store costs the cluster as much as a
+    /// command that is executed in all of them. Then the gateway asks for those of one range of
+    /// keys at a time.
+    pub asks_by_ranges: bool,
     /// Keys that a connection may watch at once.
     pub watched_keys: usize,
     /// If a slow reader has more than this many bytes of unread replies, the gateway stops reading
@@ -103,6 +107,7 @@ impl Default for Limits {
             transaction_bytes: 8 << 20,
             // All are looked at after each question.
             awaited_streams: 16_384,
+            asks_by_ranges: false,
             watched_keys: 65_536,
             // These replies wait behind a full socket buffer, which is large enough for a fast
             // reader.

@@ -181,6 +181,13 @@ pub trait Parts {
     /// The part of what this key of a footprint names.
     fn part_of(&mut self, key: u64) -> usize;
 
+    /// Whether each part that is lent gives the answer of the whole machine to this query, whatever
+    /// its footprint says, because only commands that touch everything change the answer.
+    fn each_answers(&self, query: &[u8]) -> bool {
+        let _ = query;
+        false
+    }
+
     /// Takes out a part that is here.
     fn lend(&mut self, part: usize) -> Box<dyn StateMachine>;
 

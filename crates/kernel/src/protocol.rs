@@ -44,6 +44,9 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Whether its executors may execute what no disk holds yet: they forget it together with the
     /// replies, which they hold back.
     const EXECUTES_BEFORE_STABLE: bool = false;
+    /// Whether a read that touches several parts of the machine goes through the log, as a command
+    /// does: what is asked all the time had better be asked of one part at a time.
+    const LOGS_SPANNING_READS: bool = false;
     /// Its settings beside those of all protocols. Another protocol may have the same.
     const SETTINGS: &'static [Setting] = &[];
     /// The lowest level with which its clusters can be founded.

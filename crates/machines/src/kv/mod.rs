@@ -193,6 +193,12 @@ impl Parts for Kv {
         self.store.shard_of_bucket(key)
     }
 
+    /// Each part has a copy of the users, and of the limit and what was measured.
+    fn each_answers(&self, query: &[u8]) -> bool {
+        let decoded = codec::decode(query);
+        matches!(decoded, Some((_, Decoded::Users { .. } | Decoded::Room)))
+    }
+
     fn lend(&mut self, part: usize) -> Box<dyn StateMachine> {
         Box::new(Kv {
             store: self.store.lend(part),
@@ -487,6 +493,12 @@ pub fn answered(reply: &Bytes) -> (Option<usize>, Bytes) {
         }
         _ => (None, reply.clone()),
     }
+}
+
+/// In which of 64 ranges of hashes a key is. Keys of the same range are in the same part of a
+/// machine that is divided, except at most of parts + 1 ranges.
+pub fn range_of(key: &[u8]) -> u8 {
+    (hash::position(key) >> 58) as u8
 }
 
 /// Whether a machine has answered that it cannot read the compound, none of which it has executed.

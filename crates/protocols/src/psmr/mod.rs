@@ -70,6 +70,7 @@ impl Protocol for PSmr {
     const METRICS: &'static [Metrics] = multipaxos::METRICS;
     const PRESETS: &'static [Preset] = presets::PRESETS;
     const EXECUTORS: &'static [u8] = &[kind::Replica];
+    const LOGS_SPANNING_READS: bool = true;
     const SETTINGS: &'static [Setting] = settings::SETTINGS;
     type Message = Message;
     type Envelope = Routed<Message>;

@@ -33,6 +33,7 @@ use std::collections::BTreeMap;
 
 /// The state of each key is a text. A command `ab=x` appends `x` to the texts of `a` and of `b`,
 /// `*=x` to all, and is answered with the texts of the keys that it names; `ab?` changes nothing.
+/// Each part answers `!?` as the whole would, which is a question about all keys.
 /// Key `a` is in part 0, `b` in part 1, and so on.
 #[derive(Default)]
 struct Texts {
@@ -98,8 +99,8 @@ impl StateMachine for Texts {
     }
     fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
         let (keys, appended) = parse(command);
-        footprint.everything |= keys == b"*";
-        let keys = keys.iter().filter(|key| **key != b'*').copied();
+        footprint.everything |= keys == b"*" || keys == b"!";
+        let keys = keys.iter().filter(|key| **key >= b'a').copied();
         match appended {
             Some(_) => footprint.writes.extend(keys.map(u64::from)),
             None => footprint.reads.extend(keys.map(u64::from)),
@@ -117,6 +118,9 @@ impl Parts for Texts {
     }
     fn part_of(&mut self, key: u64) -> usize {
         self.part(key as u8)
+    }
+    fn each_answers(&self, query: &[u8]) -> bool {
+        query == b"!?"
     }
     fn lend(&mut self, part: usize) -> Box<dyn StateMachine> {
         let parts = self.parts;

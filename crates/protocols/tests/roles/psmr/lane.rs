@@ -44,3 +44,15 @@ fn a_read_of_several_parts_is_a_command_of_all_groups() {
     let asked = ask(&mut lane, read(ReadLevel::Linearizable), "ca?");
     assert_eq!(asked, [], "both are in part 0: acceptors are asked");
 }
+
+/// Gateways ask such questions each second. In the log they would be decisions on the disks of all
+/// nodes, with a marker in each group, as long as a client is connected.
+#[test]
+fn what_each_part_answers_is_asked_of_one_group_and_is_in_no_log() {
+    let mut lane = Stage::new((2, Options::default()), (kind::Client, 0), true);
+    for level in [ReadLevel::Linearizable, ReadLevel::Sequential] {
+        assert_eq!(ask(&mut lane, Operation::Read(level), "!?"), []);
+    }
+    let asked = ask(&mut lane, Operation::Read(ReadLevel::Linearizable), "*?");
+    assert_eq!(asked, [(2, Purpose::Read, "*?".to_owned())]);
+}
