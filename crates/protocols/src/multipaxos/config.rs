@@ -208,6 +208,12 @@ impl Config {
         before.is_none_or(|before| before.members().contains(acceptor))
     }
 
+    /// The acceptors that the change under way adds.
+    pub fn added_acceptors(&self) -> AcceptorSet {
+        let added = |before: &QuorumSystem| self.quorums.members().without(before.members());
+        self.before.as_ref().map_or(AcceptorSet::EMPTY, added)
+    }
+
     /// The first epoch in whose rounds an acceptor takes part that has just come to life.
     pub fn first_epoch_of(&self, acceptor: AcceptorId) -> Epoch {
         let oldest = self.oldest_round();
@@ -220,9 +226,9 @@ impl Config {
 
     /// The epoch in which a leader can begin a round, and a round that is lower: when the acceptors
     /// in `answered` can be reached, and have `promised` rounds. While the membership is changing
-    /// it is the present one if both configurations can be reached and a `joint` round may begin,
-    /// else the one before as long as that is possible: no leader waits for nodes that are not
-    /// started yet.
+    /// it is the present one if both configurations can be reached and a first `joint` round may
+    /// begin, else the one before as long as that is possible: no leader waits for nodes that are
+    /// not started yet.
     pub fn electable(
         &self,
         answered: AcceptorSet,

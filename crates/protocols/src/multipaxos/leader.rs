@@ -215,8 +215,8 @@ impl Leader {
 /// What other roles are ready for before they have said anything.
 fn ready(config: &Config) -> Ready {
     Ready {
+        for_joint_round: !config.waits_for_word,
         to_finish: !config.waits_for_word,
-        ..Ready::default()
     }
 }
 

@@ -184,6 +184,13 @@ impl Checked {
         self.change.as_ref().map(|change| &change.after)
     }
 
+    /// The stabilizers that the change under way adds.
+    pub fn added_stabilizers(&self) -> Set<StabilizerId> {
+        let members = self.stabilizers.members();
+        self.stabilizers_before()
+            .map_or(Set::EMPTY, |before| members.without(before.members()))
+    }
+
     /// Whether a stabilizer is of the configuration that the cluster changes into, and of no other.
     pub fn is_new(&self, stabilizer: StabilizerId) -> bool {
         let before = self.stabilizers_before();

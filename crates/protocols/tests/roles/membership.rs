@@ -194,7 +194,7 @@ fn a_read_across_a_change() -> (Slot, Option<Slot>) {
     // A joint round chooses something, and the change is finished.
     let mut proposed = cluster.reconfigure(&joint, C);
     for _ in 0..9 {
-        proposed.extend(cluster.run(C, C));
+        proposed.extend(cluster.run(&[0, 1, 2, 3], C));
     }
     let in_joint_round = proposed
         .iter()
@@ -243,15 +243,15 @@ fn a_new_acceptor_does_not_bar_the_old_ones() {
     assert_eq!(one_of_three_new_nodes_is_up(), (true, true));
 }
 
-/// Acceptors 3 and 4 of the new configuration are up in turn, never together. The epoch of the
+/// Acceptors 3 to 5 of the new configuration are up in turn, never together. The epoch of the
 /// leader's round.
 fn new_nodes_are_up_in_turn() -> (u64, bool) {
     let mut cluster = Cluster::new();
     let joint = config(1, 0, C, Some(ALL_NEW));
-    (3..5).for_each(|index| cluster.start(&joint, index));
+    (3..6).for_each(|index| cluster.start(&joint, index));
     cluster.reconfigure(&joint, &[0, 1, 2, 3]);
-    (0..9).for_each(|_| drop(cluster.run(&[0, 1, 2, 3], C)));
-    (0..9).for_each(|_| drop(cluster.run(&[0, 1, 2, 4], C)));
+    (0..9).for_each(|_| drop(cluster.run(&[0, 1, 2, 3, 4], C)));
+    (0..9).for_each(|_| drop(cluster.run(&[0, 1, 2, 4, 5], C)));
     let leads = cluster.leader.figure("leading") == 1;
     (cluster.leader.figure("epoch"), leads)
 }
@@ -262,9 +262,10 @@ pub(crate) fn new_acceptors_must_be_reached_together_before_a_round_needs_them()
     // Together they are enough.
     let mut cluster = Cluster::new();
     let joint = config(1, 0, C, Some(ALL_NEW));
-    (3..5).for_each(|index| cluster.start(&joint, index));
-    cluster.reconfigure(&joint, &[0, 1, 2, 3, 4]);
-    (0..9).for_each(|_| drop(cluster.run(&[0, 1, 2, 3, 4], C)));
+    (3..6).for_each(|index| cluster.start(&joint, index));
+    let all = [0, 1, 2, 3, 4, 5];
+    cluster.reconfigure(&joint, &all);
+    (0..9).for_each(|_| drop(cluster.run(&all, C)));
     assert_eq!(
         (
             cluster.leader.figure("epoch"),
@@ -280,7 +281,8 @@ fn a_round_of_both_configurations_is_above_all_that_acceptors_have_named() {
     let mut leader = Cluster::new().leader;
     leader.reconfigure(config(1, 0, C, Some(ALL_NEW)));
     let named = Round::new(Epoch(1), 7, LeaderId(1));
-    let answers = [(3, named), (4, Round(0)), (0, Round(0)), (1, Round(0))];
+    let none = Round(0);
+    let answers = [(3, named), (4, none), (5, none), (0, none), (1, none)];
     let sent = answers.map(|(from, promise)| {
         leader.tell(leader::In::PreVoteReply {
             from: AcceptorId(from),
@@ -401,7 +403,7 @@ pub(crate) fn the_first_noop_of_both_configurations_waits_for_room_in_the_window
     let mut leader = Stage::new(joint, &birth(kind::Leader, 0, NodeId(99)), Leader::new);
     leader.timer();
     while leader.role.round() == Round(0) {
-        for from in [1, 2].map(AcceptorId) {
+        for from in [3, 1, 2].map(AcceptorId) {
             let (gone, promise) = (true, Round(0));
             leader.tell(leader::In::PreVoteReply {
                 from,

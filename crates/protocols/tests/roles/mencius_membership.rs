@@ -126,12 +126,14 @@ fn leads_before() -> Stage<Leader> {
     leader
 }
 
-/// The same leader in the joint epoch. Acceptors 0 and 2 are quorums of both configurations; they
-/// have noted what it reserved before.
+/// The same leader in the joint epoch, which server 4 has answered. Acceptors 0 and 2 are quorums
+/// of both configurations; they have noted what it reserved before.
 fn leads_jointly() -> (Stage<Leader>, Vec<Envelope>) {
     let mut leader = leads_before();
     let first = round(0, 1, 0);
     leader.reconfigure(joint());
+    leader.tell(keeps(4, 0));
+    leader.tell(in_stripe(0, pre_vote_reply(4, false, Round(0))));
     for from in [0, 2] {
         leader.tell(in_stripe(0, pre_vote_reply(from, false, first)));
     }

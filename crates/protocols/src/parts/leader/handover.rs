@@ -1,10 +1,12 @@
 //! Carrying a change of the membership through (`docs/protocols/multipaxos.md`, "Membership").
 //!
 //! While a change is under way two configurations are in force, in an epoch of their own. A leader
-//! enters that epoch, by a round of it, as soon as enough acceptors of both can be reached. What
-//! was chosen before that round is below its *frontier*; when the replicas of the new configuration
-//! keep all of it, nothing depends on the old one any more, and the leader has the change finished
-//! by a command in the log.
+//! enters that epoch, by a round of it, as soon as enough acceptors of both can be reached, all
+//! that are new among them, and the new replicas have caught up: from then on the new configuration
+//! must be able to work for the old one to be left or returned to. What was chosen before that
+//! round is below its *frontier*; when the replicas of the new configuration keep all of it,
+//! nothing depends on the old one any more, and the leader has the change finished by a command in
+//! the log.
 
 use super::progress::Progress;
 use crate::multipaxos::config::{Config, Highest};
@@ -25,6 +27,9 @@ pub(super) struct Handover {
     /// have promised.
     answered: AcceptorSet,
     promised: Highest<Round>,
+    /// Acceptors that have lost their memory, and have asked to take part again: they answer
+    /// nothing else, and a round of both configurations is what can let them in.
+    rejoining: AcceptorSet,
     /// Set when this leader leads in the epoch of both configurations.
     frontier: Option<Slot>,
     finish_at: Instant,
@@ -72,8 +77,26 @@ impl Handover {
         promised: Highest<Round>,
         progress: &Progress,
     ) -> Option<(Epoch, Round)> {
-        let joint = self.ready.for_joint_round && progress.are_within_reach();
+        let joint = config.is_joint() && self.may_begin_joint(config, answered, progress);
         config.electable(answered, promised, joint)
+    }
+
+    /// Whether a first round of both configurations may begin. What is new must have answered and
+    /// be near: it may have a wrong address, and then the change could neither be finished nor,
+    /// after one more failure, be abandoned, because both need quorums of both configurations.
+    fn may_begin_joint(&self, config: &Config, answered: AcceptorSet, progress: &Progress) -> bool {
+        let options = config.options();
+        let slack = options.retained_slots + options.window_slots;
+        let present = answered.or(self.rejoining);
+        self.ready.for_joint_round
+            && present.covers(config.added_acceptors())
+            && progress.are_within_reach()
+            && progress.added_have_caught_up(slack)
+    }
+
+    /// An acceptor asks to take part again.
+    pub(super) fn rejoins(&mut self, from: AcceptorId) {
+        self.rejoining.insert(from);
     }
 
     /// Whether the replicas of the new configuration keep everything below the frontier.

@@ -12,6 +12,8 @@ pub(crate) struct Progress {
     keepers: Vec<(Set<ReplicaId>, usize)>,
     /// How far any has executed.
     executed: Slot,
+    /// How far each has executed that has sent a report.
+    executed_by: [Option<Slot>; MAX_INSTANCES],
     /// What each keeps through a crash.
     kept: [Slot; MAX_INSTANCES],
     /// As `kept`, but only what was said since this leader's round began.
@@ -24,6 +26,7 @@ impl Progress {
         Progress {
             keepers: config.keepers.clone(),
             executed: Slot::ZERO,
+            executed_by: [None; MAX_INSTANCES],
             kept: nothing,
             kept_since: nothing,
         }
@@ -37,6 +40,7 @@ impl Progress {
             .filter(|index| !config.replicas().contains(ReplicaId(*index as Index)))
         {
             (self.kept[index], self.kept_since[index]) = (Slot::ZERO, Slot::ZERO);
+            self.executed_by[index] = None;
         }
     }
 
@@ -53,7 +57,8 @@ impl Progress {
                 *known = (*known).max(slot);
             }
         };
-        if usize::from(from.0) < MAX_INSTANCES {
+        if let Some(known) = self.executed_by.get_mut(usize::from(from.0)) {
+            *known = Some(executed);
             self.executed = self.executed.max(executed);
         }
         raise(&mut self.kept, kept);
@@ -84,14 +89,30 @@ impl Progress {
         self.executed.0.saturating_sub(self.kept().0) <= MAX_VOTES as u64 / 2
     }
 
+    /// Whether each replica that the change under way adds has executed as much as any, but for
+    /// `slack`.
+    pub(super) fn added_have_caught_up(&self, slack: usize) -> bool {
+        self.added().iter().all(|replica| {
+            let executed = self.executed_by[usize::from(replica.0)];
+            executed.is_some_and(|executed| self.executed.distance(executed) <= slack as u64)
+        })
+    }
+
+    /// The replicas that the change under way adds.
+    fn added(&self) -> Set<ReplicaId> {
+        let (first, last) = (self.keepers.first(), self.keepers.last());
+        let both = first.zip(last);
+        both.map_or(Set::EMPTY, |(before, after)| after.0.without(before.0))
+    }
+
     /// Whether the replicas of the configuration that the cluster changes into keep everything
     /// below `frontier`: enough of them, and each that is new, so that clients can be sent to it.
     pub(crate) fn is_handed_over(&self, frontier: Slot) -> bool {
-        let (Some(before), Some(after)) = (self.keepers.first(), self.keepers.last()) else {
+        let Some(after) = self.keepers.last() else {
             return false;
         };
-        let new = after.0.without(before.0);
-        let kept = new
+        let kept = self
+            .added()
             .iter()
             .all(|replica| self.kept_since[usize::from(replica.0)] >= frontier);
         kept && by_enough(&self.kept_since, *after) >= frontier
@@ -131,9 +152,23 @@ mod tests {
         Progress {
             keepers,
             executed: Slot::ZERO,
+            executed_by: [None; MAX_INSTANCES],
             kept: nothing,
             kept_since: nothing,
         }
+    }
+
+    #[test]
+    fn an_added_replica_has_caught_up_when_it_says_that_it_is_near() {
+        let mut progress = progress(&[(2, 1), (3, 1)]);
+        assert!(!progress.added_have_caught_up(5), "it has said nothing");
+        let mut report = |replica, executed| {
+            progress.report(ReplicaId(replica), Slot(executed), Slot(0), true);
+            progress.added_have_caught_up(5)
+        };
+        assert!(report(2, 0));
+        assert!(!report(0, 6));
+        assert!(report(2, 1));
     }
 
     #[test]

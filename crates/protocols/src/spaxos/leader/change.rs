@@ -1,9 +1,9 @@
 //! What the leader asks of stabilizers while the membership is changing.
 //!
-//! It begins no round of both configurations before stabilizers of both answer: payloads of that
-//! round are stable only when a write quorum of each stores them, and without these the change
-//! could not even be abandoned. And it has the change finished only when a write quorum of the new
-//! stabilizers has taken over (see `stabilizer/taking_over.rs`).
+//! It begins no round of both configurations before stabilizers of both answer, and all that are
+//! new: payloads of that round are stable only when a write quorum of each stores them, and without
+//! these the change could not even be abandoned. And it has the change finished only when a write
+//! quorum of the new stabilizers has taken over (see `stabilizer/taking_over.rs`).
 
 use crate::parts::leader::Ready;
 use crate::spaxos::config::Config;
@@ -93,7 +93,8 @@ impl Change {
         let heard = self.heard.iter().filter(|(_, at)| lately(**at));
         let heard: Set<StabilizerId> = heard.map(|(stabilizer, _)| *stabilizer).collect();
         Ready {
-            for_joint_round: config.stabilizers.is_write_quorum(heard),
+            for_joint_round: config.stabilizers.is_write_quorum(heard)
+                && heard.covers(config.added_stabilizers()),
             to_finish: self.is_taken_over(config),
         }
     }
@@ -141,6 +142,8 @@ mod tests {
         }
         assert!(!ready(&change, 5), "C alone");
         change.heard(StabilizerId(4), Instant(6));
+        assert!(!ready(&change, 6), "one that is new has not answered");
+        change.heard(StabilizerId(3), Instant(6));
         assert!(ready(&change, 6));
         let late = Instant(6) + STABILIZER_PRESENCE;
         assert!(ready(&change, 5 + STABILIZER_PRESENCE.as_micros() as u64));
