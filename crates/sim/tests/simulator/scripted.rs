@@ -135,6 +135,7 @@ plays! {
     mencius_row_without_column
     new_acceptor_leaves_the_leader_before_alone
     new_acceptors_restart_before_they_have_a_part
+    new_member_with_a_wrong_address
     no_helpers
     phase_1_fills_holes
     psmr_announced_and_never_proposed

@@ -3,6 +3,7 @@
 //! every_protocol::mencius` runs those of one.
 
 mod catching_up;
+mod changing;
 mod defects;
 pub(crate) mod load;
 mod seeds;
@@ -13,7 +14,7 @@ macro_rules! tests {
         $(
             $(#[$when])?
             mod $module {
-                use crate::every_protocol::{catching_up, defects, load, seeds};
+                use crate::every_protocol::{catching_up, changing, defects, load, seeds};
                 use ionian_protocols::registry::types::$protocol as Protocol;
 
                 #[test]
@@ -39,6 +40,11 @@ macro_rules! tests {
                 #[test]
                 fn members_change_under_faults_or_a_change_is_refused_with_a_reason() {
                     seeds::pass_while_members_change::<Protocol>();
+                }
+
+                #[test]
+                fn new_members_that_do_not_answer_take_no_tolerance_away() {
+                    changing::absent_newcomers_take_nothing_away::<Protocol>();
                 }
 
                 #[test]
@@ -77,16 +83,16 @@ macro_rules! tests {
                 }
 
                 #[test]
+                fn a_message_of_several_commands_is_no_larger_than_the_largest_command() {
+                    catching_up::messages_are_bounded::<Protocol>();
+                }
+
+                #[test]
                 fn defects_that_the_driver_builds_in_are_found() {
                     defects::are_found::<Protocol>();
                 }
             }
         )*
-                #[test]
-                fn a_message_of_several_commands_is_no_larger_than_the_largest_command() {
-                    catching_up::messages_are_bounded::<Protocol>();
-                }
-
     };
 }
 
