@@ -222,6 +222,12 @@ fn a_leader_that_missed_a_change_asks_the_acceptors_of_the_next() {
 }
 
 #[test]
+fn a_new_member_with_a_wrong_address_takes_no_tolerance_away() {
+    let text = include_str!("../../../sim/tests/plays/new_member_with_a_wrong_address.play");
+    play(text, &crate::cluster::<MultiPaxos>(text), "unmet");
+}
+
+#[test]
 fn a_new_acceptor_leaves_the_leader_before_alone() {
     let text =
         include_str!("../../../sim/tests/plays/new_acceptor_leaves_the_leader_before_alone.play");
