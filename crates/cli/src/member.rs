@@ -16,8 +16,7 @@ mod text;
 use crate::cluster_args::ChangeArgs;
 use crate::output::{self, say};
 use crate::protocols::{self, Work};
-use crate::source::ANSWER_LIMIT;
-use crate::status::{ask_all, last_holders};
+use crate::status::last_holders;
 use crate::waiting;
 use anyhow::{Context, Result, bail};
 pub(crate) use arguments::Arguments;
@@ -216,8 +215,7 @@ async fn check_holders(found: &Found, to: &Deployment) -> Result<()> {
     if leaving.is_empty() || !stay {
         return Ok(());
     }
-    let cluster = ask_all(&found.known, ANSWER_LIMIT).await;
-    match last_holders(&cluster, &leaving)? {
+    match last_holders(&found.known, &leaving).await? {
         Some(why) => bail!("this cannot be done now: {why}"),
         None => Ok(()),
     }

@@ -53,6 +53,9 @@ use trouble::Trouble;
 /// Interval between queries with `--wait`.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
+/// A node that has started, and is connected, knows by then whether it holds what is chosen.
+const SETTLED_IN: Duration = Duration::from_secs(5);
+
 /// A cluster and its health: the document of `--json`.
 #[derive(Debug, Serialize)]
 struct Report {
@@ -132,8 +135,20 @@ pub(crate) fn not_served(known: &Configuration, cluster: &ClusterStatus) -> Vec<
 }
 
 /// Why nodes must not be taken away: no other node holds the state of clients, as far as nodes
-/// answer. Where these do not hold it either, that is no reason.
-pub(crate) fn last_holders(cluster: &ClusterStatus, nodes: &[&str]) -> Result<Option<String>> {
+/// answer. Where these do not hold it either, that is no reason. Nodes that have just started are
+/// asked again until they know whether they hold it.
+pub(crate) async fn last_holders(known: &Configuration, nodes: &[&str]) -> Result<Option<String>> {
+    let until = Instant::now() + SETTLED_IN;
+    loop {
+        let why = last_holders_of(&ask_all(known, ANSWER_LIMIT).await, nodes)?;
+        if why.is_none() || Instant::now() >= until {
+            return Ok(why);
+        }
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+}
+
+fn last_holders_of(cluster: &ClusterStatus, nodes: &[&str]) -> Result<Option<String>> {
     let kinds: Vec<&str> = protocols::executors(&cluster.protocol)?.collect();
     let present = needs::Present::of(cluster);
     let holders: BTreeSet<&str> = kinds
