@@ -11,7 +11,7 @@ pub type SlotWindow<T> = Window<Slot, T>;
 const GAP: usize = 1024;
 
 /// Room for this many entries is kept though they are gone.
-const SPARE: usize = 1 << 14;
+const SPARE: usize = 1 << 16;
 
 /// Values by position, for positions from [`base`](Window::base) on; the base only moves up, and
 /// what lies below it is forgotten.
