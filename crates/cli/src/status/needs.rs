@@ -25,8 +25,8 @@ pub(super) struct Present<'a> {
 
 impl<'a> Present<'a> {
     /// The instances on nodes that answer and take part. An instance that has lost its memory, or
-    /// does not hold what is chosen, counts as failed: another does its work. So do
-    /// the client lanes of a draining node, because it accepts no clients.
+    /// does not hold what is chosen, counts as failed. So do the client lanes of a draining node,
+    /// because it accepts no clients.
     pub(super) fn of(cluster: &'a ClusterStatus) -> Self {
         let takes_part =
             |node: &Answer| node.status.as_ref().is_some_and(|status| status.takes_part);
@@ -95,10 +95,6 @@ impl Need<'_> {
         members(those.map(|it| it.index)).and(self.by.of)
     }
 
-    fn is_met<'b>(&self, there: impl Iterator<Item = &'b Alive<'b>>) -> bool {
-        self.by.is_met(self.those(there))
-    }
-
     /// What is not served if only these instances exist: all that work, or all that `leader` is
     /// connected to.
     pub(super) fn lost<'b>(
@@ -123,16 +119,45 @@ impl Need<'_> {
         (!self.by.is_met(those)).then_some(lost)
     }
 
+    /// The instances of the role that a hub is connected to.
+    fn seen_from(&self, present: &Present<'_>, hub: &str, names: &[&str]) -> View {
+        let those = present.near(hub).filter(|it| it.role == self.role);
+        those.map(|it| (place(names, it.node), it.index)).collect()
+    }
+
+    fn is_met(&self, view: &View, failed: &[bool]) -> bool {
+        let left = view.iter().filter(|(node, _)| !failed[*node]);
+        let left = members(left.map(|(_, index)| *index));
+        self.by.is_met(left.and(self.by.of))
+    }
+
     /// How many of the nodes with this role may fail, whichever they are, before no leader is
     /// connected to enough instances.
-    fn tolerance(&self, present: &Present<'_>, hubs: &[&str], meant: usize) -> usize {
-        let nodes = present.nodes(Some(self.role));
-        let left = |failed: &BTreeSet<&str>| {
-            hubs.iter()
-                .any(|hub| self.is_met(present.near(hub).filter(|it| !failed.contains(it.node))))
-        };
+    fn tolerance(
+        &self,
+        present: &Present<'_>,
+        hubs: &[&str],
+        names: &[&str],
+        meant: usize,
+    ) -> usize {
+        let nodes = present.nodes(Some(self.role)).into_iter();
+        let nodes: Vec<usize> = nodes.map(|node| place(names, node)).collect();
+        // Hubs that are connected to the same instances count once.
+        let views = hubs.iter().map(|hub| self.seen_from(present, hub, names));
+        let views: BTreeSet<View> = views.collect();
+        let left = |failed: &[bool]| views.iter().any(|view| self.is_met(view, failed));
         bearable(&nodes, nodes.len(), meant, left)
     }
+}
+
+/// Instances, each with the place of its node among the names of nodes.
+type View = Vec<(usize, Index)>;
+
+/// The place of a node among sorted names that contain its name.
+fn place(names: &[&str], node: &str) -> usize {
+    names
+        .binary_search(&node)
+        .expect("nodes of instances are listed")
 }
 
 /// Everything that clients need.
@@ -168,9 +193,10 @@ pub(super) fn tolerance(
         needs.extend(memories(service_needs));
     }
     let hubs = present.nodes(Some(service_needs.hub()));
+    let names = present.nodes(None);
     let mut by_role: BTreeMap<&'static str, usize> = BTreeMap::new();
     for need in &needs {
-        let tolerance = need.tolerance(present, &hubs, cluster.f);
+        let tolerance = need.tolerance(present, &hubs, &names, cluster.f);
         by_role
             .entry(need.role)
             .and_modify(|least| *least = (*least).min(tolerance))
@@ -182,13 +208,26 @@ pub(super) fn tolerance(
     }
     // If connections are missing, one leader may be connected to what one need requires, and
     // another leader to what the other needs require.
-    let serves = |failed: &BTreeSet<&str>| {
-        let near = |hub| present.near(hub).filter(|it| !failed.contains(it.node));
-        let mut left = hubs.iter().filter(|hub| !failed.contains(**hub));
-        left.any(|hub| needs.iter().all(|need| need.is_met(near(hub))))
+    let views = |hub: &&str| -> Vec<View> {
+        let views = needs
+            .iter()
+            .map(|need| need.seen_from(present, hub, &names));
+        views.collect()
     };
+    let hubs: Vec<(usize, Vec<View>)> = hubs
+        .iter()
+        .map(|hub| (place(&names, hub), views(hub)))
+        .collect();
+    let serves = |failed: &[bool]| {
+        let mut left = hubs.iter().filter(|(hub, _)| !failed[*hub]);
+        left.any(|(_, views)| {
+            let mut each = needs.iter().zip(views);
+            each.all(|(need, view)| need.is_met(view, failed))
+        })
+    };
+    let nodes: Vec<usize> = (0..names.len()).collect();
     (
-        least.map(|least| bearable(&present.nodes(None), least, cluster.f, serves)),
+        least.map(|least| bearable(&nodes, least, cluster.f, serves)),
         by_role,
     )
 }
@@ -200,18 +239,20 @@ const COMBINATIONS: usize = 50_000;
 const DRAWN: usize = 500;
 
 /// The largest number of nodes, at most `limit`, such that `holds` is true whichever of them are
-/// missing.
+/// missing: it gets whether a node is missing, by place.
 ///
 /// Where there are too many sets to try, some are drawn; a larger number than `meant`, which the
 /// deployment was checked to tolerate, is then never claimed.
-fn bearable<'a>(
-    nodes: &[&'a str],
+fn bearable(
+    nodes: &[usize],
     limit: usize,
     meant: usize,
-    mut holds: impl FnMut(&BTreeSet<&'a str>) -> bool,
+    mut holds: impl FnMut(&[bool]) -> bool,
 ) -> usize {
+    let places = nodes.iter().max().map_or(0, |last| last + 1);
+    let mut missing = vec![false; places];
     let mut budget = COMBINATIONS;
-    let mut survives = |count| subsets(nodes, count, &mut budget, &mut BTreeSet::new(), &mut holds);
+    let mut survives = |count| subsets(nodes, count, &mut budget, &mut missing, &mut holds);
     let tried = (1..=limit)
         .find(|count| !survives(*count))
         .map_or(limit, |count| count - 1);
@@ -219,37 +260,40 @@ fn bearable<'a>(
         return tried;
     }
     let mut random = Random::new(0);
-    let mut stands = |count: usize| (0..DRAWN).all(|_| holds(&drawn(nodes, count, &mut random)));
+    let mut stands = |count| (0..DRAWN).all(|_| holds(&drawn(nodes, count, places, &mut random)));
     let broken = (tried + 1..=limit.min(meant)).find(|count| !stands(*count));
     broken.map_or(limit.min(meant).max(tried), |count| count - 1)
 }
 
 /// Some set of `count` nodes.
-fn drawn<'a>(nodes: &[&'a str], count: usize, random: &mut Random) -> BTreeSet<&'a str> {
+fn drawn(nodes: &[usize], count: usize, places: usize, random: &mut Random) -> Vec<bool> {
     let mut left = nodes.to_vec();
-    (0..count.min(nodes.len()))
-        .map(|_| left.swap_remove(random.below(left.len() as u64) as usize))
-        .collect()
+    let mut missing = vec![false; places];
+    for _ in 0..count.min(nodes.len()) {
+        let node = left.swap_remove(random.below(left.len() as u64) as usize);
+        missing[node] = true;
+    }
+    missing
 }
 
 /// Whether `holds` is true for all sets of `count` more nodes; also false if there are too many
 /// sets to try.
-fn subsets<'a>(
-    nodes: &[&'a str],
+fn subsets(
+    nodes: &[usize],
     count: usize,
     budget: &mut usize,
-    chosen: &mut BTreeSet<&'a str>,
-    holds: &mut impl FnMut(&BTreeSet<&'a str>) -> bool,
+    missing: &mut [bool],
+    holds: &mut impl FnMut(&[bool]) -> bool,
 ) -> bool {
     if count == 0 {
         *budget = budget.saturating_sub(1);
-        return *budget > 0 && holds(chosen);
+        return *budget > 0 && holds(missing);
     }
-    nodes.iter().enumerate().all(|(place, node)| {
-        chosen.insert(node);
-        let all = nodes.len() - place < count
-            || subsets(&nodes[place + 1..], count - 1, budget, chosen, holds);
-        chosen.remove(node);
+    nodes.iter().enumerate().all(|(at, node)| {
+        missing[*node] = true;
+        let all = nodes.len() - at < count
+            || subsets(&nodes[at + 1..], count - 1, budget, missing, holds);
+        missing[*node] = false;
         all
     })
 }
