@@ -104,7 +104,7 @@ async fn check(known: &Configuration, name: &str) -> Result<()> {
             "no other node serves clients: after the drain of {name} none does; --force drains it all the same"
         ));
     }
-    match last_holders(known, &[name]).await? {
+    match last_holders(known, cluster, &[name]).await? {
         Some(why) => Err(anyhow!("{why}; --force drains it all the same")),
         None => Ok(()),
     }

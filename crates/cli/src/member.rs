@@ -16,7 +16,8 @@ mod text;
 use crate::cluster_args::ChangeArgs;
 use crate::output::{self, say};
 use crate::protocols::{self, Work};
-use crate::status::last_holders;
+use crate::source::ANSWER_LIMIT;
+use crate::status::{ask_all, last_holders};
 use crate::waiting;
 use anyhow::{Context, Result, bail};
 pub(crate) use arguments::Arguments;
@@ -215,7 +216,8 @@ async fn check_holders(found: &Found, to: &Deployment) -> Result<()> {
     if leaving.is_empty() || !stay {
         return Ok(());
     }
-    match last_holders(&found.known, &leaving).await? {
+    let cluster = ask_all(&found.known, ANSWER_LIMIT).await;
+    match last_holders(&found.known, cluster, &leaving).await? {
         Some(why) => bail!("this cannot be done now: {why}"),
         None => Ok(()),
     }

@@ -135,16 +135,22 @@ pub(crate) fn not_served(known: &Configuration, cluster: &ClusterStatus) -> Vec<
 }
 
 /// Why nodes must not be taken away: no other node holds the state of clients, as far as nodes
-/// answer. Where these do not hold it either, that is no reason. Nodes that have just started are
-/// asked again until they know whether they hold it.
-pub(crate) async fn last_holders(known: &Configuration, nodes: &[&str]) -> Result<Option<String>> {
+/// answer. Where these do not hold it either, that is no reason. `cluster` is what the nodes have
+/// answered last; those that have just started are asked again until they know whether they hold
+/// the state.
+pub(crate) async fn last_holders(
+    known: &Configuration,
+    mut cluster: ClusterStatus,
+    nodes: &[&str],
+) -> Result<Option<String>> {
     let until = Instant::now() + SETTLED_IN;
     loop {
-        let why = last_holders_of(&ask_all(known, ANSWER_LIMIT).await, nodes)?;
+        let why = last_holders_of(&cluster, nodes)?;
         if why.is_none() || Instant::now() >= until {
             return Ok(why);
         }
         tokio::time::sleep(ASK_EVERY).await;
+        cluster = ask_all(known, ANSWER_LIMIT).await;
     }
 }
 
