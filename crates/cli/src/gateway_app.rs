@@ -6,13 +6,12 @@
 //! ```
 
 use crate::node::Sink;
-use crate::protocols::{Work, with_protocol};
 use ionian_deployment::Deployment;
 use ionian_gateway::{ClientTls, Family, Gateway, InfoWriter, Limits, Measured, Outcome, Peer};
 use ionian_kernel::client::Reply;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::Options;
-use ionian_kernel::protocol::Protocol;
+use ionian_protocols::registry;
 use ionian_runtime::status::{ClientsStatus, counts};
 use ionian_runtime::{Application, Kept, LaneHandle, PUBLISHED_EVERY};
 use std::net::TcpListener;
@@ -165,21 +164,10 @@ fn limits(deployment: &Deployment) -> Limits {
         unfinished: clients.unfinished,
         slower_than: clients.slower_than,
         copies: deployment.f as u32,
-        asks_by_ranges: logs_spanning_reads(&deployment.protocol),
+        asks_by_ranges: registry::description(&deployment.protocol)
+            .is_some_and(|protocol| protocol.logs_spanning_reads),
         ..defaults
     }
-}
-
-/// Whether the protocol has reads of several parts of the store in its log.
-fn logs_spanning_reads(protocol: &str) -> bool {
-    struct Look;
-    impl Work for Look {
-        type Output = bool;
-        fn run<P: Protocol>(self) -> bool {
-            P::LOGS_SPANNING_READS
-        }
-    }
-    with_protocol(protocol, Look).expect("the node runs this protocol")
 }
 
 /// The node's sections of INFO.

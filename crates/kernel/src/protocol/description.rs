@@ -15,6 +15,8 @@ pub struct Description {
     pub metrics: &'static [Metrics],
     /// See [`Protocol::EXECUTORS`].
     pub executors: &'static [u8],
+    /// See [`Protocol::LOGS_SPANNING_READS`].
+    pub logs_spanning_reads: bool,
     /// See [`Protocol::PRESETS`].
     pub presets: &'static [Preset],
     /// See [`Protocol::SETTINGS`].
@@ -31,6 +33,7 @@ impl Description {
             kinds: P::KINDS,
             metrics: P::METRICS,
             executors: P::EXECUTORS,
+            logs_spanning_reads: P::LOGS_SPANNING_READS,
             presets: P::PRESETS,
             settings: P::SETTINGS,
             quorum_systems: P::quorum_systems,
