@@ -21,8 +21,9 @@ pub struct Status {
     pub executed: Option<Slot>,
     /// As far as it knows, the log ends before this slot.
     pub log_end: Option<Slot>,
-    /// Until this moment it counts as an instance that holds what is chosen: not long before it had
-    /// all of that. In the past while it catches up. None where it holds nothing of a log.
+    /// Until when it counts as an instance that holds what is chosen: some seconds after it was
+    /// last known to have all of that. While it catches up that moment is over. None for kinds that
+    /// hold nothing of a log.
     pub current_until: Option<Instant>,
     /// Since when what it has asked for is not answered. None where nothing waits for an answer.
     pub unanswered_since: Option<Instant>,

@@ -12,7 +12,7 @@ use super::Replica;
 use crate::epaxos::instance::{Deps, InstanceId, Space};
 use crate::epaxos::message::{Instance, Reach, Run};
 use crate::epaxos::{Envelope, MAX_RECOVERIES, RUNS, acceptor, branch, leader};
-use crate::parts::replica::currency::current_for;
+use crate::parts::replica::currency::current_until;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -291,9 +291,9 @@ impl Replica {
     /// Until when it counts as one that holds what is decided. One that installs a snapshot lacks
     /// what acceptors have dropped.
     pub(super) fn current_until(&self) -> Instant {
-        match self.missing.current_at {
-            at if at == Instant::ZERO || self.snapshots.is_installing() => Instant::ZERO,
-            at => at + current_for(self.config.options()),
+        match self.snapshots.is_installing() {
+            true => Instant::ZERO,
+            false => current_until(self.missing.current_at, self.config.options()),
         }
     }
 

@@ -14,9 +14,13 @@ use ionian_kernel::time::{Duration, Instant};
 const CURRENT_FOR: Duration = Duration::from_secs(5);
 const HEARTBEATS: u32 = 10;
 
-/// How long what a replica has executed counts as all that is chosen.
-pub(crate) fn current_for(options: &Options) -> Duration {
-    CURRENT_FOR + options.heartbeat * HEARTBEATS
+/// Until when a replica counts as current that is known to have had at `at` all that was chosen;
+/// zero for zero, which is never.
+pub(crate) fn current_until(at: Instant, options: &Options) -> Instant {
+    match at {
+        Instant::ZERO => Instant::ZERO,
+        at => at + CURRENT_FOR + options.heartbeat * HEARTBEATS,
+    }
 }
 
 /// See the top of this file.
@@ -51,10 +55,7 @@ impl Currency {
 
     /// Until when it counts as current.
     pub(super) fn until(&self, options: &Options) -> Instant {
-        match self.at {
-            Instant::ZERO => Instant::ZERO,
-            at => at + current_for(options),
-        }
+        current_until(self.at, options)
     }
 }
 
@@ -80,7 +81,7 @@ mod tests {
         currency.executed(Slot(19));
         assert_eq!(currency.until(&options), Instant::ZERO, "slots are missing");
         currency.executed(Slot(20));
-        let current = Instant(1000) + current_for(&options);
+        let current = Instant(1000) + CURRENT_FOR + options.heartbeat * HEARTBEATS;
         assert_eq!(currency.until(&options), current);
         currency.executed(Slot(99));
         assert_eq!(currency.until(&options), current, "no leader says more");
