@@ -45,6 +45,14 @@ impl Machine {
     }
 }
 
+impl Machine {
+    /// The load average, if what is measured may have to wait for a processor.
+    pub fn busy_load(&self) -> Option<f64> {
+        self.load_average
+            .filter(|load| *load >= self.processors as f64)
+    }
+}
+
 /// The text after `name` and the separator in its line.
 fn field(text: &str, name: &str, sign: char) -> Option<String> {
     let mut lines = text.lines().filter_map(|line| line.split_once(sign));

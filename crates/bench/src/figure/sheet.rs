@@ -94,11 +94,18 @@ impl Sheet {
     /// What the figure says, as a chapter of the findings.
     pub(crate) fn summary(&self, name: &str, bench: &Bench) -> String {
         let mut text = format!("\n## Figure {name}: {}\n\n", self.title);
-        warn(&mut text, bench);
+        self.write_findings(&mut text, bench);
+        text
+    }
+
+    /// The findings, and above them why they may be none.
+    fn write_findings(&self, text: &mut String, bench: &Bench) {
+        if let Some(caution) = &bench.caution {
+            let _ = writeln!(text, "**This is {caution}.**\n");
+        }
         for finding in &self.findings {
             let _ = writeln!(text, "- {finding}");
         }
-        text
     }
 
     /// The figure in words and as a table, for people and for the docs.
@@ -110,10 +117,7 @@ impl Sheet {
             "`ionian bench figure {name}{quick}` ([picture]({name}.svg), [CSV]({name}.csv))\n"
         );
         let _ = writeln!(text, "![{}]({name}.svg)\n", self.title);
-        warn(&mut text, bench);
-        for finding in &self.findings {
-            let _ = writeln!(text, "- {finding}");
-        }
+        self.write_findings(&mut text, bench);
         let basis = match &self.basis {
             Basis::Measured => &origin(bench),
             Basis::Said { whole, .. } => whole,
@@ -137,13 +141,6 @@ impl Sheet {
                 .collect());
         }
         text
-    }
-}
-
-/// Says above findings why they may be none.
-fn warn(text: &mut String, bench: &Bench) {
-    if let Some(caution) = &bench.caution {
-        let _ = writeln!(text, "**This is {caution}.**\n");
     }
 }
 

@@ -69,9 +69,7 @@ pub(crate) struct Bench {
 /// Why numbers that are measured so may be wrong, if so.
 fn caution(quick: bool, machine: &Machine) -> Option<String> {
     let quick = quick.then(|| "a quick run: its numbers are no findings".to_owned());
-    let load = machine.load_average;
-    let busy = load.filter(|load| *load >= machine.processors as f64);
-    let busy = busy.map(|load| {
+    let busy = machine.busy_load().map(|load| {
         let processors = machine.processors;
         format!("not a quiet machine: load average {load} on {processors} processors")
     });

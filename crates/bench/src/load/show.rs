@@ -117,10 +117,7 @@ pub(crate) fn text(outcome: &Outcome) -> String {
         "{command}\nionian {version}{build}\n{machine}\n{}",
         question(asked)
     );
-    let is_busy = machine
-        .load_average
-        .is_some_and(|load| load >= machine.processors as f64);
-    if is_busy {
+    if machine.busy_load().is_some() {
         let _ = writeln!(
             text,
             "NOT A QUIET MACHINE: others use its processors. Believe processor times more than speeds."
