@@ -29,6 +29,12 @@ pub(super) fn private(path: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
+/// Makes the names of files in a directory durable.
+pub(super) fn sync(path: &Path) -> Result<(), LogError> {
+    let synced = File::open(path).and_then(|directory| directory.sync_all());
+    synced.map_err(io_error("sync the directory", path))
+}
+
 impl DataDirectory {
     /// Creates the directory if needed, and locks it.
     pub(crate) fn open(path: &Path) -> Result<Self, LogError> {
@@ -101,8 +107,7 @@ impl DataDirectory {
 
     /// Makes the names of files in the directory durable.
     pub(crate) fn sync(&self) -> Result<(), LogError> {
-        let sync = File::open(&self.path).and_then(|directory| directory.sync_all());
-        sync.map_err(io_error("sync the directory", &self.path))
+        sync(&self.path)
     }
 }
 

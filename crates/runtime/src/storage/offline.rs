@@ -1,7 +1,7 @@
 //! The data directory of a stopped node with durability "disk": reads it, or creates one whose
 //! state begins with a snapshot.
 
-use super::directory::{DataDirectory, LOG, SNAPSHOTS, VITAL, private};
+use super::directory::{DataDirectory, LOG, SNAPSHOTS, VITAL, private, sync};
 use super::error::{LogError, io_error};
 use super::identity::{self, IdentityFile, Origin};
 use super::recovery;
@@ -318,8 +318,7 @@ impl SkipList {
     pub fn write(self) -> Result<bool, LogError> {
         if self.changed {
             self.skips.store(&self.path)?;
-            let synced = File::open(&self.path).and_then(|directory| directory.sync_all());
-            synced.map_err(io_error("sync the directory", &self.path))?;
+            sync(&self.path)?;
         }
         Ok(self.changed)
     }
@@ -380,8 +379,7 @@ impl NewNode<'_> {
         directory.sync()?;
         // Renaming replaces an empty directory.
         fs::rename(&draft, path).map_err(io_error("rename", &draft))?;
-        let synced = File::open(parent).and_then(|parent| parent.sync_all());
-        synced.map_err(io_error("sync the directory", parent))
+        sync(parent)
     }
 
     fn stamp_of_node(&self) -> Stamp {

@@ -1,10 +1,11 @@
 //! The file `stored`: of which roles this node has stored snapshots. A role whose snapshots are
 //! gone would begin with an empty state, though others count on what it has stored.
 
+use super::directory::sync;
 use super::error::{LogError, io_error};
 use super::sealed;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "stored";
@@ -59,8 +60,6 @@ impl StoredList {
 
     fn save(&self) -> Result<(), LogError> {
         sealed::write(&self.path, &self.names)?;
-        let directory = self.path.parent().expect("it is in a directory");
-        let sync = File::open(directory).and_then(|directory| directory.sync_all());
-        sync.map_err(io_error("sync the directory", directory))
+        sync(self.path.parent().expect("it is in a directory"))
     }
 }
