@@ -24,8 +24,8 @@
 //! A slot lies in one sector, and a sector is written whole or not at all: a disk finds one that it
 //! has written in part by the sector's own checksum, and reports an error when it is read. So a
 //! crash leaves each slot as it was before or after a write, and a slot that is neither empty nor
-//! whole is damage. It may have been the newest, which alone tells of a lost end: the log is
-//! refused.
+//! whole is damage. It may have been the newest, which alone shows that the end is lost: the
+//! log is refused.
 
 use crate::error::{WalError, io_error};
 use crate::segment::file_name;
@@ -47,7 +47,7 @@ const SUM_AT: usize = 48;
 const SLOT: usize = SUM_AT + 4;
 const SLOTS: usize = 3;
 /// Why a file with a slot that is not whole is refused, and what to do.
-const DAMAGED: &str = "this entry is not whole and of this log, and may be the one that tells \
+const DAMAGED: &str = "this entry is not whole and of this log, and may be the one that shows \
     whether the end of the log is missing; put this very file back if a copy of it exists, or \
     replace the node by one with another name";
 /// What the system writes at once.

@@ -190,16 +190,12 @@ impl Platter {
                 0
             };
             let (mut at, bytes) = writes.remove(next);
-            let mut rest = &bytes[..];
-            if lies_in_one_sector(at, bytes.len()) && self.kept_of(bytes.len(), mood) < bytes.len()
-            {
-                rest = &[];
-            }
+            let (mut rest, is_whole) = (&bytes[..], lies_in_one_sector(at, bytes.len()));
             while !rest.is_empty() {
                 let (piece, behind) = rest.split_at(rest.len().min(SECTOR - at % SECTOR));
-                let kept = match lies_in_one_sector(at, bytes.len()) {
-                    true => piece.len(),
-                    false => self.kept_of(piece.len(), mood),
+                let kept = match self.kept_of(piece.len(), mood) {
+                    kept if is_whole && kept < piece.len() => 0,
+                    kept => kept,
                 };
                 self.durable.write(inode, at, &piece[..kept]);
                 at += piece.len();
