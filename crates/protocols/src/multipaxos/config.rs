@@ -210,8 +210,8 @@ impl Config {
 
     /// The acceptors that the change under way adds.
     pub fn added_acceptors(&self) -> AcceptorSet {
-        let added = |before: &QuorumSystem| self.quorums.members().without(before.members());
-        self.before.as_ref().map_or(AcceptorSet::EMPTY, added)
+        let members = self.quorums.members().iter();
+        members.filter(|it| !self.was_there(*it)).collect()
     }
 
     /// The first epoch in whose rounds an acceptor takes part that has just come to life.

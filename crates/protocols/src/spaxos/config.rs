@@ -186,9 +186,8 @@ impl Checked {
 
     /// The stabilizers that the change under way adds.
     pub fn added_stabilizers(&self) -> Set<StabilizerId> {
-        let members = self.stabilizers.members();
-        self.stabilizers_before()
-            .map_or(Set::EMPTY, |before| members.without(before.members()))
+        let members = self.stabilizers.members().iter();
+        members.filter(|it| self.is_new(*it)).collect()
     }
 
     /// Whether a stabilizer is of the configuration that the cluster changes into, and of no other.

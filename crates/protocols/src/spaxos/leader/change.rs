@@ -90,11 +90,11 @@ impl Change {
     /// What the stabilizers are ready for.
     pub(super) fn ready(&self, now: Instant, config: &Config) -> Ready {
         let lately = |at: Instant| now.since(at) <= STABILIZER_PRESENCE;
-        let heard = self.heard.iter().filter(|(_, at)| lately(**at));
-        let heard: Set<StabilizerId> = heard.map(|(stabilizer, _)| *stabilizer).collect();
+        let present = self.heard.iter().filter(|(_, at)| lately(**at));
+        let present: Set<StabilizerId> = present.map(|(stabilizer, _)| *stabilizer).collect();
         Ready {
-            for_joint_round: config.stabilizers.is_write_quorum(heard)
-                && heard.covers(config.added_stabilizers()),
+            for_joint_round: config.stabilizers.is_write_quorum(present)
+                && present.covers(config.added_stabilizers()),
             to_finish: self.is_taken_over(config),
         }
     }
