@@ -238,7 +238,7 @@ impl Cluster {
         // The file states no level then, which an earlier program would not know.
         let is_first = self.deployment.level == Level::FIRST;
         if is_first && *program == self.ionian && self.processes[node].join.is_none() {
-            command.args(["--set", "level=17"]);
+            command.args(["--set", &format!("level={}", Level::FIRST)]);
         }
         if self.processes[node].clock_ahead_ms != 0 {
             command.arg(format!(

@@ -32,7 +32,7 @@ pub struct Window<P, T> {
     beyond: Vec<Run<T>>,
 }
 
-/// Entries of positions that follow each other. The last one has a value when the run is made.
+/// Entries of positions that follow each other.
 #[derive(Clone, Debug)]
 struct Run<T> {
     start: u64,
@@ -210,7 +210,7 @@ impl<P: Position, T> Window<P, T> {
         before
     }
 
-    /// The same where there are several runs, or a hole comes to be.
+    /// Puts a value where there are several runs, or behind a large hole.
     #[cold]
     fn insert_by_runs(&mut self, at: P, value: T) -> Option<T> {
         assert!(

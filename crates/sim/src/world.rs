@@ -98,8 +98,8 @@ const BUSY_WITH_FAULTS: u64 = 32;
 /// How long the run goes on after the work is done: a straggler may still do harm.
 const GRACE: Micros = 1_500_000;
 
-/// How often it is looked at whether a healed cluster has come to rest.
-const LOOK_EVERY: Micros = 19_037; // A leader skips each 20 ms: it must not be seen in the same phase each time.
+/// How often a healed cluster is looked at for rest: not in phase with what roles do each 20 ms.
+const LOOK_EVERY: Micros = 19_037;
 
 /// After this number of events it is looked at what must hold between two calls of a role: that
 /// reads all that the role has, which in a sparse log takes longer than the calls.

@@ -21,7 +21,7 @@ pub(crate) struct ClusterStatus {
     pub(crate) durability: &'static str,
     /// The digest of the deployment that the cluster was founded with, in hexadecimal.
     pub(crate) founding: String,
-    /// The level.
+    /// The level of the cluster.
     pub(crate) level: u16,
     /// The number of configuration steps so far.
     pub(crate) epoch: u32,

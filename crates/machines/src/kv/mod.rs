@@ -378,6 +378,7 @@ impl Kv {
             read::answer(&self.store, now, op, None, reply);
             return Ok(());
         };
+        // Other reads look only at the keys that they name, and are never refused.
         if matches!(op, Op::StreamRead(_)) || budget::looks(op) {
             budget.take(budget.cost(&self.store, now, op)?)?;
             if let Some(text) = budget::refusal(&self.store, now, op) {
@@ -495,8 +496,8 @@ pub fn answered(reply: &Bytes) -> (Option<usize>, Bytes) {
     }
 }
 
-/// In which of 64 ranges of hashes a key is. Keys of the same range are in the same part of a
-/// machine that is divided, except at most of parts + 1 ranges.
+/// In which of 64 ranges of hashes a key is. Each part of a divided machine has ranges that follow
+/// each other: a range is divided only where one part ends and the next begins.
 pub fn range_of(key: &[u8]) -> u8 {
     (hash::position(key) >> 58) as u8
 }

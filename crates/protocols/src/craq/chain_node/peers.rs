@@ -222,8 +222,8 @@ impl ChainNode {
         })
     }
 
-    /// The members that this node asks the master to remove. If it hears too few other nodes it may
-    /// be cut off itself, and asks for those only that have left the cluster.
+    /// The members that this node asks the master to remove. A node that receives too few
+    /// heartbeats may be cut off itself, and asks only for those that have left the cluster.
     pub(super) fn suspects(&self, now: Instant) -> impl Iterator<Item = ChainNodeId> + use<'_> {
         let hears_enough = self.hears_enough(now);
         self.absent(now)

@@ -13,11 +13,15 @@ use ionian_kernel::random::Random;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Duration, Instant, Timestamp};
 
-/// A barrier is due after this many instances; after `retained_slots`, or if keys will expire, at
-/// most so often; and after so much more time if there was any.
+/// A barrier is due at once after this number of instances.
 const INSTANCES: u64 = 100_000;
+
+/// The time since the last barrier after which one is due, at the earliest, if `retained_slots`
+/// instances were executed or keys will expire. Up to twice as long, so that one leader is first.
 const EVERY: Duration = Duration::from_secs(1);
-const LATEST: Duration = Duration::from_secs(10);
+
+/// How much later one is due after fewer instances.
+const LATER: Duration = Duration::from_secs(10);
 
 /// A leader proposes one for a deadline at most so often.
 const CLOCK_EVERY: Duration = Duration::from_millis(50);
@@ -59,7 +63,7 @@ impl Leader {
         let enough = self.config.options().retained_slots as u64;
         let wait = match deadline.is_some() || since_barrier >= enough {
             true => Duration::ZERO,
-            false => LATEST,
+            false => LATER,
         };
         let is_due = since_barrier >= INSTANCES || self.barriers.due + wait <= now;
         if tells_time || is_due {
