@@ -6,8 +6,8 @@
 //! a burst which batches are chosen, a leader makes a few allocations for a burst). Client lanes,
 //! batchers, unbatchers and replicas make new payloads, a batch or the answers of a burst, which
 //! take memory of their own. In S-Paxos the roles that handle references and payloads allocate for
-//! each of them. Each bound is what the role does today; a change that does better lowers it. A
-//! preset without bounds is measured, so that it runs, and may allocate as it likes.
+//! each of them. Each bound is what the role does today; a change that does better lowers it. The
+//! roles of a preset without bounds may allocate as they like.
 
 use ionian_costs::case::Case;
 use ionian_costs::count::{Counter, Pass, Place, Uncounted};
@@ -23,20 +23,10 @@ const BOUNDS: &[(&str, &[(&str, f64)])] = &[
     ("colocated, writes on disk", &[("node", 0.125)]),
     ("colocated, reads", &[("node", 0.108)]),
     ("baseline, writes", &[("node", 1.44)]),
-    ("baseline, writes on disk", &[("node", 1.49)]),
     ("baseline, reads", &[("node", 1.12)]),
     (
         "compartmentalized, writes",
         &[("client", 1.02), ("leader", 0.0205), ("replica", 0.0842)],
-    ),
-    (
-        "compartmentalized, writes on disk",
-        &[
-            ("client", 1.02),
-            ("leader", 0.0205),
-            ("acceptor", 0.000205),
-            ("replica", 0.153),
-        ],
     ),
     (
         "compartmentalized, reads",
@@ -54,18 +44,6 @@ const BOUNDS: &[(&str, &[(&str, f64)])] = &[
         ],
     ),
     (
-        "batched, writes on disk",
-        &[
-            ("client", 0.0511),
-            ("batcher+read_batcher", 0.0103),
-            ("leader", 0.00103),
-            ("proxy_leader", 0.00511),
-            ("acceptor", 0.000153),
-            ("replica", 0.00516),
-            ("unbatcher", 0.00511),
-        ],
-    ),
-    (
         "batched, reads",
         &[
             ("client", 0.0511),
@@ -78,7 +56,6 @@ const BOUNDS: &[(&str, &[(&str, f64)])] = &[
     ("mencius, writes on disk", &[("node", 2.32)]),
     ("mencius, reads", &[("node", 0.108)]),
     ("mencius-wan, writes", &[("node", 6.75)]),
-    ("mencius-wan, writes on disk", &[("node", 6.8)]),
     ("mencius-wan, reads", &[("node", 0.108)]),
     (
         "mencius-compartmentalized, writes",
@@ -87,16 +64,6 @@ const BOUNDS: &[(&str, &[(&str, f64)])] = &[
             ("leader", 0.0459),
             ("proxy_leader", 5.11e-05),
             ("replica", 0.173),
-        ],
-    ),
-    (
-        "mencius-compartmentalized, writes on disk",
-        &[
-            ("client", 1.02),
-            ("leader", 0.0459),
-            ("proxy_leader", 5.11e-05),
-            ("acceptor", 0.00051),
-            ("replica", 0.224),
         ],
     ),
     (
@@ -110,18 +77,6 @@ const BOUNDS: &[(&str, &[(&str, f64)])] = &[
             ("batcher+read_batcher", 0.0103),
             ("leader", 0.00306),
             ("proxy_leader", 0.00511),
-            ("replica", 0.00694),
-            ("unbatcher", 0.00511),
-        ],
-    ),
-    (
-        "mencius-batched, writes on disk",
-        &[
-            ("client", 0.0511),
-            ("batcher+read_batcher", 0.0103),
-            ("leader", 0.00306),
-            ("proxy_leader", 0.00511),
-            ("acceptor", 0.000306),
             ("replica", 0.00694),
             ("unbatcher", 0.00511),
         ],
@@ -150,18 +105,6 @@ const BOUNDS: &[(&str, &[(&str, f64)])] = &[
         ],
     ),
     (
-        "spaxos-compartmentalized, writes on disk",
-        &[
-            ("client", 0.0511),
-            ("disseminator", 4.25),
-            ("leader", 0.0205),
-            ("proxy_leader", 0.205),
-            ("acceptor", 0.000306),
-            ("stabilizer", 0.923),
-            ("replica", 0.152),
-        ],
-    ),
-    (
         "spaxos-compartmentalized, reads",
         &[("client", 1.08), ("replica", 0.00511)],
     ),
@@ -174,20 +117,6 @@ const BOUNDS: &[(&str, &[(&str, f64)])] = &[
             ("leader", 0.00103),
             ("proxy_leader", 0.00511),
             ("stabilizer", 0.026),
-            ("replica", 0.00516),
-            ("unbatcher", 0.00511),
-        ],
-    ),
-    (
-        "spaxos-batched, writes on disk",
-        &[
-            ("client", 0.0511),
-            ("batcher+read_batcher", 0.0103),
-            ("disseminator", 0.0256),
-            ("leader", 0.00103),
-            ("proxy_leader", 0.00511),
-            ("acceptor", 0.000153),
-            ("stabilizer", 0.0263),
             ("replica", 0.00516),
             ("unbatcher", 0.00511),
         ],
@@ -210,15 +139,6 @@ const BOUNDS: &[(&str, &[(&str, f64)])] = &[
             ("client", 0.0281),
             ("batcher", 0.00256),
             ("server", 0.00765),
-            ("unbatcher", 0.00256),
-        ],
-    ),
-    (
-        "unreplicated-batched, writes on disk",
-        &[
-            ("client", 0.0281),
-            ("batcher", 0.00256),
-            ("server", 0.00768),
             ("unbatcher", 0.00256),
         ],
     ),
@@ -261,10 +181,11 @@ fn allocations(case: &Case) -> Vec<(String, f64)> {
 /// What is wrong with a case.
 fn faults(case: &Case) -> Vec<String> {
     let (name, mut faults) = (case.name(), Vec::new());
-    let bounds = BOUNDS.iter().find(|(bounded, _)| *bounded == name);
+    let Some((_, bounds)) = BOUNDS.iter().find(|(bounded, _)| *bounded == name) else {
+        return faults;
+    };
     for (group, count) in allocations(case) {
         println!("{name:<40} {group:<22} {count:>9.5}");
-        let Some((_, bounds)) = bounds else { continue };
         let bound = bounds.iter().find(|(bounded, _)| *bounded == group);
         let bound = bound.map_or(0.0, |(_, bound)| *bound);
         if count > bound {
@@ -274,6 +195,13 @@ fn faults(case: &Case) -> Vec<String> {
         }
     }
     faults
+}
+
+#[test]
+fn each_bound_is_that_of_a_case() {
+    let names = BOUNDS.iter().map(|(name, _)| *name);
+    let unknown: Vec<&str> = names.filter(|name| Case::named(name).is_none()).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
 }
 
 /// Each thread counts its own.
