@@ -130,10 +130,7 @@ pub(crate) fn clients_are_answered<P: Protocol>() {
         several_of: u64::MAX,
         large_of: u64::MAX,
     };
-    for shape in shapes::presets::<P>()
-        .into_iter()
-        .filter(|it| it.layout.f > 0)
-    {
+    for shape in shapes::usual::<P>().filter(|it| it.layout.f > 0) {
         let mut layout = shape.layout;
         let options = &mut layout.options;
         // Peers keep little, and a snapshot takes ten seconds.
@@ -199,7 +196,7 @@ fn return_of_all<P: Protocol>(layout: &Layout, nodes: &[NodeId], commands: u64) 
 /// When all replicas return together, the time for a command of the log is no wait, whatever keys
 /// it writes: less than half a millisecond, though messages take 50 us and each costs 1 us.
 pub(crate) fn all_replicas_catch_up<P: Protocol>() {
-    for shape in shapes::presets::<P>() {
+    for shape in shapes::usual::<P>() {
         let layout = shape.layout;
         let only = |node: &NodeId| kinds(&layout, *node).all(|kind| P::EXECUTORS.contains(&kind));
         let nodes: Vec<NodeId> = layout.nodes().into_iter().filter(only).collect();
@@ -232,10 +229,7 @@ pub(crate) fn messages_are_bounded<P: Protocol>() {
         several_of: u64::MAX,
         large_of: 40,
     };
-    for shape in shapes::presets::<P>()
-        .into_iter()
-        .filter(|it| it.layout.f > 0)
-    {
+    for shape in shapes::usual::<P>().filter(|it| it.layout.f > 0) {
         let layout = shape.layout;
         let lanes: Vec<ClientId> = layout.all::<ClientId>(0).iter().collect();
         for node in [

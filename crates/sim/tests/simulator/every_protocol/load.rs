@@ -139,7 +139,7 @@ pub(crate) fn is_answered<P: Protocol>() {
         timed: 2,
         other: 2,
     };
-    for shape in shapes::presets::<P>() {
+    for shape in shapes::usual::<P>() {
         for delay_us in [50.0, 50_000.0] {
             for (kind, of) in
                 ["hot", "timed", "other"]

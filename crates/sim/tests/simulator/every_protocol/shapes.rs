@@ -32,7 +32,18 @@ pub(crate) fn presets<P: Protocol>() -> Vec<Scenario> {
     presets
 }
 
-/// The smallest of them.
+/// The deployments that come with the protocol, but for those with dozens of instances of a role:
+/// a run of these takes as long as twenty others, and only [`all`] has them.
+pub(crate) fn usual<P: Protocol>() -> impl Iterator<Item = Scenario> {
+    const FEW: usize = 12;
+    let presets = presets::<P>().into_iter();
+    presets.filter(|preset| {
+        let mut roles = preset.layout.instances.iter();
+        roles.all(|places| places.iter().count() <= FEW)
+    })
+}
+
+/// The smallest deployment that comes with the protocol.
 pub(crate) fn smallest<P: Protocol>() -> Scenario {
     let presets = presets::<P>().into_iter();
     let smallest = presets.min_by_key(|preset| preset.layout.nodes().len());
