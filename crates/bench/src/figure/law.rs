@@ -24,7 +24,7 @@ pub(super) fn replicas(bench: &Bench) -> Result<Sheet> {
             read_level: ReadLevel::Linearizable,
             ..Workload::writes(1)
         };
-        for replicas in REPLICAS {
+        for replicas in bench.some(&REPLICAS) {
             let deployment = fitting(bench, replicas, &workload, &[])?;
             let point = bench.project(&name(fraction), &deployment, &workload, &[])?;
             points.push(Point {

@@ -62,7 +62,7 @@ impl Clock {
         match self {
             Clock::Processor { .. } => WARM_UP,
             #[cfg(test)]
-            Clock::Invented(_) => WARM_UP / 4,
+            Clock::Invented(_) => WARM_UP / 20,
         }
     }
 }
