@@ -85,6 +85,14 @@ impl<I: Id> Suspicion<I> {
         }
         due
     }
+
+    /// Of these, the one that has waited for it the longest.
+    fn probe_one(&mut self, now: Instant) -> Option<I> {
+        let due = self.probes.iter_mut().filter(|(_, at)| **at <= now);
+        let (id, at) = due.min_by_key(|(_, at)| **at)?;
+        *at = now + PROBE_EVERY;
+        Some(*id)
+    }
 }
 
 /// Chooses the instance of a role to send work to: one on the same node if there is one, otherwise
@@ -94,6 +102,8 @@ pub struct Choice<I: Id> {
     preferred: Set<I>,
     all: Set<I>,
     suspicion: Suspicion<I>,
+    /// When the next suspect gets a copy of some work.
+    probe_at: Instant,
     turn: u64,
 }
 
@@ -105,6 +115,7 @@ impl<I: Id> Choice<I> {
             preferred: Set::EMPTY,
             all: Set::EMPTY,
             suspicion: Suspicion::default(),
+            probe_at: Instant::ZERO,
             turn: turn >> 1,
         };
         choice.reconfigure(all, near);
@@ -128,10 +139,11 @@ impl<I: Id> Choice<I> {
         self.preferred
     }
 
-    /// Where to send now: one trusted instance, and all that get the message. The others among
-    /// these are suspects, now and then: without work they could never clear themselves, and work
-    /// that no trusted instance has could be lost with them. `None` if the deployment has no such
-    /// instance.
+    /// Where to send now: one trusted instance, and all that get the message. The other one among
+    /// these, now and then, is a suspect: without work it could never clear itself, and work that
+    /// no trusted instance has could be lost with them. One at a time, for each copy is work for
+    /// all that comes after it: where answers are late because too much waits, all are suspects.
+    /// `None` if the deployment has no such instance.
     pub fn next(&mut self, now: Instant) -> Option<(I, Set<I>)> {
         self.next_among(self.all, now)
     }
@@ -146,7 +158,18 @@ impl<I: Id> Choice<I> {
             Some(one) => one,
             None => self.suspicion.first_due(self.all)?,
         };
-        Some((one, self.suspicion.probe(now).or(Set::one(one))))
+        Some((one, self.probe(now).or(Set::one(one))))
+    }
+
+    fn probe(&mut self, now: Instant) -> Set<I> {
+        if self.probe_at > now {
+            return Set::EMPTY;
+        }
+        let Some(due) = self.suspicion.probe_one(now) else {
+            return Set::EMPTY;
+        };
+        self.probe_at = now + PROBE_EVERY;
+        Set::one(due)
     }
 
     /// Those of `some` that are not suspected.
@@ -269,6 +292,8 @@ impl<I: Id> Presence<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
+    use alloc::vec::Vec;
     use ionian_kernel::id::ReplicaId;
 
     #[test]
@@ -346,6 +371,23 @@ mod tests {
             assert_eq!(choice.next(at).map(|(next, _)| next), Some(expected));
             choice.silent(expected, at);
         }
+    }
+
+    #[test]
+    fn of_many_suspects_one_at_a_time_gets_a_copy_of_some_work_and_each_has_its_turn() {
+        let mut choice = Choice::new(Set::first(5), Set::one(ReplicaId(0)), 0);
+        for id in 1..5 {
+            choice.silent(ReplicaId(id), Instant(u64::from(id)));
+        }
+        let (mut probed, mut copies) = (Vec::new(), 0);
+        for turn in 0..40 {
+            let at = Instant(600_000 + turn * 50_000);
+            let (one, all) = choice.next(at).expect("there are five");
+            assert_eq!(one, ReplicaId(0));
+            copies += all.len() - 1;
+            probed.extend(all.without(Set::one(one)).iter().map(|id| id.0));
+        }
+        assert_eq!((probed, copies), (vec![1, 2, 3, 4], 4), "in two seconds");
     }
 
     #[test]
