@@ -21,6 +21,7 @@ pub mod page;
 pub mod queue;
 pub mod quorum;
 pub mod session;
+pub mod settled;
 pub mod slot_map;
 pub mod suspicion;
 pub mod window;

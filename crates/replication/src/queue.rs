@@ -2,8 +2,10 @@
 //! in hand already.
 
 use crate::batch::{Batch, Purpose};
+use crate::settled::{Floors, Sweep};
 use alloc::collections::{BTreeSet, VecDeque};
 use ionian_kernel::id::ClientId;
+use ionian_kernel::time::Instant;
 
 /// How many batches may wait, and how many bytes they may hold. What comes beyond is dropped, and
 /// proposed again by its proposer: each has a window of its own, so that only very many can come so
@@ -31,6 +33,7 @@ pub struct Queue<T> {
     /// The class whose turn it is.
     turn: usize,
     bytes: usize,
+    sweep: Sweep,
 }
 
 impl<T> Default for Queue<T> {
@@ -39,6 +42,7 @@ impl<T> Default for Queue<T> {
             classes: [VecDeque::new(), VecDeque::new()],
             turn: 0,
             bytes: 0,
+            sweep: Sweep::default(),
         }
     }
 }
@@ -83,6 +87,30 @@ impl<T: Proposal> Queue<T> {
         let proposal = self.classes[class].pop_front().expect("just seen");
         self.bytes -= proposal.batch().byte_len();
         Some(proposal)
+    }
+
+    /// Takes out what no client waits for any more, as `settles` says of it and of what all that
+    /// waits says. To be called when something was pushed.
+    pub fn drop_settled(
+        &mut self,
+        now: Instant,
+        settles: impl Fn(&Floors, &T) -> bool,
+        mut dropped: impl FnMut(T),
+    ) {
+        if !self.sweep.is_due(now, self.len()) {
+            return;
+        }
+        let floors = Floors::of(self.iter());
+        for class in &mut self.classes {
+            for proposal in core::mem::take(class) {
+                if settles(&floors, &proposal) {
+                    self.bytes -= proposal.batch().byte_len();
+                    dropped(proposal);
+                } else {
+                    class.push_back(proposal);
+                }
+            }
+        }
     }
 
     /// Takes everything out.

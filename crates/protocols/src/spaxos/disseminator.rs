@@ -31,6 +31,7 @@ use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
 use ionian_kernel::wire::Never;
 use ionian_replication::batch::{Batch, BatchBuilder, OpenBatch};
+use ionian_replication::settled::Sweep;
 use ionian_replication::suspicion::Suspicion;
 
 messages! {
@@ -123,6 +124,7 @@ pub struct Disseminator {
     /// Payloads not known chosen, by number.
     in_flight: BTreeMap<PayloadNumber, InFlight>,
     in_flight_bytes: usize,
+    sweep: Sweep,
     life: u64,
     next_number: PayloadNumber,
     /// The highest round in which a leader has said that it leads: payloads name it. Not the
@@ -192,6 +194,7 @@ impl Disseminator {
             open: OpenBatch::default(),
             in_flight: BTreeMap::new(),
             in_flight_bytes: 0,
+            sweep: Sweep::default(),
             life,
             next_number: PayloadNumber(life),
             round: Round(0),
@@ -278,7 +281,12 @@ impl Disseminator {
             due: now,
         };
         self.in_flight.insert(number, payload);
-        self.store(now, number, out);
+        if self.sweep.is_due(now, self.in_flight.len()) {
+            self.drop_settled();
+        }
+        if self.in_flight.contains_key(&number) {
+            self.store(now, number, out);
+        }
     }
 
     /// Has what may never be chosen any more ordered anew, as another payload.
@@ -445,12 +453,7 @@ impl Disseminator {
         let executed = self.executed.unwrap_or_default();
         let transit = transit(self.in_flight_bytes);
         let is_overdue = |payload: &InFlight| payload.due + transit <= now;
-        let overdue: Vec<PayloadNumber> = self
-            .in_flight
-            .iter()
-            .filter(|(_, payload)| is_overdue(payload))
-            .map(|(number, _)| *number)
-            .collect();
+        let overdue = self.numbers_of(is_overdue);
         let mut void = Vec::new();
         for number in overdue {
             let payload = self.in_flight.get_mut(&number).expect("just found");

@@ -39,13 +39,18 @@ fn one_in_flight() -> Options {
 }
 
 fn batch(numbers: &[u64]) -> Batch {
+    batch_above(0, numbers)
+}
+
+/// Commands of a client that waits for none below `floor`.
+fn batch_above(floor: u64, numbers: &[u64]) -> Batch {
     let mut batch = BatchBuilder::default();
     for number in numbers {
         batch.push(&Command {
             client: ClientId(0),
             purpose: Purpose::Execute(SessionId(1)),
             number: *number,
-            floor: 0,
+            floor,
             payload: "x",
         });
     }
@@ -144,6 +149,28 @@ fn batches_beyond_the_window_of_bytes_wait_until_others_are_chosen() {
     assert_eq!(batcher.asked(commands(&[2])), only(vec![]));
     let asked = batcher.asked(chosen(first + 1));
     assert_eq!(asked, proposed(0, first + 2, &[2], false));
+}
+
+// What no client waits for.
+
+#[test]
+fn what_a_client_has_given_up_and_copies_are_dropped_when_its_next_command_comes() {
+    let options = Options {
+        batch_commands: 1,
+        ..Options::default()
+    };
+    let (mut batcher, first) = batcher(options);
+    for number in [1, 2, 3, 3, 4, 5] {
+        batcher.tell(commands(&[number]));
+    }
+    assert_eq!(batcher.figure("in_flight"), 7);
+    let commands = batch_above(2, &[6]);
+    batcher.tell(In::Commands { commands });
+    assert_eq!(batcher.figure("in_flight"), 5, "2, 3, 4, 5 and 6");
+    batcher.tell(chosen(first));
+    assert_eq!(batcher.figure("in_flight"), 5, "it was dropped");
+    batcher.tell(chosen(first + 3));
+    assert_eq!(batcher.figure("in_flight"), 4);
 }
 
 // Batches that are not chosen.

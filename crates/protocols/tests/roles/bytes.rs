@@ -1,7 +1,7 @@
 //! Large commands, and the same work again: what must not be queued, proposed, sent or logged
 //! twice, and what must not wait behind it.
 
-use crate::stage::{Outside, Stage, batch, birth};
+use crate::stage::{Outside, Stage, batch, birth, of_command};
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, Request};
 use ionian_kernel::id::*;
@@ -269,7 +269,7 @@ fn a_batcher_hands_over_a_window_of_bytes_at_a_time_to_a_new_leader_as_well() {
     let mut first = Vec::new();
     for number in 0..10 {
         first.extend(proposed(batcher.tell(batcher::In::Commands {
-            commands: command(number, 1_000_000),
+            commands: of_command(number, vec![7; 1_000_000]),
         })));
     }
     let base = first[0].0;

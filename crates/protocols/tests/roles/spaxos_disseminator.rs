@@ -373,7 +373,7 @@ fn payloads_beyond_131072_in_flight_are_dropped() {
     });
     let commands = |count| {
         let mut commands = ionian_replication::batch::BatchBuilder::default();
-        (0..count).for_each(|_| commands.append(&batch()));
+        (0..count).for_each(|number| commands.append(&stage::of_command(number, "x")));
         let commands = commands.take();
         In::Commands { commands }
     };

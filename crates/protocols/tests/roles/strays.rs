@@ -1,7 +1,7 @@
 //! How proposers find the leader when no message told them of it: `NewLeader` is said once, and can
 //! be lost.
 
-use crate::stage::{Stage, batch};
+use crate::stage::{Stage, of_command};
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, Request};
 use ionian_kernel::id::{ClientId, SessionId, Slot};
@@ -35,9 +35,9 @@ fn batcher() -> Stage<Batcher> {
     )
 }
 
-fn commands() -> batcher::In {
+fn commands(number: u64) -> batcher::In {
     batcher::In::Commands {
-        commands: batch("write"),
+        commands: of_command(number, "write"),
     }
 }
 
@@ -75,8 +75,8 @@ fn overdue_in_turn() -> Vec<(u64, u8, u64, bool)> {
         numbers
     };
     let mut numbers = Vec::new();
-    for _ in 0..3 {
-        let sent = batcher.tell(commands());
+    for number in 0..3 {
+        let sent = batcher.tell(commands(number));
         numbers.extend(note(&batcher, sent));
         batcher.now.0 += 10_000;
     }
@@ -91,7 +91,7 @@ fn overdue_in_turn() -> Vec<(u64, u8, u64, bool)> {
     });
     note(&batcher, sent);
     batcher.now.0 += 400_000;
-    let sent = batcher.tell(commands());
+    let sent = batcher.tell(commands(3));
     let fourth = note(&batcher, sent);
     batcher.now.0 += 5_000;
     let sent = batcher.tell(batcher::In::BatchesChosen { numbers: fourth });
@@ -144,7 +144,7 @@ fn clients_wait(clients: u64, seed: u64) -> (u64, u64) {
         {
             batcher.timer()
         } else {
-            let (_, chosen) = events.pop_first().expect("some command waits");
+            let ((_, event_number), chosen) = events.pop_first().expect("some command waits");
             batcher.now = batcher.now.max(Instant(event));
             for since in chosen
                 .and_then(|number| waiting.remove(&number))
@@ -160,7 +160,7 @@ fn clients_wait(clients: u64, seed: u64) -> (u64, u64) {
                 },
                 None => {
                     open.push(batcher.now.0);
-                    commands()
+                    commands(event_number)
                 }
             })
         };

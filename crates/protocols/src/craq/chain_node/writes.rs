@@ -128,6 +128,11 @@ impl ChainNode {
             self.writes.dropped += 1;
             return;
         }
+        queue.drop_settled(
+            now,
+            |floors, (batch, _)| floors.settle(batch),
+            |(batch, _)| held.remove(&batch),
+        );
         out.reached(branch::QUEUED);
         self.propose_queued(now, out);
     }

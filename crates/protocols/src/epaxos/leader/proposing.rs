@@ -34,7 +34,7 @@ impl Leader {
             return;
         }
         let replier = self.pick_replier(now, near.and(self.config.replicas()));
-        self.waiting.enqueue(batch, replier);
+        self.waiting.enqueue(now, batch, replier);
         self.pump(now, out);
     }
 
@@ -392,7 +392,7 @@ impl Leader {
             out.reached(branch::PROPOSES_AGAIN);
             self.flights.again += 1;
             let batch = flight.payload.value.batch.clone();
-            self.waiting.enqueue(batch, flight.replier);
+            self.waiting.enqueue(now, batch, flight.replier);
         }
         self.pump(now, out);
     }

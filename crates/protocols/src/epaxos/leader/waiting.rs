@@ -12,7 +12,9 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::machine::Footprint;
+use ionian_kernel::time::Instant;
 use ionian_replication::batch::{Batch, BatchBuilder, Purpose};
+use ionian_replication::settled::{Floors, Sweep};
 
 /// The most commands that wait, and their bytes. Commands beyond either are dropped, and their
 /// clients send them again.
@@ -59,6 +61,7 @@ pub(super) struct Waiting {
     bytes: usize,
     /// The commands that wait or are not executed: a copy of one of them is not proposed again.
     open: BTreeSet<CommandId>,
+    sweep: Sweep,
     pub(super) dropped: u64,
     pub(super) repeated: u64,
 }
@@ -74,7 +77,7 @@ impl Waiting {
     }
 
     /// Takes a command in, unless it is there already or there is no room.
-    pub(super) fn enqueue(&mut self, batch: Batch, replier: Replier) {
+    pub(super) fn enqueue(&mut self, now: Instant, batch: Batch, replier: Replier) {
         let ids = command_ids(&batch);
         if ids.iter().all(|id| self.open.contains(id)) {
             self.repeated += 1;
@@ -89,7 +92,42 @@ impl Waiting {
                 replier,
                 footprint: Footprint::default(),
             });
+            self.drop_settled(now);
         }
+    }
+
+    /// Drops what no client waits for any more, if enough waits to look through it. The claim
+    /// stays: its turn comes next.
+    fn drop_settled(&mut self, now: Instant) {
+        if !self.sweep.is_due(now, self.count) {
+            return;
+        }
+        let all = self.queue.iter().chain(self.crowded.values().flatten());
+        let floors = Floors::of(all.map(|queued| &queued.batch));
+        let Self {
+            queue,
+            crowded,
+            count,
+            bytes,
+            open,
+            ..
+        } = self;
+        let mut stays = |queued: &Queued| {
+            let stays = !floors.settle(&queued.batch);
+            if !stays {
+                *count -= 1;
+                *bytes -= queued.batch.byte_len();
+                for id in command_ids(&queued.batch) {
+                    open.remove(&id);
+                }
+            }
+            stays
+        };
+        queue.retain(&mut stays);
+        crowded.retain(|_, queue| {
+            queue.retain(&mut stays);
+            !queue.is_empty()
+        });
     }
 
     fn has_room(&self, bytes: usize) -> bool {

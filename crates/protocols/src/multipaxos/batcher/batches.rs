@@ -10,6 +10,7 @@ use ionian_kernel::time::{Duration, Instant, earliest, transit};
 use ionian_replication::backoff::doubled;
 use ionian_replication::batch::{Batch, OpenBatch};
 use ionian_replication::flow::ByteWindow;
+use ionian_replication::settled::{Floors, Names, Sweep};
 
 /// Batches that are not known chosen hold at most this many bytes; what clients send beyond it is
 /// dropped, and asked again by them.
@@ -30,6 +31,7 @@ pub(crate) struct Batches<W> {
     /// new leader is not handed everything at once.
     window: ByteWindow,
     waiting: VecDeque<u64>,
+    sweep: Sweep,
     next_number: u64,
     /// When to look for batches that are overdue.
     pub(crate) check_at: Option<Instant>,
@@ -65,6 +67,7 @@ impl<W> Batches<W> {
             in_flight_bytes: 0,
             window: ByteWindow::new(options.window_bytes),
             waiting: VecDeque::new(),
+            sweep: Sweep::default(),
             // What was chosen for an earlier process must not settle a batch of this one.
             next_number: random.any() >> 1,
             check_at: None,
@@ -118,6 +121,19 @@ impl<W> Batches<W> {
             },
         );
         self.waiting.push_back(number);
+        if self.sweep.is_due(now, self.in_flight.len()) {
+            self.drop_settled();
+        }
+    }
+
+    /// Drops what no client waits for any more, and copies of what is in flight.
+    fn drop_settled(&mut self) {
+        let floors = Floors::of(self.in_flight.values().map(|it| &it.batch));
+        let mut names = Names::default();
+        let all = self.in_flight.iter();
+        let over = all.filter(|(_, it)| floors.settle(&it.batch) || names.has(&it.batch));
+        let over: Vec<u64> = over.map(|(number, _)| *number).collect();
+        self.settle(&over, drop);
     }
 
     /// The next batch to send, if there is room for one.

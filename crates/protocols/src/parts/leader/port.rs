@@ -4,7 +4,8 @@ use super::Record;
 use crate::parts::message::Proposer;
 use ionian_kernel::id::*;
 use ionian_kernel::time::Timestamp;
-use ionian_replication::batch::Value;
+use ionian_replication::batch::{Batch, Value};
+use ionian_replication::settled::Floors;
 
 /// What a leader has done for it by the role that it is part of. All that is sent waits for the
 /// records before it.
@@ -38,6 +39,10 @@ pub trait LeaderPort {
     fn take_over(&mut self, to: LeaderId, round: Round);
     /// Tells another leader that this one does not take over.
     fn decline(&mut self, to: LeaderId);
+    /// Whether no proposer waits for a batch any more, by what all that waits says.
+    fn settles(&self, floors: &Floors, batch: &Batch) -> bool {
+        floors.settle(batch)
+    }
     /// A rare branch was taken.
     fn reached(&mut self, branch: &'static str);
 }

@@ -69,6 +69,12 @@ impl<N: Notes> LeaderCore<N> {
             port.reached(branch::FULL_QUEUE);
             return false;
         }
+        let Self { queue, held, .. } = self;
+        queue.drop_settled(
+            now,
+            |floors, proposal| port.settles(floors, &proposal.batch),
+            |proposal| held.remove(&proposal.batch),
+        );
         if self.is_leading() {
             self.propose_queued(now, port);
         }

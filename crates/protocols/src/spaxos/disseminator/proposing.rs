@@ -1,6 +1,6 @@
 //! What a disseminator tells the leader, and what follows from what the leader says.
 
-use super::{Disseminator, PROPOSE_AGAIN_AFTER};
+use super::{Disseminator, InFlight, PROPOSE_AGAIN_AFTER};
 use crate::spaxos::id::PayloadNumber;
 use crate::spaxos::{Envelope, branch, leader};
 use alloc::collections::btree_map::Entry;
@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Instant, earliest};
+use ionian_replication::settled::{Floors, Names};
 
 impl Disseminator {
     /// Has the leader order a stable payload.
@@ -58,12 +59,7 @@ impl Disseminator {
             self.disseminate_all_again(now, out);
         } else {
             out.reached(branch::LEADER_AGAIN);
-            let stable: Vec<PayloadNumber> = self
-                .in_flight
-                .iter()
-                .filter(|(_, payload)| payload.stable)
-                .map(|(number, _)| *number)
-                .collect();
+            let stable = self.numbers_of(|payload| payload.stable);
             stable
                 .into_iter()
                 .for_each(|number| self.propose(now, number, out));
@@ -92,5 +88,27 @@ impl Disseminator {
         } else if is_first {
             self.disseminate_all_again(now, out);
         }
+    }
+
+    /// Drops what no client waits for any more, and copies of what is in flight. The leader learns
+    /// it by the lowest number in flight, and batchers as if it were chosen.
+    pub(super) fn drop_settled(&mut self) {
+        let floors = Floors::of(self.in_flight.values().map(|it| &it.batch));
+        let mut names = Names::default();
+        let over = |it: &InFlight| floors.settle(&it.batch) || names.has(&it.batch);
+        for number in self.numbers_of(over) {
+            let from = self.remove(number).and_then(|payload| payload.from);
+            if let Some((batcher, number)) = from {
+                self.chosen_batches.entry(batcher).or_default().push(number);
+            }
+        }
+    }
+
+    pub(super) fn numbers_of(
+        &self,
+        mut which: impl FnMut(&InFlight) -> bool,
+    ) -> Vec<PayloadNumber> {
+        let all = self.in_flight.iter().filter(|(_, payload)| which(payload));
+        all.map(|(number, _)| *number).collect()
     }
 }

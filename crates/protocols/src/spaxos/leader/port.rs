@@ -10,11 +10,13 @@ use crate::parts::leader::{Heartbeat, LeaderPort};
 use crate::pigpaxos::leading::Leading;
 use crate::spaxos::config::Config;
 use crate::spaxos::id::{PayloadNumber, of_batcher, of_batchers};
+use crate::spaxos::message::Reference;
 use crate::spaxos::{Envelope, acceptor, client, disseminator, proxy_leader, replica, stabilizer};
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::Instant;
-use ionian_replication::batch::Value;
+use ionian_replication::batch::{Batch, Value};
+use ionian_replication::settled::Floors;
 
 /// See the top of this file.
 pub(super) struct Port<'a, 'b> {
@@ -163,6 +165,11 @@ impl LeaderPort for Port<'_, '_> {
     fn decline(&mut self, to: LeaderId) {
         let from = self.id;
         self.tell_leaders(Set::one(to), multipaxos::leader::In::Declined { from });
+    }
+
+    /// Disseminators say which of their payloads no client waits for.
+    fn settles(&self, _: &Floors, batch: &Batch) -> bool {
+        Reference::of(batch).is_some_and(|reference| self.taken.is_past(reference.id))
     }
 
     fn reached(&mut self, branch: &'static str) {

@@ -90,6 +90,14 @@ impl Taken {
         self.process(id, next).payloads.remove(id.number);
     }
 
+    /// Whether the disseminator of a payload that was taken proposes it no more.
+    pub(super) fn is_past(&self, id: PayloadId) -> bool {
+        let of =
+            |process: &&Process| (process.disseminator, process.life) == (id.disseminator, id.life);
+        let process = self.processes.iter().find(of);
+        process.is_some_and(|process| id.number < process.payloads.base())
+    }
+
     /// A slot was given to what a disseminator calls `number`.
     pub(super) fn placed(
         &mut self,
@@ -141,6 +149,8 @@ mod tests {
         taken.placed(DisseminatorId(1), PayloadNumber(7), Slot(3));
         assert_eq!(take(&mut taken, id(5, 7), (6, 9, 4)), Err(Some(Slot(3))));
         assert_eq!(take(&mut taken, id(5, 5), (6, 9, 4)), Err(None));
+        let is_past = |taken: &Taken, life, number| taken.is_past(id(life, number));
+        assert!(is_past(&taken, 5, 5) && !is_past(&taken, 5, 6) && !is_past(&taken, 6, 5));
         assert_eq!(take(&mut taken, id(6, 7), (6, 9, 4)), Ok(()));
         taken.enter(Round(1));
         assert_eq!(taken.len(), 2);

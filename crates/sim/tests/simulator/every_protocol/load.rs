@@ -5,10 +5,12 @@
 use super::shapes;
 use crate::wan::{SECOND, experiment};
 use bytes::Bytes;
+use core::ops::Range;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::Layout;
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
+use ionian_kernel::time::Duration;
 use ionian_machines::kv::{Command, Compound, Kv};
 use ionian_sim::performance::Service;
 use ionian_sim::performance::wan::{
@@ -151,5 +153,59 @@ pub(crate) fn is_answered<P: Protocol>() {
                 assert!(of.share() > 0.95 && of.refused == 0, "{named}");
             }
         }
+    }
+}
+
+/// Until here clients ask for far more than a small window lets through, and give up.
+const RUSH_ENDS: u64 = 4 * SECOND;
+/// What is asked from here on is answered: by then those have given up what they asked for.
+const RESTED: u64 = 7 * SECOND;
+const QUIET_ENDS: u64 = 13 * SECOND;
+
+/// What clients have given up takes no place from what others wait for: a short rush leaves no
+/// queue behind that is longer than the clients' patience, and that their next commands, and
+/// repeated ones, keep full.
+pub(crate) fn what_is_given_up_holds_up_nothing<P: Protocol>() {
+    for shape in shapes::presets::<P>().into_iter().take(2) {
+        let mut layout = shape.layout;
+        let options = &mut layout.options;
+        (options.batch_commands, options.window_slots) = (1, 2);
+        options.lane.patience = Duration::from_millis(1500);
+        let lanes: Vec<ClientId> = layout.all::<ClientId>(0).iter().take(3).collect();
+        let source = |lane: &ClientId, clients, times: Range<u64>| Source {
+            lane: *lane,
+            clients,
+            pace: Pace::Waits {
+                shortest_us: SECOND / 5,
+                longest_us: 3 * SECOND / 5,
+            },
+            from_us: times.start,
+            until_us: times.end,
+        };
+        let rush = lanes.iter().map(|lane| source(lane, 40, SECOND..RUSH_ENDS));
+        let later = lanes.iter().map(|lane| source(lane, 1, RESTED..QUIET_ENDS));
+        let link = Link {
+            delay_us: 10_000.0,
+            bytes_per_second: f64::INFINITY,
+        };
+        let network = Network::clique(layout.nodes().len(), link);
+        let experiment = Experiment {
+            layout,
+            begins_us: RESTED,
+            ends_us: QUIET_ENDS + 2 * SECOND,
+            ..experiment(network, rush.chain(later).collect())
+        };
+        let own_keys = Load {
+            hot: 0,
+            timed: 0,
+            other: 1,
+        };
+        let observed = observe::<P>(&experiment, &PerMessage { us: 1.0 }, &own_keys).unwrap();
+        let later = || observed.sources.iter().skip(lanes.len());
+        let answered: usize = later().map(|it| it.latencies().count()).sum();
+        let refused: u64 = later().map(|it| it.refused).sum();
+        let named = format!("{}: {answered} answered, {refused} refused", shape.name);
+        println!("{named}");
+        assert!(refused == 0 && answered > 10 * lanes.len(), "{named}");
     }
 }

@@ -73,6 +73,11 @@ macro_rules! tests {
                 }
 
                 #[test]
+                fn what_clients_have_given_up_takes_no_place_from_what_others_wait_for() {
+                    load::what_is_given_up_holds_up_nothing::<Protocol>();
+                }
+
+                #[test]
                 fn clients_are_answered_while_a_node_installs_a_snapshot() {
                     catching_up::clients_are_answered::<Protocol>();
                 }
