@@ -84,7 +84,7 @@ pub(crate) const PROXY_LEADER: &[Metric] = &[
     Metric::gauge(
         "suspected_acceptors",
         "acceptors",
-        "acceptors that have not answered since a request; without work the number stays",
+        "acceptors that have not answered since a request; 0 when nothing was requested for 10 s",
     )
     .of_the_highest(),
 ];

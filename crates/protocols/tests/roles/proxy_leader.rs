@@ -5,7 +5,7 @@ use crate::stage::{self, Stage, batch, with_acceptors};
 use ionian_kernel::id::*;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::role::Asked;
-use ionian_kernel::time::Timestamp;
+use ionian_kernel::time::{Duration, Timestamp};
 use ionian_protocols::multipaxos::message::Proposer;
 use ionian_protocols::multipaxos::proxy_leader::{In, ProxyLeader};
 use ionian_protocols::multipaxos::{
@@ -156,6 +156,21 @@ fn an_acceptor_that_does_not_vote_in_time_is_replaced_and_no_value_is_sent_twice
     let again = asks(Set::one(spare), 1);
     assert_eq!(proxy.timer(), vec![again]);
     assert_eq!(proxy.asked(phase2b(spare, 1)), only(vec![chosen()]));
+}
+
+#[test]
+fn without_work_no_acceptor_is_reported_as_suspected_for_long() {
+    let mut proxy = proxy();
+    let [one, _, spare] = begun(&mut proxy, 1, Proposer::Leader {});
+    proxy.asked(phase2b(one, 1));
+    proxy.timer();
+    proxy.asked(phase2b(spare, 1));
+    assert_eq!(proxy.figure("suspected_acceptors"), 1);
+    let idle_since = proxy.now;
+    while proxy.now.since(idle_since) <= Duration::from_secs(11) {
+        proxy.timer();
+    }
+    assert_eq!(proxy.figure("suspected_acceptors"), 0);
 }
 
 #[test]
