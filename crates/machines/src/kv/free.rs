@@ -55,7 +55,8 @@ mod tests {
 
     impl Drop for Witness {
         fn drop(&mut self) {
-            self.0.send(current().id()).expect("the test waits");
+            // The test may have seen enough.
+            let _ = self.0.send(current().id());
         }
     }
 
