@@ -15,6 +15,10 @@ use bytes::{Bytes, BytesMut};
 /// The most bytes of a message that a driver carries. It is far above any batch.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 20;
 
+/// The most bytes of one answer of a state machine: with what names it, it fits into a message. A
+/// larger one reaches no client that another node serves.
+pub const MAX_ANSWER_BYTES: usize = MAX_MESSAGE_BYTES - (64 << 10);
+
 /// Something that can be sent and stored.
 pub trait Wire: Sized {
     /// Appends the encoding to `out`.

@@ -142,7 +142,7 @@ fn main() {
             let mut run = |values: &[Value]| {
                 WORKED.store(0, Ordering::Relaxed);
                 let begun = Instant::now();
-                let give = &mut |answers: &mut AnswersByClient| drop(answers.take_all(0, Slot(0)));
+                let give = &mut |answers: &mut AnswersByClient| drop(answers.take_some(0, Slot(0)));
                 for (slot, value) in (1..).zip(values) {
                     executor.execute(Slot(slot), value, Some(&mut answers));
                     if slot % (1 + 4096 / per_batch) == 0 {

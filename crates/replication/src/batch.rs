@@ -1,9 +1,12 @@
 //! Batches of commands and of answers. Only the first and the last roles look inside; for all
 //! others a batch is one slice of a receive buffer.
 
+mod by_client;
+
 use alloc::vec::Vec;
+pub use by_client::AnswersByClient;
 use bytes::Bytes;
-use ionian_kernel::id::{ClientId, Id, Index, MAX_INSTANCES, ReplicaId, SessionId, Slot};
+use ionian_kernel::id::{ClientId, Index, ReplicaId, SessionId, Slot};
 use ionian_kernel::layout::Options;
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::{Reader, Wire, WireError, encode_varint, varint_len};
@@ -479,112 +482,6 @@ impl Answers {
         core::iter::from_fn(move || {
             (reader.remaining() > 0).then(|| Answer::read(&mut reader, Reader::take).ok())?
         })
-    }
-}
-
-/// A client's buffer for answers is kept for the next ones up to this size.
-const MAX_IDLE_BYTES: usize = 64 << 10;
-
-/// At most this many bytes of answers, and one answer more, leave in one message. Short requests
-/// can ask for any number of long answers: those not yet answered are held as requests, and
-/// messages of a size that can be sent leave one after the other.
-const ANSWERS_BYTES: usize = 4 << 20;
-
-/// Gathers answers, kept apart by client.
-#[derive(Debug)]
-pub struct AnswersByClient {
-    answers: [Vec<u8>; MAX_INSTANCES],
-    /// Clients with answers, in the order of their first.
-    clients: Vec<ClientId>,
-    /// What all answers take.
-    bytes: usize,
-}
-
-impl Default for AnswersByClient {
-    fn default() -> Self {
-        AnswersByClient {
-            answers: core::array::from_fn(|_| Vec::new()),
-            clients: Vec::new(),
-            bytes: 0,
-        }
-    }
-}
-
-impl AnswersByClient {
-    /// Adds an answer.
-    pub fn push<R: AsRef<[u8]>>(&mut self, answer: &Answer<R>) {
-        let answers = &mut self.answers[answer.client.index() as usize];
-        if answers.is_empty() {
-            self.clients.push(answer.client);
-        }
-        let before = answers.len();
-        answer.put(answers);
-        self.bytes += answers.len() - before;
-    }
-
-    /// Whether they are to leave before there are more.
-    pub fn is_full(&self) -> bool {
-        self.bytes >= ANSWERS_BYTES
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.clients.is_empty()
-    }
-
-    /// Divides a replica's answers by the clients they are for.
-    pub fn divide(&mut self, answers: &Answers) -> impl Iterator<Item = (ClientId, Answers)> {
-        answers.borrowed().for_each(|answer| self.push(&answer));
-        self.drain(answers.from, answers.executed)
-    }
-
-    /// Takes out each client's answers, which replica `from` gave before it executed slot
-    /// `executed`.
-    pub fn drain(
-        &mut self,
-        from: Index,
-        executed: Slot,
-    ) -> impl Iterator<Item = (ClientId, Answers)> {
-        let AnswersByClient {
-            answers,
-            clients,
-            bytes,
-        } = self;
-        *bytes = 0;
-        clients.drain(..).map(move |client| {
-            let answers = &mut answers[client.index() as usize];
-            let bytes = Bytes::copy_from_slice(answers);
-            answers.clear();
-            answers.shrink_to(MAX_IDLE_BYTES);
-            (
-                client,
-                Answers {
-                    from,
-                    executed,
-                    answers: bytes,
-                },
-            )
-        })
-    }
-
-    /// Takes out the answers to all clients as one.
-    pub fn take_all(&mut self, from: Index, executed: Slot) -> Answers {
-        let AnswersByClient {
-            answers,
-            clients,
-            bytes,
-        } = self;
-        let mut all = Vec::with_capacity(core::mem::take(bytes));
-        for client in clients.drain(..) {
-            let answers = &mut answers[client.index() as usize];
-            all.append(answers);
-            answers.shrink_to(MAX_IDLE_BYTES);
-        }
-        Answers {
-            from,
-            executed,
-            answers: Bytes::from(all),
-        }
     }
 }
 

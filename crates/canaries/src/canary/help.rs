@@ -59,7 +59,7 @@ pub(crate) fn execute_again(
     let Some(answers) = answers else {
         return;
     };
-    for answer in given.take_all(0, slot).iter() {
+    for answer in given.take_some(0, slot).iter() {
         let place = renumbered
             .iter()
             .position(|number| *number == answer.number);

@@ -9,6 +9,7 @@
 //! executed; the others are.
 
 use super::command::Op;
+use super::decoded::Decoded;
 use super::entry::Entry;
 use super::glob::MAX_PATTERN;
 use super::segment::CROWD;
@@ -16,6 +17,7 @@ use super::shard::{Key, SEGMENTS};
 use super::store::Store;
 use super::stream::{After, Ask, Deed, IN_GROUP, Id, Stream};
 use super::{MAX_REPLY_BYTES, MAX_VALUE_LEN, reply};
+use ionian_kernel::wire::MAX_ANSWER_BYTES;
 
 /// The steps of one compound: elements that are looked at, and each 64 bytes that are copied. Some
 /// hundredths of a second; the largest value can be moved a few times.
@@ -47,6 +49,10 @@ const MASKS: u64 = 32;
 
 /// The bytes of an entry of a stream in a reply, at least: no reply has more entries than fit.
 const ENTRY_IN_REPLY: usize = 96;
+
+/// The bytes of a reply that has no value: a number, or why a command is refused. What else a
+/// command may answer is a part of the command.
+const SHORT: usize = 128;
 
 /// A value that grows is copied with room for a quarter more: how often each byte that is added to
 /// one value is copied, at most.
@@ -99,15 +105,59 @@ pub(super) struct Budget {
     /// The position of the key that the last write has edited. Its value has room behind it, and is
     /// copied again only when that is used up.
     edited: Option<u64>,
+    /// How long the buffer of the reply may become by values: what follows them has room too.
+    end: usize,
 }
 
 impl Budget {
-    pub(super) fn new() -> Budget {
+    /// That of a compound, whose reply is to be appended to `reply`.
+    #[inline]
+    pub(super) fn new(compound: &Decoded, encoded: &[u8], reply: &[u8]) -> Budget {
+        let others = SHORT * compound.commands().len() + encoded.len();
         Budget {
             work: WORK as i64,
             growth: GROWTH,
             edited: None,
+            end: reply.len() + MAX_ANSWER_BYTES.saturating_sub(others),
         }
+    }
+
+    /// Checks whether the reply has room for the value that a write answers.
+    ///
+    /// # Errors
+    /// It has none.
+    #[inline]
+    pub(super) fn check_answer(
+        &self,
+        store: &Store,
+        now: u64,
+        op: &Op<&[u8]>,
+        reply: &[u8],
+    ) -> Result<(), Refusal> {
+        let key = op.answers_value_of();
+        let value = key.map_or(0, |key| len(store.get(Key::new(key), now)));
+        match reply.len() + value as usize > self.end {
+            true => Err(Refusal::Size),
+            false => Ok(()),
+        }
+    }
+
+    /// Keeps what a read has added to the reply, which was this long before, if it has room.
+    ///
+    /// # Errors
+    /// It has none. That it was written all the same was work.
+    #[inline]
+    pub(super) fn keep_answer(
+        &mut self,
+        reply: &mut Vec<u8>,
+        before: usize,
+    ) -> Result<(), Refusal> {
+        if reply.len() <= self.end {
+            return Ok(());
+        }
+        self.work -= (reply.len() - before) as i64 / 64;
+        reply.truncate(before);
+        Err(Refusal::Size)
     }
 
     /// How much the commands so far have let the state grow.

@@ -458,10 +458,13 @@ impl<B> Op<B> {
         }
     }
 
-    /// Whether it is a write whose reply has the value of a key.
-    pub(super) fn answers_value(&self) -> bool {
-        let gets = matches!(self, Op::Set { form, .. } if *form == SetForm::SetGet);
-        gets || matches!(self, Op::GetEx { .. } | Op::GetDel(_))
+    /// The key whose value is in the reply, if it is a write.
+    pub(super) fn answers_value_of(&self) -> Option<&B> {
+        match self {
+            Op::Set { key, form, .. } if *form == SetForm::SetGet => Some(key),
+            Op::GetEx { key, .. } | Op::GetDel(key) => Some(key),
+            _ => None,
+        }
     }
 
     /// By how many bytes it may let the state grow besides its own, whatever the state is.

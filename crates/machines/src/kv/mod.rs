@@ -73,6 +73,7 @@ use ionian_kernel::machine::{
     Footprint, Frozen, Need, NotARead, Parts, RestoreError, StateMachine,
 };
 use ionian_kernel::time::Timestamp;
+use ionian_kernel::wire::MAX_ANSWER_BYTES;
 use shard::{Key, SEGMENTS};
 use snapshot::Picture;
 use std::any::Any;
@@ -95,9 +96,8 @@ const MALFORMED: &[u8] = b"ERR malformed command";
 /// A pipeline stops when its replies have reached this size.
 const PIPELINE_REPLY_BYTES: usize = 1 << 20;
 
-/// One command's reply, if it is made of several values, is at most this large, and what comes
-/// beyond is refused. A transaction's is at most this and one value.
-const MAX_REPLY_BYTES: usize = 64 << 20;
+/// One command's reply is at most this large, and what comes beyond is refused.
+const MAX_REPLY_BYTES: usize = MAX_ANSWER_BYTES - (64 << 10);
 
 /// The key-value store.
 #[derive(Default)]
@@ -126,7 +126,7 @@ impl StateMachine for Kv {
             Some((judged_at, compound)) if self.is_outdated(judged_at, &compound) => {
                 users::outdated(reply);
             }
-            Some((_, compound)) => self.answer(now.0, &compound, reply),
+            Some((_, compound)) => self.answer(now.0, &compound, query, reply),
             None => reply::error(reply, MALFORMED),
         }
         Ok(())
@@ -233,7 +233,7 @@ impl Kv {
             return lowered::refuse_all(&compound, error, reply);
         }
         // Programs of lower levels know no budget, and execute the same commands.
-        let mut budget = (level >= SINCE).then(Budget::new);
+        let mut budget = (level >= SINCE).then(|| Budget::new(&compound, command, reply));
         match &compound {
             Decoded::Pipeline(commands) => {
                 self.approach(commands.as_slice());
@@ -252,8 +252,7 @@ impl Kv {
                 reply::error(reply, text.as_bytes());
             }
             Decoded::Transaction { watched, commands } if self.unchanged(now.0, watched) => {
-                let bounds = budget.is_some();
-                transaction(commands, bounds, reply, |op, reply| {
+                transaction(commands, reply, |op, reply| {
                     self.execute(now.0, op, budget.as_mut(), reply)
                 });
             }
@@ -272,7 +271,7 @@ impl Kv {
             Decoded::Transaction { .. }
             | Decoded::Versions(_)
             | Decoded::Users { .. }
-            | Decoded::Room => self.answer(now.0, &compound, reply),
+            | Decoded::Room => self.answer(now.0, &compound, command, reply),
         }
     }
 
@@ -352,6 +351,7 @@ impl Kv {
             growth = budget.grown() + cost.growth;
             // What would be refused for want of memory takes none.
             if !op.grows() || !self.room.is_full_with(growth) {
+                budget.check_answer(&self.store, now, op, reply)?;
                 budget.take(cost)?;
             }
         }
@@ -388,14 +388,14 @@ impl Kv {
         } else {
             budget.take_one()?;
         }
-        let bounds = Some(budget.left());
+        let (before, bounds) = (reply.len(), Some(budget.left()));
         budget.matched(read::answer(&self.store, now, op, bounds, reply));
-        Ok(())
+        budget.keep_answer(reply, before)
     }
 
     /// Answers a compound that is a read, or a transaction that is not executed.
-    fn answer(&self, now: u64, compound: &Decoded, reply: &mut Vec<u8>) {
-        let mut budget = Budget::new();
+    fn answer(&self, now: u64, compound: &Decoded, encoded: &[u8], reply: &mut Vec<u8>) {
+        let mut budget = Budget::new(compound, encoded, reply);
         let answer =
             |op: &Op<&[u8]>, reply: &mut Vec<u8>| self.look_up(now, op, Some(&mut budget), reply);
         match compound {
@@ -406,7 +406,7 @@ impl Kv {
             Decoded::Transaction { watched, .. } if !self.unchanged(now, watched) => {
                 reply::null_array(reply);
             }
-            Decoded::Transaction { commands, .. } => transaction(commands, true, reply, answer),
+            Decoded::Transaction { commands, .. } => transaction(commands, reply, answer),
             Decoded::Versions(keys) => {
                 reply::array(reply, keys.len());
                 for key in keys {
@@ -457,18 +457,16 @@ fn pipeline(
 }
 
 /// Carries out all commands. Reads are refused when the replies have become as large as a reply can
-/// be, and with `bounds` so are writes that answer a value.
+/// be.
 fn transaction(
     commands: &[Op<&[u8]>],
-    bounds: bool,
     reply: &mut Vec<u8>,
     mut carry_out: impl FnMut(&Op<&[u8]>, &mut Vec<u8>) -> Executed,
 ) {
     let start = reply.len();
     reply::array(reply, commands.len());
     for op in commands {
-        let answers = op.is_read() || bounds && op.answers_value();
-        let executed = match answers && reply.len() - start >= MAX_REPLY_BYTES {
+        let executed = match op.is_read() && reply.len() - start >= MAX_REPLY_BYTES {
             true => Err(Refusal::Size),
             false => carry_out(op, reply),
         };
@@ -510,86 +508,4 @@ pub fn is_malformed(reply: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn command(words: &[&[u8]]) -> Command {
-        let words: Vec<Bytes> = words
-            .iter()
-            .map(|word| Bytes::copy_from_slice(word))
-            .collect();
-        Command::parse(&words).expect("a command")
-    }
-
-    #[test]
-    fn a_pipeline_stops_when_its_replies_are_large() {
-        let mut kv = Kv::default();
-        let large = vec![b'x'; PIPELINE_REPLY_BYTES / 2];
-        let mut apply = |commands: Vec<Command>| {
-            let mut reply = b"kept".to_vec();
-            kv.apply(
-                Timestamp(1),
-                &Compound::Pipeline(commands).encode(),
-                &mut reply,
-            );
-            answered(&Bytes::from(reply.split_off(4)))
-        };
-        assert_eq!(
-            apply(vec![command(&[b"SET", b"k", &large])]),
-            (None, Bytes::from_static(b"+OK\r\n"))
-        );
-        let (get, set) = (
-            || command(&[b"GET", b"k"]),
-            || command(&[b"SET", b"k", b"small"]),
-        );
-        let (done, replies) = apply(vec![get(), get(), set(), get()]);
-        assert_eq!(done, Some(2), "the write behind the limit was not executed");
-        assert!(replies.starts_with(b"$524288\r\nxxx") && replies.len() > PIPELINE_REPLY_BYTES);
-        // All at the limit, but none left out.
-        assert_eq!(apply(vec![get(), get()]).0, None);
-        assert_eq!(
-            apply(vec![set(), get()]),
-            (None, Bytes::from_static(b"+OK\r\n$5\r\nsmall\r\n"))
-        );
-    }
-
-    #[test]
-    fn no_reply_is_larger_than_the_limit() {
-        let mut kv = Kv::default();
-        let mut apply = |compound: Compound| {
-            let mut reply = Vec::new();
-            kv.apply(Timestamp(1), &compound.encode(), &mut reply);
-            reply
-        };
-        let large = vec![b'x'; 8 << 20];
-        apply(Compound::Pipeline(vec![command(&[b"SET", b"k", &large])]));
-        let mut words: Vec<&[u8]> = vec![b"MGET"];
-        words.extend([&b"k"[..]; 9]);
-        let refusal = ["-", reply::TOO_LARGE, "\r\n"].concat().into_bytes();
-        assert_eq!(apply(Compound::Pipeline(vec![command(&words)])), refusal);
-        let gets = (0..20).map(|_| command(&[b"GET", b"k"])).collect();
-        let reply = apply(Compound::Transaction {
-            watched: Vec::new(),
-            commands: gets,
-        });
-        assert!(reply.len() < MAX_REPLY_BYTES + (9 << 20) && reply.ends_with(&refusal));
-    }
-
-    #[test]
-    fn a_command_removes_a_few_expired_keys() {
-        let mut kv = Kv::default();
-        for i in 0..PURGED_PER_COMMAND + 8 {
-            kv.store
-                .set(Key::new(format!("k{i}").as_bytes()), b"v", Some(5), 0);
-        }
-        for left in [PURGED_PER_COMMAND + 8, 8, 0] {
-            // At time zero all that is still there counts.
-            assert_eq!(kv.store.live_len(0), left);
-            kv.apply(
-                Timestamp(5),
-                &Compound::Pipeline(Vec::new()).encode(),
-                &mut Vec::new(),
-            );
-        }
-    }
-}
+mod tests;

@@ -141,11 +141,13 @@ impl Exit<'_> {
         *self.turn += 1;
         match self.unbatchers.pick(*self.turn) {
             Some(unbatcher) => {
-                let answers = answers.take_all(0, self.executed);
-                out.send(Envelope::ToUnbatchers(
-                    Set::one(unbatcher),
-                    unbatcher::In::Results { answers },
-                ));
+                while !answers.is_empty() {
+                    let answers = answers.take_some(0, self.executed);
+                    out.send(Envelope::ToUnbatchers(
+                        Set::one(unbatcher),
+                        unbatcher::In::Results { answers },
+                    ));
+                }
             }
             None => {
                 for (client, answers) in answers.drain(0, self.executed) {

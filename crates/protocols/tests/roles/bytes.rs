@@ -763,7 +763,7 @@ fn answers(purpose: Purpose, number: u64, outcome: Outcome) -> client::In {
         outcome,
     });
     client::In::Answers {
-        answers: answers.take_all(0, Slot(1)),
+        answers: answers.take_some(0, Slot(1)),
     }
 }
 

@@ -309,7 +309,7 @@ fn master_answers(
             number: command.number,
             outcome: Outcome::Done(answer(command.payload)),
         });
-        let answers = answers.take_all(0, Slot(0));
+        let answers = answers.take_some(0, Slot(0));
         let message = ToLane::Answers { answers };
         sends.extend(node.tell(In::Master { message }));
     }

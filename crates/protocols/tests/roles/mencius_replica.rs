@@ -143,7 +143,7 @@ fn answers_of(purpose: Purpose, executed: u64, all: &[(u64, &'static str)]) -> E
             outcome: Outcome::Done(*text),
         });
     }
-    let answers = answers.take_all(ID.0, Slot(executed));
+    let answers = answers.take_some(ID.0, Slot(executed));
     let message = unbatcher::In::Results { answers };
     Envelope::ToUnbatchers(Set::one(UnbatcherId(1)), message)
 }

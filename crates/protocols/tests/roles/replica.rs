@@ -163,7 +163,7 @@ fn answers(executed: u64, all: &[(Purpose, u64, Outcome)]) -> Answers {
             outcome,
         });
     }
-    answers.take_all(ID.0, Slot(executed))
+    answers.take_some(ID.0, Slot(executed))
 }
 
 /// These answers, by way of the unbatcher of its node.

@@ -29,7 +29,7 @@ fn answers(all: &[(u8, u64)]) -> Answers {
             outcome: Outcome::Done("done"),
         });
     }
-    answers.take_all(1, Slot(7))
+    answers.take_some(1, Slot(7))
 }
 
 /// "Upon receiving a batch of results, an unbatcher forwards each result to the client" (4.2): one

@@ -79,7 +79,7 @@ fn outcomes(executor: &mut Executor, value: &Value) -> Vec<Outcome> {
     let mut answers = AnswersByClient::default();
     executor.execute(Slot(1), value, Some(&mut answers));
     answers
-        .take_all(0, Slot(1))
+        .take_some(0, Slot(1))
         .iter()
         .map(|answer| answer.outcome)
         .collect()
@@ -111,7 +111,7 @@ fn a_write_sent_as_a_read_is_refused() {
         &mut answers,
     );
     let outcomes: Vec<_> = answers
-        .take_all(0, Slot(0))
+        .take_some(0, Slot(0))
         .iter()
         .map(|answer| answer.outcome)
         .collect();
@@ -173,7 +173,7 @@ fn a_command_that_is_left_out_stays_so_for_every_replica_that_hears_of_it() {
         &mut answers,
     );
     let read: Vec<_> = answers
-        .take_all(0, Slot(0))
+        .take_some(0, Slot(0))
         .iter()
         .map(|answer| answer.outcome)
         .collect();
@@ -282,7 +282,7 @@ fn reads_stop_when_their_answers_are_large_and_go_on_where_they_stopped() {
         );
         rounds.push(
             answers
-                .take_all(0, Slot(0))
+                .take_some(0, Slot(0))
                 .iter()
                 .map(|answer| answer.number)
                 .collect::<Vec<_>>(),
@@ -327,7 +327,7 @@ fn reads_see_time_pass_but_never_a_deadline() {
             &mut answers,
         );
         answers
-            .take_all(0, Slot(0))
+            .take_some(0, Slot(0))
             .iter()
             .next()
             .map(|answer| answer.outcome)

@@ -290,7 +290,8 @@ impl Taken {
         };
         let before = kv.store.live_bytes(NOW);
         let expired = kv.store.len() - kv.store.live_len(NOW);
-        let (mut budget, mut reply) = (Budget::new(), Vec::new());
+        let mut reply = Vec::new();
+        let mut budget = Budget::new(&decoded, encoded, &reply);
         work::take();
         for op in commands.as_slice() {
             let _ = match logged {

@@ -152,10 +152,12 @@ impl Exit<'_> {
         *self.turn += 1;
         match self.present.pick(self.near, self.now, *self.turn) {
             Some(unbatcher) => {
-                let answers = answers.take_all(self.from, self.executed);
-                let message = unbatcher::In::Results { answers };
-                let envelope = Envelope::ToUnbatchers(Set::one(unbatcher), message);
-                self.let_go(envelope, out);
+                while !answers.is_empty() {
+                    let answers = answers.take_some(self.from, self.executed);
+                    let message = unbatcher::In::Results { answers };
+                    let envelope = Envelope::ToUnbatchers(Set::one(unbatcher), message);
+                    self.let_go(envelope, out);
+                }
             }
             None => {
                 for (client, answers) in answers.drain(self.from, self.executed) {

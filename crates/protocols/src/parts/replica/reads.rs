@@ -92,7 +92,11 @@ impl Exit<'_> {
         let (from, executed) = (self.from, self.executed);
         *self.turn += 1;
         match self.present.pick(self.unbatchers, self.now, *self.turn) {
-            Some(unbatcher) => port.results(unbatcher, answers.take_all(from, executed)),
+            Some(unbatcher) => {
+                while !answers.is_empty() {
+                    port.results(unbatcher, answers.take_some(from, executed));
+                }
+            }
             None => {
                 for (client, answers) in answers.drain(from, executed) {
                     port.answers(client, answers);

@@ -241,7 +241,7 @@ pub(crate) fn steps(node: &mut Stage<ChainNode>, sends: &[Envelope]) -> Vec<Step
                         number: command.number,
                         outcome: Outcome::<Vec<u8>>::Opened(SessionId(9)),
                     });
-                    let answers = answers.take_all(0, Slot(0));
+                    let answers = answers.take_some(0, Slot(0));
                     let message = multipaxos::client::In::Answers { answers };
                     sends.extend(node.tell(In::Master { message }));
                 }

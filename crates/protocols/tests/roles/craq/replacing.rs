@@ -363,7 +363,7 @@ fn a_change_goes_from_any_node_to_the_master_and_its_answer_to_the_client() {
         outcome: Outcome::Done(b"verdict"),
     });
     let message = multipaxos::client::In::Answers {
-        answers: answers.take_all(0, Slot(0)),
+        answers: answers.take_some(0, Slot(0)),
     };
     let sends = middle.tell(In::Master { message });
     let [Envelope::ToClients(to, client::In::Answers { answers })] = &sends[..] else {

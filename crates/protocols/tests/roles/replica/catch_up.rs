@@ -199,7 +199,7 @@ fn a_peer_whose_slots_are_forgotten_gets_a_snapshot_which_brings_it_as_far() {
         number: 5,
         outcome: done("abc"),
     });
-    let answers = expected.take_all(PEER.0, Slot(5));
+    let answers = expected.take_some(PEER.0, Slot(5));
     let message = unbatcher::In::Results { answers };
     let expected = Envelope::ToUnbatchers(Set::one(UnbatcherId(PEER.0)), message);
     assert_eq!(peer.asked(read(5, 5)), only(vec![expected]));

@@ -63,7 +63,7 @@ fn log(executor: &mut Executor, steps: Vec<Step>) {
         };
         let mut answers = AnswersByClient::default();
         executor.execute(slot, &value, Some(&mut answers));
-        let answers = answers.take_all(0, slot);
+        let answers = answers.take_some(0, slot);
         let outcome = answers.iter().next().expect("an answer").outcome;
         let Outcome::Done(reply) = outcome else {
             panic!("{outcome:?}")
