@@ -38,6 +38,10 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+/// The work of the gateway's own commands, in bytes of replies, after which other connections have
+/// their turn.
+const TURN: usize = 256 << 10;
+
 /// The state of one connection.
 pub struct Connection {
     host: Rc<Host>,
@@ -96,6 +100,8 @@ pub struct Connection {
     /// The expected size of the next reply, if there has been a reply.
     forecast: Option<usize>,
     output: Output,
+    /// The work of the gateway's own commands in this turn, in bytes of replies.
+    turn: usize,
     /// The incomplete command.
     unfinished: Option<Unfinished>,
     /// When the connection was closed because of an error.
@@ -157,6 +163,7 @@ impl Connection {
             unanswered: false,
             forecast: None,
             output: Output::default(),
+            turn: 0,
             unfinished: None,
             failed_at: None,
         }
@@ -195,8 +202,19 @@ impl Connection {
         self.advance();
     }
 
-    /// Does everything that can be done without further input or replies.
+    /// Begins a turn, and does what can be done in it without further input or replies.
     pub fn advance(&mut self) {
+        self.turn = 0;
+        self.go_on();
+    }
+
+    /// Whether other connections are to have their turn before this one goes on.
+    pub(crate) fn yields(&self) -> bool {
+        self.turn >= TURN && !self.closing && (self.stalled || !self.input.is_empty())
+    }
+
+    /// Goes on in the same turn, after output was sent.
+    pub(crate) fn go_on(&mut self) {
         self.end_killed();
         self.work_off_input();
         if self.dispatch() {
@@ -463,7 +481,8 @@ impl Connection {
 
     fn work_off_input(&mut self) {
         // Commands behind one that waits stay in the input, which is at most one read.
-        while !self.closing && self.blocked.is_none() && !self.output_is_full() {
+        while !self.closing && self.blocked.is_none() && !self.output_is_full() && self.turn < TURN
+        {
             if self.stalled {
                 if !self.is_idle() || self.login_wait.is_on() {
                     return;

@@ -59,6 +59,8 @@ pub struct Host {
     pub(crate) clock: RefCell<Option<Clock>>,
     /// Whether CLIENT KILL has named connections that are not closed yet.
     pub(crate) any_killed: Cell<bool>,
+    /// How often a client was looked at, to find some of them.
+    pub(crate) looks: Cell<u64>,
     /// All gateways of the cluster, this one first; empty until it is set.
     pub(crate) gateways: RefCell<Vec<Peer>>,
 }
@@ -255,6 +257,7 @@ impl Host {
             audit: AuditCheck::default(),
             clock: RefCell::default(),
             any_killed: Cell::default(),
+            looks: Cell::default(),
             gateways: RefCell::default(),
         })
     }
@@ -334,10 +337,9 @@ impl Host {
 
     /// Calls `each` for every connection, the oldest first.
     pub(crate) fn for_each_client(&self, mut each: impl FnMut(&Client)) {
-        self.clients
-            .borrow()
-            .values()
-            .for_each(|client| each(client));
+        let clients = self.clients.borrow();
+        count(&self.looks, clients.len() as u64);
+        clients.values().for_each(|client| each(client));
     }
 
     /// Has the connection of `client` closed.

@@ -57,6 +57,7 @@ mod serve;
 mod slots;
 mod slowlog;
 mod socket;
+mod timeouts;
 mod traces;
 mod tracking;
 mod transaction;

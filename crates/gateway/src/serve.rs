@@ -11,7 +11,7 @@
 use crate::connection::Connection;
 use crate::drain::Drain;
 use crate::growth::Growth;
-use crate::host::{Host, count};
+use crate::host::Host;
 use crate::info::InfoWriter;
 use crate::limits::Limits;
 use crate::measured::Measured;
@@ -27,6 +27,7 @@ use ionian_kernel::level::Level;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -38,9 +39,6 @@ pub(crate) const READ_BYTES: usize = 64 << 10;
 
 /// Consecutive reads of one connection; then other connections get their turn.
 const READS_PER_TURN: usize = 4;
-
-/// Number of timer ticks per deadline, which determines the precision of the deadline.
-const TICKS_PER_DEADLINE: u32 = 32;
 
 /// The pause after a failure to accept a connection, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -64,12 +62,12 @@ pub(crate) struct Inner {
     pub(crate) growth: RefCell<Growth>,
     /// Clients that wait until a stream grows.
     pub(crate) waiting: RefCell<Waiting>,
-    timer_runs: Cell<bool>,
+    pub(crate) timer_runs: Cell<bool>,
     /// Connections whose commands wait for the quotas of their users.
     pub(crate) pauses: Pauses,
     pub(crate) drain: Drain,
     /// Whether the task that checks for timeouts runs.
-    watch_runs: Cell<bool>,
+    pub(crate) watch_runs: Cell<bool>,
     /// The number of connections that are being rejected.
     pub(crate) rejecting: Cell<usize>,
     /// How connections are secured; `None` if they are not.
@@ -335,8 +333,6 @@ impl Inner {
             if open.connection.is_closed() {
                 return Poll::Ready(());
             }
-            open.awaits_output = open.has_output();
-            open.awaits_input = open.connection.wants_input();
             if !open
                 .waker
                 .as_ref()
@@ -344,6 +340,15 @@ impl Inner {
             {
                 open.waker = Some(context.waker().clone());
             }
+            if open.connection.yields() {
+                // It is woken for what is left.
+                (open.awaits_input, open.awaits_output) = (false, false);
+                drop(slots);
+                self.clone().settle(index);
+                return Poll::Pending;
+            }
+            open.awaits_output = open.has_output();
+            open.awaits_input = open.connection.wants_input();
             if !open.awaits_input {
                 return Poll::Pending;
             }
@@ -486,81 +491,6 @@ impl Inner {
             self.clone().start_watch();
         }
     }
-
-    /// Checks for timeouts: a coarse timer, which runs only while a command is incomplete or a
-    /// client does not read its error.
-    fn start_watch(self: Rc<Self>) {
-        if self.watch_runs.replace(true) {
-            return;
-        }
-        tokio::task::spawn_local(async move {
-            let limits = &self.host.limits;
-            let shortest = limits.unfinished.min(limits.linger).min(limits.login);
-            let period = (shortest / 8).min(limits.login_delay);
-            while self.watch_runs.get() {
-                tokio::time::sleep(period.clamp(Duration::from_millis(1), Duration::from_secs(1)))
-                    .await;
-                let (now, mut any) = (Instant::now(), false);
-                let mut slots = self.slots.borrow_mut();
-                let indices: Vec<u32> = slots.open().collect();
-                for index in indices {
-                    let Some(open) = slots
-                        .get(index)
-                        .filter(|open| open.connection.has_deadline())
-                    else {
-                        continue;
-                    };
-                    any = true;
-                    open.connection.on_time(now);
-                    self.mark_dirty(index, open);
-                }
-                drop(slots);
-                self.watch_runs.set(any);
-                // A login that has waited may have a question for the cluster.
-                self.clone().flush();
-            }
-        });
-    }
-
-    /// The deadlines of all connections: a coarse timer, which runs only while a request is in
-    /// flight.
-    fn start_timer(self: Rc<Self>) {
-        if self.timer_runs.replace(true) {
-            return;
-        }
-        tokio::task::spawn_local(async move {
-            let period = self.host.limits.deadline / TICKS_PER_DEADLINE;
-            while self.timer_runs.get() {
-                tokio::time::sleep(period.max(Duration::from_millis(1))).await;
-                self.clone().on_tick();
-            }
-        });
-    }
-
-    fn on_tick(self: Rc<Self>) {
-        let (now, deadline) = (Instant::now(), self.host.limits.deadline);
-        let mut any_in_flight = false;
-        {
-            let mut slots = self.slots.borrow_mut();
-            let indices: Vec<u32> = slots.open().collect();
-            for index in indices {
-                let Some(open) = slots.get(index) else {
-                    continue;
-                };
-                let Some(since) = open.connection.in_flight_since() else {
-                    continue;
-                };
-                any_in_flight = true;
-                if now.saturating_duration_since(since) > deadline {
-                    count(&self.host.stats.deadlines_passed, 1);
-                    open.connection.give_up();
-                    self.mark_dirty(index, open);
-                }
-            }
-        }
-        self.timer_runs.set(any_in_flight);
-        self.flush();
-    }
 }
 
 impl Open {
@@ -572,8 +502,8 @@ impl Open {
     /// Advances the connection and writes once; repeats this only if the client's slowness was the
     /// obstacle. Wakes the task if work is left that no event will trigger.
     pub(crate) fn go_on(&mut self, leave: Option<bool>) {
+        self.connection.advance();
         loop {
-            self.connection.advance();
             if let Some(idle_too) = leave {
                 self.leave_if_quiet(idle_too);
             }
@@ -588,12 +518,17 @@ impl Open {
             if !was_full || self.connection.output_is_full() {
                 break;
             }
+            self.connection.go_on();
         }
         let output = self.has_output() && !self.awaits_output;
         let input = self.connection.wants_input() && !self.awaits_input;
-        if (output || input || self.connection.is_closed())
-            && let Some(waker) = &self.waker
-        {
+        let Some(waker) = &self.waker else { return };
+        if self.connection.yields() {
+            // Behind what has arrived from other clients: at once would be before the runtime has
+            // looked at their sockets.
+            let later = pin!(tokio::task::yield_now());
+            let _ = later.poll(&mut Context::from_waker(waker));
+        } else if output || input || self.connection.is_closed() {
             waker.wake_by_ref();
         }
     }

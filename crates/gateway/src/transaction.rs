@@ -51,6 +51,13 @@ struct Queue {
     failed: bool,
 }
 
+/// The work, in bytes of replies, that the gateway's own commands of one transaction may be: all
+/// clients of the node wait for it.
+const OWN_WORK: usize = 4 << 20;
+
+const TOO_MUCH_WORK: &str =
+    "ERR too much work for the gateway in one MULTI, the command was not executed";
+
 /// One of the gateway's own commands in a transaction.
 #[derive(Debug)]
 pub(crate) struct OwnInQueue {
@@ -364,14 +371,17 @@ pub(crate) fn write_executed(reply: &[u8], own: &[OwnInQueue], context: &mut Con
     };
     rest = &rest[2..];
     context.array(len + own.len());
-    let mut own = own.iter().peekable();
+    let (mut own, mut work) = (own.iter().peekable(), 0);
     for place in 0..len + own.len() {
         if context.out.len() > context.host.limits.client_bytes {
             // The connection will be closed because of it.
             return;
         }
         if let Some(own) = own.next_if(|own| own.place == place) {
-            run(&own.words, context);
+            match work < OWN_WORK {
+                true => work += run(&own.words, context),
+                false => context.error(TOO_MUCH_WORK),
+            }
         } else if let Some((first, after)) = resp3::split_reply(rest) {
             write_replies(first, context);
             rest = after;
@@ -388,12 +398,15 @@ pub(crate) fn write_replies(replies: &[u8], context: &mut Context<'_>) {
     }
 }
 
-/// Executes an own command of a transaction.
-fn run(words: &[Bytes], context: &mut Context<'_>) {
+/// Executes an own command of a transaction; returns how much work it was.
+fn run(words: &[Bytes], context: &mut Context<'_>) -> usize {
     match commands::find(words).map(|own| own.run) {
-        Some(Run::Plain(run)) => run(context, words),
+        Some(Run::Plain(run)) => commands::run(run, words, context),
         // UNWATCH is the only control command that can be queued, and EXEC has just unwatched all
         // keys.
-        _ => context.ok(),
+        _ => {
+            context.ok();
+            0
+        }
     }
 }

@@ -257,7 +257,7 @@ impl Connection {
                     self.flight = Some(Expected::Changed(words.to_vec()));
                 }
             },
-            Run::Plain(run) => run(&mut context, words),
+            Run::Plain(run) => self.turn += commands::run(run, words, &mut context),
             Run::Control(Control::Quit) => {
                 context.ok();
                 self.closing = true;

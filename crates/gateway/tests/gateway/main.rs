@@ -22,4 +22,5 @@ mod redis7_server;
 mod socket;
 mod tls;
 mod transactions;
+mod turns;
 mod waiting;

@@ -267,3 +267,30 @@ fn a_transaction_has_limits() {
         format!("+OK\n-ERR too many watched keys\n+OK\n+QUEUED\n{abort}$-1\n")
     );
 }
+
+/// Each is run in one turn of the node's loop, with those beside it.
+#[test]
+fn the_gateways_own_commands_of_one_transaction_are_bounded_in_work() {
+    const COMMANDS: usize = 3000;
+    let host = host(Limits::default());
+    let _others: Vec<Client> = (0..500).map(|_| Client::new(&host)).collect();
+    for command in [
+        "COMMAND",
+        "INFO",
+        "CLIENT LIST",
+        "CLIENT LIST ID 999999",
+        "CLIENT KILL ID 999999",
+    ] {
+        let (mut client, mut cluster) = (Client::new(&host), Cluster::default());
+        let queue = format!("{command}\n").repeat(COMMANDS);
+        let queued = client.ask(&mut cluster, &format!("MULTI\n{queue}PING"));
+        assert_eq!(queued.matches("QUEUED").count(), COMMANDS + 1, "{command}");
+        let replies = client.ask(&mut cluster, "EXEC");
+        let refusal = "-ERR too much work for the gateway in one MULTI, the command was not \
+                       executed\n";
+        assert!(replies.ends_with(refusal), "{command}");
+        let executed = replies.len() - replies.matches(refusal).count() * refusal.len();
+        assert!(executed < 5 << 20, "{command}: {executed} bytes");
+        assert_eq!(client.ask(&mut cluster, "PING"), "+PONG\n", "{command}");
+    }
+}
