@@ -176,6 +176,7 @@ impl<P: Protocol> Cluster<P> {
             identity: Identity {
                 cluster: "in-process".into(),
                 founding: 0,
+                at_levels: Vec::new(),
                 protocol: P::NAME.into(),
             },
             node,

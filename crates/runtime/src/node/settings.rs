@@ -10,9 +10,10 @@ use crate::storage::membership_file;
 use crate::transport::handshake::Identity;
 use crate::transport::names::resolve;
 use crate::transport::security::NodeTls;
-use ionian_deployment::Configuration;
+use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::{Layout, NodeId};
+use ionian_kernel::level::Level;
 use ionian_kernel::protocol::Protocol;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -85,6 +86,7 @@ impl NodeSettings {
                 cluster: deployment.cluster.clone(),
                 founding: configuration.founding,
                 protocol: deployment.protocol.clone(),
+                at_levels: at_levels(&configuration),
             },
             node,
             name: name.to_owned(),
@@ -108,6 +110,22 @@ impl NodeSettings {
             configuration: Some(configuration),
         })
     }
+}
+
+/// The digests of the founding deployment at each level; none if it has changed since.
+fn at_levels(configuration: &Configuration) -> Vec<(Level, u64)> {
+    let (founded, levels) = (&configuration.deployment, Level::OLDEST.0..=Level::LATEST.0);
+    let digest = |level| {
+        Deployment {
+            level,
+            ..founded.clone()
+        }
+        .digest()
+    };
+    let digests = levels.map(|level| (Level(level), digest(Level(level))));
+    digests
+        .filter(|_| founded.digest() == configuration.founding)
+        .collect()
 }
 
 /// Why the node `name` is not a member. If the founding deployment lacks it, the name is wrong; if

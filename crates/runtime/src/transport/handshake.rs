@@ -3,6 +3,7 @@
 use super::hello::{Introduction, Text};
 use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::NodeId;
+use ionian_kernel::level::Level;
 use std::cmp::Ordering;
 
 /// The cluster that a node belongs to. Nodes with different identities refuse each other.
@@ -14,6 +15,16 @@ pub struct Identity {
     pub founding: u64,
     /// The name of the protocol.
     pub protocol: String,
+    /// The digests that the founding deployment would have at each level, if it is known.
+    pub at_levels: Vec<(Level, u64)>,
+}
+
+impl Identity {
+    /// At which level a deployment was founded that is otherwise this one.
+    fn level_of(&self, founding: u64) -> Option<Level> {
+        let same = self.at_levels.iter().find(|it| it.1 == founding);
+        same.map(|(level, _)| *level)
+    }
 }
 
 /// Checks the introduction of a caller. The fields describe the node that was called.
@@ -56,6 +67,7 @@ impl HandshakeValidator<'_> {
             cluster,
             founding,
             protocol,
+            ..
         } = self.identity;
         let Introduction {
             cluster: Text(theirs),
@@ -69,6 +81,16 @@ impl HandshakeValidator<'_> {
         } else if spoken != protocol {
             Err(format!(
                 "this cluster runs protocol '{protocol}', you run '{spoken}'"
+            ))
+        } else if let (Some(ours), Some(theirs)) = (
+            self.identity.level_of(*founding),
+            self.identity.level_of(caller.founding),
+        ) && ours != theirs
+        {
+            Err(format!(
+                "this node's deployment file founds a cluster of level {ours}, yours one of level {theirs}, and they are \
+                 otherwise the same: write the level of the cluster that there is, `level = N`, into the file of the \
+                 node that is new (without it, the level is the highest of the node's program)"
             ))
         } else if caller.founding != *founding {
             Err(format!(
@@ -183,6 +205,35 @@ mod tests {
         assert_eq!(check(other), Err(Rejected::Refused(reason.into())));
     }
 
+    /// A file of an earlier release states no level, and its program founded clusters of the first.
+    #[test]
+    fn nodes_whose_files_differ_in_the_level_alone_learn_what_to_write() {
+        let of_level_17 = Introduction {
+            founding: 7,
+            ..caller(2)
+        };
+        let Err(Rejected::Refused(why)) = check(of_level_17) else {
+            panic!("it is refused");
+        };
+        let begin =
+            "this node's deployment file founds a cluster of level 18, yours one of level 17,";
+        assert!(
+            why.starts_with(begin) && why.contains("`level = N`"),
+            "{why}"
+        );
+        let of_another_file = Introduction {
+            founding: 8,
+            ..caller(2)
+        };
+        let Err(Rejected::Refused(why)) = check(of_another_file) else {
+            panic!("it is refused");
+        };
+        assert!(
+            why.ends_with("started from different deployment files"),
+            "{why}"
+        );
+    }
+
     fn caller(sender: u16) -> Introduction {
         Introduction {
             cluster: "blue".into(),
@@ -202,6 +253,7 @@ mod tests {
             cluster: "blue".into(),
             founding: 1,
             protocol: "toy".into(),
+            at_levels: vec![(Level(17), 7), (Level(18), 1)],
         };
         let caller_name = (caller.sender < 3).then(|| "x".into());
         let (node, name, epoch) = (NodeId(1), "n1", Epoch(3));

@@ -350,6 +350,7 @@ pub fn identity() -> Identity {
         cluster: "blue".into(),
         founding: 0xd1,
         protocol: "toy".into(),
+        at_levels: Vec::new(),
     }
 }
 

@@ -42,6 +42,7 @@ impl Greeting {
             cluster,
             founding,
             protocol,
+            ..
         } = &self.identity;
         let mut body = Vec::new();
         let text =
