@@ -162,6 +162,7 @@ fn limits(deployment: &Deployment) -> Limits {
         memory_bytes: clients.memory_bytes,
         client_bytes: clients.client_bytes,
         unfinished: clients.unfinished,
+        idle: clients.idle,
         slower_than: clients.slower_than,
         copies: deployment.f as u32,
         asks_by_ranges: registry::description(&deployment.protocol)

@@ -106,13 +106,19 @@ settings! {
         "MiB that a node holds for one client; then it is closed";
     "unfinished_s" s clients.unfinished, 1..=86_400, false,
         "a client whose command is not complete after this long is closed";
+    "idle_s" s clients.idle, 0..=31_536_000, false,
+        "a client that rests for this long is closed, 0: never";
     "slow_ms" ms clients.slower_than, 1..=3_600_000, false,
         "a command that takes this long is in SLOWLOG and ionian trace slow";
 }
 
 /// The keys that programs of the first levels do not know, each with the level since which programs
 /// do.
-const LATER: &[(&str, Level)] = &[("trace_one_in", Level(18)), ("slow_ms", Level(18))];
+const LATER: &[(&str, Level)] = &[
+    ("trace_one_in", Level(18)),
+    ("idle_s", Level(18)),
+    ("slow_ms", Level(18)),
+];
 
 /// The level since which programs know this key.
 fn since(key: &str) -> Level {
@@ -163,7 +169,7 @@ pub(crate) fn named(key: &str, protocol: &str) -> Result<&'static Setting, Deplo
 pub fn at_start(setting: &Setting) -> Option<&'static str> {
     match setting.key {
         "payload_bytes" | "patience_ms" | "max_clients" | "clients_mib" | "client_mib"
-        | "unfinished_s" | "slow_ms" => {
+        | "unfinished_s" | "idle_s" | "slow_ms" => {
             Some("the gateway of each node takes its limits when the node starts")
         }
         "drain_ms" => Some("a node takes its drain limit when it starts"),
@@ -414,11 +420,12 @@ mod tests {
                     memory_bytes: _,
                     client_bytes: _,
                     unfinished: _,
+                    idle: _,
                     slower_than: _,
                 },
             own,
         } = options;
-        assert_eq!(COMMON.len(), 27);
+        assert_eq!(COMMON.len(), 28);
         assert_eq!(own.len() + COMMON.len(), all().count());
         let keys: BTreeSet<_> = all().map(|setting| setting.key).collect();
         assert_eq!(keys.len(), all().count(), "no key stands for two settings");

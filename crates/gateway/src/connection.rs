@@ -102,6 +102,8 @@ pub struct Connection {
     output: Output,
     /// The work of the gateway's own commands in this turn, in bytes of replies.
     turn: usize,
+    /// When the client last sent something, or took something.
+    rests_since: Instant,
     /// The incomplete command.
     unfinished: Option<Unfinished>,
     /// When the connection was closed because of an error.
@@ -164,6 +166,7 @@ impl Connection {
             forecast: None,
             output: Output::default(),
             turn: 0,
+            rests_since: Instant::now(),
             unfinished: None,
             failed_at: None,
         }
@@ -184,7 +187,8 @@ impl Connection {
     pub fn receive(&mut self, input: Bytes) {
         debug_assert!(self.wants_input(), "input has to wait");
         count(&self.host.stats.bytes_in, input.len() as u64);
-        self.client.last_active.set(Instant::now());
+        self.rests_since = Instant::now();
+        self.client.last_active.set(self.rests_since);
         if let Some(unfinished) = &mut self.unfinished {
             unfinished.bytes += input.len();
         }
@@ -251,6 +255,7 @@ impl Connection {
     /// if the output [was full](Self::output_is_full).
     pub fn on_sent(&mut self, len: usize) {
         count(&self.host.stats.bytes_out, len as u64);
+        self.rests_since = Instant::now();
         self.output.on_sent(len);
         if self.output.len() == 0 {
             self.host.on_written(&self.client);
@@ -363,6 +368,22 @@ impl Connection {
             };
         }
         self.account();
+    }
+
+    /// Closes the connection if its client rests for longer than it may, as Redis does after
+    /// `timeout`: without an error, which would seem to answer the next command.
+    pub(crate) fn leave_if_idle(&mut self, now: Instant) -> bool {
+        let most = self.host.limits.idle;
+        let rests = now.saturating_duration_since(self.rests_since);
+        let leaves = !most.is_zero() && rests > most && self.is_idle() && !self.closing;
+        if leaves {
+            count(&self.host.stats.idle, 1);
+            self.discard();
+            self.output.clear();
+            self.closing = true;
+            self.account();
+        }
+        leaves
     }
 
     /// Whether only the remaining output is sent.

@@ -80,6 +80,7 @@ pub(crate) struct Stats {
     pub(crate) handshakes_failed: Cell<u64>,
     pub(crate) evicted: Cell<u64>,
     pub(crate) unfinished: Cell<u64>,
+    pub(crate) idle: Cell<u64>,
     pub(crate) woken: Cell<u64>,
     pub(crate) logins_delayed: Cell<u64>,
     pub(crate) unauthenticated_closed: Cell<u64>,
@@ -100,6 +101,7 @@ impl Stats {
         each("tls_handshakes_failed", self.handshakes_failed.get());
         each("evicted_clients", self.evicted.get());
         each("unfinished_commands_closed", self.unfinished.get());
+        each("idle_clients_closed", self.idle.get());
         each("woken_clients", self.woken.get());
         each("logins_delayed", self.logins_delayed.get());
         each(

@@ -49,6 +49,9 @@ pub struct Limits {
     /// How long a command may remain incomplete if it arrives at less than 64 kilobit per second;
     /// then the connection is closed.
     pub unfinished: Duration,
+    /// How long a client may send nothing and take nothing while it waits for nothing; then the
+    /// connection is closed. Zero: without end.
+    pub idle: Duration,
     /// How long a client may take for the TLS handshake.
     pub handshake: Duration,
     /// How long a client may stay that has to log in and has not; then the connection is closed.
@@ -121,6 +124,8 @@ impl Default for Limits {
             // The largest reply.
             client_bytes: 80 << 20,
             unfinished: Duration::from_secs(60),
+            // As in Redis.
+            idle: Duration::ZERO,
             handshake: Duration::from_secs(5),
             login: Duration::from_secs(60),
             login_delay: Duration::from_secs(1),

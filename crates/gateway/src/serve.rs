@@ -264,7 +264,8 @@ impl Inner {
 
     /// Serves a client.
     fn host_client(self: Rc<Self>, connection: Connection, (mut input, socket): (Input, Output)) {
-        let (is_watched, asks) = (connection.has_deadline(), connection.has_request());
+        let is_watched = connection.has_deadline() || !self.host.limits.idle.is_zero();
+        let asks = connection.has_request();
         let index = self.slots.borrow_mut().insert(Open {
             connection,
             socket,

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 const TICKS_PER_DEADLINE: u32 = 32;
 
 impl Inner {
-    /// Checks for timeouts: a coarse timer, which runs only while a command is incomplete or a
-    /// client does not read its error.
+    /// Checks for timeouts: a coarse timer, which runs only while a command is incomplete, a client
+    /// does not read its error, or clients may not rest as long as they like.
     pub(crate) fn start_watch(self: Rc<Self>) {
         if self.watch_runs.replace(true) {
             return;
@@ -18,6 +18,10 @@ impl Inner {
         tokio::task::spawn_local(async move {
             let limits = &self.host.limits;
             let shortest = limits.unfinished.min(limits.linger).min(limits.login);
+            let shortest = match limits.idle.is_zero() {
+                true => shortest,
+                false => shortest.min(limits.idle),
+            };
             let period = (shortest / 8).min(limits.login_delay);
             while self.watch_runs.get() {
                 tokio::time::sleep(period.clamp(Duration::from_millis(1), Duration::from_secs(1)))
@@ -26,15 +30,15 @@ impl Inner {
                 let mut slots = self.slots.borrow_mut();
                 let indices: Vec<u32> = slots.open().collect();
                 for index in indices {
-                    let Some(open) = slots
-                        .get(index)
-                        .filter(|open| open.connection.has_deadline())
-                    else {
+                    let Some(open) = slots.get(index) else {
                         continue;
                     };
-                    any = true;
-                    open.connection.on_time(now);
-                    self.mark_dirty(index, open);
+                    let has_deadline = open.connection.has_deadline();
+                    any |= has_deadline || !limits.idle.is_zero();
+                    if open.connection.leave_if_idle(now) || has_deadline {
+                        open.connection.on_time(now);
+                        self.mark_dirty(index, open);
+                    }
                 }
                 drop(slots);
                 self.watch_runs.set(any);

@@ -151,6 +151,8 @@ pub struct ClientLimits {
     pub client_bytes: usize,
     /// How long a command may stay unfinished.
     pub unfinished: Duration,
+    /// How long a client may rest before its connection is closed; zero: without end.
+    pub idle: Duration,
     /// A command that takes this long is slow: its times are kept.
     pub slower_than: Duration,
 }
@@ -165,6 +167,7 @@ impl Default for ClientLimits {
             // The largest reply, and room.
             client_bytes: 80 << 20,
             unfinished: Duration::from_secs(60),
+            idle: Duration::ZERO,
             // The default of Redis's `slowlog-log-slower-than`.
             slower_than: Duration::from_millis(10),
         }

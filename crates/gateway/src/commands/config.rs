@@ -109,6 +109,6 @@ fn parameters(host: &Host) -> Vec<(&'static str, String)> {
             limits.slower_than.as_micros().to_string(),
         ),
         ("slowlog-max-len", ENTRIES.to_string()),
-        ("timeout", "0".into()),
+        ("timeout", limits.idle.as_secs().to_string()),
     ]
 }

@@ -191,7 +191,7 @@ fn a_refusal_is_answered_and_a_refused_wake_up_is_repeated() {
 }
 
 fn info_of(address: SocketAddr) -> usize {
-    info(&mut connect(address), "blocked_clients")
+    info(&mut connect(address), "clients", "blocked_clients")
 }
 
 /// A question for many clients names each stream once.

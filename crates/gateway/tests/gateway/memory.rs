@@ -69,7 +69,7 @@ fn those_who_hold_most_are_closed_first_and_the_others_served() {
             served.write_all(b"PING\r\n").unwrap();
             expect(&mut served, b"+PONG\r\n");
         }
-        let held = info(&mut served, "client_memory");
+        let held = info(&mut served, "clients", "client_memory");
         assert!(held <= 4 << 20, "{held}");
     });
 }
@@ -92,7 +92,7 @@ fn a_client_with_a_refused_length_does_not_affect_others() {
             client.write_all(b"SET k 1\r\n").unwrap();
             expect(client, b"+OK\r\n");
         }
-        let held = info(&mut before, "client_memory");
+        let held = info(&mut before, "clients", "client_memory");
         assert!(held < 10_000, "{held}");
     });
 }
@@ -148,7 +148,7 @@ fn clients_that_leave_without_reading_are_closed_before_others() {
             .unwrap();
         expect(&mut served, b"+OK\r\n");
         until("one of them is closed", || {
-            info(&mut served, "connected_clients") == 2
+            info(&mut served, "clients", "connected_clients") == 2
         });
     });
 }

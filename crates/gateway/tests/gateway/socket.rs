@@ -134,8 +134,10 @@ pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// A number that the gateway reports of its clients.
-pub(crate) fn info(stream: &mut TcpStream, field: &str) -> usize {
-    stream.write_all(b"INFO clients\r\n").unwrap();
+pub(crate) fn info(stream: &mut TcpStream, section: &str, field: &str) -> usize {
+    stream
+        .write_all(format!("INFO {section}\r\n").as_bytes())
+        .unwrap();
     let mut info = [0; 4096];
     let len = stream.read(&mut info).unwrap();
     let info = String::from_utf8_lossy(&info[..len]).into_owned();
@@ -150,7 +152,9 @@ pub(crate) fn info(stream: &mut TcpStream, field: &str) -> usize {
 
 /// Waits until this many clients wait.
 pub(crate) fn until_blocked(stream: &mut TcpStream, count: usize) {
-    until("clients wait", || info(stream, "blocked_clients") == count);
+    until("clients wait", || {
+        info(stream, "clients", "blocked_clients") == count
+    });
 }
 
 #[test]
@@ -202,7 +206,9 @@ fn killed_clients_are_closed() {
             stream.read_to_end(&mut rest).unwrap_or_default();
             assert_eq!(rest, b"");
         }
-        until("they are gone", || info(&mut me, "connected_clients") == 1);
+        until("they are gone", || {
+            info(&mut me, "clients", "connected_clients") == 1
+        });
     });
 }
 
@@ -223,7 +229,7 @@ fn a_reader_slower_than_its_replies_gets_them_all() {
         let writing =
             std::thread::spawn(move || (0..100).for_each(|_| writer.write_all(&commands).unwrap()));
         until("replies wait for the reader", || {
-            info(&mut watcher, "client_memory") > limit
+            info(&mut watcher, "clients", "client_memory") > limit
         });
         let expected = [&b"$1000000\r\n"[..], &value, b"\r\n+PONG\r\n"].concat();
         let mut got = vec![0; expected.len()];
@@ -318,7 +324,7 @@ fn a_late_reply_does_not_reach_the_next_client_in_the_same_slot() {
         // With a reply unread this is a reset, upon which the slot is free at once.
         drop(gone);
         until("the slot is free", || {
-            info(&mut watcher, "connected_clients") == 1
+            info(&mut watcher, "clients", "connected_clients") == 1
         });
         let mut stream = connect(address);
         stream.write_all(b"GET a\r\n").unwrap();

@@ -1,11 +1,12 @@
 //! What one client may take of the node's loop, and of its connections.
 
 use crate::common::request;
-use crate::socket::{answer_all, connect, expect, run};
+use crate::socket::{answer_all, connect, expect, info, run, until, until_blocked};
 use ionian_gateway::Limits;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// A reader that is as fast as the gateway leaves no moment in which its socket is full.
 #[test]
@@ -45,5 +46,36 @@ fn other_clients_are_served_during_a_long_pipeline_of_the_gateways_own_commands(
         reading.join().expect("it has read all");
         let all = read.load(Ordering::Relaxed);
         assert!(before < all / 2, "answered after {before} of {all} bytes");
+    });
+}
+
+/// As with Redis's `timeout`, those are left alone that wait for a stream.
+#[test]
+fn a_client_that_rests_too_long_is_closed_and_counted() {
+    let limits = Limits {
+        idle: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    run(limits, answer_all(), |address| {
+        let [mut silent, mut resting, mut waiting, mut busy] = [(); 4].map(|()| connect(address));
+        resting.write_all(&request(&[b"PING"])).unwrap();
+        expect(&mut resting, b"+PONG\r\n");
+        waiting
+            .write_all(&request(&[
+                b"XREAD", b"BLOCK", b"0", b"STREAMS", b"s", b"$",
+            ]))
+            .unwrap();
+        until_blocked(&mut busy, 1);
+        until("the two that rest are closed", || {
+            let closed = info(&mut busy, "stats", "idle_clients_closed");
+            closed == 2
+        });
+        for stream in [&mut silent, &mut resting] {
+            assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0, "without a word");
+        }
+        busy.write_all(&request(&[b"XADD", b"s", b"0-*", b"e", b"v"]))
+            .unwrap();
+        expect(&mut busy, b"$3\r\n0-1\r\n");
+        expect(&mut waiting, b"*1\r\n*2\r\n$1\r\ns\r\n");
     });
 }
