@@ -20,6 +20,10 @@ impl Application for NetFsApplication {
         self.0.drain(drains);
     }
 
+    fn disk_is_full(&mut self, is_full: bool) {
+        self.0.set_disk_full(is_full);
+    }
+
     fn clients(&self) -> usize {
         self.0.connections()
     }

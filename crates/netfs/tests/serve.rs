@@ -6,11 +6,12 @@ use ionian_kernel::id::Slot;
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::time::Timestamp;
 use ionian_netfs::{
-    Change, Client, ConnectError, Content, NetFs, Query, ROOT, Reply, ServeLimits, Server,
+    Change, Client, ConnectError, Content, Errno, NetFs, Query, ROOT, Reply, ServeLimits, Server,
     Transport, Volume,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -21,6 +22,8 @@ const LIMIT: Duration = Duration::from_secs(40);
 /// A server on a thread of its own; it stops when this is dropped.
 struct Node {
     address: SocketAddr,
+    /// Whether its disk is full.
+    full: Arc<AtomicBool>,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -30,6 +33,8 @@ impl Node {
     fn start(faults: u64) -> Node {
         let (ready, address) = mpsc::channel();
         let (stop, stopped) = tokio::sync::oneshot::channel();
+        let full = Arc::new(AtomicBool::new(false));
+        let is_full = full.clone();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -48,7 +53,7 @@ impl Node {
                 ready.send(listener.local_addr().unwrap()).unwrap();
                 server.serve(listener);
                 tokio::select! {
-                    () = execute(queue, server, faults) => {}
+                    () = execute(queue, server, faults, is_full) => {}
                     _ = stopped => {}
                 }
             });
@@ -56,6 +61,7 @@ impl Node {
         let address = address.recv_timeout(LIMIT).unwrap();
         Node {
             address,
+            full,
             stop: Some(stop),
             thread: Some(thread),
         }
@@ -79,6 +85,7 @@ async fn execute(
     mut queue: tokio::sync::mpsc::UnboundedReceiver<Request>,
     server: Server,
     faults: u64,
+    is_full: Arc<AtomicBool>,
 ) {
     let mut machine = NetFs::default();
     let mut count = 0;
@@ -103,6 +110,7 @@ async fn execute(
             outcome,
             seen: Slot::ZERO,
         });
+        server.set_disk_full(is_full.load(Ordering::Relaxed));
     }
 }
 
@@ -258,4 +266,43 @@ fn a_node_that_is_not_there_is_named() {
         panic!("it connects")
     };
     assert!(why.contains(&address), "{why}");
+}
+
+/// Files can be read and removed, and there is room again afterwards.
+#[test]
+fn a_node_with_a_full_disk_refuses_what_needs_room_alone() {
+    let node = Node::start(u64::MAX);
+    let volume = Volume::begin(Box::new(node.client())).unwrap();
+    let file = create(&volume, b"file");
+    let write = |data| Change::Write {
+        ino: file,
+        offset: 0,
+        grow: true,
+        append: false,
+        data: Content::Plain(data),
+    };
+    volume.change(&write(b"before")).unwrap();
+    node.full.store(true, Ordering::Relaxed);
+    let attr = || volume.query(Query::Attr { ino: file });
+    // The node learns it with its next answer.
+    attr().unwrap();
+    let (parent, name) = (ROOT, &b"link"[..]);
+    let link = Change::Link {
+        ino: file,
+        parent,
+        name,
+    };
+    for change in [write(b"after"), link.clone()] {
+        assert_eq!(volume.change(&change), Err(Errno::ENOSPC), "{change:?}");
+    }
+    let Ok(Reply::Attr(attr)) = attr() else {
+        panic!("it is there");
+    };
+    assert_eq!(attr.size, 6);
+    node.full.store(false, Ordering::Relaxed);
+    // Removing is served, and shows that there is room.
+    let name = b"file";
+    volume.change(&Change::Unlink { parent, name }).unwrap();
+    assert_eq!(volume.change(&link), Err(Errno::ENOENT), "it has no name");
+    create(&volume, b"other");
 }

@@ -118,8 +118,11 @@ impl Volume {
     pub fn change(&self, change: &Change<'_>) -> Result<Reply, Errno> {
         let mount = *self.lock_id();
         let (reply, is_first) = self.send_change(mount, change)?;
-        if reply != Err(Errno::UNKNOWN_MOUNT) {
-            return reply;
+        match reply {
+            Err(Errno::UNKNOWN_MOUNT) => {}
+            // A node whose disk is full has not looked whether a copy was executed.
+            Err(Errno::ENOSPC) if !is_first => return Err(Errno::EIO),
+            reply => return reply,
         }
         self.recover(mount, change)?;
         if !is_first {

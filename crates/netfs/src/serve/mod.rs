@@ -11,7 +11,10 @@
 
 mod connection;
 
+use crate::errno::Errno;
+use crate::wire::Command;
 use crate::wire::frame::{self, MAX_FRAME, MAX_PAYLOAD, Outcome, Sort};
+use crate::wire::reply;
 use bytes::Bytes;
 use connection::{Answer, Connection};
 use ionian_kernel::client::{Operation, ReadLevel, Reply, Request};
@@ -62,6 +65,8 @@ struct Inner {
     /// One for each request that may be in memory, with its answer.
     room: Arc<Semaphore>,
     drains: watch::Sender<bool>,
+    /// Whether commands that need room are refused, because the disk of the node is full.
+    disk_is_full: Cell<bool>,
 }
 
 /// A request that is not answered.
@@ -84,6 +89,7 @@ impl Server {
             connections: Cell::new(0),
             room: Arc::new(Semaphore::new(requests.min(Semaphore::MAX_PERMITS))),
             drains: watch::Sender::new(false),
+            disk_is_full: Cell::new(false),
         }))
     }
 
@@ -149,6 +155,12 @@ impl Server {
         self.0.drains.send_replace(drains);
     }
 
+    /// While the disk of the node is full, commands that need room are answered with `ENOSPC`, and
+    /// not submitted: the others may make room.
+    pub fn set_disk_full(&self, is_full: bool) {
+        self.0.disk_is_full.set(is_full);
+    }
+
     /// Open connections.
     pub fn connections(&self) -> usize {
         self.0.connections.get()
@@ -163,6 +175,15 @@ impl Server {
     ) -> Result<(), crate::Malformed> {
         let (id, sort, payload) = frame::request(frame)?;
         let inner = &self.0;
+        let needs_room = || Command::decode(payload).is_ok_and(|command| command.grows());
+        if sort == Sort::Command && inner.disk_is_full.get() && needs_room() {
+            let (mut refusal, mut bytes) = (Vec::new(), Vec::new());
+            reply::encode(&Err(Errno::ENOSPC), &mut refusal);
+            frame::push_answer(id, Outcome::Answered, &refusal, &mut bytes);
+            // Fails if the connection is closed.
+            let _ = answers.send(Answer { bytes, _room: room });
+            return Ok(());
+        }
         let token = inner.next_token.get();
         inner.next_token.set(token + 1);
         let answers = answers.clone();

@@ -279,6 +279,20 @@ fn push_place(&(parent, name): &(u64, &[u8]), out: &mut Vec<u8>) {
     push_bytes(name, out);
 }
 
+impl Command<'_> {
+    /// Whether it may need more memory, and so more of a disk for long.
+    pub(crate) fn grows(&self) -> bool {
+        use Change::{Create, Link, Symlink, Write};
+        let Command::Change(_, change) = self else {
+            return false;
+        };
+        matches!(
+            change,
+            Create { .. } | Symlink { .. } | Link { .. } | Write { .. }
+        )
+    }
+}
+
 impl<'a> Change<'a> {
     fn tag(&self) -> u8 {
         match self {
