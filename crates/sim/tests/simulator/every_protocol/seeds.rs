@@ -13,11 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// Events of the runs of one shape with one durability.
 const EVENTS: u64 = 30_000;
-/// A shape gets at least this number of seeds, and runs in batches of it, where what happens in
-/// them is counted.
+/// A shape gets at least this number of seeds, and runs in batches of it.
 const LEAST_SEEDS: u64 = 6;
-/// The same where each run is judged alone.
-const JUDGED_ALONE: u64 = 3;
 /// A shape whose runs are short gets at most this number of seeds with one durability.
 const MOST_SEEDS: u64 = 100;
 
@@ -53,24 +50,24 @@ fn pass_range<P: Protocol>(scenario: &Scenario, seeds: core::ops::Range<u64>) ->
 }
 
 /// No seed may fail until there were this number of events, or the most seeds.
-fn pass_events<P: Protocol>(scenario: &Scenario, events: u64, least: u64) -> Report {
+fn pass_events<P: Protocol>(scenario: &Scenario, events: u64) -> Report {
     let mut report = Report::default();
     while report.events < events && report.runs < MOST_SEEDS {
-        let seeds = report.runs..report.runs + least;
+        let seeds = report.runs..report.runs + LEAST_SEEDS;
         report.merge(&pass_range::<P>(scenario, seeds));
     }
     report
 }
 
 /// The same with each durability. Clients must get work done.
-fn pass_in_each_durability<P: Protocol>(scenario: &Scenario, events: u64, least: u64) -> Report {
+fn pass_in_each_durability<P: Protocol>(scenario: &Scenario, events: u64) -> Report {
     let mut report = Report::default();
     for durability in shapes::durabilities(scenario) {
         let scenario = Scenario {
             durability: *durability,
             ..scenario.clone()
         };
-        report.merge(&pass_events::<P>(&scenario, events, least));
+        report.merge(&pass_events::<P>(&scenario, events));
     }
     assert!(
         report.acknowledged_under_faults > 5 * report.runs,
@@ -82,7 +79,7 @@ fn pass_in_each_durability<P: Protocol>(scenario: &Scenario, events: u64, least:
 
 pub(crate) fn pass<P: Protocol>() {
     for shape in shapes::all::<P>() {
-        let report = pass_in_each_durability::<P>(&shape, EVENTS, JUDGED_ALONE);
+        let report = pass_in_each_durability::<P>(&shape, EVENTS);
         println!(
             "{}: {} seeds, {} events",
             shape.name, report.runs, report.events
@@ -111,7 +108,7 @@ pub(crate) fn pass_on_drawn_deployments<P: Protocol>() {
 }
 
 pub(crate) fn give_the_same_run_again<P: Protocol>() {
-    for shape in shapes::usual::<P>() {
+    for shape in shapes::presets::<P>() {
         let hash = |seed| run_seed::<P>(&shape, seed).trace_hash;
         assert_eq!(hash(7), hash(7), "{}", shape.name);
         assert_ne!(hash(7), hash(8), "{}", shape.name);
@@ -122,12 +119,12 @@ pub(crate) fn give_the_same_run_again<P: Protocol>() {
 /// whatever order replicas learn of them, from snapshots too, and though their clients ask again;
 /// and none is taken for one that was executed.
 pub(crate) fn pass_while_commands_are_given_up<P: Protocol>() {
-    for shape in shapes::usual::<P>() {
+    for shape in shapes::presets::<P>() {
         let scenario = Scenario {
             gives_up: true,
             ..shape
         };
-        let report = pass_in_each_durability::<P>(&scenario, EVENTS / 4, LEAST_SEEDS);
+        let report = pass_in_each_durability::<P>(&scenario, EVENTS / 4);
         let given_up = report.refused_failed;
         assert!(given_up > report.runs / 4, "{}: {report}", scenario.name);
     }
@@ -150,7 +147,7 @@ fn assert_is_a_reason<P: Protocol>(reason: &str) {
 }
 
 pub(crate) fn pass_while_members_change<P: Protocol>() {
-    let shapes = shapes::usual::<P>();
+    let shapes = shapes::presets::<P>().into_iter();
     for shape in shapes.chain(shapes::fewest::<P>()) {
         let changes = variations::<P>(&shape.layout);
         if let Some(reason) = why_fixed::<P>(&shape.layout, &changes) {
@@ -158,13 +155,13 @@ pub(crate) fn pass_while_members_change<P: Protocol>() {
             continue;
         }
         let scenario = Scenario { changes, ..shape };
-        let report = pass_in_each_durability::<P>(&scenario, EVENTS, LEAST_SEEDS);
+        let report = pass_in_each_durability::<P>(&scenario, EVENTS);
         assert!(report.epochs >= report.runs, "{}: {report}", scenario.name);
     }
 }
 
 pub(crate) fn pass_while_options_change<P: Protocol>() {
-    for shape in shapes::usual::<P>() {
+    for shape in shapes::presets::<P>() {
         if let Err(reason) = P::check_tunable() {
             assert_is_a_reason::<P>(&reason.0);
             continue;
@@ -173,7 +170,7 @@ pub(crate) fn pass_while_options_change<P: Protocol>() {
             tunes: true,
             ..shape
         };
-        let report = pass_in_each_durability::<P>(&scenario, EVENTS / 2, LEAST_SEEDS);
+        let report = pass_in_each_durability::<P>(&scenario, EVENTS / 2);
         assert!(
             report.epochs > report.runs / 4,
             "{}: {report}",
@@ -194,7 +191,7 @@ pub(crate) fn pass_while_members_and_options_change<P: Protocol>() {
         tunes: true,
         ..shape
     };
-    let report = pass_in_each_durability::<P>(&scenario, EVENTS, LEAST_SEEDS);
+    let report = pass_in_each_durability::<P>(&scenario, EVENTS);
     assert!(report.epochs > report.runs, "{report}");
 }
 
@@ -220,7 +217,7 @@ const TIMES: u64 = 8;
 /// No record stays in the log because nothing releases it: one alone, that of a rare event at the
 /// beginning, would keep all that come after it.
 pub(crate) fn keep_logs_short<P: Protocol>() {
-    for shape in shapes::usual::<P>() {
+    for shape in shapes::presets::<P>() {
         let kept = |operations| {
             let mut scenario = Scenario {
                 durability: Durability::Disk,
