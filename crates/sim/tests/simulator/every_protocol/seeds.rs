@@ -108,7 +108,7 @@ pub(crate) fn pass_on_drawn_deployments<P: Protocol>() {
 }
 
 pub(crate) fn give_the_same_run_again<P: Protocol>() {
-    for shape in shapes::presets::<P>() {
+    for shape in shapes::usual::<P>() {
         let hash = |seed| run_seed::<P>(&shape, seed).trace_hash;
         assert_eq!(hash(7), hash(7), "{}", shape.name);
         assert_ne!(hash(7), hash(8), "{}", shape.name);
@@ -119,7 +119,7 @@ pub(crate) fn give_the_same_run_again<P: Protocol>() {
 /// whatever order replicas learn of them, from snapshots too, and though their clients ask again;
 /// and none is taken for one that was executed.
 pub(crate) fn pass_while_commands_are_given_up<P: Protocol>() {
-    for shape in shapes::presets::<P>() {
+    for shape in shapes::usual::<P>() {
         let scenario = Scenario {
             gives_up: true,
             ..shape
@@ -147,7 +147,7 @@ fn assert_is_a_reason<P: Protocol>(reason: &str) {
 }
 
 pub(crate) fn pass_while_members_change<P: Protocol>() {
-    let shapes = shapes::presets::<P>().into_iter();
+    let shapes = shapes::usual::<P>();
     for shape in shapes.chain(shapes::fewest::<P>()) {
         let changes = variations::<P>(&shape.layout);
         if let Some(reason) = why_fixed::<P>(&shape.layout, &changes) {
@@ -161,7 +161,7 @@ pub(crate) fn pass_while_members_change<P: Protocol>() {
 }
 
 pub(crate) fn pass_while_options_change<P: Protocol>() {
-    for shape in shapes::presets::<P>() {
+    for shape in shapes::usual::<P>() {
         if let Err(reason) = P::check_tunable() {
             assert_is_a_reason::<P>(&reason.0);
             continue;
@@ -217,7 +217,7 @@ const TIMES: u64 = 8;
 /// No record stays in the log because nothing releases it: one alone, that of a rare event at the
 /// beginning, would keep all that come after it.
 pub(crate) fn keep_logs_short<P: Protocol>() {
-    for shape in shapes::presets::<P>() {
+    for shape in shapes::usual::<P>() {
         let kept = |operations| {
             let mut scenario = Scenario {
                 durability: Durability::Disk,
