@@ -21,8 +21,9 @@ use ionian_replication::batch::Value;
 use ionian_replication::slot_map::{SlotMap, slots_where};
 use ionian_replication::suspicion::{PRESENT_FOR, Presence, Suspicion};
 
-/// What acceptors left unanswered says nothing of them when nothing was asked for this long.
-const TELLING_FOR: Duration = Duration::from_secs(10);
+/// A request that an acceptor has not answered counts against it in the status while acceptors were
+/// asked within this time.
+const COUNTS_FOR: Duration = Duration::from_secs(10);
 
 /// Which acceptors are asked.
 #[derive(Clone, Copy)]
@@ -424,7 +425,7 @@ impl ProxyLeaderCore {
     /// Reports its round, and [its work](super::metrics::PROXY_LEADER).
     pub(crate) fn report(&self, status: &mut Status) {
         status.round = Some(self.round);
-        let suspects = match self.called_at.since(self.asked_at) <= TELLING_FOR {
+        let suspects = match self.called_at.since(self.asked_at) <= COUNTS_FOR {
             true => self.suspicion.suspects(),
             false => Set::EMPTY,
         };
