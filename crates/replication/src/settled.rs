@@ -7,6 +7,7 @@
 
 use crate::batch::{Batch, Purpose};
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 use ionian_kernel::id::{ClientId, SessionId};
 use ionian_kernel::time::{Duration, Instant};
 
@@ -68,13 +69,22 @@ impl Floors {
     }
 }
 
+/// The keys of those batches that need not wait: no client waits for their commands, or all of
+/// these are in batches before them.
+pub fn needless<'a, K>(waiting: impl Iterator<Item = (K, &'a Batch)> + Clone) -> Vec<K> {
+    let floors = Floors::of(waiting.clone().map(|(_, batch)| batch));
+    let mut names = Names::default();
+    let needless = waiting.filter(|(_, batch)| floors.settle(batch) || names.has(batch));
+    needless.map(|(key, _)| key).collect()
+}
+
 /// The commands that wait already.
 #[derive(Debug, Default)]
-pub struct Names(BTreeSet<(ClientId, Purpose, u64)>);
+struct Names(BTreeSet<(ClientId, Purpose, u64)>);
 
 impl Names {
     /// Whether all commands of a batch are copies of what waits; otherwise they wait from now on.
-    pub fn has(&mut self, batch: &Batch) -> bool {
+    fn has(&mut self, batch: &Batch) -> bool {
         let mut is_copy = !batch.is_empty();
         for command in batch.commands() {
             let name = (command.client, command.purpose, command.number);

@@ -86,7 +86,8 @@ impl<I: Id> Suspicion<I> {
         due
     }
 
-    /// Of these, the one that has waited for it the longest.
+    /// The suspect that gets a piece of work now: of those whose turn has come, the one that has
+    /// waited the longest.
     fn probe_one(&mut self, now: Instant) -> Option<I> {
         let due = self.probes.iter_mut().filter(|(_, at)| **at <= now);
         let (id, at) = due.min_by_key(|(_, at)| **at)?;
@@ -139,11 +140,11 @@ impl<I: Id> Choice<I> {
         self.preferred
     }
 
-    /// Where to send now: one trusted instance, and all that get the message. The other one among
-    /// these, now and then, is a suspect: without work it could never clear itself, and work that
-    /// no trusted instance has could be lost with them. One at a time, for each copy is work for
-    /// all that comes after it: where answers are late because too much waits, all are suspects.
-    /// `None` if the deployment has no such instance.
+    /// Where to send now: one trusted instance, and all that get the message. Now and then a
+    /// suspect gets it as well: without work it could never clear itself, and work could be lost
+    /// that no trusted instance has. One suspect at a time: where answers are late because too much
+    /// waits, all instances are suspects, and each copy makes the queues longer. `None` if the
+    /// deployment has no such instance.
     pub fn next(&mut self, now: Instant) -> Option<(I, Set<I>)> {
         self.next_among(self.all, now)
     }

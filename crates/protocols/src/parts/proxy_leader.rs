@@ -21,8 +21,7 @@ use ionian_replication::batch::Value;
 use ionian_replication::slot_map::{SlotMap, slots_where};
 use ionian_replication::suspicion::{PRESENT_FOR, Presence, Suspicion};
 
-/// A request that an acceptor has not answered counts against it in the status while acceptors were
-/// asked within this time.
+/// The status reports suspected acceptors only if some acceptor was asked within this time.
 const COUNTS_FOR: Duration = Duration::from_secs(10);
 
 /// Which acceptors are asked.

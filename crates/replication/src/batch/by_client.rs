@@ -3,7 +3,6 @@
 use super::{Answer, Answers};
 use alloc::vec::Vec;
 use bytes::Bytes;
-use core::mem::take;
 use ionian_kernel::id::{ClientId, Id, Index, MAX_INSTANCES, Slot};
 use ionian_kernel::wire::MAX_ANSWER_BYTES;
 
@@ -119,7 +118,7 @@ impl AnswersByClient {
             }
             self.clients.drain(..taken);
         } else {
-            some = take(&mut self.earlier.remove(0).1);
+            some = self.earlier.remove(0).1;
         }
         self.bytes -= some.len();
         Answers {

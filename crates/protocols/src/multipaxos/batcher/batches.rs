@@ -10,7 +10,7 @@ use ionian_kernel::time::{Duration, Instant, earliest, transit};
 use ionian_replication::backoff::doubled;
 use ionian_replication::batch::{Batch, OpenBatch};
 use ionian_replication::flow::ByteWindow;
-use ionian_replication::settled::{Floors, Names, Sweep};
+use ionian_replication::settled::{self, Sweep};
 
 /// Batches that are not known chosen hold at most this many bytes; what clients send beyond it is
 /// dropped, and asked again by them.
@@ -128,12 +128,9 @@ impl<W> Batches<W> {
 
     /// Drops what no client waits for any more, and copies of what is in flight.
     fn drop_settled(&mut self) {
-        let floors = Floors::of(self.in_flight.values().map(|it| &it.batch));
-        let mut names = Names::default();
-        let all = self.in_flight.iter();
-        let over = all.filter(|(_, it)| floors.settle(&it.batch) || names.has(&it.batch));
-        let over: Vec<u64> = over.map(|(number, _)| *number).collect();
-        self.settle(&over, drop);
+        let in_flight = self.in_flight.iter();
+        let needless = settled::needless(in_flight.map(|(number, it)| (*number, &it.batch)));
+        self.settle(&needless, drop);
     }
 
     /// The next batch to send, if there is room for one.

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Instant, earliest};
-use ionian_replication::settled::{Floors, Names};
+use ionian_replication::settled;
 
 impl Disseminator {
     /// Has the leader order a stable payload.
@@ -93,10 +93,8 @@ impl Disseminator {
     /// Drops what no client waits for any more, and copies of what is in flight. The leader learns
     /// it by the lowest number in flight, and batchers as if it were chosen.
     pub(super) fn drop_settled(&mut self) {
-        let floors = Floors::of(self.in_flight.values().map(|it| &it.batch));
-        let mut names = Names::default();
-        let over = |it: &InFlight| floors.settle(&it.batch) || names.has(&it.batch);
-        for number in self.numbers_of(over) {
+        let in_flight = self.in_flight.iter();
+        for number in settled::needless(in_flight.map(|(number, it)| (*number, &it.batch))) {
             let from = self.remove(number).and_then(|payload| payload.from);
             if let Some((batcher, number)) = from {
                 self.chosen_batches.entry(batcher).or_default().push(number);
@@ -104,10 +102,7 @@ impl Disseminator {
         }
     }
 
-    pub(super) fn numbers_of(
-        &self,
-        mut which: impl FnMut(&InFlight) -> bool,
-    ) -> Vec<PayloadNumber> {
+    pub(super) fn numbers_of(&self, which: impl Fn(&InFlight) -> bool) -> Vec<PayloadNumber> {
         let all = self.in_flight.iter().filter(|(_, payload)| which(payload));
         all.map(|(number, _)| *number).collect()
     }

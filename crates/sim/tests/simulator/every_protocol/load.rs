@@ -162,9 +162,8 @@ const RUSH_ENDS: u64 = 4 * SECOND;
 const RESTED: u64 = 7 * SECOND;
 const QUIET_ENDS: u64 = 13 * SECOND;
 
-/// What clients have given up takes no place from what others wait for: a short rush leaves no
-/// queue behind that is longer than the clients' patience, and that their next commands, and
-/// repeated ones, keep full.
+/// Commands that clients have given up do not delay those that clients wait for: after a short rush
+/// queues become shorter than the clients' patience again, although clients go on and repeat.
 pub(crate) fn what_is_given_up_holds_up_nothing<P: Protocol>() {
     for shape in shapes::presets::<P>().into_iter().take(2) {
         let mut layout = shape.layout;
