@@ -102,7 +102,8 @@ pub struct Connection {
     output: Output,
     /// The work of the gateway's own commands in this turn, in bytes of replies.
     turn: usize,
-    /// When the client last sent something, or took something.
+    /// When the client last sent something, or took something if the time that it may rest is
+    /// limited.
     rests_since: Instant,
     /// The incomplete command.
     unfinished: Option<Unfinished>,
@@ -255,7 +256,9 @@ impl Connection {
     /// if the output [was full](Self::output_is_full).
     pub fn on_sent(&mut self, len: usize) {
         count(&self.host.stats.bytes_out, len as u64);
-        self.rests_since = Instant::now();
+        if !self.host.limits.idle.is_zero() {
+            self.rests_since = Instant::now();
+        }
         self.output.on_sent(len);
         if self.output.len() == 0 {
             self.host.on_written(&self.client);

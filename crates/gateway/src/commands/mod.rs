@@ -89,15 +89,15 @@ impl Own {
 /// A client that a command looks at takes as long as this many bytes of its reply.
 const LOOK: u64 = 4;
 
-/// Runs a command; returns how much work it was, in bytes of replies: beyond those that the client
-/// has sent.
+/// Runs a command of the gateway. Returns its work in bytes: those of its reply beyond those of its
+/// words, and what stands for the clients that it looked at.
 pub(crate) fn run(
-    run: fn(&mut Context<'_>, &[Bytes]),
+    command: fn(&mut Context<'_>, &[Bytes]),
     words: &[Bytes],
     context: &mut Context<'_>,
 ) -> usize {
     let (before, looks) = (context.out.len(), context.host.looks.get());
-    run(context, words);
+    command(context, words);
     let sent: usize = words.iter().map(Bytes::len).sum();
     let looks = LOOK * (context.host.looks.get() - looks);
     (context.out.len() - before).saturating_sub(sent) + looks as usize
