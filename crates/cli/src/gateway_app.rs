@@ -166,7 +166,8 @@ fn limits(deployment: &Deployment) -> Limits {
         slower_than: clients.slower_than,
         copies: deployment.f as u32,
         asks_by_ranges: registry::description(&deployment.protocol)
-            .is_some_and(|protocol| protocol.logs_spanning_reads),
+            .expect("the node runs this protocol")
+            .logs_spanning_reads,
         ..defaults
     }
 }

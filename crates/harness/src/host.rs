@@ -43,9 +43,7 @@ impl Machine {
                 .and_then(|text| text.parse().ok()),
         }
     }
-}
 
-impl Machine {
     /// The load average, if what is measured may have to wait for a processor.
     pub fn busy_load(&self) -> Option<f64> {
         self.load_average

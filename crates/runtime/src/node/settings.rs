@@ -114,18 +114,16 @@ impl NodeSettings {
 
 /// The digests of the founding deployment at each level; none if it has changed since.
 fn at_levels(configuration: &Configuration) -> Vec<(Level, u64)> {
-    let (founded, levels) = (&configuration.deployment, Level::OLDEST.0..=Level::LATEST.0);
-    let digest = |level| {
-        Deployment {
-            level,
-            ..founded.clone()
-        }
-        .digest()
+    let founded = &configuration.deployment;
+    if founded.digest() != configuration.founding {
+        return Vec::new();
+    }
+    let at = |level| Deployment {
+        level,
+        ..founded.clone()
     };
-    let digests = levels.map(|level| (Level(level), digest(Level(level))));
-    digests
-        .filter(|_| founded.digest() == configuration.founding)
-        .collect()
+    let levels = (Level::OLDEST.0..=Level::LATEST.0).map(Level);
+    levels.map(|level| (level, at(level).digest())).collect()
 }
 
 /// Why the node `name` is not a member. If the founding deployment lacks it, the name is wrong; if
