@@ -10,8 +10,10 @@ use ionian_kernel::level::Level;
 use ionian_program::BadUsage;
 use ionian_runtime::query_membership;
 use ionian_runtime::storage::membership_file;
+use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A preset with the addresses that the flags give.
@@ -133,6 +135,31 @@ pub(crate) fn known_in(data: &Path) -> Result<Option<Configuration>> {
         }
     }
     Ok(known)
+}
+
+/// When and where a file was last written. Its inode counts too, because writers of membership
+/// files replace them.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    path: PathBuf,
+    /// Inode, seconds and nanoseconds of the last change, and length; `None` without a file.
+    written: Option<(u64, i64, i64, u64)>,
+}
+
+/// The stamps of all files that [`known_in`] reads, in the order of their paths: what it returns
+/// changes only when one of them does.
+pub(crate) fn stamps_in(data: &Path) -> Result<Vec<Stamp>> {
+    let places = DataPaths::new(data);
+    let nodes = places.node_directories()?;
+    let memberships = nodes.iter().map(|node| membership_file::file(node));
+    let mut paths: Vec<PathBuf> = memberships.chain([places.deployment()]).collect();
+    paths.sort_unstable();
+    let stamp = |path: PathBuf| {
+        let metadata = fs::metadata(&path).ok();
+        let written = metadata.map(|it| (it.ino(), it.mtime(), it.mtime_nsec(), it.len()));
+        Stamp { path, written }
+    };
+    Ok(paths.into_iter().map(stamp).collect())
 }
 
 /// The founding deployment of the cluster in a data directory, if there is one.

@@ -6,7 +6,7 @@ use super::ports;
 use super::supervisor::Supervisor;
 use crate::data_paths::DataPaths;
 use crate::output::explain;
-use crate::source;
+use crate::source::{self, Stamp};
 use anyhow::{Context, Result};
 use ionian_deployment::{Configuration, Deployment, Node};
 use ionian_kernel::id::Epoch;
@@ -30,6 +30,9 @@ pub(crate) struct Members {
     started: BTreeSet<String>,
     /// The nodes that have joined and could not be started yet, with the reason that was reported.
     held_up: BTreeMap<String, String>,
+    /// The files of the last look. Reading a deployment of dozens of nodes from each of their
+    /// directories four times a second takes more processor time than the nodes do.
+    looked_at: Vec<Stamp>,
 }
 
 impl Members {
@@ -54,6 +57,7 @@ impl Members {
             hosts: (founding.nodes.iter().map(|node| host(node).to_owned())).collect(),
             started: BTreeSet::new(),
             held_up: BTreeMap::new(),
+            looked_at: Vec::new(),
         })
     }
 
@@ -180,7 +184,12 @@ impl Members {
 
     /// Reads what the nodes have stored since; `None` if that is not possible now.
     fn look_again(&mut self) -> Option<()> {
+        let stamps = source::stamps_in(self.places.root()).ok()?;
+        if stamps == self.looked_at {
+            return Some(());
+        }
         let known = source::known_in(self.places.root()).ok()??;
+        self.looked_at = stamps;
         if known.epoch() <= self.known.epoch() {
             return Some(());
         }
@@ -207,4 +216,38 @@ fn host(node: &Node) -> &str {
     node.address
         .rsplit_once(':')
         .map_or(&node.address, |(host, _)| host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ionian_deployment::PresetOptions;
+    use std::fs::File;
+    use std::io::Write;
+
+    #[test]
+    fn files_are_read_again_when_they_have_changed_only() {
+        let root = std::env::temp_dir().join(format!("ionian-members-{}", std::process::id()));
+        let places = DataPaths::new(&root);
+        fs::create_dir_all(&root).unwrap();
+        let founding = Deployment::preset("baseline", &PresetOptions::default()).unwrap();
+        let file = places.deployment();
+        fs::write(&file, founding.to_toml()).unwrap();
+        let mut members = Members::look(&places, &founding).unwrap();
+        assert_eq!(members.look_again(), Some(()));
+
+        // The same file, of the same length and time, that nothing can read.
+        let metadata = fs::metadata(&file).unwrap();
+        let mut same = File::options().write(true).open(&file).unwrap();
+        let length = usize::try_from(metadata.len()).unwrap();
+        same.write_all(&vec![b'?'; length]).unwrap();
+        same.set_modified(metadata.modified().unwrap()).unwrap();
+        assert_eq!(members.look_again(), Some(()), "it is not read");
+
+        same.write_all(b"?").unwrap();
+        for _ in 0..2 {
+            assert_eq!(members.look_again(), None, "it is read, and cannot be");
+        }
+        fs::remove_dir_all(root).unwrap();
+    }
 }

@@ -8,7 +8,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The file in the data directory.
-fn file(data: &Path) -> PathBuf {
+#[must_use]
+pub fn file(data: &Path) -> PathBuf {
     data.join("membership.toml")
 }
 
