@@ -22,6 +22,7 @@ mod tidy;
 use process::{End, Group};
 use std::env;
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -39,6 +40,9 @@ struct Step {
     /// The minutes after which it is stopped: several times what it takes on two busy processors,
     /// building included.
     limit_min: u64,
+    /// Steps that run meanwhile, one after the other: they build elsewhere, and wait often. What
+    /// they print is shown if they fail.
+    beside: &'static [Step],
 }
 
 /// How gates build for release. Optimizing all crates together (`lto`) is for what users run: here
@@ -64,6 +68,7 @@ const fn step(what: &'static str, arguments: &'static [&'static str]) -> Step {
         arguments,
         environment: &[],
         limit_min: 30,
+        beside: &[],
     }
 }
 
@@ -197,19 +202,21 @@ const VERIFY: &[Step] = &[
             FEATURES,
         ],
     ),
-    step(
-        "no role costs more than it did",
-        &["xtask", "costs", "--skip-without-valgrind"],
-    ),
-    Step {
-        limit_min: 60,
-        ..step(
-            "commands in documents do what the documents say",
-            &["xtask", "pages"],
-        )
-    },
     Step {
         limit_min: 75,
+        beside: &[
+            step(
+                "no role costs more than it did",
+                &["xtask", "costs", "--skip-without-valgrind"],
+            ),
+            Step {
+                limit_min: 60,
+                ..step(
+                    "commands in documents do what the documents say",
+                    &["xtask", "pages"],
+                )
+            },
+        ],
         ..step("the tests pass", &["xtask", "tests"])
     },
 ];
@@ -340,7 +347,7 @@ fn main() -> ExitCode {
                 ("features", WITH_FEATURES),
             ];
             for (name, steps) in gates {
-                for step in steps {
+                for step in steps.iter().flat_map(|it| it.beside.iter().chain([it])) {
                     eprintln!("  {name}: {} ({})", step.what, step.line());
                 }
             }
@@ -385,12 +392,7 @@ fn main() -> ExitCode {
         }
     };
     let mut times = Vec::with_capacity(steps.len());
-    let passed = steps.iter().all(|step| {
-        let began = Instant::now();
-        let passed = run(step);
-        times.push((step.what, began.elapsed()));
-        passed
-    });
+    let passed = steps.iter().all(|step| run_all(step, &mut times));
     for (what, took) in times {
         eprintln!("==> {:5.0} s  {what}", took.as_secs_f64());
     }
@@ -405,7 +407,7 @@ fn main() -> ExitCode {
 
 /// Builds, and runs a harness with these arguments; its exit code is the command's.
 fn harness(name: &str, arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    if !run(&HARNESSES) {
+    if !run(&HARNESSES, None) {
         return ExitCode::FAILURE;
     }
     let mut command = cargo();
@@ -482,10 +484,43 @@ impl Step {
     }
 }
 
-/// Runs one step; says which one failed, and how to run it alone.
-fn run(step: &Step) -> bool {
+/// Runs a step and those beside it, and adds what each took.
+fn run_all(step: &'static Step, times: &mut Vec<(&'static str, Duration)>) -> bool {
+    let timed = |step: &'static Step, log: Option<&Path>| {
+        let began = Instant::now();
+        let passed = run(step, log);
+        (passed, (step.what, began.elapsed()))
+    };
+    std::thread::scope(|scope| {
+        let others = scope.spawn(|| {
+            let log = target().join("beside.log");
+            let others = step.beside.iter();
+            others.map(|it| timed(it, Some(&log))).collect::<Vec<_>>()
+        });
+        let own = timed(step, None);
+        let others = others.join().expect("no step panics");
+        let all = others.into_iter().chain([own]);
+        all.fold(true, |all_passed, (passed, took)| {
+            times.push(took);
+            all_passed & passed
+        })
+    })
+}
+
+/// Runs one step; says which one failed, and how to run it alone. With a log, what it prints goes
+/// there, and is shown if it fails.
+fn run(step: &Step, log: Option<&Path>) -> bool {
     eprintln!("==> {}", step.what);
     let mut command = step.command();
+    if let Some(file) = log.map(std::fs::File::create) {
+        match file.and_then(|it| Ok((it.try_clone()?, it))) {
+            Ok((out, err)) => command.stdout(out).stderr(err),
+            Err(error) => {
+                eprintln!("==> cannot write a log for {}: {error}", step.what);
+                return false;
+            }
+        };
+    }
     let how = || format!("{}; run it alone with: {}", step.what, step.line());
     let mut group = match Group::start(&mut command) {
         Ok(group) => group,
@@ -506,6 +541,9 @@ fn run(step: &Step) -> bool {
     };
     // A step that starts groups of its own has time to end them.
     group.stop(GRACE);
+    if let Some(mut said) = log.and_then(|it| std::fs::File::open(it).ok()) {
+        let _ = io::copy(&mut said, &mut io::stderr());
+    }
     eprintln!("==> {fault}: {}", how());
     false
 }
