@@ -19,6 +19,10 @@ pub(crate) enum Fault {
     Pause,
     /// It continues.
     Resume { node: usize },
+    /// A node is to lead nothing, as its disk is slow or an operator drains it.
+    Drain,
+    /// It may lead again, unless it has crashed since.
+    Undrain { node: usize, life: u32 },
     /// A partition separates the nodes.
     Part,
     /// The partition ends, unless another one has started since.

@@ -20,6 +20,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             Fault::Crash,
             Fault::Blackout,
             Fault::Pause,
+            Fault::Drain,
             Fault::Part,
             Fault::SlowLink,
         ];
@@ -38,6 +39,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             Fault::Crash => self.knobs.crash,
             Fault::Blackout => self.knobs.blackout,
             Fault::Pause => self.knobs.pause,
+            Fault::Drain => self.knobs.drain,
             Fault::Part => self.knobs.partition,
             Fault::SlowLink => self.knobs.slow_link,
             Fault::Cut => self.knobs.cut,
@@ -69,6 +71,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 return self.restart(node);
             }
             Fault::Resume { node } => self.resume(node),
+            Fault::Undrain { node, life } if self.nodes[node].life == life => {
+                self.drain(node, false);
+            }
             _ if self.is_calm() => {}
             Fault::Crash => {
                 let lasts = self.plan_next(fault);
@@ -91,6 +96,10 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             Fault::Pause => {
                 let lasts = self.plan_next(fault);
                 self.pause(lasts);
+            }
+            Fault::Drain => {
+                let lasts = self.plan_next(fault);
+                self.drain_one(lasts);
             }
             Fault::Part => {
                 let lasts = self.plan_next(fault);
@@ -139,7 +148,10 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             }
             Fault::RepairDisk { node } => self.nodes[node].disk.repair(),
             Fault::QuickLink { from, to } => self.network.slow_down(from, to, 0),
-            Fault::CrashInSync { .. } | Fault::Restart { .. } | Fault::Rejoin { .. } => {}
+            Fault::CrashInSync { .. }
+            | Fault::Restart { .. }
+            | Fault::Undrain { .. }
+            | Fault::Rejoin { .. } => {}
         }
         Ok(())
     }
@@ -373,6 +385,35 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 .note(self.heap.now(), node, "resume", 0, String::new);
             self.rouse(node, self.now());
         }
+    }
+
+    /// A node, which leads in most cases, is to lead nothing for this long. All may be at once.
+    fn drain_one(&mut self, lasts: Micros) {
+        let leaders: Vec<usize> = (0..self.nodes.len())
+            .filter(|node| self.leads(*node))
+            .collect();
+        let turn = self.random.below(2 * leaders.len().max(1) as u64) as usize;
+        let Some(node) = leaders.get(turn).copied().or_else(|| self.random_node()) else {
+            return;
+        };
+        let life = self.nodes[node].life;
+        self.report.drains += 1;
+        self.drain(node, true);
+        self.heap.plan(
+            self.now() + lasts,
+            Event::Fault(Fault::Undrain { node, life }),
+        );
+    }
+
+    pub(crate) fn drain(&mut self, node: usize, drains: bool) {
+        if std::mem::replace(&mut self.nodes[node].drains, drains) == drains {
+            return;
+        }
+        self.trace
+            .note(self.heap.now(), node, "drain", u64::from(drains), || {
+                format!("{drains}")
+            });
+        self.rouse(node, self.now());
     }
 
     fn part(&mut self, lasts: Micros) {

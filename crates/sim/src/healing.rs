@@ -24,6 +24,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         for node in 0..self.nodes.len() {
             self.nodes[node].disk.repair();
             self.resume(node);
+            self.drain(node, false);
             if !self.stays_down() || self.nodes[node].life == 0 {
                 self.restart_if_down(node)?;
             }

@@ -148,6 +148,13 @@ impl<P: Protocol> RoleLoops<P> {
         Some((*place, looped.bursts.pop_front()?))
     }
 
+    /// The roles are to lead nothing, or may lead again.
+    pub(crate) fn drain(&mut self, drains: bool) {
+        for looped in &mut self.loops {
+            looped.inputs.push_back(Input::Drain(drains));
+        }
+    }
+
     /// Whether there is work to do.
     pub(crate) fn busy(&self) -> bool {
         self.loops.iter().any(|looped| {

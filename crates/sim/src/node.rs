@@ -43,6 +43,9 @@ pub(crate) struct SimNode<P: Protocol> {
     /// Arrived messages that were not delivered yet: destinations and bytes.
     pub(crate) arrived: VecDeque<(Members, Bytes)>,
     pub(crate) paused: bool,
+    /// Whether the process is to lead nothing, and whether its roles know.
+    pub(crate) drains: bool,
+    roles_drain: bool,
     /// When its roles were called last.
     called_at: Micros,
     /// The number of crashes.
@@ -246,6 +249,8 @@ impl<P: Protocol> SimNode<P> {
             has_machine: true,
             wake_at: None,
             burst_open: false,
+            drains: false,
+            roles_drain: false,
             told: Lsn(0),
             told_before: Lsn(0),
             lowered_until: Lsn(0),
@@ -387,6 +392,8 @@ impl<P: Protocol> SimNode<P> {
             host.host(address, instance);
         }
         host.start(local, &mut port);
+        // Roles that the membership has brought do not know yet.
+        self.roles_drain = false;
         self.burst_open = true;
         self.host = Some(host);
     }
@@ -397,6 +404,7 @@ impl<P: Protocol> SimNode<P> {
         self.loops = None;
         self.arrived.clear();
         self.paused = false;
+        (self.drains, self.roles_drain) = (false, false);
         self.burst_open = false;
         self.wake_at = None;
         self.stored.clear();
@@ -451,6 +459,12 @@ impl<P: Protocol> SimNode<P> {
                     host.on_snapshot(from, stamp, &mut port);
                     host.instance(from).iter().for_each(|it| watch(from, it));
                 }
+            }
+        }
+        if std::mem::replace(&mut self.roles_drain, self.drains) != self.drains {
+            host.drain(local, self.drains, &mut port);
+            if let Some(loops) = &mut port.loops {
+                loops.drain(self.drains);
             }
         }
         while let Some((place, burst)) = port.loops.as_mut().and_then(|it| it.next_burst()) {

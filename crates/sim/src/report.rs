@@ -146,6 +146,8 @@ counters! {
     restarts,
     /// Nodes stopped for a while.
     pauses,
+    /// Nodes that were to lead nothing for a while.
+    drains,
     /// Partitions.
     partitions,
     /// Links made slow.

@@ -151,7 +151,7 @@ pub struct Faults {
     pub pause: bool,
     /// Nodes crash.
     pub crash: bool,
-    /// Syncs take long.
+    /// Syncs take long, and nodes are to lead nothing, as one whose disk is slow.
     pub slow_disk: bool,
     /// Writes and syncs fail, and disks are full: the node stops.
     pub disk_error: bool,

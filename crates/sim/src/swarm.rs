@@ -79,6 +79,8 @@ pub(crate) struct Knobs {
     /// At most this many nodes are down at a time, blackouts aside.
     pub(crate) most_down: usize,
     pub(crate) pause: Option<Recurring>,
+    /// Nodes lead nothing for a while.
+    pub(crate) drain: Option<Recurring>,
     pub(crate) partition: Option<Recurring>,
     pub(crate) slow_link: Option<Recurring>,
     /// Some links are cut.
@@ -260,6 +262,7 @@ impl Knobs {
                 &[80 * MS, 400 * MS],
                 &[30 * MS, 500 * MS, 3000 * MS],
             ),
+            drain: drain(seed).filter(|_| faults.slow_disk && !calm),
             partition: swarm.recurring(
                 faults.partition,
                 &[150 * MS, 600 * MS],
@@ -472,6 +475,7 @@ impl Knobs {
             ("spans", self.spans),
             ("disk-errors", self.disk_error.is_some()),
             ("pause", self.pause.is_some()),
+            ("drain", self.drain.is_some()),
             ("crash", self.crash.is_some()),
             ("crash-in-sync", self.crash_in_sync > 0.0),
             ("blackout", self.blackout.is_some()),
@@ -505,6 +509,17 @@ fn founding_level(seed: u64, scenario: &Scenario) -> Level {
         true => Level::FIRST,
         false => scenario.layout.founding_level,
     }
+}
+
+/// How often nodes lead nothing for a while: in one seed of four. Drawn as above.
+fn drain(seed: u64) -> Option<Recurring> {
+    let mut random = Random::new(seed ^ 0x6472_6169_6e73);
+    let every = pick(&mut random, &[150 * MS, 600 * MS, 2000 * MS]);
+    let lasts = (
+        10 * MS,
+        pick(&mut random, &[100 * MS, 1000 * MS, 5000 * MS]),
+    );
+    random.once_in(4).then_some(Recurring { every, lasts })
 }
 
 /// Whether a machine is lost for good: in some seeds in which members change. Drawn as above.
