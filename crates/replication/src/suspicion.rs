@@ -16,17 +16,26 @@ pub const PRESENT_FOR: Duration = Duration::from_millis(800);
 /// recovered.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
 
+/// Suspects are reported only if some instance was given work within this time: without work none
+/// can show that it has recovered.
+const REPORTED_FOR: Duration = Duration::from_secs(10);
+
 /// The instances of one role that left a request unanswered and have sent nothing since.
 #[derive(Clone, Debug)]
 pub struct Suspicion<I: Id> {
     /// When each suspect gets its next piece of work.
     probes: BTreeMap<I, Instant>,
+    /// When an instance was last given work, and whether that was [long ago](REPORTED_FOR).
+    asked_at: Instant,
+    rests: bool,
 }
 
 impl<I: Id> Default for Suspicion<I> {
     fn default() -> Self {
         Suspicion {
             probes: BTreeMap::new(),
+            asked_at: Instant::ZERO,
+            rests: false,
         }
     }
 }
@@ -76,8 +85,28 @@ impl<I: Id> Suspicion<I> {
         self.probes.keys().copied().collect()
     }
 
-    /// The suspects that get a piece of work now, which a trusted instance gets too.
+    /// How many suspects there are to report: none when no instance was given work for long. Which
+    /// are suspected stays the same, because work that comes is not to wait for them.
+    pub fn reported(&self) -> usize {
+        match self.rests {
+            true => 0,
+            false => self.probes.len(),
+        }
+    }
+
+    /// Looks whether work has come lately.
+    pub fn on_timer(&mut self, now: Instant) {
+        self.rests = now.since(self.asked_at) >= REPORTED_FOR;
+    }
+
+    /// When it next wants to be called though nothing arrives.
+    pub fn next_timer(&self) -> Option<Instant> {
+        (self.reported() > 0).then(|| self.asked_at + REPORTED_FOR)
+    }
+
+    /// Work is given to some instances: the suspects that get it now, beside a trusted one.
     pub fn probe(&mut self, now: Instant) -> Set<I> {
+        (self.asked_at, self.rests) = (now, false);
         let mut due = Set::EMPTY;
         for (id, at) in self.probes.iter_mut().filter(|(_, at)| **at <= now) {
             *at = now + PROBE_EVERY;

@@ -21,9 +21,6 @@ use ionian_replication::batch::Value;
 use ionian_replication::slot_map::{SlotMap, slots_where};
 use ionian_replication::suspicion::{PRESENT_FOR, Presence, Suspicion};
 
-/// The status reports suspected acceptors only if some acceptor was asked within this time.
-const COUNTS_FOR: Duration = Duration::from_secs(10);
-
 /// Which acceptors are asked.
 #[derive(Clone, Copy)]
 pub struct Ask {
@@ -73,9 +70,6 @@ pub struct ProxyLeaderCore {
     round: Round,
     pending: SlotMap<Pending>,
     suspicion: Suspicion<AcceptorId>,
-    /// When acceptors were last asked, and when it was last called.
-    asked_at: Instant,
-    called_at: Instant,
     /// Where all are asked at once: those whose votes came lately, needed or not.
     present: Presence<AcceptorId>,
     /// Whether that matters: a thrifty one asks a few, and what is chosen gets to all through
@@ -150,8 +144,6 @@ impl ProxyLeaderCore {
             round: Round(0),
             pending: SlotMap::default(),
             suspicion: Suspicion::default(),
-            asked_at: Instant::ZERO,
-            called_at: Instant::ZERO,
             present: Presence::new(config.all(kind::Acceptor), PRESENT_FOR),
             needs_presence: needs_presence(&config),
             tellers: Tellers::new(AcceptorSet::EMPTY, &config),
@@ -223,7 +215,6 @@ impl ProxyLeaderCore {
     /// to all (first to one quorum, later to all: defect l8 in docs/defects.md).
     fn ask(&mut self, now: Instant, slot: Slot, port: &mut impl ProxyLeaderPort) {
         self.turn += 1;
-        self.asked_at = now;
         let config = self.config.clone();
         let Some(quorums) = config.quorums_of(self.round) else {
             return;
@@ -382,7 +373,7 @@ impl ProxyLeaderCore {
 
     /// Asks again for votes that are overdue.
     pub fn on_timer(&mut self, now: Instant, port: &mut impl ProxyLeaderPort) {
-        self.called_at = now;
+        self.suspicion.on_timer(now);
         if self.check_at.is_some_and(|at| at <= now) {
             self.ask_again(now, port);
         }
@@ -424,15 +415,11 @@ impl ProxyLeaderCore {
     /// Reports its round, and [its work](super::metrics::PROXY_LEADER).
     pub(crate) fn report(&self, status: &mut Status) {
         status.round = Some(self.round);
-        let suspects = match self.called_at.since(self.asked_at) <= COUNTS_FOR {
-            true => self.suspicion.suspects(),
-            false => Set::EMPTY,
-        };
         status.add([
             self.pending.len() as u64,
             self.chosen,
             self.retries,
-            suspects.len() as u64,
+            self.suspicion.reported() as u64,
         ]);
     }
 }

@@ -150,9 +150,11 @@ impl Asking {
 
     /// Tells what is chosen if no request came that it could ride on.
     pub(crate) fn on_timer(&mut self, now: Instant, out: &mut Out<'_, impl Role<Send: Asks>>) {
-        if let Some(relays) = &mut self.relays
-            && relays.tell_at().is_some_and(|at| at <= now)
-        {
+        let Some(relays) = &mut self.relays else {
+            return;
+        };
+        relays.routes.on_timer(now);
+        if relays.tell_at().is_some_and(|at| at <= now) {
             relays.tell(now, out);
         }
     }

@@ -292,8 +292,13 @@ impl Fanout {
         })
     }
 
-    /// How many relays are on the gray list.
+    /// See [`Suspicion::on_timer`].
+    pub(crate) fn on_timer(&mut self, now: Instant) {
+        self.suspicion.on_timer(now);
+    }
+
+    /// How many relays are on the gray list, as far as requests have come lately.
     pub(crate) fn suspects(&self) -> usize {
-        self.suspicion.suspects().len()
+        self.suspicion.reported()
     }
 }

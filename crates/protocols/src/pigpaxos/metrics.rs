@@ -25,5 +25,9 @@ pub(crate) const RELAY: &[Metric] = &[
 ];
 
 /// What a proxy leader makes of relays.
-pub(crate) const FANOUT: &[Metric] =
-    &[Metric::gauge("suspected_relays", "relays", "relays that do not answer").of_the_highest()];
+pub(crate) const FANOUT: &[Metric] = &[Metric::gauge(
+    "suspected_relays",
+    "relays",
+    "relays that do not answer; 0 when nothing was requested for 10 s",
+)
+.of_the_highest()];

@@ -105,6 +105,11 @@ impl Routes {
         self.fanout.clear();
     }
 
+    /// See [`Fanout::on_timer`].
+    pub(crate) fn on_timer(&mut self, now: Instant) {
+        self.fanout.on_timer(now);
+    }
+
     /// How many relays are on the gray list.
     pub(crate) fn suspects(&self) -> usize {
         self.fanout.suspects()

@@ -523,13 +523,15 @@ impl Role for Disseminator {
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.suspicion.on_timer(now);
         if self.check_at.is_some_and(|at| at <= now) {
             self.ask_again(now, out);
         }
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        earliest(self.check_at, self.open.closes_at(self.options()))
+        let next = earliest(self.check_at, self.open.closes_at(self.options()));
+        earliest(next, self.suspicion.next_timer())
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
@@ -577,7 +579,7 @@ impl Role for Disseminator {
             self.in_flight_bytes as u64,
             self.again,
             self.helping.helped(),
-            self.suspicion.suspects().len() as u64,
+            self.suspicion.reported() as u64,
             self.dropped,
         ]);
     }

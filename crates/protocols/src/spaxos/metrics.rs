@@ -19,7 +19,7 @@ pub(super) const DISSEMINATOR: &[Metric] = &[
     Metric::gauge(
         "suspected_stabilizers",
         "stabilizers",
-        "stabilizers that do not answer",
+        "stabilizers that do not answer; 0 when nothing was requested for 10 s",
     ),
     Metric::counter(
         "dropped_commands",

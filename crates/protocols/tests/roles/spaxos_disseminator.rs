@@ -5,6 +5,7 @@ use crate::spaxos_servers::*;
 use crate::stage::{self, Stage, birth};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{NodeId, Options};
+use ionian_kernel::role::Role;
 use ionian_kernel::time::Duration;
 use ionian_protocols::spaxos::config::Config;
 use ionian_protocols::spaxos::disseminator::{Disseminator, In};
@@ -209,6 +210,26 @@ fn a_payload_that_is_not_stored_in_time_goes_to_another_quorum_and_then_to_all()
     disseminator.asked(stored(&payload, 1, &[]));
     let rest = store(&payload, stabilizers(&[0, 2]));
     assert_eq!(disseminator.woken(), only(vec![rest]));
+}
+
+#[test]
+fn without_work_no_stabilizer_is_reported_as_suspected_for_long() {
+    let mut disseminator = disseminator();
+    let (payload, first) = begun(&mut disseminator);
+    let answers = first.iter().next().expect("a quorum");
+    disseminator.tell(stored(&payload, answers.0, &[]));
+    let (_, to) = stores(&disseminator.woken().sends);
+    for from in to.without(first).iter() {
+        disseminator.tell(stored(&payload, from.0, &[]));
+    }
+    disseminator.tell(chosen(&payload, Slot(9)));
+    assert_eq!(disseminator.figure("suspected_stabilizers"), 1);
+    let idle_since = disseminator.now;
+    while disseminator.role.next_timer().is_some() {
+        assert_eq!(disseminator.timer(), vec![]);
+    }
+    assert!(disseminator.now.since(idle_since) <= Duration::from_secs(10));
+    assert_eq!(disseminator.figure("suspected_stabilizers"), 0);
 }
 
 #[test]

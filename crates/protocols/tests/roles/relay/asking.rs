@@ -327,6 +327,18 @@ pub(crate) fn votes_of_its_acceptor_do_not_clear_a_relay_that_did_not_answer() {
     assert_eq!(proxy.figure("suspected_relays"), 1);
 }
 
+#[test]
+fn without_work_no_relay_is_reported_as_suspected_for_long() {
+    let mut proxy = proxy_with(9, &[]);
+    proxy.asked(propose(SLOT, 1));
+    let next = relayed(&proxy.waited(Duration::from_millis(50)))[0].0;
+    let voted = Set::first(9).without(Set::one(AcceptorId(0)));
+    proxy.asked(answer(next, voted, SLOT));
+    assert_eq!(proxy.figure("suspected_relays"), 1);
+    proxy.waited(Duration::from_secs(10));
+    assert_eq!(proxy.figure("suspected_relays"), 0);
+}
+
 /// 5.7, figure 16: a proxy leader sends no more messages when a group is silent than when all
 /// answer, and its acceptors are asked all the same.
 #[test]
