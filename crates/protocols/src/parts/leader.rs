@@ -322,7 +322,7 @@ impl<N: Notes> LeaderCore<N> {
         promise: Round,
         port: &mut impl LeaderPort,
     ) {
-        self.handover.rejoins(from);
+        self.handover.rejoins(now, from);
         // One that has no part in this leader's round yet asks again in a later one.
         let has_part = self
             .config

@@ -275,6 +275,38 @@ pub(crate) fn new_acceptors_must_be_reached_together_before_a_round_needs_them()
     );
 }
 
+/// Acceptor 5 of the new configuration has lost its memory. It asks to take part again while
+/// acceptor 4 is not up, and also later only if it `stays`. The epoch of the leader's round.
+fn one_asks_to_take_part_again(stays: bool) -> u64 {
+    let mut cluster = Cluster::new();
+    let joint = config(1, 0, C, Some(ALL_NEW));
+    (3..6).for_each(|index| cluster.start(&joint, index));
+    cluster.reconfigure(&joint, &[0, 1, 2, 3]);
+    for turn in 0..40 {
+        if stays || turn == 0 {
+            let (from, nonce, promise) = (AcceptorId(5), 7, Round(0));
+            let asks = leader::In::Rejoin {
+                from,
+                nonce,
+                promise,
+            };
+            cluster.leader.tell(asks);
+        }
+        let reached: &[u8] = if turn < 20 {
+            &[0, 1, 2, 3]
+        } else {
+            &[0, 1, 2, 3, 4]
+        };
+        cluster.run(reached, C);
+    }
+    cluster.leader.figure("epoch")
+}
+
+#[test]
+fn a_new_acceptor_that_asked_to_take_part_again_counts_as_present_while_it_asks() {
+    assert_eq!([true, false].map(one_asks_to_take_part_again), [1, 0]);
+}
+
 /// Otherwise it would be refused once, and clients would wait for an election.
 #[test]
 fn a_round_of_both_configurations_is_above_all_that_acceptors_have_named() {

@@ -57,9 +57,13 @@ impl<N: Notes> LeaderCore<N> {
             return self.begin_phase1(now, above, epoch, port);
         }
         if self.is_leading()
-            && let Some(above) =
-                self.handover
-                    .on_answer((from, promised), &self.config, self.round, &self.progress)
+            && let Some(above) = self.handover.on_answer(
+                now,
+                (from, promised),
+                &self.config,
+                self.round,
+                &self.progress,
+            )
         {
             port.reached(branch::JOINT_ROUND);
             return self.begin_phase1(now, above, self.config.epoch(), port);
@@ -79,7 +83,7 @@ impl<N: Notes> LeaderCore<N> {
         testimonies.insert(from);
         let electable =
             self.handover
-                .electable(&self.config, *testimonies, *highest, &self.progress);
+                .electable(now, &self.config, (*testimonies, *highest), &self.progress);
         if let Some((epoch, above)) = electable {
             self.begin_phase1(now, above, epoch, port);
         }

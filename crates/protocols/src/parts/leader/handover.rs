@@ -10,11 +10,13 @@
 
 use super::progress::Progress;
 use crate::multipaxos::config::{Config, Highest};
+use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
 use ionian_kernel::membership::Change;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::wire::encode_all;
 use ionian_replication::batch::{Batch, Command, Purpose};
+use ionian_replication::suspicion::PRESENT_FOR;
 
 /// How long a command that finishes a change may take before another is proposed: it was lost with
 /// a proxy leader, or in an election. A second one changes nothing.
@@ -27,9 +29,9 @@ pub(super) struct Handover {
     /// have promised.
     answered: AcceptorSet,
     promised: Highest<Round>,
-    /// Acceptors that have lost their memory, and have asked to take part again: they answer
-    /// nothing else, and a round of both configurations is what can let them in.
-    rejoining: AcceptorSet,
+    /// Acceptors that have lost their memory, and when each last asked to take part again: they
+    /// answer nothing else, and a round of both configurations is what can let them in.
+    rejoining: BTreeMap<AcceptorId, Instant>,
     /// Set when this leader leads in the epoch of both configurations.
     frontier: Option<Slot>,
     finish_at: Instant,
@@ -72,22 +74,22 @@ impl Handover {
     /// The epoch in which a round can begin, and a lower round; see [`Config::electable`].
     pub(super) fn electable(
         &self,
+        now: Instant,
         config: &Config,
-        answered: AcceptorSet,
-        promised: Highest<Round>,
+        (answered, promised): (AcceptorSet, Highest<Round>),
         progress: &Progress,
     ) -> Option<(Epoch, Round)> {
-        let joint = config.is_joint() && self.may_begin_joint(config, answered, progress);
+        let present = answered.or(self.rejoining(now));
+        let joint = config.is_joint() && self.may_begin_joint(config, present, progress);
         config.electable(answered, promised, joint)
     }
 
-    /// Whether a first round of both configurations may begin. What is new must have answered and
-    /// be near: it may have a wrong address, and then the change could neither be finished nor,
+    /// Whether a first round of both configurations may begin. What is new must be `present` and
+    /// near: it may have a wrong address, and then the change could neither be finished nor,
     /// after one more failure, be abandoned, because both need quorums of both configurations.
-    fn may_begin_joint(&self, config: &Config, answered: AcceptorSet, progress: &Progress) -> bool {
+    fn may_begin_joint(&self, config: &Config, present: AcceptorSet, progress: &Progress) -> bool {
         let options = config.options();
         let slack = options.retained_slots + options.window_slots;
-        let present = answered.or(self.rejoining);
         self.ready.for_joint_round
             && present.covers(config.added_acceptors())
             && progress.are_within_reach()
@@ -95,8 +97,15 @@ impl Handover {
     }
 
     /// An acceptor asks to take part again.
-    pub(super) fn rejoins(&mut self, from: AcceptorId) {
-        self.rejoining.insert(from);
+    pub(super) fn rejoins(&mut self, now: Instant, from: AcceptorId) {
+        self.rejoining.insert(from, now);
+    }
+
+    /// Those that asked to take part again lately: they go on asking while they are there.
+    fn rejoining(&self, now: Instant) -> AcceptorSet {
+        let asking = |(_, at): &(&AcceptorId, &Instant)| now.since(**at) <= PRESENT_FOR;
+        let asking = self.rejoining.iter().filter(asking);
+        asking.map(|(acceptor, _)| *acceptor).collect()
     }
 
     /// Whether the replicas of the new configuration keep everything below the frontier.
@@ -122,6 +131,7 @@ impl Handover {
     /// can begin: a round that is lower.
     pub(super) fn on_answer(
         &mut self,
+        now: Instant,
         (from, promised): (AcceptorId, Round),
         config: &Config,
         round: Round,
@@ -130,7 +140,7 @@ impl Handover {
         self.answered.insert(from);
         self.promised.raise(config, from, promised);
         let promised = self.promised.at_least(round);
-        let (epoch, above) = self.electable(config, self.answered, promised, progress)?;
+        let (epoch, above) = self.electable(now, config, (self.answered, promised), progress)?;
         let is_joint = Handover::is_waiting(config, round) && epoch == config.epoch();
         is_joint.then_some(above)
     }

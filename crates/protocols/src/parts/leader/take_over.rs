@@ -56,7 +56,7 @@ impl<N: Notes> LeaderCore<N> {
         let (answered, highest) = (*answered, highest.at_least(self.round));
         let (epoch, above) =
             self.handover
-                .electable(&self.config, answered, highest, &self.progress)?;
+                .electable(now, &self.config, (answered, highest), &self.progress)?;
         let quorums = self.config.quorums_of(epoch.first_round())?;
         if !quorums.is_write_quorum(answered) {
             return None;
