@@ -14,6 +14,11 @@ use ionian_kernel::time::{Duration, Instant};
 /// Each of this many failed elections in a row doubles the timeout; those after them do not.
 const MOST_DOUBLINGS: u32 = 4;
 
+/// A suspicion that was wrong counts until this many timeouts, as long as they are by then, have
+/// passed without another one. It is far longer than a timeout, so that on a machine that is busy
+/// now and then the same suspicion does not come back again and again.
+const REMEMBERED_FOR: u32 = 100;
+
 /// Of this many leaders each waits for a random time between once and twice the timeout. Of more,
 /// the random part is longer in proportion. So the first of n runs out after 1.2 times the timeout
 /// on average, as with few leaders, and the second about a fifth of the timeout later: the first is
@@ -29,6 +34,9 @@ pub struct ElectionTimer {
     spread: u32,
     /// Elections of this leader since it last led, or last received a heartbeat.
     failures: u32,
+    /// Suspicions that were [wrong](Self::too_short), and since when it is this number.
+    wrong: u32,
+    wrong_since: Instant,
     deadline: Instant,
     random: Random,
 }
@@ -40,6 +48,8 @@ impl ElectionTimer {
             timeout,
             spread: spread(leaders),
             failures: 0,
+            wrong: 0,
+            wrong_since: Instant::ZERO,
             deadline: Instant::ZERO,
             random,
         }
@@ -56,7 +66,8 @@ impl ElectionTimer {
 
     /// Restarts the timer: another candidate goes first, or this election advances.
     pub fn restart(&mut self, now: Instant) {
-        let timeout = doubled(self.timeout, self.failures, MOST_DOUBLINGS);
+        self.pardon(now);
+        let timeout = self.doubled(self.failures + self.wrong);
         self.deadline = now
             + self
                 .random
@@ -74,6 +85,38 @@ impl ElectionTimer {
     /// ever.
     pub fn failed(&mut self) {
         self.failures += 1;
+    }
+
+    /// A leader was suspected, or must have been, that had not failed: a candidate receives a
+    /// heartbeat of the leader that it wants to replace, or a leader finds that it has itself sent
+    /// none for a timeout, because its process was not run. From now on this timer takes twice as
+    /// long, up to [a limit](MOST_DOUBLINGS).
+    ///
+    /// On a starved machine elections succeed, one after another, so counting failed ones does not
+    /// help. Counting changes of leader would, but it takes a leader that is killed again and again
+    /// for a busy one, and fail-over would become slower where the timeout is right. A leader that
+    /// has failed counts here in no case. Each node learns from its own pauses only, and none has
+    /// to know those of others: one that is starved waits longer before it deposes another, and one
+    /// that is not stands as early as before, and then leads.
+    pub fn too_short(&mut self, now: Instant) {
+        self.pardon(now);
+        self.wrong = (self.wrong + 1).min(MOST_DOUBLINGS);
+        self.wrong_since = now;
+    }
+
+    fn pardon(&mut self, now: Instant) {
+        while self.wrong > 0 {
+            let remembered = REMEMBERED_FOR * self.doubled(self.wrong);
+            if now.since(self.wrong_since) < remembered {
+                return;
+            }
+            self.wrong -= 1;
+            self.wrong_since = self.wrong_since + remembered;
+        }
+    }
+
+    fn doubled(&self, times: u32) -> Duration {
+        doubled(self.timeout, times, MOST_DOUBLINGS)
     }
 
     /// Lets the timer run out after `delay` once: for the first election of a new cluster.
@@ -169,6 +212,29 @@ mod tests {
         }
         timer.settled(Instant(0));
         assert!(timer.deadline() <= Instant(200_000));
+    }
+
+    #[test]
+    fn suspicions_that_were_wrong_double_the_timeout_until_there_are_none_for_long() {
+        let timeout = Duration::from_millis(100);
+        let mut timer = ElectionTimer::new(timeout, 3, Random::new(3));
+        let least = |timer: &mut ElectionTimer, second: u64| {
+            let now = Instant(second * 1_000_000);
+            timer.settled(now);
+            let shortest =
+                (0..5).find(|times| timer.deadline() <= now + 2 * (timeout * (1 << times)));
+            shortest.expect("a timeout within the limit")
+        };
+        let mut seen = Vec::new();
+        for _ in 0..6 {
+            timer.too_short(Instant(0));
+            seen.push(least(&mut timer, 0));
+        }
+        assert_eq!(seen, [1, 2, 3, 4, 4, 4]);
+        // 160 s, 80 s, 40 s and 20 s.
+        let seconds = [159, 161, 239, 241, 279, 281, 299, 301];
+        let seen: Vec<_> = seconds.map(|second| least(&mut timer, second)).into();
+        assert_eq!(seen, [4, 3, 3, 2, 2, 1, 1, 0]);
     }
 
     #[test]

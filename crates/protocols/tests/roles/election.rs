@@ -439,6 +439,53 @@ fn a_deposed_leader_waits_for_an_election_timeout() {
     assert!((leader.now + timeout..=leader.now + 2 * timeout).contains(&at));
 }
 
+/// Whether the timer of a leader has doubled: of many random times one is beyond twice the timeout.
+fn waits_longer(leader: &mut Stage<Leader>, present: Round) -> bool {
+    let timeout = Options::default().election_timeout;
+    let mut waits = (0..50).map(|_| {
+        leader.tell(In::Heartbeat { round: present });
+        leader
+            .role
+            .next_timer()
+            .expect("a timeout")
+            .since(leader.now)
+    });
+    waits.any(|wait| wait > 2 * timeout)
+}
+
+/// A leader whose process was not run for a timeout was deposed without having failed, and so will
+/// others be. One that was deposed for another reason sent heartbeats until then.
+#[test]
+fn a_leader_that_was_deposed_after_a_pause_waits_longer_before_it_deposes_another() {
+    let options = Options::default();
+    let pause = options.election_timeout - options.heartbeat;
+    for (pause, longer) in [(pause - Duration::from_millis(1), false), (pause, true)] {
+        let mut leader = leading(config(options.clone()));
+        let due = leader.role.next_timer().expect("a heartbeat");
+        leader.now = due + pause;
+        assert_eq!(waits_longer(&mut leader, round(3, 1)), longer, "{pause:?}");
+    }
+}
+
+#[test]
+fn a_leader_that_finds_after_a_pause_that_it_still_leads_waits_longer_later() {
+    let options = Options::default();
+    let mut leader = leading(config(options.clone()));
+    let due = leader.role.next_timer().expect("a heartbeat");
+    leader.now = due + options.election_timeout;
+    leader.timer();
+    assert!(waits_longer(&mut leader, round(3, 1)));
+}
+
+#[test]
+fn a_candidate_that_receives_a_heartbeat_of_the_leader_that_it_suspects_waits_longer() {
+    let mut leader = leader(1);
+    leader.tell(In::Heartbeat { round: first() });
+    assert!(!waits_longer(&mut leader, first()));
+    leader.timer();
+    assert!(waits_longer(&mut leader, first()));
+}
+
 #[test]
 fn a_leader_that_does_not_lead_turns_proposals_away_with_the_round_that_it_knows() {
     let mut leader = leading(config(Options::default()));

@@ -6,6 +6,7 @@ use ionian_kernel::client::{Reply, Request};
 use ionian_kernel::id::{ClientId, Index, MAX_INSTANCES, Members};
 use ionian_kernel::layout::{Address, Layout, LayoutError, NodeId};
 use ionian_kernel::protocol::Protocol;
+use ionian_kernel::status::Leads;
 use std::collections::BTreeMap;
 
 /// All nodes, identified by their index in the layout.
@@ -169,6 +170,11 @@ impl<P: Protocol> Fleet<P> {
     /// A node does nothing until then.
     pub(super) fn stall(&mut self, server: usize, until: Nanos) {
         self.servers[server].stall(until);
+    }
+
+    /// What each leader leads.
+    pub(super) fn leads(&self) -> Vec<Leads> {
+        self.servers.iter().flat_map(Server::leads).collect()
     }
 
     /// The measurement starts: earlier time does not count.

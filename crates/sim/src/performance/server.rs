@@ -9,8 +9,9 @@ use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::machine::Frozen;
 use ionian_kernel::membership::Membership;
 use ionian_kernel::node::{Node, World};
-use ionian_kernel::protocol::{Birth, Protocol};
+use ionian_kernel::protocol::{Birth, Instance, Protocol};
 use ionian_kernel::role::Lsn;
+use ionian_kernel::status::Leads;
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::Reader;
 use std::collections::VecDeque;
@@ -236,6 +237,12 @@ impl<P: Protocol> Server<P> {
             us += terms.wake_us;
         }
         us
+    }
+
+    /// What each of its leaders leads.
+    pub(super) fn leads(&self) -> impl Iterator<Item = Leads> {
+        let instances = self.host.instances();
+        instances.filter_map(|(_, instance)| instance.status().leads)
     }
 
     /// Does nothing until then. A look that is planned comes too early and must be planned again.

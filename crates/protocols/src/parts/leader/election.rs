@@ -203,6 +203,7 @@ impl<N: Notes> LeaderCore<N> {
         self.window.start(now);
         self.timer.settled(now);
         self.reach.begin(now, self.progress.executed());
+        self.heartbeat_at = now;
         self.send_heartbeat(now, port);
         self.vacant = (outcome.unvoted, outcome.next_slot);
         self.carried = Carried::new(
@@ -242,7 +243,16 @@ impl<N: Notes> LeaderCore<N> {
         self.handover.begin(self.window.next_slot);
     }
 
+    /// A leader that has sent no heartbeat for a timeout was suspected without having failed.
+    fn look_at_own_silence(&mut self, now: Instant) {
+        let options = self.config.options();
+        if now.since(self.heartbeat_at) + options.heartbeat >= options.election_timeout {
+            self.timer.too_short(now);
+        }
+    }
+
     pub(super) fn send_heartbeat(&mut self, now: Instant, port: &mut impl LeaderPort) {
+        self.look_at_own_silence(now);
         self.heartbeat_at = now + self.config.options().heartbeat;
         let (round, executed, kept) = (self.round, self.progress.executed(), self.progress.kept());
         port.heartbeat(Heartbeat {
@@ -275,6 +285,9 @@ impl<N: Notes> LeaderCore<N> {
         }
         if !self.queue.is_empty() {
             port.reached(branch::DEPOSED_WITH_QUEUE);
+        }
+        if self.is_leading() {
+            self.look_at_own_silence(now);
         }
         self.round = round;
         self.timer.restart(now);
@@ -315,6 +328,7 @@ impl<N: Notes> LeaderCore<N> {
         {
             if !self.is_standby() {
                 port.reached(branch::CANDIDATE_HEARS_LEADER);
+                self.timer.too_short(now);
             }
             self.state = State::Standby;
             self.timer.settled(now);

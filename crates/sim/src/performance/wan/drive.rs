@@ -89,6 +89,7 @@ pub fn observe<P: Protocol>(
         elapsed_us,
         bytes_per_second: rates.filter(|(from, to, _)| from != to).collect(),
         utilization: run.fleet.utilization(elapsed_us as f64 * 1000.0),
+        leads: run.fleet.leads(),
         flows: flows.collect(),
         sources: run.sources.into_series(),
     })

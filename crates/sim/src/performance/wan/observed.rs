@@ -2,6 +2,7 @@
 
 use super::super::Latency;
 use ionian_kernel::layout::NodeId;
+use ionian_kernel::status::Leads;
 
 /// Between the begin and the end of an experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +15,8 @@ pub struct Observed {
     pub utilization: Vec<(NodeId, f64)>,
     /// Bytes per second on the wire from each node to each other, headers included.
     pub bytes_per_second: Vec<(NodeId, NodeId, f64)>,
+    /// What each leader leads at the end, and how many elections it has begun since the start.
+    pub leads: Vec<Leads>,
     /// The messages that went from one node to another.
     pub flows: Vec<Flow>,
 }

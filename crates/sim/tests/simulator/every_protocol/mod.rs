@@ -8,13 +8,14 @@ mod defects;
 pub(crate) mod load;
 mod seeds;
 mod shapes;
+mod starved;
 
 macro_rules! tests {
     ($($(#[$when:meta])? $module:ident::$protocol:ident,)*) => {
         $(
             $(#[$when])?
             mod $module {
-                use crate::every_protocol::{catching_up, changing, defects, load, seeds};
+                use crate::every_protocol::{catching_up, changing, defects, load, seeds, starved};
                 use ionian_protocols::registry::types::$protocol as Protocol;
 
                 #[test]
@@ -75,6 +76,11 @@ macro_rules! tests {
                 #[test]
                 fn what_clients_have_given_up_takes_no_place_from_what_others_wait_for() {
                     load::what_is_given_up_holds_up_nothing::<Protocol>();
+                }
+
+                #[test]
+                fn leaders_of_starved_nodes_stay_and_clients_are_answered() {
+                    starved::leaders_stay::<Protocol>();
                 }
 
                 #[test]
