@@ -90,7 +90,7 @@ impl<T: Proposal> Queue<T> {
     }
 
     /// Takes out what no client waits for any more, as `settles` says of it and of what all that
-    /// waits says. To be called when something was pushed.
+    /// waits says. To be called before the next is taken.
     pub fn drop_settled(
         &mut self,
         now: Instant,

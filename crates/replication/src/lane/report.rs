@@ -26,7 +26,11 @@ impl Lane {
     /// Gives up the requests whose time is over.
     pub(super) fn give_up_late(&mut self, now: Instant, due: &mut Due) {
         let (since, before) = (self.unanswered_since(), due.replies.len());
+        let writes = self.writes.occupied;
         self.give_up(|pending| pending.give_up_at <= now, due);
+        if writes > 0 && self.writes.occupied == 0 {
+            self.keep_alive_at = now;
+        }
         if due.replies.len() > before {
             self.unserved = since.map(|since| (since, now));
         }
@@ -38,6 +42,7 @@ mod tests {
     use super::super::tests::{answer, lane, write};
     use super::*;
     use crate::batch::{Outcome, Purpose};
+    use alloc::vec::Vec;
     use bytes::Bytes;
     use ionian_kernel::id::SessionId;
     use ionian_kernel::time::Duration;
@@ -77,5 +82,30 @@ mod tests {
         let later = now + patience * 3;
         lane.submit(later, write(11), &mut due);
         assert_eq!(since(&lane), Some(later));
+    }
+
+    /// The floors of the keep-alives that a lane sends now.
+    fn floors_told(lane: &mut Lane, now: Instant, due: &mut Due) -> Vec<u64> {
+        lane.on_timer(now, due);
+        let writes = due.writes.drain(..).map(|write| write.command);
+        let told = writes.filter(|it| matches!(it.purpose, Purpose::KeepAlive(_)));
+        told.map(|it| it.floor).collect()
+    }
+
+    #[test]
+    fn when_the_last_write_is_given_up_a_keep_alive_says_so() {
+        let (mut lane, mut due, nonce) = lane();
+        let open = answer(Purpose::Open, nonce, Outcome::Opened(SessionId(4)));
+        lane.on_answers(Instant(0), &open, &mut due);
+        let patience = lane.limits.patience;
+        let at = |ms: u64| Instant(0) + Duration::from_millis(ms);
+        for (ms, token) in [(10, 1), (20, 2)] {
+            lane.submit(at(ms), write(token), &mut due);
+        }
+        let mut told = |lane: &mut Lane, now| floors_told(lane, now, &mut due);
+        let none: Vec<u64> = Vec::new();
+        assert_eq!(told(&mut lane, at(10) + patience), none, "one is in flight");
+        assert_eq!(told(&mut lane, at(20) + patience), [2]);
+        assert_eq!(told(&mut lane, at(30) + patience), none);
     }
 }

@@ -69,15 +69,7 @@ impl<N: Notes> LeaderCore<N> {
             port.reached(branch::FULL_QUEUE);
             return false;
         }
-        let Self { queue, held, .. } = self;
-        queue.drop_settled(
-            now,
-            |floors, proposal| port.settles(floors, &proposal.batch),
-            |proposal| held.remove(&proposal.batch),
-        );
-        if self.is_leading() {
-            self.propose_queued(now, port);
-        }
+        self.propose_queued(now, port);
         true
     }
 
@@ -133,7 +125,14 @@ impl<N: Notes> LeaderCore<N> {
         }
     }
 
+    /// Proposes what waits, as far as there is room for it and clients wait for it.
     pub(super) fn propose_queued(&mut self, now: Instant, port: &mut impl LeaderPort) {
+        let Self { queue, held, .. } = self;
+        queue.drop_settled(
+            now,
+            |floors, proposal| port.settles(floors, &proposal.batch),
+            |proposal| held.remove(&proposal.batch),
+        );
         while self.is_leading() && !self.queue.is_empty() && self.is_open() {
             let Some(next) = self.queue.pop(|bytes| self.window.flow.has_room(bytes)) else {
                 return;
