@@ -2,12 +2,14 @@
 //! until they are answered, asks again, and gives up in the end. Where a command goes is the
 //! protocol's affair.
 
+mod asking;
 mod in_flight;
 mod invariants;
 mod opening;
 mod pending;
 mod report;
 
+use self::asking::Served;
 use self::in_flight::InFlight;
 use self::opening::Session;
 use self::pending::Pending;
@@ -21,7 +23,7 @@ use ionian_kernel::client::{LaneLimits, Operation, ReadLevel, Refusal, Reply, Re
 use ionian_kernel::id::{ClientId, Index, Members, Slot};
 use ionian_kernel::layout::Options;
 use ionian_kernel::random::Random;
-use ionian_kernel::time::{Duration, Instant, earliest, transit};
+use ionian_kernel::time::{Duration, Instant, earliest};
 
 /// The estimate of the answer size decays by 1/FORGETS with each answer.
 const FORGETS: usize = 16;
@@ -38,6 +40,7 @@ pub struct Lane {
     /// The numbers of the writes that wait for room, by class; some may be answered or given up
     /// meanwhile.
     waiting: [VecDeque<u64>; 2],
+    served: Served,
     /// Reads, and changes of the membership: what needs no session.
     reads: InFlight,
     /// What the answer to one of them takes, about: as the largest lately.
@@ -117,6 +120,7 @@ impl Lane {
             writes: InFlight::new(0),
             window: ByteWindow::new(window_bytes),
             waiting: Default::default(),
+            served: Served::default(),
             reads: InFlight::new(first_read),
             read_answer_bytes: 0,
             unserved: None,
@@ -182,6 +186,7 @@ impl Lane {
                 operation,
                 payload,
                 give_up_at,
+                asked_at: now,
                 ask_at: now,
                 asked: 0,
                 sent: false,
@@ -421,6 +426,7 @@ impl Lane {
         let kept = outcome.as_ref().map_or(0, Bytes::len);
         let pending = self.writes.take(number, kept)?;
         self.make_room(&pending);
+        self.note_served(&pending);
         let command = Some(named(self.id, false, number));
         due.replies.push(Reply {
             token: pending.token,
@@ -429,28 +435,6 @@ impl Lane {
             seen: self.seen,
         });
         pending.via
-    }
-
-    /// Asks again for writes that went unanswered for too long.
-    fn send_overdue(&mut self, now: Instant, due: &mut Due) {
-        let Session::Open(session) = self.session else {
-            return;
-        };
-        let transit = self.transit();
-        for (number, pending) in self
-            .writes
-            .iter_mut()
-            .filter(|(_, it)| it.sent && it.due(transit) <= now)
-        {
-            pending.mark_asked(now, self.limits.retry_after);
-            let command =
-                pending.command(self.id, Purpose::Execute(session), number, pending.floor);
-            due.writes.push(DueWrite {
-                command,
-                via: pending.via,
-                again: true,
-            });
-        }
     }
 
     /// There is a new leader: what it may not have is asked again at once, as far as there is room.
@@ -510,46 +494,6 @@ impl Lane {
         }
     }
 
-    /// Says whether the request for a session, a write or a change went unanswered for too long.
-    fn find_overdue_writes(&mut self, now: Instant, due: &mut Due) {
-        if matches!(self.session, Session::Opening { ask_at, .. } if ask_at <= now) {
-            self.ask_for_session(now, true, due);
-            due.writes_overdue = true;
-        }
-        let transit = self.transit();
-        let overdue = |pending: &Pending| pending.asked > 0 && pending.due(transit) <= now;
-        let writes = self.writes.iter().filter(|pending| pending.sent);
-        let changes = self.reads.iter().filter(|pending| pending.logged);
-        due.writes_overdue |= writes.chain(changes).any(overdue);
-    }
-
-    /// Asks again for reads and changes that went unanswered for too long.
-    fn send_overdue_reads(&mut self, now: Instant, transit: Duration, due: &mut Due) {
-        let overdue = self
-            .reads
-            .iter_mut()
-            .filter(|(_, it)| it.due(transit) <= now);
-        for (number, pending) in overdue {
-            // A read may wait for acceptors next: no instance has it then.
-            let via = pending.via.take();
-            pending.mark_asked(now, self.limits.retry_after);
-            pending.send_sessionless(self.id, number, via, due);
-        }
-    }
-
-    /// How much later an answer may come because of what is under way with it.
-    fn transit(&self) -> Duration {
-        transit(self.window.bytes() + self.reads.bytes)
-    }
-
-    /// The same of a read: short requests can have long answers, of which none is to be given twice
-    /// while others wait.
-    fn transit_of_reads(&self) -> Duration {
-        transit(
-            self.window.bytes() + self.reads.bytes + self.reads.occupied * self.read_answer_bytes,
-        )
-    }
-
     /// Gives up all requests: the lane ends, or the cluster is to be asked for none of them.
     pub fn give_up_all(&mut self, due: &mut Due) {
         self.give_up(|_| true, due);
@@ -579,27 +523,6 @@ impl Lane {
             };
             self.refuse(pending.token, refusal, due);
         }
-    }
-
-    fn next_check(&self) -> Option<Instant> {
-        let opening = match self.session {
-            Session::Opening { ask_at, .. } => Some(ask_at),
-            Session::Open(_) => None,
-        };
-        let (transit, transit_of_reads) = (self.transit(), self.transit_of_reads());
-        let waiting = self
-            .writes
-            .iter()
-            .filter(|pending| !pending.sent)
-            .map(|pending| pending.give_up_at);
-        let asked = |transit| move |pending: &Pending| pending.due(transit).min(pending.give_up_at);
-        let writes = self
-            .writes
-            .iter()
-            .filter(|pending| pending.sent)
-            .map(asked(transit));
-        let reads = self.reads.iter().map(asked(transit_of_reads));
-        waiting.chain(writes).chain(reads).chain(opening).min()
     }
 
     /// When [`on_timer`](Lane::on_timer) must be called.

@@ -14,6 +14,8 @@ pub(super) struct Pending {
     pub(super) operation: Operation,
     pub(super) payload: Bytes,
     pub(super) give_up_at: Instant,
+    /// When it was sent last.
+    pub(super) asked_at: Instant,
     pub(super) ask_at: Instant,
     pub(super) asked: u32,
     /// Whether it was sent to those who serve now: it counts as under way.
@@ -54,6 +56,7 @@ impl Pending {
 
     /// The wait doubles with each time of asking, up to eight times the first.
     pub(super) fn mark_asked(&mut self, now: Instant, retry_after: Duration) {
+        self.asked_at = now;
         self.ask_at = now + doubled(retry_after, self.asked, 3);
         self.asked += 1;
     }
