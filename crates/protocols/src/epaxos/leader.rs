@@ -199,8 +199,9 @@ pub struct Leader {
     /// The replicas that can answer clients. Those of other nodes send reports where none is on
     /// this.
     repliers: Presence<ReplicaId>,
-    /// The replicas near this leader.
+    /// The replicas near this leader, and those that record commands.
     near: Set<ReplicaId>,
+    near_recorders: AcceptorSet,
     /// Counts commands, so that the replica that answers is not always the same.
     reply_turn: u64,
     /// Computes what commands touch; it executes nothing.
@@ -235,6 +236,7 @@ impl Leader {
             ),
             repliers: Presence::new(config.replicas(), PRESENT_FOR),
             near: config.layout().near(kind::Replica, birth.node),
+            near_recorders: config.layout().near(config.recorder_kind(), birth.node),
             reply_turn: random.any() >> 1,
             clock: LogClock::new(birth.node, config.f()),
             peers: Peers::new(id, &config),
@@ -290,9 +292,13 @@ impl Leader {
         out.send(Envelope::ToLeaders(to, message));
     }
 
-    /// Tells all leaders that it is alive, and all replicas how far its space reaches.
+    /// Tells all leaders that it is alive, and all replicas how far its space reaches. Others leave
+    /// alone what a leader that sends heartbeats has begun, so one that is cut off sends none.
     fn heartbeat_all(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.heartbeat_at = now + self.config.options().heartbeat;
+        if self.peers.is_cut_off(now) {
+            return;
+        }
         self.heartbeat(now, self.config.leaders().without(Set::one(self.id)), out);
         let message = replica::In::Heartbeat {
             space: self.space(),
@@ -314,6 +320,9 @@ impl Leader {
             return;
         };
         self.clock.hear(now, node, clock);
+        if self.node_of(self.id) != Some(node) {
+            self.peers.received();
+        }
         if self.peers.heard(now, from, life) {
             // It has just started, and may propose nothing before it knows other clocks.
             self.heartbeat(now, Set::one(from), out);

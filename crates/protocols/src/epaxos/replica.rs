@@ -276,10 +276,11 @@ impl Replica {
     }
 
     /// Tells the leader of this node what it has executed, or all leaders if there is none. While
-    /// it installs a snapshot it executes nothing: others are to answer clients.
+    /// it installs a snapshot, or receives nothing from any leader, it executes nothing: others
+    /// are to answer clients.
     fn report(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         (self.report_at, self.ask_clock_at) = (now + ALIVE_EVERY, now + ASK_CLOCK_EVERY);
-        if self.snapshots.is_installing() {
+        if self.snapshots.is_installing() || self.proposers.is_cut_off(now) {
             return;
         }
         let message = leader::In::Executed {

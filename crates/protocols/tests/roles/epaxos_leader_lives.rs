@@ -8,11 +8,11 @@ use crate::stage::{Stage, batch};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Options;
 use ionian_kernel::time::{Duration, Timestamp};
-use ionian_protocols::epaxos::acceptor;
 use ionian_protocols::epaxos::duty::Duty;
 use ionian_protocols::epaxos::instance::{Ballot, InstanceId};
 use ionian_protocols::epaxos::leader::{In, Leader};
 use ionian_protocols::epaxos::message::{Choice, Evidence, Lives, PreAccepted};
+use ionian_protocols::epaxos::{Envelope, acceptor};
 
 /// Of five acceptors three are a majority; when the first request is overdue it is enough.
 #[test]
@@ -204,4 +204,39 @@ fn a_barrier_comes_late_where_little_was_executed_and_no_key_expires() {
         let second = (0..20).find(|_| is_proposed());
         assert!(second.is_some_and(|it| seconds.contains(&it)), "{second:?}");
     }
+}
+
+/// Others leave alone what a leader that sends heartbeats has begun. One that receives nothing can
+/// finish nothing.
+#[test]
+fn a_leader_that_receives_no_answer_sends_no_heartbeat_and_proposes_nothing() {
+    let is_heartbeat = |(envelope, _): &(Envelope, _)| {
+        matches!(envelope, Envelope::ToLeaders(_, In::Heartbeat { .. }))
+    };
+    // Its heartbeats are 1,000 s apart, and the timeout is 4,000 s.
+    let mut leader = leader(false);
+    let beats = |leader: &mut Stage<Leader>| {
+        let asked = leader.waited(Duration::from_secs(1000));
+        asked.sends.iter().any(is_heartbeat)
+    };
+    assert!(
+        (0..2).all(|_| beats(&mut leader)),
+        "it has asked for nothing"
+    );
+    let proposed = proposed(&mut leader);
+    assert!((0..3).all(|_| beats(&mut leader)), "it may be answered yet");
+    assert!((0..3).all(|_| !beats(&mut leader)));
+    assert_eq!(leader.asked(propose("lip")), nothing());
+    // Its own acceptor is on its node.
+    leader.asked(proposed.answer_in(0, Lives::default()));
+    assert!(!beats(&mut leader));
+    let asked = leader.asked(In::Heartbeat {
+        from: LeaderId(1),
+        life: 1,
+        clock: Timestamp(0),
+    });
+    let next = Proposed::of(&asked);
+    assert_eq!(next.id, of(0, 2, 1));
+    assert_eq!(next.payload.value.batch, batch("lip"));
+    assert!(beats(&mut leader));
 }

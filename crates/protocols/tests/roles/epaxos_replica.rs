@@ -16,6 +16,7 @@ use ionian_protocols::epaxos::message::{Choice, Instance, Payload, Run, Sees};
 use ionian_protocols::epaxos::replica::{In, Replica};
 use ionian_protocols::epaxos::{Envelope, acceptor, kind, leader};
 use ionian_replication::batch::{Batch, Command, Purpose, Value};
+use ionian_replication::suspicion::{ALIVE_EVERY, PRESENT_FOR};
 
 /// Replica 1 of three, on node 1.
 fn replica() -> Stage<Replica> {
@@ -259,6 +260,29 @@ fn a_replica_holds_what_is_decided_when_it_has_executed_what_a_majority_proposed
         beats(&mut replica, &[own, other], 2);
     }
     assert!(!is_current(&replica), "two instances are missing");
+}
+
+/// Leaders name it to answer clients as long as it reports to them.
+#[test]
+fn a_replica_that_receives_no_heartbeat_does_not_report() {
+    let mut replica = replica();
+    let reports = |replica: &mut Stage<Replica>, time| {
+        let asked = replica.waited(time);
+        let is_report = |(envelope, _): &(Envelope, _)| {
+            matches!(
+                envelope,
+                Envelope::ToLeaders(_, leader::In::Executed { .. })
+            )
+        };
+        asked.sends.iter().any(is_report)
+    };
+    assert!(reports(&mut replica, ALIVE_EVERY), "none has come before");
+    for _ in 0..3 {
+        beats(&mut replica, &[LeaderId(0)], 0);
+        assert!(reports(&mut replica, ALIVE_EVERY));
+        assert!(!reports(&mut replica, PRESENT_FOR));
+        assert!(!reports(&mut replica, PRESENT_FOR));
+    }
 }
 
 fn forgotten_by(from: AcceptorId) -> In {

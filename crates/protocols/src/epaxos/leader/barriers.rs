@@ -52,7 +52,7 @@ impl Leader {
         out: &mut Out<'_, Self>,
     ) {
         self.clock.executed(now, time);
-        if self.amnesiac || self.has_barrier() || !self.knows_time() {
+        if self.amnesiac || self.has_barrier() || !self.may_propose(now) {
             return;
         }
         let tells_time = deadline.is_some_and(|at| self.clock.is_due(now, at, false))
@@ -79,8 +79,9 @@ impl Leader {
         self.unexecuted.has_barrier() || self.waiting.has_barrier()
     }
 
-    /// Whether it knows enough clocks to stamp anything: of those of f + 1 nodes one is right.
-    pub(super) fn knows_time(&self) -> bool {
-        self.peers.known() >= self.config.f()
+    /// Whether it knows enough clocks to stamp anything (of those of f + 1 nodes one is right), and
+    /// is not cut off: whatever it proposed then would hold up what conflicts.
+    pub(super) fn may_propose(&self, now: Instant) -> bool {
+        self.peers.known() >= self.config.f() && !self.peers.is_cut_off(now)
     }
 }

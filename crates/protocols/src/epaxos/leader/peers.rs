@@ -21,6 +21,8 @@ pub(super) struct Peers {
     places: Places,
     /// On how many other nodes the leaders are that it has heard.
     known: usize,
+    /// Since when it waits for acceptors of other nodes, if nothing has come from one since.
+    waits_since: Option<Instant>,
     /// The acceptors that left a request unanswered.
     pub(super) suspicion: Suspicion<AcceptorId>,
     /// How long those that record commands take to answer.
@@ -38,6 +40,7 @@ impl Peers {
             me,
             places: config.layout().places(kind::Leader),
             known: 0,
+            waits_since: None,
             leaders: config.leaders(),
             timeout: config.options().election_timeout,
             since: Instant::ZERO,
@@ -65,6 +68,23 @@ impl Peers {
             }
         }
         life > before
+    }
+
+    /// Acceptors of other nodes are asked.
+    pub(super) fn asked(&mut self, now: Instant) {
+        self.waits_since.get_or_insert(now);
+    }
+
+    /// Something has come from another node.
+    pub(super) fn received(&mut self) {
+        self.waits_since = None;
+    }
+
+    /// Whether it receives nothing, though it has asked: what it proposes stays undecided, as far
+    /// as it can tell.
+    pub(super) fn is_cut_off(&self, now: Instant) -> bool {
+        let waits = |since| now.since(since) >= self.timeout;
+        self.waits_since.is_some_and(waits)
     }
 
     /// The number of other nodes whose clocks it has heard.

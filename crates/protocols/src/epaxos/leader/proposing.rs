@@ -55,7 +55,7 @@ impl Leader {
 
     /// Proposes what waits, as far as there is room.
     pub(super) fn pump(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        while self.knows_time()
+        while self.may_propose(now)
             && self.has_room()
             && let Some(queued) = self.next_queued(out)
         {
@@ -201,6 +201,9 @@ impl Leader {
         };
         let asked = asked.without(own);
         if !asked.is_empty() {
+            if !self.near_recorders.covers(asked) {
+                self.peers.asked(now);
+            }
             self.pre_accept(id, asked, out);
         }
     }
@@ -216,6 +219,9 @@ impl Leader {
     ) {
         self.peers.suspicion.heard(from);
         self.peers.distances.answered(now, from, id.number);
+        if !self.near_recorders.contains(from) {
+            self.peers.received();
+        }
         if self.flights.answered(id, from, deps) && self.own().contains(from) {
             self.ask_others(now, id, out);
         }
