@@ -26,6 +26,8 @@ const START_US: u64 = 1_767_225_600_000_000;
 pub(super) struct Server<P: Protocol> {
     pub(super) id: NodeId,
     host: Node<P>,
+    /// How often it was started before.
+    life: u64,
     /// Empty, unless it keeps records.
     disk: Disk,
     /// Represents clients' machines: takes no time, and serves every client as if it were the only
@@ -117,6 +119,7 @@ impl<P: Protocol> Server<P> {
         let mut server = Server {
             id,
             host: Node::new(config, has_disk),
+            life: 0,
             disk: Disk::new(has_disk),
             free,
             arrived: VecDeque::new(),
@@ -137,7 +140,8 @@ impl<P: Protocol> Server<P> {
             let birth = Birth {
                 address: *address,
                 node: id,
-                seed: mix(u64::from(address.kind), u64::from(address.index)),
+                // No process draws what an earlier one has drawn, such as the name of a session.
+                seed: mix(u64::from(address.kind), u64::from(address.index)) ^ self.life << 32,
                 amnesiac: false,
                 keeps_records,
                 machine: &|| service.machine(),
@@ -155,6 +159,7 @@ impl<P: Protocol> Server<P> {
             recovered.expect("it was stored here");
         }
         self.host = host;
+        self.life += 1;
         self.arrived.clear();
         (self.owed, self.looks_at) = (0.0, None);
     }

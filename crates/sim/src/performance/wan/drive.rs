@@ -233,7 +233,10 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
                 .position(|known| *known == node)
                 .expect("a node of the layout")
         };
-        self.lines.change(place, change);
+        let now = self.heap.now();
+        self.lines.change(place, now, change, &mut |at, step| {
+            self.heap.plan(at, Event::Network(step))
+        });
         match change {
             Change::Death { node } => self.dead[place(node)] = true,
             Change::Return { node } => {
@@ -248,7 +251,7 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
                 self.fleet.stall(place, self.heap.now() + us * 1000);
                 self.plan(place);
             }
-            Change::Bandwidth { .. } => {}
+            Change::Bandwidth { .. } | Change::Cut { .. } | Change::Splice { .. } => {}
         }
     }
 }

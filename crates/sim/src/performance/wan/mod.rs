@@ -161,6 +161,22 @@ pub enum Change {
         /// Which.
         node: NodeId,
     },
+    /// No message passes from one node to another; what is under way waits, as on a connection
+    /// that loses packets. The other direction works.
+    Cut {
+        /// The sender.
+        from: NodeId,
+        /// The receiver.
+        to: NodeId,
+    },
+    /// That cut ends, and what has waited arrives, unless one of the two has died since it was
+    /// sent.
+    Splice {
+        /// The sender.
+        from: NodeId,
+        /// The receiver.
+        to: NodeId,
+    },
     /// A node does nothing for a while; what arrives waits.
     Stall {
         /// Which.

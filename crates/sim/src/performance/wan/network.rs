@@ -69,6 +69,8 @@ pub(super) struct Lines<M> {
     /// Messages since then, by sender and receiver, then by the name of the message.
     pub(super) messages: Vec<BTreeMap<&'static str, Named>>,
     dead: Vec<bool>,
+    /// What a cut holds back, by sender and receiver; `None` where there is no cut.
+    held: Vec<Option<VecDeque<Cargo<M>>>>,
     scratch: Vec<u8>,
 }
 
@@ -108,6 +110,7 @@ impl<M: Message> Lines<M> {
             carried: vec![0.0; nodes * nodes],
             messages: vec![BTreeMap::new(); nodes * nodes],
             dead: vec![false; nodes],
+            held: (0..nodes * nodes).map(|_| None).collect(),
             scratch: Vec::new(),
         }
     }
@@ -159,9 +162,23 @@ impl<M: Message> Lines<M> {
         match step {
             Step::Through(pipe) => self.through(pipe, now, plan),
             Step::AtCentre(cargo) => self.enter(self.nodes + cargo.to, cargo, now, plan),
-            Step::Arrive(cargo) => return (!self.dead[cargo.to]).then_some(cargo),
+            Step::Arrive(cargo) => return self.arrive(cargo),
         }
         None
+    }
+
+    /// A message is at the end of its link: what the node there gets of it now.
+    fn arrive(&mut self, cargo: Cargo<M>) -> Option<Cargo<M>> {
+        if self.dead[cargo.to] {
+            return None;
+        }
+        match &mut self.held[cargo.from * self.nodes + cargo.to] {
+            Some(held) => {
+                held.push_back(cargo);
+                None
+            }
+            None => Some(cargo),
+        }
     }
 
     fn enter(
@@ -267,7 +284,9 @@ impl<M: Message> Lines<M> {
     pub(super) fn change(
         &mut self,
         nodes: impl Fn(ionian_kernel::layout::NodeId) -> usize,
+        now: Nanos,
         change: Change,
+        plan: &mut impl FnMut(Nanos, Step<M>),
     ) {
         match change {
             // What is in the pipe goes through as it began.
@@ -279,8 +298,24 @@ impl<M: Message> Lines<M> {
                 assert!(!self.star, "the links of a star have no two ends");
                 self.pipes[from * self.nodes + to].bytes_per_second = bytes_per_second;
             }
-            Change::Death { node } => self.dead[nodes(node)] = true,
+            Change::Death { node } => {
+                let node = nodes(node);
+                self.dead[node] = true;
+                for held in self.held.iter_mut().flatten() {
+                    held.retain(|cargo| cargo.from != node && cargo.to != node);
+                }
+            }
             Change::Return { node } => self.dead[nodes(node)] = false,
+            Change::Cut { from, to } => {
+                let held = &mut self.held[nodes(from) * self.nodes + nodes(to)];
+                held.get_or_insert_default();
+            }
+            Change::Splice { from, to } => {
+                let held = self.held[nodes(from) * self.nodes + nodes(to)].take();
+                for cargo in held.into_iter().flatten() {
+                    plan(now, Step::Arrive(cargo));
+                }
+            }
             Change::Stall { .. } => {}
         }
     }
