@@ -4,7 +4,7 @@
 use crate::epaxos_acceptor::{ballot, deps, payload};
 use crate::epaxos_leader::{Proposed, RESEND, leader, nothing, propose, proposed, says, to};
 use crate::epaxos_process::{lives, of, space};
-use crate::stage::{Stage, batch};
+use crate::stage::{Stage, batch, of_command};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Options;
 use ionian_kernel::time::{Duration, Timestamp};
@@ -226,7 +226,12 @@ fn a_leader_that_receives_no_answer_sends_no_heartbeat_and_proposes_nothing() {
     let proposed = proposed(&mut leader);
     assert!((0..3).all(|_| beats(&mut leader)), "it may be answered yet");
     assert!((0..3).all(|_| !beats(&mut leader)));
-    assert_eq!(leader.asked(propose("lip")), nothing());
+    let lip = of_command(1, "lip");
+    let propose = In::Propose {
+        near: Set::EMPTY,
+        batch: lip.clone(),
+    };
+    assert_eq!(leader.asked(propose), nothing());
     // Its own acceptor is on its node.
     leader.asked(proposed.answer_in(0, Lives::default()));
     assert!(!beats(&mut leader));
@@ -237,6 +242,6 @@ fn a_leader_that_receives_no_answer_sends_no_heartbeat_and_proposes_nothing() {
     });
     let next = Proposed::of(&asked);
     assert_eq!(next.id, of(0, 2, 1));
-    assert_eq!(next.payload.value.batch, batch("lip"));
+    assert_eq!(next.payload.value.batch, lip);
     assert!(beats(&mut leader));
 }
