@@ -36,7 +36,8 @@ pub(super) fn sync(path: &Path) -> Result<(), LogError> {
 }
 
 impl DataDirectory {
-    /// Creates the directory if needed, and locks it.
+    /// Creates the directory if needed, locks it, and removes unfinished snapshots: on a full disk
+    /// they take the room that a node needs to start.
     pub(crate) fn open(path: &Path) -> Result<Self, LogError> {
         private(path).map_err(io_error("create the directory", path))?;
         sync_parents(path);
@@ -47,9 +48,11 @@ impl DataDirectory {
             .write(true)
             .open(&lock_path)
             .map_err(io_error("open the lock file", &lock_path))?;
+        let lock = lock(path, file)?;
+        remove_drafts(&path.join(SNAPSHOTS))?;
         Ok(DataDirectory {
             path: path.to_owned(),
-            _lock: lock(path, file)?,
+            _lock: lock,
         })
     }
 
@@ -111,6 +114,23 @@ impl DataDirectory {
     }
 }
 
+/// Removes the snapshots in this directory, if there is one, that a process did not finish.
+fn remove_drafts(snapshots: &Path) -> Result<(), LogError> {
+    let entries = match fs::read_dir(snapshots) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(io_error("list the directory", snapshots))?,
+    };
+    for entry in entries {
+        let path = entry
+            .map_err(io_error("list the directory", snapshots))?
+            .path();
+        if path.extension().is_some_and(|kind| kind == "tmp") {
+            fs::remove_file(&path).map_err(io_error("delete", &path))?;
+        }
+    }
+    Ok(())
+}
+
 /// Locks the lock file of the directory `path`.
 ///
 /// `File::try_lock` of the standard library does the same, but is newer than the oldest Rust that
@@ -145,4 +165,31 @@ fn has_log(path: &Path) -> Result<bool, LogError> {
     Ok(entries
         .flatten()
         .any(|entry| !entry.file_name().to_string_lossy().starts_with("spare-")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unfinished_snapshots_are_removed_before_anything_is_written() {
+        let data = std::env::temp_dir().join(format!("ionian-drafts-{}", std::process::id()));
+        let snapshots = data.join(SNAPSHOTS);
+        fs::create_dir_all(&snapshots).unwrap();
+        let names = ["replica-0", "replica-0.previous", "replica-0.tmp"];
+        for name in names {
+            fs::write(snapshots.join(name), name).unwrap();
+        }
+        let open = DataDirectory::open(&data).unwrap();
+        let left = names.map(|name| snapshots.join(name).exists());
+        assert_eq!(left, [true, true, false]);
+        fs::write(snapshots.join("replica-0.tmp"), "").unwrap();
+        assert!(
+            DataDirectory::open(&data).is_err(),
+            "another process writes it"
+        );
+        assert!(snapshots.join("replica-0.tmp").exists());
+        drop(open);
+        fs::remove_dir_all(data).unwrap();
+    }
 }
