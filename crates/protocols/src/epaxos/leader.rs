@@ -199,9 +199,10 @@ pub struct Leader {
     /// The replicas that can answer clients. Those of other nodes send reports where none is on
     /// this.
     repliers: Presence<ReplicaId>,
-    /// The replicas near this leader, and those that record commands.
+    /// The replicas near this leader, those that record commands, and the acceptors.
     near: Set<ReplicaId>,
     near_recorders: AcceptorSet,
+    near_acceptors: AcceptorSet,
     /// Counts commands, so that the replica that answers is not always the same.
     reply_turn: u64,
     /// Computes what commands touch; it executes nothing.
@@ -237,6 +238,7 @@ impl Leader {
             repliers: Presence::new(config.replicas(), PRESENT_FOR),
             near: config.layout().near(kind::Replica, birth.node),
             near_recorders: config.layout().near(config.recorder_kind(), birth.node),
+            near_acceptors: config.layout().near(kind::Acceptor, birth.node),
             reply_turn: random.any() >> 1,
             clock: LogClock::new(birth.node, config.f()),
             peers: Peers::new(id, &config),
@@ -296,7 +298,7 @@ impl Leader {
     /// alone what a leader that sends heartbeats has begun, so one that is cut off sends none.
     fn heartbeat_all(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.heartbeat_at = now + self.config.options().heartbeat;
-        if self.peers.is_cut_off(now) {
+        if self.is_cut_off(now) {
             return;
         }
         self.heartbeat(now, self.config.leaders().without(Set::one(self.id)), out);
@@ -328,6 +330,20 @@ impl Leader {
             self.heartbeat(now, Set::one(from), out);
         }
         self.pump(now, out);
+    }
+
+    /// Whether nothing comes from other nodes, though they are asked about an instance that is
+    /// undecided. They are asked again at each `resend_after`, so the first answer ends it: without
+    /// that instance two leaders that were cut off from each other would both stay silent.
+    pub(super) fn is_cut_off(&self, now: Instant) -> bool {
+        !self.flights.is_empty() && self.peers.is_cut_off(now)
+    }
+
+    /// An acceptor has answered.
+    fn has_answered(&mut self, from: AcceptorId) {
+        if !self.near_acceptors.contains(from) {
+            self.peers.received();
+        }
     }
 
     fn node_of(&self, leader: LeaderId) -> Option<NodeId> {
@@ -426,8 +442,14 @@ impl Role for Leader {
                 false => self.stale += 1,
             },
             In::Decided { id } => self.on_decided(now, id, out),
-            In::Accepted { from, id, ballot } => self.on_accepted(now, from, id, ballot, out),
-            In::Refused { id, promised, .. } => self.on_refused(id, promised),
+            In::Accepted { from, id, ballot } => {
+                self.has_answered(from);
+                self.on_accepted(now, from, id, ballot, out);
+            }
+            In::Refused { from, id, promised } => {
+                self.has_answered(from);
+                self.on_refused(id, promised);
+            }
             In::Prepared {
                 from,
                 lives,
@@ -436,6 +458,7 @@ impl Role for Leader {
                 asked_in,
                 evidence,
             } => {
+                self.has_answered(from);
                 let learned = self.learn_lives(self.config.voting(), from, &lives);
                 match learned && asked_in == self.life {
                     true => self.on_prepared(now, from, (id, ballot), *evidence, out),

@@ -82,6 +82,6 @@ impl Leader {
     /// Whether it knows enough clocks to stamp anything (of those of f + 1 nodes one is right), and
     /// is not cut off: whatever it proposed then would hold up what conflicts.
     pub(super) fn may_propose(&self, now: Instant) -> bool {
-        self.peers.known() >= self.config.f() && !self.peers.is_cut_off(now)
+        self.peers.known() >= self.config.f() && !self.is_cut_off(now)
     }
 }

@@ -75,7 +75,7 @@ impl Peers {
         self.waits_since.get_or_insert(now);
     }
 
-    /// Something has come from another node.
+    /// Something has come from another node, or nothing is asked any more.
     pub(super) fn received(&mut self) {
         self.waits_since = None;
     }

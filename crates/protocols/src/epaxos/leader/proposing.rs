@@ -138,6 +138,10 @@ impl Leader {
     fn begin(&mut self, now: Instant, payload: Payload, replier: Replier, out: &mut Out<'_, Self>) {
         let quorum = self.pick_fast_quorum(now);
         let at = now + self.config.options().resend_after;
+        if self.flights.is_empty() {
+            // Its wait for answers begins anew.
+            self.peers.received();
+        }
         let id = self.flights.insert(payload.clone(), replier, quorum, at);
         self.unexecuted.insert(id.number, payload);
         match self.config.is_apart() {
