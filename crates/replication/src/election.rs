@@ -90,7 +90,7 @@ impl ElectionTimer {
     /// A leader was suspected, or must have been, that had not failed: a candidate receives a
     /// heartbeat of the leader that it wants to replace, or a leader finds that it has itself sent
     /// none for a timeout, because its process was not run. From now on this timer takes twice as
-    /// long, up to [a limit](MOST_DOUBLINGS).
+    /// long, up to 16 times as long.
     ///
     /// On a starved machine elections succeed, one after another, so counting failed ones does not
     /// help. Counting changes of leader would, but it takes a leader that is killed again and again
