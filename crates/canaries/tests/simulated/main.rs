@@ -42,19 +42,29 @@ fn catches<P: Protocol>(
     durability: Durability,
     seeds: u64,
 ) -> Failure {
+    catches_in::<P>(name, scenario, durability, 0..seeds)
+}
+
+/// The same of these seeds.
+fn catches_in<P: Protocol>(
+    name: &str,
+    scenario: Scenario,
+    durability: Durability,
+    seeds: core::ops::Range<u64>,
+) -> Failure {
     let scenario = Scenario {
         durability,
         ..scenario
     };
     let active = canary::<P>(name).activate();
-    let found = first_failure::<P>(&scenario, 0..seeds)
-        .unwrap_or_else(|| panic!("{name} was not caught in {seeds} seeds"));
+    let found = first_failure::<P>(&scenario, seeds.clone())
+        .unwrap_or_else(|| panic!("{name} was not caught in the seeds {seeds:?}"));
     drop(active);
-    assert!(
-        first_failure::<P>(&scenario, [found.seed]).is_none(),
-        "{name}: seed {} fails without it as well",
-        found.seed
-    );
+    let without = first_failure::<P>(&scenario, [found.seed]);
+    if let Some(Err(failure)) = without.map(|it| it.result) {
+        let seed = found.seed;
+        panic!("{name}: seed {seed} fails without it as well: {failure}");
+    }
     println!("{} {name}: seed {}", P::NAME, found.seed);
     found.result.expect_err("was caught")
 }
