@@ -14,9 +14,9 @@ use ionian_kernel::time::{Duration, Instant};
 /// Each of this many failed elections in a row doubles the timeout; those after them do not.
 const MOST_DOUBLINGS: u32 = 4;
 
-/// A suspicion that was wrong counts until this many timeouts, as long as they are by then, have
-/// passed without another one. It is far longer than a timeout, so that on a machine that is busy
-/// now and then the same suspicion does not come back again and again.
+/// After this many timeouts, of the doubled length, without another wrong suspicion one fewer is
+/// counted. That is far longer than a timeout: on a machine that is busy now and then the timer
+/// stays long between two busy times.
 const REMEMBERED_FOR: u32 = 100;
 
 /// Of this many leaders each waits for a random time between once and twice the timeout. Of more,
@@ -96,8 +96,8 @@ impl ElectionTimer {
     /// help. Counting changes of leader would, but it takes a leader that is killed again and again
     /// for a busy one, and fail-over would become slower where the timeout is right. A leader that
     /// has failed counts here in no case. Each node learns from its own pauses only, and none has
-    /// to know those of others: one that is starved waits longer before it deposes another, and one
-    /// that is not stands as early as before, and then leads.
+    /// to know those of others: a starved one waits longer before it stands for election, and one
+    /// that is not starved stands as early as before, and then leads.
     pub fn too_short(&mut self, now: Instant) {
         self.pardon(now);
         self.wrong = (self.wrong + 1).min(MOST_DOUBLINGS);

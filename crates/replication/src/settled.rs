@@ -24,8 +24,8 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Whether this number of batches is looked through now. To be asked when something new waits,
-    /// which may say of others that they are settled, and where it can be before the next is taken.
+    /// Whether this number of waiting batches is looked through now. To be asked when a batch
+    /// begins to wait, because its floors may settle others, or before the next batch is taken.
     pub fn is_due(&mut self, now: Instant, waiting: usize) -> bool {
         let is_due = waiting >= FEW && self.next <= now;
         if is_due {

@@ -45,7 +45,7 @@ fn catches<P: Protocol>(
     catches_in::<P>(name, scenario, durability, 0..seeds)
 }
 
-/// The same of these seeds.
+/// As [`catches`], within these seeds.
 fn catches_in<P: Protocol>(
     name: &str,
     scenario: Scenario,

@@ -85,11 +85,11 @@ mod tests {
     }
 
     /// The floors of the keep-alives that a lane sends now.
-    fn floors_told(lane: &mut Lane, now: Instant, due: &mut Due) -> Vec<u64> {
+    fn floors_sent(lane: &mut Lane, now: Instant, due: &mut Due) -> Vec<u64> {
         lane.on_timer(now, due);
         let writes = due.writes.drain(..).map(|write| write.command);
-        let told = writes.filter(|it| matches!(it.purpose, Purpose::KeepAlive(_)));
-        told.map(|it| it.floor).collect()
+        let sent = writes.filter(|it| matches!(it.purpose, Purpose::KeepAlive(_)));
+        sent.map(|it| it.floor).collect()
     }
 
     #[test]
@@ -102,10 +102,10 @@ mod tests {
         for (ms, token) in [(10, 1), (20, 2)] {
             lane.submit(at(ms), write(token), &mut due);
         }
-        let mut told = |lane: &mut Lane, now| floors_told(lane, now, &mut due);
+        let mut sent = |lane: &mut Lane, now| floors_sent(lane, now, &mut due);
         let none: Vec<u64> = Vec::new();
-        assert_eq!(told(&mut lane, at(10) + patience), none, "one is in flight");
-        assert_eq!(told(&mut lane, at(20) + patience), [2]);
-        assert_eq!(told(&mut lane, at(30) + patience), none);
+        assert_eq!(sent(&mut lane, at(10) + patience), none, "one is in flight");
+        assert_eq!(sent(&mut lane, at(20) + patience), [2]);
+        assert_eq!(sent(&mut lane, at(30) + patience), none);
     }
 }
