@@ -387,13 +387,18 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         }
     }
 
-    /// A node, which leads in most cases, is to lead nothing for this long. All may be at once.
-    fn drain_one(&mut self, lasts: Micros) {
+    /// A node that leads, in half of the cases, or else any that is up.
+    pub(crate) fn random_leader_or_node(&mut self) -> Option<usize> {
         let leaders: Vec<usize> = (0..self.nodes.len())
             .filter(|node| self.leads(*node))
             .collect();
         let turn = self.random.below(2 * leaders.len().max(1) as u64) as usize;
-        let Some(node) = leaders.get(turn).copied().or_else(|| self.random_node()) else {
+        leaders.get(turn).copied().or_else(|| self.random_node())
+    }
+
+    /// A node is to lead nothing for this long. All may be at once.
+    fn drain_one(&mut self, lasts: Micros) {
+        let Some(node) = self.random_leader_or_node() else {
             return;
         };
         let life = self.nodes[node].life;

@@ -44,11 +44,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// One node remains deaf, mute or both, as one of the f that may fail: the others must serve
     /// without it, whether or not they receive its heartbeats. Its own clients need not be served.
     fn leave_one_apart(&mut self) {
-        let leaders: Vec<usize> = (0..self.nodes.len())
-            .filter(|node| self.leads(*node))
-            .collect();
-        let turn = self.random.below(2 * leaders.len().max(1) as u64) as usize;
-        let Some(node) = leaders.get(turn).copied().or_else(|| self.random_node()) else {
+        let Some(node) = self.random_leader_or_node() else {
             return;
         };
         let lanes: Vec<ClientId> = self.nodes[node].lanes().collect();
