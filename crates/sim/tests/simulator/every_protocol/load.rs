@@ -69,6 +69,13 @@ impl Load {
     }
 }
 
+/// The command of these words, as a client sends it alone.
+pub(crate) fn compound(words: &[&str]) -> Bytes {
+    let words: Vec<Bytes> = words.iter().map(|it| it.to_string().into()).collect();
+    let command = Command::parse(&words).expect("a command of the store");
+    Compound::Pipeline(vec![command]).encode().into()
+}
+
 impl Service for Load {
     fn write(&self, client: usize, number: u64) -> Bytes {
         let own = format!("{client}:{number}");
@@ -77,9 +84,7 @@ impl Service for Load {
             1 => &["SET", &own, "value", "EX", "100"],
             _ => &["SET", &own, "value"],
         };
-        let words: Vec<Bytes> = words.iter().map(|it| it.to_string().into()).collect();
-        let command = Command::parse(&words).expect("a command of the store");
-        Compound::Pipeline(vec![command]).encode().into()
+        compound(words)
     }
     fn read(&self, _: usize, _: u64) -> Bytes {
         unreachable!("these clients write")

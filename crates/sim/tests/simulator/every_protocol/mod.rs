@@ -6,6 +6,7 @@ mod catching_up;
 mod changing;
 mod defects;
 pub(crate) mod load;
+mod recovering;
 mod seeds;
 mod shapes;
 mod starved;
@@ -15,7 +16,9 @@ macro_rules! tests {
         $(
             $(#[$when])?
             mod $module {
-                use crate::every_protocol::{catching_up, changing, defects, load, seeds, starved};
+                use crate::every_protocol::{
+                    catching_up, changing, defects, load, recovering, seeds, starved,
+                };
                 use ionian_protocols::registry::types::$protocol as Protocol;
 
                 #[test]
@@ -81,6 +84,11 @@ macro_rules! tests {
                 #[test]
                 fn leaders_of_starved_nodes_stay_and_clients_are_answered() {
                     starved::leaders_stay::<Protocol>();
+                }
+
+                #[test]
+                fn writes_are_answered_soon_while_a_fault_lasts_and_when_it_has_ended() {
+                    recovering::all_are_answered_soon::<Protocol>();
                 }
 
                 #[test]

@@ -4,31 +4,29 @@
 
 mod faults;
 
+use super::{load, shapes};
+use crate::wan::{SECOND, experiment};
 use bytes::Bytes;
 use core::ops::Range;
 use faults::Fault;
-use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::random::Random;
-use ionian_machines::kv::{Command, Compound, Kv};
+use ionian_machines::kv::Kv;
 use ionian_replication::suspicion::PRESENT_FOR;
 use ionian_sim::performance::Service;
 use ionian_sim::performance::wan::{
     Change, Experiment, Link, Network, Pace, PerMessage, Source, observe,
 };
 
-const SECOND: u64 = 1_000_000;
 /// A fault begins after this time, at the latest a second later.
 const BEGINS: u64 = 3 * SECOND;
 /// Clients ask for this long when it has ended, and wait for as long again.
 const AFTER: u64 = 4 * SECOND;
 /// Each kind of fault is drawn from these: more of them find rarer cases.
 const SEEDS: Range<u64> = 0..1;
-/// A preset with more instances of a role takes as long as twenty others.
-const FEW: usize = 12;
 
 /// Most clients write keys of their own, some of these with a time to live, and some write the
 /// keys of all.
@@ -43,9 +41,7 @@ impl Service for Keys {
             1 => &["SET", &own, "value", "EX", "100"],
             _ => &["SET", &own, "value"],
         };
-        let words: Vec<Bytes> = words.iter().map(|it| it.to_string().into()).collect();
-        let command = Command::parse(&words).expect("a command of the store");
-        Compound::Pipeline(vec![command]).encode().into()
+        load::compound(words)
     }
     fn read(&self, _: usize, _: u64) -> Bytes {
         unreachable!("these clients write")
@@ -107,14 +103,13 @@ fn waits<P: Protocol>(
     };
     let experiment = Experiment {
         layout: layout.clone(),
-        network: Network::clique(layout.nodes().len(), link),
-        sources: before.chain(after).collect(),
-        room_bytes: f64::INFINITY,
         changes,
-        wake_us: 0.0,
-        burst_us: 100.0,
         begins_us: 1,
         ends_us,
+        ..experiment(
+            Network::clique(layout.nodes().len(), link),
+            before.chain(after).collect(),
+        )
     };
     let observed = observe::<P>(&experiment, &PerMessage { us: 1.0 }, &Keys).expect("a preset");
     let (before, after) = observed.sources.split_at(lanes.len());
@@ -155,21 +150,10 @@ fn longest_us(layout: &Layout) -> u64 {
     longest.as_micros() as u64
 }
 
-fn presets<P: Protocol>() -> impl Iterator<Item = (&'static str, Layout)> {
-    let layouts = P::PRESETS.iter().map(|preset| {
-        let deployment = Deployment::preset(preset.name, &PresetOptions::default());
-        let layout = deployment.and_then(|deployment| deployment.layout(P::KINDS));
-        (preset.name, layout.expect("a preset is a deployment"))
-    });
-    layouts.filter(|(_, layout)| {
-        let mut roles = layout.instances.iter();
-        layout.f > 0 && roles.all(|places| places.iter().count() <= FEW)
-    })
-}
-
-fn all_are_answered_soon<P: Protocol>() {
+pub(crate) fn all_are_answered_soon<P: Protocol>() {
     let mut late = Vec::new();
-    for (name, layout) in presets::<P>() {
+    for shape in shapes::usual::<P>().filter(|it| it.layout.f > 0) {
+        let (name, layout) = (shape.name, shape.layout);
         let longest = longest_us(&layout);
         for kind in 0..Fault::KINDS {
             for seed in SEEDS {
@@ -192,20 +176,3 @@ fn all_are_answered_soon<P: Protocol>() {
     }
     assert!(late.is_empty(), "too late:\n{}", late.join("\n"));
 }
-
-macro_rules! tests {
-    ($($(#[$when:meta])? $module:ident::$protocol:ident,)*) => {
-        $(
-            $(#[$when])?
-            mod $module {
-                #[test]
-                fn writes_are_answered_soon_while_a_fault_lasts_and_when_it_has_ended() {
-                    use ionian_protocols::registry::types::$protocol as Protocol;
-                    crate::all_are_answered_soon::<Protocol>();
-                }
-            }
-        )*
-    };
-}
-
-ionian_protocols::for_each_protocol!(tests);

@@ -1,11 +1,10 @@
 //! What happens to a cluster, and ends.
 
+use crate::wan::SECOND;
 use core::ops::Range;
 use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::random::Random;
 use ionian_sim::performance::wan::Change;
-
-const SECOND: u64 = 1_000_000;
 
 /// See the top of this file. At most one node, or the link of two, is affected at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
