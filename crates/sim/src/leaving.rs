@@ -144,8 +144,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         }
     }
 
-    /// An operator tells the nodes that were removed while they were away: those that they know may
-    /// all be gone.
+    /// An operator stops the nodes that were removed while they were away: the nodes that they know
+    /// may all be gone.
     pub(crate) fn remove_the_absent(&mut self) -> Step {
         let Some((membership, configuration)) = self.newest() else {
             return Ok(());

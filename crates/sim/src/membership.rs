@@ -26,10 +26,15 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         }
     }
 
-    /// The operator asks some node for a change, as that node sees the cluster.
+    /// The operator asks some node for a change, as that node sees the cluster. When the faults are
+    /// over the operator replaces a lost machine, and goes on until the membership has settled: the
+    /// replacement and each change that was under way may remove nodes that only it can tell.
     pub(crate) fn operate(&mut self) -> Step {
-        if self.is_calm() && self.outages.lost.is_none() {
-            return Ok(());
+        if self.is_calm() {
+            self.remove_the_absent()?;
+            if self.unsettled().is_none() {
+                return Ok(());
+            }
         }
         self.plan_change();
         let able =
@@ -42,12 +47,13 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         };
         let membership = self.nodes[node].membership.clone();
         let lane = self.nodes[node].lanes().next().expect("a node with lanes");
-        let request = match self.is_calm() || abandons {
-            true if self.outages.lost.is_some() => self.replacement(&membership, turn),
-            _ if abandons || !membership.is_changing() => {
+        let replaces = self.is_calm() || abandons && self.outages.lost.is_some();
+        let request = match replaces {
+            true => self.replacement(&membership, turn),
+            false if abandons || !membership.is_changing() => {
                 self.configurations.request(&membership, turn)
             }
-            _ => None,
+            false => None,
         };
         if let Some(request) = request {
             let now = self.now();

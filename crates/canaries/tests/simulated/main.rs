@@ -42,23 +42,13 @@ fn catches<P: Protocol>(
     durability: Durability,
     seeds: u64,
 ) -> Failure {
-    catches_in::<P>(name, scenario, durability, 0..seeds)
-}
-
-/// As [`catches`], within these seeds.
-fn catches_in<P: Protocol>(
-    name: &str,
-    scenario: Scenario,
-    durability: Durability,
-    seeds: core::ops::Range<u64>,
-) -> Failure {
     let scenario = Scenario {
         durability,
         ..scenario
     };
     let active = canary::<P>(name).activate();
-    let found = first_failure::<P>(&scenario, seeds.clone())
-        .unwrap_or_else(|| panic!("{name} was not caught in the seeds {seeds:?}"));
+    let found = first_failure::<P>(&scenario, 0..seeds)
+        .unwrap_or_else(|| panic!("{name} was not caught in {seeds} seeds"));
     drop(active);
     let without = first_failure::<P>(&scenario, [found.seed]);
     if let Some(Err(failure)) = without.map(|it| it.result) {
