@@ -86,9 +86,11 @@ impl DataPaths {
     }
 }
 
-/// The directories of the nodes in `data`, or `data` itself if it belongs to one node.
+/// The directories of the nodes in `data`, or `data` itself if it belongs to one node. Those that
+/// are kept of nodes that have left are not of the cluster any more.
 pub(crate) fn directories_of_nodes(data: &Path) -> Result<Vec<PathBuf>> {
     let mut nodes = DataPaths::new(data).node_directories()?;
+    nodes.retain(|path| path.extension().is_none());
     nodes.sort_unstable();
     Ok(if nodes.is_empty() {
         vec![data.to_owned()]

@@ -1,7 +1,7 @@
 //! Nodes that join a cluster under `ionian up`, which starts them.
 
 use super::{done, local, member};
-use crate::cluster::{Cluster, eventually, free_port};
+use crate::cluster::{Cluster, eventually, free_port, works};
 use nix::sys::signal::Signal;
 use std::net::TcpListener;
 
@@ -88,8 +88,12 @@ fn up_starts_a_node_with_the_name_of_one_that_left() {
     kept.sort_unstable();
     assert_eq!(kept, ["n1.left-8", "n3.left-4"]);
 
-    // All members start again.
     cluster.stop(Signal::SIGTERM);
+    let shown = works(&["log", "show", "--data", &cluster.data()]);
+    let said = |name: &str| shown.matches(&format!("node {name}: ")).count();
+    assert_eq!(["n0", "n1", "n2", "n3"].map(said), [1; 4], "{shown}");
+
+    // All members start again.
     let mut again = cluster.deployment.nodes.remove(1);
     again.gateway = Some(gateway);
     cluster.deployment.nodes.push(again);
