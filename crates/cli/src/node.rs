@@ -32,6 +32,7 @@ use ionian_runtime::storage::membership_file;
 use ionian_runtime::{
     Application, AuditCheck, LaneHandle, NodeError, NodeSettings, NodeTls, run_node_blocking,
 };
+use logging::Log;
 pub(crate) use logging::{LogFormat, begin_log};
 use nix::sys::signal::Signal;
 use std::io::Read;
@@ -45,9 +46,27 @@ use tokio::sync::oneshot;
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let audit = arguments.audit.as_deref();
     let audit = audit.map(|path| Audit::begin(path, &arguments.name));
-    let audit = audit.transpose()?;
+    let (audit, refusal) = match audit.transpose() {
+        Ok(audit) => (audit, None),
+        Err(error) => (None, Some(error)),
+    };
     let sink = audit.as_ref().map(Audit::sink);
     let log = begin_log(arguments.log_format, Some(&arguments.name), audit);
+    let done = match refusal {
+        Some(error) => Err(error),
+        None => start(arguments, sink, &log),
+    };
+    // Through the log: standard error may take nothing.
+    Ok(done.unwrap_or_else(|error| {
+        match arguments.log_format {
+            LogFormat::Text => log.write_last(&format!("ionian: {}\n", explain(&error))),
+            LogFormat::Json => tracing::error!(id = "E0112", "{}", explain(&error)),
+        }
+        code_of(&error)
+    }))
+}
+
+fn start(arguments: &Arguments, sink: Option<Arc<Sink>>, log: &Log) -> Result<ExitCode> {
     tracing::info!(target: TARGET, request = "start", outcome = "permitted");
     let of_end = sink.clone();
     let end = move |outcome| {
@@ -66,16 +85,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         log.clone(),
     )
     .context("cannot wait for signals")?;
-    let done = begin(arguments, sink, stop);
+    let fails = stop.on_failure();
+    let done = begin(arguments, sink, stop).inspect_err(|_| fails());
     end(if done.is_ok() { "done" } else { "failed" });
-    if arguments.log_format == LogFormat::Text {
-        return done;
-    }
-    // Its last line has the form of the others.
-    Ok(done.unwrap_or_else(|error| {
-        tracing::error!(id = "E0112", "{}", explain(&error));
-        code_of(&error)
-    }))
+    done
 }
 
 fn begin(arguments: &Arguments, audit: Option<Arc<Sink>>, stop: Stop) -> Result<ExitCode> {

@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::fmt;
+use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tracing::callsite::Identifier;
@@ -81,6 +82,14 @@ pub(crate) fn begin_log(format: LogFormat, node: Option<&str>, audit: Option<Aud
 /// The log of this process.
 #[derive(Clone)]
 pub(crate) struct Log(LogQueue);
+
+impl Log {
+    /// Writes the line with which the process ends, as it is.
+    pub(super) fn write_last(&self, line: &str) {
+        // The queue takes lines or drops them.
+        let _ = self.0.clone().write_all(line.as_bytes());
+    }
+}
 
 impl Drop for Log {
     fn drop(&mut self) {

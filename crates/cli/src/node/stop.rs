@@ -36,6 +36,8 @@ pub(super) struct Stop {
 struct Seen {
     /// Whether the event loop has begun. Until then a node has nothing to finish.
     runs: AtomicBool,
+    /// Whether the node ends because it has failed. A signal in its last moments is not the reason.
+    has_failed: AtomicBool,
     beats: AtomicU64,
 }
 
@@ -63,7 +65,7 @@ impl Stop {
         let run = move || {
             let ends = runtime.block_on(watch_node(signals, starter, &asked, &of_thread));
             end();
-            let code = i32::from(ends.is_some());
+            let code = i32::from(ends.is_some() || of_thread.has_failed.load(Ordering::Relaxed));
             // The last line is that which says why.
             ends.into_iter().for_each(AtOnce::log);
             drop(log);
@@ -71,6 +73,12 @@ impl Stop {
         };
         thread::Builder::new().name("stop".into()).spawn(run)?;
         Ok(Stop { reason, seen })
+    }
+
+    /// To call when the node has failed, so that its exit code says so whatever ends the process.
+    pub(super) fn on_failure(&self) -> impl FnOnce() + use<> {
+        let seen = self.seen.clone();
+        move || seen.has_failed.store(true, Ordering::Relaxed)
     }
 
     /// Completes when the node must stop. Must be called on the event loop, which shows from then

@@ -132,6 +132,57 @@ fn the_last_line_of_a_node_that_stops_has_the_form_of_the_others() {
     );
 }
 
+/// Every reason at the start, every form of lines, and every state of what reads them.
+#[test]
+fn a_node_that_cannot_run_ends_with_a_failure_whatever_reads_its_log() {
+    let directory = Directory::new();
+    let path = |name: &str| directory.path(name).to_str().unwrap().to_owned();
+    let [file, wrong, used, data] = ["given.toml", "wrong.toml", "used", "data"].map(path);
+    fs::write(&file, deployment("colocated", &[]).to_toml()).unwrap();
+    fs::write(&wrong, "f = 1").unwrap();
+    fs::write(&used, "a file in place of the directory").unwrap();
+    let good = ["--config", &file, "--data", &data];
+    let cases: [(&str, Vec<&str>, i32, &str); 7] = [
+        ("n9", good.to_vec(), 2, "n0, n1, n2"),
+        (
+            "n0",
+            vec!["--config", &wrong, "--data", &data],
+            1,
+            "missing",
+        ),
+        ("n0", vec!["--config", "/none", "--data", &data], 1, "/none"),
+        ("n0", vec!["--config", &file, "--data", &used], 1, &used),
+        ("n0", [&good[..], &["--tls", "/none"]].concat(), 1, "--tls"),
+        (
+            "n0",
+            [&good[..], &["--audit", "/none/a"]].concat(),
+            1,
+            "/none/a",
+        ),
+        ("n0", vec!["--join", "no", "--data", &data], 2, "HOST:PORT"),
+    ];
+    for (name, flags, code, says) in cases {
+        for format in ["text", "json"] {
+            let arguments = [&[name, "--log-format", format], &flags[..]].concat();
+            let (ended, log) = run_node(&arguments);
+            assert_eq!(ended, Some(code), "{arguments:?}: {log}");
+            assert!(log.contains(says), "{arguments:?}: {log}");
+            let (unread, mut full) = std::io::pipe().unwrap();
+            full.write_all(&[b'x'; 64 << 10]).unwrap();
+            let (closed, broken) = std::io::pipe().unwrap();
+            drop(closed);
+            for log in [full, broken] {
+                let mut node = ionian();
+                node.arg("node").args(&arguments).stderr(log);
+                let mut node = Nodes(vec![node.spawn().unwrap()]);
+                let ended = eventually("it ends", || node.0[0].try_wait().unwrap());
+                assert_eq!(ended.code(), Some(code), "{arguments:?}");
+            }
+            drop(unread);
+        }
+    }
+}
+
 #[test]
 fn a_node_serves_and_stops_though_no_process_reads_its_log() {
     let (_unread, mut log) = std::io::pipe().unwrap();
