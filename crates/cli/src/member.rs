@@ -89,7 +89,18 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
             change_args,
         } => {
             let node = described(new, address_args, "")?;
-            change(change_args, |from| replaced(from, old, &node)).await
+            change(change_args, |from| {
+                if is_replaced(from, old, &node) {
+                    let names = from.nodes.iter().map(|node| node.name.as_str());
+                    let names: Vec<_> = names.collect();
+                    say!(
+                        "node {old} is no member, and {new} is one, at these addresses; the members are {}",
+                        names.join(", ")
+                    );
+                }
+                replaced(from, old, &node)
+            })
+            .await
         }
         MemberCommand::Apply { file, change_args } => {
             let load = |level| Deployment::load_or(file, level);
@@ -112,9 +123,11 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
 /// The deployment with a new node in the place of `old`. The same command again, during or after
 /// the change, changes nothing.
 fn replaced(from: &Deployment, old: &str, new: &Node) -> Result<Deployment> {
-    if from.place(old).is_err() && from.place(&new.name).is_ok() {
+    if is_replaced(from, old, new) {
         return Ok(from.clone());
     }
+    // Before the new name: what is to be replaced may be mistyped.
+    possible(from.place(old))?;
     let to = possible(from.with_replaced(old, new.clone()))?;
     let mut nodes = from.nodes.iter();
     let serves_clients = nodes.any(|node| node.name == *old && node.gateway.is_some());
@@ -123,6 +136,13 @@ fn replaced(from: &Deployment, old: &str, new: &Node) -> Result<Deployment> {
         bail!("node {old} has a gateway: set the one of {new} with --gateway HOST:PORT");
     }
     Ok(to)
+}
+
+/// Whether the new node is there, and the old one is not.
+fn is_replaced(from: &Deployment, old: &str, new: &Node) -> bool {
+    let place = |node: &Node| (node.address.clone(), node.gateway.clone());
+    let mut nodes = from.nodes.iter();
+    from.place(old).is_err() && nodes.any(|it| it.name == new.name && place(it) == place(new))
 }
 
 /// Whether an existing node equals the described one: same name, addresses and roles.

@@ -18,6 +18,7 @@ mod manual;
 mod member;
 mod metrics;
 mod mount;
+mod names;
 mod options;
 mod plan;
 mod resp;

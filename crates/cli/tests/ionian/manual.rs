@@ -54,7 +54,7 @@ fn commands(words: &[&str], found: &mut Vec<(Vec<String>, String)>) {
     }
 }
 
-fn all_commands() -> Vec<(Vec<String>, String)> {
+pub(crate) fn all_commands() -> Vec<(Vec<String>, String)> {
     let mut found = Vec::new();
     commands(&[], &mut found);
     assert!(

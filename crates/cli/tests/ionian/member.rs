@@ -122,7 +122,10 @@ fn replaces_a_killed_node_and_starts_again_without_it(preset: &str) {
     // The same command again finds the change done.
     assert_eq!(
         done(&member(&cluster, &replace)),
-        format!("no change: the cluster has this configuration already (epoch {epoch})\n")
+        format!(
+            "node n1 is no member, and n3 is one, at these addresses; the members are n0, n2, n3\n\
+             no change: the cluster has this configuration already (epoch {epoch})\n"
+        )
     );
     eventually("n1 leaves", || {
         cluster
