@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use ionian_kernel::id::Epoch;
+use ionian_program::BadUsage;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,25 @@ impl DataPaths {
         DataPaths {
             root: root.to_owned(),
         }
+    }
+
+    /// The data directory in which nodes are to run.
+    ///
+    /// # Errors
+    /// If it belongs to one node: another one would have its directory inside.
+    pub(crate) fn for_nodes(root: &Path) -> Result<Self, BadUsage> {
+        if !root.join("identity").exists() {
+            return Ok(Self::new(root));
+        }
+        let path = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let above = path.ancestors().nth(2).unwrap_or(&path);
+        Err(BadUsage(format!(
+            "--data {}: this is the directory of node {name} alone; name the data directory that has it as nodes/{name}, \
+             {}",
+            root.display(),
+            above.display()
+        )))
     }
 
     pub(crate) fn root(&self) -> &Path {

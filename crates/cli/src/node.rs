@@ -94,7 +94,7 @@ fn start(arguments: &Arguments, sink: Option<Arc<Sink>>, log: &Log) -> Result<Ex
 fn begin(arguments: &Arguments, audit: Option<Arc<Sink>>, stop: Stop) -> Result<ExitCode> {
     let tls = secure::load(arguments)?;
     let (name, overrides) = (&arguments.name, &arguments.overrides);
-    let data = DataPaths::new(&arguments.data).node(name);
+    let data = DataPaths::for_nodes(&arguments.data)?.node(name);
     contact::identify_node(tls.clone());
     let reports = http::start(arguments, audit.clone())?;
     let is_required = arguments.audit_mode == AuditMode::Required;

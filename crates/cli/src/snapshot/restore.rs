@@ -118,7 +118,7 @@ impl Work for Make<'_> {
         } = self;
         let layout = deployment.layout(P::KINDS)?;
         let config = protocols::configure::<P>(layout.clone())?;
-        let places = DataPaths::new(data);
+        let places = DataPaths::for_nodes(data)?;
         refuse_other_cluster(&places, deployment)?;
         let parent = places.nodes();
         DirBuilder::new()

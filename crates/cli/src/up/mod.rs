@@ -48,7 +48,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     signals::ignore_others();
-    let places = DataPaths::new(&arguments.data);
+    let places = DataPaths::for_nodes(&arguments.data)?;
     let there = source::in_directory(places.root())?;
     let level = there.as_ref().map_or(Level::LATEST, |there| there.level);
     // Before the directory is created: a mistyped name leaves nothing behind.

@@ -1,6 +1,6 @@
 //! Names of nodes that do not exist, in every command that takes one.
 
-use crate::cluster::{Cluster, deployment, run, text, works};
+use crate::cluster::{Cluster, deployment, fails, run, text, works};
 use crate::manual::all_commands;
 use std::fs;
 
@@ -96,4 +96,30 @@ fn every_command_refuses_an_unknown_node_and_lists_the_known_ones() {
         "{listed}"
     );
     assert!(!fs::exists(none).unwrap());
+}
+
+#[test]
+fn the_directory_of_one_node_is_no_data_directory_for_nodes() {
+    let cluster = Cluster::start("colocated", &[], &[]);
+    let path = |name: &str| cluster.directory.path(name).to_str().unwrap().to_owned();
+    let [file, other, snapshot] = ["given.toml", "other.toml", "s"].map(path);
+    works(&["snapshot", "save", &snapshot, "--data", &cluster.data()]);
+    let next = deployment("colocated", &["cluster=next"]);
+    fs::write(&other, next.to_toml()).unwrap();
+    let of_n0 = path("data/nodes/n0");
+    let restore = ["snapshot", "restore", &snapshot, "--config", &other];
+    for command in [
+        &["node", "n1", "--config", &file][..],
+        &["node", "n0", "--config", &file],
+        &["node", "n1", "--join", &cluster.deployment.nodes[2].address],
+        &["up"],
+        &["up", &file],
+        &restore,
+    ] {
+        let says = "this is the directory of node n0 alone; name the data directory";
+        fails(&[command, &["--data", &of_n0]].concat(), 2, says);
+    }
+    for inside in ["nodes", "run", "logs"] {
+        assert!(!fs::exists(path(&format!("data/nodes/n0/{inside}"))).unwrap());
+    }
 }
