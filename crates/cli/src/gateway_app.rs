@@ -6,6 +6,7 @@
 //! ```
 
 use crate::node::Sink;
+use crate::protocols;
 use ionian_deployment::Deployment;
 use ionian_gateway::{ClientTls, Family, Gateway, InfoWriter, Limits, Measured, Outcome, Peer};
 use ionian_kernel::client::Reply;
@@ -121,6 +122,10 @@ pub(crate) fn start(
     }
     gateway.set_gateways(gateways(deployment, name));
     gateway.set_level(Box::new(move || level.level()));
+    // The node runs this protocol, so it is known.
+    if let Ok(Some(_)) = protocols::fixed_level(&deployment.protocol) {
+        gateway.set_fixed_level(&deployment.protocol);
+    }
     // The socket listens and is non-blocking. Tokio accepts such a socket unless it is out of
     // memory.
     let listener = tokio::net::TcpListener::from_std(listener)

@@ -112,6 +112,21 @@ pub(crate) fn fixed_options(protocol: &str) -> Result<Option<String>> {
     with_protocol(protocol, Look)
 }
 
+/// Why the level of a running cluster of this protocol cannot be raised, if that is so.
+///
+/// # Errors
+/// If there is no such protocol.
+pub(crate) fn fixed_level(protocol: &str) -> Result<Option<String>> {
+    struct Look;
+    impl Work for Look {
+        type Output = Option<String>;
+        fn run<P: Protocol>(self) -> Option<String> {
+            P::check_level().err().map(|reason| reason.to_string())
+        }
+    }
+    with_protocol(protocol, Look)
+}
+
 /// Why the members of a running cluster cannot be changed, if that is so.
 ///
 /// # Errors

@@ -124,11 +124,14 @@ fn shown(known: &Configuration, nodes: &[Answer]) -> String {
         };
         writeln!(text, "{name:<width$}  {said}").expect("a string has room");
     }
-    match highest(nodes) {
-        Ok(most) if most > level => {
+    let fixed = protocols::fixed_level(&known.deployment.protocol);
+    let fixed = fixed.ok().flatten().filter(|_| level < Level::LATEST);
+    match (fixed, highest(nodes)) {
+        (Some(reason), _) => text += &format!("the level stays {level}: {reason}\n"),
+        (None, Ok(most)) if most > level => {
             text += &format!("`ionian upgrade finalize` raises the level to {most}\n");
         }
-        Ok(_) if level < Level::LATEST => {
+        (None, Ok(_)) if level < Level::LATEST => {
             let behind = nodes
                 .iter()
                 .filter(|node| supported(node).is_some_and(|(_, most)| most <= level));
@@ -138,8 +141,8 @@ fn shown(known: &Configuration, nodes: &[Answer]) -> String {
                 names.join(", ")
             );
         }
-        Ok(_) => text += "this is the highest level that this program supports\n",
-        Err(reason) => text += &format!("the level cannot be raised now: {reason}\n"),
+        (None, Ok(_)) => text += "this is the highest level that this program supports\n",
+        (None, Err(reason)) => text += &format!("the level cannot be raised now: {reason}\n"),
     }
     text
 }

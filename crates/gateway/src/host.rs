@@ -269,6 +269,12 @@ impl Host {
         self.rights.set_level(level);
     }
 
+    /// Clusters of this protocol keep their level: what needs a higher one is refused with its
+    /// name.
+    pub fn set_fixed_level(&self, protocol: &str) {
+        self.rights.set_fixed_level(protocol);
+    }
+
     /// Whether commands that need memory are refused, because the disk of the node is full.
     pub fn set_disk_full(&self, is_full: bool) {
         self.disk_is_full.set(is_full);

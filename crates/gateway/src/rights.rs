@@ -15,7 +15,7 @@ use ionian_kernel::level::Level;
 use ionian_machines::acl::{self, CommandId, Denied, User, Users};
 use ionian_machines::kv::{self, Command};
 use sha2::{Digest, Sha256};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use subtle::{Choice, ConstantTimeEq};
@@ -39,6 +39,8 @@ pub(crate) const CHANGED: &str =
 #[derive(Debug, Default)]
 pub(crate) struct Rights {
     level: Cell<Level>,
+    /// The protocol, if the level of its clusters cannot change.
+    fixed: OnceCell<String>,
     /// The copy; `None` until it is known.
     users: RefCell<Option<Rc<Users>>>,
     /// Whether it has changed since [`take_changed`](Self::take_changed).
@@ -116,6 +118,12 @@ impl Rights {
         self.level.set(level);
     }
 
+    /// Clusters of this protocol keep their level.
+    pub(crate) fn set_fixed_level(&self, protocol: &str) {
+        // Set once: a gateway has one cluster.
+        let _ = self.fixed.set(protocol.to_owned());
+    }
+
     /// Checks that the cluster has the level which something needs: `what` says so.
     ///
     /// # Errors
@@ -124,6 +132,12 @@ impl Rights {
         let level = self.level.get();
         if level >= since {
             return Ok(());
+        }
+        if let Some(protocol) = self.fixed.get() {
+            return Err(format!(
+                "ERR {what} a protocol that can change the level of its clusters, which {protocol} \
+                 cannot"
+            ));
         }
         Err(format!(
             "ERR {what} level {since} of the cluster, which has level {level}: raise it with \

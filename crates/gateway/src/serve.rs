@@ -187,6 +187,12 @@ impl Gateway {
         self.inner.level.replace(Some(level));
     }
 
+    /// Clusters of this protocol keep their level: what needs a higher one is refused with its
+    /// name.
+    pub fn set_fixed_level(&self, protocol: &str) {
+        self.inner.host.set_fixed_level(protocol);
+    }
+
     /// Sets what the quotas of users take as the time, in place of the system's clock.
     pub fn set_clock(&self, clock: Box<dyn Fn() -> Instant>) {
         self.inner.host.set_clock(clock);

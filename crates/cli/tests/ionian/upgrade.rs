@@ -89,3 +89,55 @@ fn a_level_is_not_lowered_below_that_of_the_founding() {
     fails(&command("revert", &cluster.data()), 1, unknown);
     cluster.stop(Signal::SIGTERM);
 }
+
+/// A gateway that refuses users because of the level, `status`, and the commands that raise it.
+#[test]
+fn gateways_and_operators_name_the_same_level_in_every_protocol() {
+    let presets = [
+        "colocated",
+        "mencius",
+        "spaxos",
+        "epaxos",
+        "unreplicated",
+        "p-smr",
+        "craq",
+        "scalog",
+    ];
+    for (preset, level) in presets.iter().flat_map(|it| [(*it, 17), (*it, 18)]) {
+        if preset == "craq" && level == 17 {
+            continue;
+        }
+        let mut cluster = Cluster::start(preset, &[&format!("level={level}")], &[]);
+        let data = cluster.data();
+        assert_eq!(cluster.status()["level"], level, "{preset}");
+        let shown = works(&command("status", &data));
+        assert!(
+            shown.contains(&format!(": level {level}, ")),
+            "{preset}: {shown}"
+        );
+        let answer = cluster.client(0).call(&["ACL", "SETUSER", "u"]).unwrap();
+        let is_raised = shown.contains("finalize` raises the level to 18");
+        match answer {
+            Reply::Status(_) => assert_eq!((level, is_raised), (18, false), "{preset}"),
+            Reply::Error(why) if why.contains("finalize") => {
+                let says = format!("which has level {level}: ");
+                assert!(is_raised && why.contains(&says), "{preset}: {why}; {shown}");
+                works(&command("finalize", &data));
+            }
+            Reply::Error(why) => {
+                let protocol = &cluster.deployment.protocol;
+                let says = format!(
+                    "ERR users need a protocol that can change the level of its clusters, which {protocol} "
+                );
+                assert!(
+                    why.starts_with(&says) && !is_raised,
+                    "{preset}: {why}; {shown}"
+                );
+                let stays = shown.contains("the level stays 17: ");
+                assert_eq!(stays, level == 17, "{preset}: {shown}");
+            }
+            other => panic!("{preset}: {other:?}"),
+        }
+        cluster.stop(Signal::SIGTERM);
+    }
+}

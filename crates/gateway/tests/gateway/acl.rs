@@ -38,6 +38,24 @@ fn a_cluster_below_the_level_has_one_user_that_may_do_everything() {
 }
 
 #[test]
+fn a_cluster_that_keeps_its_level_names_the_protocol_and_no_command() {
+    let host = host(Limits::default());
+    host.set_fixed_level("epaxos");
+    let (mut client, mut cluster) = (Client::new(&host), Cluster::default());
+    for (line, what) in [
+        ("ACL SETUSER u on", "users need"),
+        ("CONFIG SET maxmemory 1gb", "maxmemory needs"),
+        ("MEMORY USAGE k", "MEMORY USAGE needs"),
+    ] {
+        let refused = format!(
+            "-ERR {what} a protocol that can change the level of its clusters, which epaxos cannot\n"
+        );
+        assert_eq!(client.ask(&mut cluster, line), refused);
+    }
+    assert_eq!(client.operations, []);
+}
+
+#[test]
 fn users_may_do_what_their_rules_say_through_every_gateway() {
     let mut cluster = Cluster::default();
     let (one, other) = (gateway(), gateway());

@@ -192,7 +192,8 @@ impl LaneHandle {
         self.submissions.first_lane()
     }
 
-    /// The level of the cluster at this moment, as far as this node knows.
+    /// The level by which clients are served at this moment: that of the cluster, as far as this
+    /// node knows, or the first one if the protocol cannot change it.
     pub fn level(&self) -> Level {
         self.submissions.level.get()
     }
