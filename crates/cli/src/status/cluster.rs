@@ -134,14 +134,14 @@ pub(crate) async fn ask_all(known: &Configuration, limit: Duration) -> ClusterSt
     }
 }
 
-/// Whether the other side has said something: that it refuses, or a certificate that does not
-/// suffice. A process that hangs says nothing.
+/// Whether the node has said something: that it refuses, or a certificate that does not suffice. A
+/// process that hangs says nothing, and another program that has the port no matter what.
 fn is_refusal(error: &anyhow::Error) -> bool {
     match error.downcast_ref() {
         Some(QueryError::Refused(_) | QueryError::Malformed(_)) => true,
         // Errors of TLS.
         Some(QueryError::Io(error)) => error.kind() == ErrorKind::InvalidData,
-        Some(QueryError::TimedOut(_)) | None => false,
+        Some(QueryError::TimedOut(_) | QueryError::Foreign(_)) | None => false,
     }
 }
 

@@ -1,8 +1,12 @@
 //! `ionian status` as a health check.
 
-use crate::cluster::{Cluster, eventually, fails, run, text, works};
+use crate::cluster::{Cluster, Directory, deployment, eventually, fails, run, text, works};
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::thread::spawn;
 
 /// Asks with these flags; gives the exit code and the document.
 fn asked(cluster: &Cluster, flags: &[&str]) -> (Option<i32>, Value) {
@@ -249,6 +253,81 @@ fn nodes_without_the_state_count_as_failed_and_the_last_one_that_has_it_stays() 
             let remove = ["member", "replace", "n0", "n3", "--address", "127.0.0.1:1"];
             let flags = ["--gateway", "127.0.0.1:2", "--data", &cluster.data()];
             fails(&[&remove[..], &flags].concat(), 1, why);
+        }
+    }
+}
+
+/// What another program does with a connection.
+type Foreign = fn(TcpStream);
+
+/// Whether its answer tells what it is.
+const FOREIGN: &[(&str, Foreign, bool)] = &[
+    ("closes", |_| {}, false),
+    ("is silent", |it| drop(read_all(it)), false),
+    (
+        "speaks HTTP",
+        |it| greet(it, b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+        true,
+    ),
+    ("waits", |it| greet(it, b"-ERR what\r\n"), true),
+    ("is short", |it| end(it, b"-"), true),
+    ("is like a node", |it| end(it, b"\x96ion"), true),
+    ("speaks binary", |it| greet(it, &[7; 100]), true),
+];
+
+fn read_all(mut stream: TcpStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    bytes
+}
+
+/// Says this, and no more.
+fn end(mut stream: TcpStream, bytes: &[u8]) {
+    let _ = stream.write_all(bytes);
+    let _ = stream.shutdown(Shutdown::Write);
+    read_all(stream);
+}
+
+/// Says this, and waits.
+fn greet(mut stream: TcpStream, bytes: &[u8]) {
+    let _ = stream.write_all(bytes);
+    read_all(stream);
+}
+
+/// A node that refuses runs, and whether its cluster serves is not known; a port that another
+/// program has is that of a node that is down.
+#[test]
+fn another_program_at_the_port_of_a_node_is_no_node_that_refuses() {
+    let directory = Directory::new();
+    for (what, does, speaks) in FOREIGN {
+        let deployment = deployment("colocated", &[]);
+        let path = |name: &str| directory.path(name).to_str().unwrap().to_owned();
+        let (file, certs) = (path("given.toml"), path(&format!("certs {what}")));
+        fs::write(&file, deployment.to_toml()).unwrap();
+        works(&["certs", "create", "--config", &file, "--out", &certs]);
+        for node in &deployment.nodes {
+            let listener = TcpListener::bind(&node.address).unwrap();
+            spawn(move || {
+                let streams = listener.incoming().map_while(Result::ok);
+                streams.for_each(|stream| drop(spawn(|| does(stream))));
+            });
+        }
+        let operator = format!("{certs}/operator");
+        for flags in [&[][..], &["--tls", &operator]] {
+            let output = run(&[&["status", "--config", &file], flags].concat());
+            let (code, said) = (output.status.code(), text(&output.stdout));
+            assert_eq!(code, Some(1), "{what} {flags:?}: {said}");
+            assert!(
+                said.contains("health: NOT SERVING"),
+                "{what} {flags:?}: {said}"
+            );
+            for node in &deployment.nodes {
+                let down = format!("! node {} does not answer: {}: ", node.name, node.address);
+                let line = said.lines().find(|line| line.starts_with(&down));
+                let line = line.unwrap_or_else(|| panic!("{what} {flags:?}: {said}"));
+                let names = line.contains("another program answers there");
+                assert_eq!(names, *speaks, "{what} {flags:?}: {line}");
+            }
         }
     }
 }

@@ -18,6 +18,9 @@ pub enum QueryError {
     /// The node refused, for this reason.
     #[error("{0}")]
     Refused(String),
+    /// What answers is another program, or says nothing before it closes the connection.
+    #[error("{0}")]
+    Foreign(String),
     /// The answer is not that of an Ionian node of this version.
     #[error("{0}")]
     Malformed(String),
@@ -29,6 +32,12 @@ impl From<HandshakeError> for QueryError {
             HandshakeError::Io(source) => QueryError::Io(source),
             HandshakeError::Refused(reason) | HandshakeError::RefusedHere(reason) => {
                 QueryError::Refused(reason)
+            }
+            HandshakeError::NotIonian => QueryError::Foreign(
+                "another program answers there, or the gateway of a node".to_owned(),
+            ),
+            HandshakeError::ClosedBeforeHello => {
+                QueryError::Foreign("the connection was closed without an answer".to_owned())
             }
             other => QueryError::Malformed(other.to_string()),
         }

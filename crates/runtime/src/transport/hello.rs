@@ -387,12 +387,17 @@ async fn send_part(
 
 async fn receive_part(stream: &mut NodeStream) -> Result<(u16, u8, Bytes), HandshakeError> {
     let mut magic = [0; MAGIC.len()];
-    match stream.read(&mut magic).await? {
-        0 => return Err(HandshakeError::ClosedBeforeHello),
-        count => stream.read_exact(&mut magic[count..]).await?,
-    };
-    if magic != MAGIC {
-        return Err(HandshakeError::NotIonian);
+    let mut count = 0;
+    // Another protocol may begin with less, and then wait.
+    while count < MAGIC.len() {
+        match stream.read(&mut magic[count..]).await? {
+            0 if count == 0 => return Err(HandshakeError::ClosedBeforeHello),
+            0 => return Err(HandshakeError::NotIonian),
+            more => count += more,
+        }
+        if magic[..count] != MAGIC[..count] {
+            return Err(HandshakeError::NotIonian);
+        }
     }
     let version = stream.read_u16_le().await?;
     let tag = stream.read_u8().await?;

@@ -193,13 +193,21 @@ pub(crate) async fn dial(
     match dial_tls(connect().await?, tls, expected).await {
         Err(HandshakeError::Io(error)) if speaks_no_tls(&error) => match tls.mode {
             TlsMode::Permissive => Ok(NodeStream::Plain(connect().await?)),
+            TlsMode::Required if is_closed(&error) => Err(HandshakeError::ClosedBeforeHello),
             TlsMode::Required => {
                 let reason = "it does not speak TLS, which is required here";
                 Err(HandshakeError::RefusedHere(reason.to_owned()))
             }
         },
+        Err(HandshakeError::Io(error)) if is_no_record(&error) => Err(HandshakeError::NotIonian),
         result => result,
     }
+}
+
+/// Whether a TLS handshake failed because the answer is no record of TLS.
+fn is_no_record(error: &io::Error) -> bool {
+    let source = error.get_ref().and_then(|source| source.downcast_ref());
+    matches!(source, Some(Error::InvalidMessage(_)))
 }
 
 async fn dial_tls(
@@ -248,9 +256,15 @@ pub(crate) fn check_name(
 /// a program without TLS, which closes the connection.
 fn speaks_no_tls(error: &io::Error) -> bool {
     let source = error.get_ref().and_then(|source| source.downcast_ref());
-    match (source, error.kind()) {
-        (Some(Error::AlertReceived(alert)), _) => *alert == AlertDescription::ProtocolVersion,
-        (_, ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => true,
-        _ => false,
-    }
+    is_closed(error)
+        || matches!(
+            source,
+            Some(Error::AlertReceived(AlertDescription::ProtocolVersion))
+        )
+}
+
+/// Whether the other side has closed the connection.
+fn is_closed(error: &io::Error) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }
