@@ -135,7 +135,7 @@ impl Deployment {
         for (index, socket) in sockets.iter().enumerate() {
             let mut others = sockets[..index].iter();
             if let Some(other) =
-                others.find(|other| socket.collides(other) || socket.is_same_gateway(other))
+                others.find(|other| socket.collides(other) || socket.is_same_place(other))
             {
                 let value = socket.text.to_owned();
                 return Err(Problem::Taken {
@@ -200,19 +200,17 @@ impl Socket<'_> {
             true => !is_wildcard && self.at.same_host(other.at),
             false => is_wildcard || self.at.same_host(other.at),
         };
-        self.at.port == other.at.port && overlap && self.machine.same_host(other.machine)
+        self.at.port == other.at.port && overlap && self.machine.same_machine(other.machine)
     }
 
-    /// Whether clients find two nodes at one address, wherever these are. Behind something that
-    /// passes connections on, nodes have another address to listen at.
-    fn is_same_gateway(&self, other: &Self) -> bool {
-        let listens_there = |socket: &Self| {
-            socket.name == "gateway"
-                && socket.node.gateway_listen.is_none()
-                && !socket.at.is_of_each_machine()
-        };
+    /// Whether others find two nodes at one address, wherever these are. Gateways behind something
+    /// that passes connections on may share one: they have other addresses to listen at.
+    fn is_same_place(&self, other: &Self) -> bool {
+        let is_gateway = self.name == "gateway" && other.name == "gateway";
+        let passes_on = |socket: &Self| socket.node.gateway_listen.is_some();
+        let is_shared = is_gateway && (passes_on(self) || passes_on(other));
         let is_same = self.at.port == other.at.port && self.at.same_host(other.at);
-        is_same && listens_there(self) && listens_there(other)
+        is_same && !self.at.is_of_each_machine() && !is_shared
     }
 
     fn key(&self) -> String {

@@ -34,22 +34,40 @@ impl<'a> Endpoint<'a> {
         is_host.then_some(Endpoint { host, port })
     }
 
+    /// The address that the host is, if it is none of a machine's names.
+    fn ip(self) -> Option<IpAddr> {
+        match self.host.eq_ignore_ascii_case("localhost") {
+            true => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            false => {
+                let address = self.host.trim_matches(['[', ']']).parse::<IpAddr>();
+                address.ok().map(|it| it.to_canonical())
+            }
+        }
+    }
+
     /// Whether the host is a wildcard: a node can listen there, but no other node can connect to
     /// it.
     pub(crate) fn is_wildcard(self) -> bool {
-        self.host.parse() == Ok(Ipv4Addr::UNSPECIFIED)
-            || self.host.trim_matches(['[', ']']).parse() == Ok(Ipv6Addr::UNSPECIFIED)
+        self.ip().is_some_and(|it| it.is_unspecified())
     }
 
     /// Whether each machine has this host for itself.
     pub(crate) fn is_of_each_machine(self) -> bool {
-        let host = self.host.trim_matches(['[', ']']);
-        let is_loopback = host.parse().is_ok_and(|at: IpAddr| at.is_loopback());
-        self.is_wildcard() || is_loopback || host.eq_ignore_ascii_case("localhost")
+        let is_of_each = |it: IpAddr| it.is_loopback() || it.is_unspecified();
+        self.ip().is_some_and(is_of_each)
     }
 
+    /// Whether both hosts are one, however they are written.
     pub(crate) fn same_host(self, other: Self) -> bool {
-        self.host.eq_ignore_ascii_case(other.host)
+        match (self.ip(), other.ip()) {
+            (None, None) => self.host.eq_ignore_ascii_case(other.host),
+            (own, theirs) => own == theirs,
+        }
+    }
+
+    /// Whether both hosts are on one machine, as far as their texts tell.
+    pub(crate) fn same_machine(self, other: Self) -> bool {
+        self.same_host(other) || (self.is_of_each_machine() && other.is_of_each_machine())
     }
 }
 
