@@ -31,9 +31,11 @@ pub(crate) use arguments::Arguments;
 use directory::LockedDirectory;
 use http::Http;
 use ionian_deployment::{Configuration, Deployment, Durability, Node};
+use ionian_kernel::id::Epoch;
 use ionian_kernel::level::Level;
 use ionian_runtime::has_taken_part;
 use members::Members;
+use ports::{InUse, Taken};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -76,18 +78,26 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let moves = earlier
         .as_ref()
         .is_some_and(|earlier| directory::moves(earlier, &deployment));
-    if has_changed && moves && (arguments.node_port.is_some() || arguments.listen.is_some()) {
+    if has_changed && moves {
         bail!(
-            "--node-port, --listen: the membership of this cluster has changed since it was founded, and its addresses \
-             are those of the membership: omit the flags. To move a node, replace it by a node of another name: ionian \
-             member replace"
+            "the membership of this cluster has changed since it was founded, and its addresses are those of the \
+             membership: omit the flags that give others (--node-port, --listen, --set node.NAME.gateway, a file). To \
+             move a node, replace it by a node of another name: ionian member replace"
         );
     }
     let nodes = members
         .as_ref()
         .map_or_else(|| deployment.nodes.clone(), Members::here);
     directory::wait_for_earlier_nodes(&claimed, &nodes)?;
-    ports::check(&nodes)?;
+    let is_new = runs_in_memory || {
+        let has_run = |node: &Node| has_taken_part(&places.node(&node.name));
+        !nodes.iter().any(has_run)
+    };
+    let taken = ports::taken(&nodes)?;
+    // The others may be able to serve without the nodes that cannot start.
+    if is_new || taken.len() == nodes.len() {
+        ports::check(&taken, !has_changed)?;
+    }
     let is_lost = if runs_in_memory {
         warn_about_memory();
         directory::delete_memory_nodes(&claimed)?
@@ -104,9 +114,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     directory::write(&claimed, &deployment, has_changed)?;
     let members = Members::look(&places, &deployment)?;
-    let is_new = !nodes
-        .iter()
-        .any(|node| has_taken_part(&places.node(&node.name)));
     let has_tls = arguments.tls || places.tls().exists();
     if has_tls {
         certs::prepare(&places.tls(), &deployment.cluster)?;
@@ -117,7 +124,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         .build()?;
     runtime.block_on(supervise(
         &claimed,
-        members,
+        (members, &taken),
         (!arguments.no_restart, is_new, has_tls),
         (&deployment, arguments),
     ))
@@ -144,7 +151,7 @@ fn warn_about_memory() {
 
 async fn supervise(
     claimed: &LockedDirectory,
-    mut members: Members,
+    (mut members, taken): (Members, &Taken),
     (restart, is_new, has_tls): (bool, bool, bool),
     (deployment, arguments): (&Deployment, &Arguments),
 ) -> Result<ExitCode> {
@@ -168,7 +175,8 @@ async fn supervise(
         biased;
         () = signals.stop() => None,
         ended = supervisor.run_until_ready(serving(&nodes, &missing), |refusal| {
-            do_without(refusal, &missing, &known);
+            let instead = instead(&known, &refusal.node, taken);
+            do_without(refusal, &missing, instead);
         }) => Some(ended),
     };
     let result = match ready {
@@ -236,22 +244,34 @@ fn http(arguments: &Arguments, members: &Members, nodes: &[Node], has_tls: bool)
 /// The nodes that failed to start while the others run.
 type Missing = RefCell<BTreeSet<String>>;
 
-/// What to do about a node that does not start, if its cause cannot be removed.
-fn instead(known: &Configuration, node: &str) -> String {
+/// Why a node does not start, as far as that was seen before, and what to do about it if its cause
+/// cannot be removed.
+fn instead(known: &Configuration, node: &str, taken: &Taken) -> (Option<String>, String) {
+    let in_use = taken.get(node);
+    let how = in_use.map(ToString::to_string);
+    if let Some(InUse { key, .. }) = in_use.filter(|_| known.epoch() == Epoch::default()) {
+        let moved = format!("stop `ionian up`, and start it with --set {key}=HOST:PORT");
+        return (how, moved);
+    }
     let is_joining = known.deployment.place(node).is_err() && known.next.is_some();
-    match protocols::fixed_members(known) {
+    let instead = match protocols::fixed_members(known) {
         Ok(Some(reason)) => format!("found another cluster, since {reason} (docs/backup.md)"),
         _ if is_joining => format!(
             "go back to the members before it (ionian member abandon), and change them again, with a node of another \
              name than {node}"
         ),
         _ => format!("replace it by a node of another name (ionian member replace {node} NEW)"),
-    }
+    };
+    (how, instead)
 }
 
 /// The others continue, because the cluster may be able to serve without this node.
-fn do_without(Refusal { node, how }: Refusal, missing: &Missing, known: &Configuration) {
-    let instead = instead(known, &node);
+fn do_without(
+    Refusal { node, how }: Refusal,
+    missing: &Missing,
+    (seen, instead): (Option<String>, String),
+) {
+    let how = seen.unwrap_or(how);
     eprintln!(
         "node {node} does not start: {how}. The others serve without it if they are a quorum (see `ionian status`). Remove \
          the cause, and the node restarts; or {instead}"

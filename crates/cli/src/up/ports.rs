@@ -4,75 +4,134 @@
 use crate::address::{listen, resolve};
 use anyhow::{Result, bail};
 use ionian_deployment::Node;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
+
+/// An address of a node at which another program listens.
+#[derive(Debug)]
+pub(crate) struct InUse {
+    /// The key in the deployment, such as `node.n0.gateway`.
+    pub(crate) key: String,
+    text: String,
+    port: u16,
+    /// The flag that moves all addresses of this kind.
+    flag: &'static str,
+}
+
+impl fmt::Display for InUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let InUse {
+            key, text, port, ..
+        } = self;
+        write!(f, "port {port} is in use ({key} = {text:?})")
+    }
+}
+
+/// The nodes of which an address is in use, by name, with the first such address of each.
+pub(crate) type Taken = BTreeMap<String, InUse>;
 
 /// Binds every address once, before the nodes start.
 ///
 /// # Errors
-/// Names the first address that is not available.
-pub(crate) fn check(nodes: &[Node]) -> Result<()> {
-    check_all(nodes, |key, flag| {
-        format!("stop what uses it, or choose another with {flag} or --set {key}=HOST:PORT")
-    })
+/// Names the first address at which no node can ever listen.
+pub(crate) fn taken(nodes: &[Node]) -> Result<Taken> {
+    let (mut held, mut taken) = (Vec::new(), Taken::new());
+    for node in nodes {
+        if let Some(in_use) = first_in_use(node, &mut held)? {
+            taken.insert(node.name.clone(), in_use);
+        }
+    }
+    Ok(taken)
 }
 
-/// The same for a node that joins a running cluster.
+/// Checks that the nodes that must start together can. `may_move`: whether flags can give them
+/// other addresses.
+///
+/// # Errors
+/// Names the first address that is in use, and what to do.
+pub(crate) fn check(taken: &Taken, may_move: bool) -> Result<()> {
+    let Some((name, in_use)) = taken.first_key_value() else {
+        return Ok(());
+    };
+    let InUse { key, flag, .. } = in_use;
+    match may_move {
+        true => {
+            bail!(
+                "{in_use}: stop what uses it, or choose another with {flag} or --set {key}=HOST:PORT"
+            )
+        }
+        false => bail!(
+            "{in_use}: stop what uses it. No flag moves node {name}, because the addresses are those of the membership, \
+             which has changed since the cluster was founded"
+        ),
+    }
+}
+
+/// Checks the addresses of a node that joins a running cluster.
 ///
 /// # Errors
 /// Names the first address that is not available.
 pub(crate) fn check_joining(node: &Node) -> Result<()> {
     let name = &node.name;
-    check_all(std::slice::from_ref(node), |_, _| {
-        format!(
-            "stop what uses it, and node {name} starts; or take the node back (`ionian member abandon`, or `ionian member \
-             remove {name}` if the change is finished) and add it with another address"
-        )
-    })
+    match first_in_use(node, &mut Vec::new())? {
+        None => Ok(()),
+        Some(in_use) => bail!(
+            "{in_use}: stop what uses it, and node {name} starts; or take the node back (`ionian member abandon`, or \
+             `ionian member remove {name}` if the change is finished) and add it with another address"
+        ),
+    }
 }
 
-fn check_all(nodes: &[Node], remedy: impl Fn(&str, &str) -> String) -> Result<()> {
-    let mut taken = Vec::new();
-    for node in nodes {
-        let key = |own: &Option<String>, usual: &str, other: &str| {
-            format!(
-                "node.{}.{}",
-                node.name,
-                if own.is_some() { other } else { usual }
-            )
+/// Where a node listens, `held` until the others are looked at.
+struct Held {
+    key: String,
+    address: SocketAddr,
+    _listener: TcpListener,
+}
+
+fn first_in_use(node: &Node, held: &mut Vec<Held>) -> Result<Option<InUse>> {
+    let key = |own: &Option<String>, usual: &str, other: &str| {
+        let key = if own.is_some() { other } else { usual };
+        format!("node.{}.{key}", node.name)
+    };
+    let address = (
+        key(&node.listen, "address", "listen"),
+        node.listens_at(),
+        "--node-port PORT",
+    );
+    let gateway = node.gateway_listens_at().map(|text| {
+        let key = key(&node.gateway_listen, "gateway", "gateway_listen");
+        (key, text, "--listen HOST:PORT")
+    });
+    for (key, text, flag) in [address].into_iter().chain(gateway) {
+        let in_use = |address: SocketAddr| InUse {
+            key: key.clone(),
+            text: text.to_owned(),
+            port: address.port(),
+            flag,
         };
-        let address_key = key(&node.listen, "address", "listen");
-        check_one(&mut taken, &address_key, node.listens_at(), || {
-            remedy(&address_key, "--node-port PORT")
-        })?;
-        if let Some(gateway) = node.gateway_listens_at() {
-            let key = key(&node.gateway_listen, "gateway", "gateway_listen");
-            check_one(&mut taken, &key, gateway, || {
-                remedy(&key, "--listen HOST:PORT")
-            })?;
+        let address = resolve(&key, text)?;
+        match listen(address) {
+            Ok(listener) => held.push(Held {
+                key,
+                address,
+                _listener: listener,
+            }),
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                let meets = |it: &&Held| it.address.port() == address.port();
+                if let Some(own) = held.iter().find(meets) {
+                    bail!("{key} = {text:?}: already used by {}", own.key);
+                }
+                return Ok(Some(in_use(address)));
+            }
+            Err(error) if error.kind() == ErrorKind::AddrNotAvailable => bail!(
+                "{key} = {text:?} is no address of this machine, and `ionian up` starts every node on this machine; \
+                 across machines, start each with `ionian node`"
+            ),
+            Err(error) => bail!("cannot listen on {key} = {text:?}: {error}"),
         }
     }
-    Ok(())
-}
-
-fn check_one(
-    taken: &mut Vec<std::net::TcpListener>,
-    key: &str,
-    text: &str,
-    remedy: impl FnOnce() -> String,
-) -> Result<()> {
-    let address = resolve(key, text)?;
-    match listen(address) {
-        Ok(listener) => taken.push(listener),
-        Err(error) if error.kind() == ErrorKind::AddrInUse => bail!(
-            "port {} is in use ({key} = {text:?}): {}",
-            address.port(),
-            remedy()
-        ),
-        Err(error) if error.kind() == ErrorKind::AddrNotAvailable => bail!(
-            "{key} = {text:?} is no address of this machine, and `ionian up` starts every node on this machine; \
-             across machines, start each with `ionian node`"
-        ),
-        Err(error) => bail!("cannot listen on {key} = {text:?}: {error}"),
-    }
-    Ok(())
+    Ok(None)
 }

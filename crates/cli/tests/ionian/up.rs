@@ -1,6 +1,8 @@
 //! Starting and stopping whole clusters.
 
-use crate::cluster::{Cluster, deployment, eventually, ionian, is_alive, run, text};
+use crate::cluster::{
+    Cluster, deployment, eventually, fails, free_port, ionian, is_alive, run, text, works,
+};
 use crate::resp::Reply;
 use ionian_deployment::presets;
 use nix::sys::signal::{Signal, kill};
@@ -394,6 +396,70 @@ fn the_other_nodes_start_without_a_node_that_cannot() {
             .then_some(())
     });
     cluster.stop(Signal::SIGTERM);
+}
+
+/// Starts a cluster that has stopped while another program has an address of n1.
+fn starts_without_n1(cluster: &mut Cluster, key: &str, advice: &str) -> TcpListener {
+    cluster.client(0).set("k", key);
+    cluster.stop(Signal::SIGTERM);
+    let n1 = &cluster.deployment.nodes[1];
+    let address = match key {
+        "address" => n1.address.clone(),
+        _ => n1.gateway.clone().unwrap(),
+    };
+    let taken = TcpListener::bind(&address).unwrap();
+    cluster.start_again_without("n1");
+    let (said, (_, port)) = (cluster.stderr(), address.rsplit_once(':').unwrap());
+    let why = format!(
+        "node n1 does not start: port {port} is in use (node.n1.{key} = {address:?}). The others serve"
+    );
+    assert!(said.contains(&why) && said.contains(advice), "{said}");
+    assert_eq!(cluster.client(2).get("k"), Some(key.into()));
+    taken
+}
+
+#[test]
+fn the_other_nodes_of_a_cluster_that_has_run_start_though_a_port_of_one_is_in_use() {
+    let mut cluster = Cluster::start("colocated", &[], &[]);
+    // What the text advises is done.
+    for key in ["address", "gateway"] {
+        let advice = format!("start it with --set node.n1.{key}=HOST:PORT");
+        let _taken = starts_without_n1(&mut cluster, key, &advice);
+        cluster.stop(Signal::SIGTERM);
+        let other = format!("127.0.0.1:{}", free_port());
+        let set = format!("node.n1.{key}={other}");
+        let n1 = &mut cluster.deployment.nodes[1];
+        match key {
+            "address" => n1.address = other,
+            _ => n1.gateway = Some(other),
+        }
+        cluster.start_again(&["--set", &set]);
+        cluster.wait_until_whole();
+    }
+    // From now on the addresses are those of the membership.
+    let data = cluster.data();
+    works(&["options", "set", "heartbeat_ms=90", "--data", &data]);
+    for key in ["address", "gateway"] {
+        let advice = "or replace it by a node of another name (ionian member replace n1 NEW)";
+        let taken = starts_without_n1(&mut cluster, key, advice);
+        drop(taken);
+        cluster.wait_until_whole();
+    }
+    cluster.stop(Signal::SIGTERM);
+    let set = [
+        "up",
+        "--set",
+        "node.n1.gateway=127.0.0.1:1",
+        "--data",
+        &data,
+    ];
+    fails(&set, 1, "are those of the membership: omit the flags");
+    let gateways = cluster.gateways().into_iter();
+    let _taken: Vec<_> = gateways
+        .map(|port| TcpListener::bind(("127.0.0.1", port)).unwrap())
+        .collect();
+    let none = ["up", "--data", &data];
+    fails(&none, 1, "stop what uses it. No flag moves node n0");
 }
 
 #[test]
