@@ -1,6 +1,7 @@
 //! Socket addresses: resolving host names, and listening.
 
 use anyhow::{Context, Result};
+use ionian_program::BadUsage;
 use socket2::{SockRef, TcpKeepalive};
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -25,6 +26,27 @@ pub(crate) fn endpoint(text: &str) -> Option<&str> {
 /// The socket address of `host:port`.
 pub(crate) fn resolve(key: &str, text: &str) -> Result<SocketAddr> {
     ionian_runtime::resolve(text).with_context(|| format!("{key} = {text:?} cannot be resolved"))
+}
+
+/// Checks that one machine can listen at all of these addresses, each with the flag or key that
+/// gives it.
+///
+/// # Errors
+/// Names both of two that it cannot.
+pub(crate) fn check_apart(places: &[(String, SocketAddr)]) -> Result<(), BadUsage> {
+    for (index, (key, address)) in places.iter().enumerate() {
+        let meets = |(_, other): &&(String, SocketAddr)| {
+            let (one, other) = (*address, *other);
+            let is_all = one.ip().is_unspecified() || other.ip().is_unspecified();
+            one.port() == other.port() && (is_all || one.ip() == other.ip())
+        };
+        if let Some((by, _)) = places[..index].iter().find(meets) {
+            return Err(BadUsage(format!(
+                "{key} = \"{address}\": already used by {by}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Listens with a longer queue than the standard library's, because many clients may connect at

@@ -11,7 +11,7 @@ mod secure;
 mod service;
 mod stop;
 
-use crate::address::{endpoint, listen_for_clients, resolve};
+use crate::address::{self, endpoint, listen_for_clients, resolve};
 use crate::contact;
 use crate::data_paths::DataPaths;
 use crate::gateway_app;
@@ -23,7 +23,7 @@ pub(crate) use arguments::Arguments;
 use arguments::AuditMode;
 pub(crate) use audit::Sink;
 use audit::{Audit, TARGET};
-use ionian_deployment::{Configuration, Deployment, Durability};
+use ionian_deployment::{Configuration, Deployment, Durability, Node};
 use ionian_gateway::ClientTls;
 use ionian_kernel::protocol::Protocol;
 use ionian_program::output::explain;
@@ -36,7 +36,7 @@ use logging::Log;
 pub(crate) use logging::{LogFormat, begin_log};
 use nix::sys::signal::Signal;
 use std::io::Read;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -202,6 +202,7 @@ impl Work for Run {
         if let Some(text) = &listen {
             settings.address = resolve("--listen", text)?;
         }
+        let own = (listen.is_some(), settings.address);
         let known = settings.configuration.clone().expect("it was given");
         let deployment = known.deployment.clone();
         if deployment.machine == ionian_netfs::NAME && client_tls.is_some() {
@@ -213,7 +214,9 @@ impl Work for Run {
         let member = &known.nodes()[&settings.node];
         // Before the event loop starts, so that an address that is in use is reported before the
         // node takes part.
-        let gateway = gateway_listener(member, gateway_listen.as_deref())?;
+        let gateway = gateway_place(member, gateway_listen.as_deref())?;
+        check_apart(member, own, (gateway.as_ref(), reports.address))?;
+        let gateway = gateway.map(gateway_listener).transpose()?;
         if deployment.durability == Durability::Memory {
             tracing::warn!(
                 id = "E0107",
@@ -258,11 +261,9 @@ fn others(settings: &NodeSettings) -> String {
     names.join(", ")
 }
 
-/// Listens at the address of the flag, or else at that of the deployment.
-fn gateway_listener(
-    node: &ionian_deployment::Node,
-    flag: Option<&str>,
-) -> Result<Option<TcpListener>> {
+/// Where the node listens for clients: at the address of the flag, or else at that of the
+/// deployment; with the flag or key.
+fn gateway_place(node: &Node, flag: Option<&str>) -> Result<Option<(String, SocketAddr)>> {
     let Some(text) = node.gateway_listens_at() else {
         return Ok(None);
     };
@@ -273,10 +274,31 @@ fn gateway_listener(
         (None, None) => format!("node.{}.gateway", node.name),
     };
     let address = resolve(&key, text)?;
+    Ok(Some((key, address)))
+}
+
+/// Checks that what the node serves at its addresses is apart.
+fn check_apart(
+    node: &Node,
+    (has_flag, address): (bool, SocketAddr),
+    (gateway, http): (Option<&(String, SocketAddr)>, Option<SocketAddr>),
+) -> Result<(), BadUsage> {
+    let key = match (has_flag, &node.listen) {
+        (true, _) => "--listen".to_owned(),
+        (false, Some(_)) => format!("node.{}.listen", node.name),
+        (false, None) => format!("node.{}.address", node.name),
+    };
+    let http = http.map(|http| ("--http".to_owned(), http));
+    let own = [(key, address)].into_iter();
+    let all: Vec<_> = own.chain(gateway.cloned()).chain(http).collect();
+    address::check_apart(&all)
+}
+
+fn gateway_listener((key, address): (String, SocketAddr)) -> Result<TcpListener> {
     let listener = listen_for_clients(address)
-        .with_context(|| format!("cannot listen on {key} = {text:?}"))?;
+        .with_context(|| format!("cannot listen on {key} = \"{address}\""))?;
     listener.set_nonblocking(true)?;
-    Ok(Some(listener))
+    Ok(listener)
 }
 
 /// Watches standard input on a separate thread. The parent process holds the other end of the pipe,

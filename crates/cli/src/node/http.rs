@@ -10,12 +10,15 @@ use ionian_deployment::Configuration;
 use ionian_gateway::Measured;
 use ionian_metrics::{AuditReader, Server, Settings, Sources};
 use ionian_runtime::{StatusFeed, StatusReader, status_feed};
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 
 /// Where a node reports to its HTTP server.
 pub(super) struct Reports {
     pub(super) feed: Option<StatusFeed>,
+    /// Where it serves.
+    pub(super) address: Option<SocketAddr>,
     pub(super) gateway: watch::Sender<Option<Measured>>,
     cluster: Arc<OnceLock<String>>,
     given: Arc<OnceLock<Configuration>>,
@@ -40,6 +43,7 @@ pub(super) fn start(arguments: &Arguments, audit: Option<Arc<Sink>>) -> Result<R
     let given = Arc::new(OnceLock::new());
     let mut reports = Reports {
         feed: None,
+        address: None,
         gateway,
         cluster: cluster.clone(),
         given: given.clone(),
@@ -85,7 +89,7 @@ pub(super) fn start(arguments: &Arguments, audit: Option<Arc<Sink>>) -> Result<R
         "dashboard, metrics and health at http://{}/",
         server.address()
     );
-    reports.feed = Some(feed);
+    (reports.feed, reports.address) = (Some(feed), Some(server.address()));
     Ok(reports)
 }
 

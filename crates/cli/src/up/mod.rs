@@ -139,6 +139,7 @@ fn checked(
     let deployment = directory::deployment(places, arguments, file)?;
     protocols::check(&deployment)?;
     protocols::machine(&deployment)?;
+    ports::check_apart(&deployment.numbered()?.nodes, arguments.http.map(Http::at))?;
     Ok(deployment)
 }
 

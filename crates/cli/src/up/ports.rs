@@ -1,13 +1,15 @@
 //! Checks that the addresses of a deployment are free before any process starts: one clear error is
 //! better than one per node.
 
-use crate::address::{listen, resolve};
+use super::http::Http;
+use crate::address::{self, listen, resolve};
 use anyhow::{Result, bail};
 use ionian_deployment::Node;
+use ionian_kernel::layout::NodeId;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 
 /// An address of a node at which another program listens.
 #[derive(Debug)]
@@ -84,14 +86,27 @@ pub(crate) fn check_joining(node: &Node) -> Result<()> {
     }
 }
 
-/// Where a node listens, `held` until the others are looked at.
-struct Held {
-    key: String,
-    address: SocketAddr,
-    _listener: TcpListener,
+/// Checks that the nodes leave each other their addresses, and the HTTP server of each its own.
+///
+/// # Errors
+/// Names both of two that are the same.
+pub(crate) fn check_apart(nodes: &[Node], http: Option<Http>) -> Result<()> {
+    let mut all = Vec::new();
+    for node in nodes {
+        for (key, text, _) in places(node) {
+            let address = resolve(&key, text)?;
+            all.push((key, address));
+        }
+    }
+    for node in nodes {
+        let address = http.and_then(|http| http.of(NodeId(node.id?)));
+        all.extend(address.map(|it| (format!("--http of node {}", node.name), it)));
+    }
+    Ok(address::check_apart(&all)?)
 }
 
-fn first_in_use(node: &Node, held: &mut Vec<Held>) -> Result<Option<InUse>> {
+/// Where a node listens: key, text, and the flag that moves all addresses of the kind.
+fn places(node: &Node) -> impl Iterator<Item = (String, &str, &'static str)> {
     let key = |own: &Option<String>, usual: &str, other: &str| {
         let key = if own.is_some() { other } else { usual };
         format!("node.{}.{key}", node.name)
@@ -105,26 +120,21 @@ fn first_in_use(node: &Node, held: &mut Vec<Held>) -> Result<Option<InUse>> {
         let key = key(&node.gateway_listen, "gateway", "gateway_listen");
         (key, text, "--listen HOST:PORT")
     });
-    for (key, text, flag) in [address].into_iter().chain(gateway) {
-        let in_use = |address: SocketAddr| InUse {
-            key: key.clone(),
-            text: text.to_owned(),
-            port: address.port(),
-            flag,
-        };
+    [address].into_iter().chain(gateway)
+}
+
+fn first_in_use(node: &Node, held: &mut Vec<TcpListener>) -> Result<Option<InUse>> {
+    for (key, text, flag) in places(node) {
         let address = resolve(&key, text)?;
         match listen(address) {
-            Ok(listener) => held.push(Held {
-                key,
-                address,
-                _listener: listener,
-            }),
+            Ok(listener) => held.push(listener),
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                let meets = |it: &&Held| it.address.port() == address.port();
-                if let Some(own) = held.iter().find(meets) {
-                    bail!("{key} = {text:?}: already used by {}", own.key);
-                }
-                return Ok(Some(in_use(address)));
+                return Ok(Some(InUse {
+                    text: text.to_owned(),
+                    port: address.port(),
+                    key,
+                    flag,
+                }));
             }
             Err(error) if error.kind() == ErrorKind::AddrNotAvailable => bail!(
                 "{key} = {text:?} is no address of this machine, and `ionian up` starts every node on this machine; \

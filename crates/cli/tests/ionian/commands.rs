@@ -1,7 +1,7 @@
 //! The commands that start no node, and those that query a cluster.
 
 use crate::cluster::{
-    Cluster, Directory, Nodes, deployment, eventually, fails, ionian, run, text, works,
+    Cluster, Directory, Nodes, deployment, eventually, fails, free_port, ionian, run, text, works,
 };
 use crate::resp::{Client, Reply};
 use nix::sys::signal::{Signal, kill};
@@ -227,6 +227,70 @@ fn a_mistyped_flag_value_is_bad_usage() {
             text(&output.stderr)
         );
     }
+}
+
+/// What a file cannot know: addresses of flags, and those at which nodes of one machine listen.
+#[test]
+fn one_address_for_two_things_is_refused_before_anything_starts() {
+    let directory = Directory::new();
+    let (file, data) = (directory.path("cluster.toml"), directory.path("data"));
+    let (file, data) = (file.to_str().unwrap(), data.to_str().unwrap());
+    let deployment = deployment("colocated", &[]);
+    fs::write(file, deployment.to_toml()).unwrap();
+    let node = &deployment.nodes[0];
+    let (address, gateway) = (node.address.as_str(), node.gateway.as_deref().unwrap());
+    let other = format!("127.0.0.1:{}", free_port());
+    let all = format!("0.0.0.0:{}", other.rsplit_once(':').unwrap().1);
+    let listen = format!("node.n1.listen={address}");
+    let up = ["up", file, "--data", data];
+    let start = ["node", "n0", "--config", file, "--data", data];
+    for (command, flags, keys) in [
+        (
+            &up[..],
+            &["--http", address][..],
+            ["--http of node n0", "node.n0.address"],
+        ),
+        (
+            &up,
+            &["--http", gateway],
+            ["--http of node n0", "node.n0.gateway"],
+        ),
+        (
+            &up,
+            &["--set", &listen],
+            ["node.n1.listen", "node.n0.address"],
+        ),
+        (
+            &start,
+            &["--http", &other, "--listen", &other],
+            ["--http", "--listen"],
+        ),
+        (
+            &start,
+            &["--http", &other, "--gateway-listen", &all],
+            ["--http", "--gateway-listen"],
+        ),
+        (
+            &start,
+            &["--gateway-listen", address],
+            ["--gateway-listen", "node.n0.address"],
+        ),
+        (
+            &start,
+            &["--listen", gateway],
+            ["node.n0.gateway", "--listen"],
+        ),
+        (&start, &["--http", gateway], ["--http", "node.n0.gateway"]),
+    ] {
+        let output = run(&[command, flags].concat());
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {error}");
+        let said = error.lines().last().unwrap();
+        let begins = said.starts_with(&format!("ionian: {} = ", keys[0]));
+        let ends = said.ends_with(&format!(": already used by {}", keys[1]));
+        assert!(begins && ends, "{flags:?}: {error}");
+    }
+    assert!(!fs::exists(data).unwrap());
 }
 
 #[test]
