@@ -72,7 +72,12 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     refuse_option(&arguments.words)?;
-    let mut connection = connect(arguments)?;
+    let hint = misplaced(&arguments.words);
+    let connection = connect(arguments);
+    let mut connection = match hint.clone() {
+        Some(hint) => connection.context(hint)?,
+        None => connection?,
+    };
     arguments.login.log_in(&mut connection)?;
     if let Some(level) = arguments.consistency {
         let reply = connection.call(&[b"IONIAN", b"CONSISTENCY", level.name().as_bytes()])?;
@@ -81,13 +86,38 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     }
     let words: Vec<&[u8]> = arguments.words.iter().map(|word| word.as_bytes()).collect();
-    let reply = connection.call(&words)?;
+    let reply = connection.call(&words);
+    let reply = match &arguments.at {
+        Some(at) => reply.with_context(|| {
+            format!(
+                "no reply from {at}, which must be a gateway's address, not the one for other nodes"
+            )
+        })?,
+        None => reply?,
+    };
     print(&reply)?;
-    Ok(if matches!(reply, Reply::Error(_)) {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    if !matches!(reply, Reply::Error(_)) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    hint.iter().for_each(|hint| eprintln!("{hint}"));
+    Ok(ExitCode::FAILURE)
+}
+
+/// What to say of a command that has failed and in which an option may be meant for this program.
+fn misplaced(words: &[OsString]) -> Option<String> {
+    let options = Arguments::augment_args(clap::Command::new("exec"));
+    let longs: Vec<_> = options
+        .get_arguments()
+        .filter_map(clap::Arg::get_long)
+        .collect();
+    let is_option = |word: &&OsString| {
+        let name = word.to_str().and_then(|word| word.strip_prefix("--"));
+        name.is_some_and(|name| longs.contains(&name))
+    };
+    let word = words.iter().find(is_option)?.display();
+    Some(format!(
+        "{word} was sent as a part of the command: options come before it"
+    ))
 }
 
 /// Prints a reply: as redis-cli does on a terminal, and otherwise unchanged.

@@ -166,6 +166,11 @@ fn bad_usage_has_an_exit_code_of_its_own() {
         "no gateway can be reached",
     );
     fails(
+        &["exec", "--at", "127.0.0.1:1", "GET", "k", "--at", "h:1"],
+        1,
+        "--at was sent as a part of the command: options come before it: no gateway",
+    );
+    fails(
         &["exec", "--data", "/nowhere", "GET", "k"],
         1,
         "/nowhere holds no deployment",
@@ -184,6 +189,12 @@ fn exec_and_status_ask_a_cluster() {
         "3\n"
     );
     assert_eq!(text(&exec(&["MGET", "k", "none"]).stdout), "a\nb\n\n");
+    let late = exec(&["GET", "k", "--data", &data]);
+    let hint = "--data was sent as a part of the command: options come before it\n";
+    assert_eq!(text(&late.stderr), hint, "{late:?}");
+    let node = cluster.deployment.nodes[0].address.as_str();
+    let says = format!("no reply from {node}, which must be a gateway's address");
+    fails(&["exec", "--at", node, "PING"], 1, &says);
     let refused = exec(&["INCR", "k"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(
