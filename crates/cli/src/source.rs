@@ -164,6 +164,13 @@ pub(crate) fn stamps_in(data: &Path) -> Result<Vec<Stamp>> {
 
 /// The founding deployment of the cluster in a data directory, if there is one.
 pub(crate) fn in_directory(data: &Path) -> Result<Option<Deployment>> {
+    if data.is_file() {
+        return Err(BadUsage(format!(
+            "--data {}: this is a file; a deployment file is named with --config",
+            data.display()
+        ))
+        .into());
+    }
     let path = DataPaths::new(data).deployment();
     if !path
         .try_exists()

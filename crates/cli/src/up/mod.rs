@@ -33,6 +33,7 @@ use http::Http;
 use ionian_deployment::{Configuration, Deployment, Durability, Node};
 use ionian_kernel::id::Epoch;
 use ionian_kernel::level::Level;
+use ionian_program::BadUsage;
 use ionian_runtime::has_taken_part;
 use members::Members;
 use ports::{InUse, Taken};
@@ -50,14 +51,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     signals::ignore_others();
+    let file = arguments.file.as_ref().or(arguments.config.as_ref());
+    if let Some(directory) = file.filter(|file| file.is_dir()) {
+        let directory = directory.display();
+        let why = format!(
+            "{directory} is a directory, and no deployment file; a data directory is named with --data"
+        );
+        return Err(BadUsage(why).into());
+    }
     let places = DataPaths::for_nodes(&arguments.data)?;
     let there = source::in_directory(places.root())?;
     let level = there.as_ref().map_or(Level::LATEST, |there| there.level);
     // Before the directory is created: a mistyped name leaves nothing behind.
-    let file = arguments
-        .file
-        .as_ref()
-        .or(arguments.config.as_ref())
+    let file = file
         .map(|file| Deployment::load_or(file, level))
         .transpose()?;
     // So do unsuitable settings of a new cluster. One that exists is read when it is locked.
