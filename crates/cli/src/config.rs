@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             file,
         } => {
             let options = PresetOptions {
-                nodes: *nodes,
+                nodes: nodes.map(usize::from),
                 hosts: hosts.clone(),
                 ..source::preset_options(*listen, Some(*node_port))
             };

@@ -160,6 +160,14 @@ pub enum Problem {
     /// The deployment after the change equals the present one.
     #[error("no change: the deployment is the same")]
     NothingToChange,
+    /// A preset has one host for each node.
+    #[error("{nodes} nodes and {hosts} hosts: there must be one host for each node")]
+    OtherHosts {
+        /// The number of nodes that was asked for.
+        nodes: usize,
+        /// The number of hosts.
+        hosts: usize,
+    },
     /// A preset cannot have this number of nodes.
     #[error(
         "preset {name:?} has {has} nodes, not {asked}: only presets whose nodes are all alike, such as \"colocated\", \

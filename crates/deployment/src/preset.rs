@@ -104,10 +104,13 @@ fn sized(preset: &Preset, options: &PresetOptions) -> Result<(Vec<Nodes>, usize)
     let has = preset.nodes.iter().map(|group| group.count).sum();
     let of_hosts = Some(options.hosts.len()).filter(|count| *count > 0);
     let asked = of_hosts.or(options.nodes).unwrap_or(has);
-    let agree = options.nodes.is_none_or(|nodes| nodes == asked);
+    if let Some(nodes) = options.nodes.filter(|nodes| *nodes != asked) {
+        let hosts = options.hosts.len();
+        return Err(Problem::OtherHosts { nodes, hosts }.into());
+    }
     match preset.nodes {
-        nodes if agree && asked == has => Ok((nodes.to_vec(), preset.f)),
-        [group] if agree => {
+        nodes if asked == has => Ok((nodes.to_vec(), preset.f)),
+        [group] => {
             let group = Nodes {
                 count: asked,
                 ..*group
@@ -116,7 +119,7 @@ fn sized(preset: &Preset, options: &PresetOptions) -> Result<(Vec<Nodes>, usize)
         }
         _ => Err(Problem::OtherNumber {
             name: preset.name.to_owned(),
-            has: options.nodes.filter(|_| !agree).unwrap_or(has),
+            has,
             asked,
         }
         .into()),

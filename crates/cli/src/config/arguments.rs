@@ -2,6 +2,7 @@
 
 use crate::completions::PresetNames;
 use clap::{Args, Subcommand};
+use ionian_deployment::MAX_NODES;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -33,8 +34,8 @@ pub(crate) enum ConfigCommand {
         )]
         preset: String,
         /// How many nodes, of which a minority may fail, for presets whose nodes are all alike
-        #[arg(long, value_name = "N")]
-        nodes: Option<usize>,
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_NODES as i64))]
+        nodes: Option<u16>,
         /// The machine of each node, all with the same ports: names or addresses
         #[arg(
             long,

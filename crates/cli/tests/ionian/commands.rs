@@ -398,6 +398,14 @@ fn bad_values_are_named_with_what_is_allowed() {
             "named with --config",
         ),
         (
+            &["config", "init", "--nodes", "0", "-"],
+            "0 is not in 1..=1024",
+        ),
+        (
+            &["config", "init", "--nodes", "3", "--hosts", "a,b", "-"],
+            "3 nodes and 2 hosts: there must be one host for each node",
+        ),
+        (
             &["config", "init", "--set", "=1", "-"],
             "unknown key \"\"; available: cluster",
         ),
