@@ -77,7 +77,8 @@ use std::process::ExitCode;
         ionian up                      three nodes on this machine, clients at 127.0.0.1:7379\n  \
         redis-cli -p 7379              any Redis client talks to it\n  \
         ionian status                  who leads, who is behind, who is down\n\n\
-        Exit codes: 0 done, 1 a job that failed, 2 bad usage; of `ionian status` also 3, a degraded cluster."
+        Exit codes: 0 done, 1 a job that failed, 2 bad usage; of `ionian status` also 3, a degraded\n\
+        cluster, and 4, one whose nodes refuse to show their status."
 )]
 struct Arguments {
     #[command(subcommand)]
