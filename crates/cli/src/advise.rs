@@ -1,7 +1,7 @@
 //! `ionian advise`: what limits a running cluster, and what to do about it.
 
 use crate::cluster_args::ClusterArgs;
-use crate::output::{self, say};
+use crate::output::{self, say, say_on_stderr};
 use crate::source::{self, ANSWER_LIMIT};
 use crate::status::{ask_all, not_served};
 use crate::{member, waiting};
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let silent = later.nodes.len() - rates.len();
     if silent > 0 {
-        eprintln!(
+        say_on_stderr!(
             "{silent} of {} nodes did not answer twice",
             later.nodes.len()
         );

@@ -5,7 +5,7 @@ use crate::cluster_args::{ClusterArgs, DATA};
 use crate::contact;
 use crate::data_paths::DataPaths;
 use crate::login::Login;
-use crate::output;
+use crate::output::{self, say_on_stderr};
 use crate::source;
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if !matches!(reply, Reply::Error(_)) {
         return Ok(ExitCode::SUCCESS);
     }
-    hint.iter().for_each(|hint| eprintln!("{hint}"));
+    hint.iter().for_each(|hint| say_on_stderr!("{hint}"));
     Ok(ExitCode::FAILURE)
 }
 

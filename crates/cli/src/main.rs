@@ -26,6 +26,7 @@
 //! A command owns its arguments: they are in its file, or in `arguments.rs` of its folder.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stderr)]
 
 extern crate alloc;
 

@@ -3,7 +3,7 @@
 use crate::cluster_args::ClusterArgs;
 use crate::contact;
 use crate::node::{LogFormat, begin_log};
-use crate::output::say;
+use crate::output::{say, say_on_stderr};
 use crate::source::{self, ANSWER_LIMIT};
 use crate::waiting::block_on;
 use anyhow::{Context, Result, anyhow};
@@ -162,14 +162,14 @@ async fn serve(
     if let Some(ended) = ended {
         // Another program has unmounted the directory, or the kernel has ended the mount.
         ended.context("the mount has ended")??;
-        eprintln!("the directory was unmounted");
+        say_on_stderr!("the directory was unmounted");
         return Ok(ExitCode::SUCCESS);
     }
     if mount
         .unmount()
         .context("the directory cannot be unmounted")?
     {
-        eprintln!("programs still use the directory; it is detached, and they get errors");
+        say_on_stderr!("programs still use the directory; it is detached, and they get errors");
         return Ok(ExitCode::SUCCESS);
     }
     // The cluster learns that the mount has ended.

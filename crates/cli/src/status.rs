@@ -33,7 +33,7 @@ mod trouble;
 
 use crate::contact;
 use crate::member;
-use crate::output::say;
+use crate::output::{say, say_on_stderr};
 use crate::protocols;
 use crate::source::{self, ANSWER_LIMIT, NoAnswer};
 use crate::waiting;
@@ -113,7 +113,7 @@ fn advise(report: &Report, is_of_file: bool) {
     let answers = || report.cluster.nodes.iter();
     let refuses = answers().any(|node| node.refused);
     if report.cluster.nodes_up == 0 && is_of_file && !refuses {
-        eprintln!(
+        say_on_stderr!(
             "none of the nodes in that file answers. If the members have changed since, name a running node with --at \
              HOST:PORT"
         );
@@ -121,7 +121,7 @@ fn advise(report: &Report, is_of_file: bool) {
     let secured = |node: &Answer| node.status.as_ref().is_some_and(|it| it.tls.is_some());
     let is_left_out = answers().any(|node| node.error.is_some()) && answers().any(secured);
     if (refuses || is_left_out) && !contact::has_certificate() {
-        eprintln!(
+        say_on_stderr!(
             "nodes with TLS answer only commands with the certificate of an operator or monitor (--tls DIR), or on the \
              same machine in the same data directory"
         );

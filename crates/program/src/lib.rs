@@ -13,6 +13,7 @@
 //! | `level` | how fresh reads are, as a flag |
 //! | `version` | what `--version` prints |
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stderr)]
 
 pub mod beside;
 pub mod family;

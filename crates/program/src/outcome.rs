@@ -1,6 +1,6 @@
 //! How a command ends: its exit code, and a one-line error on standard error.
 
-use crate::output::explain;
+use crate::output::{explain, say_on_stderr};
 use anyhow::{Error, Result};
 use ionian_deployment::DeploymentError;
 use std::fmt;
@@ -24,7 +24,7 @@ impl std::error::Error for BadUsage {}
 /// The exit code of a command. Prints the error first: `ionian: ` and its causes in one line.
 pub fn exit_code(done: Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
-        eprintln!("ionian: {}", explain(&error));
+        say_on_stderr!("ionian: {}", explain(&error));
         code_of(&error)
     })
 }

@@ -21,7 +21,7 @@ pub fn try_print(text: Arguments<'_>) -> io::Result<()> {
 /// because it cannot show its result.
 pub fn print(text: Arguments<'_>) {
     if let Err(error) = try_print(text) {
-        eprintln!("ionian: cannot write to standard output: {error}");
+        say_on_stderr!("ionian: cannot write to standard output: {error}");
         std::process::exit(1);
     }
 }
@@ -33,6 +33,22 @@ macro_rules! say {
 }
 
 pub use crate::say;
+
+/// Prints a line on standard error. Where that cannot be written no place is left for the reason,
+/// and what the program does does not depend on it.
+pub fn print_on_stderr(line: Arguments<'_>) {
+    let mut out = io::stderr().lock();
+    let _ = out.write_fmt(line).and_then(|()| out.write_all(b"\n"));
+}
+
+/// Like [`print_on_stderr`], from a format. `eprintln!` ends the program if no process reads the
+/// pipe any more.
+#[macro_export]
+macro_rules! say_on_stderr {
+    ($($text:tt)*) => { $crate::output::print_on_stderr(format_args!($($text)*)) };
+}
+
+pub use crate::say_on_stderr;
 
 /// An error with its causes in one line. A cause that the error repeats itself is printed once.
 pub fn explain(error: &Error) -> String {

@@ -12,6 +12,7 @@ use ionian_planner::demand::{Node, SystemCalls};
 use ionian_planner::line::Line;
 use ionian_planner::prices::{Commands, Corner, Costs};
 use ionian_program::BadUsage;
+use ionian_program::output::say_on_stderr;
 
 /// Connections of the load: as many as `ionian bench` has by default.
 const CONNECTIONS: usize = 64;
@@ -36,7 +37,7 @@ pub(super) fn measure(preset: &str, calls: &SystemCalls, arguments: &Demands) ->
     let beside = |corner: Corner| {
         let roles = roles(&deployment, &gateways, calls, corner, arguments.rounds)?;
         let all = live(preset, &gateways, corner, arguments.seconds)?;
-        eprintln!(
+        say_on_stderr!(
             "pipeline {}: gateways spend {all:.2} us on a command, of which roles {roles:.2}",
             corner.pipeline
         );

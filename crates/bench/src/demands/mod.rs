@@ -18,6 +18,7 @@ use ionian_planner::demand::{Measured, SystemCalls};
 use ionian_planner::line::Line;
 use ionian_planner::prices::{Commands, Corner, Costs, Price, Prices, Provenance};
 use ionian_program::BadUsage;
+use ionian_program::output::say_on_stderr;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -79,7 +80,7 @@ pub fn run(arguments: &Demands) -> Result<ExitCode> {
             }
         }
         prices.presets.insert(name.clone(), costs);
-        eprintln!("measured the messages of {name}");
+        say_on_stderr!("measured the messages of {name}");
     }
     prices.gateway = gateway::measure(&arguments.gateways, &prices.system_calls, arguments)?;
     report::write(

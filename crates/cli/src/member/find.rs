@@ -2,7 +2,7 @@
 
 use crate::cluster_args::ClusterArgs;
 use crate::contact;
-use crate::output::explain;
+use crate::output::{explain, say_on_stderr};
 use crate::source::{self, ANSWER_LIMIT};
 use anyhow::{Result, bail};
 use ionian_deployment::Configuration;
@@ -79,7 +79,7 @@ pub(crate) async fn newest_since(given: Configuration) -> Configuration {
             let who = answered.keys().next().map_or("a node", String::as_str);
             // A file that was written after the change has no epoch, and nothing to be told.
             if known.target().to_toml() != given.target().to_toml() {
-                eprintln!(
+                say_on_stderr!(
                     "the cluster has changed since epoch {}, the latest one known here: {who} reports epoch {}, which \
                      counts. `ionian member list --toml` writes a file of today",
                     given.epoch().0,

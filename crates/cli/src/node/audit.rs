@@ -247,7 +247,7 @@ fn write_all(path: &Path, queue: &Receiver<String>, sink: &Sink) {
                     tracing::error!(id = "E0904", "cannot write {}: {error}", path.display());
                     if sink.ends_within(RETRY) {
                         // The process ends: they are not lost with it.
-                        eprint!("{}", String::from_utf8_lossy(left));
+                        let _ = io::stderr().write_all(left);
                         break;
                     }
                 }

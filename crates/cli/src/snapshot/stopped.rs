@@ -1,5 +1,6 @@
 //! What the directory of a stopped node contains.
 
+use crate::output::say_on_stderr;
 use crate::protocols::{MACHINE, Work, executors, with_protocol};
 use anyhow::{Result, anyhow};
 use bytes::Bytes;
@@ -57,5 +58,5 @@ pub(super) fn level_in(directory: &Path) -> Result<Level> {
 
 /// Prints a warning about a file.
 pub(super) fn warn(path: &Path, text: &str) {
-    eprintln!("ionian: {} {text}", path.display());
+    say_on_stderr!("ionian: {} {text}", path.display());
 }

@@ -7,7 +7,7 @@ pub(super) use collector::endpoint;
 
 use super::gather::{Meanwhile, Traced, ask_all, paths};
 use crate::cluster_args::ClusterArgs;
-use crate::output::{explain, say};
+use crate::output::{explain, say, say_on_stderr};
 use crate::source::ANSWER_LIMIT;
 use crate::waiting;
 use anyhow::Result;
@@ -65,7 +65,7 @@ pub(super) fn run(
                     sent.retain(|key| now.contains(key));
                 }
                 Err(error) if once || sent.is_empty() => return Err(error),
-                Err(error) => eprintln!("not sent: {}", explain(&error)),
+                Err(error) => say_on_stderr!("not sent: {}", explain(&error)),
             }
             tokio::time::sleep(EVERY).await;
         }

@@ -14,7 +14,7 @@ use crate::cluster_args::ClusterArgs;
 use crate::exec;
 use crate::login::Login;
 use crate::member;
-use crate::output::{self, say};
+use crate::output::{self, say, say_on_stderr};
 use crate::source::{self, ANSWER_LIMIT};
 use crate::waiting;
 use anyhow::{Result, bail};
@@ -67,7 +67,7 @@ async fn known(cluster_args: &ClusterArgs) -> Result<Configuration> {
 /// Warns of nodes that have not answered.
 fn warn(gathered: &Gathered) {
     for failure in &gathered.failures {
-        eprintln!("what this node did is missing: {failure}");
+        say_on_stderr!("what this node did is missing: {failure}");
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::arguments::{self, Arguments};
 use crate::data_paths::DataPaths;
+use crate::output::say_on_stderr;
 use crate::protocols;
 use crate::source;
 use anyhow::{Context, Result, bail};
@@ -136,7 +137,7 @@ pub(crate) fn deployment(
         keep_addresses(&mut wanted, &earlier, arguments);
     }
     for change in differences(&earlier, &wanted) {
-        eprintln!("changed since the last run: {change}");
+        say_on_stderr!("changed since the last run: {change}");
     }
     wanted.check()?;
     Ok(wanted)

@@ -5,7 +5,7 @@
 use super::ports;
 use super::supervisor::Supervisor;
 use crate::data_paths::DataPaths;
-use crate::output::explain;
+use crate::output::{explain, say_on_stderr};
 use crate::source::{self, Stamp};
 use anyhow::{Context, Result};
 use ionian_deployment::{Configuration, Deployment, Node};
@@ -126,7 +126,7 @@ impl Members {
         let aside = self.places.left(name, stored.epoch());
         fs::rename(&data, &aside)
             .with_context(|| format!("cannot rename {} to {}", data.display(), aside.display()))?;
-        eprintln!(
+        say_on_stderr!(
             "node {name} is new and has the name of a node that has left, whose data is in {} now and can be deleted",
             aside.display()
         );
@@ -153,13 +153,13 @@ impl Members {
             match started {
                 Ok(()) => {
                     self.held_up.remove(name);
-                    eprintln!("node {name} has joined the cluster and starts");
+                    say_on_stderr!("node {name} has joined the cluster and starts");
                 }
                 // Tried again at the next call.
                 Err(error) => {
                     let reason = explain(&error);
                     if self.held_up.get(name) != Some(&reason) {
-                        eprintln!(
+                        say_on_stderr!(
                             "node {name} has joined the cluster and waits to start: {reason}"
                         );
                         self.held_up.insert(name.clone(), reason);

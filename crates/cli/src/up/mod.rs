@@ -23,6 +23,7 @@ mod supervisor;
 use crate::certs;
 use crate::contact;
 use crate::data_paths::DataPaths;
+use crate::output::say_on_stderr;
 use crate::protocols;
 use crate::signals;
 use crate::source;
@@ -111,12 +112,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         earlier.is_some() && places.node_directories()?.is_empty()
     };
     if is_lost {
-        eprintln!(
+        say_on_stderr!(
             "This is a new and empty cluster: the data of the earlier one in this directory is lost."
         );
     }
     for why in protocols::cautions(&deployment)? {
-        eprintln!("{why}");
+        say_on_stderr!("{why}");
     }
     directory::write(&claimed, &deployment, has_changed)?;
     let members = Members::look(&places, &deployment)?;
@@ -150,7 +151,7 @@ fn checked(
 }
 
 fn warn_about_memory() {
-    eprintln!(
+    say_on_stderr!(
         "durability = memory: nothing is stored, and a node loses its state when its process ends. The others \
          continue without it as long as at most f nodes are lost at a time. With durability = disk nothing is lost."
     );
@@ -209,7 +210,7 @@ async fn supervise(
         }
     };
     if result.is_ok() {
-        eprintln!("stopping; Ctrl-C again to stop at once");
+        say_on_stderr!("stopping; Ctrl-C again to stop at once");
     }
     supervisor.stop(signals.stop()).await;
     match result {
@@ -242,7 +243,7 @@ fn http(arguments: &Arguments, members: &Members, nodes: &[Node], has_tls: bool)
     match Http::beside_gateways(&numbered) {
         Ok(http) => Some(http),
         Err(why) => {
-            eprintln!("no dashboard: {why}. --http HOST:PORT serves it elsewhere");
+            say_on_stderr!("no dashboard: {why}. --http HOST:PORT serves it elsewhere");
             None
         }
     }
@@ -279,7 +280,7 @@ fn do_without(
     (seen, instead): (Option<String>, String),
 ) {
     let how = seen.unwrap_or(how);
-    eprintln!(
+    say_on_stderr!(
         "node {node} does not start: {how}. The others serve without it if they are a quorum (see `ionian status`). Remove \
          the cause, and the node restarts; or {instead}"
     );
@@ -292,7 +293,7 @@ async fn serving(nodes: &[Node], missing: &Missing) {
     let ready = ready::all_lanes_open(nodes, |node| missing.borrow().contains(&node.name));
     tokio::pin!(ready);
     if tokio::time::timeout(PATIENCE, &mut ready).await.is_err() {
-        eprintln!(
+        say_on_stderr!(
             "not ready after {} s; see `ionian status` and the logs of the nodes. Still waiting.",
             PATIENCE.as_secs()
         );

@@ -9,7 +9,7 @@ use crate::certs;
 use crate::contact;
 use crate::data_paths::DataPaths;
 use crate::drain;
-use crate::output;
+use crate::output::{self, say_on_stderr};
 use anyhow::{Context, Result};
 use ionian_deployment::Node;
 use ionian_kernel::layout::NodeId;
@@ -420,7 +420,7 @@ impl Watched {
                     is_first = false;
                     if status.code() == Some(0) && self.was_removed() {
                         let data = self.common.places.node(&self.name);
-                        eprintln!(
+                        say_on_stderr!(
                             "node {} has left the cluster: {} can be deleted",
                             self.name,
                             data.display()
@@ -430,7 +430,7 @@ impl Watched {
                         return;
                     }
                     if !self.common.restart {
-                        return eprintln!("node {} {how}", self.name);
+                        return say_on_stderr!("node {} {how}", self.name);
                     }
                     let pause = backoff.after(started.elapsed(), status.code() == Some(1));
                     if !self.pause(pause, how, &mut reported).await {
@@ -438,7 +438,7 @@ impl Watched {
                     }
                 }
                 None if self.common.unwanted.borrow().contains(&self.name) => {
-                    eprintln!(
+                    say_on_stderr!(
                         "node {} is not started again: it leaves, and another node has its addresses, or it has left",
                         self.name
                     );
@@ -486,10 +486,10 @@ impl Watched {
         match reported.replace((how.clone(), is_last)) {
             Some((earlier, was_last)) if earlier == how => {
                 if !was_last || !is_last {
-                    eprintln!("node {} has ended for the same reason{again}", self.name);
+                    say_on_stderr!("node {} has ended for the same reason{again}", self.name);
                 }
             }
-            _ => eprintln!("node {} {how}{again}", self.name),
+            _ => say_on_stderr!("node {} {how}{again}", self.name),
         }
         let stopped = self.common.stop.wait_for(|stop| *stop != Stop::No);
         tokio::time::timeout(delay, stopped).await.is_err()
@@ -513,7 +513,7 @@ impl Watched {
                 _ = child.wait() => return End::Stopped,
                 _ = hurry => {}
                 () = tokio::time::sleep(limit) => {
-                    eprintln!("node {} does not stop within {:.1} s: killing it", self.name, limit.as_secs_f64());
+                    say_on_stderr!("node {} does not stop within {:.1} s: killing it", self.name, limit.as_secs_f64());
                 }
             }
         }

@@ -1,6 +1,6 @@
-//! What a running node logs.
+//! What a running node logs, and standard error that takes no lines.
 
-use crate::cluster::{Cluster, Directory, Nodes, deployment, eventually, ionian, run_node};
+use crate::cluster::{Cluster, Directory, Nodes, deployment, eventually, ionian, run, run_node};
 use crate::resp::{Client, Reply};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -189,4 +189,30 @@ fn a_node_serves_and_stops_though_no_process_reads_its_log() {
     // As much as a pipe of Linux takes.
     log.write_all(&[b'x'; 64 << 10]).unwrap();
     run_single(&Directory::new(), "trace", log);
+}
+
+#[test]
+fn a_closed_standard_error_changes_no_exit_code() {
+    let directory = Directory::new();
+    let file = directory.path("given.toml");
+    let file = file.to_str().unwrap();
+    // No node of it runs.
+    fs::write(file, deployment("colocated", &[]).to_toml()).unwrap();
+    for arguments in [
+        &["status", "--config", file][..],
+        &["status", "--data", "/nowhere"],
+        &["member", "list", "--config", file],
+        &["exec", "--config", file, "GET", "k"],
+        &["trace", "exec", "--config", file, "GET", "k"],
+        &["config", "check", "/nowhere"],
+        &["config", "init", "--set", "f=x", "-"],
+        &["frobnicate"],
+    ] {
+        let open = run(arguments).status.code();
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = ionian();
+        command.args(arguments).stdout(Stdio::null()).stderr(closed);
+        assert_eq!(command.status().unwrap().code(), open, "{arguments:?}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Starting and stopping whole clusters.
 
 use crate::cluster::{
-    Cluster, deployment, eventually, fails, free_port, ionian, is_alive, run, text, works,
+    Cluster, Nodes, deployment, eventually, fails, free_port, ionian, is_alive, run, text, works,
 };
 use crate::resp::Reply;
 use ionian_deployment::presets;
@@ -460,6 +460,38 @@ fn the_other_nodes_of_a_cluster_that_has_run_start_though_a_port_of_one_is_in_us
         .collect();
     let none = ["up", "--data", &data];
     fails(&none, 1, "stop what uses it. No flag moves node n0");
+}
+
+/// As of `ionian up 2>&1 | head`.
+#[test]
+fn up_restarts_nodes_and_stops_in_order_though_no_process_reads_its_errors() {
+    let directory = crate::cluster::Directory::new();
+    let deployment = deployment("colocated", &["durability=memory"]);
+    let path = |name: &str| directory.path(name).to_str().unwrap().to_owned();
+    let (file, data) = (path("given.toml"), path("data"));
+    std::fs::write(&file, deployment.to_toml()).unwrap();
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut up = ionian();
+    up.args(["up", &file, "--no-http", "--data", &data]);
+    up.stdout(Stdio::null()).stderr(closed);
+    let mut up = Nodes(vec![up.spawn().unwrap()]);
+    let pid = |name: &str| {
+        let text = std::fs::read_to_string(path(&format!("data/run/{name}.pid"))).ok()?;
+        text.trim().parse().ok().map(Pid::from_raw)
+    };
+    let is_whole = || {
+        let status = run(&["status", "--data", &data]);
+        status.status.success().then_some(())
+    };
+    eventually("it serves", is_whole);
+    let first = pid("n1").unwrap();
+    kill(first, Signal::SIGKILL).unwrap();
+    eventually("n1 is restarted", || pid("n1").filter(|it| *it != first));
+    eventually("it serves again", is_whole);
+    kill(Pid::from_raw(up.0[0].id() as i32), Signal::SIGTERM).unwrap();
+    let ended = eventually("it stops", || up.0[0].try_wait().unwrap());
+    assert_eq!(ended.code(), Some(0));
 }
 
 #[test]
