@@ -3,10 +3,11 @@
 
 use crate::cluster_args::ClusterArgs;
 use crate::data_paths::DataPaths;
-use anyhow::{Context, Result};
+use crate::output::explain;
+use anyhow::{Context, Error, Result};
 use ionian_program::BadUsage;
 use ionian_runtime::node::unix_socket::SOCKET;
-use ionian_runtime::{Contact, NodeTls, TlsMode};
+use ionian_runtime::{Contact, NodeTls, ONLY_TLS, TlsMode};
 use ionian_tls::{ClientAuth, Expected, Files, Kind, Live};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -71,6 +72,16 @@ pub(crate) fn has_certificate() -> bool {
     IDENTITY
         .get()
         .is_some_and(|identity| identity.tls.is_some())
+}
+
+/// What to try where nodes have refused this process because it has no certificate.
+pub(crate) const NEEDS_TLS: &str = "nodes with TLS answer only commands with the certificate of an operator or monitor (--tls DIR), or on the \
+     same machine in the same data directory";
+
+/// What to try after this error, if nodes have refused this process for want of a certificate.
+pub(crate) fn advice(error: &Error) -> Option<&'static str> {
+    let is_refused = explain(error).contains(ONLY_TLS);
+    (is_refused && !has_certificate()).then_some(NEEDS_TLS)
 }
 
 /// Checks that nodes with TLS let this process change something: a monitor may only look.

@@ -64,7 +64,8 @@ mod waiting;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use ionian_program::{exit_code, output, tools};
+use ionian_program::output::{self, say_on_stderr};
+use ionian_program::{exit_code, tools};
 use std::process::ExitCode;
 
 /// State machine replication made of small roles: a linearizable key-value store behind any Redis
@@ -114,11 +115,15 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    exit_code(match tools::are_asked_for(std::env::args_os()) {
+    let done = match tools::are_asked_for(std::env::args_os()) {
         // Their flags are not parsed here, but by the program that executes them.
         true => start_tools(),
         false => run(&Arguments::parse().command),
-    })
+    };
+    let advice = done.as_ref().err().and_then(contact::advice);
+    let code = exit_code(done);
+    advice.iter().for_each(|advice| say_on_stderr!("{advice}"));
+    code
 }
 
 fn start_tools() -> Result<ExitCode> {

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use ionian_deployment::{Configuration, Deployment, PresetOptions};
 use ionian_kernel::level::Level;
 use ionian_program::BadUsage;
-use ionian_runtime::query_membership;
 use ionian_runtime::storage::membership_file;
+use ionian_runtime::{QueryError, query_membership};
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
@@ -70,13 +70,23 @@ fn host(address: SocketAddr) -> String {
 /// busy node is slow.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
-/// The node given with `--at` does not answer.
+/// The node given with `--at` does not say what the membership is.
 #[derive(Debug)]
-pub(crate) struct NoAnswer(String);
+pub(crate) struct NoAnswer {
+    contact: String,
+    /// Whether it has said that it refuses.
+    is_refused: bool,
+}
 
 impl std::fmt::Display for NoAnswer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let NoAnswer(contact) = self;
+        let NoAnswer {
+            contact,
+            is_refused,
+        } = self;
+        if *is_refused {
+            return write!(f, "the node at {contact} refuses");
+        }
         write!(
             f,
             "no node answers at {contact} (use the address for other nodes, not the gateway's address)"
@@ -94,7 +104,9 @@ pub(crate) async fn running(cluster_args: &ClusterArgs) -> Result<Configuration>
                 return Err(BadUsage(format!("--at {contact:?}: must be the HOST:PORT where a node accepts other nodes")).into());
             };
             let asked = query_membership(contact::to(None, address), ANSWER_LIMIT).await;
-            asked.with_context(|| NoAnswer(contact.clone()))
+            let is_refused = matches!(asked, Err(QueryError::Refused(_)));
+            let contact = contact.clone();
+            asked.with_context(|| NoAnswer { contact, is_refused })
         }
         ClusterArgs { config: Some(file), .. } => Ok(Configuration::founded(Deployment::load(file)?)),
         ClusterArgs { data, .. } => known_in(data)?.with_context(|| {

@@ -121,10 +121,7 @@ fn advise(report: &Report, is_of_file: bool) {
     let secured = |node: &Answer| node.status.as_ref().is_some_and(|it| it.tls.is_some());
     let is_left_out = answers().any(|node| node.error.is_some()) && answers().any(secured);
     if (refuses || is_left_out) && !contact::has_certificate() {
-        say_on_stderr!(
-            "nodes with TLS answer only commands with the certificate of an operator or monitor (--tls DIR), or on the \
-             same machine in the same data directory"
-        );
+        say_on_stderr!("{}", contact::NEEDS_TLS);
     }
 }
 

@@ -106,4 +106,4 @@ pub use storage::identity::has_taken_part;
 pub use storage::log::Durability;
 pub use transport::handshake::Identity;
 pub use transport::names::resolve;
-pub use transport::security::{NodeTls, TlsMode};
+pub use transport::security::{NodeTls, ONLY_TLS, TlsMode};

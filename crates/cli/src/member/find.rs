@@ -6,7 +6,7 @@ use crate::output::{explain, say_on_stderr};
 use crate::source::{self, ANSWER_LIMIT};
 use anyhow::{Result, bail};
 use ionian_deployment::Configuration;
-use ionian_runtime::query_membership;
+use ionian_runtime::{ONLY_TLS, query_membership};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::task::JoinSet;
 
@@ -42,10 +42,14 @@ impl Found {
     pub(super) async fn ask(contacts: BTreeMap<String, String>) -> Result<Found> {
         let (known, answered, failures) = ask_all(contacts.clone()).await;
         match known {
-            None => bail!(
-                "no node of the cluster answers: {}. Is it running?",
-                failures.join("; ")
-            ),
+            None => {
+                let failures = failures.join("; ");
+                let hint = match failures.contains(ONLY_TLS) {
+                    true => "",
+                    false => ". Is it running?",
+                };
+                bail!("no node of the cluster answers: {failures}{hint}")
+            }
             Some(known) => Ok(Found {
                 contacts: self::contacts(&known),
                 known,

@@ -119,6 +119,45 @@ fn cluster_of_up_with_tls_serves_those_who_have_a_certificate() {
     assert_eq!(saved & 0o777, 0o600);
 }
 
+/// Every command that asks nodes.
+#[test]
+fn commands_without_a_certificate_name_the_flag() {
+    let cluster = Cluster::start("colocated", &[], &["--tls"]);
+    let path = |name: &str| cluster.directory.path(name).to_str().unwrap().to_owned();
+    let (file, saved) = (path("given.toml"), path("saved"));
+    let node = cluster.deployment.nodes[0].address.as_str();
+    for command in [
+        &["status"][..],
+        &["member", "list"],
+        &["member", "remove", "n2"],
+        &["member", "abandon"],
+        &["options", "list"],
+        &["options", "set", "heartbeat_ms=90"],
+        &["upgrade", "status"],
+        &["upgrade", "finalize"],
+        &["drain", "n0"],
+        &["snapshot", "save", &saved],
+    ] {
+        for cluster in [["--config", &file], ["--at", node]] {
+            let output = run(&[command, &cluster].concat());
+            let error = text(&output.stderr);
+            assert!(
+                matches!(output.status.code(), Some(1 | 4)),
+                "{command:?}: {output:?}"
+            );
+            let last = error.lines().last().unwrap_or_default();
+            let flag = "certificate of an operator or monitor (--tls DIR)";
+            assert!(last.contains(flag), "{command:?} {cluster:?}: {error}");
+            for misleading in ["Is it running?", "not the gateway's address"] {
+                assert!(
+                    !error.contains(misleading),
+                    "{command:?} {cluster:?}: {error}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn certificates_of_a_deployment_are_made_once_and_only_their_owners_use_them() {
     let directory = Directory::new();

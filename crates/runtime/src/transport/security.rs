@@ -19,6 +19,9 @@ use tokio_rustls::{TlsAcceptor as TlsServer, TlsConnector, TlsStream};
 /// The first byte of every TLS connection: a record of a handshake.
 const TLS_HANDSHAKE: u8 = 0x16;
 
+/// Why a node with TLS refuses a caller without.
+pub const ONLY_TLS: &str = "this node accepts only TLS connections";
+
 /// A record with the fatal alert `protocol_version` (RFC 8446, 6): this side does not speak TLS.
 const NO_TLS: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 70];
 
@@ -146,9 +149,8 @@ pub(crate) async fn accept(
                 return Err(HandshakeError::NotIonian);
             }
             tls.has_refused();
-            let reason = "this node accepts only TLS connections";
-            hello::decline(&mut stream, reason).await?;
-            Err(HandshakeError::Refused(reason.to_owned()))
+            hello::decline(&mut stream, ONLY_TLS).await?;
+            Err(HandshakeError::Refused(ONLY_TLS.to_owned()))
         }
         (_, false) => Ok(NodeStream::Plain(stream)),
     }
