@@ -72,7 +72,8 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     refuse_option(&arguments.words)?;
-    let hint = misplaced(&arguments.words);
+    let options = Arguments::augment_args(clap::Command::new("exec"));
+    let hint = misplaced(&arguments.words, &options);
     let connection = connect(arguments);
     let mut connection = match hint.clone() {
         Some(hint) => connection.context(hint)?,
@@ -103,9 +104,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// What to say of a command that has failed and in which an option may be meant for this program.
-fn misplaced(words: &[OsString]) -> Option<String> {
-    let options = Arguments::augment_args(clap::Command::new("exec"));
+/// What to say of a command that has failed and in which one of these options may be meant for this
+/// program.
+pub(crate) fn misplaced(words: &[OsString], options: &clap::Command) -> Option<String> {
     let longs: Vec<_> = options
         .get_arguments()
         .filter_map(clap::Arg::get_long)

@@ -17,8 +17,9 @@ use crate::member;
 use crate::output::{self, say, say_on_stderr};
 use crate::source::{self, ANSWER_LIMIT};
 use crate::waiting;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use arguments::{Shown, TraceCommand};
+use clap::Subcommand;
 use gather::{Gathered, Traced, ask_all, paths};
 use ionian_deployment::Configuration;
 use ionian_kernel::trace::TraceParent;
@@ -42,7 +43,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             login,
             shown,
             words,
-        } => trace_one((gateway.as_deref(), login), shown, words),
+        } => {
+            let done = trace_one((gateway.as_deref(), login), shown, words);
+            let trace = TraceCommand::augment_subcommands(clap::Command::new("trace"));
+            let options = trace.find_subcommand("exec").expect("it is one of them");
+            match exec::misplaced(words, options) {
+                Some(hint) => done.context(hint),
+                None => done,
+            }
+        }
         TraceCommand::Slow { count, shown } => list(*count, shown, |kept| kept.slow),
         TraceCommand::Kept { count, shown } => list(*count, shown, |kept| !kept.slow),
         #[cfg(feature = "otel")]

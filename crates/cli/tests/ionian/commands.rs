@@ -171,6 +171,11 @@ fn bad_usage_has_an_exit_code_of_its_own() {
         "--at was sent as a part of the command: options come before it: no gateway",
     );
     fails(
+        &["trace", "exec", "GET", "k", "--data", "d"],
+        1,
+        "--data was sent as a part of the command: options come before it: ",
+    );
+    fails(
         &["exec", "--data", "/nowhere", "GET", "k"],
         1,
         "/nowhere holds no deployment",
