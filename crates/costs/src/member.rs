@@ -140,7 +140,8 @@ impl<P: Protocol> Member<P> {
             self.node.submit(lane, request);
         }
         for (from, stamp) in std::mem::take(&mut self.outside.snapshots) {
-            self.node.on_snapshot(from, stamp, &mut self.outside);
+            self.node
+                .on_snapshot(from, (stamp, true), &mut self.outside);
         }
         if self
             .node

@@ -121,8 +121,8 @@ impl<R: Role, T: Translate<From = R::Send, Within = R::Config>> Role for Adapted
         self.call(out, |role, out| role.on_durable(lsn, out));
     }
 
-    fn on_snapshot(&mut self, stamp: u64, out: &mut Out<'_, Self>) {
-        self.call(out, |role, out| role.on_snapshot(stamp, out));
+    fn on_snapshot(&mut self, stamp: u64, stored: bool, out: &mut Out<'_, Self>) {
+        self.call(out, |role, out| role.on_snapshot(stamp, stored, out));
     }
 
     fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {

@@ -194,11 +194,16 @@ impl<P: Protocol> Node<P> {
             .restore(stamp, snapshot)
     }
 
-    /// A snapshot of an instance is on disk.
-    pub fn on_snapshot(&mut self, from: Address, stamp: u64, world: &mut impl World<P>) {
+    /// A snapshot of an instance is on disk, or (not `stored`) has found no room.
+    pub fn on_snapshot(
+        &mut self,
+        from: Address,
+        (stamp, stored): (u64, bool),
+        world: &mut impl World<P>,
+    ) {
         if let Some(place) = self.place(from) {
             self.call(place as usize, world, |instance, outbox| {
-                instance.on_snapshot(stamp, outbox)
+                instance.on_snapshot(stamp, stored, outbox)
             });
         }
     }

@@ -322,7 +322,7 @@ pub trait Instance {
     /// See [`Role::on_durable`](crate::role::Role::on_durable).
     fn on_durable(&mut self, lsn: Lsn, outbox: &mut Outbox<Self::Envelope>);
     /// See [`Role::on_snapshot`](crate::role::Role::on_snapshot).
-    fn on_snapshot(&mut self, stamp: u64, outbox: &mut Outbox<Self::Envelope>);
+    fn on_snapshot(&mut self, stamp: u64, stored: bool, outbox: &mut Outbox<Self::Envelope>);
     /// See [`Role::freeze`](crate::role::Role::freeze).
     fn freeze(&mut self, now: Instant, cover: Cover) -> Picture;
     /// See [`Role::checkpoint`](crate::role::Role::checkpoint).
@@ -486,9 +486,9 @@ macro_rules! protocol {
                     $(Instance::$kind(role) => $crate::role::Role::restore(role, stamp, snapshot),)*
                 }
             }
-            fn on_snapshot(&mut self, stamp: u64, outbox: &mut $crate::role::Outbox<Envelope>) {
+            fn on_snapshot(&mut self, stamp: u64, stored: bool, outbox: &mut $crate::role::Outbox<Envelope>) {
                 match self {
-                    $(Instance::$kind(role) => $crate::role::Role::on_snapshot(role, stamp, &mut $crate::role::Out::new(outbox)),)*
+                    $(Instance::$kind(role) => $crate::role::Role::on_snapshot(role, stamp, stored, &mut $crate::role::Out::new(outbox)),)*
                 }
             }
             fn freeze(&mut self, now: $crate::time::Instant, cover: $crate::role::Cover) -> $crate::role::Picture {

@@ -93,9 +93,10 @@ pub trait Role {
         let _ = (lsn, out);
     }
 
-    /// The snapshot that this role stored with this stamp is on disk.
-    fn on_snapshot(&mut self, stamp: u64, out: &mut Out<'_, Self>) {
-        let _ = (stamp, out);
+    /// The snapshot that this role stored with this stamp is on disk. Or (not `stored`) the disk
+    /// had no room for it, and the driver has waited: the role stores another one now.
+    fn on_snapshot(&mut self, stamp: u64, stored: bool, out: &mut Out<'_, Self>) {
+        let _ = (stamp, stored, out);
     }
 
     /// A picture of its state that contains what `cover` says, for a backup. The driver asks again
@@ -386,8 +387,8 @@ impl<'a, R: Role + ?Sized> Out<'a, R> {
     }
 
     /// Stores a picture of this role's state in place of the one before, in the background. When it
-    /// is on disk the driver calls [`on_snapshot`](Role::on_snapshot) with the stamp. A role stores
-    /// one at a time. Does nothing on a node that stores only vital records.
+    /// is on disk, or has found no room, the driver calls [`on_snapshot`](Role::on_snapshot). A
+    /// role stores one at a time. Does nothing on a node that stores only vital records.
     pub fn store_snapshot(&mut self, stamp: u64, frozen: Box<dyn Frozen>) {
         if self.outbox.keeps_records {
             self.outbox.snapshot = Some((stamp, frozen));

@@ -327,10 +327,23 @@ pub struct LogStatus {
     /// Whether the disk is so slow that another node is to lead.
     #[serde(default)]
     pub is_slow: bool,
-    /// Whether the disk has no room for the next file of the log, so that the node accepts only
-    /// what needs none.
+    /// Whether the disk has no room for the next file of the log or for a snapshot, so that the
+    /// node accepts only what needs none.
     #[serde(default)]
     pub is_full: bool,
+    /// The room on the disk; `None` if nothing but vital records is stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub room: Option<RoomStatus>,
+}
+
+/// The room on the disk of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoomStatus {
+    /// Free bytes.
+    pub free_bytes: u64,
+    /// What the log may take until the next snapshot, and that snapshot: without so much the disk
+    /// will be full.
+    pub needed_bytes: u64,
 }
 
 /// One role instance. A field that does not apply to its role is `None`; see [`Status`].

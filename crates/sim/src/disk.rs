@@ -26,6 +26,9 @@ const STAMP: &[u8] = b"a simulated node";
 /// Snapshots are written in chunks of this size, so that even small ones have several.
 const CHUNK: usize = 500;
 
+/// About as many operations of a disk as a small snapshot takes.
+const MOST_OPERATIONS: u64 = 12;
+
 /// Recovery is interrupted by another crash once in this many times.
 const CRASH_IN_RECOVERY: u64 = 5;
 
@@ -38,8 +41,11 @@ pub(crate) struct Disk {
     wal: Option<Wal<FaultDisk>>,
     /// Snapshots that nothing was written of yet, and how many syncs go before.
     begun: Vec<(u64, Pending)>,
-    /// The most syncs that go before a snapshot is written: in life that takes longer than a sync.
-    pub(crate) syncs_before_snapshot: u64,
+    pub(crate) snapshots: SnapshotKnobs,
+    /// How many snapshots have found no room.
+    pub(crate) refused: u64,
+    /// The roles whose last snapshot has found no room.
+    pub(crate) owed: BTreeSet<Address>,
     syncing: Option<Sync>,
     /// Whether the storage was told to fail.
     fails: bool,
@@ -47,6 +53,15 @@ pub(crate) struct Disk {
     error: Option<String>,
     /// What must be found again.
     promised: Promised,
+}
+
+/// How a disk stores snapshots.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SnapshotKnobs {
+    /// The most syncs that go before one is written: in life that takes longer than a sync.
+    pub(crate) syncs_before: u64,
+    /// Once in this many times something else takes the room for a while; 0: never.
+    pub(crate) refused_once_in: u64,
 }
 
 /// What is wrong with a disk: canaries.
@@ -94,7 +109,8 @@ type Pending = (Address, u64, Bytes);
 struct Sync {
     reached: u64,
     mark: Mark,
-    stored: Vec<(Address, u64)>,
+    /// Snapshots with their stamps, and whether there was room for them.
+    stored: Vec<(Address, (u64, bool))>,
 }
 
 /// What the node may rely on.
@@ -136,7 +152,9 @@ impl Disk {
             defect,
             wal: None,
             begun: Vec::new(),
-            syncs_before_snapshot: 0,
+            snapshots: SnapshotKnobs::default(),
+            refused: 0,
+            owed: BTreeSet::new(),
             syncing: None,
             fails: false,
             error: None,
@@ -147,7 +165,7 @@ impl Disk {
     /// An empty one of the same kind.
     pub(crate) fn another(&self, seed: u64) -> Self {
         Disk {
-            syncs_before_snapshot: self.syncs_before_snapshot,
+            snapshots: self.snapshots,
             ..Disk::new(seed, self.segment_bytes, self.defect)
         }
     }
@@ -173,7 +191,8 @@ impl Disk {
     }
 
     pub(crate) fn store_snapshot(&mut self, from: Address, stamp: u64, snapshot: Bytes) {
-        let syncs = match self.syncs_before_snapshot {
+        self.owed.remove(&from);
+        let syncs = match self.snapshots.syncs_before {
             0 => 0,
             most => self.storage.random(most + 1),
         };
@@ -213,6 +232,7 @@ impl Disk {
     pub(crate) fn repair(&mut self) {
         self.storage.heal();
         self.storage.set_full(false);
+        self.snapshots.refused_once_in = 0;
     }
 
     /// Whether the storage may fail at any moment.
@@ -251,38 +271,55 @@ impl Disk {
         let begun = self.begun.extract_if(.., is_next).map(|(_, one)| one);
         let begun: Vec<_> = begun.collect();
         self.begun.iter_mut().for_each(|(syncs, _)| *syncs -= 1);
-        let stored = begun
-            .iter()
-            .map(|(from, stamp, _)| (*from, *stamp))
-            .collect();
+        let mut refused = BTreeSet::new();
         let mut written = if snapshots_first {
-            self.write_snapshots(&begun)
+            self.write_snapshots(&begun, &mut refused)
         } else {
             Ok(())
         };
         written = written.and_then(|()| self.log().flush().map(drop));
         if !snapshots_first {
-            written = written.and_then(|()| self.write_snapshots(&begun));
+            written = written.and_then(|()| self.write_snapshots(&begun, &mut refused));
         }
         if !self.is_done(written) {
             return false;
         }
+        self.refused += refused.len() as u64;
+        self.owed.extend(&refused);
+        let stored = |(from, stamp, _): &Pending| (*from, (*stamp, !refused.contains(from)));
         self.syncing = Some(Sync {
             reached: self.end(),
             mark: self.storage.mark(),
-            stored,
+            stored: begun.iter().map(stored).collect(),
         });
         true
     }
 
-    fn write_snapshots(&self, begun: &[Pending]) -> Result<(), WalError> {
+    /// Adds the roles whose snapshots find no room.
+    fn write_snapshots(
+        &self,
+        begun: &[Pending],
+        refused: &mut BTreeSet<Address>,
+    ) -> Result<(), WalError> {
         for (from, stamp, snapshot) in begun {
-            let mut writer = self.snapshots_of(*from).begin()?;
-            writer.push(&stamp.to_le_bytes())?;
-            snapshot
-                .chunks(CHUNK)
-                .try_for_each(|chunk| writer.push(chunk))?;
-            writer.finish()?;
+            let snapshots = self.snapshots_of(*from);
+            let once_in = self.snapshots.refused_once_in;
+            let has_room = self.fails || once_in == 0 || self.storage.random(once_in) > 0;
+            if !has_room {
+                let after = self.storage.random(MOST_OPERATIONS);
+                self.storage.fail_after(after, Fault::NoSpace);
+            }
+            let written = write_snapshot(&snapshots, *stamp, snapshot);
+            if !has_room {
+                self.storage.heal();
+            }
+            match written {
+                Err(error) if error.is_full() => {
+                    snapshots.remove_unfinished()?;
+                    refused.insert(*from);
+                }
+                written => written?,
+            }
         }
         Ok(())
     }
@@ -292,8 +329,9 @@ impl Disk {
         Snapshots::new_in(self.storage.clone(), Path::new("/snapshots"), &name, STAMP)
     }
 
-    /// The sync is done. Returns the snapshots that are there now.
-    pub(crate) fn complete_sync(&mut self) -> Vec<(Address, u64)> {
+    /// The sync is done. Returns the snapshots that it has tried to store, and whether they are
+    /// there now.
+    pub(crate) fn complete_sync(&mut self) -> Vec<(Address, (u64, bool))> {
         let Some(Sync {
             reached,
             mark,
@@ -303,7 +341,9 @@ impl Disk {
             return Vec::new();
         };
         self.promised.durable = reached;
-        self.promised.snapshots.extend(stored.iter().copied());
+        let kept = stored.iter().filter(|(_, (_, stored))| *stored);
+        let kept = kept.map(|(from, (stamp, _))| (*from, *stamp));
+        self.promised.snapshots.extend(kept);
         self.let_go(mark);
         stored
     }
@@ -358,6 +398,7 @@ impl Disk {
         self.wal = None;
         self.error = None;
         self.begun.clear();
+        self.owed.clear();
         self.syncing = None;
     }
 
@@ -443,6 +484,18 @@ impl Disk {
         let stamp = u64::from_le_bytes(whole.try_into().expect("the stamp comes first"));
         Ok(Some((of, stamp, Bytes::from(snapshot))))
     }
+}
+
+fn write_snapshot(
+    snapshots: &Snapshots<FaultDisk>,
+    stamp: u64,
+    snapshot: &Bytes,
+) -> Result<(), WalError> {
+    let mut writer = snapshots.begin()?;
+    writer.push(&stamp.to_le_bytes())?;
+    let mut chunks = snapshot.chunks(CHUNK);
+    chunks.try_for_each(|chunk| writer.push(chunk))?;
+    writer.finish()
 }
 
 fn read_records(recovery: Recovery<FaultDisk>) -> Result<Vec<(Address, Lsn, Vec<u8>)>, WalError> {

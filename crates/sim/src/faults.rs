@@ -534,6 +534,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Adds the figures of a node's roles to the report.
     pub(crate) fn collect_figures(&mut self, node: usize) {
         let report = &mut self.report;
+        report.refused_snapshots += core::mem::take(&mut self.nodes[node].disk.refused);
         for (address, instance) in self.nodes[node].instances() {
             let metrics = P::METRICS[usize::from(address.kind)];
             for (name, value) in instance.status().figures(metrics) {

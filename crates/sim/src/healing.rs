@@ -98,8 +98,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         };
         let left = self.rest.left_over(self.now(), &view);
         let short = self.rest.short_of_the_end(&view);
+        let owed = crate::rest::owed_snapshot(&view);
         let of_oracles = || self.oracles.iter().find_map(|oracle| oracle.awaited(&view));
-        let found = behind.or(short).or(left).or_else(of_oracles);
+        let found = behind.or(short).or(left).or(owed).or_else(of_oracles);
         found.or_else(|| self.unsettled())
     }
 }

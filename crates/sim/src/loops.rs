@@ -107,7 +107,7 @@ impl<P: Protocol> RoleLoops<P> {
             };
             for input in inputs.drain(..some) {
                 let stored = match &input {
-                    Input::Stored(from, _) => Some(*from),
+                    Input::Snapshot(from, _) => Some(*from),
                     _ => None,
                 };
                 role_loop.take(local, input);

@@ -64,7 +64,7 @@ pub(crate) struct SimNode<P: Protocol> {
     /// What they said at a higher level may wait for records before this one.
     pub(crate) lowered_until: Lsn,
     /// Snapshots that have reached the disk since the roles were last called.
-    stored: Vec<(Address, u64)>,
+    stored: Vec<(Address, (u64, bool))>,
     /// A checkpoint in progress: when everything up to the first position is on disk, everything
     /// before the second is dropped.
     checkpoint: Option<(Lsn, Lsn)>,
@@ -451,12 +451,12 @@ impl<P: Protocol> SimNode<P> {
         if let Some(loops) = &mut port.loops {
             loops.report_durable(durable);
         }
-        for (from, stamp) in self.stored.drain(..) {
+        for (from, snapshot) in self.stored.drain(..) {
             let home = port.loops.as_ref().and_then(|it| it.homes.home(from));
             match (home, &mut port.loops) {
-                (Some(place), Some(loops)) => loops.give(place, Input::Stored(from, stamp)),
+                (Some(place), Some(loops)) => loops.give(place, Input::Snapshot(from, snapshot)),
                 _ => {
-                    host.on_snapshot(from, stamp, &mut port);
+                    host.on_snapshot(from, snapshot, &mut port);
                     host.instance(from).iter().for_each(|it| watch(from, it));
                 }
             }

@@ -170,6 +170,8 @@ counters! {
     fsyncs,
     /// Snapshots that roles began to store.
     snapshots,
+    /// Snapshots that found no room.
+    refused_snapshots,
     /// Records that a crash took with it.
     torn_records,
     /// Logs whose torn end was cut off.

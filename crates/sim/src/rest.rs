@@ -22,6 +22,15 @@ fn name<P: Protocol>(address: Address) -> String {
     format!("{}{}", P::KINDS[address.kind as usize], address.index)
 }
 
+/// An instance that stores no snapshot though its last one has found no room.
+pub(crate) fn owed_snapshot<P: Protocol>(view: &View<'_, P>) -> Option<String> {
+    let nodes = view.nodes.iter();
+    let mut instances = nodes.flat_map(|node| node.instances().map(move |it| (node, it.0)));
+    let (_, owing) = instances.find(|(node, address)| node.disk.owed.contains(address))?;
+    let name = name::<P>(owing);
+    Some(format!("{name} stores no snapshot after one without room"))
+}
+
 impl Rest {
     /// Something that is left at an instance.
     pub(crate) fn left_over<P: Protocol>(

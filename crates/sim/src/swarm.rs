@@ -3,6 +3,7 @@
 //! mix of everything at once would hide. Some seeds are calm.
 
 use crate::configurations::CHANGE_EVERY;
+use crate::disk::SnapshotKnobs;
 use crate::event::Micros;
 use crate::scenario::{Durability, Scenario};
 use ionian_kernel::client::ReadLevel;
@@ -138,8 +139,7 @@ pub(crate) struct Knobs {
     /// The size of the log's segments: so small that they are made, dropped and used again all the
     /// time.
     pub(crate) segment_bytes: u64,
-    /// The most syncs of a disk that go before it writes a snapshot.
-    pub(crate) syncs_before_snapshot: u64,
+    pub(crate) snapshots: SnapshotKnobs,
 }
 
 fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
@@ -281,7 +281,7 @@ impl Knobs {
             segment_bytes: pick(&mut swarm.random, &[8 << 10, 16 << 10]),
             // In calm seeds too. Drawn last, so that scenarios without changes keep their draws.
             early_clock: None,
-            syncs_before_snapshot: syncs_before_snapshot(seed),
+            snapshots: snapshots(seed, faults.disk_error && !calm),
             change_every: (!scenario.changes.is_empty() || scenario.tunes)
                 .then(|| pick(&mut swarm.random, &CHANGE_EVERY)),
             founding_level: founding_level(seed, scenario),
@@ -474,6 +474,7 @@ impl Knobs {
             ("pairs", self.pairs),
             ("spans", self.spans),
             ("disk-errors", self.disk_error.is_some()),
+            ("full-disks", self.snapshots.refused_once_in > 0),
             ("pause", self.pause.is_some()),
             ("drain", self.drain.is_some()),
             ("crash", self.crash.is_some()),
@@ -529,11 +530,16 @@ fn loses(seed: u64, scenario: &Scenario) -> bool {
     random.once_in(3) && can_be_replaced && scenario.faults.crash
 }
 
-/// How many syncs may go before a snapshot is written: in two seeds of five, some. Drawn with
-/// random numbers of their own, as above.
-fn syncs_before_snapshot(seed: u64) -> u64 {
+/// How many syncs may go before a snapshot is written: in two seeds of five, some. And how often
+/// one finds no room: in one seed of three. Drawn with random numbers of their own, as above.
+fn snapshots(seed: u64, fails: bool) -> SnapshotKnobs {
     let mut random = Random::new(seed ^ 0x0073_6e61_7073);
-    pick(&mut random, &[0, 0, 0, 3, 20])
+    let syncs_before = pick(&mut random, &[0, 0, 0, 3, 20]);
+    let refused_once_in = pick(&mut random, &[0, 0, 0, 0, 2, 5]);
+    SnapshotKnobs {
+        syncs_before,
+        refused_once_in: if fails { refused_once_in } else { 0 },
+    }
 }
 
 #[cfg(test)]

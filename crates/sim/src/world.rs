@@ -148,7 +148,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 };
                 let mut disk =
                     Disk::new(mix(mix(seed, 3), index as u64), knobs.segment_bytes, defect);
-                disk.syncs_before_snapshot = knobs.syncs_before_snapshot;
+                disk.snapshots = knobs.snapshots;
                 SimNode::new(id, founding.clone(), disk, clock)
             })
             .collect();

@@ -141,9 +141,10 @@ impl WalError {
         }
     }
 
-    /// Whether the disk has no room.
-    pub(crate) fn is_full(&self) -> bool {
-        matches!(self, WalError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+    /// Whether the disk has no room, or the user's share of it.
+    pub fn is_full(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(self, WalError::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
     }
 
     /// The stamp in a file is not the caller's.

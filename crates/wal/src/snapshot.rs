@@ -67,10 +67,8 @@ impl<S: Storage> Snapshots<S> {
     /// # Errors
     /// When the disk fails.
     pub fn begin(&self) -> Result<SnapshotWriter<S>, WalError> {
+        self.remove_unfinished()?;
         let draft = self.file("tmp");
-        if self.directory.list()?.contains(&draft) {
-            self.directory.remove(&draft)?;
-        }
         let file = self.directory.create(&draft)?;
         let path = self.directory.path.join(&draft);
         let whole = Totals::default();
@@ -85,6 +83,18 @@ impl<S: Storage> Snapshots<S> {
         };
         writer.write_header()?;
         Ok(writer)
+    }
+
+    /// Removes an unfinished snapshot, if there is one.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn remove_unfinished(&self) -> Result<(), WalError> {
+        let draft = self.file("tmp");
+        match self.directory.list()?.contains(&draft) {
+            true => self.directory.remove(&draft),
+            false => Ok(()),
+        }
     }
 
     /// Opens the newest snapshot that is sound; `None` if there never was one. The file is read

@@ -7,7 +7,7 @@ use crate::protocols::{ServiceNeeds, members};
 use ionian_deployment::{Configuration, Durability};
 use ionian_kernel::layout::NodeId;
 use ionian_runtime::NodeStatus;
-use ionian_runtime::status::{DrainStatus, RoleStatus};
+use ionian_runtime::status::{DrainStatus, LogStatus, RoleStatus, RoomStatus};
 use ionian_tls::{date, now};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -180,6 +180,25 @@ fn catching_up((node, role): (&Answer, &RoleStatus)) -> Option<Trouble> {
     })
 }
 
+/// What the disk of a node lacks, or will lack.
+fn room(node: &str, log: &LogStatus) -> Option<Trouble> {
+    if log.is_full {
+        return Some(Id::FullDisk.with(format!(
+            "the disk of node {node} is full: its gateway accepts only reads and what frees memory"
+        )));
+    }
+    let RoomStatus {
+        free_bytes,
+        needed_bytes,
+    } = log.room.filter(|it| it.free_bytes < it.needed_bytes)?;
+    Some(Id::DiskFillsUp.with(format!(
+        "the disk of node {node} has {} MiB free, and the log and the next snapshot may need {}: \
+         then its gateway accepts only reads and what frees memory",
+        free_bytes >> 20,
+        needed_bytes >> 20
+    )))
+}
+
 /// Nodes that have executed much less than others.
 fn left_behind(known: &Configuration, cluster: &ClusterStatus) -> Vec<Trouble> {
     let retained = known.deployment.options.options().retained_slots as u64;
@@ -221,12 +240,7 @@ pub(super) fn troubles(
         if let Some(left) = status.drains {
             found.push(Id::Draining.with(drained(&node.name, left)));
         }
-        if status.log.is_full {
-            found.push(Id::FullDisk.with(format!(
-                "the disk of node {} is full: its gateway accepts only reads and what frees memory",
-                node.name
-            )));
-        }
+        found.extend(room(&node.name, &status.log));
         if status.log.is_slow {
             found.push(Id::SlowDisk.with(format!(
                 "the disk of node {} is slow: another node is to lead until it is not",
@@ -289,6 +303,28 @@ mod tests {
     fn service_needs(preset: &str) -> ServiceNeeds {
         let deployment = Deployment::preset(preset, &PresetOptions::default()).unwrap();
         ServiceNeeds::of(&Configuration::founded(deployment), Epoch::default()).unwrap()
+    }
+
+    #[test]
+    fn a_disk_with_less_room_than_the_log_and_a_snapshot_need_is_named_before_it_is_full() {
+        let log = |is_full, free| LogStatus {
+            is_full,
+            room: Some(RoomStatus {
+                free_bytes: free,
+                needed_bytes: 3 << 20,
+            }),
+            ..LogStatus::default()
+        };
+        let id = |log| Some(room("n1", &log)?.id);
+        assert_eq!(id(log(false, 3 << 20)), None);
+        assert_eq!(id(log(false, 2 << 20)), Some(Id::DiskFillsUp));
+        assert_eq!(id(log(true, 2 << 20)), Some(Id::FullDisk));
+        assert_eq!(id(LogStatus::default()), None, "an older program");
+        let text = room("n1", &log(false, 2 << 20)).unwrap().text;
+        assert!(
+            text.contains("n1 has 2 MiB free") && text.contains("may need 3"),
+            "{text}"
+        );
     }
 
     fn forgetful(role: &str, index: Index) -> RoleStatus {

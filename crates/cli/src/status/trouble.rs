@@ -44,8 +44,11 @@ pub(crate) enum Id {
     AuditFails,
     /// The process of a node has ended, without saying why, while it executed a command.
     CommandEndsNode,
-    /// The disk of a node has no room for the next file of the log.
+    /// The disk of a node has no room for the next file of the log, or for a snapshot.
     FullDisk,
+    /// The disk of a node will have no room for the next snapshot. Alert: IonianDiskFillsUp, which
+    /// fires sooner.
+    DiskFillsUp,
     /// The disk of a node is so slow that another one is to lead.
     SlowDisk,
     /// Two nodes that answer are not connected.
@@ -104,7 +107,6 @@ mod tests {
         ("IonianUncertain", "it takes two reports"),
         ("IonianWindowFull", "at one moment a full window is a burst"),
         ("IonianChangeUnfinished", "no report says when it began"),
-        ("IonianDiskFillsUp", "no report has the space of the disk"),
         ("IonianSnapshotShare", "it takes two reports"),
         ("IonianBackupOld", "nodes know no backups"),
         ("IonianMemoryLimit", "no report has it"),

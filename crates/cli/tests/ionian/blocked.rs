@@ -128,6 +128,51 @@ fn full_disks_of_all_nodes_leave_reads_and_deletions() {
     assert!(said.contains(expected), "{said}");
 }
 
+/// The disks of all nodes are one, and another file takes the room of their next snapshots.
+#[test]
+fn snapshots_without_room_leave_reads_and_deletions_until_there_is_room() {
+    let directory = Directory::new();
+    let deployment = deployment(
+        "colocated",
+        &["durability=disk", "options.snapshot_slots=100"],
+    );
+    let path = |name: &str| directory.path(name).to_str().unwrap().to_owned();
+    let [file, data] = ["given.toml", "data"].map(path);
+    fs::write(&file, deployment.to_toml()).unwrap();
+    fs::create_dir(&data).unwrap();
+    let gateway = deployment.nodes[1].gateway.as_ref().unwrap();
+    let ionian = env!("CARGO_BIN_EXE_ionian");
+    let set_up = format!("mount -t tmpfs -o size=500m tmpfs {data}");
+    // A snapshot has 20 MB, and 8 MiB are left. What is written then needs no file of the log.
+    let script = format!(
+        "for n in n0 n1 n2; do {ionian} node $n --data {data} --config {file} 2> {data}.$n & pids=\"$pids $!\"; done
+        ask() {{ {ionian} exec --at {gateway} \"$@\" 2>&1; }}
+        until ask SET k v; do sleep 0.1; done > {data}.set
+        value=$(head -c 100000 /dev/zero | tr '\\0' v)
+        i=0; while [ $i -lt 200 ]; do ask SET k$i $value > {data}.set; i=$((i+1)); done
+        until [ $(ls {data}/nodes/*/snapshots/*.previous | wc -l) = 3 ]; do sleep 0.1; done 2> {data}.ls
+        head -c $(( ($(df --output=avail {data} | tail -1) - 8192) * 1024 )) /dev/zero > {data}/other
+        until {ionian} status --config {file} | grep -o 'node n. has [0-9]* MiB free'; do sleep 0.1; done
+        i=0; while [ $i -lt 400 ]; do
+            case $(ask SET t$i v) in *MISCONF*) echo full; break;; esac; i=$((i+1))
+        done
+        ask GET k; ask DEL k1; ask SET k w | cut -c 1-38
+        {ionian} status --config {file} | grep -o 'the disk of node n1 is full'
+        grep -ho 'no room for a snapshot' {data}.n1
+        rm {data}/other
+        until [ \"$(ask SET k w)\" = OK ]; do sleep 0.1; done; ask GET k
+        kill $pids; for pid in $pids; do wait $pid; echo $?; done"
+    );
+    let Some(said) = isolated(&set_up, &script) else {
+        return;
+    };
+    let (warning, rest) = said.split_once("full\n").expect(&said);
+    assert!(warning.starts_with("node n"), "{said}");
+    let expected = "v\n1\nMISCONF the disk of this node is full:\n\
+        the disk of node n1 is full\nno room for a snapshot\nw\n0\n0\n0\n";
+    assert_eq!(rest, expected, "{said}");
+}
+
 /// Delays the syncs of a node by the milliseconds in the file NODE.delay, or until it is gone.
 const DELAYS: &str = r#"
 use std::ffi::{c_char, c_int, c_void};

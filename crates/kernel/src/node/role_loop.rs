@@ -27,8 +27,8 @@ pub enum Input<P: Protocol> {
     Messages(Vec<(Members, P::Message)>),
     /// The log has all records up to this one on disk, in the role loop's own positions.
     Durable(Lsn),
-    /// The snapshot with this stamp of this instance is on disk.
-    Stored(Address, u64),
+    /// The snapshot with this stamp of this instance is on disk, or (false) has found no room.
+    Snapshot(Address, (u64, bool)),
     /// Every instance that is not started is to start.
     Start,
     /// The instances are to persist again what they need of records without keys.
@@ -271,7 +271,7 @@ impl<P: Protocol> RoleLoop<P> {
                 port.durable = durable;
                 node.on_durable(port);
             }
-            Input::Stored(from, stamp) => node.on_snapshot(from, stamp, port),
+            Input::Snapshot(from, snapshot) => node.on_snapshot(from, snapshot, port),
             Input::Start => {
                 self.is_started = true;
                 node.start(now, port);

@@ -171,8 +171,8 @@ impl<I: Instance> Instance for Slow<I> {
         self.own.on_durable(lsn, outbox);
     }
 
-    fn on_snapshot(&mut self, stamp: u64, outbox: &mut Outbox<Self::Envelope>) {
-        self.own.on_snapshot(stamp, outbox);
+    fn on_snapshot(&mut self, stamp: u64, stored: bool, outbox: &mut Outbox<Self::Envelope>) {
+        self.own.on_snapshot(stamp, stored, outbox);
     }
 
     fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {

@@ -538,9 +538,8 @@ impl Role for ChainNode {
         self.trim(now);
     }
 
-    fn on_snapshot(&mut self, stamp: u64, out: &mut Out<'_, Self>) {
-        self.snapshots.stored(Slot(stamp));
-        out.release_below(stamp);
+    fn on_snapshot(&mut self, stamp: u64, stored: bool, out: &mut Out<'_, Self>) {
+        self.note_snapshot(stamp, stored, out);
     }
 
     fn freeze(&mut self, _: Instant, cover: Cover) -> Picture {

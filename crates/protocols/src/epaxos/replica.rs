@@ -307,9 +307,14 @@ impl Role for Replica {
         self.restore_stored(stamp, snapshot)
     }
 
-    fn on_snapshot(&mut self, stamp: u64, out: &mut Out<'_, Self>) {
-        self.snapshots.stored(stamp);
-        self.tell_kept(out);
+    fn on_snapshot(&mut self, stamp: u64, stored: bool, out: &mut Out<'_, Self>) {
+        match stored {
+            true => {
+                self.snapshots.stored(stamp);
+                self.tell_kept(out);
+            }
+            false => self.snapshots.refused(stamp),
+        }
     }
 
     fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {

@@ -374,8 +374,8 @@ impl Role for Replica {
         self.core.restore(stamp, snapshot)
     }
 
-    fn on_snapshot(&mut self, stamp: u64, _: &mut Out<'_, Self>) {
-        self.core.on_snapshot(stamp);
+    fn on_snapshot(&mut self, stamp: u64, stored: bool, _: &mut Out<'_, Self>) {
+        self.core.on_snapshot(stamp, stored);
     }
 
     fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {

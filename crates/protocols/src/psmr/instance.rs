@@ -224,9 +224,9 @@ impl protocol::Instance for Instance {
     /// No role of MultiPaxos asks.
     fn on_durable(&mut self, _: Lsn, _: &mut Sends) {}
 
-    fn on_snapshot(&mut self, stamp: u64, out: &mut Sends) {
+    fn on_snapshot(&mut self, stamp: u64, stored: bool, out: &mut Sends) {
         if let Duty::Replica(merge) = &mut self.duty {
-            merge.on_snapshot(stamp, &mut self.groups, out);
+            merge.on_snapshot((stamp, stored), &mut self.groups, out);
         }
     }
 

@@ -435,12 +435,18 @@ impl Merge {
         groups.on_burst_end(now, out);
     }
 
-    /// The snapshot with this stamp is on disk.
-    pub(super) fn on_snapshot(&mut self, stamp: u64, groups: &mut Groups, out: &mut Sends) {
+    /// The snapshot with this stamp is on disk, or (not `stored`) has found no room.
+    pub(super) fn on_snapshot(
+        &mut self,
+        (stamp, stored): (u64, bool),
+        groups: &mut Groups,
+        out: &mut Sends,
+    ) {
         self.delivery.finish(groups);
         let all = groups.all();
-        groups.call(all, out, |it, outbox| it.on_snapshot(stamp, outbox));
-        let Some((_, executed)) = self.storing.take_if(|(storing, _)| *storing == stamp) else {
+        groups.call(all, out, |it, outbox| it.on_snapshot(stamp, stored, outbox));
+        let storing = self.storing.take_if(|(storing, _)| *storing == stamp);
+        let Some((_, executed)) = storing.filter(|_| stored) else {
             return;
         };
         for (group, executed) in executed.into_iter().enumerate() {

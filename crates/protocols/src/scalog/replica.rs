@@ -471,8 +471,8 @@ impl Role for Replica {
         self.inner.restore(stamp, snapshot)
     }
 
-    fn on_snapshot(&mut self, stamp: u64, out: &mut Out<'_, Self>) {
-        self.call(out, |inner, out| inner.on_snapshot(stamp, out));
+    fn on_snapshot(&mut self, stamp: u64, stored: bool, out: &mut Out<'_, Self>) {
+        self.call(out, |inner, out| inner.on_snapshot(stamp, stored, out));
     }
 
     fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {

@@ -97,6 +97,10 @@ impl Server {
         self.executor
             .execute(self.executed, &value, Some(&mut self.answers));
         self.executed = self.executed.next();
+        self.store_if_due(out);
+    }
+
+    fn store_if_due(&mut self, out: &mut Out<'_, Self>) {
         if self.executed.distance(self.kept) >= self.snapshot_slots && !self.storing {
             self.storing = true;
             out.store_snapshot(self.executed.0, self.executor.freeze());
@@ -199,9 +203,13 @@ impl Role for Server {
         Ok(())
     }
 
-    fn on_snapshot(&mut self, stamp: u64, out: &mut Out<'_, Self>) {
-        (self.kept, self.storing) = (Slot(stamp), false);
-        out.release_below(stamp);
+    fn on_snapshot(&mut self, stamp: u64, stored: bool, out: &mut Out<'_, Self>) {
+        self.storing = false;
+        if stored {
+            self.kept = Slot(stamp);
+            out.release_below(stamp);
+        }
+        self.store_if_due(out);
     }
 
     fn freeze(&mut self, _: Instant, cover: Cover) -> Picture {

@@ -192,7 +192,13 @@ impl<R: Role> Stage<R> {
 
     /// The same when the snapshot with this stamp is on disk.
     pub(crate) fn stored(&mut self, stamp: u64) -> Asked<R::Send> {
-        self.do_call(|role, _, out| role.on_snapshot(stamp, out));
+        self.do_call(|role, _, out| role.on_snapshot(stamp, true, out));
+        self.outbox.take()
+    }
+
+    /// The same when the snapshot with this stamp has found no room.
+    pub(crate) fn refused(&mut self, stamp: u64) -> Asked<R::Send> {
+        self.do_call(|role, _, out| role.on_snapshot(stamp, false, out));
         self.outbox.take()
     }
 

@@ -82,6 +82,10 @@ impl Oracle {
         });
         self.executor.execute(slot, &value, Some(&mut self.answers));
         self.executed = slot.next();
+        self.store_if_due(out);
+    }
+
+    fn store_if_due(&mut self, out: &mut Out<'_, Self>) {
         if self.executed.distance(self.kept) >= self.snapshot_slots && !self.storing {
             self.storing = true;
             out.store_snapshot(self.executed.0, self.executor.freeze());
@@ -131,9 +135,13 @@ impl Role for Oracle {
         Ok(())
     }
 
-    fn on_snapshot(&mut self, stamp: u64, out: &mut Out<'_, Self>) {
-        (self.kept, self.storing) = (Slot(stamp), false);
-        out.release_below(stamp);
+    fn on_snapshot(&mut self, stamp: u64, stored: bool, out: &mut Out<'_, Self>) {
+        self.storing = false;
+        if stored {
+            self.kept = Slot(stamp);
+            out.release_below(stamp);
+        }
+        self.store_if_due(out);
     }
 
     fn freeze(&mut self, _: Instant, cover: Cover) -> Picture {

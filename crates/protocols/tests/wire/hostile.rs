@@ -147,7 +147,7 @@ impl<P: Protocol> Cluster<P> {
             nodes[node].end_burst(*now, port);
             nodes[node].on_durable(port);
             for (from, stamp) in core::mem::take(&mut port.snapshots) {
-                nodes[node].on_snapshot(from, stamp, port);
+                nodes[node].on_snapshot(from, (stamp, true), port);
             }
         }
         nodes[node].invariants();

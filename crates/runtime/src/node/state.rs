@@ -122,10 +122,11 @@ impl<P: Protocol> State<P> {
         }
         self.take_in_bursts();
         let State { node, io, .. } = self;
-        while let Some((from, stamp)) = io.log.stored_snapshot()? {
+        while let Some((from, snapshot)) = io.log.next_snapshot()? {
             match io.loops.as_mut().and_then(|it| Some((it.home(from)?, it))) {
-                Some((place, loops)) => loops.give(place, Input::Stored(from, stamp)),
-                None => node.on_snapshot(from, stamp, io),
+                Some((place, loops)) => loops.give(place, Input::Snapshot(from, snapshot)),
+                None if node.hosts(from) => node.on_snapshot(from, snapshot, io),
+                None => io.log.role_left(from),
             }
         }
         self.submissions.swap(&mut self.requests);
@@ -325,16 +326,17 @@ impl<P: Protocol> State<P> {
 
     /// Has clients use no more room while the disk has none.
     fn judge_room(&mut self) {
-        let is_full = self.io.log.is_full();
+        let lacks = self.io.log.lacks_room();
+        let is_full = lacks.is_some();
         if is_full == core::mem::replace(&mut self.disk_is_full, is_full) {
             return;
         }
-        match is_full {
-            true => tracing::error!(
+        match lacks {
+            Some(lacks) => tracing::error!(
                 id = "E0207",
-                "the disk of this node has no room for the next file of the log: only reads and what frees memory are accepted"
+                "the disk of this node has no room for {lacks}: only reads and what frees memory are accepted"
             ),
-            false => tracing::info!("the disk of this node has room again: all is accepted"),
+            None => tracing::info!("the disk of this node has room again: all is accepted"),
         }
         self.io.application.disk_is_full(is_full);
     }

@@ -9,13 +9,15 @@ use super::directory::{DataDirectory, LOG, SNAPSHOTS, VITAL};
 use super::error::LogError;
 use super::pace::{self, Pace};
 use super::recovery;
-use super::snapshots::{SnapshotStore, SnapshotThread};
+use super::snapshots::{Report, SnapshotStore, SnapshotThread};
 use super::stamp::{self, Stamp};
-use crate::status::{LogMeasured, LogStatus};
+use crate::status::{LogMeasured, LogStatus, RoomStatus};
 use ionian_kernel::layout::Address;
 use ionian_kernel::machine::Frozen;
 use ionian_kernel::role::Lsn;
 use ionian_wal::{Flush, Options, Recovery, Wal};
+use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -57,6 +59,8 @@ impl Default for DiskOptions {
 pub(crate) struct DiskLog {
     wal: Wal,
     snapshots: SnapshotThread,
+    /// The roles whose last snapshot found no room, and its size.
+    without_room: BTreeMap<Address, u64>,
     options: DiskOptions,
     /// By how many bytes the log has grown since the last checkpoint.
     grown: u64,
@@ -80,6 +84,26 @@ struct Sync {
     bytes: usize,
     /// The last record on disk before it.
     after: u64,
+}
+
+/// The role instance of a snapshot, its stamp, and whether it was stored.
+pub(crate) type EndedSnapshot = (Address, (u64, bool));
+
+/// What a disk has no room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoRoom {
+    LogFile,
+    /// Of this many bytes.
+    Snapshot(u64),
+}
+
+impl fmt::Display for NoRoom {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoRoom::LogFile => formatter.write_str("the next file of the log"),
+            NoRoom::Snapshot(bytes) => write!(formatter, "a snapshot of {bytes} bytes"),
+        }
+    }
 }
 
 /// A checkpoint that is not on disk yet.
@@ -136,6 +160,7 @@ impl DiskLog {
             grown: wal.size(),
             wal,
             snapshots,
+            without_room: BTreeMap::new(),
             options,
             checkpoint: None,
             checkpoints: 0,
@@ -207,9 +232,22 @@ impl DiskLog {
         Ok(())
     }
 
-    /// Whether the disk has no room for the next file of the log.
-    pub(crate) fn is_full(&self) -> bool {
-        self.wal.is_short()
+    /// For what the disk has no room, if so.
+    pub(crate) fn lacks_room(&self) -> Option<NoRoom> {
+        match self.wal.is_short() {
+            true => Some(NoRoom::LogFile),
+            false => self
+                .without_room
+                .values()
+                .max()
+                .copied()
+                .map(NoRoom::Snapshot),
+        }
+    }
+
+    /// The role is not on this node any more.
+    pub(crate) fn role_left(&mut self, role: Address) {
+        self.without_room.remove(&role);
     }
 
     /// The sync of what was gathered, if it begins now.
@@ -286,17 +324,24 @@ impl DiskLog {
         self.snapshots.store(from, stamp, frozen);
     }
 
-    pub(crate) fn stored_snapshot(&mut self) -> Result<Option<(Address, u64)>, LogError> {
-        let Some(stored) = self.snapshots.poll()? else {
-            return Ok(None);
+    /// A snapshot that is on disk, or whose role is to store another one.
+    pub(crate) fn next_snapshot(&mut self) -> Result<Option<EndedSnapshot>, LogError> {
+        let stored = loop {
+            match self.snapshots.poll()? {
+                None => return Ok(None),
+                Some(Report::NoRoom(from, bytes)) => _ = self.without_room.insert(from, bytes),
+                Some(Report::Again(from, stamp)) => return Ok(Some((from, (stamp, false)))),
+                Some(Report::Stored(stored)) => break stored,
+            }
         };
+        self.without_room.remove(&stored.from);
         self.snapshots_stored += 1;
         let unix = SystemTime::now().duration_since(UNIX_EPOCH);
         self.measured.snapshot_stored_at = unix.unwrap_or_default().as_secs();
         self.measured.snapshot_bytes = stored.bytes;
         let took = stored.took.as_micros() as u64;
         self.measured.snapshot_times.record(took);
-        Ok(Some((stored.from, stored.stamp)))
+        Ok(Some((stored.from, (stored.stamp, true))))
     }
 
     pub(crate) fn checkpoint_due(&self) -> Option<Lsn> {
@@ -312,6 +357,15 @@ impl DiskLog {
         self.grown = 0;
     }
 
+    fn room(&self) -> Option<RoomStatus> {
+        let (free_bytes, snapshot) = self.snapshots.room().bytes();
+        let needed_bytes = snapshot + self.options.checkpoint_bytes;
+        (free_bytes < u64::MAX).then_some(RoomStatus {
+            free_bytes,
+            needed_bytes,
+        })
+    }
+
     pub(crate) fn status(&self) -> LogStatus {
         LogStatus {
             durability: "disk".into(),
@@ -322,7 +376,8 @@ impl DiskLog {
             checkpoints: self.checkpoints,
             snapshots: self.snapshots_stored,
             is_slow: self.is_slow(),
-            is_full: self.is_full(),
+            is_full: self.lacks_room().is_some(),
+            room: self.room(),
         }
     }
 }

@@ -105,6 +105,18 @@ pub enum LogError {
     Damaged(WalError),
 }
 
+impl LogError {
+    /// Whether the disk has no room.
+    pub(crate) fn is_full(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        match self {
+            LogError::Io { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded),
+            LogError::Wal(error) => error.is_full(),
+            _ => false,
+        }
+    }
+}
+
 impl From<WalError> for LogError {
     fn from(error: WalError) -> Self {
         match error.is_damage() {

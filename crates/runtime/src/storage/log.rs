@@ -3,7 +3,7 @@
 //! `disk_log`.
 
 use super::directory::DataDirectory;
-use super::disk_log::{DiskLog, DiskOptions, DiskPast};
+use super::disk_log::{DiskLog, DiskOptions, DiskPast, EndedSnapshot, NoRoom};
 use super::error::LogError;
 use super::memory_log::{MemoryLog, Recovered};
 use super::stamp::Stamp;
@@ -79,9 +79,12 @@ impl Log {
         matches!(self, Log::Disk(log) if log.is_slow())
     }
 
-    /// Whether the disk has no room for the next file of the log.
-    pub(crate) fn is_full(&self) -> bool {
-        matches!(self, Log::Disk(log) if log.is_full())
+    /// For what the disk has no room, if so.
+    pub(crate) fn lacks_room(&self) -> Option<NoRoom> {
+        match self {
+            Log::Memory(_) => None,
+            Log::Disk(log) => log.lacks_room(),
+        }
     }
 
     /// How long the sync in progress has taken, if it hangs.
@@ -102,11 +105,19 @@ impl Log {
         }
     }
 
-    /// A snapshot that would now survive a crash: its role instance and its stamp.
-    pub(crate) fn stored_snapshot(&mut self) -> Result<Option<(Address, u64)>, LogError> {
+    /// A snapshot that would now survive a crash, or one that found no room and whose role is to
+    /// store another one.
+    pub(crate) fn next_snapshot(&mut self) -> Result<Option<EndedSnapshot>, LogError> {
         match self {
             Log::Memory(_) => Ok(None),
-            Log::Disk(log) => log.stored_snapshot(),
+            Log::Disk(log) => log.next_snapshot(),
+        }
+    }
+
+    /// The role is not on this node any more.
+    pub(crate) fn role_left(&mut self, role: Address) {
+        if let Log::Disk(log) = self {
+            log.role_left(role);
         }
     }
 

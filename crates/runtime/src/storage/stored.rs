@@ -42,10 +42,14 @@ impl StoredList {
 
     /// A snapshot of this role is on disk. On return the list is too.
     pub(crate) fn add(&mut self, name: String) -> Result<(), LogError> {
-        match self.names.insert(name) {
-            true => self.save(),
-            false => Ok(()),
+        if !self.names.insert(name.clone()) {
+            return Ok(());
         }
+        let saved = self.save();
+        if saved.is_err() {
+            self.names.remove(&name);
+        }
+        saved
     }
 
     /// Leaves out roles that are not on this node any more, before their snapshots are deleted.

@@ -1,6 +1,7 @@
 //! Tests of the simulated disk.
 
 use super::*;
+use ionian_wal::storage::Storage;
 use std::collections::BTreeSet;
 
 const A: Address = Address { kind: 0, index: 0 };
@@ -19,9 +20,12 @@ fn append(disk: &mut Disk, records: std::ops::Range<u8>) {
     }
 }
 
+/// Returns the snapshots that are there.
 fn sync(disk: &mut Disk) -> Vec<(Address, u64)> {
     assert!(disk.begin_sync() && !disk.begin_sync());
-    disk.complete_sync()
+    let all = disk.complete_sync().into_iter();
+    let stored = all.filter(|(_, (_, stored))| *stored);
+    stored.map(|(from, (stamp, _))| (from, stamp)).collect()
 }
 
 fn found(past: &Past) -> Vec<u8> {
@@ -97,6 +101,35 @@ fn snapshots_are_there_when_they_are_durable_and_one_under_way_may_be() {
         stamps.insert(*stamp);
     }
     assert_eq!(stamps, [7, 9].into());
+}
+
+#[test]
+fn a_snapshot_without_room_leaves_the_one_before_it_and_nothing_else() {
+    let mut stamps = BTreeSet::new();
+    for seed in 0..200 {
+        let mut disk = new(seed, Defect::None);
+        disk.store_snapshot(B, 7, Bytes::from(vec![7; 1200]));
+        assert_eq!(sync(&mut disk), [(B, 7)]);
+        disk.snapshots.refused_once_in = 1;
+        disk.store_snapshot(B, 9, Bytes::from(vec![9; 1200]));
+        append(&mut disk, 0..1);
+        assert_eq!((sync(&mut disk), disk.refused), (Vec::new(), 1));
+        assert!(disk.owed.contains(&B));
+        let names = disk.storage.list(Path::new("/snapshots")).expect("names");
+        assert!(names.iter().all(|it| !it.ends_with(".tmp")), "{names:?}");
+        assert_eq!(disk.crash_hard(), 0);
+        let past = disk.open(&[A, B]).expect("is sound");
+        let [(B, stamp, snapshot)] = &past.snapshots[..] else {
+            panic!("{:?}", past.snapshots)
+        };
+        assert_eq!(snapshot, &vec![*stamp as u8; 1200]);
+        stamps.insert(*stamp);
+    }
+    // One that was whole, and whose directory could not be synced, may be there all the same.
+    assert!(
+        stamps.contains(&7) && stamps.iter().all(|it| [7, 9].contains(it)),
+        "{stamps:?}"
+    );
 }
 
 #[test]

@@ -231,7 +231,7 @@ impl<P: Protocol> Server<P> {
             self.host.end_burst(local, outcome);
             self.host.on_durable(outcome);
             for (from, stamp) in outcome.disk.take_stored() {
-                self.host.on_snapshot(from, stamp, outcome);
+                self.host.on_snapshot(from, (stamp, true), outcome);
             }
             if self.host.queued() == 0 {
                 break;

@@ -93,7 +93,7 @@ pub(super) struct Snapshots {
     /// Everything below is in the last one stored.
     stored: Slot,
     storing: Option<Slot>,
-    /// Bytes of commands applied since the last was begun.
+    /// Bytes of commands applied since the last was begun; [`SNAPSHOT_BYTES`] if it found no room.
     bytes: usize,
     /// The state that it has taken over from another node ends here, and is not on disk yet: until
     /// it is, nothing that follows it may be written.
@@ -135,9 +135,14 @@ impl Snapshots {
         self.must_store.is_some()
     }
 
-    pub(super) fn stored(&mut self, stamp: Slot) {
+    fn stored(&mut self, stamp: Slot) {
         (self.stored, self.storing) = (stamp, None);
         self.must_store = self.must_store.filter(|executed| stamp < *executed);
+    }
+
+    /// The one under way has found no room: another one is due.
+    fn refused(&mut self) {
+        (self.storing, self.bytes) = (None, SNAPSHOT_BYTES);
     }
 
     fn is_due(&self, applied: Slot, slots: usize) -> bool {
@@ -183,6 +188,17 @@ impl ChainNode {
                 self.add(value);
                 self.apply(committed, false);
             }
+        }
+    }
+
+    /// A snapshot is on disk, or has found no room.
+    pub(super) fn note_snapshot(&mut self, stamp: u64, stored: bool, out: &mut Out<'_, Self>) {
+        match stored {
+            true => {
+                self.snapshots.stored(Slot(stamp));
+                out.release_below(stamp);
+            }
+            false => self.snapshots.refused(),
         }
     }
 

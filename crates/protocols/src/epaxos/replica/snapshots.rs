@@ -45,7 +45,7 @@ pub(super) struct Snapshots {
     storing: Option<(u64, Vec<Reach>)>,
     /// What the barriers that were executed depend on.
     passed: BTreeMap<Space, u64>,
-    /// Bytes of commands executed since the last was begun.
+    /// Bytes of commands executed since the last was begun; [`SNAPSHOT_BYTES`] if it found no room.
     bytes: usize,
     /// The one that peers are given, with its name.
     offer: Option<(u64, Offer)>,
@@ -103,6 +103,13 @@ impl Snapshots {
     pub(super) fn stored(&mut self, stamp: u64) {
         if let Some(stored) = self.storing.take_if(|(storing, _)| *storing == stamp) {
             self.stored = stored;
+        }
+    }
+
+    /// The one with this stamp has found no room: another one is due.
+    pub(super) fn refused(&mut self, stamp: u64) {
+        if self.storing.take_if(|(it, _)| *it == stamp).is_some() {
+            self.bytes = SNAPSHOT_BYTES;
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) struct Snapshots {
     stored: Slot,
     /// The slot of the one under way.
     storing: Option<Slot>,
-    /// Bytes of commands executed since the last was begun.
+    /// Bytes of commands executed since the last was begun; [`SNAPSHOT_BYTES`] if it found no room.
     bytes: usize,
     /// The leader wants everything below this slot to be in one.
     wanted: Slot,
@@ -119,6 +119,13 @@ impl Snapshots {
         self.stored = self.stored.max(executed);
     }
 
+    /// The one of the state before this slot has found no room: another one is due.
+    fn refused(&mut self, executed: Slot) {
+        if self.storing.take_if(|it| *it == executed).is_some() {
+            self.bytes = SNAPSHOT_BYTES;
+        }
+    }
+
     /// The replica, which has executed every slot below `executed`, would find every slot below
     /// this one again after a crash.
     pub(super) fn kept(&self, executed: Slot) -> Slot {
@@ -141,9 +148,12 @@ impl ReplicaCore {
         Ok(())
     }
 
-    /// The snapshot with this stamp is on disk.
-    pub fn on_snapshot(&mut self, stamp: u64) {
-        self.snapshots.stored(Slot(stamp));
+    /// See [`Role::on_snapshot`](ionian_kernel::role::Role::on_snapshot).
+    pub fn on_snapshot(&mut self, stamp: u64, stored: bool) {
+        match stored {
+            true => self.snapshots.stored(Slot(stamp)),
+            false => self.snapshots.refused(Slot(stamp)),
+        }
     }
 
     /// See [`Role::freeze`](ionian_kernel::role::Role::freeze).

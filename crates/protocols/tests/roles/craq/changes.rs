@@ -281,6 +281,9 @@ fn a_joining_node_copies_the_state_and_stores_it_before_it_goes_on() {
         for_node(&sends, 1).iter().any(fetches)
     };
     assert!(!asks(&mut joins));
+    let again = joins.refused(100).snapshot;
+    assert_eq!(again, stores, "the disk had no room");
+    assert!(!asks(&mut joins));
     joins.stored(100);
     assert!(asks(&mut joins));
 }

@@ -65,6 +65,26 @@ fn a_snapshot_is_stored_when_enough_slots_are_executed_and_counts_when_it_is_on_
     assert_eq!(asked, only(vec![report(&replica, 7, 2, 1000)]));
 }
 
+/// No command need come: clients cannot write while the disk is full.
+#[test]
+fn a_snapshot_that_found_no_room_is_followed_by_another_at_once() {
+    let mut replica = replica_of(snapshotting(2), &birth(ID.0));
+    replica.tell(chosen(0, open(), PEER));
+    let stores = |stamp| Asked {
+        snapshot: Some(stamp),
+        ..only(vec![])
+    };
+    assert_eq!(replica.asked(chosen(1, write(0, "a"), PEER)), stores(2));
+    assert_eq!(replica.refused(2), stores(2));
+    replica.tell(chosen(2, write(1, "b"), PEER));
+    assert_eq!(replica.refused(1), only(vec![]), "it is not under way");
+    assert_eq!(replica.refused(2), stores(3));
+    replica.tell(chosen(3, write(2, "c"), PEER));
+    replica.reconfigured(snapshotting(1000));
+    assert_eq!(replica.refused(3), stores(4), "whatever is due now");
+    assert_eq!(replica.stored(4), only(vec![]));
+}
+
 #[test]
 fn a_leader_can_have_what_it_needs_stored_before_it_is_due() {
     let mut replica = in_session();

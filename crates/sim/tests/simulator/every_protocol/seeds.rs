@@ -196,14 +196,20 @@ pub(crate) fn pass_while_members_and_options_change<P: Protocol>() {
 }
 
 /// Runs are only worth something if crashes hit logs while they are written and after they were
-/// cut.
+/// cut, and disks have room for some snapshots only.
 pub(crate) fn tear_and_truncate_logs<P: Protocol>() {
     let scenario = Scenario {
         durability: Durability::Disk,
         ..shapes::smallest::<P>()
     };
     let mut report = Report::default();
-    while report.torn_logs == 0 || report.truncated_logs == 0 || report.snapshots == 0 {
+    let is_enough = |it: &Report| {
+        it.torn_logs > 0
+            && it.truncated_logs > 0
+            && it.snapshots > it.refused_snapshots
+            && it.refused_snapshots > 0
+    };
+    while !is_enough(&report) {
         assert!(report.runs < 2000, "no crash hit a log so: {report}");
         let seeds = report.runs..report.runs + LEAST_SEEDS;
         report.merge(&pass_range::<P>(&scenario, seeds));
