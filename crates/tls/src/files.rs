@@ -6,7 +6,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3Default;
 use zeroize::Zeroizing;
@@ -33,6 +33,22 @@ impl Files {
             key: directory.join("tls.key"),
             bundle: directory.join("ca.crt"),
         }
+    }
+
+    /// Which files there are now. It blocks for as long as the storage takes, but not at a pipe.
+    ///
+    /// # Errors
+    /// If there is not each of them.
+    pub fn identity(&self) -> std::io::Result<Identity> {
+        let number = |path: &Path| -> std::io::Result<(u64, u64)> {
+            let metadata = path.metadata()?;
+            Ok((metadata.dev(), metadata.ino()))
+        };
+        Ok(Identity([
+            number(&self.certificate)?,
+            number(&self.key)?,
+            number(&self.bundle)?,
+        ]))
     }
 
     /// Reads all files.
@@ -85,8 +101,12 @@ pub fn describe_file(path: &Path) -> Result<Described, TlsError> {
 
 type Der = CertificateDer<'static>;
 
+/// Which three files there are under the names of a set at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity([(u64, u64); 3]);
+
 /// What the files of a set hold.
-pub(crate) struct Contents {
+pub struct Contents {
     pub(crate) certificate: Bytes,
     pub(crate) key: Bytes,
     pub(crate) bundle: Bytes,

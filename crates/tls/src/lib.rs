@@ -35,7 +35,7 @@ mod set;
 
 pub use config::{ClientAuth, readable};
 pub use error::{TlsError, date};
-pub use files::{Files, describe_file};
+pub use files::{Contents, Files, Identity, describe_file};
 pub use issue::{Authority, Hosts, Issued};
 pub use live::{Live, Loaded, Reload};
 pub use name::{Described, Expected, Kind, Name, describe, is_near_end, name_of, now};

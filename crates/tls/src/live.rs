@@ -2,7 +2,7 @@
 
 use crate::config::{ClientAuth, gateway_client, gateway_server, node_client, node_server};
 use crate::error::TlsError;
-use crate::files::Files;
+use crate::files::{Contents, Files};
 use crate::name::{Expected, now};
 use crate::seen::{Seen, SeenIssuer};
 use crate::set::CertificateSet;
@@ -91,6 +91,11 @@ impl Live {
         })
     }
 
+    /// Where the set is.
+    pub fn files(&self) -> &Files {
+        &self.files
+    }
+
     /// The set in force.
     pub fn loaded(&self) -> Arc<Loaded> {
         self.loaded.load_full()
@@ -136,17 +141,30 @@ impl Live {
         why
     }
 
-    /// Reads the files, and puts a new set in force if it passes every check. Blocks for as long as
-    /// the storage takes. Only one thread of a process calls this.
+    /// Reads the files, and [puts them in force](Self::put_in_force).
     pub fn reload(&self) -> Reload {
-        let done = self.read_again();
+        self.put_in_force(self.read())
+    }
+
+    /// Reads the files. Blocks for as long as the storage takes; several threads may.
+    ///
+    /// # Errors
+    /// If one of them cannot be read.
+    pub fn read(&self) -> Result<Contents, TlsError> {
+        self.files.read()
+    }
+
+    /// Puts a new set in force if what was read passes every check. Only one thread of a process
+    /// calls this.
+    pub fn put_in_force(&self, read: Result<Contents, TlsError>) -> Reload {
+        let done = self.exchange(read);
         self.reads.fetch_add(1, Ordering::Relaxed);
         done
     }
 
-    fn read_again(&self) -> Reload {
+    fn exchange(&self, read: Result<Contents, TlsError>) -> Reload {
         let before = self.loaded();
-        let contents = match self.files.read() {
+        let contents = match read {
             Ok(contents) => contents,
             Err(error) => return self.refuse(u64::MAX, error),
         };

@@ -4,11 +4,14 @@ use super::audit_lines::AUDIT;
 use crate::status::{AdmittedStatus, CertificateStatus, IssuerStatus, TlsStatus};
 use crate::transport::peers::Peers;
 use crate::transport::security::NodeTls;
-use ionian_tls::{Kind, Name, Reload, describe, fingerprint, is_near_end, now};
+use ionian_tls::{
+    Contents, Identity, Kind, Live, Name, Reload, TlsError, describe, fingerprint, is_near_end, now,
+};
 use std::rc::Rc;
-use std::thread;
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
 
 /// How often the files are read.
@@ -19,6 +22,13 @@ const WARN_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long the files may take until the log says that they do not come.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The most threads that wait for files that were replaced by others meanwhile. While there are so
+/// many no further one begins.
+const MOST_HANGING: usize = 8;
+
+/// The most threads to which the storage does not even say which files there are.
+const MOST_SILENT: usize = 2;
 
 /// The pause between two connections that are closed: the cluster loses one at a time.
 const CLOSE_EVERY: Duration = Duration::from_secs(1);
@@ -106,31 +116,102 @@ fn audit(object: &Name, outcome: &str) {
     tracing::info!(target: AUDIT, request = "certificates", object, outcome);
 }
 
-/// Reads the files on a thread, because their storage may not answer, and then says so once.
-/// `is_asked` if an operator waits for the end; one waits for [`PATIENCE`] only.
-async fn read(tls: &NodeTls, is_asked: bool) -> Reload {
-    let (done, mut reading) = oneshot::channel();
-    let live = tls.live.clone();
-    let read = move || {
-        // Fails if the node stops.
-        let _ = done.send(live.reload());
-    };
-    if let Err(error) = thread::Builder::new().name("tls".into()).spawn(read) {
-        tracing::warn!(id = "E0911", "no thread can read the certificates: {error}");
-        return Reload::Unchanged;
+/// What an attempt to read the files has come to; nothing if they are those at which an earlier
+/// attempt hangs.
+type Read = Option<Result<Contents, TlsError>>;
+
+/// Reads the files, each time on a thread of its own, because their storage may not answer.
+struct Reader {
+    live: Arc<Live>,
+    /// Those that have not ended, the oldest first.
+    attempts: Vec<Attempt>,
+    results: UnboundedReceiver<(u64, Read)>,
+    done: UnboundedSender<(u64, Read)>,
+    begun: u64,
+    /// The number of the latest attempt that has read files.
+    used: u64,
+    /// What it has read, until that is used.
+    latest: Read,
+}
+
+/// A thread that reads the files.
+struct Attempt {
+    thread: JoinHandle<()>,
+    /// Which ones; not set while the storage does not say that.
+    identity: Arc<OnceLock<Identity>>,
+}
+
+impl Reader {
+    fn new(live: Arc<Live>) -> Self {
+        let (done, results) = unbounded_channel();
+        Reader {
+            live,
+            attempts: Vec::new(),
+            results,
+            done,
+            begun: 0,
+            used: 0,
+            latest: None,
+        }
     }
-    if let Ok(read) = timeout(PATIENCE, &mut reading).await {
-        return read.unwrap_or(Reload::Unchanged);
+
+    /// Begins an attempt. Returns whether it has: not while too many hang.
+    fn begin(&mut self) -> bool {
+        self.attempts.retain(|it| !it.thread.is_finished());
+        let hanging = self.attempts.iter().map(|it| it.identity.get().cloned());
+        let hanging: Vec<Option<Identity>> = hanging.collect();
+        let silent = hanging.iter().filter(|it| it.is_none()).count();
+        if hanging.len() >= MOST_HANGING || silent >= MOST_SILENT {
+            return false;
+        }
+        self.begun += 1;
+        let (number, live, done) = (self.begun, self.live.clone(), self.done.clone());
+        let identity = Arc::<OnceLock<Identity>>::default();
+        let found = identity.clone();
+        let read = move || {
+            let files = live.files().identity().ok();
+            let hangs = files.is_some() && hanging.contains(&files);
+            let read = (!hangs).then(|| {
+                files.map(|files| found.set(files));
+                live.read()
+            });
+            // Fails if the node stops.
+            let _ = done.send((number, read));
+        };
+        match thread::Builder::new().name("tls".into()).spawn(read) {
+            Ok(thread) => self.attempts.push(Attempt { thread, identity }),
+            Err(error) => {
+                tracing::warn!(id = "E0911", "no thread can read the certificates: {error}");
+                return false;
+            }
+        }
+        true
     }
-    let why = tls.live.is_late(PATIENCE);
-    tracing::error!(id = "E0910", "the certificates in force stay: {why}");
-    if is_asked {
-        tls.was_read.notify_waiters();
+
+    /// Takes in what attempts come to, until this one has ended, or one if none is named. What a
+    /// later attempt has overtaken is dropped.
+    async fn receive(&mut self, last: Option<u64>) {
+        while let Some((number, read)) = self.results.recv().await {
+            if read.is_some() && number > self.used {
+                (self.used, self.latest) = (number, read);
+            }
+            if last.is_none_or(|last| number == last) {
+                return;
+            }
+        }
     }
-    loop {
-        tokio::select! {
-            read = &mut reading => return read.unwrap_or(Reload::Unchanged),
-            () = tls.reload.notified() => tls.was_read.notify_waiters(),
+
+    /// Begins an attempt and waits for it, or says after [`PATIENCE`] that it does not come. It may
+    /// [come](Self::receive) later.
+    async fn read(&mut self) {
+        if !self.begin() {
+            return;
+        }
+        let own = self.begun;
+        let is_late = timeout(PATIENCE, self.receive(Some(own))).await.is_err();
+        if is_late && self.latest.is_none() {
+            let why = self.live.is_late(PATIENCE);
+            tracing::error!(id = "E0910", "the certificates in force stay: {why}");
         }
     }
 }
@@ -140,14 +221,23 @@ async fn read(tls: &NodeTls, is_asked: bool) -> Reload {
 /// make them again.
 pub(crate) async fn keep_current(tls: NodeTls, peers: Rc<Peers>) {
     let mut warned = None;
+    let mut reader = Reader::new(tls.live.clone());
     loop {
         let now = Instant::now();
         if warned.is_none_or(|at| now.duration_since(at) >= WARN_EVERY) && warn_of_end(&tls) {
             warned = Some(now);
         }
-        // Either the time has passed or an operator wants it now.
-        let is_asked = timeout(READ_EVERY, tls.reload.notified()).await.is_ok();
-        match read(&tls, is_asked).await {
+        let is_asked = tokio::select! {
+            // Either the time has passed or an operator wants it now.
+            asked = timeout(READ_EVERY, tls.reload.notified()) => {
+                reader.read().await;
+                asked.is_ok()
+            }
+            () = reader.receive(None) => false,
+        };
+        let read = reader.latest.take();
+        let done = read.map_or(Reload::Unchanged, |read| tls.live.put_in_force(read));
+        match done {
             Reload::Unchanged => {}
             Reload::Exchanged => {
                 let loaded = tls.live.loaded();

@@ -347,3 +347,37 @@ fn files_that_are_not_read_in_time_hold_up_no_node_and_the_old_ones_stay() {
     zero.stop().unwrap();
     one.stop().unwrap();
 }
+
+/// An operator replaces the pipe by a file, whose reader does not wait.
+#[test]
+fn files_are_read_again_though_an_earlier_reader_of_others_still_waits() {
+    let (pki, mut pair) = (Pki::new(), Pair::new());
+    let (own, operator) = (
+        pki.required(Kind::Node, "n0").unwrap(),
+        pki.required(Kind::Operator, "eva"),
+    );
+    let zero = pair.start(0, Some(own.clone()));
+    let (file, pipe) = (pki.path("n0").join("tls.crt"), pki.path("pipe"));
+    let before = fs::read(&file).unwrap();
+    let serial = || own.live.loaded().set.certificate().to_vec();
+    let (first, reads) = (serial(), own.live.reads());
+    fs::remove_file(&file).unwrap();
+    nix::unistd::mkfifo(&file, Mode::S_IRWXU).unwrap();
+    for _ in 0..3 {
+        block_on(own.read_again());
+    }
+    assert_eq!(zero.logged(&["E0910"]), 1, "one reader waits for one file");
+    assert_eq!(own.live.reads(), reads);
+    fs::rename(&file, &pipe).unwrap();
+    pki.write("n0", &pki.issue(Kind::Node, "n0"));
+    block_on(own.read_again());
+    let second = serial();
+    assert_ne!(second, first, "the new certificate is in force");
+    let refusal = || status_by(&zero, &operator).unwrap().tls.unwrap().refusal;
+    assert_eq!(refusal(), None);
+    // What the first reader gets now is out of date.
+    fs::write(&pipe, before).unwrap();
+    block_on(own.read_again());
+    assert_eq!((serial(), refusal()), (second, None));
+    zero.stop().unwrap();
+}
