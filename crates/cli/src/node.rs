@@ -92,7 +92,7 @@ fn start(arguments: &Arguments, sink: Option<Arc<Sink>>, log: &Log) -> Result<Ex
 }
 
 fn begin(arguments: &Arguments, audit: Option<Arc<Sink>>, stop: Stop) -> Result<ExitCode> {
-    let tls = secure::load(arguments)?;
+    let tls = secure::load(arguments, &stop)?;
     let (name, overrides) = (&arguments.name, &arguments.overrides);
     let data = DataPaths::for_nodes(&arguments.data)?.node(name);
     contact::identify_node(tls.clone());
@@ -100,10 +100,12 @@ fn begin(arguments: &Arguments, audit: Option<Arc<Sink>>, stop: Stop) -> Result<
     let is_required = arguments.audit_mode == AuditMode::Required;
     let given = match (&arguments.config, &arguments.join[..]) {
         (Some(file), _) => {
+            stop.waits_for(file);
             Configuration::founded(Deployment::load(file)?.with_overrides(overrides)?)
         }
         (None, []) => unreachable!("one of them is required"),
         (None, contacts) => {
+            stop.waits_for(&data);
             let wrong = contacts.iter().find(|contact| endpoint(contact).is_none());
             let mut known = match (membership_file::stored(&data)?, wrong) {
                 (Some(known), _) => known,
@@ -125,6 +127,7 @@ fn begin(arguments: &Arguments, audit: Option<Arc<Sink>>, stop: Stop) -> Result<
     // By default a write beyond the file size limit kills the process; without the signal it fails
     // with an ordinary disk error, which names the file.
     signals::catch(&[Signal::SIGXFSZ]);
+    stop.waits_for(&data);
     let protocol = given.deployment.protocol.clone();
     let (listen, gateway_listen) = (arguments.listen.clone(), arguments.gateway_listen.clone());
     let clock_ahead_ms = arguments.clock_ahead_ms;

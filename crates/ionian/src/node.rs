@@ -57,7 +57,7 @@ impl Tls {
     }
 
     fn open(&self, name: &str) -> Result<NodeTls, StartError> {
-        NodeTls::of_node(&self.directory, name, self.mode, ClientAuth::None)
+        NodeTls::of_node(&self.directory, name, self.mode, ClientAuth::None, &|_| ())
             .map_err(|source| refused(&self.directory, source))
     }
 }

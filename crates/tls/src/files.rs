@@ -51,14 +51,17 @@ impl Files {
         ]))
     }
 
-    /// Reads all files.
-    pub(crate) fn read(&self) -> Result<Contents, TlsError> {
-        let contents = Contents {
+    /// Reads all files. `begin` is called with each before.
+    pub(crate) fn read(&self, begin: &dyn Fn(&Path)) -> Result<Contents, TlsError> {
+        let read = |path: &Path, is_secret| {
+            begin(path);
+            read(path, is_secret)
+        };
+        Ok(Contents {
             certificate: read(&self.certificate, false)?,
             key: read(&self.key, true)?,
             bundle: read(&self.bundle, false)?,
-        };
-        Ok(contents)
+        })
     }
 
     pub(crate) fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<Der>, TlsError> {

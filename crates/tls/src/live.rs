@@ -9,6 +9,7 @@ use crate::set::CertificateSet;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ServerConfig};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -77,7 +78,19 @@ impl Live {
     /// # Errors
     /// What is wrong with it.
     pub fn open(files: Files, expected: Expected, auth: ClientAuth) -> Result<Self, TlsError> {
-        let set = CertificateSet::load(&files, &expected)?;
+        Self::open_by((files, expected), auth, &|_| ())
+    }
+
+    /// As [`open`](Self::open). `begin` is called with each file before it is read.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_by(
+        (files, expected): (Files, Expected),
+        auth: ClientAuth,
+        begin: &dyn Fn(&Path),
+    ) -> Result<Self, TlsError> {
+        let set = CertificateSet::load(&files, &expected, begin)?;
         Ok(Live {
             loaded: ArcSwap::from_pointee(load(&files, set, auth, 0)?),
             files,
@@ -151,7 +164,7 @@ impl Live {
     /// # Errors
     /// If one of them cannot be read.
     pub fn read(&self) -> Result<Contents, TlsError> {
-        self.files.read()
+        self.files.read(&|_| ())
     }
 
     /// Puts a new set in force if what was read passes every check. Only one thread of a process

@@ -9,6 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::CertifiedKey;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
@@ -51,18 +52,23 @@ pub struct CertificateSet {
 impl CertificateSet {
     /// Loads a set and checks it: the key fits the certificate, the certificate is valid now under
     /// the set's own bundle, and the name in it is the expected one. Files that are being replaced
-    /// do not fit together, so a set that does not pass is read once more.
+    /// do not fit together, so a set that does not pass is read once more. `begin` is called with
+    /// each file before it is read.
     ///
     /// # Errors
     /// What is wrong, with the file.
-    pub fn load(files: &Files, expected: &Expected) -> Result<Self, TlsError> {
-        let first = files.read()?;
+    pub fn load(
+        files: &Files,
+        expected: &Expected,
+        begin: &dyn Fn(&Path),
+    ) -> Result<Self, TlsError> {
+        let first = files.read(begin)?;
         let error = match Self::check(files, &first, expected) {
             Ok(set) => return Ok(set),
             Err(error) => error,
         };
         sleep(REPLACED_WITHIN);
-        let second = files.read()?;
+        let second = files.read(begin)?;
         match second.digest() == first.digest() {
             true => Err(error),
             false => Self::check(files, &second, expected),

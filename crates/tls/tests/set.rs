@@ -42,7 +42,8 @@ impl Directory {
     }
 
     fn load(&self) -> Result<CertificateSet, String> {
-        CertificateSet::load(&Files::within(&self.0), &expected()).map_err(|e| e.to_string())
+        CertificateSet::load(&Files::within(&self.0), &expected(), &|_| ())
+            .map_err(|e| e.to_string())
     }
 }
 

@@ -311,7 +311,7 @@ mod tests {
 
     fn status(files: &Files) -> TlsStatus {
         let expected = Expected::node("c", None);
-        let set = CertificateSet::load(files, &expected).unwrap();
+        let set = CertificateSet::load(files, &expected, &|_| ()).unwrap();
         let described = |der: &[u8]| CertificateStatus {
             subject: describe(der).subject,
             issuer: describe(der).issuer,

@@ -2,11 +2,13 @@
 
 use super::arguments::{Arguments, ClientUser, Clients, Mode};
 use super::service;
+use super::stop::Stop;
 use anyhow::{Context, Result};
 use ionian_gateway::ClientTls;
 use ionian_program::BadUsage;
 use ionian_runtime::{NodeTls, TlsMode};
 use ionian_tls::ClientAuth;
+use std::path::Path;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Loads the certificate that `--tls` names. Its name must be that of the node; the cluster is
@@ -14,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 ///
 /// # Errors
 /// If it cannot be used.
-pub(super) fn load(arguments: &Arguments) -> Result<Option<NodeTls>> {
+pub(super) fn load(arguments: &Arguments, stop: &Stop) -> Result<Option<NodeTls>> {
     let Some(directory) = &arguments.tls else {
         tracing::warn!(
             id = "E0905",
@@ -38,7 +40,8 @@ pub(super) fn load(arguments: &Arguments) -> Result<Option<NodeTls>> {
         Clients::Optional => ClientAuth::Optional,
         Clients::Required => ClientAuth::Required,
     };
-    let tls = NodeTls::of_node(directory, &arguments.name, mode, auth)
+    let begin = &|path: &Path| stop.waits_for(path);
+    let tls = NodeTls::of_node(directory, &arguments.name, mode, auth, begin)
         .with_context(|| format!("--tls {}", directory.display()))?;
     if mode == TlsMode::Permissive {
         tracing::warn!(

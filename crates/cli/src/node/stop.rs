@@ -5,10 +5,13 @@
 
 use super::logging::Log;
 use super::service;
+use std::convert::Infallible;
+use std::future::pending;
 use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -31,6 +34,12 @@ pub(super) struct Stop {
     seen: Arc<Seen>,
 }
 
+/// The thread looks this often at what a node that starts waits for.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// After this many looks at the same file or directory the log names it.
+const LOOKS: u32 = 3;
+
 /// What the thread sees of the node.
 #[derive(Default)]
 struct Seen {
@@ -38,7 +47,34 @@ struct Seen {
     runs: AtomicBool,
     /// Whether the node ends because it has failed. A signal in its last moments is not the reason.
     has_failed: AtomicBool,
+    /// The file or directory that it needs before.
+    needs: Mutex<PathBuf>,
     beats: AtomicU64,
+}
+
+impl Seen {
+    fn needs(&self) -> MutexGuard<'_, PathBuf> {
+        self.needs.lock().expect("no thread panics with it")
+    }
+
+    /// Names what a node waits for that has not begun, once.
+    async fn watch_start(&self) -> Infallible {
+        let (mut last, mut looks) = (PathBuf::new(), 0);
+        while !self.runs.load(Ordering::Relaxed) {
+            sleep(LOOK_EVERY).await;
+            let now = self.needs().clone();
+            looks = if now == last { looks + 1 } else { 0 };
+            if looks == LOOKS {
+                tracing::warn!(
+                    id = "E0114",
+                    "the node does not start yet: it waits for {}",
+                    now.display()
+                );
+            }
+            last = now;
+        }
+        pending().await
+    }
 }
 
 impl Stop {
@@ -79,6 +115,11 @@ impl Stop {
     pub(super) fn on_failure(&self) -> impl FnOnce() + use<> {
         let seen = self.seen.clone();
         move || seen.has_failed.store(true, Ordering::Relaxed)
+    }
+
+    /// The node begins to read this, and may hang at it. If it does the log names it.
+    pub(super) fn waits_for(&self, path: &Path) {
+        *self.seen.needs() = path.to_owned();
     }
 
     /// Completes when the node must stop. Must be called on the event loop, which shows from then
@@ -127,7 +168,10 @@ async fn watch_node(
     asked: &watch::Sender<Option<&'static str>>,
     seen: &Seen,
 ) -> Option<AtOnce> {
-    let why = signals.stop_requested(&mut starter).await;
+    let why = tokio::select! {
+        why = signals.stop_requested(&mut starter) => why,
+        never = seen.watch_start() => match never {},
+    };
     tracing::info!("stopping: {why}");
     if !seen.runs.load(Ordering::Relaxed) {
         return None;

@@ -1,12 +1,14 @@
 //! Nothing that hangs and that a node can do without holds it up: it serves, and ends when it is
 //! asked to.
 
-use crate::cluster::{Directory, LIMIT, deployment, eventually, ionian, run};
+use crate::cluster::{Directory, LIMIT, Nodes, deployment, eventually, ionian, run};
 use crate::secured::Secured;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
 use serde_json::Value;
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -171,6 +173,51 @@ fn snapshots_without_room_leave_reads_and_deletions_until_there_is_room() {
     let expected = "v\n1\nMISCONF the disk of this node is full:\n\
         the disk of node n1 is full\nno room for a snapshot\nw\n0\n0\n0\n";
     assert_eq!(rest, expected, "{said}");
+}
+
+#[test]
+fn a_node_that_waits_for_a_file_at_its_start_names_it_and_ends_when_it_is_asked_to() {
+    let directory = Directory::new();
+    let file = |name: &str| directory.path(name).to_str().unwrap().to_owned();
+    fs::create_dir(file("certs")).unwrap();
+    let given = deployment("colocated", &[]).to_toml();
+    let all = [
+        "given.toml",
+        "certs/tls.crt",
+        "certs/tls.key",
+        "certs/ca.crt",
+    ];
+    for hanging in all {
+        for name in all {
+            let _ = fs::remove_file(file(name));
+            fs::write(file(name), &given).unwrap();
+            fs::set_permissions(file(name), fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        fs::remove_file(file(hanging)).unwrap();
+        nix::unistd::mkfifo(&*directory.path(hanging), Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+        let log = directory.path("log");
+        let mut node = ionian();
+        node.args([
+            "node",
+            "n0",
+            "--data",
+            &file("data"),
+            "--config",
+            &file("given.toml"),
+        ]);
+        if hanging != all[0] {
+            node.args(["--tls", &file("certs")]);
+        }
+        let node = node.stderr(fs::File::create(&log).unwrap()).spawn();
+        let mut nodes = Nodes(vec![node.unwrap()]);
+        let line = format!("it waits for {}", file(hanging));
+        let said = || fs::read_to_string(&log).unwrap();
+        eventually(hanging, || said().contains(&line).then_some(()));
+        let pid = nix::unistd::Pid::from_raw(nodes.0[0].id() as i32);
+        kill(pid, Signal::SIGTERM).unwrap();
+        let ended = eventually("it ends", || nodes.0[0].try_wait().unwrap());
+        assert_eq!(ended.code(), Some(0), "{}", said());
+    }
 }
 
 /// Delays the syncs of a node by the milliseconds in the file NODE.delay, or until it is gone.

@@ -74,7 +74,8 @@ impl NodeTls {
 
     /// That of the node `name`, in a directory with `tls.crt`, `tls.key` and `ca.crt`; `clients`
     /// says which certificates its gateway asks clients for. The cluster is checked when it is
-    /// known, by [`check_cluster`](Self::check_cluster).
+    /// known, by [`check_cluster`](Self::check_cluster). `begin` is called with each file before it
+    /// is read.
     ///
     /// # Errors
     /// If it cannot be used, or is of another node.
@@ -83,13 +84,14 @@ impl NodeTls {
         name: &str,
         mode: TlsMode,
         clients: ClientAuth,
+        begin: &dyn Fn(&Path),
     ) -> Result<Self, TlsError> {
         let expected = Expected {
             cluster: None,
             kinds: vec![Kind::Node],
             name: Some(name.to_owned()),
         };
-        let live = Live::open(Files::within(directory), expected, clients)?;
+        let live = Live::open_by((Files::within(directory), expected), clients, begin)?;
         Ok(Self::new(mode, Arc::new(live)))
     }
 

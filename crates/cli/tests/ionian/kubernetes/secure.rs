@@ -208,7 +208,7 @@ fn copies(cluster: &Rendered) {
     };
     let load = |folder: &str| {
         let files = Files::within(&directory.path(folder));
-        CertificateSet::load(&files, &Expected::node("ionian", Some(name)))
+        CertificateSet::load(&files, &Expected::node("ionian", Some(name)), &|_| ())
     };
     project();
     let refused = load(&format!("secrets/{name}")).unwrap_err().to_string();
