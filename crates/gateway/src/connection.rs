@@ -32,7 +32,7 @@ use admission::Fetched;
 use blocking::Blocked;
 use bytes::Bytes;
 use ionian_kernel::client::Operation;
-use ionian_machines::kv::Command;
+use ionian_machines::kv::{Command, Demand};
 use outdated::Outdated;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -72,8 +72,8 @@ pub struct Connection {
     blocked: Option<Blocked>,
     /// The compound to send, until it is taken.
     request: Option<(Operation, Bytes)>,
-    /// By how many bytes it, or the compound in flight, may let the state grow besides its own.
-    growth: u64,
+    /// What it, or the compound in flight, demands besides what its bytes pay for.
+    demand: Demand,
     /// The compound in flight, if it may have to be judged again.
     flight_request: Option<(Operation, Bytes)>,
     /// Whether the compound in flight was judged again already.
@@ -150,7 +150,7 @@ impl Connection {
             flight: None,
             blocked: None,
             request: None,
-            growth: 0,
+            demand: Demand::default(),
             flight_request: None,
             sent_again: false,
             outdated: None,

@@ -50,7 +50,7 @@ impl Inner {
 
     fn measure(&self) {
         self.measuring.set(Some(Instant::now()));
-        if self.growth.borrow_mut().ask() {
+        if self.demands.borrow_mut().ask() {
             self.host.memory.note_write();
         }
         self.ask_for_itself(MEASURING, self.host.memory.question());
@@ -58,7 +58,7 @@ impl Inner {
 
     /// Has a measurement made at once if a client waits for it.
     pub(crate) fn measure_growth(&self) {
-        if self.measuring.get().is_none() && self.growth.borrow().is_awaited() {
+        if self.measuring.get().is_none() && self.demands.borrow().is_awaited() {
             self.measure();
         }
     }
@@ -84,7 +84,7 @@ impl Inner {
             }
             MEASURING => {
                 self.measuring.set(None);
-                self.growth.borrow_mut().measured(answer.is_ok());
+                self.demands.borrow_mut().measured(answer.is_ok());
                 match answer {
                     Ok(room) => self.host.memory.learn(room),
                     // What was to be measured may not have been.

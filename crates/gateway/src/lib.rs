@@ -20,6 +20,7 @@
 //! | `login` | clients that have to log in and have not; what certificates say |
 //! | `quotas`, `pauses` | how much of the gateway each user may take; what waits for that |
 //! | `following` | keeps the copy of the users up to date |
+//! | `demand` | how much work and growth is demanded at once |
 //! | `room` | how many replies are on their way at once |
 //! | `measured` | what metrics say of clients and commands |
 //! | `slowlog`, `traces` | commands that took long; commands that are traced |
@@ -32,9 +33,9 @@ mod audit;
 mod awaited;
 mod commands;
 mod connection;
+mod demand;
 mod drain;
 mod following;
-mod growth;
 mod host;
 mod info;
 mod inline;

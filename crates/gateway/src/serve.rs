@@ -9,8 +9,8 @@
 //! No borrow of the slots is held while `submit` is called.
 
 use crate::connection::Connection;
+use crate::demand::Demands;
 use crate::drain::Drain;
-use crate::growth::Growth;
 use crate::host::Host;
 use crate::info::InfoWriter;
 use crate::limits::Limits;
@@ -59,7 +59,7 @@ pub(crate) struct Inner {
     scratch: RefCell<Box<[u8]>>,
     /// Room for expected replies.
     pub(crate) room: RefCell<Room>,
-    pub(crate) growth: RefCell<Growth>,
+    pub(crate) demands: RefCell<Demands>,
     /// Clients that wait until a stream grows.
     pub(crate) waiting: RefCell<Waiting>,
     pub(crate) timer_runs: Cell<bool>,
@@ -104,7 +104,7 @@ impl Gateway {
                 dirty: RefCell::default(),
                 scratch: RefCell::new(vec![0; READ_BYTES].into()),
                 room: RefCell::new(Room::new(limits.expected_bytes)),
-                growth: RefCell::default(),
+                demands: RefCell::default(),
                 waiting: RefCell::default(),
                 timer_runs: Cell::new(false),
                 pauses: Pauses::default(),
@@ -158,7 +158,7 @@ impl Gateway {
         }
         let length = reply.outcome.as_ref().map_or(0, Bytes::len);
         self.inner.room.borrow_mut().end(reply.token, length);
-        self.inner.growth.borrow_mut().end(reply.token);
+        self.inner.demands.borrow_mut().end(reply.token);
         let mut slots = self.inner.slots.borrow_mut();
         let Some((index, open)) = slots.waiting_for(reply.token) else {
             return;
@@ -309,9 +309,12 @@ impl Inner {
                 poll_fn(|context| Poll::Ready(self.end_output(index, context).is_ready())).await;
             }
             let removed = self.slots.borrow_mut().remove(index);
-            removed
-                .iter()
-                .for_each(|open| self.forget_pause(index, open));
+            removed.iter().for_each(|open| {
+                self.forget_pause(index, open);
+                if open.waits {
+                    self.demands.borrow_mut().forget(index);
+                }
+            });
         });
     }
 
@@ -427,10 +430,10 @@ impl Inner {
     /// Submits the request of a connection.
     fn begin(self: &Rc<Self>, slots: &mut Slots, index: u32) -> Option<Request> {
         let connection = &mut slots.get(index)?.connection;
-        let (forecast, growth) = (connection.forecast(), connection.growth());
+        let (forecast, demand) = (connection.forecast(), connection.demand());
         let (operation, payload) = connection.take_request()?;
         let token = slots.next_token(index);
-        self.growth.borrow_mut().begin(token, growth);
+        self.demands.borrow_mut().begin(token, demand);
         self.room.borrow_mut().begin(token, forecast);
         Some(Request {
             token,
@@ -449,13 +452,9 @@ impl Inner {
     /// Submits requests that waited for room.
     fn use_room(self: &Rc<Self>) {
         self.measure_growth();
-        loop {
-            let next = self.growth.borrow_mut().next();
-            let Some(index) = next.or_else(|| self.room.borrow_mut().next()) else {
-                return;
-            };
+        while let Some(index) = self.next_admitted() {
             let mut slots = self.slots.borrow_mut();
-            // The connection may be closed or replaced, or its request timed out.
+            // The request may have timed out.
             let waits = slots
                 .get(index)
                 .is_some_and(|open| std::mem::take(&mut open.waits));

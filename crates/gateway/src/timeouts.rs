@@ -80,6 +80,7 @@ impl Inner {
                 if now.saturating_duration_since(since) > deadline {
                     count(&self.host.stats.deadlines_passed, 1);
                     open.connection.give_up();
+                    open.waits = false;
                     self.mark_dirty(index, open);
                 }
             }

@@ -15,7 +15,7 @@ use crate::transaction::{self, Expected};
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel, Refusal};
 use ionian_kernel::trace::CommandId;
-use ionian_machines::kv::{self, Command, Compound};
+use ionian_machines::kv::{self, Command, Compound, Demand};
 use std::time::{Duration, Instant, SystemTime};
 
 impl Connection {
@@ -24,9 +24,9 @@ impl Connection {
         self.request.take()
     }
 
-    /// By how many bytes the compound may let the state grow besides its own.
-    pub(crate) fn growth(&self) -> u64 {
-        self.growth
+    /// What the compound demands besides what its bytes pay for.
+    pub fn demand(&self) -> Demand {
+        self.demand
     }
 
     /// Whether there is such a compound.
@@ -296,7 +296,7 @@ impl Connection {
         if self.flight_changes {
             self.host.memory.note_write();
         }
-        self.growth = compound.growth();
+        self.demand = compound.demand();
         self.request = Some((operation, payload));
     }
 }

@@ -9,13 +9,14 @@ use crate::rights::CHANGED;
 use crate::transaction::{self, Expected};
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel, Refusal};
-use ionian_machines::kv::{self, Command, Compound};
+use ionian_machines::kv::{self, Command, Compound, Demand};
 
 /// The compound.
 pub(super) struct Outdated {
     expected: Expected,
     notes: Vec<Note>,
     request: (Operation, Bytes),
+    demand: Demand,
 }
 
 impl Connection {
@@ -29,6 +30,7 @@ impl Connection {
             expected,
             notes,
             request,
+            demand: self.demand,
         });
         self.fetch_users(ReadLevel::Linearizable);
     }
@@ -54,6 +56,7 @@ impl Connection {
             mut expected,
             mut notes,
             request: (operation, mut payload),
+            demand,
         } = outdated;
         let epoch = self.host.rights.epoch();
         let (host, client) = (&self.host, &self.client);
@@ -88,6 +91,7 @@ impl Connection {
         }
         let request = (operation, kv::judged_at(epoch, &payload));
         self.sent_again = true;
+        self.demand = demand;
         self.flight_bytes = request.1.len();
         self.flight_changes = !matches!(operation, Operation::Read(_));
         self.flight_request = Some(request.clone());

@@ -8,6 +8,7 @@ mod clients;
 mod commands;
 mod common;
 mod connection;
+mod demand;
 mod login;
 mod maxmemory;
 mod memory;

@@ -1,6 +1,6 @@
 //! The commands, typed: what a client asked for, validated as far as that needs no state.
 
-use super::budget::GROWTH;
+use super::budget::{self, GROWTH, WORK};
 use super::codec;
 use super::long_double::LongDouble;
 use super::object::Fact;
@@ -188,6 +188,22 @@ pub enum Compound {
     Room,
 }
 
+/// What the commands of a compound may do besides what their own bytes pay for, at most, whatever
+/// the state is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// The steps that each replica takes: elements that are looked at, and each 128 bytes that are
+    /// copied.
+    pub work: u64,
+    /// By how many bytes the state may grow.
+    pub growth: u64,
+}
+
+impl Demand {
+    /// The most work of any compound.
+    pub const MOST_WORK: u64 = WORK;
+}
+
 impl Compound {
     /// Whether the state is left as it is, so that the compound may be sent as a read.
     pub fn is_read(&self) -> bool {
@@ -203,15 +219,20 @@ impl Compound {
         }
     }
 
-    /// By how many bytes it may let the state grow besides its own, at most.
-    pub fn growth(&self) -> u64 {
-        match self {
-            Compound::Pipeline(commands) | Compound::Transaction { commands, .. } => {
-                let each = commands.iter().map(|command| command.0.growth());
-                each.fold(0, u64::saturating_add).min(GROWTH)
+    /// What it may do besides what its bytes pay for, at most.
+    pub fn demand(&self) -> Demand {
+        let mut demand = Demand::default();
+        if let Compound::Pipeline(commands) | Compound::Transaction { commands, .. } = self {
+            let is_read = self.is_read();
+            for Command(op) in commands {
+                demand.growth = demand.growth.saturating_add(op.growth()).min(GROWTH);
+                // One replica executes what is only read, and a reply pays for the rest of it.
+                if !is_read || budget::looks(op) {
+                    demand.work = demand.work.saturating_add(budget::most(op)).min(WORK);
+                }
             }
-            _ => 0,
         }
+        demand
     }
 
     /// The bytes of the state machine command, or of the query if it is a read.

@@ -15,6 +15,11 @@ pub(crate) const MAX_PATTERN: usize = 1024;
 /// Up to this many elements, a part is compared at each place of a text.
 const SHORT: usize = 16;
 
+/// The most steps that it takes to match a text by any pattern of this length.
+pub(crate) fn most_steps(pattern: usize, text: usize) -> u64 {
+    1 + (1 + pattern.min(SHORT)) as u64 * text as u64
+}
+
 /// What matches one byte.
 #[derive(Clone, Debug, PartialEq)]
 enum Element {
@@ -125,7 +130,10 @@ impl Glob {
 
     /// The most steps that it takes to match a text of this length.
     pub(crate) fn steps(&self, len: usize) -> u64 {
-        1 + self.steps * len as u64
+        match self.matches_all() {
+            true => 1,
+            false => 1 + self.steps * len as u64,
+        }
     }
 
     /// Whether it is `*`.

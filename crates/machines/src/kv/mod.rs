@@ -57,7 +57,7 @@ mod version;
 mod work;
 mod write;
 
-pub use command::{Command, Compound, MAX_VALUE_LEN};
+pub use command::{Command, Compound, Demand, MAX_VALUE_LEN};
 pub use room::Room;
 pub use table::{CommandInfo, command_info, command_table, knows};
 pub use users::{is_outdated, judged_at, known_users};
@@ -378,6 +378,7 @@ impl Kv {
             read::answer(&self.store, now, op, None, reply);
             return Ok(());
         };
+        budget.check_room()?;
         // Other reads look only at the keys that they name, and are never refused.
         if matches!(op, Op::StreamRead(_)) || budget::looks(op) {
             budget.take(budget.cost(&self.store, now, op)?)?;
@@ -388,8 +389,14 @@ impl Kv {
         } else {
             budget.take_one()?;
         }
-        let (before, bounds) = (reply.len(), Some(budget.left()));
-        budget.matched(read::answer(&self.store, now, op, bounds, reply));
+        let (before, left) = (reply.len(), budget.left());
+        let steps = read::answer(&self.store, now, op, Some(left), reply);
+        budget.matched(steps);
+        // Alone it may have more.
+        if matches!(op, Op::Keys(_)) && steps > 8 * left && steps <= budget::MATCHING {
+            reply.truncate(before);
+            return Err(Refusal::Work);
+        }
         budget.keep_answer(reply, before)
     }
 

@@ -1,4 +1,4 @@
-//! Counts the work of commands in tests: elements that are looked at, and each 64 bytes that are
+//! Counts the work of commands in tests: elements that are looked at, and each 128 bytes that are
 //! copied, count one step; a comparison with a part of a pattern, or a key that has expired and is
 //! passed over, counts an eighth. Outside of tests nothing is counted.
 
@@ -22,7 +22,7 @@ pub(super) fn glance(_eighths: usize) {
 /// This many bytes are copied.
 #[inline(always)]
 pub(super) fn copy(bytes: usize) {
-    count(bytes / 64);
+    count(bytes / super::budget::PIECE as usize);
 }
 
 /// The eighths of steps since the last call.

@@ -31,11 +31,8 @@ fn bytes(kv: &mut Kv, key: &str) -> u64 {
 fn a_transaction_grows_the_state_by_a_limited_amount() {
     let mut kv = Kv::default();
     let reply = apply(&mut kv, NOW, &transaction(grow(24)));
-    assert_eq!(
-        reply.matches("too much memory for one MULTI").count(),
-        22,
-        "{reply}"
-    );
+    // What makes the state grow is work, too, of which two of them leave none.
+    assert_eq!(reply.matches("-ERR too much ").count(), 22, "{reply}");
     let total: u64 = (0..24).map(|at| bytes(&mut kv, &format!("k{at}"))).sum();
     assert_eq!(total, 2 * LARGE);
 }
@@ -54,7 +51,7 @@ fn values_are_moved_and_answered_a_limited_number_of_times() {
     run(&mut kv, NOW, &format!("setrange a {} x", LARGE - 1));
     let moves = (0..50).flat_map(|_| ["rename a b".to_owned(), "rename b a".to_owned()]);
     let reply = apply(&mut kv, NOW, &transaction(moves));
-    assert_eq!(reply.matches("+OK").count(), 3, "{reply}");
+    assert_eq!(reply.matches("+OK").count(), 1, "{reply}");
     run(&mut kv, NOW, "rename b a");
     let gets = (0..50).map(|_| "getex a persist".to_owned());
     let mut reply = Vec::new();

@@ -7,7 +7,7 @@ use super::super::command::Command;
 use super::super::decoded::Decoded;
 use super::super::shard::{Key, SEGMENTS};
 use super::super::table::command_table;
-use super::super::{Compound, Kv, SINCE, work};
+use super::super::{Compound, Kv, SINCE, answered, work};
 use super::*;
 use bytes::Bytes;
 use ionian_kernel::random::Random;
@@ -193,8 +193,8 @@ impl Candidate {
         changed
     }
 
-    /// Its encoding, if it is a command.
-    fn encoded(&self) -> Option<Vec<u8>> {
+    /// As a pipeline, if it is a command.
+    fn compound(&self) -> Option<Compound> {
         let name = self
             .name
             .split('|')
@@ -202,7 +202,7 @@ impl Candidate {
         let words: Vec<Bytes> = name.chain(self.parts.concat()).collect();
         let command = Command::parse(&words).ok()?;
         let commands = (0..self.times).map(|_| command.clone()).collect();
-        Some(Compound::Pipeline(commands).encode())
+        Some(Compound::Pipeline(commands))
     }
 }
 
@@ -273,6 +273,8 @@ fn streams(kv: &mut Kv) {
 struct Taken {
     steps: u64,
     grown: u64,
+    /// The work that is not paid for by commands before, and the most that a gateway expects.
+    demanded: (u64, u64),
     /// What they were charged for, in steps and bytes.
     charged: (u64, u64),
     commands: u64,
@@ -283,7 +285,16 @@ struct Taken {
 }
 
 impl Taken {
-    fn of(kv: &mut Kv, encoded: &[u8], logged: bool) -> Taken {
+    fn of(kv: &mut Kv, compound: &Compound, logged: bool) -> Taken {
+        let encoded = &compound.encode()[..];
+        // Beside a write it is in the log.
+        let demand = || {
+            let Compound::Pipeline(mut commands) = compound.clone() else {
+                unreachable!("it is a pipeline");
+            };
+            commands.push(command("set k v"));
+            Compound::Pipeline(commands).demand()
+        };
         let (_, decoded) = decode(encoded).expect("it was encoded");
         let Decoded::Pipeline(commands) = &decoded else {
             unreachable!("it is a pipeline");
@@ -302,6 +313,11 @@ impl Taken {
         Taken {
             steps: work::take() / 8,
             grown: kv.store.live_bytes(NOW).saturating_sub(before),
+            // The last of them finishes what it has begun.
+            demanded: (
+                budget.taken().min(WORK),
+                logged.then(demand).map_or(u64::MAX, |it| it.work),
+            ),
             charged: ((WORK as i64 - budget.work) as u64, GROWTH - budget.growth),
             commands: commands.as_slice().len() as u64,
             bytes: (encoded.len() + reply.len()) as u64,
@@ -341,11 +357,13 @@ fn search(commands: u64, seed: u64) -> Worst {
                 Some((_, worst, _)) if random.below(2) == 0 => worst.changed(&mut random, form.1),
                 _ => Candidate::random(&mut random, form),
             };
-            let Some(encoded) = candidate.encoded() else {
+            let Some(compound) = candidate.compound() else {
                 continue;
             };
-            let is_read = decode(&encoded).is_some_and(|(_, it)| it.is_read());
-            let taken = Taken::of(&mut kv, &encoded, !is_read || random.below(2) == 0);
+            let logged = !compound.is_read() || random.below(2) == 0;
+            let taken = Taken::of(&mut kv, &compound, logged);
+            let (work, most) = taken.demanded;
+            assert!(work <= most, "{:?}: {taken:?}", candidate.parts);
             done += taken.commands;
             let badness = taken.badness();
             let key = (form.0, state);
@@ -424,6 +442,19 @@ fn a_transaction_of_many_hostile_commands_takes_bounded_work() {
         let most = WORK + CROWDED + STEPS * QUEUED as u64 / 64 + bytes;
         assert!(steps <= most, "state {at}: {steps} steps, at most {most}");
     }
+}
+
+/// Alone it may have more.
+#[test]
+fn a_pipeline_stops_before_keys_that_would_take_more_than_is_left() {
+    let mut kv = Kv::default();
+    STATES[5](&mut kv);
+    let keys = command("keys *aaaaaaaaaaaaaaab*");
+    let compound = Compound::Pipeline(vec![command("set a b"), keys.clone(), keys]);
+    let mut reply = Vec::new();
+    kv.apply_at(SINCE, Timestamp(NOW), &compound.encode(), &mut reply);
+    let (done, replies) = answered(&reply.into());
+    assert_eq!((done, &replies[..]), (Some(2), &b"+OK\r\n*0\r\n"[..]));
 }
 
 /// Replicas remove what has expired at times of their own.
