@@ -23,7 +23,7 @@ pub fn executed() -> u64 {
 pub struct Counted(pub Box<dyn StateMachine>);
 
 impl StateMachine for Counted {
-    delegate!(0: snapshot freeze restore footprint parts next_deadline);
+    delegate!(0: snapshot freeze restore footprint parts next_deadline work);
 
     fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
         EXECUTED.set(EXECUTED.get() + 1);

@@ -135,6 +135,15 @@ impl Executor {
         needs_of(&*self.machine, &*self.guard)
     }
 
+    /// How much [work](StateMachine::work) its commands have taken, as far as it is known: a part
+    /// that a worker has says so when it is back.
+    pub fn work(&self) -> u64 {
+        let mut work = 0;
+        self.guard
+            .must_call(Must::Question, &mut || work = self.machine.work());
+        work + self.work_of_parts()
+    }
+
     /// The level at which commands are executed.
     fn level(&self) -> Level {
         match self.level_is_elsewhere {

@@ -391,7 +391,7 @@ fn plain(command: &[u8]) -> &[u8] {
 }
 
 impl StateMachine for Numbered {
-    delegate!(0: snapshot freeze restore next_deadline needs);
+    delegate!(0: snapshot freeze restore next_deadline needs work);
 
     fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
         self.0.apply(now, plain(command), reply);

@@ -223,7 +223,6 @@ impl Budget {
     }
 
     /// The steps that were taken, but for those that commands before have paid for.
-    #[cfg(test)]
     pub(super) fn taken(&self) -> u64 {
         (WORK as i64 - self.work) as u64 - self.amortized
     }

@@ -109,6 +109,8 @@ pub struct Kv {
     room: Room,
     /// The time of the last command. It only tells snapshots which keys have expired.
     now: u64,
+    /// See [`StateMachine::work`].
+    work: u64,
 }
 
 impl StateMachine for Kv {
@@ -149,6 +151,7 @@ impl StateMachine for Kv {
             users: Arc::new(users),
             room,
             now: 0,
+            work: self.work,
         };
         Ok(())
     }
@@ -166,6 +169,10 @@ impl StateMachine for Kv {
 
     fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
         self.store.next_deadline(now.0).map(Timestamp)
+    }
+
+    fn work(&self) -> u64 {
+        self.work
     }
 
     fn needs(&self) -> Option<Need> {
@@ -205,6 +212,7 @@ impl Parts for Kv {
             users: self.users.clone(),
             room: self.room,
             now: self.now,
+            work: 0,
         })
     }
 
@@ -212,6 +220,7 @@ impl Parts for Kv {
         let lent: Box<dyn Any> = lent;
         let lent = lent.downcast::<Kv>().expect("a part of this machine");
         self.now = self.now.max(lent.now);
+        self.work += lent.work;
         self.store.take_back(part, lent.store);
     }
 }
@@ -273,6 +282,7 @@ impl Kv {
             | Decoded::Users { .. }
             | Decoded::Room => self.answer(now.0, &compound, command, reply),
         }
+        self.work += budget.map_or(0, |budget| budget.taken());
     }
 
     /// Whether the gateway judged a compound by users that have changed since. What gateways send

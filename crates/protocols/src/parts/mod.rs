@@ -17,6 +17,7 @@
 
 pub mod acceptor;
 pub(crate) mod branch;
+pub(crate) mod due;
 pub mod leader;
 pub mod message;
 pub(crate) mod metrics;

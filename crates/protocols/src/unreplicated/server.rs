@@ -4,7 +4,7 @@
 
 use super::metrics;
 use super::{Envelope, batcher, client, kind, unbatcher};
-use crate::parts::{self, workers::workers};
+use crate::parts::{self, due::SinceSnapshot, workers::workers};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -58,7 +58,8 @@ pub struct Server {
     kept: Slot,
     /// Whether a snapshot is under way.
     storing: bool,
-    snapshot_slots: u64,
+    since: SinceSnapshot,
+    snapshot_slots: usize,
     last_stamp: Timestamp,
     answers: AnswersByClient,
     unbatchers: Set<UnbatcherId>,
@@ -75,7 +76,8 @@ impl Server {
             kept: Slot::ZERO,
             // A node that keeps nothing stores none, and never says that one is stored.
             storing: !birth.keeps_records,
-            snapshot_slots: layout.options.snapshot_slots as u64,
+            since: SinceSnapshot::default(),
+            snapshot_slots: layout.options.snapshot_slots,
             last_stamp: Timestamp(0),
             answers: AnswersByClient::default(),
             unbatchers: layout.preferred(kind::Unbatcher, birth.node),
@@ -97,12 +99,15 @@ impl Server {
         self.executor
             .execute(self.executed, &value, Some(&mut self.answers));
         self.executed = self.executed.next();
+        self.since.executed(value.batch.byte_len());
         self.store_if_due(out);
     }
 
     fn store_if_due(&mut self, out: &mut Out<'_, Self>) {
-        if self.executed.distance(self.kept) >= self.snapshot_slots && !self.storing {
+        let (slots, work) = (self.executed.distance(self.kept), self.executor.work());
+        if self.since.is_enough(slots, self.snapshot_slots, work) && !self.storing {
             self.storing = true;
+            self.since.begin(work);
             out.store_snapshot(self.executed.0, self.executor.freeze());
         }
     }
@@ -205,9 +210,12 @@ impl Role for Server {
 
     fn on_snapshot(&mut self, stamp: u64, stored: bool, out: &mut Out<'_, Self>) {
         self.storing = false;
-        if stored {
-            self.kept = Slot(stamp);
-            out.release_below(stamp);
+        match stored {
+            true => {
+                self.kept = Slot(stamp);
+                out.release_below(stamp);
+            }
+            false => self.since.refused(),
         }
         self.store_if_due(out);
     }

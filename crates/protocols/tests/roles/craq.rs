@@ -315,3 +315,31 @@ fn master_answers(
     }
     sends
 }
+
+/// The tail of three, which has stored a snapshot when so much work calls for one.
+#[test]
+fn a_chain_node_stores_a_snapshot_after_few_commands_if_they_take_much_work() {
+    let birth = Birth {
+        machine: &stage::Heavy::machine,
+        ..birth(2)
+    };
+    let mut node = Stage::new(config(3), &birth, ChainNode::new);
+    settle(&mut node, 2, 3);
+    let batches = [
+        stage::open(),
+        stage::of_command(0, "a"),
+        stage::of_command(1, "b"),
+    ];
+    let values = batches.map(|batch| Value {
+        stamp: Timestamp(1000),
+        batch,
+    });
+    node.tell(In::Forward {
+        from: ChainNodeId(1),
+        epoch: ChainEpoch(0),
+        start: Slot(0),
+        values: values.into(),
+    });
+    assert_eq!(node.asked(stored(0, 2)).snapshot, None);
+    assert_eq!(node.asked(stored(0, 3)).snapshot, Some(3));
+}

@@ -449,3 +449,31 @@ fn a_backup_is_the_state_behind_a_mark_that_was_proposed_for_it() {
     let all = replica.role.freeze(now, Cover::Below(4));
     assert!(matches!(all, Picture::Taken(4, _)));
 }
+
+#[test]
+fn a_replica_stores_a_snapshot_after_few_instances_if_they_take_much_work() {
+    let birth = Birth {
+        machine: &stage::Heavy::machine,
+        ..stage::birth(kind::Replica, 1, NodeId(1))
+    };
+    let mut replica = Stage::new(config(3, 1, Options::default()), &birth, Replica::new);
+    let batches = [
+        stage::open(),
+        stage::of_command(0, "a"),
+        stage::of_command(1, "b"),
+    ];
+    let stored = (0..).zip(batches).map(|(number, batch)| {
+        let value = Value {
+            stamp: Timestamp(1000),
+            batch,
+        };
+        let (payload, deps) = (Payload::new(value, Footprint::default()), Deps::default());
+        let asked = replica.asked(In::Committed {
+            id: of(0, 1, number),
+            choice: Choice::Command { payload, deps },
+            replier: None,
+        });
+        asked.snapshot
+    });
+    assert_eq!(stored.collect::<Vec<_>>(), [None, None, Some(3)]);
+}

@@ -40,6 +40,34 @@ impl StateMachine for Touching {
     }
 }
 
+/// A machine without state that does much work for each command: after the second one a snapshot is
+/// due.
+#[derive(Default)]
+pub(crate) struct Heavy(u64);
+
+impl Heavy {
+    /// Makes it for a [`Birth`].
+    pub(crate) fn machine() -> Box<dyn StateMachine> {
+        Box::<Heavy>::default()
+    }
+}
+
+impl StateMachine for Heavy {
+    fn apply(&mut self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) {
+        self.0 += 1 << 23;
+    }
+    fn read(&self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) -> Result<(), NotARead> {
+        Ok(())
+    }
+    fn snapshot(&self, _: &mut Vec<u8>) {}
+    fn restore(&mut self, _: &[u8]) -> Result<(), RestoreError> {
+        Ok(())
+    }
+    fn work(&self) -> u64 {
+        self.0
+    }
+}
+
 /// The first life of an instance, on this node, which keeps all records.
 pub(crate) fn birth(kind: u8, index: u8, node: NodeId) -> Birth<'static> {
     let (address, machine) = (Address { kind, index }, &|| {
@@ -60,6 +88,17 @@ pub(crate) fn birth(kind: u8, index: u8, node: NodeId) -> Birth<'static> {
 /// A batch of one command.
 pub(crate) fn batch(payload: impl Into<Bytes>) -> Batch {
     of_command(0, payload)
+}
+
+/// A batch of one command, which opens the first session.
+pub(crate) fn open() -> Batch {
+    Batch::one(&Command {
+        client: ClientId(0),
+        purpose: Purpose::Open,
+        number: 0,
+        floor: 0,
+        payload: Bytes::new(),
+    })
 }
 
 /// A batch of one command with this number in its session.

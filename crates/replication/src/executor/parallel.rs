@@ -148,6 +148,13 @@ impl Executor {
         })
     }
 
+    /// The work of the parts that are here.
+    pub(super) fn work_of_parts(&self) -> u64 {
+        let places = self.parallel.iter().flat_map(|it| &it.places);
+        let parts = places.filter_map(|place| place.part.as_ref());
+        parts.map(|part| part.work()).sum()
+    }
+
     /// Executes the commands of a batch, or has them executed.
     pub(super) fn dispatch(
         &mut self,

@@ -153,6 +153,17 @@ impl Part {
         deadline
     }
 
+    /// How much work its commands have taken since it was lent.
+    pub(super) fn work(&self) -> u64 {
+        let Some(machine) = &self.machine else {
+            return 0;
+        };
+        let mut work = 0;
+        self.guard
+            .must_call(Must::Question, &mut || work = machine.work());
+        work
+    }
+
     fn answer(&mut self, item: &Item, purpose: Purpose, outcome: Option<Outcome<()>>) {
         let outcome = match outcome {
             None => Outcome::Done(&self.reply[..]),

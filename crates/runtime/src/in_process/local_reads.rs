@@ -224,7 +224,7 @@ fn names_closure(query: &[u8]) -> bool {
 }
 
 impl StateMachine for Readable {
-    delegate!(machine: apply snapshot freeze restore parts next_deadline needs);
+    delegate!(machine: apply snapshot freeze restore parts next_deadline needs work);
 
     fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
         if names_closure(query) {

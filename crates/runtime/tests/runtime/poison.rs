@@ -335,7 +335,7 @@ fn query_on_which_the_machine_panics_fails_and_the_node_continues() {
 struct Unsure(Kv);
 
 impl StateMachine for Unsure {
-    ionian_kernel::delegate!(0: apply snapshot freeze restore parts next_deadline needs);
+    ionian_kernel::delegate!(0: apply snapshot freeze restore parts next_deadline needs work);
     fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
         assert_ne!(query, b"boom", "no answer to that");
         self.0.read(now, query, reply)

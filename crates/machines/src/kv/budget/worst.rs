@@ -7,9 +7,10 @@ use super::super::command::Command;
 use super::super::decoded::Decoded;
 use super::super::shard::{Key, SEGMENTS};
 use super::super::table::command_table;
-use super::super::{Compound, Kv, SINCE, answered, work};
+use super::super::{Compound, Kv, SINCE, answered, hash, work};
 use super::*;
 use bytes::Bytes;
+use ionian_kernel::machine::StateMachine;
 use ionian_kernel::random::Random;
 use ionian_kernel::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -483,4 +484,33 @@ fn keys_that_have_expired_change_no_answer_in_the_log() {
         String::from_utf8(reply).expect("text")
     });
     assert_eq!(replies[0], replies[1]);
+}
+
+/// Replicas store snapshots by it.
+#[test]
+fn a_machine_counts_its_work_and_not_what_bytes_have_paid_for() {
+    let mut kv = Kv::default();
+    STATES[4](&mut kv);
+    let apply = |kv: &mut Kv, line: &str| {
+        let compound = Compound::Pipeline(vec![command(line)]).encode();
+        kv.apply_at(SINCE, Timestamp(NOW), &compound, &mut Vec::new());
+        kv.work()
+    };
+    assert_eq!(apply(&mut kv, "append k0 v"), 1);
+    let moved = 2 * (1 << 20) / PIECE;
+    assert_eq!(apply(&mut kv, "rename k1 k1copy"), 2 + moved);
+    // A part counts its own.
+    let parts = kv.parts().expect("it has parts");
+    assert_eq!(parts.divide(4), 4);
+    let at = parts.part_of(hash::position(b"k2") >> 48);
+    let mut part = parts.lend(at);
+    let compound = Compound::Pipeline(vec![command("rename k2 k2")]).encode();
+    part.apply(Timestamp(NOW), &compound, &mut Vec::new());
+    assert_eq!(part.work(), 1 + moved);
+    kv.parts().expect("it has parts").take_back(at, part);
+    assert_eq!(kv.work(), 3 + 2 * moved);
+    let mut snapshot = Vec::new();
+    kv.snapshot(&mut snapshot);
+    kv.restore(&snapshot).expect("a snapshot");
+    assert_eq!(kv.work(), 3 + 2 * moved);
 }

@@ -13,15 +13,12 @@
 use super::history::History;
 use super::sealing::Sealing;
 use super::{Chain, ChainEpoch, ChainNode};
+use crate::parts::due::SinceSnapshot;
 use ionian_kernel::id::Slot;
 use ionian_kernel::role::Out;
 use ionian_kernel::wire::WireError;
 use ionian_kernel::wire_enum;
 use ionian_replication::batch::Value;
-
-/// A snapshot is stored after this many bytes of commands, or `snapshot_slots` entries, whichever
-/// comes first.
-const SNAPSHOT_BYTES: usize = 64 << 20;
 
 /// What a chain node writes down.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,8 +90,7 @@ pub(super) struct Snapshots {
     /// Everything below is in the last one stored.
     stored: Slot,
     storing: Option<Slot>,
-    /// Bytes of commands applied since the last was begun; [`SNAPSHOT_BYTES`] if it found no room.
-    bytes: usize,
+    since: SinceSnapshot,
     /// The state that it has taken over from another node ends here, and is not on disk yet: until
     /// it is, nothing that follows it may be written.
     must_store: Option<Slot>,
@@ -106,7 +102,7 @@ impl Snapshots {
             keeps_records,
             stored: Slot::ZERO,
             storing: None,
-            bytes: 0,
+            since: SinceSnapshot::default(),
             must_store: None,
         }
     }
@@ -122,7 +118,7 @@ impl Snapshots {
 
     /// Commands of this many bytes were applied.
     pub(super) fn applied(&mut self, bytes: usize) {
-        self.bytes += bytes;
+        self.since.executed(bytes);
     }
 
     /// The node has taken over the state before this entry.
@@ -142,13 +138,13 @@ impl Snapshots {
 
     /// The one under way has found no room: another one is due.
     fn refused(&mut self) {
-        (self.storing, self.bytes) = (None, SNAPSHOT_BYTES);
+        self.storing = None;
+        self.since.refused();
     }
 
-    fn is_due(&self, applied: Slot, slots: usize) -> bool {
+    fn is_due(&self, applied: Slot, slots: usize, work: u64) -> bool {
         let since = applied.distance(self.stored);
-        let enough = since >= slots as u64 || self.bytes >= SNAPSHOT_BYTES;
-        let due = self.is_busy() || (enough && since > 0);
+        let due = self.is_busy() || self.since.is_enough(since, slots, work);
         due && self.keeps_records && self.storing.is_none()
     }
 }
@@ -206,9 +202,10 @@ impl ChainNode {
     pub(super) fn store_if_due(&mut self, out: &mut Out<'_, Self>) {
         let applied = self.history.applied();
         let slots = self.config.options().snapshot_slots;
-        if self.snapshots.is_due(applied, slots) {
+        let work = self.executor.work();
+        if self.snapshots.is_due(applied, slots, work) {
             self.snapshots.storing = Some(applied);
-            self.snapshots.bytes = 0;
+            self.snapshots.since.begin(work);
             out.store_snapshot(applied.0, self.executor.freeze());
         }
     }

@@ -9,6 +9,7 @@ use crate::epaxos::executed::ExecutedSet;
 use crate::epaxos::instance::{Deps, Space};
 use crate::epaxos::message::{Reach, Run};
 use crate::epaxos::{Envelope, acceptor, branch};
+use crate::parts::due::SinceSnapshot;
 use crate::parts::replica::offer::{Offer, Piece, time_for};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -20,10 +21,6 @@ use ionian_kernel::machine::{Frozen, RestoreError};
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Instant, earliest};
 use ionian_kernel::wire::{Reader, Wire, WireError};
-
-/// A replica stores a snapshot after this many bytes of commands, or `snapshot_slots` instances,
-/// whichever comes first.
-const SNAPSHOT_BYTES: usize = 64 << 20;
 
 /// Stands at the beginning of a snapshot with executed instances. One without begins with the time
 /// of the state machine, which is not so late: a cluster is founded from such a snapshot.
@@ -45,8 +42,7 @@ pub(super) struct Snapshots {
     storing: Option<(u64, Vec<Reach>)>,
     /// What the barriers that were executed depend on.
     passed: BTreeMap<Space, u64>,
-    /// Bytes of commands executed since the last was begun; [`SNAPSHOT_BYTES`] if it found no room.
-    bytes: usize,
+    since: SinceSnapshot,
     /// The one that peers are given, with its name.
     offer: Option<(u64, Offer)>,
     next_name: u64,
@@ -76,7 +72,7 @@ impl Snapshots {
             stored: (0, Vec::new()),
             storing: None,
             passed: BTreeMap::new(),
-            bytes: 0,
+            since: SinceSnapshot::default(),
             offer: None,
             next_name: name >> 1,
             install: None,
@@ -88,7 +84,7 @@ impl Snapshots {
 
     /// Commands of this many bytes were executed.
     pub(super) fn executed(&mut self, bytes: usize) {
-        self.bytes += bytes;
+        self.since.executed(bytes);
     }
 
     /// A barrier with these dependencies was executed.
@@ -109,7 +105,7 @@ impl Snapshots {
     /// The one with this stamp has found no room: another one is due.
     pub(super) fn refused(&mut self, stamp: u64) {
         if self.storing.take_if(|(it, _)| *it == stamp).is_some() {
-            self.bytes = SNAPSHOT_BYTES;
+            self.since.refused();
         }
     }
 
@@ -152,11 +148,11 @@ impl Replica {
     pub(super) fn store_if_due(&mut self, out: &mut Out<'_, Self>) {
         let (count, snapshots) = (self.count(), &self.snapshots);
         let since = count - snapshots.stored.0.min(count);
-        let slots = self.config.options().snapshot_slots as u64;
-        let enough = since >= slots || snapshots.bytes >= SNAPSHOT_BYTES;
-        if enough && since > 0 && snapshots.storing.is_none() && !snapshots.loses_state {
+        let (slots, work) = (self.config.options().snapshot_slots, self.executor.work());
+        let enough = snapshots.since.is_enough(since, slots, work);
+        if enough && snapshots.storing.is_none() && !snapshots.loses_state {
             self.snapshots.storing = Some((count, self.reaches()));
-            self.snapshots.bytes = 0;
+            self.snapshots.since.begin(work);
             out.store_snapshot(count, self.frozen());
         }
     }

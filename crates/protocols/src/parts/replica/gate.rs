@@ -149,7 +149,7 @@ impl ReplicaCore {
     pub(crate) fn begin_at(&mut self, executed: Slot) {
         self.begin_turns();
         (self.executed, self.wanted) = (executed, executed);
-        self.snapshots.stored(executed);
+        self.snapshots.stored(executed, self.executor.work());
         self.log.reset(executed);
         self.missing = executed;
         self.begin_to_compare();
@@ -255,7 +255,7 @@ impl ReplicaCore {
 
     /// A snapshot of its state before the slot `executed` is on disk.
     pub(crate) fn kept(&mut self, executed: Slot) {
-        self.snapshots.stored(executed);
+        self.snapshots.stored(executed, self.executor.work());
     }
 
     /// Every slot below this one would be found again after a crash.
@@ -288,12 +288,13 @@ impl ReplicaCore {
 
     /// Whether enough was executed since its state was kept last.
     pub(crate) fn is_to_be_kept(&self) -> bool {
-        self.snapshots.is_enough(self.executed)
+        self.snapshots
+            .is_enough(self.executed, self.executor.work())
     }
 
     /// Stores a snapshot.
     pub(crate) fn store(&mut self, port: &mut impl ReplicaPort) {
-        self.snapshots.begin(self.executed);
+        self.snapshots.begin(self.executed, self.executor.work());
         port.store_snapshot(self.executed.0, self.executor.freeze());
     }
 

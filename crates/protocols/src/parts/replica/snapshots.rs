@@ -1,6 +1,7 @@
 //! The snapshots that a replica stores on its own disk: when one is due, how far they reach, and
 //! how they are taken and restored.
 
+use super::super::due::SinceSnapshot;
 use super::ReplicaCore;
 use crate::multipaxos::config::Config;
 use alloc::sync::Arc;
@@ -9,10 +10,6 @@ use ionian_kernel::id::Slot;
 use ionian_kernel::machine::RestoreError;
 use ionian_kernel::role::{Cover, Picture};
 use ionian_kernel::time::Instant;
-
-/// A replica stores a snapshot after this many bytes of commands, or `snapshot_slots` slots,
-/// whichever comes first.
-const SNAPSHOT_BYTES: usize = 64 << 20;
 
 /// See the top of this file.
 pub(super) struct Snapshots {
@@ -27,8 +24,7 @@ pub(super) struct Snapshots {
     stored: Slot,
     /// The slot of the one under way.
     storing: Option<Slot>,
-    /// Bytes of commands executed since the last was begun; [`SNAPSHOT_BYTES`] if it found no room.
-    bytes: usize,
+    since: SinceSnapshot,
     /// The leader wants everything below this slot to be in one.
     wanted: Slot,
     /// The level was changed below this slot.
@@ -44,7 +40,7 @@ impl Snapshots {
             elsewhere: false,
             stored,
             storing: None,
-            bytes: 0,
+            since: SinceSnapshot::default(),
             wanted,
             level_changed: Slot::ZERO,
         }
@@ -57,7 +53,7 @@ impl Snapshots {
 
     /// Commands of this many bytes were executed.
     pub(super) fn executed(&mut self, bytes: usize) {
-        self.bytes += bytes;
+        self.since.executed(bytes);
     }
 
     /// The leader wants everything below `slot` to be in one as soon as it is executed.
@@ -65,16 +61,16 @@ impl Snapshots {
         self.wanted = slot;
     }
 
-    /// Whether enough was executed since the last for one of the state before the slot `executed`.
-    pub(super) fn is_due(&self, executed: Slot) -> bool {
-        self.is_enough(executed) && self.storing.is_none() && !self.elsewhere
+    /// Whether enough was executed since the last for one of the state before the slot `executed`,
+    /// when the machine has done this work.
+    pub(super) fn is_due(&self, executed: Slot, work: u64) -> bool {
+        self.is_enough(executed, work) && self.storing.is_none() && !self.elsewhere
     }
 
     /// Whether enough was executed since the last.
-    pub(super) fn is_enough(&self, executed: Slot) -> bool {
-        let since = executed.distance(self.stored);
-        let enough =
-            since >= self.config.options().snapshot_slots as u64 || self.bytes >= SNAPSHOT_BYTES;
+    pub(super) fn is_enough(&self, executed: Slot, work: u64) -> bool {
+        let (since, options) = (executed.distance(self.stored), self.config.options());
+        let enough = self.since.is_enough(since, options.snapshot_slots, work);
         let wanted = self.stored < self.wanted && self.wanted <= executed;
         let level = self.stored < self.level_changed;
         (enough || wanted || level) && since > 0 && (self.elsewhere || !self.loses_state)
@@ -104,17 +100,18 @@ impl Snapshots {
         self.elsewhere
     }
 
-    /// One of the state before the slot `executed` begins to be stored.
-    pub(super) fn begin(&mut self, executed: Slot) {
+    /// One of the state before the slot `executed` begins to be stored, when the machine has done
+    /// this work.
+    pub(super) fn begin(&mut self, executed: Slot, work: u64) {
         self.storing = Some(executed);
-        self.bytes = 0;
+        self.since.begin(work);
     }
 
     /// The one of the state before this slot is on disk: just now, or since before a crash.
-    pub(super) fn stored(&mut self, executed: Slot) {
+    pub(super) fn stored(&mut self, executed: Slot, work: u64) {
         self.storing = None;
         if self.elsewhere {
-            self.bytes = 0;
+            self.since.begin(work);
         }
         self.stored = self.stored.max(executed);
     }
@@ -122,7 +119,7 @@ impl Snapshots {
     /// The one of the state before this slot has found no room: another one is due.
     fn refused(&mut self, executed: Slot) {
         if self.storing.take_if(|it| *it == executed).is_some() {
-            self.bytes = SNAPSHOT_BYTES;
+            self.since.refused();
         }
     }
 
@@ -151,7 +148,7 @@ impl ReplicaCore {
     /// See [`Role::on_snapshot`](ionian_kernel::role::Role::on_snapshot).
     pub fn on_snapshot(&mut self, stamp: u64, stored: bool) {
         match stored {
-            true => self.snapshots.stored(Slot(stamp)),
+            true => self.snapshots.stored(Slot(stamp), self.executor.work()),
             false => self.snapshots.refused(Slot(stamp)),
         }
     }

@@ -1,6 +1,7 @@
 //! What a replica reports to leaders, and the snapshots that it stores.
 
 use super::*;
+use crate::stage::Heavy;
 
 #[test]
 fn leaders_and_read_batchers_hear_of_a_replica_when_it_starts() {
@@ -83,6 +84,27 @@ fn a_snapshot_that_found_no_room_is_followed_by_another_at_once() {
     replica.reconfigured(snapshotting(1000));
     assert_eq!(replica.refused(3), stores(4), "whatever is due now");
     assert_eq!(replica.stored(4), only(vec![]));
+}
+
+#[test]
+fn a_snapshot_is_stored_after_few_commands_if_they_take_much_work() {
+    let birth = Birth {
+        machine: &Heavy::machine,
+        ..birth(ID.0)
+    };
+    let mut replica = replica_of(config(Options::default()), &birth);
+    let mut stores = |slot, value| replica.asked(chosen(slot, value, PEER)).snapshot;
+    assert_eq!(stores(0, open()), None);
+    assert_eq!(stores(1, write(0, "a")), None);
+    assert_eq!(stores(2, write(1, "b")), Some(3));
+    assert_eq!(stores(3, write(2, "c")), None, "one at a time");
+    replica.stored(3);
+    let mut stores = |slot, value| replica.asked(chosen(slot, value, PEER)).snapshot;
+    assert_eq!(
+        stores(4, write(3, "d")),
+        Some(5),
+        "counted from the last on"
+    );
 }
 
 #[test]
