@@ -63,7 +63,8 @@ impl Deployment {
     /// # Errors
     /// If the deployment is not well formed, or has too many instances.
     pub fn successor_of(&self, before: &Deployment) -> Result<Deployment, DeploymentError> {
-        self.check()?;
+        self.check_stored()?;
+        self.check_addresses(&before.nodes)?;
         let before = before.numbered()?;
         let mut to = self.clone();
         for node in &mut to.nodes {
@@ -126,6 +127,7 @@ impl Deployment {
             }
         }
         before.check_new_addresses(&after)?;
+        after.check_addresses(&before.nodes)?;
         match before.numbers_and_quorums() == after.numbers_and_quorums() {
             true => Err(Problem::NothingToChange.into()),
             false => Ok(()),

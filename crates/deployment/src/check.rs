@@ -11,6 +11,13 @@ impl Deployment {
     /// # Errors
     /// Names the parts that do not fit together.
     pub fn check(&self) -> Result<(), DeploymentError> {
+        self.check_stored()?;
+        self.check_addresses(&[])
+    }
+
+    /// As [`check`](Self::check), but compares no addresses: a cluster goes on with those that an
+    /// earlier program accepted.
+    pub(crate) fn check_stored(&self) -> Result<(), DeploymentError> {
         self.options.check(&self.protocol)?;
         let nodes = self.nodes.len();
         if !(1..=MAX_NODES).contains(&nodes) {
@@ -27,7 +34,7 @@ impl Deployment {
         }
         self.check_names()?;
         self.check_numbers()?;
-        self.check_addresses()?;
+        self.check_gateways()?;
         self.check_network()?;
         match self.nodes.iter().find(|node| node.instances().is_empty()) {
             None => Ok(()),
@@ -113,9 +120,7 @@ impl Deployment {
         })
     }
 
-    /// Two nodes must not have the same address. Listening addresses may be equal, because they are
-    /// local to a machine or container.
-    fn check_addresses(&self) -> Result<(), DeploymentError> {
+    fn check_gateways(&self) -> Result<(), DeploymentError> {
         if let Some(node) = self
             .nodes
             .iter()
@@ -131,12 +136,29 @@ impl Deployment {
             }
             .into());
         }
+        Ok(())
+    }
+
+    /// Two nodes must not have the same address. Listening addresses may be equal, because they are
+    /// local to a machine or container. Nodes that both have the addresses that they have in
+    /// `accepted` are not compared.
+    pub(crate) fn check_addresses(&self, accepted: &[Node]) -> Result<(), DeploymentError> {
+        let places = |it: &Node| {
+            (
+                it.address.clone(),
+                it.gateway.clone(),
+                it.gateway_listen.clone(),
+            )
+        };
+        let is_same = |it: &Node, node: &Node| it.name == node.name && places(it) == places(node);
+        let is_new = |node: &Node| !accepted.iter().any(|it| is_same(it, node));
         let sockets: Vec<_> = self.nodes.iter().flat_map(sockets).collect();
         for (index, socket) in sockets.iter().enumerate() {
-            let mut others = sockets[..index].iter();
-            if let Some(other) =
-                others.find(|other| socket.collides(other) || socket.is_same_place(other))
-            {
+            let meets = |other: &&Socket<'_>| {
+                (socket.collides(other) || socket.is_same_place(other))
+                    && (is_new(socket.node) || is_new(other.node))
+            };
+            if let Some(other) = sockets[..index].iter().find(meets) {
                 let value = socket.text.to_owned();
                 return Err(Problem::Taken {
                     key: socket.key(),

@@ -319,7 +319,7 @@ fn read(text: &Bytes) -> Result<Deployment, DeploymentError> {
         .into());
     }
     let text = str::from_utf8(text).map_err(|error| Problem::Syntax(error.to_string()))?;
-    Deployment::parse(text)
+    Deployment::parse_stored(text)
 }
 
 impl Configuration {

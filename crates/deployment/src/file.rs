@@ -49,10 +49,24 @@ impl Deployment {
     /// # Errors
     /// Names what is wrong, and where.
     pub fn parse(text: &str) -> Result<Self, DeploymentError> {
+        Self::parse_stored(text)?.with_checked_addresses()
+    }
+
+    /// As [`parse`](Self::parse), for the deployment of a cluster that there is: an earlier program
+    /// may have accepted addresses that [`check`](Self::check) refuses.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_stored(text: &str) -> Result<Self, DeploymentError> {
         Self::parse_or(text, Level::FIRST)
     }
 
-    /// Reads a text; `level` is that of one that states none.
+    fn with_checked_addresses(self) -> Result<Self, DeploymentError> {
+        self.check_addresses(&[])?;
+        Ok(self)
+    }
+
+    /// Reads a text without comparing addresses; `level` is that of one that states none.
     fn parse_or(text: &str, level: Level) -> Result<Self, DeploymentError> {
         let document = DeTable::parse(text).map_err(|error| {
             let start = error.span().map(|span| span.start);
@@ -91,7 +105,7 @@ impl Deployment {
             read.map_err(|error| error.at(Place::of(text, key.span().start)))?;
         }
         require(document.get_ref(), "", REQUIRED)?;
-        deployment.check()?;
+        deployment.check_stored()?;
         Ok(deployment)
     }
 
@@ -112,7 +126,7 @@ impl Deployment {
     pub fn load_or(path: impl AsRef<Path>, level: Level) -> Result<Self, DeploymentError> {
         let path = path.as_ref();
         let text = read(path).map_err(|error| Problem::Unreadable(error.to_string()).into());
-        text.and_then(|text| Deployment::parse_or(&text, level))
+        text.and_then(|text| Deployment::parse_or(&text, level)?.with_checked_addresses())
             .map_err(|error: DeploymentError| DeploymentError {
                 file: Some(path.to_owned()),
                 ..error

@@ -68,9 +68,9 @@ impl Deployment {
     /// of gateways.
     ///
     /// # Errors
-    /// If [`check`](Deployment::check) fails, or a role has more than 64 instances.
+    /// If parts do not fit together, other than addresses, or a role has more than 64 instances.
     pub fn numbered(&self) -> Result<Deployment, DeploymentError> {
-        self.check()?;
+        self.check_stored()?;
         self.numbered_apart(InUse::default(), Numbers::lowest)
     }
 

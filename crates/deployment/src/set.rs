@@ -91,6 +91,7 @@ impl Deployment {
         mut self,
         overrides: &[S],
     ) -> Result<Self, DeploymentError> {
+        let before = self.nodes.clone();
         for text in overrides {
             let text = text.as_ref();
             let (key, value) = text
@@ -98,7 +99,8 @@ impl Deployment {
                 .ok_or_else(|| Problem::NotAnOverride(shortened(text)))?;
             self.set_path(key.trim(), Given::Flag(value.trim()))?;
         }
-        self.check()?;
+        self.check_stored()?;
+        self.check_addresses(&before)?;
         Ok(self)
     }
 

@@ -1,7 +1,7 @@
 //! Each pair of addresses of two nodes: one host and port has one owner, whatever kind of address
 //! it is, however it is written, and whichever command brings it.
 
-use ionian_deployment::{Deployment, Node, Placed, PresetOptions};
+use ionian_deployment::{Configuration, Deployment, Node, Placed, PresetOptions};
 
 /// Hosts that are one, as two writers may have them; whether each machine has it for itself.
 const ONE: &[(&str, &str, bool)] = &[
@@ -43,17 +43,50 @@ fn node(name: &str, (machine, port): (&str, u16), (kind, text): (&str, &str)) ->
     node
 }
 
-/// What each way to such a deployment says: in a file, by flags, by `member add`, `replace` and
-/// `apply`.
-fn ways(one: &Node, other: &Node) -> [(&'static str, Result<(), String>); 5] {
+/// The deployment with both nodes.
+fn both(before: &Deployment, one: &Node, other: &Node) -> Deployment {
+    let mut both = before.clone();
+    both.nodes.extend([one.clone(), other.clone()]);
+    both
+}
+
+fn before() -> Deployment {
     let mut before = Deployment::preset("baseline", &PresetOptions::default()).unwrap();
     for (place, node) in before.nodes.iter_mut().enumerate() {
         node.address = format!("elsewhere:{}", 100 + place);
         node.gateway = None;
     }
+    before
+}
+
+/// A cluster that has both nodes already starts, and each change that is of neither is possible.
+fn assert_goes_on_with(one: &Node, other: &Node, what: &str) {
+    let founded = Configuration::founded(both(&before(), one, other).numbered().unwrap());
+    let stored = Configuration::parse(&founded.to_toml());
+    let known = stored.unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(known.deployment, founded.deployment, "{what}");
+    let now = known.deployment;
+    let done = now.tuned(&["heartbeat_ms=7"]).map(drop);
+    assert_eq!(done, Ok(()), "{what}");
+    let done = now.clone().with_overrides(&["options.batch_bytes=7"]);
+    assert_eq!(done.map(drop), Ok(()), "{what}");
+    let new = node("new", ("free", 300), ("address", "free:300"));
+    for to in [
+        now.with_node(new.clone()),
+        now.with_replaced("b", new),
+        now.without_node("b"),
+    ] {
+        let done = to.and_then(|to| now.check_change(&to));
+        assert_eq!(done, Ok(()), "{what}");
+    }
+}
+
+/// What each way to such a deployment says: in a file, by flags, by `member add`, `replace` and
+/// `apply`.
+fn ways(one: &Node, other: &Node) -> [(&'static str, Result<(), String>); 5] {
+    let both = both(&before(), one, other);
+    let mut before = before();
     before.nodes.push(one.clone());
-    let mut both = before.clone();
-    both.nodes.push(other.clone());
     let file = Deployment::parse(&both.to_toml()).map(drop);
     let mut flags = before.clone();
     let free = ("free", 200);
@@ -95,6 +128,7 @@ fn one_address_of_two_nodes_is_refused_with_both_keys_in_every_way() {
                 let here = [host, written].map(|it| (*it).to_owned());
                 let is_one_machine =
                     here.contains(&machine(&one)) && here.contains(&machine(&other));
+                assert_goes_on_with(&one, &other, &format!("{kind} {text}, {of_other} {again}"));
                 let listens = [kind, of_other].map(|it| it.ends_with("listen"));
                 for (way, done) in ways(&one, &other) {
                     // A file says where a container listens: another may have the same address.

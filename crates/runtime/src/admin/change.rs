@@ -230,7 +230,7 @@ pub(crate) fn check<P: Protocol>(
             let read = |bytes: &Bytes| {
                 let text =
                     str::from_utf8(bytes).map_err(|error| ChangeError::Stale(error.to_string()))?;
-                Ok::<_, ChangeError>(Deployment::parse(text)?)
+                Ok::<_, ChangeError>(Deployment::parse_stored(text)?)
             };
             // The founding files of nodes may differ in settings that concern one node alone.
             let known = match configuration.membership.text.is_empty() {

@@ -195,7 +195,7 @@ fn described(change: &Change) -> String {
 }
 
 fn compared(from: &[u8], to: &[u8], differ: fn(&Deployment, &Deployment) -> Vec<String>) -> String {
-    let read = |text| Deployment::parse(str::from_utf8(text).ok()?).ok();
+    let read = |text| Deployment::parse_stored(str::from_utf8(text).ok()?).ok();
     let (Some(from), Some(to)) = (read(from), read(to)) else {
         return "a deployment that cannot be read".to_owned();
     };
