@@ -39,9 +39,12 @@ impl Files {
     ///
     /// # Errors
     /// If there is not each of them.
-    pub fn identity(&self) -> std::io::Result<Identity> {
-        let number = |path: &Path| -> std::io::Result<(u64, u64)> {
-            let metadata = path.metadata()?;
+    pub fn identity(&self) -> Result<Identity, TlsError> {
+        let number = |path: &Path| -> Result<(u64, u64), TlsError> {
+            let metadata = path.metadata().map_err(|source| TlsError::Read {
+                path: path.to_owned(),
+                source,
+            })?;
             Ok((metadata.dev(), metadata.ino()))
         };
         Ok(Identity([

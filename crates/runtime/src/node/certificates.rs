@@ -162,6 +162,11 @@ impl Reader {
         let hanging: Vec<Option<Identity>> = hanging.collect();
         let silent = hanging.iter().filter(|it| it.is_none()).count();
         if hanging.len() >= MOST_HANGING || silent >= MOST_SILENT {
+            tracing::warn!(
+                id = "E0912",
+                "the certificates are not read again: {} threads still wait for files",
+                hanging.len()
+            );
             return false;
         }
         self.begun += 1;
@@ -169,12 +174,14 @@ impl Reader {
         let identity = Arc::<OnceLock<Identity>>::default();
         let found = identity.clone();
         let read = move || {
-            let files = live.files().identity().ok();
-            let hangs = files.is_some() && hanging.contains(&files);
-            let read = (!hangs).then(|| {
-                files.map(|files| found.set(files));
-                live.read()
-            });
+            let read = match live.files().identity() {
+                Ok(files) if hanging.contains(&Some(files.clone())) => None,
+                Ok(files) => {
+                    let _ = found.set(files);
+                    Some(live.read())
+                }
+                Err(error) => Some(Err(error)),
+            };
             // Fails if the node stops.
             let _ = done.send((number, read));
         };

@@ -381,3 +381,28 @@ fn files_are_read_again_though_an_earlier_reader_of_others_still_waits() {
     assert_eq!((serial(), refusal()), (second, None));
     zero.stop().unwrap();
 }
+
+/// The storage says that a file is missing, so that no reader goes to the pipe beside it.
+#[test]
+fn a_missing_file_beside_a_pipe_holds_up_no_later_read() {
+    let (pki, mut pair) = (Pki::new(), Pair::new());
+    let own = pki.required(Kind::Node, "n0").unwrap();
+    let zero = pair.start(0, Some(own.clone()));
+    let serial = || own.live.loaded().set.certificate().to_vec();
+    let first = serial();
+    let [file, key] = ["tls.crt", "tls.key"].map(|name| pki.path("n0").join(name));
+    fs::remove_file(&file).unwrap();
+    fs::remove_file(&key).unwrap();
+    nix::unistd::mkfifo(&file, Mode::S_IRWXU).unwrap();
+    for _ in 0..3 {
+        block_on(own.read_again());
+        let refusal = own.live.refusal().expect("it is refused");
+        assert!(refusal.contains("tls.key: "), "{refusal}");
+    }
+    fs::remove_file(&file).unwrap();
+    pki.write("n0", &pki.issue(Kind::Node, "n0"));
+    block_on(own.read_again());
+    assert_ne!(serial(), first, "the new certificate is in force");
+    assert_eq!(own.live.refusal(), None);
+    zero.stop().unwrap();
+}
