@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             LogFormat::Text => log.write_last(&format!("ionian: {}\n", explain(&error))),
             LogFormat::Json => tracing::error!(id = "E0112", "{}", explain(&error)),
         }
-        code_of(&error)
+        ExitCode::from(code_of(&error))
     }))
 }
 
@@ -86,7 +86,7 @@ fn start(arguments: &Arguments, sink: Option<Arc<Sink>>, log: &Log) -> Result<Ex
     )
     .context("cannot wait for signals")?;
     let fails = stop.on_failure();
-    let done = begin(arguments, sink, stop).inspect_err(|_| fails());
+    let done = begin(arguments, sink, stop).inspect_err(|error| fails(code_of(error)));
     end(if done.is_ok() { "done" } else { "failed" });
     done
 }

@@ -25,15 +25,15 @@ impl std::error::Error for BadUsage {}
 pub fn exit_code(done: Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
         say_on_stderr!("ionian: {}", explain(&error));
-        code_of(&error)
+        ExitCode::from(code_of(&error))
     })
 }
 
 /// The exit code of a command that failed so.
-pub fn code_of(error: &Error) -> ExitCode {
+pub fn code_of(error: &Error) -> u8 {
     match is_bad_usage(error) {
-        true => ExitCode::from(2),
-        false => ExitCode::FAILURE,
+        true => 2,
+        false => 1,
     }
 }
 

@@ -10,7 +10,7 @@ use std::future::pending;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
@@ -45,9 +45,10 @@ const LOOKS: u32 = 3;
 struct Seen {
     /// Whether the event loop has begun. Until then a node has nothing to finish.
     runs: AtomicBool,
-    /// Whether the node ends because it has failed. A signal in its last moments is not the reason.
-    has_failed: AtomicBool,
-    /// The file or directory that it needs before.
+    /// The exit code of a node that ends because it has failed, or 0. A signal in its last moments
+    /// is not the reason.
+    failed_with: AtomicU8,
+    /// The file or directory that it needs before; empty if it needs none.
     needs: Mutex<PathBuf>,
     beats: AtomicU64,
 }
@@ -101,20 +102,24 @@ impl Stop {
         let run = move || {
             let ends = runtime.block_on(watch_node(signals, starter, &asked, &of_thread));
             end();
-            let code = i32::from(ends.is_some() || of_thread.has_failed.load(Ordering::Relaxed));
+            let code = match of_thread.failed_with.load(Ordering::Relaxed) {
+                0 => u8::from(ends.is_some()),
+                failed => failed,
+            };
             // The last line is that which says why.
             ends.into_iter().for_each(AtOnce::log);
             drop(log);
-            process::exit(code)
+            process::exit(code.into())
         };
         thread::Builder::new().name("stop".into()).spawn(run)?;
         Ok(Stop { reason, seen })
     }
 
-    /// To call when the node has failed, so that its exit code says so whatever ends the process.
-    pub(super) fn on_failure(&self) -> impl FnOnce() + use<> {
+    /// To call with the exit code when the node has failed, so that the process ends with it
+    /// whatever ends it.
+    pub(super) fn on_failure(&self) -> impl FnOnce(u8) + use<> {
         let seen = self.seen.clone();
-        move || seen.has_failed.store(true, Ordering::Relaxed)
+        move |code| seen.failed_with.store(code, Ordering::Relaxed)
     }
 
     /// The node begins to read this, and may hang at it. If it does the log names it.
