@@ -115,7 +115,10 @@ fn begin(arguments: &Arguments, audit: Option<Arc<Sink>>, stop: Stop) -> Result<
                     );
                     return Err(BadUsage(text).into());
                 }
-                (None, None) => join::wait_for_membership(name, contacts, tls.as_ref())?,
+                (None, None) => {
+                    stop.waits_for_no_file();
+                    join::wait_for_membership(name, contacts, tls.as_ref())?
+                }
             };
             join::check_overrides(&known.deployment, overrides)?;
             known.deployment.options = known.deployment.clone().with_overrides(overrides)?.options;

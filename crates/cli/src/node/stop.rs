@@ -64,7 +64,8 @@ impl Seen {
         while !self.runs.load(Ordering::Relaxed) {
             sleep(LOOK_EVERY).await;
             let now = self.needs().clone();
-            looks = if now == last { looks + 1 } else { 0 };
+            let waits = now == last && !now.as_os_str().is_empty();
+            looks = if waits { looks + 1 } else { 0 };
             if looks == LOOKS {
                 tracing::warn!(
                     id = "E0114",
@@ -125,6 +126,11 @@ impl Stop {
     /// The node begins to read this, and may hang at it. If it does the log names it.
     pub(super) fn waits_for(&self, path: &Path) {
         *self.seen.needs() = path.to_owned();
+    }
+
+    /// The node waits for something else than a file.
+    pub(super) fn waits_for_no_file(&self) {
+        self.seen.needs().clear();
     }
 
     /// Completes when the node must stop. Must be called on the event loop, which shows from then
