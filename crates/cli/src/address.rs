@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use ionian_program::BadUsage;
 use socket2::{SockRef, TcpKeepalive};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 /// Length of the queue in which the system holds new connections while the event loop is busy.
@@ -35,10 +35,14 @@ pub(crate) fn resolve(key: &str, text: &str) -> Result<SocketAddr> {
 /// Names both of two that it cannot.
 pub(crate) fn check_apart(places: &[(String, SocketAddr)]) -> Result<(), BadUsage> {
     for (index, (key, address)) in places.iter().enumerate() {
-        let meets = |(_, other): &&(String, SocketAddr)| {
-            let (one, other) = (*address, *other);
-            let is_all = one.ip().is_unspecified() || other.ip().is_unspecified();
-            one.port() == other.port() && (is_all || one.ip() == other.ip())
+        let meets = |(_, at): &&(String, SocketAddr)| {
+            let (one, other) = (address.ip().to_canonical(), at.ip().to_canonical());
+            // The wildcard of IPv6 is that of IPv4, too.
+            let has =
+                |all: IpAddr, it: IpAddr| all.is_unspecified() && (all.is_ipv6() || it.is_ipv4());
+            // The system chooses another port for each 0.
+            let is_port = address.port() == at.port() && at.port() != 0;
+            is_port && (has(one, other) || has(other, one) || one == other)
         };
         if let Some((by, _)) = places[..index].iter().find(meets) {
             return Err(BadUsage(format!(
@@ -76,4 +80,38 @@ pub(crate) fn listen_for_clients(address: SocketAddr) -> std::io::Result<TcpList
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(CLIENT_LIMIT))?;
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_meet_where_the_system_refuses_the_second() {
+        let hosts = [
+            "0.0.0.0",
+            "127.0.0.1",
+            "127.0.0.2",
+            "[::]",
+            "[::1]",
+            "[::ffff:127.0.0.1]",
+        ];
+        let at = |host: &str, port| -> SocketAddr { format!("{host}:{port}").parse().unwrap() };
+        // A machine may have no IPv6.
+        let hosts = hosts.into_iter().filter(|host| listen(at(host, 0)).is_ok());
+        let hosts: Vec<_> = hosts.collect();
+        for (one, other) in hosts
+            .iter()
+            .flat_map(|one| hosts.iter().map(move |it| (*one, *it)))
+        {
+            let both = |port| [one, other].map(|host| (host.to_owned(), at(host, port)));
+            assert!(check_apart(&both(0)).is_ok(), "{one} {other}");
+            // Another process may have the port of the second.
+            let is_apart = (0..10).any(|_| {
+                let first = listen(at(one, 0)).unwrap();
+                listen(at(other, first.local_addr().unwrap().port())).is_ok()
+            });
+            assert_eq!(check_apart(&both(9)).is_ok(), is_apart, "{one} {other}");
+        }
+    }
 }
