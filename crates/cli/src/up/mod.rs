@@ -69,7 +69,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         .transpose()?;
     // So do unsuitable settings of a new cluster. One that exists is read when it is locked.
     if there.is_none() {
-        checked(&places, arguments, file.clone())?;
+        let deployment = checked(&places, arguments, file.clone())?;
+        check_apart(&deployment, &deployment.nodes, arguments)?;
     }
     let claimed = directory::claim(&places)?;
     let earlier = source::in_directory(places.root())?;
@@ -92,9 +93,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
              move a node, replace it by a node of another name: ionian member replace"
         );
     }
-    let nodes = members
-        .as_ref()
-        .map_or_else(|| deployment.nodes.clone(), Members::here);
+    let (target, nodes) = match &members {
+        None => (&deployment, deployment.nodes.clone()),
+        Some(members) => (members.known().target(), members.here()),
+    };
+    check_apart(target, &nodes, arguments)?;
     directory::wait_for_earlier_nodes(&claimed, &nodes)?;
     let is_new = runs_in_memory || {
         let has_run = |node: &Node| has_taken_part(&places.node(&node.name));
@@ -146,8 +149,17 @@ fn checked(
     let deployment = directory::deployment(places, arguments, file)?;
     protocols::check(&deployment)?;
     protocols::machine(&deployment)?;
-    ports::check_apart(&deployment.numbered()?.nodes, arguments.http.map(Http::at))?;
     Ok(deployment)
+}
+
+/// Checks that the addresses of the nodes that run here are apart. A node that has left, or leaves,
+/// may have those of a later one.
+fn check_apart(target: &Deployment, here: &[Node], arguments: &Arguments) -> Result<()> {
+    let members = target.ids().into_iter().zip(&target.nodes);
+    let here: Vec<_> = members
+        .filter(|(_, member)| here.iter().any(|node| node.name == member.name))
+        .collect();
+    ports::check_apart(&here, arguments.http.map(Http::at))
 }
 
 fn warn_about_memory() {

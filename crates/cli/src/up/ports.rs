@@ -90,16 +90,16 @@ pub(crate) fn check_joining(node: &Node) -> Result<()> {
 ///
 /// # Errors
 /// Names both of two that are the same.
-pub(crate) fn check_apart(nodes: &[Node], http: Option<Http>) -> Result<()> {
+pub(crate) fn check_apart(nodes: &[(NodeId, &Node)], http: Option<Http>) -> Result<()> {
     let mut all = Vec::new();
-    for node in nodes {
+    for (_, node) in nodes {
         for (key, text, _) in places(node) {
             let address = resolve(&key, text)?;
             all.push((key, address));
         }
     }
-    for node in nodes {
-        let address = http.and_then(|http| http.of(NodeId(node.id?)));
+    for (id, node) in nodes {
+        let address = http.and_then(|http| http.of(*id));
         all.extend(address.map(|it| (format!("--http of node {}", node.name), it)));
     }
     Ok(address::check_apart(&all)?)
