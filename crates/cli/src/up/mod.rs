@@ -195,7 +195,9 @@ async fn supervise(
         biased;
         () = signals.stop() => None,
         ended = supervisor.run_until_ready(serving(&nodes, &missing), |refusal| {
-            let instead = instead(&known, &refusal.node, taken);
+            let node = nodes.iter().find(|node| node.name == refusal.node);
+            let in_use = node.and_then(|node| ports::still_in_use(taken, node));
+            let instead = instead(&known, &refusal.node, in_use.as_ref());
             do_without(refusal, &missing, instead);
         }) => Some(ended),
     };
@@ -264,10 +266,9 @@ fn http(arguments: &Arguments, members: &Members, nodes: &[Node], has_tls: bool)
 /// The nodes that failed to start while the others run.
 type Missing = RefCell<BTreeSet<String>>;
 
-/// Why a node does not start, as far as that was seen before, and what to do about it if its cause
-/// cannot be removed.
-fn instead(known: &Configuration, node: &str, taken: &Taken) -> (Option<String>, String) {
-    let in_use = taken.get(node);
+/// Why a node does not start, if its address is in use, and what to do about it if its cause cannot
+/// be removed.
+fn instead(known: &Configuration, node: &str, in_use: Option<&InUse>) -> (Option<String>, String) {
     let how = in_use.map(ToString::to_string);
     if let Some(InUse { key, .. }) = in_use.filter(|_| known.epoch() == Epoch::default()) {
         let moved = format!("stop `ionian up`, and start it with --set {key}=HOST:PORT");

@@ -48,6 +48,12 @@ pub(crate) fn taken(nodes: &[Node]) -> Result<Taken> {
     Ok(taken)
 }
 
+/// The address of a node that was in use before its start and still is.
+pub(crate) fn still_in_use(taken: &Taken, node: &Node) -> Option<InUse> {
+    taken.get(&node.name)?;
+    first_in_use(node, &mut Vec::new()).ok()?
+}
+
 /// Checks that the nodes that must start together can. `may_move`: whether flags can give them
 /// other addresses.
 ///
