@@ -32,7 +32,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     pub(crate) fn operate(&mut self) -> Step {
         if self.is_calm() {
             self.remove_the_absent()?;
-            if self.unsettled().is_none() {
+            // A change that is not chosen yet may say whether a lost machine can be replaced.
+            if self.outages.lost.is_none() && self.unsettled().is_none() {
                 return Ok(());
             }
         }
