@@ -310,7 +310,7 @@ impl Role for Replica {
     fn on_snapshot(&mut self, stamp: u64, stored: bool, out: &mut Out<'_, Self>) {
         match stored {
             true => {
-                self.snapshots.stored(stamp);
+                self.snapshots.stored(stamp, self.executor.work());
                 self.tell_kept(out);
             }
             false => self.snapshots.refused(stamp),

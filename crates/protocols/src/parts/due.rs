@@ -8,12 +8,19 @@ const SNAPSHOT_BYTES: usize = 64 << 20;
 /// stored: a second or a few, which a restart would take again.
 const SNAPSHOT_WORK: u64 = 1 << 24;
 
+/// Work calls for a snapshot only after this many times the work that was done while the last one
+/// was written, the writing included. A large state takes long to write, and long to read at a
+/// restart: short commands do not make all replicas write it all the time.
+const WRITTEN_ONCE_IN: u64 = 4;
+
 /// What was executed since the last snapshot was begun.
 #[derive(Default)]
 pub(crate) struct SinceSnapshot {
     bytes: usize,
     /// The work of the machine until then.
     work: u64,
+    /// More of it than [`SNAPSHOT_WORK`] calls for the next one, if writing took long.
+    paced: u64,
 }
 
 impl SinceSnapshot {
@@ -24,7 +31,12 @@ impl SinceSnapshot {
 
     /// A snapshot is begun, when the machine has done so much work.
     pub(crate) fn begin(&mut self, work: u64) {
-        *self = SinceSnapshot { bytes: 0, work };
+        (self.bytes, self.work) = (0, work);
+    }
+
+    /// The one that was begun is on disk, when the machine has done so much work.
+    pub(crate) fn stored(&mut self, work: u64) {
+        self.paced = WRITTEN_ONCE_IN * work.saturating_sub(self.work);
     }
 
     /// The one that was begun has found no room: another one is due.
@@ -37,7 +49,32 @@ impl SinceSnapshot {
     pub(crate) fn is_enough(&self, slots: u64, snapshot_slots: usize, work: u64) -> bool {
         let enough = slots >= snapshot_slots as u64
             || self.bytes >= SNAPSHOT_BYTES
-            || work.saturating_sub(self.work) >= SNAPSHOT_WORK;
+            || work.checked_sub(self.work).unwrap_or(work) >= SNAPSHOT_WORK.max(self.paced);
         enough && slots > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_calls_for_a_snapshot_less_often_the_more_is_done_while_one_is_written() {
+        let mut since = SinceSnapshot::default();
+        let due = |since: &SinceSnapshot, work| since.is_enough(1, usize::MAX, work);
+        assert!(!due(&since, SNAPSHOT_WORK - 1) && due(&since, SNAPSHOT_WORK));
+        since.begin(SNAPSHOT_WORK);
+        since.stored(SNAPSHOT_WORK + 100);
+        assert!(!due(&since, 2 * SNAPSHOT_WORK - 1) && due(&since, 2 * SNAPSHOT_WORK));
+        since.begin(0);
+        since.stored(SNAPSHOT_WORK);
+        let next = WRITTEN_ONCE_IN * SNAPSHOT_WORK;
+        assert!(!due(&since, next - 1) && due(&since, next));
+        assert!(
+            !since.is_enough(0, usize::MAX, next),
+            "nothing was executed"
+        );
+        since.executed(SNAPSHOT_BYTES);
+        assert!(due(&since, 0), "bytes are paced by clients");
     }
 }

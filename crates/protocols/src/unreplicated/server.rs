@@ -213,6 +213,7 @@ impl Role for Server {
         match stored {
             true => {
                 self.kept = Slot(stamp);
+                self.since.stored(self.executor.work());
                 out.release_below(stamp);
             }
             false => self.since.refused(),

@@ -192,6 +192,7 @@ impl ChainNode {
         match stored {
             true => {
                 self.snapshots.stored(Slot(stamp));
+                self.snapshots.since.stored(self.executor.work());
                 out.release_below(stamp);
             }
             false => self.snapshots.refused(),

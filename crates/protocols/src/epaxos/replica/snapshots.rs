@@ -96,9 +96,10 @@ impl Snapshots {
     }
 
     /// The snapshot with this stamp is on disk.
-    pub(super) fn stored(&mut self, stamp: u64) {
+    pub(super) fn stored(&mut self, stamp: u64, work: u64) {
         if let Some(stored) = self.storing.take_if(|(storing, _)| *storing == stamp) {
             self.stored = stored;
+            self.since.stored(work);
         }
     }
 

@@ -109,7 +109,9 @@ impl Snapshots {
 
     /// The one of the state before this slot is on disk: just now, or since before a crash.
     pub(super) fn stored(&mut self, executed: Slot, work: u64) {
-        self.storing = None;
+        if self.storing.take().is_some() {
+            self.since.stored(work);
+        }
         if self.elsewhere {
             self.since.begin(work);
         }
