@@ -42,8 +42,9 @@ pub(super) const PAGE: u64 = 1 << 17;
 /// Longer keys match no pattern but `*`.
 pub(super) const MATCHED: usize = 1 << 16;
 
-/// The steps of matching beyond which KEYS is refused.
-pub(super) const MATCHING: u64 = 1 << 24;
+/// The steps of matching beyond which KEYS is refused: less than a compound leaves to one that is
+/// alone in it, whose error then names SCAN in place of MULTI.
+pub(super) const MATCHING: u64 = 3 << 22;
 
 /// What a command counts that looks for keys in segments: at all of them, and at all keys of one.
 const LOOK: u64 = (SEGMENTS + CROWD) as u64;
