@@ -3,19 +3,20 @@
 //! can take tenths of a second on each replica, and a few of them would keep the cluster from
 //! everything else.
 //!
-//! - *Work* is demanded until the reply has arrived.
+//! - *Work*, and that of *reads*, is demanded until the reply has arrived.
 //! - *Growth* is demanded until it is in a measurement of the memory, because replicas compare the
 //!   limit of memory with what was measured last.
 //!
-//! A compound for which there is no room waits behind those that came before it, at most as long as
-//! for a reply. Those that demand nothing, nearly all, wait for none.
+//! A compound for which there is no room waits in the queue of the scarcest that it demands, at
+//! most as long as for a reply: reads, which one replica answers, wait for no write, and what only
+//! works for no measurement. Those that demand nothing, nearly all, wait for none.
 
 use crate::connection::Connection;
 use crate::serve::Inner;
 use ionian_machines::kv::Demand;
 use std::collections::{HashMap, VecDeque};
 
-/// The steps of work in flight: those of two compounds that do the most.
+/// The steps of work in flight, and as many of reads: those of two compounds that do the most.
 const WORK: u64 = 2 * Demand::MOST_WORK;
 
 /// Less work is that of a pipeline of plain commands, and is not counted.
@@ -31,16 +32,34 @@ const UNMEASURED: u64 = 256 << 20;
 pub(crate) struct Demands {
     /// Of compounds without a reply, by token.
     in_flight: HashMap<u64, Demand>,
-    /// The work of all of them.
+    /// The work of all of them, and that of reads.
     work: u64,
+    read: u64,
     /// The growth of those that were executed before the next measurement.
     settled: u64,
     /// Of those that are in the measurement which was asked for.
     asked: u64,
     /// The sum of all growth.
     growth: u64,
-    /// Connections that wait.
-    waiting: VecDeque<u32>,
+    /// Connections that wait, by what they wait for.
+    waiting: [VecDeque<u32>; 3],
+    /// Whether the first of those that grow waits for work: it comes before what only works.
+    owes_work: bool,
+}
+
+/// The queues of connections that wait.
+const GROWS: usize = 0;
+const WORKS: usize = 1;
+const READS: usize = 2;
+
+/// The queue in which a compound waits that demands this, if it demands anything.
+fn queue(demand: Demand) -> Option<usize> {
+    match demand {
+        Demand { growth: 1.., .. } => Some(GROWS),
+        Demand { work: 1.., .. } => Some(WORKS),
+        Demand { read: 1.., .. } => Some(READS),
+        _ => None,
+    }
 }
 
 impl Demands {
@@ -48,30 +67,40 @@ impl Demands {
     /// until [`next`](Self::next) returns it.
     pub(crate) fn admits(&mut self, index: u32, demand: Demand) -> bool {
         let demand = counted(demand);
-        let admits =
-            demand == Demand::default() || self.waiting.is_empty() && self.has_room(demand);
+        let Some(queue) = queue(demand) else {
+            return true;
+        };
+        let is_next = self.waiting[queue].is_empty() && !(queue == WORKS && self.owes_work);
+        let admits = is_next && self.has_room(demand);
         if !admits {
-            self.waiting.push_back(index);
+            self.waiting[queue].push_back(index);
         }
         admits
     }
 
-    fn has_room(&self, Demand { work, growth }: Demand) -> bool {
-        let fits = |more, all, most| more == 0 || all == 0 || all + more <= most;
-        fits(work, self.work, WORK) && fits(growth, self.growth, UNMEASURED)
+    fn has_room(&self, demand: Demand) -> bool {
+        self.has_room_to_work(demand) && fits(demand.growth, self.growth, UNMEASURED)
+    }
+
+    fn has_room_to_work(&self, demand: Demand) -> bool {
+        fits(demand.work, self.work, WORK) && fits(demand.read, self.read, WORK)
     }
 
     /// The next connection for which there is room, given what each demands; what of a connection
     /// that waits no more is none.
     pub(crate) fn next(&mut self, demand: impl Fn(u32) -> Option<Demand>) -> Option<u32> {
-        while let Some(index) = self.waiting.front().copied() {
-            match demand(index) {
-                Some(demand) if !self.has_room(counted(demand)) => return None,
-                now => {
-                    self.waiting.pop_front();
-                    if now.is_some() {
-                        return Some(index);
-                    }
+        self.owes_work = false;
+        for queue in [GROWS, WORKS, READS] {
+            while let Some(index) = self.waiting[queue].front().copied() {
+                let first = demand(index).map(counted);
+                if first.is_some_and(|it| queue == WORKS && self.owes_work || !self.has_room(it)) {
+                    self.owes_work |= queue == GROWS
+                        && first.is_some_and(|it| fits(it.growth, self.growth, UNMEASURED));
+                    break;
+                }
+                self.waiting[queue].pop_front();
+                if first.is_some() {
+                    return Some(index);
                 }
             }
         }
@@ -80,12 +109,14 @@ impl Demands {
 
     /// A connection is closed.
     pub(crate) fn forget(&mut self, index: u32) {
-        self.waiting.retain(|it| *it != index);
+        for waiting in &mut self.waiting {
+            waiting.retain(|it| *it != index);
+        }
     }
 
     /// Whether a connection waits for a measurement.
     pub(crate) fn is_awaited(&self) -> bool {
-        !self.waiting.is_empty() && self.settled > 0
+        !self.waiting[GROWS].is_empty() && self.settled > 0
     }
 
     /// A compound was sent.
@@ -93,6 +124,7 @@ impl Demands {
         let demand = counted(demand);
         if demand != Demand::default() {
             self.work += demand.work;
+            self.read += demand.read;
             self.growth += demand.growth;
             self.in_flight.insert(token, demand);
         }
@@ -100,9 +132,10 @@ impl Demands {
 
     /// The reply has arrived, whether or not its connection still exists.
     pub(crate) fn end(&mut self, token: u64) {
-        let Demand { work, growth } = self.in_flight.remove(&token).unwrap_or_default();
-        self.work -= work;
-        self.settled += growth;
+        let demand = self.in_flight.remove(&token).unwrap_or_default();
+        self.work -= demand.work;
+        self.read -= demand.read;
+        self.settled += demand.growth;
     }
 
     /// A measurement is asked for. Returns whether there is something to measure.
@@ -121,11 +154,18 @@ impl Demands {
     }
 }
 
+/// Whether there is room for more beside all that there is: what is larger comes alone.
+fn fits(more: u64, all: u64, most: u64) -> bool {
+    more == 0 || all == 0 || all + more <= most
+}
+
 /// What of a demand is counted.
 fn counted(demand: Demand) -> Demand {
-    match demand.work < LITTLE {
-        true => Demand { work: 0, ..demand },
-        false => demand,
+    let much = |steps| if steps < LITTLE { 0 } else { steps };
+    Demand {
+        work: much(demand.work),
+        read: much(demand.read),
+        ..demand
     }
 }
 
@@ -161,9 +201,16 @@ impl Inner {
             let open = slots.get(index).filter(|open| open.waits)?;
             Some(self.demanded(&open.connection))
         };
-        let next = self.demands.borrow_mut().next(demand);
-        if next.is_some() {
-            return next;
+        loop {
+            let Some(index) = self.demands.borrow_mut().next(demand) else {
+                break;
+            };
+            // The room that it had for its reply may be another's by now.
+            let mut slots = self.slots.borrow_mut();
+            let forecast = slots.get(index).map(|open| open.connection.forecast());
+            if forecast.is_some_and(|it| self.room.borrow_mut().admits(index, it)) {
+                return Some(index);
+            }
         }
         loop {
             let index = self.room.borrow_mut().next()?;
@@ -184,11 +231,60 @@ mod tests {
     const LARGE: u64 = 64 << 20;
 
     fn growth(growth: u64) -> Demand {
-        Demand { work: 0, growth }
+        Demand {
+            growth,
+            ..Demand::default()
+        }
     }
 
     fn work(work: u64) -> Demand {
-        Demand { work, growth: 0 }
+        Demand {
+            work,
+            ..Demand::default()
+        }
+    }
+
+    #[test]
+    fn reads_wait_for_no_write_and_work_for_no_measurement_but_what_grows_for_work() {
+        let mut demands = Demands::default();
+        let read = Demand {
+            read: WORK,
+            ..Demand::default()
+        };
+        let both = Demand {
+            growth: LARGE,
+            ..work(WORK / 2)
+        };
+        let each = |index| match index {
+            10..20 => Some(both),
+            20..30 => Some(work(WORK / 2)),
+            _ => Some(read),
+        };
+        demands.begin(0, growth(UNMEASURED));
+        assert!(!demands.admits(10, both) && demands.admits(20, work(WORK / 2)));
+        demands.begin(20, work(WORK / 2));
+        assert!(demands.admits(21, work(WORK / 2)));
+        demands.begin(21, work(WORK / 2));
+        assert!(!demands.admits(22, work(WORK / 2)) && demands.admits(30, read));
+        demands.begin(30, read);
+        assert!(!demands.admits(31, read));
+        assert_eq!(demands.next(each), None);
+        demands.end(30);
+        assert_eq!((demands.next(each), demands.next(each)), (Some(31), None));
+        demands.end(0);
+        demands.ask();
+        demands.measured(true);
+        assert_eq!(
+            demands.next(each),
+            None,
+            "10 has room to grow, and 22 waits behind it"
+        );
+        assert!(!demands.admits(23, work(LITTLE)));
+        demands.end(20);
+        assert_eq!(demands.next(each), Some(10));
+        demands.begin(10, both);
+        demands.end(21);
+        assert_eq!(demands.next(each), Some(22));
     }
 
     #[test]

@@ -195,6 +195,8 @@ pub struct Demand {
     /// The steps that each replica takes: elements that are looked at, and each 128 bytes that are
     /// copied.
     pub work: u64,
+    /// The steps of a read, which one replica takes.
+    pub read: u64,
     /// By how many bytes the state may grow.
     pub growth: u64,
 }
@@ -226,10 +228,13 @@ impl Compound {
             let is_read = self.is_read();
             for Command(op) in commands {
                 demand.growth = demand.growth.saturating_add(op.growth()).min(GROWTH);
-                // One replica executes what is only read, and a reply pays for the rest of it.
-                if !is_read || budget::looks(op) {
-                    demand.work = demand.work.saturating_add(budget::most(op)).min(WORK);
-                }
+                let steps = match is_read {
+                    false => &mut demand.work,
+                    true if budget::looks(op) => &mut demand.read,
+                    // A reply pays for the rest of what is only read.
+                    true => continue,
+                };
+                *steps = steps.saturating_add(budget::most(op)).min(WORK);
             }
         }
         demand
