@@ -76,8 +76,8 @@ pub struct Connection {
     demand: Demand,
     /// The compound in flight, if it may have to be judged again.
     flight_request: Option<(Operation, Bytes)>,
-    /// Whether the compound in flight was judged again already.
-    sent_again: bool,
+    /// How often the compound in flight was judged again.
+    judged_again: u32,
     /// The compound that was judged by users that have changed, while those of now are fetched.
     outdated: Option<Outdated>,
     fetched: Fetched,
@@ -152,7 +152,7 @@ impl Connection {
             request: None,
             demand: Demand::default(),
             flight_request: None,
-            sent_again: false,
+            judged_again: 0,
             outdated: None,
             fetched: Fetched::default(),
             login_wait: LoginWait::default(),

@@ -290,7 +290,7 @@ impl Connection {
         let rights = &self.host.rights;
         let payload = rights.encoded(compound, judged);
         self.flight_request = rights.are_checked().then(|| (operation, payload.clone()));
-        self.sent_again = false;
+        self.judged_again = 0;
         self.flight_bytes = payload.len();
         self.flight_changes = !matches!(operation, Operation::Read(_));
         if self.flight_changes {

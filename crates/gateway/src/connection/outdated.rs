@@ -1,5 +1,6 @@
 //! A compound that the machine has refused because the users have changed since it was judged: the
-//! gateway asks for the users, judges it again and sends it again, once.
+//! gateway asks for the users, judges it again and sends it again. Its client waits no longer for
+//! that than for any reply.
 
 use super::{Connection, Note};
 use crate::commands;
@@ -10,6 +11,11 @@ use crate::transaction::{self, Expected};
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel, Refusal};
 use ionian_machines::kv::{self, Command, Compound, Demand};
+use std::time::Instant;
+
+/// How often a compound is judged again. Each time the users have changed: an operator who loads
+/// many of them does that tens of times a second, and others write meanwhile.
+const MOST_TIMES: u32 = 10;
 
 /// The compound.
 pub(super) struct Outdated {
@@ -17,13 +23,18 @@ pub(super) struct Outdated {
     notes: Vec<Note>,
     request: (Operation, Bytes),
     demand: Demand,
+    /// How often it was judged again before.
+    times: u32,
+    /// Since when its client waits.
+    asked_at: Instant,
 }
 
 impl Connection {
     /// Takes such a refusal.
     pub(super) fn on_outdated(&mut self, expected: Expected, notes: Vec<Note>) {
         let request = self.flight_request.take();
-        let Some(request) = request.filter(|_| !self.sent_again) else {
+        let (times, asked_at) = (self.judged_again, self.asked_at);
+        let Some(request) = request.filter(|_| times < MOST_TIMES) else {
             return self.answer_refused(expected, notes, CHANGED, Outcome::TryagainNo);
         };
         self.outdated = Some(Outdated {
@@ -31,8 +42,11 @@ impl Connection {
             notes,
             request,
             demand: self.demand,
+            times,
+            asked_at,
         });
         self.fetch_users(ReadLevel::Linearizable);
+        self.asked_at = asked_at;
     }
 
     /// The users could not be learned.
@@ -57,6 +71,8 @@ impl Connection {
             mut notes,
             request: (operation, mut payload),
             demand,
+            times,
+            asked_at,
         } = outdated;
         let epoch = self.host.rights.epoch();
         let (host, client) = (&self.host, &self.client);
@@ -90,8 +106,8 @@ impl Connection {
             return self.answer_refused(expected, notes, &text, Outcome::Error);
         }
         let request = (operation, kv::judged_at(epoch, &payload));
-        self.sent_again = true;
-        self.demand = demand;
+        self.judged_again = times + 1;
+        (self.demand, self.asked_at) = (demand, asked_at);
         self.flight_bytes = request.1.len();
         self.flight_changes = !matches!(operation, Operation::Read(_));
         self.flight_request = Some(request.clone());

@@ -168,6 +168,29 @@ fn nothing_is_executed_by_rules_that_were_revoked_before() {
 }
 
 #[test]
+fn a_command_is_executed_however_often_users_change_up_to_a_bound() {
+    for (changes, answer) in [(1, "+OK\n"), (10, "+OK\n"), (11, CHANGED)] {
+        let mut cluster = Cluster::default();
+        let (one, other) = (gateway(), gateway());
+        let (mut admin, mut user) = (Client::new(&one), Client::new(&other));
+        admin.ask(&mut cluster, "ACL SETUSER u on nopass ~* +@all");
+        assert_eq!(user.ask(&mut cluster, "AUTH u any"), "+OK\n");
+        user.send("SET k v\r\n");
+        let since = user.connection.in_flight_since();
+        for number in 0..changes {
+            let line = format!("ACL SETUSER other{number} on");
+            assert_eq!(admin.ask(&mut cluster, &line), "+OK\n");
+            // It is refused, and the users are learned.
+            user.step(&mut cluster);
+            let in_flight = user.connection.in_flight_since();
+            assert!(in_flight.is_none_or(|at| Some(at) == since), "one deadline");
+            user.step(&mut cluster);
+        }
+        assert_eq!(text(&user.finish(&mut cluster)), answer, "{changes}");
+    }
+}
+
+#[test]
 fn a_user_that_is_off_or_deleted_is_gone() {
     for line in ["ACL SETUSER u off", "ACL DELUSER u"] {
         let mut cluster = Cluster::default();
