@@ -528,8 +528,7 @@ impl ReplicaCore {
     pub fn on_burst_end(&mut self, now: Instant, port: &mut impl ReplicaPort) {
         self.flush_answers(now, true, port);
         self.help_those_that_wait(now, port);
-        let work = self.executor.work();
-        if self.snapshots.is_due(self.executed, work) && self.is_a_prefix(now) {
+        if self.snapshots.are_free() && self.is_to_be_kept() && self.is_a_prefix(now) {
             self.store(port);
         }
         match self.reports.is_due(self.executed) {

@@ -104,8 +104,11 @@ impl Server {
     }
 
     fn store_if_due(&mut self, out: &mut Out<'_, Self>) {
+        if self.storing {
+            return;
+        }
         let (slots, work) = (self.executed.distance(self.kept), self.executor.work());
-        if self.since.is_enough(slots, self.snapshot_slots, work) && !self.storing {
+        if self.since.is_enough(slots, self.snapshot_slots, work) {
             self.storing = true;
             self.since.begin(work);
             out.store_snapshot(self.executed.0, self.executor.freeze());

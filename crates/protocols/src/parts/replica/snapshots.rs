@@ -61,13 +61,13 @@ impl Snapshots {
         self.wanted = slot;
     }
 
-    /// Whether enough was executed since the last for one of the state before the slot `executed`,
-    /// when the machine has done this work.
-    pub(super) fn is_due(&self, executed: Slot, work: u64) -> bool {
-        self.is_enough(executed, work) && self.storing.is_none() && !self.elsewhere
+    /// Whether this node stores snapshots of this log, and none is under way.
+    pub(super) fn are_free(&self) -> bool {
+        self.storing.is_none() && !self.elsewhere && !self.loses_state
     }
 
-    /// Whether enough was executed since the last.
+    /// Whether enough was executed since the last for one of the state before the slot `executed`,
+    /// when the machine has done this work.
     pub(super) fn is_enough(&self, executed: Slot, work: u64) -> bool {
         let (since, options) = (executed.distance(self.stored), self.config.options());
         let enough = self.since.is_enough(since, options.snapshot_slots, work);
