@@ -16,10 +16,11 @@ const WRITTEN_ONCE_IN: u64 = 4;
 /// What was executed since the last snapshot was begun.
 #[derive(Default)]
 pub(crate) struct SinceSnapshot {
+    /// Bytes of commands; [`SNAPSHOT_BYTES`] if that snapshot has found no room.
     bytes: usize,
-    /// The work of the machine until then.
+    /// The work that the machine had done by then.
     work: u64,
-    /// More of it than [`SNAPSHOT_WORK`] calls for the next one, if writing took long.
+    /// The least work that calls for the next snapshot, if that is more than [`SNAPSHOT_WORK`].
     paced: u64,
 }
 

@@ -131,8 +131,9 @@ impl Snapshots {
         self.must_store.is_some()
     }
 
-    fn stored(&mut self, stamp: Slot) {
+    fn stored(&mut self, stamp: Slot, work: u64) {
         (self.stored, self.storing) = (stamp, None);
+        self.since.stored(work);
         self.must_store = self.must_store.filter(|executed| stamp < *executed);
     }
 
@@ -191,8 +192,7 @@ impl ChainNode {
     pub(super) fn note_snapshot(&mut self, stamp: u64, stored: bool, out: &mut Out<'_, Self>) {
         match stored {
             true => {
-                self.snapshots.stored(Slot(stamp));
-                self.snapshots.since.stored(self.executor.work());
+                self.snapshots.stored(Slot(stamp), self.executor.work());
                 out.release_below(stamp);
             }
             false => self.snapshots.refused(),
