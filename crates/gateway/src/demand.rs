@@ -79,11 +79,13 @@ impl Demands {
     }
 
     fn has_room(&self, demand: Demand) -> bool {
-        self.has_room_to_work(demand) && fits(demand.growth, self.growth, UNMEASURED)
+        fits(demand.work, self.work, WORK)
+            && fits(demand.read, self.read, WORK)
+            && self.has_room_to_grow(demand)
     }
 
-    fn has_room_to_work(&self, demand: Demand) -> bool {
-        fits(demand.work, self.work, WORK) && fits(demand.read, self.read, WORK)
+    fn has_room_to_grow(&self, demand: Demand) -> bool {
+        fits(demand.growth, self.growth, UNMEASURED)
     }
 
     /// The next connection for which there is room, given what each demands; what of a connection
@@ -92,16 +94,17 @@ impl Demands {
         self.owes_work = false;
         for queue in [GROWS, WORKS, READS] {
             while let Some(index) = self.waiting[queue].front().copied() {
-                let first = demand(index).map(counted);
-                if first.is_some_and(|it| queue == WORKS && self.owes_work || !self.has_room(it)) {
-                    self.owes_work |= queue == GROWS
-                        && first.is_some_and(|it| fits(it.growth, self.growth, UNMEASURED));
-                    break;
-                }
-                self.waiting[queue].pop_front();
-                if first.is_some() {
+                let Some(first) = demand(index).map(counted) else {
+                    self.waiting[queue].pop_front();
+                    continue;
+                };
+                let is_passed_over = queue == WORKS && self.owes_work;
+                if !is_passed_over && self.has_room(first) {
+                    self.waiting[queue].pop_front();
                     return Some(index);
                 }
+                self.owes_work |= queue == GROWS && self.has_room_to_grow(first);
+                break;
             }
         }
         None
