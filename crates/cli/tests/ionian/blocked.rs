@@ -98,32 +98,42 @@ fn a_name_that_no_server_resolves_holds_up_neither_nodes_nor_tools() {
     assert!(said.ends_with("\n0\n0\n"), "{said}");
 }
 
-/// The disks of all nodes are one. The log of a leader grows fastest, so its node may stop before
-/// the gateway of another notices that the disk is full.
-#[test]
-fn full_disks_of_all_nodes_leave_reads_and_deletions() {
+/// Runs three nodes on one disk of this size, and then this script of the shell, in which `ask`
+/// sends a command to the gateway of n1, `$value` has 100,000 bytes, `$pids` are the nodes, and
+/// `$data`, `$file` and `$ionian` are their directory, their deployment and the program. Returns
+/// what it has written. `None` where the system permits no such thing.
+fn on_one_disk(settings: &[&str], size: &str, script: &str) -> Option<String> {
     let directory = Directory::new();
-    let deployment = deployment("colocated", &["durability=disk"]);
+    let deployment = deployment("colocated", settings);
     let path = |name: &str| directory.path(name).to_str().unwrap().to_owned();
     let [file, data] = ["given.toml", "data"].map(path);
     fs::write(&file, deployment.to_toml()).unwrap();
     fs::create_dir(&data).unwrap();
     let gateway = deployment.nodes[1].gateway.as_ref().unwrap();
-    let ionian = env!("CARGO_BIN_EXE_ionian");
-    // Of each node: the first file of the log and three more, of which one does not fit.
-    let set_up = format!("mount -t tmpfs -o size=140m tmpfs {data}");
-    let script = format!(
-        "for n in n0 n1 n2; do {ionian} node $n --data {data} --config {file} 2> {data}.$n & pids=\"$pids $!\"; done
-        ask() {{ {ionian} exec --at {gateway} \"$@\" 2>&1; }}
-        until ask SET k v; do sleep 0.1; done > {data}.set
+    let set_up = format!("mount -t tmpfs -o size={size} tmpfs {data}");
+    let begin = format!(
+        "data={data}; file={file}; ionian={}
+        for n in n0 n1 n2; do $ionian node $n --data $data --config $file 2> $data.$n & pids=\"$pids $!\"; done
+        ask() {{ $ionian exec --at {gateway} \"$@\" 2>&1; }}
+        until ask SET k v; do sleep 0.1; done > $data.set
         value=$(head -c 100000 /dev/zero | tr '\\0' v)
-        i=0; while [ $i -lt 800 ]; do
+        ",
+        env!("CARGO_BIN_EXE_ionian"),
+    );
+    isolated(&set_up, &(begin + script))
+}
+
+/// The disks of all nodes are one. The log of a leader grows fastest, so its node may stop before
+/// the gateway of another notices that the disk is full.
+#[test]
+fn full_disks_of_all_nodes_leave_reads_and_deletions() {
+    // Of each node: the first file of the log and three more, of which one does not fit.
+    let script = "i=0; while [ $i -lt 800 ]; do
             case $(ask SET k$i $value) in *MISCONF*) break;; esac; i=$((i+1))
         done
         [ $i -lt 800 ] && echo full; ask GET k; ask DEL k1; ask SET k w
-        kill $pids; wait"
-    );
-    let Some(said) = isolated(&set_up, &script) else {
+        kill $pids; wait";
+    let Some(said) = on_one_disk(&["durability=disk"], "140m", script) else {
         return;
     };
     let expected = "full\nv\n1\nMISCONF the disk of this node is full: ";
@@ -133,39 +143,22 @@ fn full_disks_of_all_nodes_leave_reads_and_deletions() {
 /// The disks of all nodes are one, and another file takes the room of their next snapshots.
 #[test]
 fn snapshots_without_room_leave_reads_and_deletions_until_there_is_room() {
-    let directory = Directory::new();
-    let deployment = deployment(
-        "colocated",
-        &["durability=disk", "options.snapshot_slots=100"],
-    );
-    let path = |name: &str| directory.path(name).to_str().unwrap().to_owned();
-    let [file, data] = ["given.toml", "data"].map(path);
-    fs::write(&file, deployment.to_toml()).unwrap();
-    fs::create_dir(&data).unwrap();
-    let gateway = deployment.nodes[1].gateway.as_ref().unwrap();
-    let ionian = env!("CARGO_BIN_EXE_ionian");
-    let set_up = format!("mount -t tmpfs -o size=500m tmpfs {data}");
     // A snapshot has 20 MB, and 8 MiB are left. What is written then needs no file of the log.
-    let script = format!(
-        "for n in n0 n1 n2; do {ionian} node $n --data {data} --config {file} 2> {data}.$n & pids=\"$pids $!\"; done
-        ask() {{ {ionian} exec --at {gateway} \"$@\" 2>&1; }}
-        until ask SET k v; do sleep 0.1; done > {data}.set
-        value=$(head -c 100000 /dev/zero | tr '\\0' v)
-        i=0; while [ $i -lt 200 ]; do ask SET k$i $value > {data}.set; i=$((i+1)); done
-        until [ $(ls {data}/nodes/*/snapshots/*.previous | wc -l) = 3 ]; do sleep 0.1; done 2> {data}.ls
-        head -c $(( ($(df --output=avail {data} | tail -1) - 8192) * 1024 )) /dev/zero > {data}/other
-        until {ionian} status --config {file} | grep -o 'node n. has [0-9]* MiB free'; do sleep 0.1; done
+    let script = "i=0; while [ $i -lt 200 ]; do ask SET k$i $value > $data.set; i=$((i+1)); done
+        until [ $(ls $data/nodes/*/snapshots/*.previous | wc -l) = 3 ]; do sleep 0.1; done 2> $data.ls
+        head -c $(( ($(df --output=avail $data | tail -1) - 8192) * 1024 )) /dev/zero > $data/other
+        until $ionian status --config $file | grep -o 'node n. has [0-9]* MiB free'; do sleep 0.1; done
         i=0; while [ $i -lt 400 ]; do
             case $(ask SET t$i v) in *MISCONF*) echo full; break;; esac; i=$((i+1))
         done
         ask GET k; ask DEL k1; ask SET k w | cut -c 1-38
-        {ionian} status --config {file} | grep -o 'the disk of node n1 is full'
-        grep -ho 'no room for a snapshot' {data}.n1
-        rm {data}/other
+        $ionian status --config $file | grep -o 'the disk of node n1 is full'
+        grep -ho 'no room for a snapshot' $data.n1
+        rm $data/other
         until [ \"$(ask SET k w)\" = OK ]; do sleep 0.1; done; ask GET k
-        kill $pids; for pid in $pids; do wait $pid; echo $?; done"
-    );
-    let Some(said) = isolated(&set_up, &script) else {
+        kill $pids; for pid in $pids; do wait $pid; echo $?; done";
+    let settings = ["durability=disk", "options.snapshot_slots=100"];
+    let Some(said) = on_one_disk(&settings, "500m", script) else {
         return;
     };
     let (warning, rest) = said.split_once("full\n").expect(&said);
