@@ -28,7 +28,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     /// The operator asks some node for a change, as that node sees the cluster. When the faults are
     /// over the operator replaces a lost machine, and goes on until the membership has settled: the
-    /// replacement and each change that was under way may remove nodes that only it can tell.
+    /// replacement, or a change that was under way, may remove nodes that learn of it from no one.
     pub(crate) fn operate(&mut self) -> Step {
         if self.is_calm() {
             self.remove_the_absent()?;

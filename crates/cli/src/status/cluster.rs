@@ -135,7 +135,7 @@ pub(crate) async fn ask_all(known: &Configuration, limit: Duration) -> ClusterSt
 }
 
 /// Whether the node has said something: that it refuses, or a certificate that does not suffice. A
-/// process that hangs says nothing, and another program that has the port no matter what.
+/// process that hangs says nothing. What another program at the port says does not count.
 fn is_refusal(error: &anyhow::Error) -> bool {
     match error.downcast_ref() {
         Some(QueryError::Refused(_) | QueryError::Malformed(_)) => true,
