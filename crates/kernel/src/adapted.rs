@@ -200,9 +200,9 @@ fn pour_rare<F, E>(sent: usize, from: &mut Outbox<F>, to: &mut Outbox<E>) {
 /// Where the records of an instance of another protocol stand in the log of the instance that it is
 /// a part of, together with the records of other parts.
 pub trait PartRecords {
-    /// A record with this key comes next: writes what is to stand before it, and gives the key that
-    /// it has in the log.
-    fn head(&mut self, key: Option<u64>, out: &mut Vec<u8>) -> Option<u64>;
+    /// A record with this key and this many bytes comes next: writes what is to stand before it,
+    /// and gives the key that it has in the log.
+    fn head(&mut self, key: Option<u64>, bytes: usize, out: &mut Vec<u8>) -> Option<u64>;
 
     /// The part needs no record with a key below this one: gives the key in the log below which no
     /// part needs a record, if that is known.
@@ -220,7 +220,7 @@ pub fn pour_part<F, E>(
     let (before, sent) = (to.record_ends.len(), to.sends.len());
     let mut start = 0;
     for RecordEnd { end, vital, key } in from.record_ends.drain(..) {
-        let key = records.head(key, &mut to.records);
+        let key = records.head(key, end - start, &mut to.records);
         to.records.extend_from_slice(&from.records[start..end]);
         start = end;
         to.record_ends.push(RecordEnd {

@@ -2,7 +2,7 @@
 
 /// A snapshot is stored after this many bytes of commands, `snapshot_slots` slots, or
 /// [`SNAPSHOT_WORK`], whichever comes first.
-const SNAPSHOT_BYTES: usize = 64 << 20;
+const SNAPSHOT_BYTES: u64 = 64 << 20;
 
 /// The [steps of work](ionian_kernel::machine::StateMachine::work) after which a snapshot is
 /// stored: a second or a few, which a restart would take again.
@@ -16,23 +16,37 @@ const WRITTEN_ONCE_IN: u64 = 4;
 /// What was executed since the last snapshot was begun.
 #[derive(Default)]
 pub(crate) struct SinceSnapshot {
-    /// Bytes of commands; [`SNAPSHOT_BYTES`] if that snapshot has found no room.
-    bytes: usize,
+    /// Bytes of commands that were executed since the process started.
+    executed: u64,
+    /// The part of them that was executed when that snapshot was begun.
+    bytes: u64,
     /// The work that the machine had done by then.
     work: u64,
     /// The least work that calls for the next snapshot, if that is more than [`SNAPSHOT_WORK`].
     paced: u64,
+    /// That snapshot has found no room: another one is due.
+    refused: bool,
 }
 
 impl SinceSnapshot {
     /// Commands of this many bytes were executed.
     pub(crate) fn executed(&mut self, bytes: usize) {
-        self.bytes += bytes;
+        self.executed += bytes as u64;
+    }
+
+    /// Commands of this many bytes were executed since the process started.
+    pub(crate) fn executed_in_all(&mut self, bytes: u64) {
+        self.executed = bytes;
+    }
+
+    /// The bytes of the commands that were executed since the process started.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.executed
     }
 
     /// A snapshot is begun, when the machine has done so much work.
     pub(crate) fn begin(&mut self, work: u64) {
-        (self.bytes, self.work) = (0, work);
+        (self.bytes, self.work, self.refused) = (self.executed, work, false);
     }
 
     /// The one that was begun is on disk, when the machine has done so much work.
@@ -42,14 +56,15 @@ impl SinceSnapshot {
 
     /// The one that was begun has found no room: another one is due.
     pub(crate) fn refused(&mut self) {
-        self.bytes = SNAPSHOT_BYTES;
+        self.refused = true;
     }
 
     /// Whether enough was executed for the next one: this many of `snapshot_slots` slots, and the
     /// machine has done so much work.
     pub(crate) fn is_enough(&self, slots: u64, snapshot_slots: usize, work: u64) -> bool {
         let enough = slots >= snapshot_slots as u64
-            || self.bytes >= SNAPSHOT_BYTES
+            || self.refused
+            || self.executed - self.bytes >= SNAPSHOT_BYTES
             || work.checked_sub(self.work).unwrap_or(work) >= SNAPSHOT_WORK.max(self.paced);
         enough && slots > 0
     }
@@ -75,7 +90,7 @@ mod tests {
             !since.is_enough(0, usize::MAX, next),
             "nothing was executed"
         );
-        since.executed(SNAPSHOT_BYTES);
+        since.executed(SNAPSHOT_BYTES as usize);
         assert!(due(&since, 0), "bytes are paced by clients");
     }
 }

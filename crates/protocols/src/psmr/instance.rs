@@ -162,8 +162,10 @@ impl protocol::Instance for Instance {
                 value: group as u64,
             });
         }
+        let bytes = reader.remaining();
         let key = self.groups.member(group).instance.recover(reader)?;
-        Ok(self.groups.records.recovered(group, key, number))
+        let bytes = bytes - reader.remaining();
+        Ok(self.groups.records.recovered(group, key, number, bytes))
     }
 
     fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError> {

@@ -61,6 +61,7 @@ use super::vacant::Vacant;
 use super::workers::Delivery;
 use crate::multipaxos::replica::{In, Replica};
 use crate::multipaxos::{self, kind};
+use crate::parts::due::SinceSnapshot;
 use crate::parts::replica::Gate;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -88,6 +89,8 @@ pub(super) struct Merge {
     pub(super) keeps_records: bool,
     /// The snapshot that is being stored: its stamp, and how far the groups are in it.
     pub(super) storing: Option<(u64, Vec<Slot>)>,
+    /// What all logs have executed since then.
+    since: SinceSnapshot,
     /// When markers that do not come are asked for, and how often they were.
     pub(super) markers_at: Option<Instant>,
     pub(super) attempts: u32,
@@ -109,6 +112,7 @@ impl Merge {
             delivery: Delivery::new(config.count(), birth),
             keeps_records: birth.keeps_records,
             storing: None,
+            since: SinceSnapshot::default(),
             markers_at: None,
             attempts: 0,
             barrier_at: None,
@@ -266,9 +270,9 @@ impl Merge {
                     false => core.behind_marker(self.touches.place()),
                 });
             }
+            self.since.begin(work(groups));
         }
-        let is_to_be_kept = |group| core(groups, group).is_to_be_kept();
-        let stores = self.storing.is_none() && (0..=all).any(is_to_be_kept);
+        let stores = self.keeps_records && self.is_snapshot_due(groups);
         let member = groups.member(all);
         self.picture_for_backup(replica(member).core_mut().executor_mut());
         if !stores && self.waiting.is_empty() {
@@ -294,12 +298,28 @@ impl Merge {
         });
         let whole = of(instance).core_mut().executor_mut();
         whole.set_cuts(None);
+        if stores {
+            self.since.begin(work(groups));
+        }
         // Until the peer has it, it will need what comes next in each group.
-        if of(instance).core().has_offer() {
+        if core(groups, all).has_offer() {
             for group in 0..all {
                 replica(groups.member(group)).core_mut().retain_from_now();
             }
         }
+    }
+
+    /// Whether enough was executed for the next snapshot: of all logs together, which are in one
+    /// log on disk, or in the slots of one of them.
+    pub(super) fn is_snapshot_due(&mut self, groups: &Groups) -> bool {
+        if self.storing.is_some() {
+            return false;
+        }
+        let done = (0..=groups.all()).map(|group| core(groups, group).done());
+        let (bytes, work) = done.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+        self.since.executed_in_all(bytes);
+        let is_to_be_kept = |group| core(groups, group).is_to_be_kept();
+        self.since.is_enough(1, usize::MAX, work) || (0..=groups.all()).any(is_to_be_kept)
     }
 
     /// If the replica of g_all has taken over a snapshot, the groups take over what it says of
@@ -445,6 +465,10 @@ impl Merge {
         self.delivery.finish(groups);
         let all = groups.all();
         groups.call(all, out, |it, outbox| it.on_snapshot(stamp, stored, outbox));
+        match stored {
+            true => self.since.stored(work(groups)),
+            false => self.since.refused(),
+        }
         let storing = self.storing.take_if(|(storing, _)| *storing == stamp);
         let Some((_, executed)) = storing.filter(|_| stored) else {
             return;
@@ -503,6 +527,13 @@ impl Merge {
         let (threads, given) = self.delivery.work();
         [threads, given, self.done.0]
     }
+}
+
+/// The work of the machine and its parts.
+fn work(groups: &Groups) -> u64 {
+    (0..=groups.all())
+        .map(|group| core(groups, group).done().1)
+        .sum()
 }
 
 /// How far a group is, and its time and sessions.

@@ -75,9 +75,8 @@ impl Merge {
             out.reached(branch::WAITS_FOR_MARKERS);
             self.markers_at = Some(now + resend_after);
         }
-        let is_to_be_kept = |group| core(groups, group).is_to_be_kept();
         let is_not_kept = |group| core(groups, group).is_ahead_of_kept();
-        if self.storing.is_none() && (0..=groups.all()).any(is_to_be_kept) {
+        if self.is_snapshot_due(groups) {
             self.barrier_at = self.barrier_at.or(Some(now));
         } else if !self.keeps_records && (0..groups.all()).any(is_not_kept) {
             self.barrier_at = self.barrier_at.or(Some(now + KEPT_AFTER));

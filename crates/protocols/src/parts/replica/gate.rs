@@ -258,6 +258,12 @@ impl ReplicaCore {
         self.snapshots.stored(executed, self.executor.work());
     }
 
+    /// The bytes of the commands that were executed since the process started, and the work of
+    /// the machine.
+    pub(crate) fn done(&self) -> (u64, u64) {
+        (self.snapshots.executed_bytes(), self.executor.work())
+    }
+
     /// Every slot below this one would be found again after a crash.
     pub(crate) fn kept_below(&self) -> Slot {
         self.snapshots.kept(self.executed)

@@ -67,10 +67,14 @@ impl Snapshots {
     }
 
     /// Whether enough was executed since the last for one of the state before the slot `executed`,
-    /// when the machine has done this work.
+    /// when the machine has done this work. What commands of several logs take together counts
+    /// where their snapshots are stored.
     pub(super) fn is_enough(&self, executed: Slot, work: u64) -> bool {
         let (since, options) = (executed.distance(self.stored), self.config.options());
-        let enough = self.since.is_enough(since, options.snapshot_slots, work);
+        let enough = match self.elsewhere {
+            true => since >= options.snapshot_slots as u64,
+            false => self.since.is_enough(since, options.snapshot_slots, work),
+        };
         let wanted = self.stored < self.wanted && self.wanted <= executed;
         let level = self.stored < self.level_changed;
         (enough || wanted || level) && since > 0 && (self.elsewhere || !self.loses_state)
@@ -95,6 +99,11 @@ impl Snapshots {
         self.elsewhere = true;
     }
 
+    /// The bytes of the commands that were executed since the process started.
+    pub(super) fn executed_bytes(&self) -> u64 {
+        self.since.bytes()
+    }
+
     /// Whether they do.
     pub(super) fn are_elsewhere(&self) -> bool {
         self.elsewhere
@@ -111,9 +120,6 @@ impl Snapshots {
     pub(super) fn stored(&mut self, executed: Slot, work: u64) {
         if self.storing.take().is_some() {
             self.since.stored(work);
-        }
-        if self.elsewhere {
-            self.since.begin(work);
         }
         self.stored = self.stored.max(executed);
     }

@@ -233,6 +233,35 @@ fn asked_of_leaders(sent: &Sent, all: usize) -> Vec<u64> {
 }
 
 /// m3: what a marker announces was perhaps never proposed, so no other message tells of it.
+/// The log on disk has the commands of all groups: together they call for a snapshot. (The session
+/// is unknown, so the machine executes none of them.)
+#[test]
+fn the_bytes_of_all_groups_together_call_for_a_snapshot() {
+    const EACH: usize = 8 << 20;
+    let payload: &'static str = Box::leak("x".repeat(EACH).into_boxed_str());
+    for (groups, slots, is_due) in [(3, 3, true), (3, 2, false), (1, 8, true), (1, 7, false)] {
+        let mut replica = a_replica(3);
+        for group in 0..groups {
+            for slot in 0..slots {
+                let value = value(Purpose::Execute(SessionId(77)), slot, payload);
+                let (slot, replier) = (Slot(slot), ReplicaId(0));
+                let message = replica::In::Chosen {
+                    slot,
+                    value,
+                    replier,
+                };
+                replica.tell(within(group, multipaxos::Message::Replica(message)));
+            }
+        }
+        let sent = replica.waited(Duration::from_secs(1));
+        let asks = |it: &Routed<Message>| {
+            let message = Message::WantBarrier { number: 0 };
+            matches!(it, Routed::Roles { message: said, .. } if *said == message)
+        };
+        assert_eq!(sent.iter().any(asks), is_due, "{groups} groups of {slots}");
+    }
+}
+
 #[test]
 fn a_replica_asks_for_what_markers_announce_though_nothing_else_tells_of_it() {
     let mut logs = Logs::new(2);
