@@ -9,7 +9,7 @@ use crate::node::Sink;
 use crate::protocols;
 use ionian_deployment::Deployment;
 use ionian_gateway::{ClientTls, Family, Gateway, InfoWriter, Limits, Measured, Outcome, Peer};
-use ionian_kernel::client::Reply;
+use ionian_kernel::client::{DiskRoom, Reply};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::Options;
 use ionian_protocols::registry;
@@ -41,8 +41,8 @@ impl Application for GatewayApplication {
         self.gateway.drain(drains);
     }
 
-    fn disk_is_full(&mut self, is_full: bool) {
-        self.gateway.set_disk_full(is_full);
+    fn disk_has_room(&mut self, room: DiskRoom) {
+        self.gateway.set_disk_room(room);
     }
 
     fn clients(&self) -> usize {

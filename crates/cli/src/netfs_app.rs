@@ -1,7 +1,7 @@
 //! Connects what a node of a file system serves at its gateway address to its client lane.
 
 use ionian_deployment::Deployment;
-use ionian_kernel::client::Reply;
+use ionian_kernel::client::{DiskRoom, Reply};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::Options;
 use ionian_netfs::{ServeLimits, Server};
@@ -20,8 +20,8 @@ impl Application for NetFsApplication {
         self.0.drain(drains);
     }
 
-    fn disk_is_full(&mut self, is_full: bool) {
-        self.0.set_disk_full(is_full);
+    fn disk_has_room(&mut self, room: DiskRoom) {
+        self.0.set_disk_room(room);
     }
 
     fn clients(&self) -> usize {

@@ -15,7 +15,7 @@ use crate::slowlog::SlowLog;
 use crate::traces::{Traces, Tracing};
 use crate::usage::Usage;
 use bytes::Bytes;
-use ionian_kernel::client::ReadLevel;
+use ionian_kernel::client::{DiskRoom, ReadLevel};
 use ionian_kernel::level::Level;
 use ionian_machines::acl::DEFAULT;
 use std::cell::{Cell, RefCell};
@@ -40,7 +40,7 @@ pub struct Host {
     pub(crate) listening: RefCell<String>,
     info: Info,
     /// Whether the disk of the node has no room.
-    pub(crate) disk_is_full: Cell<bool>,
+    pub(crate) disk_room: Cell<DiskRoom>,
     clients: RefCell<BTreeMap<u64, Rc<Client>>>,
     next_id: Cell<u64>,
     /// Memory of all clients together.
@@ -240,7 +240,7 @@ impl Host {
     pub fn new(limits: Limits, info: Box<dyn Fn(&mut InfoWriter)>) -> Rc<Host> {
         Rc::new(Host {
             limits,
-            disk_is_full: Cell::new(false),
+            disk_room: Cell::default(),
             stats: Stats::default(),
             started: Instant::now(),
             listening: RefCell::default(),
@@ -275,9 +275,9 @@ impl Host {
         self.rights.set_fixed_level(protocol);
     }
 
-    /// Whether commands that need memory are refused, because the disk of the node is full.
-    pub fn set_disk_full(&self, is_full: bool) {
-        self.disk_is_full.set(is_full);
+    /// Commands for which the disk of the node has no room are refused from now on.
+    pub fn set_disk_room(&self, room: DiskRoom) {
+        self.disk_room.set(room);
     }
 
     /// Adds a new connection to the list.

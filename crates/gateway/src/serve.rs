@@ -22,7 +22,7 @@ use crate::slots::{Open, Slots};
 use crate::socket::{self, ClientTls, Input, Output};
 use crate::waiting::Waiting;
 use bytes::Bytes;
-use ionian_kernel::client::{Reply, Request};
+use ionian_kernel::client::{DiskRoom, Reply, Request};
 use ionian_kernel::level::Level;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -145,9 +145,9 @@ impl Gateway {
         self.inner.clone().set_draining(drains);
     }
 
-    /// Whether commands that need memory are refused, because the disk of the node is full.
-    pub fn set_disk_full(&self, is_full: bool) {
-        self.inner.host.set_disk_full(is_full);
+    /// Commands for which the disk of the node has no room are refused from now on.
+    pub fn set_disk_room(&self, room: DiskRoom) {
+        self.inner.host.set_disk_room(room);
     }
 
     /// Accepts the reply to a request, in the node's loop. Call [`flush`](Self::flush) at the end

@@ -124,6 +124,11 @@ impl Transaction {
         }) + self.watched_bytes
     }
 
+    /// The bytes of the queued commands.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.bytes)
+    }
+
     /// Queues a command, or returns why it cannot be queued. The transaction must be open.
     pub(crate) fn queue(&mut self, words: &[Bytes], context: &mut Context<'_>) {
         let queue = self

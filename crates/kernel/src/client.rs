@@ -20,6 +20,18 @@ pub enum ReadLevel {
     Eventual,
 }
 
+/// What the disk of a node has room for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DiskRoom {
+    /// Every command.
+    #[default]
+    Enough,
+    /// Reads, and short commands that need no memory: they may make room.
+    Little,
+    /// Reads, and what is certain to make room.
+    None,
+}
+
 /// What the application wants done with a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {

@@ -93,8 +93,10 @@ pub trait Role {
         let _ = (lsn, out);
     }
 
-    /// The snapshot that this role stored with this stamp is on disk. Or (not `stored`) the disk
-    /// had no room for it, and the driver has waited: the role stores another one now.
+    /// The snapshot that this role stored with this stamp is on disk. Or (not `stored`) the role is
+    /// to store another one as soon as it has executed anything since the last: the disk had no
+    /// room for this one, and the driver has waited; or, if none is under way, the disk has no room
+    /// for more of the log, which the next snapshot makes shorter.
     fn on_snapshot(&mut self, stamp: u64, stored: bool, out: &mut Out<'_, Self>) {
         let _ = (stamp, stored, out);
     }

@@ -1,7 +1,7 @@
 //! The server and the client over sockets, in front of a state machine in this process whose
 //! answers get lost now and then.
 
-use ionian_kernel::client::{Operation, Refusal, Reply as LaneReply, Request};
+use ionian_kernel::client::{DiskRoom, Operation, Refusal, Reply as LaneReply, Request};
 use ionian_kernel::id::Slot;
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::time::Timestamp;
@@ -110,7 +110,10 @@ async fn execute(
             outcome,
             seen: Slot::ZERO,
         });
-        server.set_disk_full(is_full.load(Ordering::Relaxed));
+        server.set_disk_room(match is_full.load(Ordering::Relaxed) {
+            true => DiskRoom::Little,
+            false => DiskRoom::Enough,
+        });
     }
 }
 

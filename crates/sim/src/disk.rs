@@ -348,6 +348,13 @@ impl Disk {
         stored
     }
 
+    /// Whether the disk has no room for more of the log, so that roles are to store snapshots:
+    /// now and then where snapshots find no room.
+    pub(crate) fn wants_snapshots(&self) -> bool {
+        let once_in = self.snapshots.refused_once_in;
+        once_in > 0 && self.storage.random(4 * once_in) == 0
+    }
+
     fn let_go(&mut self, mark: Mark) {
         if self.defect != Defect::Forgets {
             self.storage.let_go(mark);

@@ -415,6 +415,11 @@ impl<P: Protocol> SimNode<P> {
     /// The sync is done; the roles learn of it at their next call.
     pub(crate) fn complete_sync(&mut self) {
         self.stored.extend(self.disk.complete_sync());
+        if self.disk.wants_snapshots() {
+            let here = self.configuration.layout.on_node(self.id).into_iter();
+            let executors = here.filter(|it| P::EXECUTORS.contains(&it.kind));
+            self.stored.extend(executors.map(|it| (it, (0, false))));
+        }
     }
 
     /// Runs the roles. `watch` is called for each role that received a message, or whose snapshot

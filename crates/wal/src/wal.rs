@@ -64,6 +64,8 @@ pub struct Wal<S: Storage = Disk> {
     closed: VecDeque<Segment>,
     /// The one that is written to.
     active: Segment,
+    /// How many bytes still fit into it.
+    left: u64,
     spares: Vec<Spare>,
     /// Whether the disk has no room for a spare.
     is_short: bool,
@@ -169,6 +171,7 @@ impl<S: Storage> Wal<S> {
             extent,
             options,
             active: writer.segment(),
+            left: writer.left(),
             writer: Some(writer),
             syncer: Worker::new("syncs the log", notify),
             // No caller waits for its work: it is looked at when something else has happened.
@@ -423,7 +426,7 @@ impl<S: Storage> Wal<S> {
         let closed = result?;
         self.durable = last;
         self.syncs += 1;
-        self.active = writer.segment();
+        (self.active, self.left) = (writer.segment(), writer.left());
         // What is left of a small first segment may be gone sooner than a large one is made.
         let due = writer.is_half_full() || self.active.bytes < self.options.segment_bytes;
         self.writer = Some(writer);
@@ -492,6 +495,12 @@ impl<S: Storage> Wal<S> {
     /// on to the end of the files that it has.
     pub fn is_short(&self) -> bool {
         self.is_short
+    }
+
+    /// How many bytes of groups still fit into the files that it has.
+    pub fn left(&self) -> u64 {
+        let spares = self.spares.iter();
+        self.left + spares.map(|it| it.bytes - HEADER_BLOCK).sum::<u64>()
     }
 
     /// How many files are to be ready. Disks of one size do not get full at the same record: with a

@@ -81,6 +81,11 @@ impl<S: Storage> Writer<S> {
         self.at + next_sector(length as u64) <= self.header.bytes
     }
 
+    /// How many bytes still fit into the segment.
+    pub(crate) fn left(&self) -> u64 {
+        self.header.bytes - self.at
+    }
+
     /// Whether it is time to get the next segment ready.
     pub(crate) fn is_half_full(&self) -> bool {
         self.at > self.header.bytes / 2

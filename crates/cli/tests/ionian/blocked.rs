@@ -21,7 +21,7 @@ fn isolated(set_up: &str, script: &str) -> Option<String> {
         let spaces = ["--map-root-user", "--user", "--mount", "--net", "--pid"];
         Command::new("unshare")
             .args(spaces)
-            .args(["--fork", "--kill-child", "sh", "-c"])
+            .args(["--fork", "--kill-child", "bash", "-c"])
             .arg(format!(
                 "ip link set lo up && {set_up} && {{ {script}; }} 2>&1"
             ))
@@ -98,11 +98,16 @@ fn a_name_that_no_server_resolves_holds_up_neither_nodes_nor_tools() {
     assert!(said.ends_with("\n0\n0\n"), "{said}");
 }
 
-/// Runs three nodes on one disk of this size, and then this script of the shell, in which `ask`
+/// Runs three nodes on a disk of this size, and then this script of the shell, in which `ask`
 /// sends a command to the gateway of n1, `$value` has 100,000 bytes, `$pids` are the nodes, and
 /// `$data`, `$file` and `$ionian` are their directory, their deployment and the program. Returns
 /// what it has written. `None` where the system permits no such thing.
 fn on_one_disk(settings: &[&str], size: &str, script: &str) -> Option<String> {
+    on_small_disks(settings, (size, "$data"), script)
+}
+
+/// The same, where each of these directories is a disk of this size.
+fn on_small_disks(settings: &[&str], (size, disks): (&str, &str), script: &str) -> Option<String> {
     let directory = Directory::new();
     let deployment = deployment("colocated", settings);
     let path = |name: &str| directory.path(name).to_str().unwrap().to_owned();
@@ -110,9 +115,11 @@ fn on_one_disk(settings: &[&str], size: &str, script: &str) -> Option<String> {
     fs::write(&file, deployment.to_toml()).unwrap();
     fs::create_dir(&data).unwrap();
     let gateway = deployment.nodes[1].gateway.as_ref().unwrap();
-    let set_up = format!("mount -t tmpfs -o size={size} tmpfs {data}");
+    let set_up = format!(
+        "data={data}; for disk in {disks}; do mkdir -p $disk; mount -t tmpfs -o size={size} tmpfs $disk; done"
+    );
     let begin = format!(
-        "data={data}; file={file}; ionian={}
+        "file={file}; gateway={gateway}; ionian={}
         for n in n0 n1 n2; do $ionian node $n --data $data --config $file 2> $data.$n & pids=\"$pids $!\"; done
         ask() {{ $ionian exec --at {gateway} \"$@\" 2>&1; }}
         until ask SET k v; do sleep 0.1; done > $data.set
@@ -138,6 +145,33 @@ fn full_disks_of_all_nodes_leave_reads_and_deletions() {
     };
     let expected = "full\nv\n1\nMISCONF the disk of this node is full: ";
     assert!(said.contains(expected), "{said}");
+}
+
+/// What frees nothing fills the last file of the log: the nodes go on, and FLUSHALL leads out.
+#[test]
+fn full_logs_stop_no_node_and_flushall_makes_room_again() {
+    // Deletions of keys that there are not: of 150 MB together, and of 12 MB in short commands.
+    let script = r#"i=0; while [ $i -lt 2000 ]; do
+            case $(ask SET k$i $value) in *MISCONF*) break;; esac; i=$((i+1))
+        done
+        exec 3<>/dev/tcp/${gateway/:/\/}
+        delete() {
+            yes DEL $(head -c $2 /dev/zero | tr '\0' x) | head -n $1 >&3 &
+            head -n $1 <&3 | tr -d '\r' | sort -u
+        }
+        delete 2500 60000; delete 4000 3000
+        ask GET k; ask FLUSHALL
+        until [ "$(ask SET k w)" = OK ]; do sleep 0.1; done
+        kill $pids; for pid in $pids; do wait $pid; echo $?; done"#;
+    let disks = "$data/nodes/n0 $data/nodes/n1 $data/nodes/n2";
+    let Some(said) = on_small_disks(&["durability=disk"], ("150m", disks), script) else {
+        return;
+    };
+    let refused = "-MISCONF the log of this node is full, and its disk: only reads and FLUSHALL are accepted\n";
+    let long = "-MISCONF the disk of this node is full: commands of at most 4096 bytes are accepted, \
+                transactions of so many together\n";
+    let expected = format!("{long}:0\nv\nOK\n0\n0\n0\n");
+    assert_eq!(said.replace(refused, ""), expected);
 }
 
 /// The disks of all nodes are one, and another file takes the room of their next snapshots.

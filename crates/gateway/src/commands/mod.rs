@@ -174,6 +174,20 @@ impl Named {
         matches!(self, Named::Machine(info) if info.flags.contains(&"denyoom"))
     }
 
+    /// Whether the command is short and certain to free memory.
+    pub(crate) fn frees_all(self) -> bool {
+        matches!(self, Named::Machine(info) if ["flushall", "flushdb"].contains(&info.name))
+    }
+
+    /// Whether the command only reads, or is the gateway's own and none that executes others.
+    pub(crate) fn is_read(self) -> bool {
+        match self {
+            Named::Machine(info) => info.flags.contains(&"readonly"),
+            Named::Own(own) => !matches!(own.run, Run::Control(Control::Exec)),
+            Named::Unknown => true,
+        }
+    }
+
     /// The gateway's own command, if it is one.
     #[inline]
     pub(crate) fn own(self) -> Option<&'static Own> {

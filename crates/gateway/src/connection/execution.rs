@@ -15,7 +15,7 @@ use crate::rights::Judgement;
 use crate::tracking;
 use crate::transaction::{Expected, Step};
 use bytes::Bytes;
-use ionian_kernel::client::{Operation, ReadLevel};
+use ionian_kernel::client::{DiskRoom, Operation, ReadLevel};
 use ionian_machines::kv::{self, Command, Compound};
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,18 @@ const BAD_EXEC: &str =
 /// word for what it cannot make durable.
 const DISK_FULL: &str = "MISCONF the disk of this node is full: only reads and commands that free \
                          memory are accepted";
+
+/// The error for long commands while the disk of the node is full, though they may free memory.
+const DISK_FULL_LONG: &str = "MISCONF the disk of this node is full: commands of at most 4096 bytes \
+                              are accepted, transactions of so many together";
+
+/// The error for writes while even the log has no more room.
+const LOG_FULL: &str =
+    "MISCONF the log of this node is full, and its disk: only reads and FLUSHALL are accepted";
+
+/// The bytes of the words of a command that is executed while the disk is full. A long one that
+/// frees nothing would take more of the log than the next snapshot makes free.
+const SHORT: usize = 4096;
 
 impl Connection {
     /// Executes the parsed command, or marks it as waiting.
@@ -52,9 +64,9 @@ impl Connection {
             Admission::Waits => return false,
             Admission::Answered => return true,
         }
-        if self.host.disk_is_full.get() && named.grows() {
+        if let Some(refusal) = self.lacks_room(named, words) {
             if self.is_idle() {
-                self.refuse(words, DISK_FULL);
+                self.refuse(words, refusal);
                 return true;
             }
             return false;
@@ -66,6 +78,20 @@ impl Connection {
                 true
             }
             _ => self.execute_replicated(named, words),
+        }
+    }
+
+    /// The error if the disk of the node has no room for this command.
+    fn lacks_room(&self, named: Named, words: &[Bytes]) -> Option<&'static str> {
+        match self.host.disk_room.get() {
+            DiskRoom::Enough => None,
+            _ if named.grows() => Some(DISK_FULL),
+            _ if named.is_read() => None,
+            DiskRoom::None => (!named.frees_all()).then_some(LOG_FULL),
+            DiskRoom::Little => {
+                let bytes: usize = words.iter().map(Bytes::len).sum();
+                (bytes + self.transaction.queued_bytes() > SHORT).then_some(DISK_FULL_LONG)
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::common::{Client, Cluster, host};
 use crate::socket::{connect, execute, expect, run_after};
 use ionian_gateway::{Host, Limits};
+use ionian_kernel::client::DiskRoom;
 use ionian_kernel::level::Level;
 use ionian_machines::kv::Compound;
 use std::io::Write;
@@ -168,7 +169,7 @@ fn while_the_disk_is_full_reads_and_what_frees_memory_are_served() {
     let host = gateway(18);
     let (mut client, mut cluster) = (Client::new(&host), Cluster::default());
     assert_eq!(client.ask(&mut cluster, "SET k v\nSET l v"), "+OK\n+OK\n");
-    host.set_disk_full(true);
+    host.set_disk_room(DiskRoom::Little);
     let refused = "MISCONF the disk of this node is full: only reads and commands that free memory \
                    are accepted";
     for (line, expected) in [
@@ -183,6 +184,38 @@ fn while_the_disk_is_full_reads_and_what_frees_memory_are_served() {
     ] {
         assert_eq!(client.ask(&mut cluster, line), expected, "{line}");
     }
-    host.set_disk_full(false);
+    // What frees nothing would fill the log: a long one, or several.
+    let long = "MISCONF the disk of this node is full: commands of at most 4096 bytes are accepted, \
+                transactions of so many together";
+    let half = "x".repeat(3000);
+    let cases = [
+        (format!("DEL {half} {half}"), format!("-{long}\n")),
+        (format!("GET {half}{half}"), "$-1\n".into()),
+        (
+            format!("MULTI\nDEL {half}\nDEL {half}\nEXEC"),
+            format!(
+                "+OK\n+QUEUED\n-{long}\n-EXECABORT Transaction discarded because of previous errors.\n"
+            ),
+        ),
+    ];
+    for (line, expected) in cases {
+        assert_eq!(client.ask(&mut cluster, &line), expected);
+    }
+    assert_eq!(client.ask(&mut cluster, "MULTI\nDEL l"), "+OK\n+QUEUED\n");
+    host.set_disk_room(DiskRoom::None);
+    let refused =
+        "MISCONF the log of this node is full, and its disk: only reads and FLUSHALL are accepted";
+    let aborted = format!("-EXECABORT Transaction discarded because of: {refused}\n");
+    for (line, expected) in [
+        ("EXEC", aborted.clone()),
+        ("DEL l", format!("-{refused}\n")),
+        ("GET k", "$1\nv\n".into()),
+        ("MULTI\nFLUSHALL", "+OK\n+QUEUED\n".into()),
+        ("EXEC", aborted.clone()),
+        ("FLUSHALL", "+OK\n".into()),
+    ] {
+        assert_eq!(client.ask(&mut cluster, line), expected, "{line}");
+    }
+    host.set_disk_room(DiskRoom::Enough);
     assert_eq!(client.ask(&mut cluster, "SET k w"), "+OK\n");
 }

@@ -17,7 +17,7 @@ use crate::wire::frame::{self, MAX_FRAME, MAX_PAYLOAD, Outcome, Sort};
 use crate::wire::reply;
 use bytes::Bytes;
 use connection::{Answer, Connection};
-use ionian_kernel::client::{Operation, ReadLevel, Reply, Request};
+use ionian_kernel::client::{DiskRoom, Operation, ReadLevel, Reply, Request};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -66,7 +66,7 @@ struct Inner {
     room: Arc<Semaphore>,
     drains: watch::Sender<bool>,
     /// Whether commands that need room are refused, because the disk of the node is full.
-    disk_is_full: Cell<bool>,
+    disk_room: Cell<DiskRoom>,
 }
 
 /// A request that is not answered.
@@ -89,7 +89,7 @@ impl Server {
             connections: Cell::new(0),
             room: Arc::new(Semaphore::new(requests.min(Semaphore::MAX_PERMITS))),
             drains: watch::Sender::new(false),
-            disk_is_full: Cell::new(false),
+            disk_room: Cell::default(),
         }))
     }
 
@@ -155,10 +155,10 @@ impl Server {
         self.0.drains.send_replace(drains);
     }
 
-    /// While the disk of the node is full, commands that need room are answered with `ENOSPC`, and
-    /// not submitted: the others may make room.
-    pub fn set_disk_full(&self, is_full: bool) {
-        self.0.disk_is_full.set(is_full);
+    /// Commands for which the disk of the node has no room are answered with `ENOSPC` from now on,
+    /// and not submitted.
+    pub fn set_disk_room(&self, room: DiskRoom) {
+        self.0.disk_room.set(room);
     }
 
     /// Open connections.
@@ -175,8 +175,12 @@ impl Server {
     ) -> Result<(), crate::Malformed> {
         let (id, sort, payload) = frame::request(frame)?;
         let inner = &self.0;
-        let needs_room = || Command::decode(payload).is_ok_and(|command| command.grows());
-        if sort == Sort::Command && inner.disk_is_full.get() && needs_room() {
+        let needs_room = || match inner.disk_room.get() {
+            DiskRoom::Enough => false,
+            DiskRoom::Little => Command::decode(payload).is_ok_and(|command| command.grows()),
+            DiskRoom::None => true,
+        };
+        if sort == Sort::Command && needs_room() {
             let (mut refusal, mut bytes) = (Vec::new(), Vec::new());
             reply::encode(&Err(Errno::ENOSPC), &mut refusal);
             frame::push_answer(id, Outcome::Answered, &refusal, &mut bytes);

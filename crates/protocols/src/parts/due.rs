@@ -17,36 +17,36 @@ const WRITTEN_ONCE_IN: u64 = 4;
 #[derive(Default)]
 pub(crate) struct SinceSnapshot {
     /// Bytes of commands that were executed since the process started.
-    executed: u64,
-    /// The part of them that was executed when that snapshot was begun.
     bytes: u64,
+    /// The part of them that was executed when that snapshot was begun.
+    before: u64,
     /// The work that the machine had done by then.
     work: u64,
     /// The least work that calls for the next snapshot, if that is more than [`SNAPSHOT_WORK`].
     paced: u64,
-    /// That snapshot has found no room: another one is due.
+    /// Another one is due, because of the room on the disk.
     refused: bool,
 }
 
 impl SinceSnapshot {
     /// Commands of this many bytes were executed.
     pub(crate) fn executed(&mut self, bytes: usize) {
-        self.executed += bytes as u64;
+        self.bytes += bytes as u64;
     }
 
     /// Commands of this many bytes were executed since the process started.
     pub(crate) fn executed_in_all(&mut self, bytes: u64) {
-        self.executed = bytes;
+        self.bytes = bytes;
     }
 
     /// The bytes of the commands that were executed since the process started.
     pub(crate) fn bytes(&self) -> u64 {
-        self.executed
+        self.bytes
     }
 
     /// A snapshot is begun, when the machine has done so much work.
     pub(crate) fn begin(&mut self, work: u64) {
-        (self.bytes, self.work, self.refused) = (self.executed, work, false);
+        (self.before, self.work, self.refused) = (self.bytes, work, false);
     }
 
     /// The one that was begun is on disk, when the machine has done so much work.
@@ -54,7 +54,7 @@ impl SinceSnapshot {
         self.paced = WRITTEN_ONCE_IN * work.saturating_sub(self.work);
     }
 
-    /// The one that was begun has found no room: another one is due.
+    /// The one that was begun has found no room, or the log has none: another one is due.
     pub(crate) fn refused(&mut self) {
         self.refused = true;
     }
@@ -64,7 +64,7 @@ impl SinceSnapshot {
     pub(crate) fn is_enough(&self, slots: u64, snapshot_slots: usize, work: u64) -> bool {
         let enough = slots >= snapshot_slots as u64
             || self.refused
-            || self.executed - self.bytes >= SNAPSHOT_BYTES
+            || self.bytes - self.before >= SNAPSHOT_BYTES
             || work.checked_sub(self.work).unwrap_or(work) >= SNAPSHOT_WORK.max(self.paced);
         enough && slots > 0
     }

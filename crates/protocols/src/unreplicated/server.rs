@@ -56,8 +56,9 @@ pub struct Server {
     executed: Slot,
     /// Everything below is in the last snapshot stored.
     kept: Slot,
-    /// Whether a snapshot is under way.
-    storing: bool,
+    /// The slot behind the snapshot that is under way.
+    storing: Option<Slot>,
+    keeps_records: bool,
     since: SinceSnapshot,
     snapshot_slots: usize,
     last_stamp: Timestamp,
@@ -74,8 +75,8 @@ impl Server {
             executor: Executor::with_workers(birth, layout, workers(&layout.options)),
             executed: Slot::ZERO,
             kept: Slot::ZERO,
-            // A node that keeps nothing stores none, and never says that one is stored.
-            storing: !birth.keeps_records,
+            keeps_records: birth.keeps_records,
+            storing: None,
             since: SinceSnapshot::default(),
             snapshot_slots: layout.options.snapshot_slots,
             last_stamp: Timestamp(0),
@@ -104,12 +105,12 @@ impl Server {
     }
 
     fn store_if_due(&mut self, out: &mut Out<'_, Self>) {
-        if self.storing {
+        if self.storing.is_some() || !self.keeps_records {
             return;
         }
         let (slots, work) = (self.executed.distance(self.kept), self.executor.work());
         if self.since.is_enough(slots, self.snapshot_slots, work) {
-            self.storing = true;
+            self.storing = Some(self.executed);
             self.since.begin(work);
             out.store_snapshot(self.executed.0, self.executor.freeze());
         }
@@ -212,14 +213,15 @@ impl Role for Server {
     }
 
     fn on_snapshot(&mut self, stamp: u64, stored: bool, out: &mut Out<'_, Self>) {
-        self.storing = false;
+        self.storing.take_if(|it| it.0 == stamp);
         match stored {
             true => {
                 self.kept = Slot(stamp);
                 self.since.stored(self.executor.work());
                 out.release_below(stamp);
             }
-            false => self.since.refused(),
+            false if self.storing.is_none() => self.since.refused(),
+            false => {}
         }
         self.store_if_due(out);
     }

@@ -47,8 +47,9 @@ pub struct Oracle {
     executed: Slot,
     /// Everything below is in the last snapshot on disk.
     kept: Slot,
-    /// Whether a snapshot is being stored, or none ever is.
-    storing: bool,
+    /// The slot behind the snapshot that is being stored.
+    storing: Option<Slot>,
+    keeps_records: bool,
     snapshot_slots: u64,
     stamp: Timestamp,
     answers: AnswersByClient,
@@ -63,7 +64,8 @@ impl Oracle {
             executor: Executor::of(birth, layout),
             executed: Slot::ZERO,
             kept: Slot::ZERO,
-            storing: !birth.keeps_records,
+            keeps_records: birth.keeps_records,
+            storing: None,
             snapshot_slots: layout.options.snapshot_slots as u64,
             stamp: Timestamp(0),
             answers: AnswersByClient::default(),
@@ -86,8 +88,11 @@ impl Oracle {
     }
 
     fn store_if_due(&mut self, out: &mut Out<'_, Self>) {
-        if self.executed.distance(self.kept) >= self.snapshot_slots && !self.storing {
-            self.storing = true;
+        if self.executed.distance(self.kept) >= self.snapshot_slots
+            && self.storing.is_none()
+            && self.keeps_records
+        {
+            self.storing = Some(self.executed);
             out.store_snapshot(self.executed.0, self.executor.freeze());
         }
     }
@@ -136,7 +141,7 @@ impl Role for Oracle {
     }
 
     fn on_snapshot(&mut self, stamp: u64, stored: bool, out: &mut Out<'_, Self>) {
-        self.storing = false;
+        self.storing.take_if(|it| it.0 == stamp);
         if stored {
             self.kept = Slot(stamp);
             out.release_below(stamp);

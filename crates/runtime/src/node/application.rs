@@ -2,7 +2,7 @@
 //! generator.
 
 use crate::status::ClientsStatus;
-use ionian_kernel::client::{Reply, Request};
+use ionian_kernel::client::{DiskRoom, Reply, Request};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::level::Level;
 use ionian_kernel::protocol::Protocol;
@@ -28,10 +28,10 @@ pub trait Application {
         let _ = drains;
     }
 
-    /// The disk of the node gets full, or has room again: while it is full the application accepts
-    /// only what needs no room.
-    fn disk_is_full(&mut self, is_full: bool) {
-        let _ = is_full;
+    /// The disk of the node gets full, or has room again: the application accepts only what there
+    /// is room for.
+    fn disk_has_room(&mut self, room: DiskRoom) {
+        let _ = room;
     }
 
     /// The number of clients that a node which drains has to wait for.

@@ -12,9 +12,10 @@ use super::settings::addresses;
 use crate::admin::change::{self, ChangeError, Response};
 use crate::error::NodeError;
 use crate::status::{DrainStatus, RoleStatus};
+use crate::storage::disk_log::NoRoom;
 use crate::transport::admission::Admission;
 use bytes::Bytes;
-use ionian_kernel::client::{Refusal, Request};
+use ionian_kernel::client::{DiskRoom, Refusal, Request};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::membership::{Change, Membership};
@@ -58,7 +59,7 @@ pub(crate) struct State<P: Protocol> {
     draining: bool,
     /// Whether another node is to lead because the disk of this one is slow.
     disk_is_slow: bool,
-    disk_is_full: bool,
+    disk_room: DiskRoom,
     /// Whether the known membership lacks this node: its roles are not called any more.
     pub(crate) has_left: bool,
     /// Why the loop must end, if a membership that arrived between two runs requires it.
@@ -90,7 +91,7 @@ impl<P: Protocol> State<P> {
             roles_are_outdated: false,
             draining: false,
             disk_is_slow: false,
-            disk_is_full: false,
+            disk_room: DiskRoom::Enough,
             has_left: false,
             exit: None,
             requests: Vec::new(),
@@ -121,14 +122,13 @@ impl<P: Protocol> State<P> {
             self.on_durable(now);
         }
         self.take_in_bursts();
-        let State { node, io, .. } = self;
-        while let Some((from, snapshot)) = io.log.next_snapshot()? {
-            match io.loops.as_mut().and_then(|it| Some((it.home(from)?, it))) {
-                Some((place, loops)) => loops.give(place, Input::Snapshot(from, snapshot)),
-                None if node.hosts(from) => node.on_snapshot(from, snapshot, io),
-                None => io.log.role_left(from),
-            }
+        while let Some((from, snapshot)) = self.io.log.next_snapshot()? {
+            self.on_snapshot(from, snapshot);
         }
+        if self.started && self.io.log.wants_snapshots() {
+            self.want_snapshots()?;
+        }
+        let State { node, io, .. } = self;
         self.submissions.swap(&mut self.requests);
         io.counts.requests += self.requests.len() as u64;
         io.unanswered += self.requests.len() as u64;
@@ -140,6 +140,28 @@ impl<P: Protocol> State<P> {
         }
         if node.next_timer().is_some_and(|timer| timer <= now) {
             node.fire_timers(now, io);
+        }
+        Ok(())
+    }
+
+    fn on_snapshot(&mut self, from: Address, snapshot: (u64, bool)) {
+        let State { node, io, .. } = self;
+        match io.loops.as_mut().and_then(|it| Some((it.home(from)?, it))) {
+            Some((place, loops)) => loops.give(place, Input::Snapshot(from, snapshot)),
+            None if node.hosts(from) => node.on_snapshot(from, snapshot, io),
+            None => io.log.role_left(from),
+        }
+    }
+
+    /// Has the roles that execute commands store snapshots: none under way has the stamp 0.
+    fn want_snapshots(&mut self) -> Result<(), NodeError> {
+        let Some(known) = self.membership.configuration() else {
+            return Ok(());
+        };
+        let (layout, _) = layout_of::<P>(known)?;
+        let here = layout.on_node(self.membership.node()).into_iter();
+        for from in here.filter(|it| P::EXECUTORS.contains(&it.kind)) {
+            self.on_snapshot(from, (0, false));
         }
         Ok(())
     }
@@ -327,18 +349,26 @@ impl<P: Protocol> State<P> {
     /// Has clients use no more room while the disk has none.
     fn judge_room(&mut self) {
         let lacks = self.io.log.lacks_room();
-        let is_full = lacks.is_some();
-        if is_full == core::mem::replace(&mut self.disk_is_full, is_full) {
+        let room = match lacks {
+            None => DiskRoom::Enough,
+            Some(NoRoom::LogFile | NoRoom::Snapshot(_)) => DiskRoom::Little,
+            Some(NoRoom::Log) => DiskRoom::None,
+        };
+        if room == core::mem::replace(&mut self.disk_room, room) {
             return;
         }
+        let accepted = match room {
+            DiskRoom::Little => "only reads and what frees memory are accepted",
+            _ => "only reads and FLUSHALL are accepted",
+        };
         match lacks {
             Some(lacks) => tracing::error!(
                 id = "E0207",
-                "the disk of this node has no room for {lacks}: only reads and what frees memory are accepted"
+                "the disk of this node has no room for {lacks}: {accepted}"
             ),
             None => tracing::info!("the disk of this node has room again: all is accepted"),
         }
-        self.io.application.disk_is_full(is_full);
+        self.io.application.disk_has_room(room);
     }
 
     /// Drains the roles if another node is to lead, or ends that.

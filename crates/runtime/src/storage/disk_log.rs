@@ -4,6 +4,10 @@
 //! Checkpoints cut off the beginning of the log. When the log has grown enough, roles write again
 //! those records without keys that they still need, and return the keys of the other records that
 //! they need. When that is on disk, the log drops everything before the oldest needed record.
+//!
+//! While the disk has no room for the next file of the log, the roles that execute commands store
+//! snapshots, and the log is cut, as soon as that can make room: so deletions, which need a little
+//! of the log, lead out of it.
 
 use super::directory::{DataDirectory, LOG, SNAPSHOTS, VITAL};
 use super::error::LogError;
@@ -36,6 +40,25 @@ const MAX_RECORD: usize = 1 << 30;
 
 /// How often a node whose disk is full looks whether it still is.
 const LOOK_FOR_ROOM_EVERY: Duration = Duration::from_secs(1);
+
+/// While the disk has no room for the next file of the log, the log is cut when it has grown by
+/// this many bytes, ...
+const CUT_BYTES: u64 = 256 << 10;
+
+/// ... or after this time, which doubles each time, and begins anew with each snapshot: records are
+/// not needed any more when f+1 replicas have stored theirs.
+const CUT_AFTER: Duration = Duration::from_secs(2);
+
+/// That time doubles this often.
+const CUT_DOUBLINGS: u32 = 8;
+
+/// While the disk has no room for the next file of the log, snapshots are stored each time the log
+/// has grown by this many bytes.
+const SNAPSHOT_BYTES: u64 = 2 << 20;
+
+/// This part of a file of the log is kept for what a node writes of its own accord: promises,
+/// checkpoints, the time of commands that wait.
+const RESERVE: u64 = 4;
 
 /// How a node with durability "disk" uses the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,11 +93,30 @@ pub(crate) struct DiskLog {
     measured: LogMeasured,
     pace: Pace,
     looked_for_room: Option<Instant>,
+    /// While the disk has no room for the next file of the log.
+    shortage: Option<Shortage>,
     /// The sync that the log's thread does.
     in_progress: Option<Sync>,
     /// Holds the lock. It is the last field, so the threads of the others have ended when it is
     /// dropped.
     _directory: Rc<DataDirectory>,
+}
+
+/// The log goes on to the end of the files that it has.
+struct Shortage {
+    /// By how many bytes the log has grown since snapshots were asked for.
+    grown: u64,
+    /// When the log is cut next, and how often it was cut since the last snapshot.
+    cut_at: Instant,
+    cuts: u32,
+}
+
+impl Shortage {
+    /// The log was cut so often since the last snapshot.
+    fn was_cut(&mut self, cuts: u32) {
+        self.cut_at = Instant::now() + CUT_AFTER * (1 << cuts.min(CUT_DOUBLINGS));
+        self.cuts = cuts;
+    }
 }
 
 /// A sync, for measurements.
@@ -92,6 +134,8 @@ pub(crate) type EndedSnapshot = (Address, (u64, bool));
 /// What a disk has no room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
+    /// Not even for more records in the files that there are.
+    Log,
     LogFile,
     /// Of this many bytes.
     Snapshot(u64),
@@ -100,6 +144,7 @@ pub(crate) enum NoRoom {
 impl fmt::Display for NoRoom {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            NoRoom::Log => formatter.write_str("more of the log"),
             NoRoom::LogFile => formatter.write_str("the next file of the log"),
             NoRoom::Snapshot(bytes) => write!(formatter, "a snapshot of {bytes} bytes"),
         }
@@ -168,6 +213,7 @@ impl DiskLog {
             measured: LogMeasured::default(),
             pace: Pace::default(),
             looked_for_room: None,
+            shortage: None,
             in_progress: None,
             _directory: directory,
         };
@@ -181,7 +227,11 @@ impl DiskLog {
     }
 
     pub(crate) fn append(&mut self, from: Address, record: &[u8]) -> Lsn {
-        self.grown += record.len() as u64 + RECORD_OVERHEAD;
+        let grown = record.len() as u64 + RECORD_OVERHEAD;
+        self.grown += grown;
+        if let Some(shortage) = &mut self.shortage {
+            shortage.grown += grown;
+        }
         Lsn(self.wal.append(from.kind, from.index.into(), record))
     }
 
@@ -221,6 +271,7 @@ impl DiskLog {
     /// While the disk has no room for the next file of the log, tries now and then to make it.
     fn look_for_room(&mut self) -> Result<(), LogError> {
         if !self.wal.is_short() {
+            self.shortage = None;
             return Ok(());
         }
         let now = Instant::now();
@@ -235,6 +286,7 @@ impl DiskLog {
     /// For what the disk has no room, if so.
     pub(crate) fn lacks_room(&self) -> Option<NoRoom> {
         match self.wal.is_short() {
+            true if self.wal.left() < self.options.segment_bytes / RESERVE => Some(NoRoom::Log),
             true => Some(NoRoom::LogFile),
             false => self
                 .without_room
@@ -243,6 +295,25 @@ impl DiskLog {
                 .copied()
                 .map(NoRoom::Snapshot),
         }
+    }
+
+    /// Whether the roles that execute commands are to store snapshots, for the log to be cut. True
+    /// once for each time that it is so.
+    pub(crate) fn wants_snapshots(&mut self) -> bool {
+        if !self.wal.is_short() {
+            return false;
+        }
+        let is_new = self.shortage.is_none();
+        let shortage = self.shortage.get_or_insert_with(|| Shortage {
+            grown: 0,
+            cut_at: Instant::now() + CUT_AFTER,
+            cuts: 0,
+        });
+        let wants = is_new || shortage.grown >= SNAPSHOT_BYTES;
+        if wants {
+            shortage.grown = 0;
+        }
+        wants
     }
 
     /// The role is not on this node any more.
@@ -335,6 +406,9 @@ impl DiskLog {
             }
         };
         self.without_room.remove(&stored.from);
+        if let Some(shortage) = &mut self.shortage {
+            shortage.was_cut(0);
+        }
         self.snapshots_stored += 1;
         let unix = SystemTime::now().duration_since(UNIX_EPOCH);
         self.measured.snapshot_stored_at = unix.unwrap_or_default().as_secs();
@@ -345,8 +419,10 @@ impl DiskLog {
     }
 
     pub(crate) fn checkpoint_due(&self) -> Option<Lsn> {
-        let due = self.grown >= self.options.checkpoint_bytes && self.checkpoint.is_none();
-        due.then_some(Lsn(self.wal.written() + 1))
+        let is_short = |it: &Shortage| self.grown >= CUT_BYTES || Instant::now() >= it.cut_at;
+        let is_long = self.grown >= self.options.checkpoint_bytes;
+        let due = is_long || self.shortage.as_ref().is_some_and(is_short);
+        (due && self.checkpoint.is_none()).then_some(Lsn(self.wal.written() + 1))
     }
 
     pub(crate) fn checkpoint_appended(&mut self, needed: Lsn) {
@@ -355,6 +431,9 @@ impl DiskLog {
             needed: needed.0,
         });
         self.grown = 0;
+        if let Some(shortage) = &mut self.shortage {
+            shortage.was_cut(shortage.cuts + 1);
+        }
     }
 
     fn room(&self) -> Option<RoomStatus> {

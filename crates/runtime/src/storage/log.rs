@@ -114,6 +114,15 @@ impl Log {
         }
     }
 
+    /// Whether the roles that execute commands are to store snapshots, for the log to be cut. True
+    /// once for each time that it is so.
+    pub(crate) fn wants_snapshots(&mut self) -> bool {
+        match self {
+            Log::Memory(_) => false,
+            Log::Disk(log) => log.wants_snapshots(),
+        }
+    }
+
     /// The role is not on this node any more.
     pub(crate) fn role_left(&mut self, role: Address) {
         if let Log::Disk(log) = self {

@@ -137,10 +137,12 @@ impl Snapshots {
         self.must_store = self.must_store.filter(|executed| stamp < *executed);
     }
 
-    /// The one under way has found no room: another one is due.
-    fn refused(&mut self) {
-        self.storing = None;
-        self.since.refused();
+    /// The one with this stamp has found no room, or none is under way: another one is due.
+    fn refused(&mut self, stamp: Slot) {
+        self.storing.take_if(|it| *it == stamp);
+        if self.storing.is_none() {
+            self.since.refused();
+        }
     }
 
     fn is_due(&self, applied: Slot, slots: usize, work: u64) -> bool {
@@ -188,14 +190,14 @@ impl ChainNode {
         }
     }
 
-    /// A snapshot is on disk, or has found no room.
+    /// See [`Role::on_snapshot`](ionian_kernel::role::Role::on_snapshot).
     pub(super) fn note_snapshot(&mut self, stamp: u64, stored: bool, out: &mut Out<'_, Self>) {
         match stored {
             true => {
                 self.snapshots.stored(Slot(stamp), self.executor.work());
                 out.release_below(stamp);
             }
-            false => self.snapshots.refused(),
+            false => self.snapshots.refused(Slot(stamp)),
         }
     }
 

@@ -103,9 +103,10 @@ impl Snapshots {
         }
     }
 
-    /// The one with this stamp has found no room: another one is due.
+    /// The one with this stamp has found no room, or none is under way: another one is due.
     pub(super) fn refused(&mut self, stamp: u64) {
-        if self.storing.take_if(|(it, _)| *it == stamp).is_some() {
+        self.storing.take_if(|(it, _)| *it == stamp);
+        if self.storing.is_none() {
             self.since.refused();
         }
     }

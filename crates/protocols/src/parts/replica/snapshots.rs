@@ -124,9 +124,11 @@ impl Snapshots {
         self.stored = self.stored.max(executed);
     }
 
-    /// The one of the state before this slot has found no room: another one is due.
+    /// The one of the state before this slot has found no room, or none is under way: another one
+    /// is due.
     fn refused(&mut self, executed: Slot) {
-        if self.storing.take_if(|it| *it == executed).is_some() {
+        self.storing.take_if(|it| *it == executed);
+        if self.storing.is_none() {
             self.since.refused();
         }
     }
