@@ -6,6 +6,7 @@
 mod arguments;
 mod report;
 
+use crate::durable::write;
 use anyhow::{Context, Result, bail};
 pub(crate) use arguments::Arguments;
 use arguments::CertsCommand;
@@ -14,10 +15,10 @@ use ionian_program::output::say;
 use ionian_tls::{
     Authority, Described, Hosts, Issued, Kind, Name, describe_file, is_near_end, now,
 };
-use std::fs::{self, File, Permissions};
-use std::io::{ErrorKind, Write};
+use std::fs::{self, Permissions};
+use std::io::ErrorKind;
 use std::net::IpAddr;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -284,21 +285,4 @@ fn make_directory(path: &Path) -> Result<()> {
         fs::set_permissions(path, Permissions::from_mode(0o700))
     };
     make().with_context(|| format!("cannot make {}", path.display()))
-}
-
-/// Writes a file under another name and renames it: readers never see half of it.
-fn write(path: &Path, text: &str, mode: u32) -> Result<()> {
-    let new = path.with_extension("new");
-    let write = || {
-        match fs::remove_file(&new) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut options = File::options();
-        let mut file = options.write(true).create_new(true).mode(mode).open(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, path)
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
 }

@@ -48,6 +48,11 @@ impl DataPaths {
         self.root.join("deployment.toml")
     }
 
+    /// Which nodes had a directory here.
+    pub(crate) fn founded(&self) -> PathBuf {
+        self.root.join("founded")
+    }
+
     /// The directory of process id files.
     pub(crate) fn run(&self) -> PathBuf {
         self.root.join("run")

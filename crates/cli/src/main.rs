@@ -18,7 +18,7 @@
 //! | `cluster_args` | arguments that several commands share |
 //! | `source` | how a command finds the deployment of its cluster |
 //! | `protocols` | access to a protocol by its name |
-//! | `data_paths` | the paths in a data directory |
+//! | `data_paths`, `durable` | the paths in a data directory; writing files there |
 //! | `completions`, `manual` | what shells and `man` show of the arguments |
 //! | `address`, `contact` | socket addresses; how this process identifies itself to nodes |
 //! | `version` | the text of `--version` |
@@ -39,6 +39,7 @@ mod config;
 mod contact;
 mod data_paths;
 mod drain;
+mod durable;
 mod exec;
 mod gateway_app;
 mod log;

@@ -3,6 +3,7 @@
 
 use super::arguments::{self, Arguments};
 use crate::data_paths::DataPaths;
+use crate::durable;
 use crate::output::say_on_stderr;
 use crate::protocols;
 use crate::source;
@@ -365,22 +366,13 @@ pub(crate) fn delete_memory_nodes(claimed: &LockedDirectory) -> Result<bool> {
     Ok(earlier)
 }
 
-/// Writes the founding deployment of the cluster atomically.
+/// Writes the founding deployment of the cluster.
 pub(crate) fn write(
     claimed: &LockedDirectory,
     deployment: &Deployment,
     has_changed: bool,
 ) -> Result<()> {
-    let path = claimed.places.deployment();
-    let draft = path.with_extension("toml.new");
-    let written = fs::write(
-        &draft,
-        format!(
-            "{}{}",
-            if has_changed { CHANGED } else { "" },
-            deployment.to_toml()
-        ),
-    )
-    .and_then(|()| fs::rename(&draft, &path));
-    written.with_context(|| format!("cannot write {}", path.display()))
+    let about = if has_changed { CHANGED } else { "" };
+    let text = format!("{about}{}", deployment.to_toml());
+    durable::write(&claimed.places.deployment(), &text, 0o644)
 }

@@ -2,19 +2,20 @@
 //! it since on this machine, except nodes that have left. A node may have the name of one that
 //! left.
 
-use super::ports;
 use super::supervisor::Supervisor;
+use super::{founded, ports};
 use crate::data_paths::DataPaths;
 use crate::output::{explain, say_on_stderr};
 use crate::source::{self, Stamp};
 use anyhow::{Context, Result};
-use ionian_deployment::{Configuration, Deployment, Node};
+use ionian_deployment::{Configuration, Deployment, Durability, Node};
 use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::NodeId;
 use ionian_runtime::has_taken_part;
 use ionian_runtime::storage::membership_file;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::slice;
 use std::time::Duration;
 
 /// The membership as the nodes have stored it.
@@ -86,6 +87,9 @@ impl Members {
     /// If the process cannot be started.
     pub(crate) fn start(&mut self, node: &Node, supervisor: &mut Supervisor) -> Result<()> {
         self.make_way(node)?;
+        if self.founded.deployment.durability == Durability::Disk {
+            founded::make(&self.places, slice::from_ref(node))?;
+        }
         let others = self.known.nodes();
         // All of them: some may have failed, such as the one that it replaces.
         let others = others.values().filter(|other| other.name != node.name);

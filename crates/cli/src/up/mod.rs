@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `directory` | the data directory: who uses it, which deployment it holds, which node
 //! directories start empty |
+//! | `founded` | which nodes had directories here |
 //! | `http` | where the nodes serve the dashboard |
 //! | `ports` | whether the addresses are free |
 //! | `members` | which nodes run here |
@@ -14,6 +15,7 @@
 mod arguments;
 mod backoff;
 mod directory;
+mod founded;
 mod http;
 mod members;
 mod ports;
@@ -99,6 +101,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     check_apart(target, &nodes, arguments)?;
     directory::wait_for_earlier_nodes(&claimed, &nodes)?;
+    if !runs_in_memory {
+        founded::check(&places, &nodes)?;
+    }
     let is_new = runs_in_memory || {
         let has_run = |node: &Node| has_taken_part(&places.node(&node.name));
         !nodes.iter().any(has_run)
@@ -108,21 +113,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if is_new || taken.len() == nodes.len() {
         ports::check(&taken, !has_changed)?;
     }
-    let is_lost = if runs_in_memory {
+    if runs_in_memory {
         warn_about_memory();
-        directory::delete_memory_nodes(&claimed)?
-    } else {
-        earlier.is_some() && places.node_directories()?.is_empty()
-    };
-    if is_lost {
-        say_on_stderr!(
-            "This is a new and empty cluster: the data of the earlier one in this directory is lost."
-        );
+        if directory::delete_memory_nodes(&claimed)? {
+            say_on_stderr!(
+                "This is a new and empty cluster: the data of the earlier one in this directory is lost."
+            );
+        }
     }
     for why in protocols::cautions(&deployment)? {
         say_on_stderr!("{why}");
     }
     directory::write(&claimed, &deployment, has_changed)?;
+    if !runs_in_memory {
+        founded::make(&places, &nodes)?;
+    }
     let members = Members::look(&places, &deployment)?;
     let has_tls = arguments.tls || places.tls().exists();
     if has_tls {

@@ -287,25 +287,24 @@ pub extern "C" fn fsync(file: c_int) -> c_int {
 /// The program, on a disk whose syncs can be delayed.
 fn on_slow_disk() -> Command {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    let library = LIBRARY.get_or_init(|| {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let id = std::process::id();
-        let source = directory.join(format!("delays-{id}.rs"));
-        let library = directory.join(format!("delays-{id}.so"));
-        fs::write(&source, DELAYS).unwrap();
-        let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
-        rustc.args([
-            "--edition=2024",
-            "--crate-type=cdylib",
-            "--crate-name=delays",
-            "-o",
-        ]);
-        assert!(rustc.arg(&library).arg(&source).status().unwrap().success());
-        library
-    });
     let mut command = ionian();
+    let library = LIBRARY.get_or_init(|| library("delays", DELAYS));
     command.env("LD_PRELOAD", library);
     command
+}
+
+/// Makes a library of this source, to be loaded before others.
+pub(crate) fn library(name: &str, text: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let id = std::process::id();
+    let source = directory.join(format!("{name}-{id}.rs"));
+    let library = directory.join(format!("{name}-{id}.so"));
+    fs::write(&source, text).unwrap();
+    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
+    rustc.args(["--edition=2024", "--crate-type=cdylib", "--crate-name"]);
+    rustc.arg(name).arg("-o").arg(&library).arg(&source);
+    assert!(rustc.status().unwrap().success());
+    library
 }
 
 /// The status, and the index of the node that leads, if one does.

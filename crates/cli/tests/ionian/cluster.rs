@@ -58,6 +58,21 @@ pub(crate) fn run_node(arguments: &[&str]) -> (Option<i32>, String) {
     (status.code(), fs::read_to_string(log).unwrap())
 }
 
+/// Checks that `ionian up` in this directory ends with code 1 and an error that contains `says`. If
+/// it does not end, it is killed and the test fails.
+pub(crate) fn up_refuses(data: &str, says: &str) {
+    let directory = Directory::new();
+    let log = directory.path("stderr");
+    let mut up = ionian();
+    up.args(["up", "--no-http", "--data", data]);
+    up.stdout(Stdio::null())
+        .stderr(fs::File::create(&log).unwrap());
+    let mut up = Nodes(vec![up.spawn().unwrap()]);
+    let status = eventually(says, || up.0[0].try_wait().unwrap());
+    let error = fs::read_to_string(log).unwrap();
+    assert!(status.code() == Some(1) && error.contains(says), "{error}");
+}
+
 /// Processes that end with the test.
 pub(crate) struct Nodes(pub(crate) Vec<Child>);
 
@@ -106,19 +121,8 @@ impl Cluster {
     pub(crate) fn start(preset: &str, overrides: &[&str], flags: &[&str]) -> Cluster {
         let directory = Directory::new();
         let deployment = deployment(preset, overrides);
-        let file = directory.path("given.toml");
-        fs::write(&file, deployment.to_toml()).unwrap();
-        let mut arguments = vec![file.to_str().unwrap()];
-        arguments.extend(flags);
-        let (up, stdout) = spawn(&directory, &arguments);
-        let cluster = Cluster {
-            directory,
-            deployment,
-            up,
-            stdout,
-        };
-        cluster.wait_until_ready();
-        cluster
+        fs::write(directory.path("given.toml"), deployment.to_toml()).unwrap();
+        Self::start_in_with(directory, deployment, flags)
     }
 
     /// Kills `ionian up` and every node at once.
@@ -137,8 +141,17 @@ impl Cluster {
 
     /// Starts the deployment in `given.toml` of the directory.
     pub(crate) fn start_in(directory: Directory, deployment: Deployment) -> Cluster {
+        Self::start_in_with(directory, deployment, &[])
+    }
+
+    pub(crate) fn start_in_with(
+        directory: Directory,
+        deployment: Deployment,
+        flags: &[&str],
+    ) -> Cluster {
         let file = directory.path("given.toml");
-        let (up, stdout) = spawn(&directory, &[file.to_str().unwrap()]);
+        let arguments = [&[file.to_str().unwrap()], flags].concat();
+        let (up, stdout) = spawn(&directory, &arguments);
         let cluster = Cluster {
             directory,
             deployment,

@@ -10,6 +10,7 @@ mod dashboard;
 mod disks;
 mod drain;
 mod failures;
+mod killed;
 mod kubernetes;
 mod library;
 mod log;

@@ -1,7 +1,8 @@
 //! Starting and stopping whole clusters.
 
 use crate::cluster::{
-    Cluster, Nodes, deployment, eventually, fails, free_port, ionian, is_alive, run, text, works,
+    Cluster, Nodes, deployment, eventually, fails, free_port, ionian, is_alive, run, text,
+    up_refuses, works,
 };
 use crate::resp::Reply;
 use ionian_deployment::presets;
@@ -188,18 +189,44 @@ fn a_cluster_on_disk_keeps_its_data_across_restarts() {
     cluster.start_again(&[]);
     assert_eq!(cluster.client(2).get("lives"), Some("3".into()));
     cluster.stop(Signal::SIGINT);
-    // Without the nodes' directories it is another cluster.
-    std::fs::remove_dir_all(cluster.directory.path("data/nodes")).unwrap();
-    cluster.start_again(&[]);
-    let said = cluster.stderr();
-    assert!(
-        said.contains(
-            "new and empty cluster: the data of the earlier one in this directory is lost"
-        ),
-        "{said}"
-    );
-    assert_eq!(cluster.client(2).get("lives"), None);
-    cluster.stop(Signal::SIGINT);
+}
+
+/// Durable data is not replaced by a new cluster, though the others do without a minority.
+#[test]
+fn up_refuses_a_directory_that_has_lost_most_of_its_nodes() {
+    let mut cluster = Cluster::start("colocated", &["durability=disk"], &[]);
+    cluster.client(0).set("k", "v");
+    cluster.stop(Signal::SIGTERM);
+    let path = |name: &str| cluster.directory.path("data").join(name);
+    let (data, nodes) = (cluster.data(), path("nodes"));
+    let refuses = |missing: &str| {
+        let says = format!("are missing in {}: {missing}. Without", nodes.display());
+        up_refuses(&data, &says);
+    };
+    let move_all = |names: &[&str], from: &str, to: &str| {
+        for name in names {
+            std::fs::rename(path(from).join(name), path(to).join(name)).unwrap();
+        }
+    };
+    std::fs::create_dir(path("aside")).unwrap();
+    move_all(&["n0", "n1", "n2"], "nodes", "aside");
+    refuses("n0, n1, n2");
+    // As disks that are not mounted.
+    let names = ["n0", "n1", "n2"].map(|name| nodes.join(name));
+    names.iter().for_each(|it| std::fs::create_dir(it).unwrap());
+    refuses("n0, n1, n2");
+    // As after an earlier program, which wrote no such file.
+    let founded = std::fs::read(path("founded")).unwrap();
+    std::fs::remove_file(path("founded")).unwrap();
+    refuses("n0, n1, n2");
+    std::fs::write(path("founded"), founded).unwrap();
+    names.iter().for_each(|it| std::fs::remove_dir(it).unwrap());
+    move_all(&["n1"], "aside", "nodes");
+    refuses("n0, n2");
+    move_all(&["n0"], "aside", "nodes");
+    cluster.start_again_without("n2");
+    assert_eq!(cluster.client(1).get("k"), Some("v".into()));
+    cluster.stop(Signal::SIGTERM);
 }
 
 #[test]
