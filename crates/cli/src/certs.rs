@@ -98,18 +98,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// Makes an authority and the certificates of an operator and a monitor.
 fn create(out: &Path, cluster: &str, days: u32) -> Result<()> {
-    let key = out.join("ca.key");
-    if key.exists() {
+    if has_authority(out) {
         bail!(
-            "{} exists: `ionian certs renew` makes new certificates with it",
-            key.display()
+            "{} has certificates: `ionian certs renew` makes new ones",
+            out.display()
         );
     }
     let (authority, issued) = Authority::create(cluster, DAY * AUTHORITY_DAYS)?;
     make_directory(out)?;
-    write(&key, &issued.key, 0o600)?;
+    write(&out.join("ca.key"), &issued.key, 0o600)?;
     write(&out.join("ca.crt"), &issued.certificate, 0o644)?;
     issue_people(out, &authority, cluster, days)
+}
+
+/// Whether a directory has an authority, whose key an operator may keep elsewhere. A key alone is
+/// what a process has left that was killed before it wrote the certificate: it has signed nothing.
+fn has_authority(out: &Path) -> bool {
+    let made = ["ca.crt", "operator", "monitor", "nodes", "clients"];
+    made.iter().any(|name| out.join(name).exists())
 }
 
 fn issue_people(out: &Path, authority: &Authority, cluster: &str, days: u32) -> Result<()> {
@@ -191,7 +197,7 @@ fn issue_nodes(out: &Path, cluster: &str, nodes: &[Node], days: u32) -> Result<(
 /// # Errors
 /// If it cannot be written.
 pub(crate) fn prepare(out: &Path, cluster: &str) -> Result<()> {
-    match out.join("ca.key").exists() {
+    match has_authority(out) {
         true if PEOPLE.iter().all(|kind| is_fresh(&out.join(kind.word()))) => Ok(()),
         true => issue_people(out, &authority(out)?, cluster, DAYS),
         false => create(out, cluster, DAYS),

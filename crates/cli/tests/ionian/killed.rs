@@ -152,3 +152,8 @@ fn no_process_names(word: &str) -> Option<()> {
 fn up_that_was_killed_at_any_write_starts_when_it_is_repeated() {
     up_starts_whenever_it_was_killed("colocated", &[]);
 }
+
+#[test]
+fn up_with_tls_that_was_killed_at_any_write_starts_when_it_is_repeated() {
+    up_starts_whenever_it_was_killed("unreplicated", &["--tls"]);
+}

@@ -166,7 +166,7 @@ fn certificates_of_a_deployment_are_made_once_and_only_their_owners_use_them() {
     fs::write(&file, deployment("colocated", &[]).to_toml()).unwrap();
     let create = ["certs", "create", "--config", &file, "--out", &out];
     assert!(works(&create).starts_with("wrote the certificates of 3 nodes"));
-    fails(&create, 1, "ca.key exists: `ionian certs renew`");
+    fails(&create, 1, "certs has certificates: `ionian certs renew`");
     for key in ["ca.key", "nodes/n1/tls.key", "operator/tls.key"] {
         let mode = fs::metadata(directory.path("certs").join(key))
             .unwrap()
