@@ -7,10 +7,11 @@ mod arguments;
 mod report;
 
 use crate::durable::write;
+use crate::waiting;
 use anyhow::{Context, Result, bail};
 pub(crate) use arguments::Arguments;
 use arguments::CertsCommand;
-use ionian_deployment::{Deployment, Node};
+use ionian_deployment::Node;
 use ionian_program::output::say;
 use ionian_tls::{
     Authority, Described, Hosts, Issued, Kind, Name, describe_file, is_near_end, now,
@@ -40,7 +41,7 @@ const DEFAULT_NAME: &str = "default";
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
         CertsCommand::Create { config, out, days } => {
-            let deployment = Deployment::load(config)?;
+            let deployment = waiting::for_deployment(config)?;
             create(out, &deployment.cluster, *days)?;
             issue_nodes(out, &deployment.cluster, &deployment.nodes, *days)?;
             say!(
@@ -52,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             );
         }
         CertsCommand::Renew { config, out, days } => {
-            let deployment = Deployment::load(config)?;
+            let deployment = waiting::for_deployment(config)?;
             let authority = authority(out)?;
             issue_people(out, &authority, &deployment.cluster, *days)?;
             issue_nodes(out, &deployment.cluster, &deployment.nodes, *days)?;
@@ -73,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             out,
             days,
         } => {
-            let deployment = Deployment::load(config)?;
+            let deployment = waiting::for_deployment(config)?;
             let directory = of_client(out, name);
             if directory.join("tls.crt").exists() {
                 bail!(
@@ -262,11 +263,7 @@ fn hosts(node: &Node) -> Hosts {
 
 /// The authority in a directory.
 fn authority(out: &Path) -> Result<Authority> {
-    let read = |name: &str| {
-        let path = out.join(name);
-        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
-    };
-    Ok(Authority::open(&read("ca.crt")?, &read("ca.key")?)?)
+    Ok(waiting::for_files(|begin| Authority::within(out, begin))?)
 }
 
 /// Writes the three files of a certificate. A node that reads them meanwhile finds that they do not

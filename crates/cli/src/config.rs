@@ -5,6 +5,7 @@ mod arguments;
 use crate::output::{self, say};
 use crate::protocols;
 use crate::source;
+use crate::waiting;
 use anyhow::{Context, Result, bail};
 pub(crate) use arguments::Arguments;
 use arguments::ConfigCommand;
@@ -101,7 +102,7 @@ pub(crate) fn write(file: &Path, text: &str, force: bool) -> Result<()> {
 }
 
 fn check(file: &Path, overrides: &[String]) -> Result<()> {
-    let deployment = Deployment::load(file)?.with_overrides(overrides)?;
+    let deployment = waiting::for_deployment(file)?.with_overrides(overrides)?;
     protocols::check(&deployment).with_context(|| file.display().to_string())?;
     output::print(format_args!("{}", summary(&deployment)));
     for caution in protocols::cautions(&deployment)? {

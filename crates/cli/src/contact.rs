@@ -4,6 +4,7 @@
 use crate::cluster_args::ClusterArgs;
 use crate::data_paths::DataPaths;
 use crate::output::explain;
+use crate::waiting;
 use anyhow::{Context, Error, Result};
 use ionian_program::BadUsage;
 use ionian_runtime::node::unix_socket::SOCKET;
@@ -62,7 +63,8 @@ pub(crate) fn identify_node(tls: Option<NodeTls>) {
 /// # Errors
 /// If it cannot be used.
 pub(crate) fn load(directory: &Path, expected: Expected) -> Result<NodeTls> {
-    let live = Live::open(Files::within(directory), expected, ClientAuth::None)
+    let set = (Files::within(directory), expected);
+    let live = waiting::for_files(|begin| Live::open_by(set, ClientAuth::None, begin))
         .with_context(|| format!("--tls {}", directory.display()))?;
     Ok(NodeTls::new(TlsMode::Required, Arc::new(live)))
 }

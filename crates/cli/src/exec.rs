@@ -7,9 +7,10 @@ use crate::data_paths::DataPaths;
 use crate::login::Login;
 use crate::output::{self, say_on_stderr};
 use crate::source;
+use crate::waiting;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use ionian_deployment::{Configuration, Deployment};
+use ionian_deployment::Configuration;
 use ionian_program::{BadUsage, Level};
 use ionian_redis_client::{Connection, Limits, Reply};
 use ionian_runtime::NodeTls;
@@ -183,7 +184,7 @@ fn connect(arguments: &Arguments) -> Result<Connection> {
     let mut advice = RUNNING;
     let gateways: Vec<String> = match (&arguments.at, &arguments.config) {
         (Some(at), _) => vec![at.clone()],
-        (None, Some(file)) => gateways(&Configuration::founded(Deployment::load(file)?)),
+        (None, Some(file)) => gateways(&Configuration::founded(waiting::for_deployment(file)?)),
         (None, None) => match (source::known_in(data)?, &arguments.data) {
             (Some(known), _) => gateways(&known),
             (None, None) => {

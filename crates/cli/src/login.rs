@@ -1,5 +1,6 @@
 //! As whom a command uses a gateway.
 
+use crate::waiting;
 use anyhow::{Result, bail};
 use clap::Args;
 use ionian_program::Credentials;
@@ -18,7 +19,9 @@ impl Login {
     /// # Errors
     /// If there is no password, or the gateway refuses it.
     pub(crate) fn log_in(&self, connection: &mut Connection) -> Result<()> {
-        let Some((user, password)) = self.credentials.find()? else {
+        // Only the option knows its file.
+        let found = waiting::for_file("--password-file".as_ref(), || self.credentials.find());
+        let Some((user, password)) = found? else {
             return Ok(());
         };
         match connection.call(&[b"AUTH", user.as_bytes(), password.as_bytes()])? {

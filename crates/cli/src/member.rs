@@ -103,7 +103,7 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
             .await
         }
         MemberCommand::Apply { file, change_args } => {
-            let load = |level| Deployment::load_or(file, level);
+            let load = |level| waiting::for_file(file, || Deployment::load_or(file, level));
             // Before the cluster is asked.
             load(Level::LATEST)?;
             change(change_args, |from| {

@@ -6,6 +6,7 @@ mod file;
 use crate::config;
 use crate::output::{self, say};
 use crate::source;
+use crate::waiting;
 use anyhow::{Context, Result, ensure};
 pub(crate) use arguments::Arguments;
 use arguments::Asked;
@@ -78,7 +79,9 @@ fn read(file: &Path, most: usize) -> Result<String> {
     let mut text = String::new();
     // One byte more than is allowed, so that a larger file is refused.
     let limit = most as u64 + 1;
-    File::open(file)?.take(limit).read_to_string(&mut text)?;
+    waiting::for_file(file, || {
+        File::open(file)?.take(limit).read_to_string(&mut text)
+    })?;
     ensure!(text.len() <= most, "has more than {most} bytes");
     Ok(text)
 }

@@ -4,6 +4,7 @@ use crate::address::endpoint;
 use crate::cluster_args::ClusterArgs;
 use crate::contact;
 use crate::data_paths::DataPaths;
+use crate::waiting;
 use anyhow::{Context, Result, bail};
 use ionian_deployment::{Configuration, Deployment, PresetOptions};
 use ionian_kernel::level::Level;
@@ -108,7 +109,7 @@ pub(crate) async fn running(cluster_args: &ClusterArgs) -> Result<Configuration>
             let contact = contact.clone();
             asked.with_context(|| NoAnswer { contact, is_refused })
         }
-        ClusterArgs { config: Some(file), .. } => Ok(Configuration::founded(Deployment::load(file)?)),
+        ClusterArgs { config: Some(file), .. } => Ok(Configuration::founded(waiting::for_deployment(file)?)),
         ClusterArgs { data, .. } => known_in(data)?.with_context(|| {
             format!(
                 "{} holds no deployment: name one with --data DIR or --config FILE, or any running node with --at HOST:PORT",
@@ -191,5 +192,6 @@ pub(crate) fn in_directory(data: &Path) -> Result<Option<Deployment>> {
         return Ok(None);
     }
     // One that states no level was written by a program that knew none.
-    Ok(Some(Deployment::load_or(&path, Level::FIRST)?))
+    let load = || Deployment::load_or(&path, Level::FIRST);
+    Ok(Some(waiting::for_file(&path, load)?))
 }

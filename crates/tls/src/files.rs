@@ -134,7 +134,7 @@ impl Contents {
     }
 }
 
-fn read(path: &Path, is_secret: bool) -> Result<Bytes, TlsError> {
+pub(crate) fn read(path: &Path, is_secret: bool) -> Result<Bytes, TlsError> {
     let failed = |source| TlsError::Read {
         path: path.to_owned(),
         source,

@@ -1,6 +1,7 @@
 //! Makes certificates: a certificate authority for one cluster, and what it signs.
 
 use crate::error::TlsError;
+use crate::files::read;
 use crate::name::{Kind, Name};
 use crate::set::fingerprint;
 use rcgen::{
@@ -8,8 +9,10 @@ use rcgen::{
     KeyUsagePurpose, PublicKeyData, SanType,
 };
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
+use zeroize::Zeroizing;
 
 /// A certificate is valid from some time before it is made: clocks of machines differ.
 const BEFORE: Duration = Duration::from_secs(300);
@@ -72,6 +75,33 @@ impl Authority {
         Ok(Authority {
             certificate: certificate.to_owned(),
             issuer: Issuer::from_ca_cert_pem(certificate, key).map_err(failed)?,
+        })
+    }
+
+    /// The authority whose certificate and key are `ca.crt` and `ca.key` in a directory. `begin` is
+    /// called with each file before it is read.
+    ///
+    /// # Errors
+    /// If one of them cannot be read; names it.
+    pub fn within(directory: &Path, begin: &dyn Fn(&Path)) -> Result<Self, TlsError> {
+        let [certificate, key] = ["ca.crt", "ca.key"].map(|name| directory.join(name));
+        let read = |path: &Path| {
+            begin(path);
+            let text = read(path, false)?;
+            Ok(Zeroizing::new(String::from_utf8_lossy(&text).into_owned()))
+        };
+        let wrong = |path: PathBuf| {
+            |error: rcgen::Error| TlsError::Contents {
+                path,
+                what: format!("cannot be used to sign: {error}"),
+            }
+        };
+        let (text, secret) = (read(&certificate)?, read(&key)?);
+        let secret = KeyPair::from_pem(&secret).map_err(wrong(key))?;
+        let issuer = Issuer::from_ca_cert_pem(&text, secret).map_err(wrong(certificate))?;
+        Ok(Authority {
+            certificate: text.to_string(),
+            issuer,
         })
     }
 

@@ -6,6 +6,7 @@
 
 use anyhow::{Context, Result};
 use ionian_metrics::AuditState;
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use serde_json::{Map, Value};
 use std::fmt::Debug;
@@ -228,6 +229,12 @@ fn open(path: &Path) -> io::Result<File> {
         // A pipe without a reader is an error, and not waited for.
         .custom_flags(OFlag::O_NONBLOCK.bits())
         .open(path)
+        .map_err(|error| match error.raw_os_error() {
+            Some(code) if code == Errno::ENXIO as i32 => io::Error::other(
+                "it is a pipe that no process reads, or a socket; allowed is a file",
+            ),
+            _ => error,
+        })
 }
 
 /// Opens the file for each batch of lines: after a rotation the lines are in the new file.

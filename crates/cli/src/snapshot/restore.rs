@@ -8,6 +8,7 @@ use super::{arguments, state};
 use crate::data_paths::DataPaths;
 use crate::output::say;
 use crate::protocols::{self, Work};
+use crate::waiting;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use ionian_deployment::{Deployment, Durability};
@@ -25,7 +26,7 @@ use std::path::Path;
 const CHUNK: usize = 1 << 20;
 
 pub(crate) fn run(arguments: &arguments::Restore) -> Result<()> {
-    let deployment = Deployment::load(&arguments.config)?;
+    let deployment = waiting::for_deployment(&arguments.config)?;
     let nodes: Vec<NodeId> = match &arguments.node {
         Some(name) => vec![deployment.ids()[deployment.place(name)?]],
         None => deployment.ids(),
@@ -174,7 +175,7 @@ fn refuse_other_cluster(places: &DataPaths, deployment: &Deployment) -> Result<(
     if !file.exists() {
         return Ok(());
     }
-    let there = Deployment::load(&file)?;
+    let there = waiting::for_deployment(&file)?;
     if there.cluster != deployment.cluster {
         bail!(
             "{} is of cluster {}, the snapshot is restored for cluster {}: choose another directory",

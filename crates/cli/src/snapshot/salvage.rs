@@ -10,8 +10,9 @@ use super::stopped::{machine_in, newest, warn};
 use super::{arguments, state};
 use crate::output::say;
 use crate::protocols::{self, MACHINE, Work};
+use crate::waiting;
 use anyhow::{Context, Result, anyhow, bail};
-use ionian_deployment::{Configuration, Deployment};
+use ionian_deployment::Configuration;
 use ionian_kernel::id::Slot;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::salvage::{Salvage, Salvaged};
@@ -113,7 +114,7 @@ fn known(
     let Some(file) = &arguments.config else {
         return Ok(newest);
     };
-    let deployment = Deployment::load(file)?;
+    let deployment = waiting::for_deployment(file)?;
     if deployment.cluster != cluster {
         bail!(
             "the deployment is of cluster {}, the directories are of cluster {cluster}",

@@ -29,6 +29,7 @@ use crate::output::say_on_stderr;
 use crate::protocols;
 use crate::signals;
 use crate::source;
+use crate::waiting;
 use anyhow::{Context, Result, anyhow, bail};
 pub(crate) use arguments::Arguments;
 use directory::LockedDirectory;
@@ -67,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let level = there.as_ref().map_or(Level::LATEST, |there| there.level);
     // Before the directory is created: a mistyped name leaves nothing behind.
     let file = file
-        .map(|file| Deployment::load_or(file, level))
+        .map(|file| waiting::for_file(file, || Deployment::load_or(file, level)))
         .transpose()?;
     // So do unsuitable settings of a new cluster. One that exists is read when it is locked.
     if there.is_none() {

@@ -352,3 +352,15 @@ fn full_disk_and_pipe_that_is_not_read_take_no_lines() {
         lines.contains("epoch 1 begins").then_some(())
     });
 }
+
+#[test]
+fn a_pipe_that_no_process_reads_is_refused_as_audit_log() {
+    let directory = Directory::new();
+    let pipe = directory.path("audit.pipe");
+    mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    let path = pipe.to_str().unwrap();
+    let node = ["n0", "--config", "a", "--data", "b", "--audit", path];
+    let (code, log) = run_node(&node);
+    let reason = format!("ionian: --audit {path}: it is a pipe that no process reads, or a socket");
+    assert!(code == Some(1) && log.contains(&reason), "{log}");
+}

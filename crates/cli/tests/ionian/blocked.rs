@@ -8,6 +8,7 @@ use nix::sys::stat::Mode;
 use serde_json::Value;
 use std::fs;
 use std::io::Read;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -245,6 +246,84 @@ fn a_node_that_waits_for_a_file_at_its_start_names_it_and_ends_when_it_is_asked_
         let ended = eventually("it ends", || nodes.0[0].try_wait().unwrap());
         assert_eq!(ended.code(), Some(0), "{}", said());
     }
+}
+
+/// Every option and argument that names a small file. A pipe is read, as shells give one.
+#[test]
+fn a_command_that_waits_for_a_file_names_it_and_reads_what_comes() {
+    let directory = Directory::new();
+    let file = |name: &str| directory.path(name).to_str().unwrap().to_owned();
+    let pipe = |name: &str| {
+        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+        nix::unistd::mkfifo(&*directory.path(name), mode).unwrap();
+        file(name)
+    };
+    // It accepts connections and answers nothing.
+    let gateway = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = gateway.local_addr().unwrap().to_string();
+    let (given, plan) = (pipe("given.toml"), pipe("plan"));
+    let password = pipe("password");
+    let mut cases = Vec::new();
+    let mut case = |line: &str, waits_for: &str| {
+        let words = line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        cases.push((words, waits_for.to_owned()));
+    };
+    for command in ["status --config", "config check", "up"] {
+        case(&format!("{command} {given}"), &given);
+    }
+    case(&format!("exec --config {given} PING"), &given);
+    for command in ["create", "renew", "client web"] {
+        let out = file("out");
+        case(
+            &format!("certs {command} --out {out} --config {given}"),
+            &given,
+        );
+    }
+    case(&format!("plan --file {plan}"), &plan);
+    case(&format!("plan --writes 9 --demands {plan}"), &plan);
+    let login = format!("exec --at {at} --password-file {password} PING");
+    case(&login, "--password-file");
+    let tls = ["tls.crt", "tls.key", "ca.crt"];
+    for hanging in tls {
+        fs::create_dir(file(&format!("of-{hanging}"))).unwrap();
+        for name in tls.iter().map(|name| format!("of-{hanging}/{name}")) {
+            if name.ends_with(&format!("/{hanging}")) {
+                pipe(&name);
+                continue;
+            }
+            fs::write(file(&name), "no certificate").unwrap();
+            let mode = fs::Permissions::from_mode(0o600);
+            fs::set_permissions(file(&name), mode).unwrap();
+        }
+        let set = file(&format!("of-{hanging}"));
+        let of_set = format!("{set}/{hanging}");
+        case(&format!("status --at {at} --tls {set}"), &of_set);
+        case(&format!("exec --at {at} --tls {set} PING"), &of_set);
+    }
+    let mut commands = Vec::new();
+    for (words, _) in &cases {
+        let log = directory.path(&format!("log-{}", commands.len()));
+        let mut command = ionian();
+        command
+            .args(words)
+            .stdout(Stdio::null())
+            .current_dir(file(""));
+        let started = command.stderr(fs::File::create(&log).unwrap()).spawn();
+        commands.push((Nodes(vec![started.unwrap()]), log));
+    }
+    for ((words, waits_for), (_, log)) in cases.iter().zip(&mut commands) {
+        let line = format!("waiting for the content of {waits_for}\n");
+        let said = || fs::read_to_string(&*log).unwrap();
+        eventually(&format!("{words:?}"), || (said() == line).then_some(()));
+    }
+    drop(commands);
+    let check = ionian()
+        .args(["config", "check", &given])
+        .stdout(Stdio::piped())
+        .spawn();
+    fs::write(&given, deployment("colocated", &[]).to_toml()).unwrap();
+    let checked = check.unwrap().wait_with_output().unwrap();
+    assert!(checked.status.success());
 }
 
 /// Delays the syncs of a node by the milliseconds in the file NODE.delay, or until it is gone.

@@ -190,6 +190,17 @@ fn certificates_of_a_deployment_are_made_once_and_only_their_owners_use_them() {
     assert!(renewed.contains("the monitor and 1 clients"), "{renewed}");
     assert!(certificate() != before);
 
+    for name in ["ca.key", "ca.crt"] {
+        let path = directory.path("certs").join(name);
+        let sound = fs::read(&path).unwrap();
+        let renew = ["certs", "renew", "--config", &file, "--out", &out];
+        for (text, says) in [("", "the file is empty"), ("x", "cannot be used to sign")] {
+            fs::write(&path, text).unwrap();
+            fails(&renew, 1, &format!("certs/{name}: {says}"));
+        }
+        fs::write(&path, sound).unwrap();
+    }
+
     let start = |tls: &str| run_node(&["n0", "--config", &file, "--data", &data, "--tls", tls]);
     let (code, log) = start(&format!("{out}/nodes/n1"));
     let reason = "is of ionian://ionian/node/n1; expected ionian://*/node/n0";
