@@ -9,6 +9,7 @@
 //! | `ports` | whether the addresses are free |
 //! | `members` | which nodes run here |
 //! | `supervisor` | the processes: start, watch, restart, stop |
+//! | `reason` | why a process has ended |
 //! | `backoff` | the delay before the next restart of a node |
 //! | `ready` | when the cluster serves clients |
 
@@ -20,6 +21,7 @@ mod http;
 mod members;
 mod ports;
 mod ready;
+mod reason;
 mod supervisor;
 
 use crate::certs;

@@ -5,6 +5,7 @@
 
 use super::backoff::Backoff;
 use super::http::Http;
+use super::reason::reason;
 use crate::certs;
 use crate::contact;
 use crate::data_paths::DataPaths;
@@ -22,10 +23,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::future::Future;
-use std::io::{Read, Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tokio::process::{Child, Command};
@@ -34,9 +34,6 @@ use tokio::task::JoinSet;
 
 /// How long a node may take to stop after the end of its drain, before it is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
-
-/// How many bytes at the end of a log are searched for its last line.
-const LAST_LINE_BYTES: u64 = 4096;
 
 /// Why no node runs any more.
 pub(crate) enum Ended {
@@ -118,6 +115,8 @@ struct Watched {
     tls: Option<PathBuf>,
     /// The stage at which this node stops.
     stops_at: Stop,
+    /// How long its log was when its process started.
+    log_before: u64,
     common: Common,
 }
 
@@ -208,7 +207,7 @@ impl Supervisor {
             true => Some(certs::of_node(&places.tls(), cluster, node)?),
             false => None,
         };
-        let watched = Watched {
+        let mut watched = Watched {
             name: node.name.clone(),
             contacts,
             address: node.address.clone(),
@@ -220,6 +219,7 @@ impl Supervisor {
             } else {
                 Stop::All
             },
+            log_before: 0,
             common: self.common.clone(),
         };
         let child = watched.spawn()?;
@@ -323,13 +323,14 @@ async fn drain_all(serving: Serving, limit: Duration) {
 }
 
 impl Watched {
-    fn spawn(&self) -> Result<Child> {
+    fn spawn(&mut self) -> Result<Child> {
         let (path, deployment) = (
             self.common.places.log(&self.name),
             self.common.places.deployment(),
         );
         let open = || File::options().create(true).append(true).open(&path);
         let log = open().with_context(|| format!("cannot open {}", path.display()))?;
+        self.log_before = log.metadata().map_or(0, |it| it.len());
         let both = log.try_clone().context("cannot open the log twice")?;
         let child = Command::new(&self.common.program)
             .args(["node", &self.name, "--supervised"])
@@ -526,8 +527,9 @@ impl Watched {
         match (status.code(), status.signal()) {
             (Some(0), _) => "has stopped by itself".to_owned(),
             (Some(code), _) => {
-                let last = last_line(&self.common.places.log(&self.name)).unwrap_or_default();
-                format!("has ended with exit code {code}: {last}")
+                let why = reason(&self.common.places.log(&self.name), self.log_before);
+                let why = why.unwrap_or_else(|| "its log has no reason".to_owned());
+                format!("has ended with exit code {code}: {why}")
             }
             (None, Some(number)) => {
                 let name =
@@ -549,19 +551,4 @@ fn terminate(child: &Child) {
     if let Some(pid) = child.id().and_then(|id| i32::try_from(id).ok()) {
         let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
     }
-}
-
-/// The last line of a log that is not blank.
-fn last_line(path: &Path) -> Option<String> {
-    let mut file = File::open(path).ok()?;
-    let length = file.metadata().ok()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(LAST_LINE_BYTES)))
-        .ok()?;
-    let mut end = Vec::new();
-    file.read_to_end(&mut end).ok()?;
-    let text = String::from_utf8_lossy(&end);
-    text.lines()
-        .rev()
-        .find(|line| !line.trim().is_empty())
-        .map(|line| line.trim().to_owned())
 }
