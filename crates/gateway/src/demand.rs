@@ -37,8 +37,9 @@ pub(crate) struct Demands {
     read: u64,
     /// The growth of those that were executed before the next measurement.
     settled: u64,
-    /// Of those that are in the measurement which was asked for.
+    /// Of those that are in the measurement which was asked for last, and its token.
     asked: u64,
+    token: u64,
     /// The sum of all growth.
     growth: u64,
     /// Connections that wait, by what they wait for.
@@ -141,13 +142,20 @@ impl Demands {
         self.settled += demand.growth;
     }
 
-    /// A measurement is asked for. Returns whether there is something to measure.
-    pub(crate) fn ask(&mut self) -> bool {
+    /// A measurement with this token is asked for; the one before, if it was not made, is given up.
+    /// Returns whether there is something to measure.
+    pub(crate) fn ask(&mut self, token: u64) -> bool {
+        self.token = token;
         self.asked += std::mem::take(&mut self.settled);
         self.asked > 0
     }
 
-    /// It was made, or may not have been.
+    /// Whether the measurement with this token is the one that was asked for last.
+    pub(crate) fn is_asked(&self, token: u64) -> bool {
+        self.token == token
+    }
+
+    /// The measurement that was asked for last was made, or may not have been.
     pub(crate) fn measured(&mut self, is_made: bool) {
         let asked = std::mem::take(&mut self.asked);
         match is_made {
@@ -275,7 +283,7 @@ mod tests {
         demands.end(30);
         assert_eq!((demands.next(each), demands.next(each)), (Some(31), None));
         demands.end(0);
-        demands.ask();
+        demands.ask(1);
         demands.measured(true);
         assert_eq!(
             demands.next(each),
@@ -306,7 +314,7 @@ mod tests {
         assert_eq!((demands.next(each), demands.is_awaited()), (None, false));
         demands.end(0);
         assert!(demands.is_awaited());
-        demands.ask();
+        demands.ask(2);
         // Its reply comes after the question: the measurement may have been before it.
         demands.end(1);
         demands.measured(true);
@@ -314,15 +322,17 @@ mod tests {
         assert_eq!(demands.next(each), Some(4));
         demands.begin(4, growth(LARGE));
         assert_eq!(demands.next(each), None);
+        assert!(demands.is_asked(1));
         // A measurement that fails has measured nothing.
-        demands.ask();
+        demands.ask(3);
+        assert!(!demands.is_asked(2), "its reply comes late");
         demands.measured(false);
         assert_eq!(demands.next(each), None);
-        demands.ask();
+        demands.ask(4);
         demands.measured(true);
         assert_eq!((demands.next(each), demands.next(each)), (Some(5), None));
         (2..5).for_each(|token| demands.end(token));
-        demands.ask();
+        demands.ask(5);
         demands.measured(true);
         assert!(demands.growth == 0 && demands.admits(7, growth(2 * UNMEASURED)));
     }

@@ -50,10 +50,15 @@ impl Inner {
 
     fn measure(&self) {
         self.measuring.set(Some(Instant::now()));
-        if self.demands.borrow_mut().ask() {
+        if self.demands.borrow_mut().ask(self.next_token(MEASURING)) {
             self.host.memory.note_write();
         }
         self.ask_for_itself(MEASURING, self.host.memory.question());
+    }
+
+    /// The token of the next question of this kind.
+    fn next_token(&self, index: u64) -> u64 {
+        index << 32 | u64::from(self.polls.get().wrapping_add(1))
     }
 
     /// Has a measurement made at once if a client waits for it.
@@ -64,9 +69,10 @@ impl Inner {
     }
 
     fn ask_for_itself(&self, index: u64, (operation, question): (Operation, Compound)) {
-        self.polls.set(self.polls.get().wrapping_add(1));
+        let token = self.next_token(index);
+        self.polls.set(token as u32);
         (self.submit)(Request {
-            token: index << 32 | u64::from(self.polls.get()),
+            token,
             operation,
             payload: question.encode().into(),
         });
@@ -82,6 +88,8 @@ impl Inner {
                     self.host.rights.learn(users);
                 });
             }
+            // One that was given up comes late: another was asked for.
+            MEASURING if !self.demands.borrow().is_asked(reply.token) => {}
             MEASURING => {
                 self.measuring.set(None);
                 self.demands.borrow_mut().measured(answer.is_ok());
