@@ -311,7 +311,7 @@ fn do_without(
 /// Completes when every gateway serves, except those of nodes that failed to start. Prints a line
 /// if that takes long.
 async fn serving(nodes: &[Node], missing: &Missing) {
-    let ready = ready::all_lanes_open(nodes, |node| missing.borrow().contains(&node.name));
+    let ready = ready::all_serve(nodes, |node| missing.borrow().contains(&node.name));
     tokio::pin!(ready);
     if tokio::time::timeout(PATIENCE, &mut ready).await.is_err() {
         say_on_stderr!(

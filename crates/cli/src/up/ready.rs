@@ -2,25 +2,33 @@
 
 use crate::contact;
 use ionian_deployment::{CLIENT, Node};
-use ionian_runtime::{Contact, NodeStatus, query_status};
+use ionian_runtime::{NodeStatus, query_status};
 use std::time::Duration;
 
 /// A start takes about ten of these.
 const POLL_EVERY: Duration = Duration::from_millis(25);
 
+/// How often each node is asked at most for what its replicas hold: two heartbeats tell them, and
+/// one that other replicas contradict never knows.
+const POLLS: usize = 40;
+
 /// Time limit for one answer of a node.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
 /// Completes when the client lanes of every gateway node have opened their sessions, which shows
-/// that the log works from end to end. Does not wait for nodes for which `missing` returns true,
-/// now or later.
-pub(crate) async fn all_lanes_open(nodes: &[Node], missing: impl Fn(&Node) -> bool) {
-    let gateways = nodes.iter().filter(|node| node.gateway.is_some());
-    for node in gateways {
-        while !missing(node) {
-            // A name may become resolvable later. The nodes themselves report an error if it does
-            // not.
-            if lanes_open(contact::to(Some(&node.name), node.listens_at())).await {
+/// that the log works from end to end, and when no replica has yet to find out whether it holds
+/// what is chosen: `ionian status` counts such a one as failed. Does not wait for replicas that are
+/// known to be behind, nor for nodes for which `missing` returns true, now or later.
+pub(crate) async fn all_serve(nodes: &[Node], missing: impl Fn(&Node) -> bool) {
+    for node in nodes.iter().filter(|node| node.gateway.is_some()) {
+        // A name may become resolvable later. The nodes themselves report an error if it does not.
+        while !missing(node) && !status(node).await.is_some_and(|it| has_open_lanes(&it)) {
+            tokio::time::sleep(POLL_EVERY).await;
+        }
+    }
+    for node in nodes {
+        for _ in 0..POLLS {
+            if missing(node) || status(node).await.is_none_or(|it| knows_what_it_holds(&it)) {
                 break;
             }
             tokio::time::sleep(POLL_EVERY).await;
@@ -28,10 +36,9 @@ pub(crate) async fn all_lanes_open(nodes: &[Node], missing: impl Fn(&Node) -> bo
     }
 }
 
-async fn lanes_open(contact: Contact) -> bool {
-    query_status(contact, ANSWER_LIMIT)
-        .await
-        .is_ok_and(|status| has_open_lanes(&status))
+async fn status(node: &Node) -> Option<NodeStatus> {
+    let contact = contact::to(Some(&node.name), node.listens_at());
+    query_status(contact, ANSWER_LIMIT).await.ok()
 }
 
 fn has_open_lanes(status: &NodeStatus) -> bool {
@@ -41,4 +48,14 @@ fn has_open_lanes(status: &NodeStatus) -> bool {
         .filter(|role| role.role == CLIENT)
         .peekable();
     lanes.peek().is_some() && lanes.all(|lane| lane.has_session == Some(true))
+}
+
+fn knows_what_it_holds(status: &NodeStatus) -> bool {
+    status.roles.iter().all(|role| {
+        let is_behind = role
+            .executed
+            .zip(role.log_end)
+            .is_some_and(|(executed, end)| executed < end);
+        role.current != Some(false) || is_behind
+    })
 }

@@ -159,9 +159,11 @@ fn what_must_be_audited_is_refused_while_the_log_cannot_be_written() {
     // All else goes on, as does the other node.
     ok(required, &["SET", "k", "v"]);
     assert_eq!(required.get("k").as_deref(), Some("v"));
-    let status = run(&["status", "--config", &config, "--tls", &tls]);
-    let said = text(&status.stdout);
-    assert_eq!(status.status.code(), Some(3), "{said}");
+    // The replicas may have just been started: status counts them as failed at first.
+    let said = eventually("it serves", || {
+        let status = run(&["status", "--config", &config, "--tls", &tls]);
+        (status.status.code() == Some(3)).then(|| text(&status.stdout))
+    });
     assert!(
         said.contains(&format!("node n0 refuses changes: {reason}")),
         "{said}"
