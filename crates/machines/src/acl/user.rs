@@ -69,6 +69,11 @@ impl User {
         self.check_selectors(command, words, keys)
     }
 
+    /// Whether the user may execute every command, whatever its keys.
+    pub fn may_do_all(&self) -> bool {
+        CommandId::all().all(|command| self.root.allows_on_all_keys(command))
+    }
+
     /// Apart, so that [`check`](Self::check) is two tests of bits for a user with all keys.
     #[inline(never)]
     fn check_selectors(
