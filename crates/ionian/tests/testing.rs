@@ -139,7 +139,7 @@ fn a_machine_that_is_right_passes() {
     for preset in ["colocated", "mencius", "spaxos", "unreplicated"] {
         let report = Simulation::new(preset)
             .seeds(0..10)
-            .operations(20)
+            .operations(15)
             .run::<Logs<NOTHING>>()
             .unwrap();
         assert!(report.acknowledged_under_faults > 0, "{preset}: {report:?}");
