@@ -374,5 +374,10 @@ pub(crate) fn write(
 ) -> Result<()> {
     let about = if has_changed { CHANGED } else { "" };
     let text = format!("{about}{}", deployment.to_toml());
-    durable::write(&claimed.places.deployment(), &text, 0o644)
+    let path = claimed.places.deployment();
+    // A full disk does not keep a cluster from its start.
+    match fs::read_to_string(&path).is_ok_and(|known| known == text) {
+        true => Ok(()),
+        false => durable::write(&path, &text, 0o644),
+    }
 }

@@ -1,14 +1,18 @@
 //! The file `founded`: the nodes whose directories were made here. `up` writes it before it starts
 //! them, and after their directories are durable. So a directory that it names and that is not
 //! there was lost, and not only never made: an `up` that was killed may have made none.
+//!
+//! `up` writes [`MADE`] to the first file of such a directory. A node that has lost its directory
+//! makes the file anew without it, and the directory stays lost until the node takes part.
 
 use crate::data_paths::DataPaths;
 use crate::durable::{self, sync_names};
 use anyhow::{Context, Result, bail};
 use ionian_deployment::Node;
+use ionian_runtime::has_taken_part;
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
@@ -18,6 +22,9 @@ const ABOUT: &str = "# The nodes whose directories `ionian up` has made. It star
 /// What a node has in its directory first, and then permanently.
 const FIRST: &str = "lock";
 
+/// What `up` writes to that file.
+const MADE: &str = "made by ionian up\n";
+
 /// Checks that most of these nodes still have their directories. A smaller number that has lost
 /// them is recognised by the others, which are a majority: the cluster admits a new directory only
 /// if a majority of the other nodes does.
@@ -25,10 +32,17 @@ const FIRST: &str = "lock";
 /// # Errors
 /// If most are lost, so that the nodes would found another cluster over what is left.
 pub(crate) fn check(places: &DataPaths, nodes: &[Node]) -> Result<()> {
+    let is_there: fn(&Path) -> bool;
     let made = match read(places)? {
-        Some(made) => made,
+        Some(made) => {
+            is_there = is_the_one;
+            made
+        }
         // Written by an earlier program, or `up` was killed before it had started a node.
-        None => have_run(places, nodes),
+        None => {
+            is_there = is_one;
+            have_run(places, nodes)
+        }
     };
     let is_lost = |node: &&Node| made.contains(&node.name) && !is_there(&places.node(&node.name));
     let lost: Vec<&Node> = nodes.iter().filter(is_lost).collect();
@@ -74,15 +88,25 @@ pub(crate) fn make(places: &DataPaths, nodes: &[Node]) -> Result<()> {
 fn make_one(node: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(node)?;
     let mut lock = File::options();
-    lock.create(true).append(true).open(node.join(FIRST))?;
+    let mut lock = lock.create(true).append(true).open(node.join(FIRST))?;
+    // It may be half written.
+    lock.set_len(0)?;
+    lock.write_all(MADE.as_bytes())?;
+    lock.sync_all()?;
     sync_names(node)
 }
 
 /// Whether a directory is that of a node. A disk that is not mounted leaves an empty one.
-fn is_there(node: &Path) -> bool {
+fn is_one(node: &Path) -> bool {
     [FIRST, "identity"]
         .iter()
         .any(|file| node.join(file).exists())
+}
+
+/// Whether a directory was made here, or its node has taken part.
+fn is_the_one(node: &Path) -> bool {
+    let is_made = fs::read_to_string(node.join(FIRST)).is_ok_and(|text| text == MADE);
+    is_made || has_taken_part(node)
 }
 
 /// The names in the file, if there is one.

@@ -227,6 +227,10 @@ fn up_refuses_a_directory_that_has_lost_most_of_its_nodes() {
     cluster.start_again_without("n2");
     assert_eq!(cluster.client(1).get("k"), Some("v".into()));
     cluster.stop(Signal::SIGTERM);
+    // The directory that n2 has made meanwhile is not the one that was lost.
+    assert!(nodes.join("n2").join("lock").exists());
+    std::fs::remove_dir_all(nodes.join("n1")).unwrap();
+    refuses("n1, n2");
 }
 
 #[test]

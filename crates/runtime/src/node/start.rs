@@ -368,7 +368,10 @@ fn machine_failed(failure: Box<MachineFailure>, data: Option<&Path>) -> NodeErro
 /// deployment file has changed.
 fn keep_membership(settings: &NodeSettings) -> Result<(), LogError> {
     match (&settings.data, &settings.configuration) {
-        (Some(data), Some(known)) => membership_file::store(data, known),
+        // A full disk does not keep a node from its start.
+        (Some(data), Some(known)) if membership_file::stored(data)?.as_ref() != Some(known) => {
+            membership_file::store(data, known)
+        }
         _ => Ok(()),
     }
 }
