@@ -504,13 +504,14 @@ impl<S: Storage> Wal<S> {
     }
 
     /// How many files are to be ready. Disks of one size do not get full at the same record: with a
-    /// second file a log goes on until the others have noticed, too. A small log needs none.
+    /// second file a log goes on until the others have noticed, too. The third is for what a node
+    /// writes though clients may write no more. A small log needs none.
     fn spares_wanted(&self) -> usize {
         let is_small = self.active.bytes < self.options.segment_bytes;
         if is_small {
             1
         } else {
-            2.min(self.options.spares.max(1))
+            3.min(self.options.spares.max(1))
         }
     }
 

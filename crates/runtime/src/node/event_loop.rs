@@ -95,6 +95,12 @@ impl NodeInfo {
     }
 }
 
+async fn until(at: Option<std::time::Instant>) {
+    if let Some(at) = at {
+        tokio::time::sleep_until(at.into()).await;
+    }
+}
+
 /// What follows one run of the loop.
 enum TickOutcome {
     /// The next run, when this timer is due at the latest.
@@ -160,6 +166,7 @@ impl<P: Protocol> EventLoop<P> {
                 sleep.as_mut().reset(self.clock.at(timer).into());
             }
             alarm = timer;
+            let room_at = self.state.borrow().io.log.looks_for_room();
             if self.submissions.wake.is_scheduled() {
                 // An application that answers every reply with a request would otherwise keep the
                 // loop to itself. The next run takes in whatever has become readable meanwhile.
@@ -175,6 +182,7 @@ impl<P: Protocol> EventLoop<P> {
                 () = tokio::time::sleep(CHECK_EVERY), if stop_at.is_some() => {}
                 () = self.submissions.wake.woken() => {}
                 () = self.log_wake.notified() => {}
+                () = until(room_at), if room_at.is_some() => {}
                 // A deadline is rounded up to the next millisecond, the grain of the runtime's
                 // timers.
                 () = &mut sleep, if alarm.is_some() => {

@@ -56,9 +56,13 @@ const CUT_DOUBLINGS: u32 = 8;
 /// has grown by this many bytes.
 const SNAPSHOT_BYTES: u64 = 2 << 20;
 
-/// This part of a file of the log is kept for what a node writes of its own accord: promises,
-/// checkpoints, the time of commands that wait.
-const RESERVE: u64 = 4;
+/// So many bytes of the log, of a file of so many bytes, are kept for what a node writes though its
+/// clients may write no more: promises, checkpoints, and what clients of other nodes write until
+/// their nodes have no room either. The logs of nodes that have stored the same differ by less than
+/// a file.
+fn reserve(segment_bytes: u64) -> u64 {
+    segment_bytes + segment_bytes / 4
+}
 
 /// How a node with durability "disk" uses the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -286,7 +290,7 @@ impl DiskLog {
     /// For what the disk has no room, if so.
     pub(crate) fn lacks_room(&self) -> Option<NoRoom> {
         match self.wal.is_short() {
-            true if self.wal.left() < self.options.segment_bytes / RESERVE => Some(NoRoom::Log),
+            true if self.wal.left() < reserve(self.options.segment_bytes) => Some(NoRoom::Log),
             true => Some(NoRoom::LogFile),
             false => self
                 .without_room
@@ -295,6 +299,13 @@ impl DiskLog {
                 .copied()
                 .map(NoRoom::Snapshot),
         }
+    }
+
+    /// When the log looks for room next, if it lacks any: the event loop then runs though nothing
+    /// has come.
+    pub(crate) fn looks_for_room(&self) -> Option<Instant> {
+        let looked = self.looked_for_room.filter(|_| self.wal.is_short())?;
+        Some(looked + LOOK_FOR_ROOM_EVERY)
     }
 
     /// Whether the roles that execute commands are to store snapshots, for the log to be cut. True

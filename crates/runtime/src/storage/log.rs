@@ -14,7 +14,7 @@ use ionian_kernel::role::Lsn;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// What survives the end of a process.
@@ -111,6 +111,14 @@ impl Log {
         match self {
             Log::Memory(_) => Ok(None),
             Log::Disk(log) => log.next_snapshot(),
+        }
+    }
+
+    /// When it looks for room on the disk next, if it lacks any.
+    pub(crate) fn looks_for_room(&self) -> Option<Instant> {
+        match self {
+            Log::Memory(_) => None,
+            Log::Disk(log) => log.looks_for_room(),
         }
     }
 
