@@ -158,6 +158,8 @@ fn gateways(deployment: &Deployment, name: &str) -> Vec<Peer> {
 fn limits(deployment: &Deployment) -> Limits {
     let Options { lane, clients, .. } = deployment.options.options();
     let defaults = Limits::default();
+    let protocol =
+        registry::description(&deployment.protocol).expect("the node runs this protocol");
     Limits {
         bulk_bytes: defaults.bulk_bytes.min(lane.payload_bytes),
         compound_bytes: defaults.compound_bytes.min(lane.payload_bytes),
@@ -170,9 +172,8 @@ fn limits(deployment: &Deployment) -> Limits {
         idle: clients.idle,
         slower_than: clients.slower_than,
         copies: deployment.f as u32,
-        asks_by_ranges: registry::description(&deployment.protocol)
-            .expect("the node runs this protocol")
-            .logs_spanning_reads,
+        asks_by_ranges: protocol.logs_spanning_reads,
+        logs_reads: protocol.logs_reads,
         ..defaults
     }
 }

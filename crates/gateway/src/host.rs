@@ -39,7 +39,7 @@ pub struct Host {
     /// The address where clients connect; empty while the gateway does not listen.
     pub(crate) listening: RefCell<String>,
     info: Info,
-    /// Whether the disk of the node has no room.
+    /// What the disk of the node has room for.
     pub(crate) disk_room: Cell<DiskRoom>,
     clients: RefCell<BTreeMap<u64, Rc<Client>>>,
     next_id: Cell<u64>,

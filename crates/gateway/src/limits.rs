@@ -32,6 +32,8 @@ pub struct Limits {
     /// command that is executed in all of them. Then the gateway asks for those of one range of
     /// keys at a time.
     pub asks_by_ranges: bool,
+    /// Whether the protocol writes linearizable reads to the log.
+    pub logs_reads: bool,
     /// Keys that a connection may watch at once.
     pub watched_keys: usize,
     /// If a slow reader has more than this many bytes of unread replies, the gateway stops reading
@@ -111,6 +113,7 @@ impl Default for Limits {
             // All are looked at after each question.
             awaited_streams: 16_384,
             asks_by_ranges: false,
+            logs_reads: false,
             watched_keys: 65_536,
             // These replies wait behind a full socket buffer, which is large enough for a fast
             // reader.

@@ -47,6 +47,8 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Whether a read that touches several parts of the machine goes through the log, as a command
     /// does: what is asked all the time had better be asked of one part at a time.
     const LOGS_SPANNING_READS: bool = false;
+    /// Whether linearizable reads are in the log, all or those of several parts.
+    const LOGS_READS: bool = Self::LOGS_SPANNING_READS;
     /// Its settings beside those of all protocols. Another protocol may have the same.
     const SETTINGS: &'static [Setting] = &[];
     /// The lowest level with which its clusters can be founded.

@@ -179,11 +179,11 @@ impl Named {
         matches!(self, Named::Machine(info) if ["flushall", "flushdb"].contains(&info.name))
     }
 
-    /// Whether the command only reads, or is the gateway's own and none that executes others.
+    /// Whether the command only reads, or is the gateway's own and writes nothing to the log.
     pub(crate) fn is_read(self) -> bool {
         match self {
             Named::Machine(info) => info.flags.contains(&"readonly"),
-            Named::Own(own) => !matches!(own.run, Run::Control(Control::Exec)),
+            Named::Own(own) => !matches!(own.name, "acl" | "config" | "exec"),
             Named::Unknown => true,
         }
     }

@@ -35,6 +35,10 @@ const DISK_FULL_LONG: &str = "MISCONF the disk of this node is full: commands of
 const LOG_FULL: &str =
     "MISCONF the log of this node is full, and its disk: only reads and FLUSHALL are accepted";
 
+/// The same for reads that the protocol writes to the log.
+const LOG_FULL_FOR_READS: &str = "MISCONF the log of this node is full, and its disk: only FLUSHALL \
+                                  and reads of lower consistency are accepted";
+
 /// The bytes of the words of a command that is executed while the disk is full. A long one that
 /// frees nothing would take more of the log than the next snapshot makes free.
 const SHORT: usize = 4096;
@@ -86,6 +90,7 @@ impl Connection {
         match self.host.disk_room.get() {
             DiskRoom::Enough => None,
             _ if named.grows() => Some(DISK_FULL),
+            DiskRoom::None if self.is_logged_read(named) => Some(LOG_FULL_FOR_READS),
             _ if named.is_read() => None,
             DiskRoom::None => (!named.frees_all()).then_some(LOG_FULL),
             DiskRoom::Little => {
@@ -93,6 +98,13 @@ impl Connection {
                 (bytes + self.transaction.queued_bytes() > SHORT).then_some(DISK_FULL_LONG)
             }
         }
+    }
+
+    /// Whether the protocol writes this read to the log.
+    fn is_logged_read(&self, named: Named) -> bool {
+        let is_machine = matches!(named, Named::Machine(_)) && named.is_read();
+        let is_linearizable = self.client.level.get() == ReadLevel::Linearizable;
+        is_machine && is_linearizable && self.host.limits.logs_reads
     }
 
     /// Queues a command for the state machine for the next compound.

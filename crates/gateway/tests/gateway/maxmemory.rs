@@ -209,6 +209,8 @@ fn while_the_disk_is_full_reads_and_what_frees_memory_are_served() {
     for (line, expected) in [
         ("EXEC", aborted.clone()),
         ("DEL l", format!("-{refused}\n")),
+        ("ACL SETUSER u on", format!("-{refused}\n")),
+        ("CONFIG SET maxmemory 1gb", format!("-{refused}\n")),
         ("GET k", "$1\nv\n".into()),
         ("MULTI\nFLUSHALL", "+OK\n+QUEUED\n".into()),
         ("EXEC", aborted.clone()),
@@ -218,4 +220,25 @@ fn while_the_disk_is_full_reads_and_what_frees_memory_are_served() {
     }
     host.set_disk_room(DiskRoom::Enough);
     assert_eq!(client.ask(&mut cluster, "SET k w"), "+OK\n");
+}
+
+#[test]
+fn reads_that_are_in_the_log_are_refused_when_it_is_full() {
+    let logs_reads = true;
+    let host = host(Limits {
+        logs_reads,
+        ..Limits::default()
+    });
+    host.set_level(Level(18));
+    let (mut client, mut cluster) = (Client::new(&host), Cluster::default());
+    assert_eq!(client.ask(&mut cluster, "SET k v"), "+OK\n");
+    host.set_disk_room(DiskRoom::Little);
+    assert_eq!(client.ask(&mut cluster, "GET k"), "$1\nv\n");
+    host.set_disk_room(DiskRoom::None);
+    let refused = "-MISCONF the log of this node is full, and its disk: only FLUSHALL and reads of \
+                   lower consistency are accepted\n";
+    assert_eq!(client.ask(&mut cluster, "GET k"), refused);
+    assert_eq!(client.ask(&mut cluster, "PING"), "+PONG\n");
+    client.ask(&mut cluster, "IONIAN CONSISTENCY eventual");
+    assert_eq!(client.ask(&mut cluster, "GET k"), "$1\nv\n");
 }

@@ -17,6 +17,8 @@ pub struct Description {
     pub executors: &'static [u8],
     /// See [`Protocol::LOGS_SPANNING_READS`].
     pub logs_spanning_reads: bool,
+    /// See [`Protocol::LOGS_READS`].
+    pub logs_reads: bool,
     /// See [`Protocol::PRESETS`].
     pub presets: &'static [Preset],
     /// See [`Protocol::SETTINGS`].
@@ -34,6 +36,7 @@ impl Description {
             metrics: P::METRICS,
             executors: P::EXECUTORS,
             logs_spanning_reads: P::LOGS_SPANNING_READS,
+            logs_reads: P::LOGS_READS,
             presets: P::PRESETS,
             settings: P::SETTINGS,
             quorum_systems: P::quorum_systems,

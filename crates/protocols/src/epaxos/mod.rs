@@ -123,6 +123,7 @@ impl Protocol for EPaxos {
     const METRICS: &'static [Metrics] = METRICS;
     const PRESETS: &'static [Preset] = presets::PRESETS;
     const EXECUTORS: &'static [u8] = &[kind::Replica];
+    const LOGS_READS: bool = true;
     type Message = Message;
     type Envelope = Envelope;
     type Instance = Instance;

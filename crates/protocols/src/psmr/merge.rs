@@ -467,7 +467,8 @@ impl Merge {
         groups.call(all, out, |it, outbox| it.on_snapshot(stamp, stored, outbox));
         match stored {
             true => self.since.stored(work(groups)),
-            false => self.since.refused(),
+            false if self.storing.as_ref().is_none_or(|it| it.0 == stamp) => self.since.refused(),
+            false => {}
         }
         let storing = self.storing.take_if(|(storing, _)| *storing == stamp);
         let Some((_, executed)) = storing.filter(|_| stored) else {
