@@ -324,7 +324,10 @@ mod tests {
         assert_eq!(demands.next(each), None);
         // A measurement that fails has measured nothing.
         demands.ask(3);
-        assert!(demands.is_asked(3) && !demands.is_asked(2), "its reply comes late");
+        assert!(
+            demands.is_asked(3) && !demands.is_asked(2),
+            "its reply comes late"
+        );
         demands.measured(false);
         assert_eq!(demands.next(each), None);
         demands.ask(4);

@@ -169,8 +169,8 @@ fn full_logs_stop_no_node_and_flushall_makes_room_again() {
         return;
     };
     let refused = "-MISCONF the log of this node is full, and its disk: only reads and FLUSHALL are accepted\n";
-    let long = "-MISCONF the disk of this node is full: commands of at most 4096 bytes are accepted, \
-                transactions of so many together\n";
+    let long = "-MISCONF the disk of this node is full: commands and transactions of at most \
+                4096 bytes are accepted\n";
     let expected = format!("{long}:0\nv\nOK\n0\n0\n0\n");
     assert_eq!(said.replace(refused, ""), expected);
 }

@@ -28,8 +28,8 @@ const DISK_FULL: &str = "MISCONF the disk of this node is full: only reads and c
                          memory are accepted";
 
 /// The error for long commands while the disk of the node is full, though they may free memory.
-const DISK_FULL_LONG: &str = "MISCONF the disk of this node is full: commands of at most 4096 bytes \
-                              are accepted, transactions of so many together";
+const DISK_FULL_LONG: &str = "MISCONF the disk of this node is full: commands and transactions of at \
+                              most 4096 bytes are accepted";
 
 /// The error for writes while even the log has no more room.
 const LOG_FULL: &str =

@@ -185,8 +185,8 @@ fn while_the_disk_is_full_reads_and_what_frees_memory_are_served() {
         assert_eq!(client.ask(&mut cluster, line), expected, "{line}");
     }
     // What frees nothing would fill the log: a long one, or several.
-    let long = "MISCONF the disk of this node is full: commands of at most 4096 bytes are accepted, \
-                transactions of so many together";
+    let long = "MISCONF the disk of this node is full: commands and transactions of at most \
+                4096 bytes are accepted";
     let half = "x".repeat(3000);
     let cases = [
         (format!("DEL {half} {half}"), format!("-{long}\n")),

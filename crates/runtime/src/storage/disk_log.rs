@@ -56,10 +56,10 @@ const CUT_DOUBLINGS: u32 = 8;
 /// has grown by this many bytes.
 const SNAPSHOT_BYTES: u64 = 2 << 20;
 
-/// So many bytes of the log, of a file of so many bytes, are kept for what a node writes though its
-/// clients may write no more: promises, checkpoints, and what clients of other nodes write until
-/// their nodes have no room either. The logs of nodes that have stored the same differ by less than
-/// a file.
+/// The bytes of the log, given those of one of its files, that are kept for what a node writes
+/// though its clients may write no more: promises, checkpoints, and what clients of other nodes
+/// write until their nodes have no room either. The logs of nodes that have stored the same differ
+/// by less than a file.
 fn reserve(segment_bytes: u64) -> u64 {
     segment_bytes + segment_bytes / 4
 }
