@@ -98,9 +98,16 @@ impl ChainNode {
         true
     }
 
-    /// Sends a heartbeat.
+    /// Whether the chain has this node in an earlier life.
+    fn has_place_of_earlier_life(&self) -> bool {
+        let mut members = self.chain.members.iter();
+        members.any(|member| member.node == self.id && member.life < self.life)
+    }
+
+    /// Sends a heartbeat. A node that the chain has in an earlier life is silent: where there are
+    /// leases its word alone does not remove that one (`master.rs`), so its neighbours must.
     pub(super) fn beat(&self, now: Instant, to: Set<ChainNodeId>, out: &mut Out<'_, Self>) {
-        if to.is_empty() {
+        if to.is_empty() || self.has_place_of_earlier_life() {
             return;
         }
         let message = In::Beat {
@@ -265,9 +272,7 @@ impl ChainNode {
     pub(super) fn looked(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let (epoch, life) = (self.chain.epoch, self.life);
         self.sealing.looked = Some(now);
-        let is_earlier_life =
-            |member: &crate::craq::message::Member| member.node == self.id && member.life < life;
-        if self.chain.members.iter().any(is_earlier_life) {
+        if self.has_place_of_earlier_life() {
             let node = self.id;
             return self.link.step(now, Step::Begin { node, life }, out);
         }

@@ -142,6 +142,15 @@ fn a_node_that_has_lost_its_memory_begins_a_new_life_outside_the_chain() {
         [(encode_all(&Record::Life { life: 2 }), true)]
     );
     assert_eq!(node.role.place(), None);
+    // It is silent until its neighbours, or the master, have removed its earlier life.
+    let beats = |node: &mut Stage<ChainNode>| {
+        let sends = (0..20).flat_map(|_| node.timer()).collect();
+        let is_beat = |it: &Envelope| matches!(it, Envelope::ToChainNodes(_, In::Beat { .. }));
+        between_nodes(sends).iter().any(is_beat)
+    };
+    assert!(!beats(&mut node));
+    enter(&mut node, &chain(1, &[(0, 1), (2, 1)]));
+    assert!(beats(&mut node));
 }
 
 #[test]
