@@ -7,6 +7,7 @@ mod arguments;
 mod report;
 
 use crate::durable::write;
+use crate::output::say_on_stderr;
 use crate::waiting;
 use anyhow::{Context, Result, bail};
 pub(crate) use arguments::Arguments;
@@ -43,7 +44,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         CertsCommand::Create { config, out, days } => {
             let deployment = waiting::for_deployment(config)?;
             create(out, &deployment.cluster, *days)?;
-            issue_nodes(out, &deployment.cluster, &deployment.nodes, *days)?;
+            let authority = authority(out)?;
+            issue_nodes(
+                out,
+                &authority,
+                &deployment.cluster,
+                &deployment.nodes,
+                *days,
+            )?;
             say!(
                 "wrote the certificates of {} nodes, an operator and a monitor to {}; keep {} off the \
                  nodes",
@@ -56,7 +64,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             let deployment = waiting::for_deployment(config)?;
             let authority = authority(out)?;
             issue_people(out, &authority, &deployment.cluster, *days)?;
-            issue_nodes(out, &deployment.cluster, &deployment.nodes, *days)?;
+            issue_nodes(
+                out,
+                &authority,
+                &deployment.cluster,
+                &deployment.nodes,
+                *days,
+            )?;
             let clients = clients(out)?;
             for name in &clients {
                 issue_client(out, (&authority, &deployment.cluster), name, *days)?;
@@ -183,8 +197,13 @@ fn issue_one(
     store(directory, out, &issued)
 }
 
-fn issue_nodes(out: &Path, cluster: &str, nodes: &[Node], days: u32) -> Result<()> {
-    let authority = authority(out)?;
+fn issue_nodes(
+    out: &Path,
+    authority: &Authority,
+    cluster: &str,
+    nodes: &[Node],
+    days: u32,
+) -> Result<()> {
     for node in nodes {
         let issued = authority.issue(&name_of(cluster, node), &hosts(node), DAY * days)?;
         store(&directory_of(out, node), out, &issued)?;
@@ -198,11 +217,39 @@ fn issue_nodes(out: &Path, cluster: &str, nodes: &[Node], days: u32) -> Result<(
 /// # Errors
 /// If it cannot be written.
 pub(crate) fn prepare(out: &Path, cluster: &str) -> Result<()> {
-    match has_authority(out) {
-        true if PEOPLE.iter().all(|kind| is_fresh(&out.join(kind.word()))) => Ok(()),
-        true => issue_people(out, &authority(out)?, cluster, DAYS),
-        false => create(out, cluster, DAYS),
+    if !has_authority(out) {
+        return create(out, cluster, DAYS);
     }
+    let directories = PEOPLE.map(|kind| out.join(kind.word()));
+    match directories
+        .iter()
+        .find(|it| !is_fresh(it) && is_renewed(it, out))
+    {
+        Some(directory) => issue_people(out, &authority_for(out, directory)?, cluster, DAYS),
+        None => Ok(()),
+    }
+}
+
+/// Whether a certificate that is missing, or ends soon, is to be made here. One that there is stays
+/// where the key of the authority is kept elsewhere, and the user learns of it.
+fn is_renewed(directory: &Path, out: &Path) -> bool {
+    let key = out.join("ca.key");
+    if key.exists() || !directory.join("tls.crt").exists() {
+        return true;
+    }
+    say_on_stderr!(
+        "{}: the certificate ends soon, or has ended, and {} is not here to renew it: \
+         `ionian certs renew` does, with that key",
+        directory.display(),
+        key.display()
+    );
+    false
+}
+
+/// The authority, for the certificate in this directory.
+fn authority_for(out: &Path, directory: &Path) -> Result<Authority> {
+    let why = || format!("{} needs a certificate", directory.display());
+    authority(out).with_context(why)
 }
 
 /// Whether a directory has a certificate that does not end soon. One that cannot be read stays: its
@@ -220,8 +267,9 @@ fn is_fresh(directory: &Path) -> bool {
 /// If it cannot be written.
 pub(crate) fn of_node(out: &Path, cluster: &str, node: &Node) -> Result<PathBuf> {
     let directory = directory_of(out, node);
-    if !is_fresh(&directory) {
-        issue_nodes(out, cluster, std::slice::from_ref(node), DAYS)?;
+    if !is_fresh(&directory) && is_renewed(&directory, out) {
+        let authority = authority_for(out, &directory)?;
+        issue_nodes(out, &authority, cluster, std::slice::from_ref(node), DAYS)?;
     }
     // The nodes have other working directories than the certificates' paths may assume.
     fs::canonicalize(&directory).with_context(|| directory.display().to_string())

@@ -6,6 +6,7 @@ use crate::cluster::{
 use crate::resp::Client;
 use crate::secured::Secured;
 use ionian_runtime::node::unix_socket::SOCKET;
+use ionian_tls::{Authority, Hosts, Kind, Name};
 use nix::sys::signal::{Signal, kill};
 use std::fs;
 use std::io::{Read, Write};
@@ -156,6 +157,37 @@ fn commands_without_a_certificate_name_the_flag() {
             }
         }
     }
+}
+
+/// An operator may keep the key of the authority elsewhere.
+#[test]
+fn up_starts_with_a_certificate_that_ends_soon_and_no_key_to_renew_it() {
+    let mut cluster = Cluster::start("colocated", &[], &["--tls"]);
+    cluster.stop(Signal::SIGTERM);
+    let tls = cluster.directory.path("data").join("tls");
+    let authority = Authority::within(&tls, &|_| {}).unwrap();
+    let name = Name {
+        cluster: "ionian".into(),
+        kind: Kind::Node,
+        name: "n0".into(),
+    };
+    let addresses = vec!["127.0.0.1".parse().unwrap()];
+    let hosts = Hosts {
+        addresses,
+        ..Hosts::default()
+    };
+    let issued = authority.issue(&name, &hosts, 2 * LIMIT).unwrap();
+    fs::write(tls.join("nodes/n0/tls.crt"), issued.certificate).unwrap();
+    fs::write(tls.join("nodes/n0/tls.key"), issued.key).unwrap();
+    fs::remove_file(tls.join("ca.key")).unwrap();
+    cluster.start_again(&["--tls"]);
+    let said = cluster.stderr();
+    let expected = "tls/nodes/n0: the certificate ends soon, or has ended, and ";
+    assert!(said.contains(expected), "{said}");
+    assert!(
+        said.contains("tls/ca.key is not here to renew it"),
+        "{said}"
+    );
 }
 
 #[test]
