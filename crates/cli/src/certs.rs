@@ -12,7 +12,7 @@ use crate::waiting;
 use anyhow::{Context, Result, bail};
 pub(crate) use arguments::Arguments;
 use arguments::CertsCommand;
-use ionian_deployment::Node;
+use ionian_deployment::{Deployment, Node};
 use ionian_program::output::say;
 use ionian_tls::{
     Authority, Described, Hosts, Issued, Kind, Name, describe_file, is_near_end, now,
@@ -43,15 +43,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
         CertsCommand::Create { config, out, days } => {
             let deployment = waiting::for_deployment(config)?;
-            create(out, &deployment.cluster, *days)?;
-            let authority = authority(out)?;
-            issue_nodes(
-                out,
-                &authority,
-                &deployment.cluster,
-                &deployment.nodes,
-                *days,
-            )?;
+            let authority = create(out, &deployment.cluster, *days)?;
+            issue_nodes(out, &authority, &deployment, *days)?;
             say!(
                 "wrote the certificates of {} nodes, an operator and a monitor to {}; keep {} off the \
                  nodes",
@@ -64,13 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             let deployment = waiting::for_deployment(config)?;
             let authority = authority(out)?;
             issue_people(out, &authority, &deployment.cluster, *days)?;
-            issue_nodes(
-                out,
-                &authority,
-                &deployment.cluster,
-                &deployment.nodes,
-                *days,
-            )?;
+            issue_nodes(out, &authority, &deployment, *days)?;
             let clients = clients(out)?;
             for name in &clients {
                 issue_client(out, (&authority, &deployment.cluster), name, *days)?;
@@ -112,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// Makes an authority and the certificates of an operator and a monitor.
-fn create(out: &Path, cluster: &str, days: u32) -> Result<()> {
+fn create(out: &Path, cluster: &str, days: u32) -> Result<Authority> {
     if has_authority(out) {
         bail!(
             "{} has certificates: `ionian certs renew` makes new ones",
@@ -123,7 +110,8 @@ fn create(out: &Path, cluster: &str, days: u32) -> Result<()> {
     make_directory(out)?;
     write(&out.join("ca.key"), &issued.key, 0o600)?;
     write(&out.join("ca.crt"), &issued.certificate, 0o644)?;
-    issue_people(out, &authority, cluster, days)
+    issue_people(out, &authority, cluster, days)?;
+    Ok(authority)
 }
 
 /// Whether a directory has an authority, whose key an operator may keep elsewhere. A key alone is
@@ -200,15 +188,21 @@ fn issue_one(
 fn issue_nodes(
     out: &Path,
     authority: &Authority,
-    cluster: &str,
-    nodes: &[Node],
+    deployment: &Deployment,
     days: u32,
 ) -> Result<()> {
-    for node in nodes {
-        let issued = authority.issue(&name_of(cluster, node), &hosts(node), DAY * days)?;
-        store(&directory_of(out, node), out, &issued)?;
-    }
-    Ok(())
+    let mut nodes = deployment.nodes.iter();
+    nodes.try_for_each(|node| issue_node(out, (authority, &deployment.cluster), node, days))
+}
+
+fn issue_node(
+    out: &Path,
+    (authority, cluster): (&Authority, &str),
+    node: &Node,
+    days: u32,
+) -> Result<()> {
+    let issued = authority.issue(&name_of(cluster, node), &hosts(node), DAY * days)?;
+    store(&directory_of(out, node), out, &issued)
 }
 
 /// The directory of certificates for `ionian up`: makes an authority if there is none. Those of the
@@ -218,22 +212,22 @@ fn issue_nodes(
 /// If it cannot be written.
 pub(crate) fn prepare(out: &Path, cluster: &str) -> Result<()> {
     if !has_authority(out) {
-        return create(out, cluster, DAYS);
+        return create(out, cluster, DAYS).map(drop);
     }
-    let directories = PEOPLE.map(|kind| out.join(kind.word()));
-    match directories
-        .iter()
-        .find(|it| !is_fresh(it) && is_renewed(it, out))
-    {
-        Some(directory) => issue_people(out, &authority_for(out, directory)?, cluster, DAYS),
+    let mut directories = PEOPLE.iter().map(|kind| out.join(kind.word()));
+    match directories.find(|it| is_to_be_made(it, out)) {
+        Some(directory) => issue_people(out, &authority_for(out, &directory)?, cluster, DAYS),
         None => Ok(()),
     }
 }
 
-/// Whether a certificate that is missing, or ends soon, is to be made here. One that there is stays
-/// where the key of the authority is kept elsewhere, and the user learns of it.
-fn is_renewed(directory: &Path, out: &Path) -> bool {
+/// Whether the certificate of a directory is to be made: it is missing, or ends soon. One that ends
+/// soon stays where the key of the authority is kept elsewhere, and standard error names it.
+fn is_to_be_made(directory: &Path, out: &Path) -> bool {
     let key = out.join("ca.key");
+    if is_fresh(directory) {
+        return false;
+    }
     if key.exists() || !directory.join("tls.crt").exists() {
         return true;
     }
@@ -267,9 +261,9 @@ fn is_fresh(directory: &Path) -> bool {
 /// If it cannot be written.
 pub(crate) fn of_node(out: &Path, cluster: &str, node: &Node) -> Result<PathBuf> {
     let directory = directory_of(out, node);
-    if !is_fresh(&directory) && is_renewed(&directory, out) {
+    if is_to_be_made(&directory, out) {
         let authority = authority_for(out, &directory)?;
-        issue_nodes(out, &authority, cluster, std::slice::from_ref(node), DAYS)?;
+        issue_node(out, (&authority, cluster), node, DAYS)?;
     }
     // The nodes have other working directories than the certificates' paths may assume.
     fs::canonicalize(&directory).with_context(|| directory.display().to_string())

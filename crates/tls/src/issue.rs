@@ -9,7 +9,7 @@ use rcgen::{
     KeyUsagePurpose, PublicKeyData, SanType,
 };
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
 use zeroize::Zeroizing;
@@ -34,6 +34,10 @@ pub struct Hosts {
     /// IP addresses.
     pub addresses: Vec<IpAddr>,
 }
+
+/// The files of an authority.
+const CERTIFICATE: &str = "ca.crt";
+const KEY: &str = "ca.key";
 
 /// A certificate authority that can sign.
 #[derive(Debug)]
@@ -71,10 +75,20 @@ impl Authority {
     /// # Errors
     /// If they cannot be read.
     pub fn open(certificate: &str, key: &str) -> Result<Self, TlsError> {
-        let key = KeyPair::from_pem(key).map_err(failed)?;
+        Self::parse(certificate, key, |_, error| failed(error))
+    }
+
+    /// `wrong` makes an error of the name of the file that cannot be used, and why.
+    fn parse(
+        certificate: &str,
+        key: &str,
+        wrong: impl Fn(&str, rcgen::Error) -> TlsError,
+    ) -> Result<Self, TlsError> {
+        let key = KeyPair::from_pem(key).map_err(|error| wrong(KEY, error))?;
+        let issuer = Issuer::from_ca_cert_pem(certificate, key);
         Ok(Authority {
             certificate: certificate.to_owned(),
-            issuer: Issuer::from_ca_cert_pem(certificate, key).map_err(failed)?,
+            issuer: issuer.map_err(|error| wrong(CERTIFICATE, error))?,
         })
     }
 
@@ -84,24 +98,17 @@ impl Authority {
     /// # Errors
     /// If one of them cannot be read; names it.
     pub fn within(directory: &Path, begin: &dyn Fn(&Path)) -> Result<Self, TlsError> {
-        let [certificate, key] = ["ca.crt", "ca.key"].map(|name| directory.join(name));
-        let read = |path: &Path| {
-            begin(path);
-            let text = read(path, false)?;
+        let read = |name: &str| {
+            let path = directory.join(name);
+            begin(&path);
+            let text = read(&path, false)?;
             Ok(Zeroizing::new(String::from_utf8_lossy(&text).into_owned()))
         };
-        let wrong = |path: PathBuf| {
-            |error: rcgen::Error| TlsError::Contents {
-                path,
+        Self::parse(&read(CERTIFICATE)?, &read(KEY)?, |name, error| {
+            TlsError::Contents {
+                path: directory.join(name),
                 what: format!("cannot be used to sign: {error}"),
             }
-        };
-        let (text, secret) = (read(&certificate)?, read(&key)?);
-        let secret = KeyPair::from_pem(&secret).map_err(wrong(key))?;
-        let issuer = Issuer::from_ca_cert_pem(&text, secret).map_err(wrong(certificate))?;
-        Ok(Authority {
-            certificate: text.to_string(),
-            issuer,
         })
     }
 

@@ -32,17 +32,10 @@ const MADE: &str = "made by ionian up\n";
 /// # Errors
 /// If most are lost, so that the nodes would found another cluster over what is left.
 pub(crate) fn check(places: &DataPaths, nodes: &[Node]) -> Result<()> {
-    let is_there: fn(&Path) -> bool;
-    let made = match read(places)? {
-        Some(made) => {
-            is_there = is_the_one;
-            made
-        }
+    let (made, is_there): (_, fn(&Path) -> bool) = match read(places)? {
+        Some(made) => (made, was_made_here),
         // Written by an earlier program, or `up` was killed before it had started a node.
-        None => {
-            is_there = is_one;
-            have_run(places, nodes)
-        }
+        None => (have_run(places, nodes), is_of_a_node),
     };
     let is_lost = |node: &&Node| made.contains(&node.name) && !is_there(&places.node(&node.name));
     let lost: Vec<&Node> = nodes.iter().filter(is_lost).collect();
@@ -97,14 +90,14 @@ fn make_one(node: &Path) -> io::Result<()> {
 }
 
 /// Whether a directory is that of a node. A disk that is not mounted leaves an empty one.
-fn is_one(node: &Path) -> bool {
+fn is_of_a_node(node: &Path) -> bool {
     [FIRST, "identity"]
         .iter()
         .any(|file| node.join(file).exists())
 }
 
-/// Whether a directory was made here, or its node has taken part.
-fn is_the_one(node: &Path) -> bool {
+/// Whether `up` has made a directory, or its node has taken part.
+fn was_made_here(node: &Path) -> bool {
     let is_made = fs::read_to_string(node.join(FIRST)).is_ok_and(|text| text == MADE);
     is_made || has_taken_part(node)
 }

@@ -8,17 +8,17 @@ use std::time::Duration;
 /// A start takes about ten of these.
 const POLL_EVERY: Duration = Duration::from_millis(25);
 
-/// How often each node is asked at most for what its replicas hold: two heartbeats tell them, and
-/// one that other replicas contradict never knows.
+/// How many times each node is asked at most whether its replicas know what they hold. They know
+/// after two heartbeats; a replica that other replicas contradict never does.
 const POLLS: usize = 40;
 
 /// Time limit for one answer of a node.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
 /// Completes when the client lanes of every gateway node have opened their sessions, which shows
-/// that the log works from end to end, and when no replica has yet to find out whether it holds
-/// what is chosen: `ionian status` counts such a one as failed. Does not wait for replicas that are
-/// known to be behind, nor for nodes for which `missing` returns true, now or later.
+/// that the log works from end to end, and every replica knows whether it holds what is chosen:
+/// `ionian status` counts a replica that does not know as failed. Does not wait for replicas that
+/// are known to be behind, nor for nodes for which `missing` returns true, now or later.
 pub(crate) async fn all_serve(nodes: &[Node], missing: impl Fn(&Node) -> bool) {
     for node in nodes.iter().filter(|node| node.gateway.is_some()) {
         // A name may become resolvable later. The nodes themselves report an error if it does not.
