@@ -270,7 +270,7 @@ impl Merge {
                     false => core.behind_marker(self.touches.place()),
                 });
             }
-            self.since.begin(work(groups));
+            self.since.begin(executed(groups).1);
         }
         let stores = self.keeps_records && self.is_snapshot_due(groups);
         let member = groups.member(all);
@@ -299,7 +299,7 @@ impl Merge {
         let whole = of(instance).core_mut().executor_mut();
         whole.set_cuts(None);
         if stores {
-            self.since.begin(work(groups));
+            self.since.begin(executed(groups).1);
         }
         // Until the peer has it, it will need what comes next in each group.
         if core(groups, all).has_offer() {
@@ -315,8 +315,7 @@ impl Merge {
         if self.storing.is_some() {
             return false;
         }
-        let done = (0..=groups.all()).map(|group| core(groups, group).done());
-        let (bytes, work) = done.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+        let (bytes, work) = executed(groups);
         self.since.executed_in_all(bytes);
         let is_to_be_kept = |group| core(groups, group).is_to_be_kept();
         self.since.is_enough(1, usize::MAX, work) || (0..=groups.all()).any(is_to_be_kept)
@@ -466,7 +465,7 @@ impl Merge {
         let all = groups.all();
         groups.call(all, out, |it, outbox| it.on_snapshot(stamp, stored, outbox));
         match stored {
-            true => self.since.stored(work(groups)),
+            true => self.since.stored(executed(groups).1),
             false if self.storing.as_ref().is_none_or(|it| it.0 == stamp) => self.since.refused(),
             false => {}
         }
@@ -530,11 +529,11 @@ impl Merge {
     }
 }
 
-/// The work of the machine and its parts.
-fn work(groups: &Groups) -> u64 {
-    (0..=groups.all())
-        .map(|group| core(groups, group).done().1)
-        .sum()
+/// The bytes of the commands that all groups have executed since the process started, and the work
+/// of the machine and its parts.
+fn executed(groups: &Groups) -> (u64, u64) {
+    let executed = (0..=groups.all()).map(|group| core(groups, group).done());
+    executed.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1))
 }
 
 /// How far a group is, and its time and sessions.

@@ -95,6 +95,7 @@ impl NodeInfo {
     }
 }
 
+/// Completes at this time; without one it completes at once.
 async fn until(at: Option<std::time::Instant>) {
     if let Some(at) = at {
         tokio::time::sleep_until(at.into()).await;

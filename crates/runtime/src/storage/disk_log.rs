@@ -45,8 +45,8 @@ const LOOK_FOR_ROOM_EVERY: Duration = Duration::from_secs(1);
 /// this many bytes, ...
 const CUT_BYTES: u64 = 256 << 10;
 
-/// ... or after this time, which doubles each time, and begins anew with each snapshot: records are
-/// not needed any more when f+1 replicas have stored theirs.
+/// ... or after this time, which doubles with each cut and is the same again after each snapshot:
+/// when f+1 replicas have stored theirs, records before them are not needed any more.
 const CUT_AFTER: Duration = Duration::from_secs(2);
 
 /// That time doubles this often.
@@ -97,7 +97,7 @@ pub(crate) struct DiskLog {
     measured: LogMeasured,
     pace: Pace,
     looked_for_room: Option<Instant>,
-    /// While the disk has no room for the next file of the log.
+    /// There is one while the disk has no room for the next file of the log.
     shortage: Option<Shortage>,
     /// The sync that the log's thread does.
     in_progress: Option<Sync>,
@@ -106,7 +106,8 @@ pub(crate) struct DiskLog {
     _directory: Rc<DataDirectory>,
 }
 
-/// The log goes on to the end of the files that it has.
+/// The disk has no room for the next file of the log, which goes on to the end of the files that it
+/// has.
 struct Shortage {
     /// By how many bytes the log has grown since snapshots were asked for.
     grown: u64,

@@ -104,8 +104,9 @@ impl ChainNode {
         members.any(|member| member.node == self.id && member.life < self.life)
     }
 
-    /// Sends a heartbeat. A node that the chain has in an earlier life is silent: where there are
-    /// leases its word alone does not remove that one (`master.rs`), so its neighbours must.
+    /// Sends a heartbeat. A node sends none while the chain has it in an earlier life: where there
+    /// are leases the master does not remove that member on the node's word (`master.rs`), so the
+    /// neighbours must suspect it.
     pub(super) fn beat(&self, now: Instant, to: Set<ChainNodeId>, out: &mut Out<'_, Self>) {
         if to.is_empty() || self.has_place_of_earlier_life() {
             return;
