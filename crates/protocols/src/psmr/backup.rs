@@ -1,12 +1,13 @@
-//! The state for a backup: with all that was acknowledged before it was asked for.
+//! The state for a backup.
 //!
-//! The replica has a command without effect, with a number that it has drawn, ordered in g_all.
+//! What this replica has executed is at hand: the parts of the machine, each as far as its worker
+//! is. If the backup must contain all that was acknowledged before it was asked for, the replica has a command without effect, with a number that it has drawn, ordered in g_all.
 //! When that is executed here, so is everything that was acknowledged before it was proposed, in
 //! every group (see [`merge`](super::merge)): then the picture is taken. Another cluster may be
-//! founded with it, where it does not matter how far the logs are here.
+//! founded with either, where it does not matter how far the logs are here.
 
 use super::groups::{Groups, Sends, send};
-use super::merge::{Merge, core};
+use super::merge::{Merge, core, replica};
 use super::message::Message;
 use crate::multipaxos::kind;
 use alloc::boxed::Box;
@@ -23,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// See the top of this file.
 pub(super) struct Backup {
-    cover: Cover,
+    /// The number of the driver's request.
+    request: u64,
     /// The number of the command.
     mark: u64,
     /// When the command is to be proposed, again if it was before.
@@ -49,12 +51,17 @@ impl Backup {
 
 impl Merge {
     /// See [`Role::freeze`](ionian_kernel::role::Role::freeze).
-    pub(super) fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
+    pub(super) fn freeze(&mut self, now: Instant, cover: Cover, groups: &mut Groups) -> Picture {
+        let request = match cover {
+            Cover::Below(at) if self.done.0 >= at => return self.freeze_executed(groups),
+            Cover::Below(_) => return Picture::NotYet(self.done.0),
+            Cover::Acknowledged(request) => request,
+        };
         // Zero asks for any command.
         let mark = self.random.any().max(1);
-        self.backup.take_if(|backup| backup.cover != cover);
+        self.backup.take_if(|backup| backup.request != request);
         let backup = self.backup.get_or_insert(Backup {
-            cover,
+            request,
             mark,
             propose_at: now,
             attempts: 0,
@@ -70,6 +77,16 @@ impl Merge {
             }
             None => Picture::NotYet(self.done().0),
         }
+    }
+
+    /// A picture of what this replica has executed.
+    fn freeze_executed(&mut self, groups: &mut Groups) -> Picture {
+        self.delivery.finish(groups);
+        self.gather(self.touches.everything(), groups);
+        let whole = replica(groups.member(groups.all())).core_mut();
+        let picture = whole.executor_mut().freeze();
+        self.spread(self.touches.everything(), groups);
+        Picture::Taken(self.done.0, picture)
     }
 
     /// Has the command proposed when it is time.
@@ -106,10 +123,7 @@ impl Merge {
     /// The machine is whole: takes the picture if it contains what it must.
     pub(super) fn picture_for_backup(&mut self, whole: &mut Executor) {
         let done = self.done();
-        let covers = |backup: &&mut Backup| {
-            let far = backup.cover.stamp().is_none_or(|at| done.0 >= at);
-            far && backup.is_executed && backup.picture.is_none()
-        };
+        let covers = |backup: &&mut Backup| backup.is_executed && backup.picture.is_none();
         if let Some(backup) = self.backup.as_mut().filter(covers) {
             backup.picture = Some((done.0, whole.freeze()));
         }

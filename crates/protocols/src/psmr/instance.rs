@@ -234,7 +234,7 @@ impl protocol::Instance for Instance {
 
     fn freeze(&mut self, now: Time, cover: Cover) -> Picture {
         match &mut self.duty {
-            Duty::Replica(merge) => merge.freeze(now, cover),
+            Duty::Replica(merge) => merge.freeze(now, cover, &mut self.groups),
             _ => Picture::Never,
         }
     }

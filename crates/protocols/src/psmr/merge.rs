@@ -156,7 +156,7 @@ impl Merge {
     }
 
     /// Gives each of these groups its part of the machine.
-    fn spread(&mut self, set: u64, groups: &mut Groups) {
+    pub(super) fn spread(&mut self, set: u64, groups: &mut Groups) {
         let all = groups.all();
         for group in members(set).take_while(|group| *group < self.parts) {
             let whole = replica(groups.member(all)).core_mut().executor_mut();
@@ -182,7 +182,7 @@ impl Merge {
     }
 
     /// Takes the parts of these groups back into the machine.
-    fn gather(&mut self, set: u64, groups: &mut Groups) {
+    pub(super) fn gather(&mut self, set: u64, groups: &mut Groups) {
         let all = groups.all();
         for group in members(set).take_while(|group| *group < self.parts) {
             let executor = replica(groups.member(group)).core_mut().executor_mut();

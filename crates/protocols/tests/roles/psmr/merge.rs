@@ -170,7 +170,11 @@ fn a_read_of_a_group_waits_for_what_spans_below_its_markers() {
 
 /// Asks for a backup until it is there; `None` while it is not.
 fn backup(replica: &mut Stage) -> Option<String> {
-    let picture = replica.instance.freeze(replica.now, Cover::Acknowledged(1));
+    frozen(replica, Cover::Acknowledged(1))
+}
+
+fn frozen(replica: &mut Stage, cover: Cover) -> Option<String> {
+    let picture = replica.instance.freeze(replica.now, cover);
     let Picture::Taken(_, frozen) = picture else {
         return None;
     };
@@ -182,6 +186,10 @@ fn backup(replica: &mut Stage) -> Option<String> {
 
 /// The number of the command that the backup has ordered in g_all.
 fn mark_of(sent: &Sent) -> u64 {
+    *marks(sent).last().expect("the mark is asked for")
+}
+
+fn marks(sent: &Sent) -> Vec<u64> {
     let marks = sent.iter().filter_map(|envelope| match envelope {
         Routed::Roles {
             message: Message::WantBarrier { number },
@@ -189,7 +197,7 @@ fn mark_of(sent: &Sent) -> u64 {
         } => Some(*number),
         _ => None,
     });
-    marks.last().expect("the mark is asked for")
+    marks.collect()
 }
 
 #[test]
@@ -217,6 +225,29 @@ pub(crate) fn a_backup_waits_for_a_slot_that_is_missing_below_its_mark() {
     replica.tell(logs.chosen(all, 2));
     let state = backup(&mut replica).expect("it is complete");
     assert!(state.ends_with("a12;b12;"), "{state:?}");
+}
+
+/// Leaders may have failed, so that nothing is ordered any more.
+#[test]
+fn a_backup_of_what_is_executed_needs_no_command() {
+    let mut logs = Logs::new(2);
+    let all = logs.all();
+    logs.mark(0, 2);
+    logs.write(0, "a=x");
+    logs.mark(1, 2);
+    logs.write(all, "ab=1");
+    let mut replica = a_replica(2);
+    logs.messages()
+        .into_iter()
+        .for_each(|it| drop(replica.tell(it)));
+    assert_eq!(frozen(&mut replica, Cover::Below(3)), None);
+    let state = frozen(&mut replica, Cover::Below(2)).expect("it is at hand");
+    assert!(state.ends_with("a1x;b1;"), "{state:?}");
+    assert_eq!(marks(&replica.timer()), Vec::<u64>::new());
+    // And the workers go on.
+    logs.write(1, "b=y");
+    let sent = replica.tell(logs.chosen(1, 3));
+    assert_eq!(answers(&sent), expected(&[(1, 0, "1y")]));
 }
 
 /// The slots of g_all that a replica asks leaders for.
