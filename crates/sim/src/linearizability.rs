@@ -1,6 +1,11 @@
 //! The linearizability checker: Wing and Gong's search with Lowe's memory of what was tried, for
 //! one key at a time (linearizability is local, so keys can be checked alone), or for several that
 //! some operation touches together.
+//!
+//! Operations without an answer may have taken effect or not: where each order of them gives
+//! another state, n of them give more than n! states, and most of these have no continuation. So
+//! the search tries answered operations first, and few unanswered ones between two answered ones
+//! before it tries many.
 
 use crate::model::Specification;
 use ionian_kernel::time::Timestamp;
@@ -52,12 +57,29 @@ pub enum Verdict {
     Unknown(u64),
 }
 
-/// Checks the operations on one key, or on keys that are checked together.
+/// How many operations without an answer may take effect one right after the other: in the first
+/// search, and in those that follow if none is found.
+const IN_A_ROW: [usize; 4] = [1, 2, 4, usize::MAX];
+
+/// Checks the operations on one key, or on keys that are checked together. Each search may take
+/// `limit` steps.
 pub fn check<S: Specification>(intervals: &[Interval<S>], limit: u64) -> Verdict {
     match search(intervals, limit) {
         Some(true) => Verdict::Linearizable,
         Some(false) => Verdict::Violation(table(&shortest_prefix(intervals, limit))),
         None => Verdict::Unknown(limit),
+    }
+}
+
+/// Whether a linearization exists; `None` if `limit` steps do not decide it.
+fn search<S: Specification>(intervals: &[Interval<S>], limit: u64) -> Option<bool> {
+    let is_open = |interval: &&Interval<S>| interval.result.is_none();
+    let open = intervals.iter().filter(is_open).count();
+    let narrow = IN_A_ROW.into_iter().filter(|in_a_row| *in_a_row < open);
+    let is_found = |in_a_row| search_within(intervals, limit, in_a_row) == Some(true);
+    match narrow.take(IN_A_ROW.len() - 1).any(is_found) {
+        true => Some(true),
+        false => search_within(intervals, limit, usize::MAX),
     }
 }
 
@@ -110,14 +132,18 @@ fn table<S: Specification>(intervals: &[Interval<S>]) -> String {
     table
 }
 
-/// The moments of a history as a list from which operations can be removed and restored.
+/// The moments of the answered operations as a list from which they can be removed and restored.
 struct Moments {
     next: Vec<usize>,
     previous: Vec<usize>,
     /// The operation, and whether this is its start. The head of the list has none.
     what: Vec<Option<(usize, bool)>>,
+    /// Where each operation starts. One without an answer is not in the list: its start comes
+    /// before this place.
     begins: Vec<usize>,
-    ends: Vec<Option<usize>>,
+    ends: Vec<usize>,
+    /// The operations without an answer, by their starts.
+    open: Vec<usize>,
 }
 
 impl Moments {
@@ -135,28 +161,33 @@ impl Moments {
         let mut sorted: Vec<(u64, usize, bool)> = begins.chain(ends).collect();
         // At equal moments starts come before ends: the operations overlap.
         sorted.sort_by_key(|(at, operation, begins)| (*at, !begins, *operation));
-        let size = sorted.len() + 1;
-        let mut moments = Moments {
-            next: (1..=size).map(|next| next % size).collect(),
-            previous: (0..size).map(|at| (at + size - 1) % size).collect(),
-            what: std::iter::once(None)
-                .chain(
-                    sorted
-                        .iter()
-                        .map(|(_, operation, begins)| Some((*operation, *begins))),
-                )
-                .collect(),
-            begins: vec![0; intervals.len()],
-            ends: vec![None; intervals.len()],
-        };
-        for (place, (_, operation, begins)) in (1..).zip(sorted) {
-            if begins {
-                moments.begins[operation] = place;
-            } else {
-                moments.ends[operation] = Some(place);
+        let mut what = vec![None];
+        let (mut begins, mut ends) = (vec![0; intervals.len()], vec![0; intervals.len()]);
+        let mut open = Vec::new();
+        for (_, operation, is_start) in sorted {
+            match is_start {
+                true => begins[operation] = what.len(),
+                false => ends[operation] = what.len(),
+            }
+            match intervals[operation].result {
+                Some(_) => what.push(Some((operation, is_start))),
+                None => open.push(operation),
             }
         }
-        moments
+        let size = what.len();
+        Moments {
+            next: (1..=size).map(|next| next % size).collect(),
+            previous: (0..size).map(|at| (at + size - 1) % size).collect(),
+            what,
+            begins,
+            ends,
+            open,
+        }
+    }
+
+    /// The first moment that is in the list.
+    fn first(&self) -> usize {
+        self.next[Self::HEAD]
     }
 
     fn unlink(&mut self, place: usize) {
@@ -171,27 +202,53 @@ impl Moments {
 
     fn lift(&mut self, operation: usize) {
         self.unlink(self.begins[operation]);
-        if let Some(end) = self.ends[operation] {
-            self.unlink(end);
-        }
+        self.unlink(self.ends[operation]);
     }
 
     /// Undoes the latest [`lift`](Moments::lift) that has not been undone.
     fn put_back(&mut self, operation: usize) {
-        if let Some(end) = self.ends[operation] {
-            self.relink(end);
-        }
+        self.relink(self.ends[operation]);
         self.relink(self.begins[operation]);
     }
 }
 
-/// Whether a linearization exists; `None` if `limit` steps did not decide it.
-fn search<S: Specification>(intervals: &[Interval<S>], limit: u64) -> Option<bool> {
+/// Which operation is tried next.
+#[derive(Clone, Copy)]
+enum Next {
+    /// The one that starts at this place, unless an operation ends there.
+    Answered(usize),
+    /// The one with this index among those without an answer, if it starts before this place, at
+    /// which an operation ends.
+    Open(usize, usize),
+}
+
+impl Next {
+    fn after(self, moments: &Moments) -> Self {
+        match self {
+            Next::Answered(place) => Next::Answered(moments.next[place]),
+            Next::Open(index, end) => Next::Open(index + 1, end),
+        }
+    }
+}
+
+/// An operation that has a position, and what was before.
+struct Choice<T> {
+    operation: usize,
+    state: T,
+    next: Next,
+    /// How many operations without an answer had been chosen one right after the other.
+    in_a_row: usize,
+}
+
+/// Whether a linearization exists in which at most `most_in_a_row` operations without an answer
+/// take effect one right after the other. Only without such a limit does it find that none exists.
+fn search_within<S: Specification>(
+    intervals: &[Interval<S>],
+    limit: u64,
+    most_in_a_row: usize,
+) -> Option<bool> {
     let mut moments = Moments::new(intervals);
-    let mut unexplained = intervals
-        .iter()
-        .filter(|interval| interval.result.is_some())
-        .count();
+    let mut unexplained = intervals.len() - moments.open.len();
     let mut placed = vec![0u64; intervals.len().div_ceil(64)];
     let mut state = S::State::default();
     #[expect(
@@ -199,46 +256,71 @@ fn search<S: Specification>(intervals: &[Interval<S>], limit: u64) -> Option<boo
         reason = "its order is not used: it is asked for membership only"
     )]
     let mut tried = std::collections::HashSet::<(Vec<u64>, S::State)>::new();
-    let mut stack: Vec<(usize, S::State)> = Vec::new();
-    let mut at = moments.next[Moments::HEAD];
+    let mut stack: Vec<Choice<S::State>> = Vec::new();
+    let mut in_a_row = 0;
+    let mut next = Next::Answered(moments.first());
     for _ in 0..limit {
         if unexplained == 0 {
             return Some(true);
         }
-        let (operation, begins) =
-            moments.what[at].expect("the end of an unexplained operation comes before the head");
-        if begins {
-            let mut after = state.clone();
-            let answer = S::apply(
-                &mut after,
-                &intervals[operation].action,
-                intervals[operation].at,
-            );
-            let fits = intervals[operation]
-                .result
-                .as_ref()
-                .is_none_or(|(_, told)| *told == answer);
-            placed[operation / 64] ^= 1 << (operation % 64);
-            if fits && tried.insert((placed.clone(), after.clone())) {
-                unexplained -= usize::from(intervals[operation].result.is_some());
-                stack.push((operation, std::mem::replace(&mut state, after)));
-                moments.lift(operation);
-                at = moments.next[Moments::HEAD];
-            } else {
-                placed[operation / 64] ^= 1 << (operation % 64);
-                at = moments.next[at];
+        let candidate = match next {
+            Next::Answered(place) => match moments.what[place] {
+                Some((operation, true)) => Some(operation),
+                _ => {
+                    next = Next::Open(0, place);
+                    continue;
+                }
+            },
+            Next::Open(index, end) => {
+                let operation = moments.open.get(index).copied();
+                operation.filter(|it| in_a_row < most_in_a_row && moments.begins[*it] <= end)
             }
-        } else {
-            // This operation ended without a position: an earlier choice was wrong.
-            let Some((operation, before)) = stack.pop() else {
+        };
+        let Some(operation) = candidate else {
+            // The operation that ends here has no position: an earlier choice was wrong.
+            let Some(choice) = stack.pop() else {
                 return Some(false);
             };
-            state = before;
+            let operation = choice.operation;
             placed[operation / 64] ^= 1 << (operation % 64);
-            unexplained += usize::from(intervals[operation].result.is_some());
-            moments.put_back(operation);
-            at = moments.next[moments.begins[operation]];
+            if intervals[operation].result.is_some() {
+                unexplained += 1;
+                moments.put_back(operation);
+            }
+            (state, in_a_row) = (choice.state, choice.in_a_row);
+            next = choice.next.after(&moments);
+            continue;
+        };
+        let Interval {
+            action, at, result, ..
+        } = &intervals[operation];
+        let mut after = state.clone();
+        let answer = S::apply(&mut after, action, *at);
+        let is_free = placed[operation / 64] & 1 << (operation % 64) == 0;
+        let fits = is_free && result.as_ref().is_none_or(|(_, told)| *told == answer);
+        if fits {
+            placed[operation / 64] ^= 1 << (operation % 64);
+            if tried.insert((placed.clone(), after.clone())) {
+                stack.push(Choice {
+                    operation,
+                    state: std::mem::replace(&mut state, after),
+                    next,
+                    in_a_row,
+                });
+                match result {
+                    Some(_) => {
+                        unexplained -= 1;
+                        moments.lift(operation);
+                        in_a_row = 0;
+                    }
+                    None => in_a_row += 1,
+                }
+                next = Next::Answered(moments.first());
+                continue;
+            }
+            placed[operation / 64] ^= 1 << (operation % 64);
         }
+        next = next.after(&moments);
     }
     (unexplained == 0).then_some(true)
 }

@@ -178,6 +178,62 @@ fn long_histories_are_quick() {
     assert_eq!(verdict(&history), Verdict::Linearizable);
 }
 
+/// A list to which clients append: each order of the same appends is another state.
+struct List;
+
+impl Specification for List {
+    type Action = u8;
+    type Answer = String;
+    type State = Vec<u8>;
+
+    /// 0 reads.
+    fn is_read(action: &u8) -> bool {
+        *action == 0
+    }
+    fn apply(state: &mut Vec<u8>, action: &u8, _: Timestamp) -> String {
+        match action {
+            0 => format!("{state:?}"),
+            _ => {
+                state.push(*action);
+                state.len().to_string()
+            }
+        }
+    }
+}
+
+/// While a cluster does not answer, each client appends, and gives up. Then it answers again: of
+/// nine appends one has taken effect, which is in a read at once, or after thirty more appends.
+#[test]
+fn appends_without_an_answer_cost_few_steps() {
+    for executed in 1..10 {
+        for read_at in [0, 30] {
+            let interval = |action, invoked, result| Interval::<List> {
+                client: "c".into(),
+                action,
+                at: Timestamp(0),
+                invoked,
+                result,
+            };
+            let mut history: Vec<Interval<List>> = (1..10)
+                .map(|append| interval(append, u64::from(append), None))
+                .collect();
+            let mut state = Vec::new();
+            List::apply(&mut state, &executed, Timestamp(0));
+            for turn in 0..40 {
+                let action = if turn == read_at { 0 } else { 100 + turn };
+                let answer = List::apply(&mut state, &action, Timestamp(0));
+                let begin = u64::from(turn) * 10 + 100;
+                history.push(interval(action, begin, Some((begin + 5, answer))));
+            }
+            assert_eq!(
+                check(&history, 10_000),
+                Verdict::Linearizable,
+                "append {executed}, read after {read_at}"
+            );
+        }
+    }
+}
+
 /// Whether some order of the answered operations, with some of the open ones, respects time and
 /// explains every answer: found by trying all of them.
 fn some_order(history: &[Interval<Register>], order: &mut Vec<usize>) -> bool {
