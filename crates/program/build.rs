@@ -1,9 +1,16 @@
-//! Tells the program which commit it is built from, where that is known: from the environment, or
-//! from git. In a tarball it is not, and nothing depends on it.
+//! Tells the program with which profile it is built, and from which commit, where that is known:
+//! from the environment, or from git. In a tarball it is not, and nothing depends on it.
 
 use std::process::Command;
 
 fn main() {
+    // target/PROFILE/build/ionian-program-HASH/out: cargo names the profile nowhere else.
+    let out = std::env::var_os("OUT_DIR").map(std::path::PathBuf::from);
+    let profile = out
+        .as_ref()
+        .and_then(|out| out.ancestors().nth(3)?.file_name());
+    let profile = profile.and_then(|name| name.to_str()).unwrap_or("unknown");
+    println!("cargo:rustc-env=IONIAN_PROFILE={profile}");
     println!("cargo:rerun-if-env-changed=IONIAN_COMMIT");
     if std::env::var_os("IONIAN_COMMIT").is_some() {
         return;

@@ -280,9 +280,7 @@ fn run_program(
     arguments: &[&str],
 ) -> io::Result<Output> {
     let mut command = cargo();
-    command
-        .env("CARGO_INCREMENTAL", "0")
-        .envs(crate::QUICK_RELEASE);
+    command.env("CARGO_INCREMENTAL", "0");
     if let Some(runner) = runner {
         command
             .arg("--config")

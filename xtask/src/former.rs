@@ -9,13 +9,20 @@
 #[path = "../../crates/canaries/build/patch.rs"]
 mod patch;
 
-use crate::{QUICK_RELEASE, cargo, repository, target};
+use crate::{cargo, repository, target};
 use patch::Patch;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+
+/// Earlier commits optimized all crates of a release together, which takes twice as long.
+const QUICK_RELEASE: [(&str, &str); 3] = [
+    ("CARGO_PROFILE_RELEASE_LTO", "off"),
+    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
+    ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
+];
 
 const USAGE: &str = "usage: cargo xtask former COMMIT [--canary PROTOCOL/NAME]";
 

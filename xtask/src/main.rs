@@ -45,21 +45,9 @@ struct Step {
     beside: &'static [Step],
 }
 
-/// How gates build for release. Optimizing all crates together (`lto`) is for what users run: here
-/// it would double the time of every build.
-const QUICK_RELEASE: [(&str, &str); 3] = [
-    ("CARGO_PROFILE_RELEASE_LTO", "off"),
-    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
-    ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
-];
-
 /// How pages are tried: what they show does not depend on how fast a program is, and a program that
 /// is not optimized is built in a fifth of the time.
-const UNOPTIMIZED_RELEASE: [(&str, &str); 3] = [
-    ("CARGO_PROFILE_RELEASE_LTO", "off"),
-    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
-    ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
-];
+const UNOPTIMIZED_RELEASE: (&str, &str) = ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0");
 
 const fn step(what: &'static str, arguments: &'static [&'static str]) -> Step {
     Step {
@@ -315,6 +303,21 @@ const HARNESSES: Step = step(
     ],
 );
 
+/// The same as packages are built, for what is measured.
+const MEASURED: Step = step(
+    "build as packages are",
+    &[
+        "build",
+        "--quiet",
+        "--profile",
+        "dist",
+        "--package",
+        "ionian-cli",
+        "--package",
+        "ionian-torture",
+    ],
+);
+
 fn main() -> ExitCode {
     let steps = match env::args().nth(1).as_deref() {
         Some("verify") => VERIFY,
@@ -329,9 +332,11 @@ fn main() -> ExitCode {
         Some("numbers") if !releases::agree(&repository()) => return ExitCode::FAILURE,
         Some("numbers") => return pages::run_numbers(env::args_os().skip(2)),
         Some("former") => return former::run(env::args_os().skip(2)),
-        Some("torture") => return harness("torture", env::args_os().skip(2)),
+        Some("torture") => {
+            return harness(&HARNESSES, ("release", "torture"), env::args_os().skip(2));
+        }
         Some("soak" | "restart-time" | "group-commit" | "burden") => {
-            return harness("measure", env::args_os().skip(1));
+            return harness(&MEASURED, ("dist", "measure"), env::args_os().skip(1));
         }
         name => {
             if let Some(code) = name.and_then(packaging::run) {
@@ -405,31 +410,24 @@ fn main() -> ExitCode {
     }
 }
 
-/// Builds, and runs a harness with these arguments; its exit code is the command's.
-fn harness(name: &str, arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    if !run(&HARNESSES, None) {
+/// Builds, and runs the harness of this profile and name with these arguments; its exit code is the
+/// command's.
+fn harness(
+    build: &Step,
+    (profile, name): (&str, &str),
+    arguments: impl Iterator<Item = OsString>,
+) -> ExitCode {
+    if !run(build, None) {
         return ExitCode::FAILURE;
     }
-    let mut command = cargo();
-    command
-        .args([
-            "run",
-            "--quiet",
-            "--release",
-            "--package",
-            "ionian-torture",
-            "--bin",
-            name,
-            "--",
-        ])
-        .args(arguments);
-    match command.status() {
+    let mut command = Command::new(target().join(profile).join(name));
+    match command.args(arguments).status() {
         Ok(status) => status
             .code()
             .and_then(|code| u8::try_from(code).ok())
             .map_or(ExitCode::FAILURE, ExitCode::from),
         Err(error) => {
-            eprintln!("==> cannot run cargo: {error}");
+            eprintln!("==> cannot run {name}: {error}");
             ExitCode::FAILURE
         }
     }

@@ -1,6 +1,7 @@
 //! Finds another program of Ionian in the directory of the running one, where `cargo build` and
 //! `cargo install` put both.
 
+use crate::version::PROFILE;
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 
@@ -23,10 +24,10 @@ pub fn path_of(program: &str, package: &str) -> Result<PathBuf> {
 
 /// The command that builds these packages in the profile of the running program.
 pub(crate) fn build_command(packages: &[&str]) -> String {
-    let profile = if cfg!(debug_assertions) {
-        ""
-    } else {
-        " --release"
+    let profile = match PROFILE {
+        "debug" => String::new(),
+        "release" => " --release".to_owned(),
+        other => format!(" --profile {other}"),
     };
     let packages: Vec<String> = packages.iter().map(|name| format!(" -p {name}")).collect();
     format!("`cargo build{profile}{}`", packages.concat())

@@ -14,6 +14,13 @@ pub static TEXT: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
+/// The folder of cargo's target directory in which this program was built: `debug`, `release`, or
+/// the name of another profile.
+pub const PROFILE: &str = env!("IONIAN_PROFILE");
+
+/// The profile of packages, and of everything that is measured.
+pub const MEASURED: &str = "dist";
+
 /// The variable in which `ionian` passes its [`release`] to `ionian-tools`.
 pub(crate) const STARTED_BY: &str = "IONIAN_STARTED_BY";
 

@@ -124,7 +124,7 @@ impl Clone {
             .env("PATH", env::join_paths(path)?)
             .env("CARGO_TARGET_DIR", &self.target)
             .env("CARGO_INSTALL_ROOT", installed)
-            .envs(crate::UNOPTIMIZED_RELEASE)
+            .envs([crate::UNOPTIMIZED_RELEASE])
             // Set by the cargo that runs this program, and of no meaning to the one that a reader
             // runs.
             .env_remove("CARGO")

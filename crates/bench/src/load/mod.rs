@@ -39,6 +39,7 @@ use arguments::{Load, Servers};
 use event_loop::Shared;
 use ionian_deployment::Durability;
 use ionian_harness::host::Machine;
+use ionian_program::version::PROFILE;
 pub use lanes::{RunNode, ThisNode};
 use outcome::{Asked, Measured, Outcome, Ratios};
 use own::Own;
@@ -144,6 +145,7 @@ pub(crate) fn measure(load: &Load, run_node: RunNode) -> Result<Outcome> {
     Ok(Outcome {
         version: env!("CARGO_PKG_VERSION"),
         optimized: !cfg!(debug_assertions),
+        profile: PROFILE,
         command: command(),
         machine,
         asked: Asked::new(load),

@@ -15,6 +15,8 @@ pub(crate) struct Outcome {
     pub(crate) version: &'static str,
     /// Whether it was built with optimization: figures of another build mean nothing.
     pub(crate) optimized: bool,
+    /// The profile that it was built with: `dist` is that of packages.
+    pub(crate) profile: &'static str,
     /// The command, as it was typed.
     pub(crate) command: String,
     /// Where.

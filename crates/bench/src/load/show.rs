@@ -4,6 +4,7 @@ use super::outcome::{Asked, Measured, Outcome, Ratios, Spread};
 use super::round::Round;
 use crate::report::Table;
 use ionian_harness::numbers::{rounded, thousands};
+use ionian_program::version::MEASURED;
 use std::fmt::Write;
 
 /// A column of the table of rounds: what it is called, what stands in it, and how.
@@ -100,16 +101,17 @@ pub(crate) fn text(outcome: &Outcome) -> String {
     let Outcome {
         version,
         optimized,
+        profile,
         command,
         machine,
         asked,
         sides,
         ratios,
     } = outcome;
-    let build = if *optimized {
-        ""
-    } else {
-        ", NOT OPTIMIZED: build with --release to measure"
+    let build = match (*optimized, *profile == MEASURED) {
+        (false, _) => ", NOT OPTIMIZED: build with --profile dist to measure",
+        (true, false) => ", NOT BUILT AS PACKAGES ARE: build with --profile dist to measure",
+        (true, true) => "",
     };
     // Into memory: cannot fail.
     let _ = writeln!(
