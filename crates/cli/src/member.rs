@@ -15,17 +15,16 @@ mod text;
 
 use crate::cluster_args::ChangeArgs;
 use crate::output::{self, say};
-use crate::protocols::{self, Work};
+use crate::protocols::protocol;
 use crate::source::ANSWER_LIMIT;
 use crate::status::{ask_all, last_holders};
 use crate::waiting;
 use anyhow::{Context, Result, bail};
 pub(crate) use arguments::Arguments;
 use arguments::{AddressArgs, MemberCommand, QuorumArgs};
-use ionian_deployment::{Configuration, Deployment, Node};
+use ionian_deployment::{Deployment, Node};
 use ionian_kernel::level::Level;
 use ionian_kernel::membership::Change;
-use ionian_kernel::protocol::Protocol;
 use ionian_runtime::admin::change;
 use std::process::ExitCode;
 
@@ -187,7 +186,8 @@ async fn change(
     let found = Found::find(&change_args.cluster_args).await?;
     let known = &found.known;
     // Before checking the plan: if the protocol cannot change members, no plan is valid.
-    protocols::with_protocol(&known.deployment.protocol, IsPossible { known })??;
+    let present = protocol(&known.deployment.protocol)?;
+    possible(change::check_protocol(present, known))?;
     let to = possible(plan(&known.deployment)?.numbered())?;
     if known.next.is_none() && known.deployment.numbered()? == to {
         say!(
@@ -200,8 +200,7 @@ async fn change(
     let change = match is_under_way {
         true => None,
         false => {
-            let begin = Begin { known, to: &to };
-            let change = protocols::with_protocol(&to.protocol, begin)??;
+            let change = possible(change::begin(protocol(&to.protocol)?, known, &to))?;
             check_successions(&found, &to)?;
             check_holders(&found, &to).await?;
             Some(change)
@@ -240,33 +239,6 @@ async fn check_holders(found: &Found, to: &Deployment) -> Result<()> {
     match last_holders(&found.known, cluster, &leaving).await? {
         Some(why) => bail!("this cannot be done now: {why}"),
         None => Ok(()),
-    }
-}
-
-/// Checks whether the protocol can change its members.
-struct IsPossible<'a> {
-    known: &'a Configuration,
-}
-
-impl Work for IsPossible<'_> {
-    type Output = Result<()>;
-
-    fn run<P: Protocol>(self) -> Result<()> {
-        possible(change::check_protocol::<P>(self.known))
-    }
-}
-
-/// Checks a change and makes the log command for it.
-struct Begin<'a> {
-    known: &'a Configuration,
-    to: &'a Deployment,
-}
-
-impl Work for Begin<'_> {
-    type Output = Result<Change>;
-
-    fn run<P: Protocol>(self) -> Result<Change> {
-        possible(change::begin::<P>(self.known, self.to))
     }
 }
 
@@ -328,7 +300,7 @@ mod tests {
                 } => possible(preset.with_node(described(&name, &address_args, &roles).unwrap())),
                 _ => continue,
             };
-            protocols::check(&to.unwrap()).unwrap();
+            crate::protocols::check(&to.unwrap()).unwrap();
             planned += 1;
         }
         assert_eq!(planned, 2, "{help}");

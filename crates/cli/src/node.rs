@@ -16,7 +16,7 @@ use crate::contact;
 use crate::data_paths::DataPaths;
 use crate::gateway_app;
 use crate::netfs_app;
-use crate::protocols::{self, Work};
+use crate::protocols;
 use crate::signals;
 use anyhow::{Context, Result};
 pub(crate) use arguments::Arguments;
@@ -25,12 +25,12 @@ pub(crate) use audit::Sink;
 use audit::{Audit, TARGET};
 use ionian_deployment::{Configuration, Deployment, Durability, Node};
 use ionian_gateway::ClientTls;
-use ionian_kernel::protocol::Protocol;
 use ionian_program::output::explain;
 use ionian_program::{BadUsage, code_of};
 use ionian_runtime::storage::membership_file;
 use ionian_runtime::{
-    Application, AuditCheck, LaneHandle, NodeError, NodeSettings, NodeTls, run_node_blocking,
+    Application, AuditCheck, LaneHandle, NodeError, NodeSettings, NodeTls, Runnable,
+    run_node_blocking,
 };
 use logging::Log;
 pub(crate) use logging::{LogFormat, begin_log};
@@ -147,7 +147,7 @@ fn begin(arguments: &Arguments, audit: Option<Arc<Sink>>, stop: Stop) -> Result<
         client_tls: secure::for_clients(arguments, tls.as_ref()),
         tls,
     };
-    match protocols::with_protocol(&protocol, run)? {
+    match run.run(protocols::runnable(&protocol)?) {
         Err(error) if matches!(error.downcast_ref(), Some(NodeError::Removed { .. })) => {
             tracing::info!("{error}")
         }
@@ -172,10 +172,8 @@ struct Run {
     client_tls: Option<ClientTls>,
 }
 
-impl Work for Run {
-    type Output = Result<()>;
-
-    fn run<P: Protocol>(self) -> Result<()> {
+impl Run {
+    fn run(self, protocol: Runnable) -> Result<()> {
         let Run {
             given,
             name,
@@ -189,7 +187,7 @@ impl Work for Run {
             tls,
             client_tls,
         } = self;
-        let settings = NodeSettings::new::<P>(given, &name, Some(&data));
+        let settings = NodeSettings::new(protocol.protocol(), given, &name, Some(&data));
         let mut settings = settings.map_err(|error| match error {
             NodeError::Deployment(error) => anyhow::Error::new(error),
             error => error.into(),
@@ -216,7 +214,8 @@ impl Work for Run {
             return Err(BadUsage(why.to_owned()).into());
         }
         let machine = protocols::machine(&deployment)?;
-        let config = protocols::configure::<P>(settings.layout.clone())?;
+        let checked = protocol.protocol().configure(settings.layout.clone());
+        checked.with_context(|| protocols::none_of(&deployment.protocol))?;
         let member = &known.nodes()[&settings.node];
         // Before the event loop starts, so that an address that is in use is reported before the
         // node takes part.
@@ -253,7 +252,7 @@ impl Work for Run {
                 None => Box::new(()) as Box<dyn Application>,
             }
         };
-        run_node_blocking::<P>(settings, config, machine, application, stop.requested())?;
+        run_node_blocking(protocol, settings, machine, application, stop.requested())?;
         tracing::info!("stopped");
         Ok(())
     }

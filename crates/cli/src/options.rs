@@ -3,13 +3,11 @@
 use crate::cluster_args::{ChangeArgs, ClusterArgs};
 use crate::member::{Found, possible, wait_if_asked};
 use crate::output::{self, say};
-use crate::protocols::{self, Work};
+use crate::protocols::protocol;
 use crate::waiting;
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use ionian_deployment::{Configuration, Deployment, at_start};
-use ionian_kernel::membership::Change;
-use ionian_kernel::protocol::Protocol;
+use ionian_deployment::{Configuration, at_start};
 use ionian_runtime::admin::change;
 use std::process::ExitCode;
 
@@ -101,13 +99,8 @@ async fn set(settings: &[String], change_args: &ChangeArgs) -> Result<()> {
         );
         return Ok(());
     }
-    let change = protocols::with_protocol(
-        &from.protocol,
-        Tune {
-            known: &found.known,
-            to: &to,
-        },
-    )??;
+    let change = change::tune(protocol(&from.protocol)?, &found.known, &to);
+    let change = possible(change)?;
     let since = found.request(&change).await?;
     say!("epoch {} begins", since.0);
     for setting in to.settings() {
@@ -117,18 +110,4 @@ async fn set(settings: &[String], change_args: &ChangeArgs) -> Result<()> {
         }
     }
     wait_if_asked(&found, since, &to, change_args).await
-}
-
-/// Checks a change of options and makes the log command for it.
-struct Tune<'a> {
-    known: &'a Configuration,
-    to: &'a Deployment,
-}
-
-impl Work for Tune<'_> {
-    type Output = Result<Change>;
-
-    fn run<P: Protocol>(self) -> Result<Change> {
-        possible(change::tune::<P>(self.known, self.to))
-    }
 }

@@ -3,13 +3,13 @@
 use anyhow::{Context, Result};
 use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::id::{Epoch, Index, MAX_INSTANCES, Members};
-use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_kernel::service::Service;
 use ionian_netfs::NetFs;
 use ionian_program::family::{self, MakeMachine};
-pub(crate) use ionian_program::family::{MACHINE, Work, check, configure, with_protocol};
+pub(crate) use ionian_program::family::{MACHINE, check, none_of, protocol};
 use ionian_protocols::registry;
+use ionian_runtime::Runnable;
 use ionian_runtime::admin::change;
 
 /// The constructor of the deployment's state machine.
@@ -18,6 +18,12 @@ pub(crate) fn machine(deployment: &Deployment) -> Result<MakeMachine> {
         deployment,
         &[(ionian_netfs::NAME, || Box::new(NetFs::default()))],
     )
+}
+
+/// The protocol with this name, for a node to run.
+pub(crate) fn runnable(name: &str) -> Result<Runnable> {
+    let known = protocol(name)?;
+    Ok(Runnable::named(known.description().name).expect("it is in the registry"))
 }
 
 /// What the service of a cluster needs, as declared by its protocol, and the names of the role
@@ -30,18 +36,11 @@ pub(crate) struct ServiceNeeds {
 impl ServiceNeeds {
     /// The needs of a cluster with this configuration, while rounds of `epoch` choose values.
     pub(crate) fn of(known: &Configuration, epoch: Epoch) -> Result<Self> {
-        struct Look<'a>(&'a Configuration, Epoch);
-        impl Work for Look<'_> {
-            type Output = Result<ServiceNeeds>;
-            fn run<P: Protocol>(self) -> Result<ServiceNeeds> {
-                let config = configure::<P>(self.0.layout(P::KINDS)?)?;
-                Ok(ServiceNeeds {
-                    service: P::service(&config, self.1),
-                    kinds: P::KINDS,
-                })
-            }
-        }
-        with_protocol(&known.deployment.protocol, Look(known, epoch))?
+        let protocol = protocol(&known.deployment.protocol)?;
+        let kinds = protocol.description().kinds;
+        let service = protocol.service(known.layout(kinds)?, epoch);
+        let service = service.with_context(|| none_of(&known.deployment.protocol))?;
+        Ok(ServiceNeeds { service, kinds })
     }
 
     /// The name of a role kind.
@@ -60,16 +59,14 @@ impl ServiceNeeds {
 /// # Errors
 /// If the deployment is none of its protocol.
 pub(crate) fn cautions(deployment: &Deployment) -> Result<Vec<String>> {
-    struct Look<'a>(&'a Deployment);
-    impl Work for Look<'_> {
-        type Output = Result<Vec<String>>;
-        fn run<P: Protocol>(self) -> Result<Vec<String>> {
-            let config = configure::<P>(self.0.layout(P::KINDS)?)?;
-            let idle = self.0.idle_network();
-            Ok(P::cautions(&config).into_iter().chain(idle).collect())
-        }
-    }
-    with_protocol(&deployment.protocol, Look(deployment))?
+    let protocol = protocol(&deployment.protocol)?;
+    let layout = deployment.layout(protocol.description().kinds)?;
+    let cautions = protocol.cautions(layout);
+    let cautions = cautions.with_context(|| none_of(&deployment.protocol))?;
+    Ok(cautions
+        .into_iter()
+        .chain(deployment.idle_network())
+        .collect())
 }
 
 /// The names of the role kinds that execute the commands of clients: they alone have the state that
@@ -101,30 +98,18 @@ pub(crate) fn members(indices: impl Iterator<Item = Index>) -> Members {
 ///
 /// # Errors
 /// If there is no such protocol.
-pub(crate) fn fixed_options(protocol: &str) -> Result<Option<String>> {
-    struct Look;
-    impl Work for Look {
-        type Output = Option<String>;
-        fn run<P: Protocol>(self) -> Option<String> {
-            P::check_tunable().err().map(|reason| reason.to_string())
-        }
-    }
-    with_protocol(protocol, Look)
+pub(crate) fn fixed_options(name: &str) -> Result<Option<String>> {
+    let reason = protocol(name)?.check_tunable().err();
+    Ok(reason.map(|reason| reason.to_string()))
 }
 
 /// Why the level of a running cluster of this protocol cannot be raised, if that is so.
 ///
 /// # Errors
 /// If there is no such protocol.
-pub(crate) fn fixed_level(protocol: &str) -> Result<Option<String>> {
-    struct Look;
-    impl Work for Look {
-        type Output = Option<String>;
-        fn run<P: Protocol>(self) -> Option<String> {
-            P::check_level().err().map(|reason| reason.to_string())
-        }
-    }
-    with_protocol(protocol, Look)
+pub(crate) fn fixed_level(name: &str) -> Result<Option<String>> {
+    let reason = protocol(name)?.check_level().err();
+    Ok(reason.map(|reason| reason.to_string()))
 }
 
 /// Why the members of a running cluster cannot be changed, if that is so.
@@ -132,15 +117,8 @@ pub(crate) fn fixed_level(protocol: &str) -> Result<Option<String>> {
 /// # Errors
 /// If there is no such protocol.
 pub(crate) fn fixed_members(known: &Configuration) -> Result<Option<String>> {
-    struct Look<'a>(&'a Configuration);
-    impl Work for Look<'_> {
-        type Output = Option<String>;
-        fn run<P: Protocol>(self) -> Option<String> {
-            let reason = change::check_protocol::<P>(self.0).err()?;
-            Some(reason.to_string())
-        }
-    }
-    with_protocol(&known.deployment.protocol, Look(known))
+    let reason = change::check_protocol(protocol(&known.deployment.protocol)?, known).err();
+    Ok(reason.map(|reason| reason.to_string()))
 }
 
 /// The quorums of a deployment with this number of voters, in words.

@@ -5,7 +5,7 @@
 use crate::cluster_args::{ChangeArgs, ClusterArgs};
 use crate::member::{Found, WaitReporter, possible, wait_if_asked};
 use crate::output::{self, say};
-use crate::protocols::{self, Work};
+use crate::protocols::{self, protocol};
 use crate::source::ANSWER_LIMIT;
 use crate::status::{Answer, ask_all};
 use crate::waiting;
@@ -14,8 +14,6 @@ use clap::{Args, Subcommand};
 use ionian_deployment::Configuration;
 use ionian_kernel::id::Epoch;
 use ionian_kernel::level::Level;
-use ionian_kernel::membership::Change;
-use ionian_kernel::protocol::Protocol;
 use ionian_runtime::admin::change;
 use ionian_runtime::status::RoleStatus;
 use std::fmt::Write;
@@ -279,32 +277,13 @@ async fn wait_until_ready(
 
 async fn change_to(found: &Found, to: Level, change_args: &ChangeArgs) -> Result<Epoch> {
     let deployment = &found.known.deployment;
-    let change = protocols::with_protocol(
-        &deployment.protocol,
-        ChangeLevel {
-            known: &found.known,
-            to,
-        },
-    )??;
+    let change = change::level(protocol(&deployment.protocol)?, &found.known, to);
+    let change = possible(change)?;
     let since = found.request(&change).await?;
     say!("epoch {} begins: level {to}", since.0);
     let to = deployment.numbered()?;
     wait_if_asked(found, since, &to, change_args).await?;
     Ok(since)
-}
-
-/// Checks a change of the level and makes the log command for it.
-struct ChangeLevel<'a> {
-    known: &'a Configuration,
-    to: Level,
-}
-
-impl Work for ChangeLevel<'_> {
-    type Output = Result<Change>;
-
-    fn run<P: Protocol>(self) -> Result<Change> {
-        possible(change::level::<P>(self.known, self.to))
-    }
 }
 
 #[cfg(test)]

@@ -3,12 +3,10 @@
 use crate::StartError;
 use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::machine::StateMachine;
-use ionian_kernel::protocol::Protocol;
-use ionian_protocols::registry::{self, Work};
 use ionian_runtime::storage::membership_file;
 use ionian_runtime::{
-    Calls, Client, Hosted, NodeError, NodeSettings, NodeTls, Published, StatusReader, Stop,
-    TlsMode, status_feed, wait_for_membership,
+    Calls, Client, Hosted, NodeError, NodeSettings, NodeTls, Published, Runnable, StatusReader,
+    Stop, TlsMode, status_feed, wait_for_membership,
 };
 use ionian_tls::{ClientAuth, TlsError};
 use std::future::{Future, pending};
@@ -280,8 +278,8 @@ fn begin(
         tls: secured,
     };
     // The protocol exists, because parsing the deployment has checked that.
-    let started = registry::with_protocol(&protocol, start);
-    started.ok_or(StartError::Protocol(protocol))?.map(Some)
+    let runnable = Runnable::named(&protocol).ok_or(StartError::Protocol(protocol))?;
+    start.run(runnable).map(Some)
 }
 
 /// Waits until the node is a member; none if the start is given up before.
@@ -312,10 +310,8 @@ struct Start {
     tls: Option<NodeTls>,
 }
 
-impl Work for Start {
-    type Output = Result<Node, StartError>;
-
-    fn run<P: Protocol>(self) -> Self::Output {
+impl Start {
+    fn run(self, protocol: Runnable) -> Result<Node, StartError> {
         let Start {
             given,
             name,
@@ -323,19 +319,19 @@ impl Work for Start {
             machine,
             tls,
         } = self;
-        let mut settings = NodeSettings::new::<P>(given, &name, Some(&data))?;
+        let mut settings = NodeSettings::new(protocol.protocol(), given, &name, Some(&data))?;
         settings.tls = tls;
         let (feed, status) = status_feed();
         settings.feed = Some(feed);
         #[cfg(feature = "metrics")]
         let metrics = sources(&status, &settings.identity.cluster, &name, data);
-        let config = P::configure(settings.layout.clone())?;
+        protocol.protocol().configure(settings.layout.clone())?;
         let known = settings
             .configuration
             .as_ref()
             .and_then(|known| known.member(&name));
         let gateway = known.and_then(|(_, node)| node.gateway.clone());
-        let (hosted, calls) = Hosted::start::<P>(settings, config, machine)?;
+        let (hosted, calls) = Hosted::start(protocol, settings, machine)?;
         Ok(Node {
             hosted,
             calls,

@@ -2,8 +2,10 @@
 //! enumeration each of messages, envelopes and instances, which the [`protocol!`](crate::protocol!)
 //! macro writes from a table.
 
+mod any;
 mod description;
 
+pub use self::any::{AnyProtocol, any};
 pub use self::description::Description;
 use crate::client::{Reply, Request};
 use crate::guard::Guard;

@@ -4,9 +4,9 @@
 use anyhow::{Context, Result, ensure};
 use ionian_deployment::{CLIENT, Deployment, Durability, Node, Placed, PresetOptions, presets};
 use ionian_kernel::preset::Preset;
-use ionian_kernel::protocol::{Description, Protocol};
+use ionian_kernel::protocol::Description;
 use ionian_kernel::quorum_spec::QuorumSpec;
-use ionian_protocols::registry::{self, Work};
+use ionian_protocols::registry;
 
 /// The largest number of nodes of a plan: what can be run in one process to count its messages.
 pub const MAX_NODES: usize = 64;
@@ -269,14 +269,8 @@ fn counts(preset: &Preset, groups: &[Group]) -> Vec<usize> {
 /// # Errors
 /// Names the rule that it breaks.
 pub(crate) fn validate(deployment: &Deployment) -> Result<()> {
-    struct Check<'a>(&'a Deployment);
-    impl Work for Check<'_> {
-        type Output = Result<()>;
-        fn run<P: Protocol>(self) -> Result<()> {
-            P::configure(self.0.layout(P::KINDS)?)?;
-            Ok(())
-        }
-    }
-    registry::with_protocol(&deployment.protocol, Check(deployment))
-        .with_context(|| format!("protocol = {:?}: does not exist", deployment.protocol))?
+    let protocol = registry::protocol(&deployment.protocol);
+    let protocol = protocol
+        .with_context(|| format!("protocol = {:?}: does not exist", deployment.protocol))?;
+    Ok(protocol.configure(deployment.layout(protocol.description().kinds)?)?)
 }

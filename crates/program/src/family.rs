@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use ionian_deployment::Deployment;
 use ionian_kernel::layout::Layout;
 use ionian_kernel::machine::StateMachine;
-use ionian_kernel::protocol::Protocol;
+use ionian_kernel::protocol::{AnyProtocol, Protocol};
 use ionian_protocols::registry;
 pub use ionian_protocols::registry::Work;
 
@@ -53,31 +53,38 @@ pub fn machine(deployment: &Deployment, own: &[(&str, MakeMachine)]) -> Result<M
 
 /// Does `work` for the protocol with this name.
 pub fn with_protocol<W: Work>(name: &str, work: W) -> Result<W::Output> {
-    let unknown = || {
-        format!(
-            "protocol = {name:?}: must be {}",
-            registry::NAMES.join(" or ")
-        )
-    };
-    registry::with_protocol(name, work).with_context(unknown)
+    registry::with_protocol(name, work).with_context(|| unknown(name))
+}
+
+/// The protocol with this name, without its type.
+pub fn protocol(name: &str) -> Result<&'static dyn AnyProtocol> {
+    registry::protocol(name).with_context(|| unknown(name))
+}
+
+fn unknown(name: &str) -> String {
+    format!(
+        "protocol = {name:?}: must be {}",
+        registry::NAMES.join(" or ")
+    )
 }
 
 /// Checks a deployment, or the two deployments of a change in progress, by the rules of its
 /// protocol.
 pub fn configure<P: Protocol>(layout: Layout) -> Result<P::Config> {
-    P::configure(layout).with_context(|| format!("this is not a deployment of {}", P::NAME))
+    P::configure(layout).with_context(|| none_of(P::NAME))
+}
+
+/// The error of a layout that is not a deployment of a protocol.
+pub fn none_of(protocol: &str) -> String {
+    format!("this is not a deployment of {protocol}")
 }
 
 /// Checks a deployment as a node would, without running it.
 pub fn check(deployment: &Deployment) -> Result<()> {
-    struct Check<'a>(&'a Deployment);
-    impl Work for Check<'_> {
-        type Output = Result<()>;
-        fn run<P: Protocol>(self) -> Result<()> {
-            configure::<P>(self.0.layout(P::KINDS)?).map(drop)
-        }
-    }
-    with_protocol(&deployment.protocol, Check(deployment))?
+    let protocol = protocol(&deployment.protocol)?;
+    let layout = deployment.layout(protocol.description().kinds)?;
+    let checked = protocol.configure(layout);
+    checked.with_context(|| none_of(&deployment.protocol))
 }
 
 #[cfg(test)]

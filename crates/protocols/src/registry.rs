@@ -1,7 +1,7 @@
 //! The registry of protocols: one list, from which follow their names, their descriptions, and the
 //! way from a name to a type.
 
-use ionian_kernel::protocol::{Description, Protocol};
+use ionian_kernel::protocol::{AnyProtocol, Description, Protocol, any};
 
 /// Work that is done alike for every protocol.
 pub trait Work {
@@ -25,6 +25,14 @@ macro_rules! protocols {
 
         /// The names of all protocols, as deployment files give them.
         pub const NAMES: &[&str] = &[$($(#[$when])? types::$protocol::NAME),*];
+
+        /// The protocol of this name, without its type. `None` when there is none.
+        pub fn protocol(name: &str) -> Option<&'static dyn AnyProtocol> {
+            match name {
+                $($(#[$when])? types::$protocol::NAME => Some(any::<types::$protocol>()),)*
+                _ => None,
+            }
+        }
 
         /// Does `work` for the protocol of this name. `None` when there is none.
         pub fn with_protocol<W: Work>(name: &str, work: W) -> Option<W::Output> {

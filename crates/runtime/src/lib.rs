@@ -44,7 +44,8 @@
 //! | | `instances` | creates role instances and recovers their records |
 //! | | `membership` | the membership that the node knows |
 //! | | `busy` | how much time roles spend on messages |
-//! | | `state`, `bursts` | the roles and what they share; what other loops ask of the main loop |
+//! | | `roles` | the roles of a node without the type of their protocol |
+//! | | `state` | the roles and what they share |
 //! | | `event_loop`, `control` | the main loop, which runs the roles; requests to it |
 //! | | `notes` | what is noted for traces |
 //! | | `feed` | what the node publishes for readers on other threads |
@@ -96,6 +97,7 @@ pub use node::application::{Application, Kept, LaneHandle};
 pub use node::audit::AuditCheck;
 pub use node::feed::{PUBLISHED_EVERY, Published, StatusFeed, StatusReader, status_feed};
 pub use node::joining::wait_for_membership;
+pub use node::roles::Runnable;
 pub use node::settings::NodeSettings;
 pub use node::start::{run_node, run_node_blocking};
 pub use node::startup::{Startup, StartupWatch};

@@ -1,12 +1,11 @@
 //! `ionian bench`: load and measurements.
 
-use crate::family::{self, Work};
+use crate::family;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use ionian_bench::load::ThisNode;
 use ionian_bench::{demands, figure, load, role};
-use ionian_kernel::protocol::Protocol;
-use ionian_runtime::{NodeSettings, run_node_blocking};
+use ionian_runtime::{NodeSettings, Runnable, run_node_blocking};
 use std::process::ExitCode;
 
 /// Measure servers under load, the service demand of a role, or the papers' figures
@@ -37,30 +36,23 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode> {
 
 /// Runs a node inside the load generator.
 fn run_node(node: ThisNode) -> Result<()> {
-    struct Run(ThisNode);
-    impl Work for Run {
-        type Output = Result<()>;
-        fn run<P: Protocol>(self) -> Result<()> {
-            let ThisNode {
-                configuration,
-                name,
-                data,
-                application,
-                stop,
-            } = self.0;
-            let machine = family::machine(&configuration.deployment, &[])?;
-            let settings = NodeSettings::new::<P>(configuration, &name, Some(&data))?;
-            let config = family::configure::<P>(settings.layout.clone())?;
-            let stopped = async { drop(stop.await) };
-            Ok(run_node_blocking::<P>(
-                settings,
-                config,
-                machine,
-                application,
-                stopped,
-            )?)
-        }
-    }
-    let protocol = node.configuration.deployment.protocol.clone();
-    family::with_protocol(&protocol, Run(node))?
+    let ThisNode {
+        configuration,
+        name,
+        data,
+        application,
+        stop,
+    } = node;
+    let protocol = family::protocol(&configuration.deployment.protocol)?.description();
+    let protocol = Runnable::named(protocol.name).expect("it is in the registry");
+    let machine = family::machine(&configuration.deployment, &[])?;
+    let settings = NodeSettings::new(protocol.protocol(), configuration, &name, Some(&data))?;
+    let stopped = async { drop(stop.await) };
+    Ok(run_node_blocking(
+        protocol,
+        settings,
+        machine,
+        application,
+        stopped,
+    )?)
 }

@@ -12,9 +12,9 @@ use ionian_costs::{Commands, Load};
 use ionian_deployment::{Configuration, Deployment};
 use ionian_harness::Cluster;
 use ionian_harness::cluster::place_on_free_ports;
-use ionian_kernel::protocol::Protocol;
-use ionian_protocols::registry::{Work, with_protocol};
-use ionian_runtime::{NodeError, NodeSettings, NodeStatus, query_status, resolve, run_node};
+use ionian_runtime::{
+    NodeError, NodeSettings, NodeStatus, Runnable, query_status, resolve, run_node,
+};
 use std::cell::{Cell, RefCell};
 use std::fs;
 use std::net::SocketAddr;
@@ -92,11 +92,16 @@ impl Measured {
     }
 }
 
-impl Work for Scene {
-    type Output = Result<Measured>;
-
-    fn run<P: Protocol>(self) -> Result<Measured> {
-        let config = P::configure(self.deployment.layout(P::KINDS)?)?;
+impl Scene {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// When a process cannot be started, or nothing flows.
+    pub(crate) fn measure(mut self) -> Result<Measured> {
+        place_on_free_ports(&mut self.deployment)?;
+        let name = &self.deployment.protocol;
+        let protocol = Runnable::named(name);
+        let protocol = protocol.with_context(|| format!("protocol = {name:?}: does not exist"))?;
         let machine = ionian_machines::named(&self.deployment.machine)
             .with_context(|| format!("no machine {:?}", self.deployment.machine))?;
         let subject = Subject::start(&self)?;
@@ -111,16 +116,16 @@ impl Work for Scene {
             let nodes = self.deployment.nodes.iter().enumerate();
             for (_, node) in nodes.filter(|(place, _)| *place != self.node) {
                 let known = Configuration::founded(self.deployment.clone());
-                let settings = NodeSettings::new::<P>(known, &node.name, None)?;
-                let (config, failure) = (config.clone(), failure.clone());
+                let settings = NodeSettings::new(protocol.protocol(), known, &node.name, None)?;
+                let failure = failure.clone();
                 let (commands, done) = (commands.clone(), done.clone());
                 let window = (self.load.burst / LANES) as u64;
                 tokio::task::spawn_local(async move {
                     let application =
                         move |handle| Box::new(Clients::begin(handle, window, commands, done)) as _;
-                    let ran = run_node::<P>(
+                    let ran = run_node(
+                        protocol,
                         settings,
-                        config,
                         machine,
                         application,
                         std::future::pending(),
@@ -131,19 +136,6 @@ impl Work for Scene {
             }
             self.watch(&subject, address, &done, &failure).await
         })
-    }
-}
-
-impl Scene {
-    /// Runs it.
-    ///
-    /// # Errors
-    /// When a process cannot be started, or nothing flows.
-    pub(crate) fn measure(mut self) -> Result<Measured> {
-        place_on_free_ports(&mut self.deployment)?;
-        let protocol = self.deployment.protocol.clone();
-        with_protocol(&protocol, self)
-            .with_context(|| format!("protocol = {protocol:?}: does not exist"))?
     }
 
     /// Measures the process while commands flow; what went wrong around it comes first.

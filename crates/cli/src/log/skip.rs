@@ -3,12 +3,11 @@
 use super::arguments::Skip;
 use crate::data_paths::directories_of_nodes;
 use crate::output::say;
-use crate::protocols::{Work, with_protocol};
+use crate::protocols;
 use anyhow::Result;
 use bytes::Bytes;
 use ionian_kernel::id::{SessionId, Slot};
 use ionian_kernel::machine::RestoreError;
-use ionian_kernel::protocol::Protocol;
 use ionian_runtime::storage::offline::{SkipError, SkipList};
 
 pub(crate) fn run(arguments: &Skip) -> Result<()> {
@@ -42,13 +41,7 @@ fn executed_in(
     stamp: Slot,
     session: SessionId,
 ) -> Result<Slot, RestoreError> {
-    struct Look<'a>(&'a Bytes, Slot, SessionId);
-    impl Work for Look<'_> {
-        type Output = Result<Slot, RestoreError>;
-        fn run<P: Protocol>(self) -> Self::Output {
-            P::executed_in(self.0, self.1, self.2)
-        }
-    }
-    let known = with_protocol(protocol, Look(stored, stamp, session));
-    known.unwrap_or_else(|unknown| Err(RestoreError(unknown.to_string())))
+    let protocol = protocols::protocol(protocol);
+    let protocol = protocol.map_err(|unknown| RestoreError(unknown.to_string()))?;
+    protocol.executed_in(stored, stamp, session)
 }

@@ -7,14 +7,14 @@ use super::file::{self, Opened};
 use super::{arguments, state};
 use crate::data_paths::DataPaths;
 use crate::output::say;
-use crate::protocols::{self, Work};
+use crate::protocols::{none_of, protocol};
 use crate::waiting;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use ionian_deployment::{Deployment, Durability};
 use ionian_kernel::id::Slot;
-use ionian_kernel::layout::{Address, NodeId};
-use ionian_kernel::protocol::Protocol;
+use ionian_kernel::layout::NodeId;
+use ionian_kernel::protocol::AnyProtocol;
 use ionian_program::BadUsage;
 use ionian_replication::executor::refounded;
 use ionian_runtime::storage::offline::NewNode;
@@ -50,17 +50,14 @@ pub(crate) fn run(arguments: &arguments::Restore) -> Result<()> {
         .step_by(CHUNK)
         .map(|at| state.slice(at..state.len().min(at + CHUNK)))
         .collect();
-    let protocol = deployment.protocol.clone();
-    protocols::with_protocol(
-        &protocol,
-        Make {
-            deployment: &deployment,
-            nodes: &nodes,
-            slot: snapshot.head.slot,
-            chunks,
-            data: &arguments.data,
-        },
-    )??;
+    let made = Make {
+        deployment: &deployment,
+        nodes: &nodes,
+        slot: snapshot.head.slot,
+        chunks,
+        data: &arguments.data,
+    };
+    made.make(protocol(&deployment.protocol)?)?;
     if nodes.len() < deployment.nodes.len() {
         say!(
             "Start no node of cluster {} before the directories of all its nodes are created from this file.",
@@ -106,10 +103,8 @@ struct Make<'a> {
     data: &'a Path,
 }
 
-impl Work for Make<'_> {
-    type Output = Result<()>;
-
-    fn run<P: Protocol>(self) -> Result<()> {
+impl Make<'_> {
+    fn make(self, protocol: &dyn AnyProtocol) -> Result<()> {
         let Make {
             deployment,
             nodes,
@@ -117,8 +112,10 @@ impl Work for Make<'_> {
             chunks,
             data,
         } = self;
-        let layout = deployment.layout(P::KINDS)?;
-        let config = protocols::configure::<P>(layout.clone())?;
+        let known = protocol.description();
+        let layout = deployment.layout(known.kinds)?;
+        let checked = protocol.configure(layout.clone());
+        checked.with_context(|| none_of(known.name))?;
         let places = DataPaths::for_nodes(data)?;
         refuse_other_cluster(&places, deployment)?;
         let parent = places.nodes();
@@ -138,24 +135,23 @@ impl Work for Make<'_> {
             );
             let hosted = layout.on_node(*node);
             let executors = hosted.iter().copied();
-            let executors = executors.filter(|address| P::EXECUTORS.contains(&address.kind));
-            let begun = |address: &Address| {
-                let records = P::founding_records(&config, *address, Slot(slot));
-                records
-                    .into_iter()
-                    .map(|record| (*address, record))
-                    .collect::<Vec<_>>()
-            };
+            let executors = executors.filter(|address| known.executors.contains(&address.kind));
+            let mut records = Vec::new();
+            for address in &hosted {
+                let founding = protocol.founding_records(layout.clone(), *address, Slot(slot));
+                let founding = founding.with_context(|| none_of(known.name))?;
+                records.extend(founding.into_iter().map(|record| (*address, record)));
+            }
             let made = NewNode {
                 cluster: &deployment.cluster,
                 protocol: &deployment.protocol,
-                kinds: P::KINDS,
+                kinds: known.kinds,
                 name: &name,
                 peers: others(deployment, *node),
                 snapshots: executors.collect(),
                 stamp: slot,
                 snapshot: &chunks,
-                records: hosted.iter().flat_map(begun).collect(),
+                records,
             };
             made.make(&path)?;
             say!(

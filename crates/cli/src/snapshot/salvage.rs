@@ -9,12 +9,11 @@ use super::file::{self, Head, Origin};
 use super::stopped::{machine_in, newest, warn};
 use super::{arguments, state};
 use crate::output::say;
-use crate::protocols::{self, MACHINE, Work};
+use crate::protocols::{MACHINE, protocol};
 use crate::waiting;
 use anyhow::{Context, Result, anyhow, bail};
 use ionian_deployment::Configuration;
 use ionian_kernel::id::Slot;
-use ionian_kernel::protocol::Protocol;
 use ionian_kernel::salvage::{Salvage, Salvaged};
 use ionian_kernel::wire::decode_all;
 use ionian_replication::batch::Value;
@@ -26,7 +25,7 @@ use std::path::Path;
 pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
     file::refuse_existing(&arguments.output)?;
     let nodes = open_all(&arguments.directories)?;
-    let (cluster, protocol) = (nodes[0].cluster(), nodes[0].protocol());
+    let (cluster, name) = (nodes[0].cluster(), nodes[0].protocol());
     let machine = machine_in(&arguments.directories[0])?;
     if ![MACHINE, ionian_netfs::NAME].contains(&machine.as_str()) {
         bail!(
@@ -34,7 +33,7 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
             ionian_netfs::NAME
         );
     }
-    protocols::with_protocol(protocol, CanSalvage)??;
+    salvage_of(name)?;
     let (base, from) = furthest(&nodes, &machine)?;
     let stored = nodes
         .iter()
@@ -42,13 +41,7 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
     let stored = stored.collect::<Result<Vec<_>, _>>()?;
     let former = former(&nodes, &stored);
     let known = known(arguments, cluster, stored)?;
-    let read = Read {
-        nodes: &nodes,
-        former: &former,
-        known: known.as_ref(),
-        start: base.slot,
-    };
-    let salvaged = protocols::with_protocol(protocol, read)??;
+    let salvaged = read_all((&nodes, &former), known.as_ref(), base.slot)?;
     let mut executor = base.executor;
     let end = execute(&salvaged, &mut executor, base.slot, arguments.past_holes)?;
     // Members that joined with a change may know nothing of the slots below its frontier.
@@ -57,7 +50,7 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
         .max(salvaged.forgotten);
     let complete = salvaged.is_complete && base.slot >= settled;
     let level = executor.membership().level;
-    let head = Head::new(cluster, protocol, &machine, &from, Origin::Salvaged, level);
+    let head = Head::new(cluster, name, &machine, &from, Origin::Salvaged, level);
     let head = Head {
         slot: end.0,
         complete,
@@ -212,57 +205,41 @@ fn furthest(nodes: &[StoppedNode], machine: &str) -> Result<(Base, String)> {
 
 /// Whether the protocol reads records of stopped nodes.
 pub(super) fn is_possible(protocol: &str) -> bool {
-    protocols::with_protocol(protocol, CanSalvage).is_ok_and(|can| can.is_ok())
+    salvage_of(protocol).is_ok()
 }
 
-/// Whether the protocol reads records of stopped nodes; as an error, why not.
-struct CanSalvage;
-
-impl Work for CanSalvage {
-    type Output = Result<()>;
-
-    fn run<P: Protocol>(self) -> Result<()> {
-        salvage_of::<P>().map(|_| ())
-    }
+/// What reads the records of stopped nodes.
+fn salvage_of(name: &str) -> Result<Box<dyn Salvage>> {
+    let salvage = protocol(name)?.salvage();
+    salvage.map_err(|why| anyhow!("{name}: {why}"))
 }
 
-fn salvage_of<P: Protocol>() -> Result<Box<dyn Salvage>> {
-    P::salvage().map_err(|why| anyhow!("{}: {why}", P::NAME))
-}
-
-/// Reads the records of the nodes.
-struct Read<'a> {
-    nodes: &'a [StoppedNode],
-    former: &'a [&'a StoppedNode],
-    known: Option<&'a Configuration>,
+/// Reads the records of the nodes, some of which are no longer members, for the slots from `start`
+/// on.
+fn read_all(
+    (nodes, former): (&[StoppedNode], &[&StoppedNode]),
+    known: Option<&Configuration>,
     start: Slot,
-}
-
-impl Work for Read<'_> {
-    type Output = Result<Salvaged>;
-
-    fn run<P: Protocol>(self) -> Result<Salvaged> {
-        let mut salvage = salvage_of::<P>()?;
-        for node in self.nodes {
-            // No member has a name with a space in it.
-            let is_former = self
-                .former
-                .iter()
-                .any(|former| former.name() == node.name());
-            let name = match is_former {
-                true => format!("former {}", node.name()),
-                false => node.name().to_owned(),
-            };
-            for record in node.records()? {
-                let (author, record) = record?;
-                let read = salvage.read(&name, author, &record);
-                read.with_context(|| format!("a record of node {} cannot be read", node.name()))?;
-            }
+) -> Result<Salvaged> {
+    let name = nodes[0].protocol();
+    let mut salvage = salvage_of(name)?;
+    for node in nodes {
+        // No member has a name with a space in it.
+        let is_former = former.iter().any(|former| former.name() == node.name());
+        let owner = match is_former {
+            true => format!("former {}", node.name()),
+            false => node.name().to_owned(),
+        };
+        for record in node.records()? {
+            let (author, record) = record?;
+            let read = salvage.read(&owner, author, &record);
+            read.with_context(|| format!("a record of node {} cannot be read", node.name()))?;
         }
-        let known = self.known.map(|known| known.layout(P::KINDS)).transpose()?;
-        let salvaged = salvage.finish(self.start, known);
-        salvaged.map_err(|why| anyhow!("{}: {why}", P::NAME))
     }
+    let kinds = protocol(name)?.description().kinds;
+    let known = known.map(|known| known.layout(kinds)).transpose()?;
+    let salvaged = salvage.finish(start, known);
+    salvaged.map_err(|why| anyhow!("{name}: {why}"))
 }
 
 /// Executes the log from slot `start` on; returns the first slot that is not executed. Unless

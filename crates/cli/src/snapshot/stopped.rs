@@ -1,12 +1,9 @@
 //! What the directory of a stopped node contains.
 
 use crate::output::say_on_stderr;
-use crate::protocols::{MACHINE, Work, executors, with_protocol};
+use crate::protocols::{MACHINE, executors, protocol};
 use anyhow::{Result, anyhow};
-use bytes::Bytes;
 use ionian_kernel::level::Level;
-use ionian_kernel::machine::RestoreError;
-use ionian_kernel::protocol::Protocol;
 use ionian_runtime::storage::membership_file;
 use ionian_runtime::storage::offline::{StoppedNode, StoredSnapshot};
 use std::path::Path;
@@ -31,14 +28,7 @@ pub(super) fn newest(node: &StoppedNode) -> Result<Option<StoredSnapshot>> {
 
 /// A snapshot without what a protocol stores before the state machine.
 fn without_head(stored: StoredSnapshot, node: &StoppedNode) -> Result<StoredSnapshot> {
-    struct StateIn<'a>(&'a Bytes);
-    impl Work for StateIn<'_> {
-        type Output = Result<Bytes, RestoreError>;
-        fn run<P: Protocol>(self) -> Self::Output {
-            P::state_in(self.0)
-        }
-    }
-    let state = with_protocol(node.protocol(), StateIn(&stored.snapshot))?;
+    let state = protocol(node.protocol())?.state_in(&stored.snapshot);
     let snapshot = state.map_err(|why| anyhow!("{}: {why}", stored.path.display()))?;
     Ok(StoredSnapshot { snapshot, ..stored })
 }

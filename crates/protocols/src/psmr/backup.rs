@@ -1,10 +1,11 @@
 //! The state for a backup.
 //!
 //! What this replica has executed is at hand: the parts of the machine, each as far as its worker
-//! is. If the backup must contain all that was acknowledged before it was asked for, the replica has a command without effect, with a number that it has drawn, ordered in g_all.
-//! When that is executed here, so is everything that was acknowledged before it was proposed, in
-//! every group (see [`merge`](super::merge)): then the picture is taken. Another cluster may be
-//! founded with either, where it does not matter how far the logs are here.
+//! is. If the backup must contain all that was acknowledged before it was asked for, the replica
+//! has a command without effect ordered in g_all, with a number that it has drawn. When that is
+//! executed here, so is everything that was acknowledged before it was proposed, in every group
+//! (see [`merge`](super::merge)): then the picture is taken. Another cluster may be founded with
+//! either, where it does not matter how far the logs are here.
 
 use super::groups::{Groups, Sends, send};
 use super::merge::{Merge, core, replica};

@@ -10,7 +10,7 @@ use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::{Layout, LayoutError};
 use ionian_kernel::level::Level;
 use ionian_kernel::membership::{Change, Verdict, verdict};
-use ionian_kernel::protocol::{Protocol, Transition};
+use ionian_kernel::protocol::{AnyProtocol, Transition};
 use ionian_kernel::wire::encode_all;
 use std::time::Duration;
 
@@ -75,9 +75,14 @@ pub enum ChangeError {
 ///
 /// # Errors
 /// The reason why it cannot.
-pub fn check_protocol<P: Protocol>(configuration: &Configuration) -> Result<(), ChangeError> {
-    let layout = configuration.deployment.layout(P::KINDS)?;
-    P::transition(&layout, &layout)?;
+pub fn check_protocol(
+    protocol: &dyn AnyProtocol,
+    configuration: &Configuration,
+) -> Result<(), ChangeError> {
+    let layout = configuration
+        .deployment
+        .layout(protocol.description().kinds)?;
+    protocol.transition(&layout, &layout)?;
     Ok(())
 }
 
@@ -99,12 +104,14 @@ fn texts(configuration: &Configuration, to: &Deployment) -> Result<(Bytes, Bytes
 ///
 /// # Errors
 /// The reason why it cannot be done.
-pub fn begin<P: Protocol>(
+pub fn begin(
+    protocol: &dyn AnyProtocol,
+
     configuration: &Configuration,
     to: &Deployment,
 ) -> Result<Change, ChangeError> {
     let base = base(configuration)?;
-    let joint = is_joint::<P>(configuration, &configuration.deployment, to)?;
+    let joint = is_joint(protocol, configuration, &configuration.deployment, to)?;
     let (from, to) = texts(configuration, to)?;
     Ok(Change::Begin {
         base,
@@ -118,12 +125,14 @@ pub fn begin<P: Protocol>(
 ///
 /// # Errors
 /// The reason why it cannot be done.
-pub fn tune<P: Protocol>(
+pub fn tune(
+    protocol: &dyn AnyProtocol,
+
     configuration: &Configuration,
     to: &Deployment,
 ) -> Result<Change, ChangeError> {
     let base = base(configuration)?;
-    let expiry_ms = tuning::<P>(&configuration.deployment, to)?;
+    let expiry_ms = tuning(protocol, &configuration.deployment, to)?;
     let (from, to) = texts(configuration, to)?;
     Ok(Change::Tune {
         base,
@@ -138,20 +147,28 @@ pub fn tune<P: Protocol>(
 /// # Errors
 /// The reason why it cannot be done. Whether all members support the level is for the caller to
 /// find out.
-pub fn level<P: Protocol>(configuration: &Configuration, to: Level) -> Result<Change, ChangeError> {
+pub fn level(
+    protocol: &dyn AnyProtocol,
+    configuration: &Configuration,
+    to: Level,
+) -> Result<Change, ChangeError> {
     let base = base(configuration)?;
-    check_level::<P>(configuration, to)?;
+    check_level(protocol, configuration, to)?;
     Ok(Change::Level { base, to })
 }
 
-fn check_level<P: Protocol>(configuration: &Configuration, to: Level) -> Result<(), ChangeError> {
-    P::check_level()?;
+fn check_level(
+    protocol: &dyn AnyProtocol,
+    configuration: &Configuration,
+    to: Level,
+) -> Result<(), ChangeError> {
+    protocol.check_level()?;
     let now = configuration.membership.level;
     if !to.is_supported() || to.0.abs_diff(now.0) != 1 {
         return Err(ChangeError::Level { now, to });
     }
     if to < now {
-        P::check_lowering()?;
+        protocol.check_lowering()?;
         if let Some((key, since)) = configuration.deployment.options.later_than(to) {
             return Err(ChangeError::Option { key, since, to });
         }
@@ -163,15 +180,21 @@ fn check_level<P: Protocol>(configuration: &Configuration, to: Level) -> Result<
 }
 
 /// Checks a change of options; returns the session expiry before and after, in milliseconds.
-fn tuning<P: Protocol>(from: &Deployment, to: &Deployment) -> Result<(u64, u64), ChangeError> {
-    P::check_tunable()?;
+fn tuning(
+    protocol: &dyn AnyProtocol,
+    from: &Deployment,
+    to: &Deployment,
+) -> Result<(u64, u64), ChangeError> {
+    protocol.check_tunable()?;
     from.check_tuning(to)?;
-    P::configure(to.layout(P::KINDS)?)?;
+    protocol.configure(to.layout(protocol.description().kinds)?)?;
     let expiry_ms = |of: &Deployment| of.options.options().session_expiry.as_millis() as u64;
     Ok((expiry_ms(from), expiry_ms(to)))
 }
 
-fn is_joint<P: Protocol>(
+fn is_joint(
+    protocol: &dyn AnyProtocol,
+
     configuration: &Configuration,
     from: &Deployment,
     to: &Deployment,
@@ -179,9 +202,9 @@ fn is_joint<P: Protocol>(
     from.check_change(to)?;
     let from = Layout {
         since: configuration.membership.since,
-        ..from.layout(P::KINDS)?
+        ..from.layout(protocol.description().kinds)?
     };
-    Ok(P::transition(&from, &to.layout(P::KINDS)?)? == Transition::Joint)
+    Ok(protocol.transition(&from, &to.layout(protocol.description().kinds)?)? == Transition::Joint)
 }
 
 /// The command that abandons the change in progress and returns to the previous deployment.
@@ -206,7 +229,9 @@ pub fn probe() -> Change {
 }
 
 /// Checks a change that an operator has sent: every command in the log must be executable.
-pub(crate) fn check<P: Protocol>(
+pub(crate) fn check(
+    protocol: &dyn AnyProtocol,
+
     configuration: &Configuration,
     change: &Change,
 ) -> Result<(), ChangeError> {
@@ -225,7 +250,7 @@ pub(crate) fn check<P: Protocol>(
         {
             Err(ChangeError::Ahead(base.0))
         }
-        Change::Level { to, .. } => check_level::<P>(configuration, *to),
+        Change::Level { to, .. } => check_level(protocol, configuration, *to),
         Change::Begin { from, to, .. } | Change::Tune { from, to, .. } => {
             let read = |bytes: &Bytes| {
                 let text =
@@ -244,8 +269,10 @@ pub(crate) fn check<P: Protocol>(
             }
             let (from, to) = (read(from)?, read(to)?);
             let as_planned = match change {
-                Change::Begin { joint, .. } => is_joint::<P>(configuration, &from, &to)? == *joint,
-                Change::Tune { expiry_ms, .. } => tuning::<P>(&from, &to)? == *expiry_ms,
+                Change::Begin { joint, .. } => {
+                    is_joint(protocol, configuration, &from, &to)? == *joint
+                }
+                Change::Tune { expiry_ms, .. } => tuning(protocol, &from, &to)? == *expiry_ms,
                 Change::Finish { .. } | Change::Abandon { .. } | Change::Level { .. } => true,
             };
             match as_planned {

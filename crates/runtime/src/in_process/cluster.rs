@@ -8,6 +8,7 @@ use crate::admin::query::QueryError;
 use crate::admin::status::query_status;
 use crate::error::NodeError;
 use crate::node::audit::AuditCheck;
+use crate::node::roles::Runnable;
 use crate::node::settings::NodeSettings;
 use crate::node::startup::StartupWatch;
 use crate::status::NodeStatus;
@@ -18,6 +19,7 @@ use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Layout, LayoutError, NodeId};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
+use std::marker::PhantomData;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -88,7 +90,6 @@ pub enum ClusterError {
 /// A running cluster. Dropping it stops all nodes.
 pub struct Cluster<P: Protocol> {
     layout: Layout,
-    config: P::Config,
     machine: Arc<dyn Fn() -> Box<dyn StateMachine> + Send + Sync>,
     options: ClusterOptions,
     addresses: Vec<SocketAddr>,
@@ -97,6 +98,7 @@ pub struct Cluster<P: Protocol> {
     next_lane: AtomicUsize,
     /// One for all: a closure may be called by the replica of any node.
     desk: Arc<Desk>,
+    protocol: PhantomData<fn() -> P>,
 }
 
 impl<P: Protocol> Cluster<P> {
@@ -121,7 +123,7 @@ impl<P: Protocol> Cluster<P> {
         machine: impl Fn() -> Box<dyn StateMachine> + Send + Sync + 'static,
         options: ClusterOptions,
     ) -> Result<Self, ClusterError> {
-        let config = P::configure(layout.clone())?;
+        P::configure(layout.clone())?;
         if layout.count(0) == 0 {
             return Err(ClusterError::NoLane);
         }
@@ -139,7 +141,6 @@ impl<P: Protocol> Cluster<P> {
         let (machine, next_lane) = (Arc::new(machine), AtomicUsize::new(0));
         let mut cluster = Cluster {
             layout,
-            config,
             machine,
             options,
             addresses,
@@ -147,6 +148,7 @@ impl<P: Protocol> Cluster<P> {
             lanes,
             next_lane,
             desk: Desk::new(),
+            protocol: PhantomData,
         };
         for (index, listener) in (0..).zip(listeners) {
             cluster.start_node(NodeId(index), listener)?;
@@ -157,8 +159,8 @@ impl<P: Protocol> Cluster<P> {
     fn start_node(&mut self, node: NodeId, listener: TcpListener) -> Result<(), ClusterError> {
         let settings = self.settings(node, listener);
         let machine = self.machine.clone();
-        let (desk, config) = (self.desk.clone(), self.config.clone());
-        let hosted = Hosted::start_at::<P>(desk, settings, config, move || machine());
+        let (protocol, desk) = (Runnable::of::<P>(), self.desk.clone());
+        let hosted = Hosted::start_at(protocol, desk, settings, move || machine());
         let (hosted, calls) = hosted.map_err(|source| match source {
             NodeError::Start(source) => ClusterError::System(source),
             source => ClusterError::Node { node, source },

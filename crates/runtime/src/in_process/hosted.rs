@@ -5,10 +5,10 @@ use super::local_reads::Desk;
 use super::serving::serve_calls;
 use crate::error::NodeError;
 use crate::node::application::{Application, LaneHandle};
+use crate::node::roles::Runnable;
 use crate::node::settings::NodeSettings;
 use crate::node::start::run_node;
 use ionian_kernel::machine::StateMachine;
-use ionian_kernel::protocol::Protocol;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
@@ -35,19 +35,19 @@ impl Hosted {
     ///
     /// # Errors
     /// The reason why it does not run.
-    pub fn start<P: Protocol>(
+    pub fn start(
+        protocol: Runnable,
         settings: NodeSettings,
-        config: P::Config,
         machine: impl Fn() -> Box<dyn StateMachine> + Send + 'static,
     ) -> Result<(Hosted, Calls), NodeError> {
-        Self::start_at::<P>(Desk::new(), settings, config, machine)
+        Self::start_at(protocol, Desk::new(), settings, machine)
     }
 
     /// As [`start`](Self::start), where the closures for its machines wait at this desk.
-    pub(crate) fn start_at<P: Protocol>(
+    pub(crate) fn start_at(
+        protocol: Runnable,
         desk: Arc<Desk>,
         settings: NodeSettings,
-        config: P::Config,
         machine: impl Fn() -> Box<dyn StateMachine> + Send + 'static,
     ) -> Result<(Hosted, Calls), NodeError> {
         let (calls, queue) = mpsc::unbounded_channel();
@@ -61,7 +61,7 @@ impl Hosted {
                 let _ = started.send(());
                 serve_calls(handle, desk, queue)
             };
-            run_thread::<P>(settings, config, machine, application, stopped)
+            run_thread(protocol, settings, machine, application, stopped)
         };
         let thread = std::thread::Builder::new()
             .name(thread)
@@ -118,9 +118,9 @@ impl Drop for Hosted {
 }
 
 /// The body of a node's thread.
-fn run_thread<P: Protocol>(
+fn run_thread(
+    protocol: Runnable,
     settings: NodeSettings,
-    config: P::Config,
     machine: impl Fn() -> Box<dyn StateMachine> + 'static,
     application: impl FnOnce(LaneHandle) -> Box<dyn Application>,
     stop: oneshot::Receiver<Stop>,
@@ -145,7 +145,7 @@ fn run_thread<P: Protocol>(
     };
     LocalSet::new().block_on(&runtime, async move {
         tokio::select! {
-            result = run_node::<P>(settings, config, machine, application, shutdown) => result,
+            result = run_node(protocol, settings, machine, application, shutdown) => result,
             () = at_once => Ok(()),
         }
     })

@@ -5,7 +5,7 @@ use crate::status::ClientsStatus;
 use ionian_kernel::client::{DiskRoom, Reply, Request};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::level::Level;
-use ionian_kernel::protocol::Protocol;
+use ionian_kernel::protocol::AnyProtocol;
 use ionian_kernel::trace::{CommandId, TraceParent};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -118,8 +118,8 @@ impl Wake {
 
 /// The level by which applications judge what clients may use, such as users and a limit of memory.
 /// With a protocol that cannot change its level it is the first: such features are untested there.
-pub(crate) fn level_of_features<P: Protocol>(level: Level) -> Level {
-    match P::check_level() {
+pub(crate) fn level_of_features(protocol: &dyn AnyProtocol, level: Level) -> Level {
+    match protocol.check_level() {
         Ok(()) => level,
         Err(_) => Level::FIRST,
     }

@@ -2,7 +2,7 @@
 
 use super::certificates;
 use super::event_loop::{EventLoop, NodeInfo};
-use super::loops::{Loops, RoleThread};
+use super::roles::RoleLoopView;
 use super::state::{State, role_status};
 use crate::admin::change::Response;
 use crate::admin::control::{Answer, NodeControl};
@@ -16,21 +16,21 @@ use ionian_kernel::client::Refusal;
 use ionian_kernel::layout::Address;
 use ionian_kernel::level::Level;
 use ionian_kernel::membership::Change;
-use ionian_kernel::protocol::Protocol;
+use ionian_kernel::protocol::Description;
 use ionian_kernel::role::{Cover, Picture};
 use ionian_kernel::time::Instant;
 use tokio::sync::oneshot;
 
-impl<P: Protocol> EventLoop<P> {
+impl EventLoop {
     /// The status but for other loops, with the addresses of the roles.
     fn own_status(&self) -> (NodeStatus, Vec<(Address, RoleStatus)>) {
-        let state = &*self.state.borrow();
-        let State {
-            node,
-            io,
-            membership,
-            ..
-        } = state;
+        let state = &mut *self.state.borrow_mut();
+        let lost = state.roles.lost_messages();
+        let statuses = state.roles.of_main_loop().statuses();
+        let protocol = state.roles.description();
+        let roles = role_status(self.clock.now(), protocol, statuses);
+        let state = &*state;
+        let State { io, membership, .. } = state;
         let NodeInfo {
             identity,
             node: id,
@@ -48,8 +48,7 @@ impl<P: Protocol> EventLoop<P> {
         let known = membership.configuration();
         let level = known.map_or(Level::FIRST, |known| known.membership.level);
         event_loop.syncs = log.syncs;
-        event_loop.ignored = node.ignored();
-        event_loop.overdue = node.overdue();
+        [event_loop.ignored, event_loop.overdue] = lost;
         let status = NodeStatus {
             cluster: identity.cluster.clone(),
             protocol: identity.protocol.clone(),
@@ -84,30 +83,32 @@ impl<P: Protocol> EventLoop<P> {
             audit_refusal: audit.refusal(),
             unfinished: guard.executing().unfinished(),
         };
-        (status, role_status(self.clock.now(), node))
+        (status, roles)
     }
 
     /// Asks every other loop something; one that has ended does not answer.
     pub(super) async fn ask_others<T: Send + 'static>(
         &self,
-        question: impl Fn(&mut RoleThread<P>) -> T + Clone + Send + 'static,
+        question: impl Fn(&mut dyn RoleLoopView) -> T + Clone + Send + 'static,
     ) -> Vec<T> {
-        let asked = self
-            .state
-            .borrow_mut()
-            .io
-            .loops
-            .as_mut()
-            .map(|loops: &mut Loops<P>| loops.ask(question));
+        let mut asked = Vec::new();
+        self.state.borrow_mut().roles.order(&mut || {
+            let ((answer, answered), question) = (oneshot::channel(), question.clone());
+            asked.push(answered);
+            Box::new(move |role_loop| {
+                // It fails if the question is given up.
+                let _ = answer.send(question(role_loop));
+            })
+        });
         let mut answers = Vec::new();
-        for answer in asked.unwrap_or_default() {
+        for answer in asked {
             answers.extend(answer.await.ok());
         }
         answers
     }
 }
 
-impl<P: Protocol> State<P> {
+impl State {
     /// What the node has measured of its work.
     fn work(&self) -> WorkStatus {
         let io = &self.io;
@@ -115,13 +116,7 @@ impl<P: Protocol> State<P> {
         WorkStatus {
             loop_sync_us: measured.loop_sync_us,
             loop_wait_us: run_queue_wait_us(),
-            role_busy_us: match io.loops {
-                None => {
-                    let instances = self.node.instances();
-                    instances.map(|(it, _)| self.busy.of(it)).collect()
-                }
-                Some(_) => Vec::new(),
-            },
+            role_busy_us: self.roles.busy_us(),
             syncs: counts(&measured.sync_times),
             clients: io.application.measured(),
         }
@@ -136,25 +131,28 @@ fn run_queue_wait_us() -> Option<u64> {
 }
 
 /// What a role loop reports of itself and its roles.
-fn others_status<P: Protocol>(
+fn others_status(
     now: Instant,
-    thread: &mut RoleThread<P>,
+    protocol: &Description,
+    role_loop: &mut dyn RoleLoopView,
 ) -> (RoleLoopStatus, Vec<(Address, RoleStatus)>) {
-    let roles = role_status(now, &thread.role_loop.node);
+    let roles = role_status(now, protocol, role_loop.roles().statuses());
     let name =
         |(address, status): &(Address, RoleStatus)| format!("{} {}", status.role, address.index);
     let status = RoleLoopStatus {
         roles: roles.iter().map(name).collect(),
-        ..thread.status()
+        ..role_loop.status()
     };
     (status, roles)
 }
 
-impl<P: Protocol> NodeControl for EventLoop<P> {
+impl NodeControl for EventLoop {
     fn status(&self) -> Answer<'_, NodeStatus> {
         Box::pin(async {
             let now = self.clock.now();
-            let others = self.ask_others(move |it| others_status(now, it)).await;
+            let protocol = self.state.borrow().roles.description();
+            let others = self.ask_others(move |it| others_status(now, protocol, it));
+            let others = others.await;
             let (mut status, mut roles) = self.own_status();
             for (of_loop, of_roles) in others {
                 status.role_loops.push(of_loop);
@@ -182,12 +180,17 @@ impl<P: Protocol> NodeControl for EventLoop<P> {
     fn freeze(&self, cover: Cover) -> Answer<'_, Picture> {
         Box::pin(async move {
             let now = self.clock.now();
-            let own = self.state.borrow_mut().node.freeze(now, cover);
+            let own = self
+                .state
+                .borrow_mut()
+                .roles
+                .of_main_loop()
+                .freeze(now, cover);
             // A role may have set a timer to ask for what is missing.
             self.submissions.wake.wake();
-            let freeze = move |thread: &mut RoleThread<P>| {
-                let now = thread.clock.now();
-                thread.role_loop.node.freeze(now, cover)
+            let freeze = move |role_loop: &mut dyn RoleLoopView| {
+                let now = role_loop.now();
+                role_loop.roles().freeze(now, cover)
             };
             let others = self.ask_others(freeze).await;
             others

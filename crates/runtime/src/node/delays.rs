@@ -99,12 +99,12 @@ impl Delays {
     pub(super) fn records_durable(
         &mut self,
         now: Instant,
-        held: impl Iterator<Item = (Address, Option<LogSlot>)>,
+        held: impl FnOnce() -> Vec<(Address, Option<LogSlot>)>,
     ) {
         if let Some(since) = self.waits_since.take() {
             let (began, on_disk) = &mut self.run;
             *on_disk += now.since(since.max(*began));
-            self.keep(DELAY_DISK, (since, now), || by_role(held));
+            self.keep(DELAY_DISK, (since, now), || by_role(held().into_iter()));
         }
     }
 
@@ -203,12 +203,12 @@ mod tests {
         };
         delays.run_begins(at(100));
         delays.records_wait(at(101));
-        delays.records_durable(at(110), [vote(6)].into_iter());
+        delays.records_durable(at(110), || vec![vote(6)]);
         assert_eq!(told(&delays), [], "half of 20 ms is not reached");
         delays.records_wait(at(111));
         delays.records_wait(at(115));
         let other = (Address { kind: 0, index: 0 }, None);
-        delays.records_durable(at(121), [vote(8), vote(7), other].into_iter());
+        delays.records_durable(at(121), || vec![vote(8), vote(7), other]);
         delays.run_ends(at(122), None);
         let all = delays.all(KINDS);
         assert_eq!(told(&delays), [("disk".to_owned(), 111, 121)]);
@@ -246,7 +246,7 @@ mod tests {
         for number in 0..2000 {
             delays.records_wait(at(100 * number));
             let role = |index| (Address { kind: 0, index }, None);
-            delays.records_durable(at(100 * number + 50), (0..20).map(role));
+            delays.records_durable(at(100 * number + 50), || (0..20).map(role).collect());
         }
         let all = delays.all(KINDS);
         assert_eq!(all.len(), MOST);

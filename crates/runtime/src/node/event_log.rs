@@ -5,7 +5,6 @@
 use crate::status::LogStatus;
 use ionian_kernel::id::Round;
 use ionian_kernel::layout::Address;
-use ionian_kernel::protocol::{Instance, Protocol};
 use ionian_kernel::status::{Agreement, Leads, Status};
 use ionian_kernel::time::Instant;
 use std::collections::BTreeMap;
@@ -79,23 +78,23 @@ impl EventLog {
     }
 
     /// Logs what has changed, once a second.
-    pub(crate) fn log_changes<'a, P: Protocol>(
+    pub(crate) fn log_changes(
         &mut self,
         now: Instant,
-        roles: impl Iterator<Item = (Address, &'a P::Instance)>,
-        log: impl FnOnce() -> LogStatus,
+        kinds: &[&str],
+        roles: &dyn Fn() -> Vec<(Address, Status)>,
+        log: &dyn Fn() -> LogStatus,
     ) {
         if now < self.next_check {
             return;
         }
         self.next_check = now + CHECK_EVERY;
-        for (address, role) in roles {
-            let status = role.status();
+        for (address, status) in roles() {
             let lines = [
                 self.leader(address, &status),
                 self.replica(address, &status),
             ];
-            let kind = P::KINDS[usize::from(address.kind)];
+            let kind = kinds[usize::from(address.kind)];
             for line in lines.into_iter().flatten() {
                 tracing::info!("{kind} {} {line}", address.index);
             }

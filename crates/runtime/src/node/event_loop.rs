@@ -30,7 +30,6 @@ use ionian_deployment::Configuration;
 use ionian_kernel::id::Members;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::membership::Membership;
-use ionian_kernel::protocol::Protocol;
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::WireError;
 use std::cell::RefCell;
@@ -45,9 +44,12 @@ use tokio::sync::Notify;
 /// How often a node that drains before it stops checks whether it has finished.
 const CHECK_EVERY: Duration = Duration::from_millis(5);
 
+/// Completes when the node is to stop.
+pub(crate) type Shutdown = Pin<Box<dyn Future<Output = ()>>>;
+
 /// One event loop with its roles.
-pub(crate) struct EventLoop<P: Protocol> {
-    pub(super) state: RefCell<State<P>>,
+pub(crate) struct EventLoop {
+    pub(super) state: RefCell<State>,
     pub(super) submissions: Rc<Submissions>,
     /// Notified by the threads of the log, and by the other event loops.
     log_wake: Arc<Notify>,
@@ -110,9 +112,9 @@ enum TickOutcome {
     Exit(ExitReason),
 }
 
-impl<P: Protocol> EventLoop<P> {
+impl EventLoop {
     pub(crate) fn new(
-        state: State<P>,
+        state: State,
         submissions: Rc<Submissions>,
         log_wake: Arc<Notify>,
         clock: Clock,
@@ -129,15 +131,11 @@ impl<P: Protocol> EventLoop<P> {
 
     /// Starts the roles and runs them until `shutdown` completes and the node is drained, or the
     /// node is no longer a member and has left.
-    pub(crate) async fn run(
-        &self,
-        shutdown: impl Future<Output = ()>,
-    ) -> Result<ExitReason, NodeError> {
-        let mut shutdown = pin!(shutdown);
+    pub(crate) async fn run(&self, mut shutdown: Shutdown) -> Result<ExitReason, NodeError> {
         let mut stop_at = None;
-        let reason = self.run_roles(shutdown.as_mut(), &mut stop_at).await?;
+        let reason = self.run_roles(&mut shutdown, &mut stop_at).await?;
         match (reason, stop_at) {
-            (ExitReason::Removed, None) => self.leave(shutdown).await,
+            (ExitReason::Removed, None) => self.leave(&mut shutdown).await,
             // It was asked to stop before: it leaves when it is started again.
             _ => Ok(ExitReason::Stopped),
         }
@@ -146,10 +144,10 @@ impl<P: Protocol> EventLoop<P> {
     /// Runs the roles; `stop_at` is set when `shutdown` has completed.
     async fn run_roles(
         &self,
-        mut shutdown: Pin<&mut impl Future<Output = ()>>,
+        shutdown: &mut Shutdown,
         stop_at: &mut Option<tokio::time::Instant>,
     ) -> Result<ExitReason, NodeError> {
-        if let Some(reason) = self.wait_for_admission(shutdown.as_mut()).await? {
+        if let Some(reason) = self.wait_for_admission(shutdown).await? {
             return Ok(reason);
         }
         self.state.borrow_mut().start(self.clock.now())?;
@@ -175,7 +173,7 @@ impl<P: Protocol> EventLoop<P> {
             }
             tokio::select! {
                 biased;
-                () = &mut shutdown, if stop_at.is_none() => {
+                () = &mut *shutdown, if stop_at.is_none() => {
                     *stop_at = Some(tokio::time::Instant::now() + self.info.drain);
                     self.drain(true);
                 }
@@ -199,7 +197,7 @@ impl<P: Protocol> EventLoop<P> {
     /// Completes when the roles may be started, or else with the reason why the loop ends before.
     async fn wait_for_admission(
         &self,
-        shutdown: Pin<&mut impl Future<Output = ()>>,
+        shutdown: &mut Shutdown,
     ) -> Result<Option<ExitReason>, NodeError> {
         tokio::select! {
             biased;
@@ -211,10 +209,7 @@ impl<P: Protocol> EventLoop<P> {
 
     /// Waits until the node can stop that is not a member any more, or is asked to: then it starts
     /// again as a member, and leaves another time.
-    async fn leave(
-        &self,
-        shutdown: Pin<&mut impl Future<Output = ()>>,
-    ) -> Result<ExitReason, NodeError> {
+    async fn leave(&self, shutdown: &mut Shutdown) -> Result<ExitReason, NodeError> {
         self.state.borrow().io.peers.flush();
         let configuration = self.configuration().expect("it has changed");
         tokio::select! {
@@ -305,16 +300,16 @@ impl<P: Protocol> EventLoop<P> {
             is_member &= state.run_roles(now)?;
         }
         let State {
-            node,
+            roles,
             io,
             event_log,
             delays,
             ..
         } = state;
-        event_log.log_changes::<P>(now, node.instances(), || io.log.status());
+        roles.log_changes(now, event_log, &|| io.log.status());
         io.application.on_burst_end();
         io.peers.flush();
-        let (ended, timer) = (self.clock.now(), node.next_timer());
+        let (ended, timer) = (self.clock.now(), roles.next_timer());
         delays.run_ends(ended, timer);
         io.iterations.record(ended.since(now).as_micros() as u64);
         Ok(match is_member {
@@ -335,13 +330,13 @@ impl<P: Protocol> EventLoop<P> {
 
     /// Ends the other loops, and writes out what the log has, when the node stops in order.
     pub(crate) fn close_log(&self) -> Result<(), NodeError> {
-        let io = &mut self.state.borrow_mut().io;
-        io.loops = None;
-        Ok(io.log.close()?)
+        let state = &mut *self.state.borrow_mut();
+        state.roles.end_loops();
+        Ok(state.io.log.close()?)
     }
 }
 
-impl<P: Protocol> PeerHandler for EventLoop<P> {
+impl PeerHandler for EventLoop {
     fn ingest(&self, members: Members, message: Encoded<'_>) -> Result<(), WireError> {
         if self.state.borrow().has_left {
             return Ok(());
@@ -358,29 +353,19 @@ impl<P: Protocol> PeerHandler for EventLoop<P> {
             self.learn(message.decode()?);
             return Ok(());
         }
-        let size = message.as_slice().len();
-        let message = message.decode()?;
-        let State { node, io, .. } = &mut *self.state.borrow_mut();
+        let State { roles, io, .. } = &mut *self.state.borrow_mut();
+        roles.receive(members, message)?;
         io.counts.messages_in += 1;
-        let Some(loops) = &mut io.loops else {
-            node.deliver(members, message);
-            return Ok(());
-        };
-        if let Some((members, message)) = loops.pass(members, message, size) {
-            node.deliver(members, message);
-        }
         Ok(())
     }
 
     fn ingested(&self) {
-        if let Some(loops) = &mut self.state.borrow_mut().io.loops {
-            loops.hand_over();
-        }
+        self.state.borrow_mut().roles.received();
         self.submissions.wake.wake();
     }
 
     fn must_wait(&self) -> Option<Rc<Notify>> {
-        self.state.borrow().io.loops.as_ref()?.must_wait()
+        self.state.borrow().roles.must_wait()
     }
 
     fn learn(&self, membership: Membership) {

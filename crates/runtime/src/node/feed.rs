@@ -6,7 +6,6 @@ use crate::admin::change::{self, Response};
 use crate::admin::control::NodeControl;
 use crate::status::NodeStatus;
 use ionian_deployment::Configuration;
-use ionian_kernel::protocol::Protocol;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -84,7 +83,7 @@ impl StatusReader {
 }
 
 /// Publishes the status of the node, and answers probes, until the node ends.
-pub(crate) async fn publish<P: Protocol>(event_loop: Rc<EventLoop<P>>, mut feed: StatusFeed) {
+pub(crate) async fn publish(event_loop: Rc<EventLoop>, mut feed: StatusFeed) {
     let mut ticks = tokio::time::interval(PUBLISHED_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

@@ -2,7 +2,6 @@
 
 use super::application::Application;
 use super::clock::Clock;
-use super::loops::Loops;
 use crate::status::LoopStatus;
 use crate::storage::log::Log;
 use crate::transport::frame::{HEADER_BYTES, encode_frame};
@@ -12,27 +11,22 @@ use bytes::Bytes;
 use ionian_kernel::client::{Operation, Refusal, Reply, Request};
 use ionian_kernel::histogram::Times;
 use ionian_kernel::id::{ClientId, Members};
-use ionian_kernel::layout::{Address, Layout, NodeId, Places};
-use ionian_kernel::machine::Frozen;
+use ionian_kernel::layout::{Layout, NodeId, Places};
 use ionian_kernel::membership::Membership;
-use ionian_kernel::node::World;
-use ionian_kernel::protocol::Protocol;
-use ionian_kernel::role::Lsn;
 use ionian_kernel::time::Instant;
+use ionian_kernel::wire::Wire;
 use std::collections::HashMap;
 use std::rc::Rc;
 use tokio::sync::oneshot;
 
 /// The peers, the log and the application of a node.
-pub(crate) struct NodeIo<P: Protocol> {
+pub(crate) struct NodeIo {
     /// For each kind of role, the nodes that have instances of it, and which ones.
     places: Vec<Vec<(NodeId, Members)>>,
     pub(crate) peers: Rc<Peers>,
     pub(crate) log: Log,
     pub(crate) application: Box<dyn Application>,
-    /// The other event loops of the node, if it has any.
-    pub(crate) loops: Option<Loops<P>>,
-    clock: Clock,
+    pub(crate) clock: Clock,
     /// When the present run of the loop began.
     pub(crate) now: Instant,
     pub(crate) counts: LoopStatus,
@@ -47,20 +41,18 @@ pub(crate) struct NodeIo<P: Protocol> {
     scratch: Vec<u8>,
 }
 
-impl<P: Protocol> NodeIo<P> {
+impl NodeIo {
     pub(crate) fn new(
         (layout, clock): (&Layout, Clock),
         peers: Rc<Peers>,
         log: Log,
         application: Box<dyn Application>,
-        loops: Option<Loops<P>>,
     ) -> Self {
         let mut io = NodeIo {
             places: Vec::new(),
             peers,
             log,
             application,
-            loops,
             clock,
             now: Instant::ZERO,
             counts: LoopStatus::default(),
@@ -88,7 +80,8 @@ impl<P: Protocol> NodeIo<P> {
         self.deliver_reply(lane, reply);
     }
 
-    fn deliver_reply(&mut self, lane: ClientId, reply: Reply) {
+    /// Hands a reply to the application, or to the operator who has requested a change.
+    pub(crate) fn deliver_reply(&mut self, lane: ClientId, reply: Reply) {
         self.unanswered = self.unanswered.saturating_sub(1);
         if reply.token >= CHANGE_TOKENS {
             self.changes.answer(reply);
@@ -99,7 +92,7 @@ impl<P: Protocol> NodeIo<P> {
     }
 
     /// Sends a message to instances on other nodes.
-    fn send_to_nodes(&mut self, kind: u8, members: Members, message: &P::Message) {
+    pub(crate) fn send(&mut self, kind: u8, members: Members, message: &impl Wire) {
         let places = self
             .places
             .get(kind as usize)
@@ -190,40 +183,4 @@ fn places(nodes: &Places) -> Vec<(NodeId, Members)> {
         }
     }
     places
-}
-
-impl<P: Protocol> World<P> for NodeIo<P> {
-    fn send(&mut self, kind: u8, members: Members, message: P::Message) {
-        let Some(loops) = &mut self.loops else {
-            return self.send_to_nodes(kind, members, &message);
-        };
-        if let Some((members, message)) = loops.pass(members, message, 0) {
-            self.send_to_nodes(kind, members, &message);
-        }
-    }
-
-    fn append(&mut self, from: Address, record: &[u8], vital: bool) -> Lsn {
-        self.counts.records += 1;
-        self.log.append(from, record, vital)
-    }
-
-    fn durable(&self) -> Lsn {
-        self.log.durable()
-    }
-
-    fn clock(&self) -> Instant {
-        self.clock.now()
-    }
-
-    fn store_snapshot(&mut self, from: Address, stamp: u64, frozen: Box<dyn Frozen>) {
-        self.log.store_snapshot(from, stamp, frozen);
-    }
-
-    fn announce(&mut self, membership: Membership) {
-        self.announced = Some(membership);
-    }
-
-    fn reply(&mut self, lane: ClientId, reply: Reply) {
-        self.deliver_reply(lane, reply);
-    }
 }

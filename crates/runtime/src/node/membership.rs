@@ -8,7 +8,7 @@ use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::id::Members;
 use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::membership::Membership;
-use ionian_kernel::protocol::Protocol;
+use ionian_kernel::protocol::AnyProtocol;
 use std::path::PathBuf;
 
 /// The newest membership that a node knows.
@@ -102,16 +102,18 @@ impl KnownMembership {
     }
 }
 
-/// The layout of a configuration, and the protocol's view of it.
-pub(crate) fn layout_of<P: Protocol>(
+/// The layout of a configuration, which is a deployment of the protocol.
+pub(crate) fn layout_of(
+    protocol: &dyn AnyProtocol,
     configuration: &Configuration,
-) -> Result<(Layout, P::Config), NodeError> {
+) -> Result<Layout, NodeError> {
     let layout = configuration
-        .layout(P::KINDS)
+        .layout(protocol.description().kinds)
         .map_err(|error| unusable(configuration, error.to_string()))?;
-    let config =
-        P::configure(layout.clone()).map_err(|error| unusable(configuration, error.to_string()))?;
-    Ok((layout, config))
+    protocol
+        .configure(layout.clone())
+        .map_err(|error| unusable(configuration, error.to_string()))?;
+    Ok(layout)
 }
 
 /// The frame that announces a membership to peers.

@@ -3,7 +3,6 @@
 pub mod application;
 pub mod audit;
 mod audit_lines;
-mod bursts;
 mod busy;
 mod certificates;
 mod clock;
@@ -22,6 +21,7 @@ mod loops;
 mod membership;
 mod notes;
 mod peer_tasks;
+pub(crate) mod roles;
 pub mod settings;
 pub(crate) mod start;
 pub mod startup;

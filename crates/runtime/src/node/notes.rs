@@ -3,7 +3,7 @@
 use super::application::Kept;
 use super::clock::Clock;
 use super::event_loop::EventLoop;
-use super::loops::RoleThread;
+use super::roles::RoleLoopView;
 use crate::admin::traces::{LONGEST, MOST_COMMANDS, MOST_SLOTS, TraceRequest};
 use crate::traces::{KeptCommand, NodeNotes, NotedEvent, RecordingStatus};
 use ionian_kernel::node::Node;
@@ -18,7 +18,7 @@ const MOST_EVENTS: usize = 20_000;
 
 /// What a request asks of each loop.
 #[derive(Clone)]
-struct Question {
+pub(crate) struct Question {
     now: Instant,
     record: Option<Recording>,
     commands: Vec<CommandId>,
@@ -27,7 +27,7 @@ struct Question {
 
 /// What a loop answers.
 #[derive(Default)]
-struct Notes {
+pub(crate) struct Notes {
     events: Vec<NotedEvent>,
     lost: u64,
     recording: Option<Recording>,
@@ -49,7 +49,8 @@ impl Question {
         }
     }
 
-    fn ask<P: Protocol>(&self, node: &mut Node<P>) -> Notes {
+    /// What a loop with these roles answers.
+    pub(super) fn ask<P: Protocol>(&self, node: &mut Node<P>) -> Notes {
         if let Some(recording) = self.record {
             node.record(self.now, recording);
         }
@@ -105,20 +106,20 @@ impl Kept {
     }
 }
 
-impl<P: Protocol> EventLoop<P> {
+impl EventLoop {
     /// Carries out a request.
     pub(super) async fn notes(&self, request: TraceRequest) -> NodeNotes {
         let now = self.clock.now();
         let question = Question::of(&request, now);
         let asked = question.clone();
         let others = self
-            .ask_others(move |thread: &mut RoleThread<P>| asked.ask(&mut thread.role_loop.node));
+            .ask_others(move |role_loop: &mut dyn RoleLoopView| role_loop.roles().notes(&asked));
         let others = others.await;
         let state = &mut *self.state.borrow_mut();
         if let Some(Recording { one_in, until }) = question.record {
             state.io.application.keep(one_in, until.since(now));
         }
-        let own = question.ask(&mut state.node);
+        let own = state.roles.of_main_loop().notes(&question);
         let mut notes = NodeNotes {
             node: self.info.name.clone(),
             protocol: self.info.identity.protocol.clone(),
@@ -134,7 +135,7 @@ impl<P: Protocol> EventLoop<P> {
         }
         let kept = state.io.application.kept();
         if !question.commands.is_empty() {
-            notes.delays = state.delays.all(P::KINDS);
+            notes.delays = state.delays.all(state.roles.description().kinds);
         }
         notes.commands = kept.into_iter().map(|it| it.command(self.clock)).collect();
         notes

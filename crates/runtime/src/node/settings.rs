@@ -14,7 +14,7 @@ use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::level::Level;
-use ionian_kernel::protocol::Protocol;
+use ionian_kernel::protocol::AnyProtocol;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -66,7 +66,8 @@ impl NodeSettings {
     ///
     /// # Errors
     /// If there is no such node, or the stored membership cannot be read.
-    pub fn new<P: Protocol>(
+    pub fn new(
+        protocol: &dyn AnyProtocol,
         given: Configuration,
         name: &str,
         data: Option<&Path>,
@@ -94,7 +95,7 @@ impl NodeSettings {
             listener: None,
             peers: addresses(&configuration),
             layout: configuration
-                .layout(P::KINDS)
+                .layout(protocol.description().kinds)
                 .map_err(NodeError::Deployment)?,
             durability: match deployment.durability {
                 ionian_deployment::Durability::Memory => Durability::Memory,

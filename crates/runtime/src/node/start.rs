@@ -4,15 +4,15 @@ use super::application::{Application, LaneHandle, Submissions, level_of_features
 use super::audit_lines::RefusedLines;
 use super::clock::Clock;
 use super::delays::Delays;
-use super::event_loop::{EventLoop, NodeInfo};
+use super::event_loop::{EventLoop, NodeInfo, Shutdown};
 use super::feed;
 use super::guard::MachineGuard;
-use super::instances::{InstanceFactory, recover_instances};
+use super::instances::InstanceFactory;
 use super::io::NodeIo;
 use super::listener::{Listener, Warnings};
-use super::loops::Loops;
 use super::membership::KnownMembership;
 use super::peer_tasks;
+use super::roles::Runnable;
 use super::settings::NodeSettings;
 use super::startup::Startup;
 use super::state::{ExitReason, State};
@@ -35,7 +35,7 @@ use crate::transport::connection::Transport;
 use crate::transport::peers::Peers;
 use ionian_kernel::level::Level;
 use ionian_kernel::machine::StateMachine;
-use ionian_kernel::protocol::Protocol;
+use ionian_kernel::protocol::Description;
 use ionian_kernel::trace::Recording;
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -51,6 +51,12 @@ use tokio::task::{AbortHandle, LocalSet};
 /// For how long a node notes the sample of the deployment for traces.
 const UNTIL_IT_STOPS: Duration = Duration::from_secs(100 * 365 * 86_400);
 
+/// Makes an empty state machine.
+type MakeMachine = Box<dyn Fn() -> Box<dyn StateMachine>>;
+
+/// Makes the application of a node.
+type Attach<'a> = Box<dyn FnOnce(LaneHandle) -> Box<dyn Application> + 'a>;
+
 /// How long a node that stops waits for its peers to receive what was written to them.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
@@ -64,26 +70,39 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// If the node cannot start, or its disk fails.
-pub async fn run_node<P: Protocol>(
-    mut settings: NodeSettings,
-    config: P::Config,
+pub async fn run_node(
+    protocol: Runnable,
+    settings: NodeSettings,
     machine: impl Fn() -> Box<dyn StateMachine> + 'static,
     application: impl FnOnce(LaneHandle) -> Box<dyn Application>,
     shutdown: impl Future<Output = ()> + 'static,
 ) -> Result<(), NodeError> {
-    check::<P>(&settings)?;
+    let (machine, shutdown) = (Box::new(machine), Box::pin(shutdown));
+    run(protocol, settings, machine, Box::new(application), shutdown).await
+}
+
+/// As [`run_node`], without type parameters: it is compiled with this crate.
+async fn run(
+    protocol: Runnable,
+    mut settings: NodeSettings,
+    machine: MakeMachine,
+    application: Attach<'_>,
+    shutdown: Shutdown,
+) -> Result<(), NodeError> {
+    let kinds = protocol.protocol().description().kinds;
+    check(protocol.protocol().description(), &settings)?;
     settings.startup.report(Startup::Opening);
-    let storage = Storage::open::<P>(&settings)?;
+    let storage = Storage::open(kinds, &settings)?;
     let factory = InstanceFactory {
         node: settings.node,
         seed: entropy(),
         keeps_records: settings.durability == Durability::Disk,
-        machine: Box::new(machine),
+        machine,
         guard: storage.guard.clone(),
     };
     let seed = factory.seed;
     let feed = settings.feed.take();
-    let (node, listener) = assemble::<P>(settings, &config, storage, factory, application)?;
+    let (node, listener) = assemble(protocol, settings, storage, factory, application)?;
     if let Some(feed) = feed {
         node.tasks
             .spawn(feed::publish(node.event_loop.clone(), feed));
@@ -103,7 +122,7 @@ struct Storage {
 }
 
 impl Storage {
-    fn open<P: Protocol>(settings: &NodeSettings) -> Result<Self, NodeError> {
+    fn open(kinds: &'static [&'static str], settings: &NodeSettings) -> Result<Self, NodeError> {
         let stamp = Stamp {
             cluster: settings.identity.cluster.clone(),
             protocol: settings.identity.protocol.clone(),
@@ -131,8 +150,7 @@ impl Storage {
         let log_wake = Arc::new(Notify::new());
         let (log, past) = match (settings.durability, directory) {
             (Durability::Disk, Some(directory)) => {
-                let (disk, kinds) = (settings.disk, P::KINDS);
-                log::open_disk(directory, &stamp, proof, kinds, disk, &log_wake)?
+                log::open_disk(directory, &stamp, proof, kinds, settings.disk, &log_wake)?
             }
             (_, directory) => log::open_memory(directory, &stamp, proof)?,
         };
@@ -147,13 +165,13 @@ impl Storage {
 }
 
 /// Recovers the roles and assembles the node. It listens already, but accepts no connection yet.
-fn assemble<P: Protocol>(
+fn assemble(
+    protocol: Runnable,
     mut settings: NodeSettings,
-    config: &P::Config,
     storage: Storage,
     factory: InstanceFactory,
-    application: impl FnOnce(LaneHandle) -> Box<dyn Application>,
-) -> Result<(Running<P>, TcpListener), NodeError> {
+    application: Attach<'_>,
+) -> Result<(Running, TcpListener), NodeError> {
     let Storage {
         guard,
         identities,
@@ -162,10 +180,8 @@ fn assemble<P: Protocol>(
         log_wake,
     } = storage;
     let amnesiac = past.is_lost();
-    let mut node = guard
-        .catch(|| {
-            recover_instances::<P>(&settings.layout, config, &factory, past, &settings.startup)
-        })
+    let mut roles = guard
+        .catch(|| protocol.recover(&settings.layout, factory, past, &settings.startup))
         .map_err(|failure| machine_failed(failure, settings.data.as_deref()))??;
     keep_membership(&settings)?;
     let listener = listen(settings.listener.take(), settings.address)?;
@@ -175,7 +191,7 @@ fn assemble<P: Protocol>(
     let lanes = settings.layout.client_lanes(settings.node).iter().collect();
     let known = settings.configuration.as_ref();
     let level = known.map_or(Level::FIRST, |known| known.membership.level);
-    let submissions = Submissions::new(lanes, level_of_features::<P>(level));
+    let submissions = Submissions::new(lanes, level_of_features(protocol.protocol(), level));
     let tasks = Rc::new(Tasks::default());
     let cleanup = Cleanup {
         tasks: tasks.clone(),
@@ -187,33 +203,26 @@ fn assemble<P: Protocol>(
     if one_in > 0 {
         let now = clock.now();
         let until = now + UNTIL_IT_STOPS;
-        node.record(now, Recording { one_in, until });
+        roles.record(now, Recording { one_in, until });
     }
-    let loops = match settings.layout.options.loops {
-        0 | 1 => None,
-        loops => Some(
-            Loops::start(&mut node, loops, log.durable(), clock, &log_wake)
-                .map_err(NodeError::Start)?,
-        ),
-    };
+    let loops = settings.layout.options.loops;
     let mut application = application(LaneHandle::new(submissions.clone()));
     if one_in > 0 {
         application.keep(one_in, UNTIL_IT_STOPS);
     }
+    let io = NodeIo::new((&settings.layout, clock), peers.clone(), log, application);
+    if loops > 1 {
+        roles
+            .spread(loops, &io, &log_wake)
+            .map_err(NodeError::Start)?;
+    }
     let state = State::new(
-        node,
-        NodeIo::new(
-            (&settings.layout, clock),
-            peers.clone(),
-            log,
-            application,
-            loops,
-        ),
+        (protocol.protocol(), roles),
+        io,
         (
             KnownMembership::new(&settings),
             Delays::new(settings.layout.options.clients.slower_than),
         ),
-        factory,
         admission.clone(),
         submissions.clone(),
     );
@@ -247,8 +256,8 @@ fn peers_of(settings: &NodeSettings, tasks: &Rc<Tasks>) -> Rc<Peers> {
 }
 
 /// A node that is ready to run.
-struct Running<P: Protocol> {
-    event_loop: Rc<EventLoop<P>>,
+struct Running {
+    event_loop: Rc<EventLoop>,
     guard: Arc<MachineGuard>,
     admission: Rc<Admission>,
     peers: Rc<Peers>,
@@ -258,7 +267,7 @@ struct Running<P: Protocol> {
     cleanup: Cleanup,
 }
 
-impl<P: Protocol> Running<P> {
+impl Running {
     /// Starts the tasks of the peers and the task that accepts connections; returns the latter.
     fn accept_connections(&self, listener: TcpListener, seed: u64) -> AbortHandle {
         let transport = Rc::new(Transport {
@@ -312,11 +321,7 @@ impl<P: Protocol> Running<P> {
 
     /// Runs the event loop until it ends, then stops the node in order. `listening` is the task
     /// that accepts connections.
-    async fn run(
-        self,
-        listening: AbortHandle,
-        shutdown: impl Future<Output = ()> + 'static,
-    ) -> Result<(), NodeError> {
+    async fn run(self, listening: AbortHandle, shutdown: Shutdown) -> Result<(), NodeError> {
         let data = self.settings.data.as_deref();
         let result = tokio::select! {
             biased;
@@ -378,9 +383,9 @@ fn keep_membership(settings: &NodeSettings) -> Result<(), LogError> {
 
 /// Runs the loop in its own task: the system's event queue then puts it after the readers that
 /// become ready at the same moment. The future that enters a `LocalSet` would come before them.
-async fn run_as_task<P: Protocol>(
-    event_loop: Rc<EventLoop<P>>,
-    shutdown: impl Future<Output = ()> + 'static,
+async fn run_as_task(
+    event_loop: Rc<EventLoop>,
+    shutdown: Shutdown,
 ) -> Result<ExitReason, NodeError> {
     let mut task = AbortOnDrop(tokio::task::spawn_local(async move {
         event_loop.run(shutdown).await
@@ -420,24 +425,35 @@ impl Drop for Cleanup {
 ///
 /// # Errors
 /// As [`run_node`].
-pub fn run_node_blocking<P: Protocol>(
+pub fn run_node_blocking(
+    protocol: Runnable,
     settings: NodeSettings,
-    config: P::Config,
     machine: impl Fn() -> Box<dyn StateMachine> + 'static,
     application: impl FnOnce(LaneHandle) -> Box<dyn Application>,
     shutdown: impl Future<Output = ()> + 'static,
+) -> Result<(), NodeError> {
+    let (machine, shutdown) = (Box::new(machine), Box::pin(shutdown));
+    run_blocking(protocol, settings, machine, Box::new(application), shutdown)
+}
+
+/// As [`run_node_blocking`], without type parameters: the loop that calls tasks is compiled with
+/// this crate.
+fn run_blocking(
+    protocol: Runnable,
+    settings: NodeSettings,
+    machine: MakeMachine,
+    application: Attach<'_>,
+    shutdown: Shutdown,
 ) -> Result<(), NodeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(NodeError::Start)?;
-    LocalSet::new().block_on(
-        &runtime,
-        run_node::<P>(settings, config, machine, application, shutdown),
-    )
+    let run = run(protocol, settings, machine, application, shutdown);
+    LocalSet::new().block_on(&runtime, run)
 }
 
-fn check<P: Protocol>(settings: &NodeSettings) -> Result<(), NodeError> {
+fn check(protocol: &Description, settings: &NodeSettings) -> Result<(), NodeError> {
     let NodeSettings {
         layout,
         peers,
@@ -462,10 +478,10 @@ fn check<P: Protocol>(settings: &NodeSettings) -> Result<(), NodeError> {
             layout.name(*missing)
         )));
     }
-    if layout.instances.len() > P::KINDS.len() {
+    if layout.instances.len() > protocol.kinds.len() {
         let text = format!(
             "the layout has more kinds of roles than the protocol '{}' has",
-            P::NAME
+            protocol.name
         );
         return Err(NodeError::Settings(text));
     }

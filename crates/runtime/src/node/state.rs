@@ -1,13 +1,11 @@
 //! The state of an event loop: the roles of a node and everything that they share.
 
 use super::application::{Submissions, level_of_features};
-use super::busy::Busy;
 use super::delays::Delays;
 use super::event_log::EventLog;
-use super::instances::InstanceFactory;
 use super::io::NodeIo;
-use super::loops::Loops;
 use super::membership::{KnownMembership, announcement, layout_of};
+use super::roles::Roles;
 use super::settings::addresses;
 use crate::admin::change::{self, ChangeError, Response};
 use crate::error::NodeError;
@@ -19,10 +17,8 @@ use ionian_kernel::client::{DiskRoom, Refusal, Request};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::membership::{Change, Membership};
-use ionian_kernel::node::Node;
-use ionian_kernel::node::homes::Hub;
-use ionian_kernel::node::role_loop::Input;
-use ionian_kernel::protocol::{Instance, Protocol};
+use ionian_kernel::protocol::{AnyProtocol, Description};
+use ionian_kernel::status::Status;
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::encode_all;
 use std::rc::Rc;
@@ -38,16 +34,14 @@ pub(crate) enum ExitReason {
 }
 
 /// See the top of this file.
-pub(crate) struct State<P: Protocol> {
-    pub(crate) node: Node<P>,
-    pub(crate) io: NodeIo<P>,
+pub(crate) struct State {
+    pub(crate) roles: Box<dyn Roles>,
+    pub(crate) io: NodeIo,
+    protocol: &'static dyn AnyProtocol,
     pub(crate) membership: KnownMembership,
     pub(crate) event_log: EventLog,
     /// When the roles of this loop waited long.
     pub(crate) delays: Delays,
-    /// How much time the roles of this loop spend on messages.
-    pub(crate) busy: Busy,
-    factory: InstanceFactory,
     admission: Rc<Admission>,
     submissions: Rc<Submissions>,
     /// Whether the roles are started.
@@ -68,23 +62,21 @@ pub(crate) struct State<P: Protocol> {
     requests: Vec<(ClientId, Request)>,
 }
 
-impl<P: Protocol> State<P> {
+impl State {
     pub(crate) fn new(
-        node: Node<P>,
-        io: NodeIo<P>,
+        (protocol, roles): (&'static dyn AnyProtocol, Box<dyn Roles>),
+        io: NodeIo,
         (membership, delays): (KnownMembership, Delays),
-        factory: InstanceFactory,
         admission: Rc<Admission>,
         submissions: Rc<Submissions>,
     ) -> Self {
         State {
-            node,
+            roles,
             io,
+            protocol,
             membership,
             event_log: EventLog::default(),
             delays,
-            busy: Busy::default(),
-            factory,
             admission,
             submissions,
             started: false,
@@ -101,16 +93,13 @@ impl<P: Protocol> State<P> {
     /// Starts the roles.
     pub(crate) fn start(&mut self, now: Instant) -> Result<(), NodeError> {
         self.io.now = now;
-        self.node.start(now, &mut self.io);
-        if let Some(loops) = &mut self.io.loops {
-            loops.give_all(|| Input::Start);
-        }
+        self.roles.start(now, &mut self.io);
         self.started = true;
         if core::mem::take(&mut self.roles_are_outdated)
             && let Some(known) = self.membership.configuration()
         {
-            let (layout, config) = layout_of::<P>(known)?;
-            self.reconfigure_roles(&layout, &config);
+            let layout = layout_of(self.protocol, known)?;
+            self.reconfigure_roles(&layout)?;
         }
         Ok(())
     }
@@ -121,36 +110,25 @@ impl<P: Protocol> State<P> {
         if self.io.log.poll()? {
             self.on_durable(now);
         }
-        self.take_in_bursts();
+        self.roles.take_in_bursts(&mut self.io);
         while let Some((from, snapshot)) = self.io.log.next_snapshot()? {
-            self.on_snapshot(from, snapshot);
+            self.roles.on_snapshot(from, snapshot, &mut self.io);
         }
         if self.started && self.io.log.wants_snapshots() {
             self.want_snapshots()?;
         }
-        let State { node, io, .. } = self;
+        let State { roles, io, .. } = self;
         self.submissions.swap(&mut self.requests);
         io.counts.requests += self.requests.len() as u64;
         io.unanswered += self.requests.len() as u64;
         for (lane, request) in self.requests.drain(..) {
             match self.submissions.lanes.borrow().contains(&lane) {
-                true => node.submit(lane, request),
+                true => roles.submit(lane, request),
                 false => io.refuse(lane, request),
             }
         }
-        if node.next_timer().is_some_and(|timer| timer <= now) {
-            node.fire_timers(now, io);
-        }
+        roles.fire_timers(now, io);
         Ok(())
-    }
-
-    fn on_snapshot(&mut self, from: Address, snapshot: (u64, bool)) {
-        let State { node, io, .. } = self;
-        match io.loops.as_mut().and_then(|it| Some((it.home(from)?, it))) {
-            Some((place, loops)) => loops.give(place, Input::Snapshot(from, snapshot)),
-            None if node.hosts(from) => node.on_snapshot(from, snapshot, io),
-            None => io.log.role_left(from),
-        }
     }
 
     /// Has the roles that execute commands store snapshots: none under way has the stamp 0.
@@ -158,10 +136,11 @@ impl<P: Protocol> State<P> {
         let Some(known) = self.membership.configuration() else {
             return Ok(());
         };
-        let (layout, _) = layout_of::<P>(known)?;
+        let layout = layout_of(self.protocol, known)?;
+        let executors = self.roles.description().executors;
         let here = layout.on_node(self.membership.node()).into_iter();
-        for from in here.filter(|it| P::EXECUTORS.contains(&it.kind)) {
-            self.on_snapshot(from, (0, false));
+        for from in here.filter(|it| executors.contains(&it.kind)) {
+            self.roles.on_snapshot(from, (0, false), &mut self.io);
         }
         Ok(())
     }
@@ -169,10 +148,9 @@ impl<P: Protocol> State<P> {
     /// More records are on disk: sends what waited for that.
     pub(crate) fn on_durable(&mut self, now: Instant) {
         self.event_log.records_durable(now);
-        let held = self.node.held(self.io.log.durable());
+        let held = || self.roles.held(self.io.log.durable());
         self.delays.records_durable(now, held);
-        self.node.on_durable(&mut self.io);
-        self.io.report_durable();
+        self.roles.on_durable(&mut self.io);
     }
 
     /// Refuses every request: the roles are not started.
@@ -188,10 +166,7 @@ impl<P: Protocol> State<P> {
     /// to. Returns whether this node is still a member.
     pub(crate) fn run_roles(&mut self, now: Instant) -> Result<bool, NodeError> {
         loop {
-            self.busy.settle(now, &mut self.node, &mut self.io);
-            if let Some(loops) = &mut self.io.loops {
-                loops.hand_over();
-            }
+            self.roles.settle(now, &mut self.io);
             let Some(membership) = self.io.announced.take() else {
                 return Ok(true);
             };
@@ -200,26 +175,15 @@ impl<P: Protocol> State<P> {
             }
             if self.draining || self.disk_is_slow {
                 // Roles that the membership has brought do not know yet.
-                self.node.drain(now, true, &mut self.io);
+                self.roles.drain_new(&mut self.io);
             }
         }
     }
 
     /// Writes a checkpoint if one is due. Returns whether it did: the roles then have work.
     pub(crate) fn write_checkpoint(&mut self) -> bool {
-        let Some(next) = self.io.log.checkpoint_due() else {
-            return false;
-        };
-        let loops = self.io.loops.as_ref();
-        if loops.is_some_and(|loops| loops.homes.is_in_checkpoint()) {
-            return false;
-        }
-        let needed = self.node.checkpoint(next, &mut self.io);
-        match &mut self.io.loops {
-            None => self.io.log.checkpoint_appended(needed),
-            Some(loops) => loops.begin_checkpoint(needed),
-        }
-        true
+        let due = self.io.log.checkpoint_due();
+        due.is_some_and(|next| self.roles.checkpoint(next, &mut self.io))
     }
 
     /// Takes in a membership that another node has announced, between two runs of the loop. Returns
@@ -262,7 +226,7 @@ impl<P: Protocol> State<P> {
         let Some(configuration) = self.membership.advanced(membership)? else {
             return Ok(true);
         };
-        let (layout, config) = layout_of::<P>(&configuration)?;
+        let layout = layout_of(self.protocol, &configuration)?;
         let stays = self.membership.is_member_of(&configuration);
         if stays {
             self.membership.store(&configuration)?;
@@ -279,38 +243,28 @@ impl<P: Protocol> State<P> {
         if !stays {
             self.has_left = true;
             peers.leave();
-            self.io.loops = None;
+            self.roles.end_loops();
             return Ok(false);
         }
-        self.submissions.level.set(level_of_features::<P>(level));
+        self.submissions
+            .level
+            .set(level_of_features(self.protocol, level));
         self.admission.change(addresses.len() - 1, &left)?;
         self.io.place(&layout);
         match self.started {
-            true => self.reconfigure_roles(&layout, &config),
+            true => self.reconfigure_roles(&layout)?,
             false => self.roles_are_outdated = true,
         }
         Ok(true)
     }
 
-    /// Has the roles follow a membership: those that stay learn it, new ones are created and
-    /// started, the others are retired.
-    fn reconfigure_roles(&mut self, layout: &Layout, config: &P::Config) {
-        let State { node, io, .. } = self;
+    /// Has the roles follow a membership.
+    fn reconfigure_roles(&mut self, layout: &Layout) -> Result<(), NodeError> {
         let here = self.membership.node();
-        let is_here = |address| {
-            let loops = io.loops.as_ref();
-            node.hosts(address) || loops.is_some_and(|loops| loops.home(address).is_some())
-        };
-        let mut new = self.factory.missing::<P>(is_here, layout, config, false);
-        node.reconfigure(io.now, (layout, config, here), io);
-        if let Some(loops) = &mut io.loops {
-            new = loops.reconfigure((layout, config, here), new);
-        }
-        for (address, instance) in new {
-            node.host(address, instance);
-        }
-        node.start(io.now, io);
+        let followed = self.roles.reconfigure(layout, here, &mut self.io);
+        followed.map_err(|error| NodeError::Settings(error.0))?;
         *self.submissions.lanes.borrow_mut() = layout.client_lanes(here).iter().collect();
+        Ok(())
     }
 
     /// Starts or ends draining. Returns whether that is a change.
@@ -375,20 +329,15 @@ impl<P: Protocol> State<P> {
     fn hand_over(&mut self, now: Instant) {
         let drains = self.draining || self.disk_is_slow;
         self.io.now = now;
-        self.node.drain(now, drains, &mut self.io);
-        if let Some(loops) = &mut self.io.loops {
-            loops.drain(drains);
-        }
+        self.roles.drain(drains, &mut self.io);
     }
 
     /// What a node that drains still has to finish.
     pub(crate) fn drain_status(&self) -> DrainStatus {
-        let mut loops = self.io.loops.iter();
-        let is_drained = self.node.is_drained() && loops.all(Loops::are_drained);
         DrainStatus {
             clients: self.io.application.clients() as u64,
             unanswered: self.io.unanswered,
-            leads: !is_drained,
+            leads: !self.roles.is_drained(),
         }
     }
 
@@ -405,7 +354,7 @@ impl<P: Protocol> State<P> {
         let known = self.membership.configuration().ok_or_else(|| {
             Response::Refused("the membership of this cluster cannot change".into())
         })?;
-        change::check::<P>(known, change).map_err(|error| match error {
+        change::check(self.protocol, known, change).map_err(|error| match error {
             ChangeError::Ahead(_) => Response::Undecided(error.to_string()),
             error => Response::Refused(error.to_string()),
         })?;
@@ -428,12 +377,16 @@ impl<P: Protocol> State<P> {
     }
 }
 
-/// What each role reports.
-pub(crate) fn role_status<P: Protocol>(now: Instant, node: &Node<P>) -> Vec<(Address, RoleStatus)> {
-    let roles = node.instances().map(|(address, instance)| {
+/// What each role of a protocol reports.
+pub(crate) fn role_status(
+    now: Instant,
+    protocol: &Description,
+    statuses: Vec<(Address, Status)>,
+) -> Vec<(Address, RoleStatus)> {
+    let roles = statuses.into_iter().map(|(address, status)| {
         let kind = usize::from(address.kind);
-        let (name, metrics) = (P::KINDS[kind], P::METRICS[kind]);
-        let status = RoleStatus::of(now, (name, address.index), instance.status(), metrics);
+        let (name, metrics) = (protocol.kinds[kind], protocol.metrics[kind]);
+        let status = RoleStatus::of(now, (name, address.index), status, metrics);
         (address, status)
     });
     roles.collect()

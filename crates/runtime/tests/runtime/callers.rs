@@ -5,6 +5,7 @@ use crate::greeting::Greeting;
 use crate::pki::{HOUR, Pair, Pki, ask, ask_by, is_connected, status_by, verdict};
 use crate::support::{DEADLINE, eventually};
 use ionian_deployment::{Configuration, Deployment, PresetOptions};
+use ionian_kernel::protocol::any;
 use ionian_machines::register::Register;
 use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_runtime::NodeSettings;
@@ -193,7 +194,7 @@ fn removed_node_cannot_bring_another_membership() {
     founding.durability = ionian_deployment::Durability::Memory;
     founding.nodes[0].address = listener.local_addr().unwrap().to_string();
     let configuration = Configuration::founded(founding);
-    let mut settings = NodeSettings::new::<MultiPaxos>(configuration, "n0", None).unwrap();
+    let mut settings = NodeSettings::new(any::<MultiPaxos>(), configuration, "n0", None).unwrap();
     settings.listener = Some(listener);
     settings.tls = pki.required(Kind::Node, "n0");
     let identity = settings.identity.clone();

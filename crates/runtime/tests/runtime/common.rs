@@ -19,7 +19,7 @@ use ionian_kernel::time::Timestamp;
 use ionian_runtime::NodeError;
 use ionian_runtime::{
     Application, AuditCheck, Durability, Identity, LaneHandle, NodeSettings, NodeStatus,
-    QueryError, StartupWatch, query_status, run_node_blocking,
+    QueryError, Runnable, StartupWatch, query_status, run_node_blocking,
 };
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, Once};
@@ -442,9 +442,14 @@ pub fn start_as<P: Protocol>(
         let shutdown = async move {
             let _ = stopped.await;
         };
-        let config = P::configure(settings.layout.clone()).unwrap();
         tracing::subscriber::with_default(capture, || {
-            run_node_blocking::<P>(settings, config, machine, application, shutdown)
+            run_node_blocking(
+                Runnable::of::<P>(),
+                settings,
+                machine,
+                application,
+                shutdown,
+            )
         })
     });
     Running {

@@ -14,7 +14,7 @@ use ionian_deployment::Configuration;
 use ionian_kernel::id::{SessionId, Slot};
 use ionian_kernel::level::Level;
 use ionian_kernel::machine::{RestoreError, StateMachine};
-use ionian_kernel::protocol::Protocol;
+use ionian_kernel::protocol::{Protocol, any};
 use ionian_kernel::time::Timestamp;
 use ionian_machines::kv::{Command, Compound, Kv};
 use ionian_protocols::multipaxos::MultiPaxos;
@@ -106,7 +106,7 @@ fn has_membership_of(data: &Directory, name: &str) {
 /// Starts the node of a directory, without its peers.
 fn start(data: &Directory) -> (Running, Identity) {
     let known = membership(data);
-    let mut settings = NodeSettings::new::<MultiPaxos>(known, "n0", Some(&data.0)).unwrap();
+    let mut settings = NodeSettings::new(any::<MultiPaxos>(), known, "n0", Some(&data.0)).unwrap();
     let listener = bind();
     settings.address = listener.local_addr().unwrap();
     settings.listener = Some(listener);

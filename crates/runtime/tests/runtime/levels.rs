@@ -7,6 +7,7 @@ use ionian_kernel::id::{Epoch, Slot};
 use ionian_kernel::level::Level;
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::membership::Membership;
+use ionian_kernel::protocol::any;
 use ionian_kernel::wire::encode_all;
 use ionian_machines::register::Register;
 use ionian_protocols::multipaxos::MultiPaxos;
@@ -22,7 +23,8 @@ fn start(data: &Directory) -> (Running, Identity) {
         node.address = format!("127.0.0.1:{port}");
     }
     let founded = Configuration::founded(founding);
-    let mut settings = NodeSettings::new::<MultiPaxos>(founded, "n0", Some(&data.0)).unwrap();
+    let mut settings =
+        NodeSettings::new(any::<MultiPaxos>(), founded, "n0", Some(&data.0)).unwrap();
     let listener = bind();
     settings.address = listener.local_addr().unwrap();
     settings.listener = Some(listener);

@@ -7,12 +7,14 @@ use ionian_deployment::{Configuration, Deployment, DeploymentError, Node, Placed
 use ionian_kernel::client::{Operation, ReadLevel, Refusal, Reply, Request};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::membership::{Change, Verdict};
-use ionian_kernel::protocol::Protocol;
+use ionian_kernel::protocol::any;
 use ionian_machines::register::{self, Register};
 use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_runtime::admin::change::{self, Response};
 use ionian_runtime::query_status;
-use ionian_runtime::{Application, Durability, LaneHandle, NodeError, NodeSettings, NodeStatus};
+use ionian_runtime::{
+    Application, Durability, LaneHandle, NodeError, NodeSettings, NodeStatus, Runnable,
+};
 use ionian_runtime::{query_membership, request_change};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -119,7 +121,8 @@ impl Nodes {
     /// The settings of a node that starts with the founding deployment.
     pub(crate) fn settings(&self, name: &str) -> Result<NodeSettings, NodeError> {
         let data = self.data.join(name);
-        NodeSettings::new::<MultiPaxos>(
+        NodeSettings::new(
+            any::<MultiPaxos>(),
             Configuration::founded(self.founding.clone()),
             name,
             Some(&data),
@@ -144,7 +147,7 @@ impl Nodes {
         });
         let data = self.data.join(directory);
         let settings =
-            NodeSettings::new::<MultiPaxos>(self.known(contact), name, Some(&data)).unwrap();
+            NodeSettings::new(any::<MultiPaxos>(), self.known(contact), name, Some(&data)).unwrap();
         self.addresses
             .insert(name.into(), settings.address.to_string());
         self.run(settings);
@@ -155,7 +158,6 @@ impl Nodes {
         let (stop, stopped) = oneshot::channel::<bool>();
         let name = settings.name.clone();
         let thread = std::thread::spawn(move || {
-            let config = MultiPaxos::configure(settings.layout.clone()).unwrap();
             let (in_order, shutdown) = oneshot::channel::<()>();
             let shutdown = async move {
                 let _ = shutdown.await;
@@ -166,9 +168,9 @@ impl Nodes {
                 .build()
                 .unwrap();
             let application = move |handle| serve(handle, queue);
-            let node = ionian_runtime::run_node::<MultiPaxos>(
+            let node = ionian_runtime::run_node(
+                Runnable::of::<MultiPaxos>(),
                 settings,
-                config,
                 machine,
                 application,
                 shutdown,
@@ -256,7 +258,7 @@ impl Nodes {
     }
 
     pub(crate) fn begin(&self, known: &Configuration, to: &Deployment) -> Change {
-        change::begin::<MultiPaxos>(known, to).unwrap()
+        change::begin(any::<MultiPaxos>(), known, to).unwrap()
     }
 
     pub(crate) fn request_once(&self, via: &str, change: &Change) -> Response {
@@ -288,7 +290,8 @@ impl Nodes {
     ) -> Result<u32, String> {
         let known = self.known(via);
         let to = plan(&known.deployment).map_err(|error| error.to_string())?;
-        let change = change::begin::<MultiPaxos>(&known, &to).map_err(|error| error.to_string())?;
+        let change =
+            change::begin(any::<MultiPaxos>(), &known, &to).map_err(|error| error.to_string())?;
         match self.request(via, &change) {
             Response::Decided(Verdict::Accepted { epoch }) => Ok(epoch.0),
             other => Err(other.to_string()),

@@ -16,5 +16,4 @@ mod queue;
 mod thread;
 mod threads;
 
-pub(crate) use self::thread::RoleThread;
 pub(crate) use self::threads::Loops;

@@ -4,12 +4,14 @@
 
 use super::super::clock::Clock;
 use super::super::event_log::EventLog;
+use super::super::roles::{self, LoopRoles, RoleLoopView};
 use super::queue::{MAX_TAKEN, Queue};
 use crate::admin::status::cpu_time_us;
 use crate::status::{LogStatus, RoleLoopStatus};
 use ionian_kernel::id::Members;
 use ionian_kernel::node::role_loop::{Burst, Input, RoleLoop};
 use ionian_kernel::protocol::Protocol;
+use ionian_kernel::time::Instant;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -23,25 +25,27 @@ pub(super) enum Order<P: Protocol> {
     /// Messages, and how many bytes those of them were encoded in that came from other nodes.
     Messages(Vec<(Members, P::Message)>, usize),
     /// Something to do on its thread.
-    Ask(Question<P>),
+    Do(roles::Order),
 }
 
-type Question<P> = Box<dyn FnOnce(&mut RoleThread<P>) + Send>;
+/// An [`Order`] on its way: channels are compiled once, and not for each protocol.
+pub(super) type Sent = Box<dyn Any + Send>;
 
 /// What a role loop hands to the main loop.
-pub(super) enum Report<P: Protocol> {
-    Burst(Box<Burst<P>>),
+pub(super) enum Report {
+    /// A [`Burst`] of the protocol.
+    Burst(Box<dyn Any + Send>),
     /// It has panicked with this, and ended.
     Failed(Box<dyn Any + Send>),
 }
 
 /// See the top of this file.
-pub(crate) struct RoleThread<P: Protocol> {
-    pub(crate) role_loop: RoleLoop<P>,
-    pub(crate) clock: Clock,
+pub(super) struct RoleThread<P: Protocol> {
+    role_loop: RoleLoop<P>,
+    clock: Clock,
     place: usize,
-    orders: Receiver<Order<P>>,
-    reports: Sender<(usize, Report<P>)>,
+    orders: Receiver<Sent>,
+    reports: Sender<(usize, Report)>,
     queue: Arc<Queue>,
     /// Wakes the main loop.
     wake: Arc<Notify>,
@@ -53,16 +57,16 @@ pub(crate) struct RoleThread<P: Protocol> {
 struct Ended;
 
 /// What connects a role loop to the main loop.
-pub(super) struct Ends<P: Protocol> {
+pub(super) struct Ends {
     pub(super) place: usize,
-    pub(super) orders: Receiver<Order<P>>,
-    pub(super) reports: Sender<(usize, Report<P>)>,
+    pub(super) orders: Receiver<Sent>,
+    pub(super) reports: Sender<(usize, Report)>,
     pub(super) queue: Arc<Queue>,
     pub(super) wake: Arc<Notify>,
 }
 
 impl<P: Protocol> RoleThread<P> {
-    pub(super) fn new(role_loop: RoleLoop<P>, clock: Clock, ends: Ends<P>) -> Self {
+    pub(super) fn new(role_loop: RoleLoop<P>, clock: Clock, ends: Ends) -> Self {
         let Ends {
             place,
             orders,
@@ -101,9 +105,9 @@ impl<P: Protocol> RoleThread<P> {
         let has_taken = self.take_in()?;
         let now = self.clock.now();
         self.role_loop.run(now);
-        let instances = self.role_loop.node.instances();
+        let statuses = || self.role_loop.node.statuses();
         self.event_log
-            .log_changes::<P>(now, instances, LogStatus::default);
+            .log_changes(now, P::KINDS, &statuses, &LogStatus::default);
         if let Some(burst) = self.role_loop.burst() {
             self.hand_over(burst)?;
         } else if !has_taken {
@@ -117,7 +121,7 @@ impl<P: Protocol> RoleThread<P> {
         let mut taken = 0;
         while taken < MAX_TAKEN {
             let order = match self.orders.try_recv() {
-                Ok(order) => order,
+                Ok(order) => *order.downcast().expect("an order of this protocol"),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return Err(Ended),
             };
@@ -128,7 +132,7 @@ impl<P: Protocol> RoleThread<P> {
                     taken += messages.len();
                     self.take_in_messages(messages, bytes);
                 }
-                Order::Ask(question) => question(self),
+                Order::Do(order) => order(self),
             }
         }
         self.status.pumps += u64::from(taken > 0);
@@ -173,14 +177,23 @@ impl<P: Protocol> RoleThread<P> {
             }
         }
     }
+}
 
-    /// What it has done.
-    pub(crate) fn status(&self) -> RoleLoopStatus {
+impl<P: Protocol> RoleLoopView for RoleThread<P> {
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn status(&self) -> RoleLoopStatus {
         RoleLoopStatus {
             cpu_us: cpu_time_us().1,
             ignored: self.role_loop.node.ignored(),
             overdue: self.role_loop.node.overdue(),
             ..self.status.clone()
         }
+    }
+
+    fn roles(&mut self) -> &mut dyn LoopRoles {
+        &mut self.role_loop.node
     }
 }

@@ -1,8 +1,9 @@
 //! The role loops of a node as its main loop uses them.
 
 use super::super::clock::Clock;
+use super::super::roles;
 use super::queue::Queue;
-use super::thread::{Ends, Order, Report, RoleThread};
+use super::thread::{Ends, Order, Report, RoleThread, Sent};
 use ionian_kernel::id::Members;
 use ionian_kernel::layout::Address;
 use ionian_kernel::node::Node;
@@ -15,14 +16,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 /// See the top of this file. The threads end when this is dropped.
 pub(crate) struct Loops<P: Protocol> {
     /// Which instances run where, and where the records of each role loop are in the log.
     pub(crate) homes: Homes,
     threads: Vec<Thread<P>>,
-    reports: Receiver<(usize, Report<P>)>,
+    reports: Receiver<(usize, Report)>,
     /// Notified when there is room for more input.
     room: Rc<Notify>,
 }
@@ -30,7 +31,7 @@ pub(crate) struct Loops<P: Protocol> {
 /// One role loop.
 struct Thread<P: Protocol> {
     /// None when it has to end.
-    orders: Option<Sender<Order<P>>>,
+    orders: Option<Sender<Sent>>,
     /// Messages that are to be handed over, and how many bytes they were encoded in.
     staged: Vec<(Members, P::Message)>,
     staged_bytes: usize,
@@ -147,7 +148,7 @@ impl<P: Protocol> Loops<P> {
                 if thread.queue.burst_taken() {
                     thread.unpark();
                 }
-                Some((place, burst))
+                Some((place, burst.downcast().expect("a burst of this protocol")))
             }
         }
     }
@@ -169,22 +170,13 @@ impl<P: Protocol> Loops<P> {
         }
     }
 
-    /// Asks every role loop something. Each answers when it has taken in what was passed before;
-    /// one that has ended does not answer.
-    pub(crate) fn ask<T: Send + 'static>(
-        &mut self,
-        question: impl Fn(&mut RoleThread<P>) -> T + Clone + Send + 'static,
-    ) -> Vec<oneshot::Receiver<T>> {
-        let ask = |thread: &mut Thread<P>| {
-            let ((answer, answered), question) = (oneshot::channel(), question.clone());
+    /// Gives every role loop something to do, behind what was passed before. One that has ended
+    /// does nothing.
+    pub(crate) fn order(&mut self, order: &mut dyn FnMut() -> roles::Order) {
+        for thread in &mut self.threads {
             thread.hand_over();
-            thread.send(Order::Ask(Box::new(move |role_thread| {
-                // It fails if the question is given up.
-                let _ = answer.send(question(role_thread));
-            })));
-            answered
-        };
-        self.threads.iter_mut().map(ask).collect()
+            thread.send(Order::Do(order()));
+        }
     }
 }
 
@@ -216,7 +208,7 @@ impl<P: Protocol> Thread<P> {
     /// from its report.
     fn send(&self, order: Order<P>) {
         if let Some(orders) = &self.orders {
-            let _ = orders.send(order);
+            let _ = orders.send(Box::new(order));
             self.unpark();
         }
     }
