@@ -38,8 +38,8 @@ const HEADER: &str = "\
 # are counted, system calls are not. `node` is a node with every role, and here the sum of all nodes.
 # Writes are SET of 16 bytes, reads linearizable GETs; 400 commands arrive at a time, from all client lanes together.
 # Durability is \"memory\" unless the name says \"on disk\", which the first preset of each protocol is counted with
-# too. The crates are not optimized together here, which costs about a quarter more than in the program that users
-# build: these numbers are to be compared with each other.
+# too. The crates are not optimized together here, which costs about a quarter more than in
+# packages: these numbers are to be compared with each other.
 #
 # `right of a command` is what a SET costs the connection of a user more than one of a cluster without users
 # (`crates/gateway/examples/rights_cost.rs`).

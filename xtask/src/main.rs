@@ -3,12 +3,14 @@
 //! minute once the tree is built. `cargo xtask features` tests what only builds with features
 //! contain. `cargo xtask tests` runs all tests.
 //! `cargo xtask tidy` checks the house rules of STYLE.md.
-//! `cargo xtask costs` counts what a command costs each role, `cargo xtask deny` checks licences,
-//! `cargo xtask pages` tries the commands of the documents. `cargo xtask torture` builds the
-//! program as it is released, and tortures it; `soak`, `restart-time`, `group-commit` and `burden`
-//! measure it. `cargo xtask dist` and the commands that follow it make packages.
+//! `cargo xtask costs` counts what a command costs each role, `cargo xtask weight` how heavy the
+//! first build is, `cargo xtask deny` checks licences, `cargo xtask pages` tries the commands of
+//! the documents. `cargo xtask torture` builds the program as clones do, and tortures it; `soak`,
+//! `restart-time`, `group-commit` and `burden` build it as packages do, and measure it.
+//! `cargo xtask dist` and the commands that follow it make packages.
 
 mod absent;
+mod check;
 mod costs;
 mod deny;
 mod former;
@@ -18,6 +20,7 @@ mod process;
 mod releases;
 mod test_programs;
 mod tidy;
+mod weight;
 
 use process::{End, Group};
 use std::env;
@@ -76,6 +79,8 @@ const LINTS: Step = step(
         "clippy",
         "--workspace",
         "--all-targets",
+        "--features",
+        TESTED,
         "--",
         "-D",
         "warnings",
@@ -122,6 +127,8 @@ const VERIFY: &[Step] = &[
             "--bins",
             "--tests",
             "--examples",
+            "--features",
+            TESTED,
         ],
     ),
     // What measures is tried where it is tested (`tools/tests/tools/bench.rs`) or here: that it
@@ -204,10 +211,18 @@ const VERIFY: &[Step] = &[
                     &["xtask", "pages"],
                 )
             },
+            // It uses the program that pages have built.
+            step(
+                "the first build of a clone is not heavier than it was",
+                &["xtask", "weight"],
+            ),
         ],
         ..step("the tests pass", &["xtask", "tests"])
     },
 ];
+
+/// The features with which everything is tested: those of packages.
+const TESTED: &str = "ionian-cli/mount";
 
 const FEATURES: &str =
     "ionian-cli/toy,ionian-cli/otel,ionian-tools/toy,ionian-sim/toy,ionian-sim/hundreds";
@@ -258,6 +273,8 @@ const CHECK: &[Step] = &[
             "--workspace",
             "--exclude",
             "ionian-bench",
+            "--features",
+            TESTED,
             "--lib",
             "--bins",
             "--no-fail-fast",
@@ -272,6 +289,8 @@ const FIX: &[Step] = &[
             "clippy",
             "--workspace",
             "--all-targets",
+            "--features",
+            TESTED,
             "--fix",
             "--allow-dirty",
             "--allow-staged",
@@ -321,12 +340,14 @@ const MEASURED: Step = step(
 fn main() -> ExitCode {
     let steps = match env::args().nth(1).as_deref() {
         Some("verify") => VERIFY,
+        Some("check") if env::args().len() > 2 => return check::run(env::args().skip(2)),
         Some("check") => CHECK,
         Some("fix") => FIX,
         Some("features") => WITH_FEATURES,
         Some("tests") => return test_programs::run(),
         Some("tidy") => return tidy::run(env::args_os().skip(2)),
         Some("costs") => return costs::run(env::args_os().skip(2)),
+        Some("weight") => return weight::run(env::args_os().skip(2)),
         Some("deny") => return deny::run(env::args_os().skip(2)),
         Some("pages") => return pages::run_commands(env::args_os().skip(2)),
         Some("numbers") if !releases::agree(&repository()) => return ExitCode::FAILURE,
@@ -343,7 +364,7 @@ fn main() -> ExitCode {
                 return code;
             }
             eprintln!(
-                "usage: cargo xtask verify|check|fix|features|tests|tidy|costs|deny|pages|numbers|former|torture|soak|restart-time|group-commit|burden|dist|sbom|deb|rpm|image|try-packages"
+                "usage: cargo xtask verify|check|fix|features|tests|tidy|costs|weight|deny|pages|numbers|former|torture|soak|restart-time|group-commit|burden|dist|sbom|deb|rpm|image|try-packages"
             );
             let gates = [
                 ("verify", VERIFY),
@@ -364,6 +385,9 @@ fn main() -> ExitCode {
             );
             eprintln!(
                 "  costs: how many instructions a command costs each role (--record: keep them in docs/costs.toml)"
+            );
+            eprintln!(
+                "  weight: how heavy the first build is (--record: keep it in xtask/weight.toml)"
             );
             eprintln!("  deny: check licences and sources of crates (deny.toml) with cargo-deny");
             eprintln!(

@@ -16,6 +16,9 @@ use std::time::Duration;
 /// The test programs that run one after the other, beside all others.
 const BESIDE: [&str; 5] = ["ionian", "live", "nodes", "runtime", "tools"];
 
+/// The test program that calls roles directly.
+const ROLES: &str = "roles";
+
 /// Longer than the gate gives all tests.
 const LIMIT: Duration = Duration::from_secs(90 * 60);
 
@@ -27,6 +30,7 @@ struct Metadata {
 
 #[derive(Deserialize)]
 struct Package {
+    name: String,
     targets: Vec<Target>,
 }
 
@@ -57,6 +61,7 @@ fn passed() -> io::Result<bool> {
     // Tests start programs, which `cargo test` builds only when it runs all of a package.
     let mut build = cargo();
     build.args(["build", "--quiet", "--workspace", "--bins", "--examples"]);
+    build.args(["--features", crate::TESTED]);
     if !ended_well(&mut build)? {
         return Ok(false);
     }
@@ -73,6 +78,7 @@ fn passed() -> io::Result<bool> {
 fn test<'a>(words: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = cargo();
     command.args(["test", "--workspace", "--no-fail-fast"]);
+    command.args(["--features", crate::TESTED]);
     command.args(words);
     command
 }
@@ -114,6 +120,30 @@ impl Beside {
 /// The test programs of the workspace that need no feature, by the kind of target (`test` or
 /// `example`) and the name.
 fn programs() -> io::Result<BTreeSet<(String, String)>> {
+    let targets = packages()?.into_iter().flat_map(|it| it.targets);
+    Ok(targets.filter_map(program).collect())
+}
+
+/// The words that name the unit tests of a package, and the tests of its roles: they start no
+/// processes, and draw little at random.
+///
+/// # Errors
+/// If there is no such package.
+pub(crate) fn quick_tests_of(package: &str) -> io::Result<Vec<String>> {
+    let mut packages = packages()?.into_iter();
+    let known = packages.find(|it| it.name == package);
+    let known = known.ok_or_else(|| io::Error::other(format!("there is no package {package}")))?;
+    let has = |wanted: &str| known.targets.iter().any(|it| it.kind == [wanted]);
+    let mut words = Vec::new();
+    words.extend(has("lib").then(|| "--lib".to_owned()));
+    words.extend(has("bin").then(|| "--bins".to_owned()));
+    let roles = known.targets.iter().any(|it| it.name == ROLES);
+    let roles = roles.then(|| ["--test", ROLES].map(str::to_owned));
+    words.extend(roles.into_iter().flatten());
+    Ok(words)
+}
+
+fn packages() -> io::Result<Vec<Package>> {
     let words = ["metadata", "--no-deps", "--locked", "--format-version", "1"];
     let output = cargo().args(words).output()?;
     if !output.status.success() {
@@ -121,13 +151,18 @@ fn programs() -> io::Result<BTreeSet<(String, String)>> {
         return Err(io::Error::other(format!("cargo metadata: {said}")));
     }
     let metadata: Metadata = serde_json::from_slice(&output.stdout)?;
-    let targets = metadata.packages.into_iter().flat_map(|it| it.targets);
-    let tested = targets.filter(|it| it.test && it.required_features.is_empty());
-    let named = tested.filter_map(|Target { name, kind, .. }| match &kind[..] {
-        [kind] if kind == "test" || kind == "example" => Some((kind.clone(), name)),
+    Ok(metadata.packages)
+}
+
+/// The kind and the name of a target that is a test program and needs no feature.
+fn program(target: Target) -> Option<(String, String)> {
+    if !target.test || !target.required_features.is_empty() {
+        return None;
+    }
+    match &target.kind[..] {
+        [kind] if kind == "test" || kind == "example" => Some((kind.clone(), target.name)),
         _ => None,
-    });
-    Ok(named.collect())
+    }
 }
 
 fn is_beside(name: &str) -> bool {

@@ -20,6 +20,7 @@
 mod attr;
 mod client;
 mod errno;
+#[cfg(feature = "mount")]
 mod front;
 #[warn(clippy::disallowed_methods, clippy::disallowed_types)]
 mod machine;
@@ -29,6 +30,7 @@ mod wire;
 pub use attr::{Attr, Kind, ROOT, Time};
 pub use client::{Answer, Client, ConnectError, PATIENCE, Transport, Unanswered};
 pub use errno::Errno;
+#[cfg(feature = "mount")]
 pub use front::{Mount, MountError, Options, Volume};
 pub use machine::{Limits, NAME, NetFs, WINDOW};
 pub use serve::{ServeLimits, Server};

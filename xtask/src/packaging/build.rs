@@ -24,7 +24,13 @@ pub(super) fn dist() -> Done {
     let mut command = crate::cargo();
     command
         .args(["auditable", "build", "--locked", "--profile", "dist"])
-        .args(["--package", "ionian-cli", "--target-dir"])
+        .args([
+            "--package",
+            "ionian-cli",
+            "--features",
+            "mount",
+            "--target-dir",
+        ])
         .arg(&target)
         .current_dir(&root)
         .env("CARGO_INCREMENTAL", "0")

@@ -18,6 +18,7 @@ mod logs;
 mod manual;
 mod member;
 mod metrics;
+#[cfg(feature = "mount")]
 mod mount;
 mod names;
 mod options;

@@ -62,6 +62,7 @@ mod tables;
 use crate::attr::{ROOT, Time};
 use crate::errno::Errno;
 use crate::wire::{Change, Command, Query, Reply, Stamp, reply};
+#[cfg(feature = "mount")]
 pub(crate) use directory::{FIRST_COOKIE, MAX_NAME};
 use inode::{Body, Inode};
 use ionian_kernel::machine::{Footprint, Frozen, NotARead, Parts, RestoreError, StateMachine};

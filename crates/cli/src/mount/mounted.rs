@@ -1,20 +1,18 @@
-//! `ionian mount`: a directory that shows the file system of a cluster.
+//! The command, where the program can mount.
 
-use crate::cluster_args::ClusterArgs;
+use super::Arguments;
 use crate::contact;
 use crate::node::{LogFormat, begin_log};
 use crate::output::{say, say_on_stderr};
 use crate::source::{self, ANSWER_LIMIT};
 use crate::waiting::block_on;
 use anyhow::{Context, Result, anyhow};
-use clap::Args;
 use ionian_deployment::Configuration;
 use ionian_netfs::{Client, Mount, NAME, Options};
 use ionian_program::BadUsage;
 use ionian_runtime::query_membership;
 use std::convert::Infallible;
 use std::io;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,35 +21,6 @@ use tokio::sync::oneshot;
 
 /// How often a mount asks for the members of the cluster.
 const ASK_EVERY: Duration = Duration::from_secs(5);
-
-/// Mount the file system of a cluster (machine = netfs) at a directory
-///
-/// Runs in the foreground: prints one line that begins with `ready` when the directory is mounted,
-/// and unmounts it on Ctrl-C or SIGTERM. Connects to any node, and to another one when that node
-/// fails. If no node answers, programs get an I/O error after 8 s at most.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    ionian up --set machine=netfs                 a cluster that replicates files\n  \
-    ionian mount /mnt/shared                      that of ./ionian-data\n  \
-    ionian mount /mnt/shared --at 10.0.0.2:17400  a cluster on other machines")]
-pub(crate) struct Arguments {
-    /// An existing directory
-    pub(crate) directory: PathBuf,
-    /// Let the kernel use names, attributes and pages for this long without asking the cluster:
-    /// faster, but changes of other mounts can remain unseen as long [default: 0]
-    #[arg(
-        long,
-        value_name = "MILLISECONDS",
-        default_value_t = 0,
-        hide_default_value = true
-    )]
-    pub(crate) stale_ms: u64,
-    /// Let other users use the directory, too
-    #[arg(long)]
-    pub(crate) allow_other: bool,
-    #[command(flatten)]
-    pub(crate) cluster_args: ClusterArgs,
-}
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let _log = begin_log(LogFormat::Text, None, None);
