@@ -1,7 +1,7 @@
 //! The project's gates, one command each: `cargo xtask verify` only reads, `cargo xtask fix`
 //! applies automatic fixes, `cargo xtask check` is the part of `verify` that takes less than a
 //! minute once the tree is built. `cargo xtask features` tests what only builds with features
-//! contain. `cargo xtask tests` runs all tests.
+//! contain, `cargo xtask deep` what takes hours. `cargo xtask tests` runs all tests.
 //! `cargo xtask tidy` checks the house rules of STYLE.md.
 //! `cargo xtask costs` counts what a command costs each role, `cargo xtask weight` how heavy the
 //! first build is, `cargo xtask deny` checks licences, `cargo xtask pages` tries the commands of
@@ -12,6 +12,7 @@
 mod absent;
 mod check;
 mod costs;
+mod deep;
 mod deny;
 mod former;
 mod packaging;
@@ -161,42 +162,6 @@ const VERIFY: &[Step] = &[
         "burden works, and memory and disk stay within their limits",
         "measure burden --seconds 4 --burners 2 --large 1 --large-bytes 2097152 --deaf 2 --askers 6 --during 0 --after 0",
     ),
-    step(
-        "sets of hundreds of instances work",
-        &[
-            "test",
-            "--package",
-            "ionian-kernel",
-            "--features",
-            "hundreds",
-            "--lib",
-            "set::",
-        ],
-    ),
-    // That it compiles is most of what can break; `cargo xtask features` runs it.
-    step(
-        "a protocol that is a folder and a line of the registry compiles everywhere, and so do hundreds of nodes",
-        &[
-            "check",
-            "--package",
-            "ionian-cli",
-            "--package",
-            "ionian-tools",
-            "--package",
-            "ionian-sim",
-            "--bins",
-            "--test",
-            "ionian",
-            "--test",
-            "tools",
-            "--test",
-            "simulator",
-            "--test",
-            "hundreds",
-            "--features",
-            FEATURES,
-        ],
-    ),
     Step {
         limit_min: 75,
         beside: &[
@@ -223,40 +188,6 @@ const VERIFY: &[Step] = &[
 
 /// The features with which everything is tested: those of packages.
 const TESTED: &str = "ionian-cli/mount";
-
-const FEATURES: &str =
-    "ionian-cli/toy,ionian-cli/otel,ionian-tools/toy,ionian-sim/toy,ionian-sim/hundreds";
-
-/// What only builds with features contain. They build the workspace anew, which takes longer than
-/// their few tests, so this is no part of `verify`.
-const WITH_FEATURES: &[Step] = &[step(
-    "a protocol that is a folder and a line of the registry works everywhere, and so do hundreds of nodes",
-    &[
-        "test",
-        "--package",
-        "ionian-cli",
-        "--package",
-        "ionian-tools",
-        "--package",
-        "ionian-sim",
-        "--features",
-        FEATURES,
-        "--bin",
-        "ionian",
-        "--test",
-        "ionian",
-        "--test",
-        "tools",
-        "--test",
-        "simulator",
-        "--test",
-        "hundreds",
-        "--",
-        "toy::",
-        "hundreds_of",
-        "trace::export",
-    ],
-)];
 
 /// What can be checked in less than a minute, for the time between two edits: nothing is built for
 /// release, and no process is started.
@@ -343,7 +274,9 @@ fn main() -> ExitCode {
         Some("check") if env::args().len() > 2 => return check::run(env::args().skip(2)),
         Some("check") => CHECK,
         Some("fix") => FIX,
-        Some("features") => WITH_FEATURES,
+        Some("features") => deep::WITH_FEATURES,
+        Some("deep") => deep::DEEP,
+        Some("seeds") => return deep::seeds(env::args().skip(2)),
         Some("tests") => return test_programs::run(),
         Some("tidy") => return tidy::run(env::args_os().skip(2)),
         Some("costs") => return costs::run(env::args_os().skip(2)),
@@ -364,19 +297,23 @@ fn main() -> ExitCode {
                 return code;
             }
             eprintln!(
-                "usage: cargo xtask verify|check|fix|features|tests|tidy|costs|weight|deny|pages|numbers|former|torture|soak|restart-time|group-commit|burden|dist|sbom|deb|rpm|image|try-packages"
+                "usage: cargo xtask verify|check|fix|features|deep|seeds|tests|tidy|costs|weight|deny|pages|numbers|former|torture|soak|restart-time|group-commit|burden|dist|sbom|deb|rpm|image|try-packages"
             );
             let gates = [
                 ("verify", VERIFY),
                 ("check", CHECK),
                 ("fix", FIX),
-                ("features", WITH_FEATURES),
+                ("features", deep::WITH_FEATURES),
+                ("deep", deep::DEEP),
             ];
             for (name, steps) in gates {
                 for step in steps.iter().flat_map(|it| it.beside.iter().chain([it])) {
                     eprintln!("  {name}: {} ({})", step.what, step.line());
                 }
             }
+            eprintln!(
+                "  seeds: simulate many seeds of each preset (A..B: these; without it 0..10000)"
+            );
             eprintln!(
                 "  tests: run all tests, those that start processes beside those that compute"
             );

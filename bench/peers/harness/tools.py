@@ -25,12 +25,12 @@ class Tools:
         self._go_is_built = False
 
     def ionian(self):
-        """Ionian's own binary: the one given, or a release build of this repository."""
+        """Ionian's own binary: the one given, or one of this repository, built as packages are."""
         if self._ionian is None:
             # `ionian bench` starts the second one, beside the first.
-            _build(["cargo", "build", "--release", "--package", "ionian-cli", "--package", "ionian-tools"], ROOT)
+            _build(["cargo", "build", "--profile", "dist", "--package", "ionian-cli", "--package", "ionian-tools"], ROOT)
             target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-            self._ionian = target / "release" / "ionian"
+            self._ionian = target / "dist" / "ionian"
         if not self._ionian.is_file():
             raise Failure(f"there is no {self._ionian}")
         return self._ionian
