@@ -214,6 +214,11 @@ pub(crate) fn prepare(out: &Path, cluster: &str) -> Result<()> {
     if !has_authority(out) {
         return create(out, cluster, DAYS).map(drop);
     }
+    // A file that a full disk has left empty would keep every node from its start.
+    let certificate = out.join("ca.crt");
+    if certificate.exists() {
+        describe_file(&certificate)?;
+    }
     let mut directories = PEOPLE.iter().map(|kind| out.join(kind.word()));
     match directories.find(|it| is_to_be_made(it, out)) {
         Some(directory) => issue_people(out, &authority_for(out, &directory)?, cluster, DAYS),

@@ -92,8 +92,12 @@ fn ending(name: &str, status: &NodeStatus) -> Vec<Trouble> {
     let tls = status.tls.iter();
     let near = tls.flat_map(|tls| tls.near_end(now()));
     near.map(|(what, it)| {
+        let ends = match it.not_after > now() {
+            true => "ends",
+            false => "has ended",
+        };
         Id::CertificateEnds.with(format!(
-            "the {what} {} of node {name} ends at {}: renew it",
+            "the {what} {} of node {name} {ends} at {}: renew it",
             it.subject,
             date(it.not_after)
         ))

@@ -159,6 +159,21 @@ fn commands_without_a_certificate_name_the_flag() {
     }
 }
 
+/// A full disk may have left the file empty.
+#[test]
+fn up_names_an_authority_whose_certificate_cannot_be_read() {
+    let mut cluster = Cluster::start("unreplicated", &[], &["--tls"]);
+    cluster.stop(Signal::SIGTERM);
+    let data = cluster.directory.path("data");
+    let certificate = data.join("tls/ca.crt");
+    let sound = fs::read(&certificate).unwrap();
+    fs::write(&certificate, "").unwrap();
+    let up = ["up", "--data", data.to_str().unwrap(), "--tls"];
+    fails(&up, 1, "tls/ca.crt: the file is empty");
+    fs::write(&certificate, sound).unwrap();
+    cluster.start_again(&["--tls"]);
+}
+
 /// An operator may keep the key of the authority elsewhere.
 #[test]
 fn up_starts_with_a_certificate_that_ends_soon_and_no_key_to_renew_it() {
