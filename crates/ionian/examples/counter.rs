@@ -1,6 +1,6 @@
 //! A replicated counter: three nodes in one process, nothing written to disk.
 //!
-//! Run it with `cargo run --example counter`.
+//! Run it with `cargo run --release --package ionian --example counter`.
 
 use ionian::{Context, Machine, ReadLevel, Typed, TypedClient};
 use serde::{Deserialize, Serialize};

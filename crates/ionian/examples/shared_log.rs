@@ -1,6 +1,6 @@
 //! A shared log of three nodes in one process: two writers append, two readers subscribe.
 //!
-//! Run it with `cargo run --example shared_log`.
+//! Run it with `cargo run --release --package ionian --example shared_log`.
 
 use ionian::{Kv, SharedLog};
 
