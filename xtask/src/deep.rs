@@ -76,6 +76,7 @@ pub(crate) const DEEP: &[Step] = &[
     long("the program of packages builds", &["xtask", "dist"]),
     long("its list of crates is complete", &["xtask", "sbom"]),
     long("the Debian package is made", &["xtask", "deb"]),
+    long("the rpm package is made", &["xtask", "rpm"]),
     long("the image is made", &["xtask", "image"]),
     long("packages can be installed", &["xtask", "try-packages"]),
 ];
