@@ -128,6 +128,11 @@ fn save_needs_a_read_quorum_or_allow_stale() {
     save_needs_a_read_quorum("colocated", &[], true);
 }
 
+#[test]
+fn save_of_p_smr_needs_a_majority_or_allow_stale() {
+    save_needs_a_read_quorum("p-smr", &[], false);
+}
+
 /// The node that acknowledges is gone before others have heard that anything is decided.
 #[test]
 fn save_of_epaxos_needs_a_majority_or_allow_stale() {

@@ -1,11 +1,12 @@
 //! The state for a backup.
 //!
 //! What this replica has executed is at hand: the parts of the machine, each as far as its worker
-//! is. If the backup must contain all that was acknowledged before it was asked for, the replica
-//! has a command without effect ordered in g_all, with a number that it has drawn. When that is
-//! executed here, so is everything that was acknowledged before it was proposed, in every group
-//! (see [`merge`](super::merge)): then the picture is taken. Another cluster may be founded with
-//! either, where it does not matter how far the logs are here.
+//! is. It may lack the end of one log and not that of another, so a later write may be there and an
+//! earlier one of another group may not. If the backup must contain all that was acknowledged
+//! before it was asked for, the replica has a command without effect ordered in g_all, with a
+//! number that it has drawn. When that is executed here, so is everything that was acknowledged
+//! before it was proposed, in every group (see [`merge`](super::merge)): then the picture is taken.
+//! Another cluster may be founded with either, where it does not matter how far the logs are here.
 
 use super::groups::{Groups, Sends, send};
 use super::merge::{Merge, core, replica};
@@ -54,8 +55,7 @@ impl Merge {
     /// See [`Role::freeze`](ionian_kernel::role::Role::freeze).
     pub(super) fn freeze(&mut self, now: Instant, cover: Cover, groups: &mut Groups) -> Picture {
         let request = match cover {
-            Cover::Below(at) if self.done.0 >= at => return self.freeze_executed(groups),
-            Cover::Below(_) => return Picture::NotYet(self.done.0),
+            Cover::Below(at) => return self.freeze_executed(at, groups),
             Cover::Acknowledged(request) => request,
         };
         // Zero asks for any command.
@@ -80,14 +80,20 @@ impl Merge {
         }
     }
 
-    /// A picture of what this replica has executed.
-    fn freeze_executed(&mut self, groups: &mut Groups) -> Picture {
+    /// A picture of what this replica has executed, if that is at least `at` slots of all logs
+    /// together: the number that a replica reports is the stamp of the picture.
+    fn freeze_executed(&mut self, at: u64, groups: &mut Groups) -> Picture {
         self.delivery.finish(groups);
+        let logs = 0..=groups.all();
+        let executed = logs.map(|group| core(groups, group).executed().0).sum();
+        if executed < at {
+            return Picture::NotYet(executed);
+        }
         self.gather(self.touches.everything(), groups);
         let whole = replica(groups.member(groups.all())).core_mut();
         let picture = whole.executor_mut().freeze();
         self.spread(self.touches.everything(), groups);
-        Picture::Taken(self.done.0, picture)
+        Picture::Taken(executed, picture)
     }
 
     /// Has the command proposed when it is time.
