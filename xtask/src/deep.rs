@@ -111,14 +111,15 @@ fn simulate_all(seeds: &str) -> io::Result<bool> {
     };
     let presets = run(&["config", "presets"]).output()?.stdout;
     let presets = String::from_utf8_lossy(&presets).into_owned();
-    let mut passed = true;
+    let mut passed = !presets.trim().is_empty();
     for preset in presets
         .lines()
         .filter_map(|it| it.split_whitespace().next())
     {
         let sim = ["sim", "--preset", preset, "--seeds"];
         let changing = [&sim[..], &["0..1", "--changes"]].concat();
-        let changes = run(&changing).output()?.status.success();
+        // 2: the members of the protocol cannot be changed. A seed that fails is found below.
+        let changes = run(&changing).output()?.status.code() != Some(2);
         let words = [
             &sim[..],
             &[seeds],

@@ -35,7 +35,7 @@ use crate::transport::connection::Transport;
 use crate::transport::peers::Peers;
 use ionian_kernel::level::Level;
 use ionian_kernel::machine::StateMachine;
-use ionian_kernel::protocol::Description;
+use ionian_kernel::protocol::{AnyProtocol, Description};
 use ionian_kernel::trace::Recording;
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -90,7 +90,7 @@ async fn run(
     shutdown: Shutdown,
 ) -> Result<(), NodeError> {
     let kinds = protocol.protocol().description().kinds;
-    check(protocol.protocol().description(), &settings)?;
+    check(protocol.protocol(), &settings)?;
     settings.startup.report(Startup::Opening);
     let storage = Storage::open(kinds, &settings)?;
     let factory = InstanceFactory {
@@ -453,7 +453,7 @@ fn run_blocking(
     LocalSet::new().block_on(&runtime, run)
 }
 
-fn check(protocol: &Description, settings: &NodeSettings) -> Result<(), NodeError> {
+fn check(protocol: &dyn AnyProtocol, settings: &NodeSettings) -> Result<(), NodeError> {
     let NodeSettings {
         layout,
         peers,
@@ -478,14 +478,19 @@ fn check(protocol: &Description, settings: &NodeSettings) -> Result<(), NodeErro
             layout.name(*missing)
         )));
     }
-    if layout.instances.len() > protocol.kinds.len() {
+    let Description { kinds, name, .. } = protocol.description();
+    if layout.instances.len() > kinds.len() {
         let text = format!(
             "the layout has more kinds of roles than the protocol '{}' has",
-            protocol.name
+            name
         );
         return Err(NodeError::Settings(text));
     }
-    Ok(())
+    // Before anything is written to the data directory.
+    let configured = protocol.configure(layout.clone());
+    configured.map_err(|error| {
+        NodeError::Settings(format!("this is not a deployment of {name}: {error}"))
+    })
 }
 
 /// A random number of the operating system, which seeds the standard library's hasher. Two
