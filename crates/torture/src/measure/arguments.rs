@@ -222,7 +222,7 @@ pub(crate) struct Burden {
     /// Maximum memory of a node in MiB
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     pub(crate) memory: u64,
-    /// Maximum disk space of all nodes together, as a multiple of the bytes sent; 128 MiB per node
+    /// Maximum disk space of all nodes together, as a multiple of the bytes sent; 160 MiB per node
     /// are always allowed
     #[arg(long, value_name = "N", default_value_t = 3.0)]
     pub(crate) disk: f64,

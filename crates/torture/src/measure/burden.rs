@@ -28,8 +28,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// From one look at the directories to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// What a node's directory may hold in any case: its log is cut by 64 MiB, beside two snapshots.
-const DISK_OF_A_NODE: u64 = 128 << 20;
+/// What a node's directory may hold in any case: 64 MiB of log until a snapshot is stored, the file
+/// of the log that is written, three spare ones of 16 MiB, and two snapshots.
+const DISK_OF_A_NODE: u64 = 160 << 20;
 
 /// A command that got no answer, or an error.
 const UNANSWERED: u32 = u32::MAX;
