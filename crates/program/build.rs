@@ -1,5 +1,5 @@
-//! Tells the program with which profile it is built, and from which commit, where that is known:
-//! from the environment, or from git. In a tarball it is not, and nothing depends on it.
+//! Gives the program the profile that it is built with, and the commit, where that is known from
+//! the environment or from git. In a tarball it is not, and nothing depends on it.
 
 use std::process::Command;
 

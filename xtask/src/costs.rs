@@ -312,7 +312,8 @@ fn words(output: Output) -> Result<String, Box<dyn Error>> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-fn compiler() -> Result<String, Box<dyn Error>> {
+/// The compiler and the machine that it compiles for.
+pub(crate) fn compiler() -> Result<String, Box<dyn Error>> {
     let about = words(Command::new("rustc").arg("-vV").output()?)?;
     let host = about
         .lines()

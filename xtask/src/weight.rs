@@ -2,13 +2,14 @@
 //! the machine: the crates that are compiled for the server, and the bytes of its code. Seconds
 //! follow them. `xtask/weight.toml` has what they were; 5 % more fails. `--record` writes the file.
 
+use crate::costs::compiler;
+use crate::packaging::{Done, printed};
 use crate::{UNOPTIMIZED_RELEASE, cargo, repository, target};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::error::Error;
 use std::ffi::OsString;
 use std::fs;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 /// Where the recorded weight is.
 const RECORDED: &str = "xtask/weight.toml";
@@ -48,11 +49,9 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn compare(record: bool) -> Result<(), Box<dyn Error>> {
+fn compare(record: bool) -> Done {
     let now = Weight {
-        compiler: printed(Command::new("rustc").arg("--version"))?
-            .trim()
-            .to_owned(),
+        compiler: compiler()?,
         crates: crates()?,
         code_bytes: code_bytes()?,
     };
@@ -65,7 +64,6 @@ fn compare(record: bool) -> Result<(), Box<dyn Error>> {
         return Ok(fs::write(path, toml::to_string(&now)?)?);
     }
     let before: Weight = toml::from_str(&fs::read_to_string(path)?)?;
-    let faults = faults(&before, &now);
     if before.compiler != now.compiler {
         eprintln!(
             "==> not compared: {} was recorded with {}",
@@ -73,6 +71,7 @@ fn compare(record: bool) -> Result<(), Box<dyn Error>> {
         );
         return Ok(());
     }
+    let faults = faults(&before, &now);
     match faults.is_empty() {
         true => Ok(()),
         false => Err(faults.join("\n==> ").into()),
@@ -88,17 +87,17 @@ fn faults(before: &Weight, now: &Weight) -> Vec<String> {
     let heavier = all
         .into_iter()
         .filter(|(_, before, now)| now * 100 > before * (100 + TOLERANCE));
-    let told = heavier.map(|(what, before, now)| {
+    let texts = heavier.map(|(what, before, now)| {
         format!(
             "the server has {now} {what}, {before} are recorded in {RECORDED}: more than {TOLERANCE} % more. \
              `cargo build --timings` shows where time goes"
         )
     });
-    told.collect()
+    texts.collect()
 }
 
 /// Counts the crates that are compiled for the server.
-fn crates() -> Result<u64, Box<dyn Error>> {
+fn crates() -> Done<u64> {
     let mut command = cargo();
     command.args(["tree", "--locked", "--edges", "normal,build"]);
     let tree = printed(command.args(["--prefix", "none"]).args(SERVER))?;
@@ -110,7 +109,7 @@ fn crates() -> Result<u64, Box<dyn Error>> {
 }
 
 /// Builds the server as pages are tried, and adds up its sections with code.
-fn code_bytes() -> Result<u64, Box<dyn Error>> {
+fn code_bytes() -> Done<u64> {
     let mut command = cargo();
     command.args(["build", "--quiet", "--release"]).args(SERVER);
     if !command.envs([UNOPTIMIZED_RELEASE]).status()?.success() {
@@ -150,14 +149,6 @@ fn code_in(program: &[u8]) -> Option<u64> {
         }
     }
     Some(sum)
-}
-
-fn printed(command: &mut Command) -> Result<String, Box<dyn Error>> {
-    let output = command.output()?;
-    if !output.status.success() {
-        return Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)).into());
-    }
-    Ok(String::from_utf8(output.stdout)?)
 }
 
 #[cfg(test)]

@@ -22,8 +22,7 @@ pub(crate) fn machine(deployment: &Deployment) -> Result<MakeMachine> {
 
 /// The protocol with this name, for a node to run.
 pub(crate) fn runnable(name: &str) -> Result<Runnable> {
-    let known = protocol(name)?;
-    Ok(Runnable::named(known.description().name).expect("it is in the registry"))
+    Runnable::named(name).with_context(|| family::unknown(name))
 }
 
 /// What the service of a cluster needs, as declared by its protocol, and the names of the role

@@ -61,7 +61,8 @@ pub fn protocol(name: &str) -> Result<&'static dyn AnyProtocol> {
     registry::protocol(name).with_context(|| unknown(name))
 }
 
-fn unknown(name: &str) -> String {
+/// The error of a name that no protocol has.
+pub fn unknown(name: &str) -> String {
     format!(
         "protocol = {name:?}: must be {}",
         registry::NAMES.join(" or ")

@@ -297,7 +297,7 @@ fn search_within<S: Specification>(
         let mut after = state.clone();
         let answer = S::apply(&mut after, action, *at);
         let is_free = placed[operation / 64] & 1 << (operation % 64) == 0;
-        let fits = is_free && result.as_ref().is_none_or(|(_, told)| *told == answer);
+        let fits = is_free && result.as_ref().is_none_or(|(_, given)| *given == answer);
         if fits {
             placed[operation / 64] ^= 1 << (operation % 64);
             if tried.insert((placed.clone(), after.clone())) {

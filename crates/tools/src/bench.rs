@@ -1,7 +1,7 @@
 //! `ionian bench`: load and measurements.
 
 use crate::family;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use ionian_bench::load::ThisNode;
 use ionian_bench::{demands, figure, load, role};
@@ -43,8 +43,9 @@ fn run_node(node: ThisNode) -> Result<()> {
         application,
         stop,
     } = node;
-    let protocol = family::protocol(&configuration.deployment.protocol)?.description();
-    let protocol = Runnable::named(protocol.name).expect("it is in the registry");
+    let name_of_protocol = &configuration.deployment.protocol;
+    let protocol = Runnable::named(name_of_protocol);
+    let protocol = protocol.with_context(|| family::unknown(name_of_protocol))?;
     let machine = family::machine(&configuration.deployment, &[])?;
     let settings = NodeSettings::new(protocol.protocol(), configuration, &name, Some(&data))?;
     let stopped = async { drop(stop.await) };

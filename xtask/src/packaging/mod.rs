@@ -30,7 +30,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-type Done<T = ()> = Result<T, Box<dyn Error>>;
+pub(crate) type Done<T = ()> = Result<T, Box<dyn Error>>;
 
 /// Runs one of the commands, if it is one.
 pub(crate) fn run(name: &str) -> Option<ExitCode> {
@@ -82,7 +82,7 @@ fn finish(command: &mut Command, remedy: &str) -> Done {
 }
 
 /// What a command prints.
-fn printed(command: &mut Command) -> Done<String> {
+pub(crate) fn printed(command: &mut Command) -> Done<String> {
     let output = command.output()?;
     match output.status.success() {
         true => Ok(String::from_utf8(output.stdout)?),

@@ -27,7 +27,7 @@ impl EventLoop {
         let state = &mut *self.state.borrow_mut();
         let lost = state.roles.lost_messages();
         let statuses = state.roles.of_main_loop().statuses();
-        let protocol = state.roles.description();
+        let protocol = state.protocol.description();
         let roles = role_status(self.clock.now(), protocol, statuses);
         let state = &*state;
         let State { io, membership, .. } = state;
@@ -150,7 +150,7 @@ impl NodeControl for EventLoop {
     fn status(&self) -> Answer<'_, NodeStatus> {
         Box::pin(async {
             let now = self.clock.now();
-            let protocol = self.state.borrow().roles.description();
+            let protocol = self.state.borrow().protocol.description();
             let others = self.ask_others(move |it| others_status(now, protocol, it));
             let others = others.await;
             let (mut status, mut roles) = self.own_status();

@@ -135,7 +135,7 @@ impl EventLoop {
         }
         let kept = state.io.application.kept();
         if !question.commands.is_empty() {
-            notes.delays = state.delays.all(state.roles.description().kinds);
+            notes.delays = state.delays.all(state.protocol.description().kinds);
         }
         notes.commands = kept.into_iter().map(|it| it.command(self.clock)).collect();
         notes

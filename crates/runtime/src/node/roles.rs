@@ -20,7 +20,7 @@ use ionian_kernel::membership::Membership;
 use ionian_kernel::node::homes::Hub;
 use ionian_kernel::node::role_loop::{Burst, Input};
 use ionian_kernel::node::{Node, World};
-use ionian_kernel::protocol::{AnyProtocol, Description, Instance, Protocol, any};
+use ionian_kernel::protocol::{AnyProtocol, Instance, Protocol, any};
 use ionian_kernel::role::{Cover, Lsn, Picture};
 use ionian_kernel::status::Status;
 use ionian_kernel::time::Instant;
@@ -125,9 +125,6 @@ pub(crate) type Order = Box<dyn FnOnce(&mut dyn RoleLoopView) + Send>;
 /// See the top of this file. The main loop calls these functions; what concerns roles of role loops
 /// is passed on to them.
 pub(crate) trait Roles {
-    /// The names and tables of the protocol.
-    fn description(&self) -> &'static Description;
-
     /// Moves some of the roles to role loops. Call it before they are started.
     ///
     /// # Errors
@@ -224,7 +221,7 @@ pub(crate) trait Roles {
 
 /// The roles of a node of the protocol `P`.
 struct NodeRoles<P: Protocol> {
-    /// Those of the main loop.
+    /// The roles of the main loop.
     node: Node<P>,
     loops: Option<Loops<P>>,
     busy: Busy,
@@ -267,10 +264,6 @@ impl<P: Protocol> NodeRoles<P> {
 }
 
 impl<P: Protocol> Roles for NodeRoles<P> {
-    fn description(&self) -> &'static Description {
-        any::<P>().description()
-    }
-
     fn spread(&mut self, loops: usize, io: &NodeIo, wake: &Arc<Notify>) -> std::io::Result<()> {
         let opened = io.log.durable();
         self.loops = Some(Loops::start(&mut self.node, loops, opened, io.clock, wake)?);

@@ -37,7 +37,7 @@ pub(crate) enum ExitReason {
 pub(crate) struct State {
     pub(crate) roles: Box<dyn Roles>,
     pub(crate) io: NodeIo,
-    protocol: &'static dyn AnyProtocol,
+    pub(crate) protocol: &'static dyn AnyProtocol,
     pub(crate) membership: KnownMembership,
     pub(crate) event_log: EventLog,
     /// When the roles of this loop waited long.
@@ -137,7 +137,7 @@ impl State {
             return Ok(());
         };
         let layout = layout_of(self.protocol, known)?;
-        let executors = self.roles.description().executors;
+        let executors = self.protocol.description().executors;
         let here = layout.on_node(self.membership.node()).into_iter();
         for from in here.filter(|it| executors.contains(&it.kind)) {
             self.roles.on_snapshot(from, (0, false), &mut self.io);
